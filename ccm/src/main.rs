@@ -10,6 +10,8 @@ fn main() -> ExitCode {
     let app = app.register(ccm_provider_aws::Factory);
     #[cfg(feature = "fake")]
     let app = app.register(ccm_provider_fake::Factory);
+    #[cfg(feature = "gce")]
+    let app = app.register(ccm_provider_gce::Factory::default());
     #[cfg(feature = "openstack")]
     let app = app.register(ccm_provider_openstack::Factory);
     app.run(std::env::args_os())

@@ -8,7 +8,7 @@ use crate::exit::Failure;
 use crate::options::Options;
 
 /// Providers of this project that a build may leave out.
-pub(crate) const OPTIONAL: [&str; 3] = ["aws", "fake", "openstack"];
+pub(crate) const OPTIONAL: [&str; 4] = ["aws", "fake", "gce", "openstack"];
 
 /// The provider that the flags name.
 pub(crate) async fn chosen(registry: &Registry, options: &Options) -> Result<Arc<dyn CloudProvider>, Failure> {

@@ -9,8 +9,11 @@ const FLAGS: &str = "ccm/README.md";
 /// Generated as a whole.
 const METRICS: &str = "ccm/METRICS.md";
 /// Providers with such pages, and the generated parts of their READMEs.
-const PROVIDERS: [(&str, &[&str]); 2] =
-    [("aws", &["config", "annotations", "flags"]), ("openstack", &["config", "annotations", "flags", "permissions"])];
+const PROVIDERS: [(&str, &[&str]); 3] = [
+    ("aws", &["config", "annotations", "flags"]),
+    ("gce", &["config", "annotations", "flags", "permissions"]),
+    ("openstack", &["config", "annotations", "flags", "permissions"]),
+];
 
 /// Writes them; with `--check` fails when a page is stale.
 pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {

@@ -1,0 +1,188 @@
+//! What load balancers are made of, as far as it is read. Fields that are missing have the default of the API.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// An object that is found by its name.
+pub(crate) trait Named {
+    fn name(&self) -> &str;
+}
+
+macro_rules! named {
+    ($($type:ident)*) => {
+        $(impl Named for $type {
+            fn name(&self) -> &str {
+                &self.name
+            }
+        })*
+    };
+}
+
+named!(ForwardingRule Address TargetPool HealthCheck BackendService Firewall);
+
+/// A forwarding rule: the address and the ports of a load balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ForwardingRule {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    #[serde(rename = "IPAddress")]
+    pub(crate) ip_address: String,
+    #[serde(rename = "IPProtocol")]
+    pub(crate) ip_protocol: String,
+    pub(crate) port_range: String,
+    pub(crate) ports: Vec<String>,
+    pub(crate) all_ports: bool,
+    pub(crate) allow_global_access: bool,
+    pub(crate) load_balancing_scheme: String,
+    pub(crate) network_tier: String,
+    pub(crate) target: String,
+    pub(crate) backend_service: String,
+    pub(crate) subnetwork: String,
+    pub(crate) network: String,
+    pub(crate) fingerprint: String,
+}
+
+/// A reserved address.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Address {
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) address_type: String,
+    pub(crate) network_tier: String,
+    pub(crate) purpose: String,
+    pub(crate) subnetwork: String,
+    /// URLs of what has it.
+    pub(crate) users: Vec<String>,
+}
+
+impl Address {
+    /// Without a type it is external.
+    pub(crate) fn is_internal(&self) -> bool {
+        self.address_type == "INTERNAL"
+    }
+
+    /// Without a tier it is of the premium one.
+    pub(crate) fn tier(&self) -> &str {
+        if self.network_tier.is_empty() { "PREMIUM" } else { &self.network_tier }
+    }
+
+    /// Whether several forwarding rules may have it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.purpose == "SHARED_LOADBALANCER_VIP"
+    }
+}
+
+/// A target pool: the instances behind an external load balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct TargetPool {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) instances: Vec<String>,
+    pub(crate) session_affinity: String,
+    pub(crate) health_checks: Vec<String>,
+}
+
+/// A health check of either collection.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct HealthCheck {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    /// In the older collection these two are here.
+    pub(crate) port: i64,
+    pub(crate) request_path: String,
+    /// In the newer one there.
+    pub(crate) http_health_check: Option<HttpCheck>,
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) check_interval_sec: i64,
+    pub(crate) timeout_sec: i64,
+    pub(crate) healthy_threshold: i64,
+    pub(crate) unhealthy_threshold: i64,
+}
+
+/// What a health check of the newer collection asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct HttpCheck {
+    pub(crate) port: i64,
+    pub(crate) request_path: String,
+}
+
+/// A regional backend service: the instance groups behind an internal load balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct BackendService {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) protocol: String,
+    pub(crate) health_checks: Vec<String>,
+    pub(crate) session_affinity: String,
+    pub(crate) load_balancing_scheme: String,
+    /// Whole, because they are written back: users set more in them than the group.
+    pub(crate) backends: Vec<Value>,
+    pub(crate) fingerprint: String,
+}
+
+impl BackendService {
+    /// The URLs of the groups.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &str> {
+        self.backends.iter().filter_map(group_of)
+    }
+}
+
+/// The URL of the group of a backend.
+pub(crate) fn group_of(backend: &Value) -> Option<&str> {
+    backend.get("group")?.as_str()
+}
+
+/// An instance group, of which only the name is read.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct InstanceGroup {
+    pub(crate) name: String,
+}
+
+/// A member of an instance group.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct GroupMember {
+    /// Its URL.
+    pub(crate) instance: String,
+}
+
+/// A firewall rule.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Firewall {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) network: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) source_ranges: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) destination_ranges: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) target_tags: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) allowed: Vec<Traffic>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) denied: Vec<Traffic>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) priority: Option<i64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) disabled: bool,
+}
+
+/// Traffic of a protocol, on all ports where none is named.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Traffic {
+    #[serde(rename = "IPProtocol")]
+    pub(crate) protocol: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ports: Vec<String>,
+}

@@ -1,0 +1,90 @@
+//! Tokens of a URL of the configuration: `token-url` and `token-body`.
+//!
+//! Upstream: `token_source.go` of cloud-provider-gcp.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use ccm_kit::call::Failure;
+use ccm_kit::http::Client;
+use http::{Request, header};
+use jiff::Timestamp;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::{Source, Token, Tokens};
+use crate::client::metrics::Metrics;
+use crate::client::session::malformed;
+
+/// A token of the URL is used until so long before it is over.
+pub(crate) const RENEW_BEFORE: Duration = Duration::from_secs(10);
+/// One request in this time, after a few at the start.
+const INTERVAL: Duration = Duration::from_secs(20);
+const BURST: u32 = 3;
+
+/// A URL that gives tokens to holders of the token of the instance.
+#[derive(Debug)]
+pub(crate) struct Alternate {
+    url: String,
+    body: Bytes,
+    http: Client,
+    instance: Tokens,
+    metrics: Metrics,
+    /// When the next request is allowed if none is in store.
+    pace: Mutex<Option<Instant>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    access_token: String,
+    expire_time: Timestamp,
+}
+
+impl Alternate {
+    pub(crate) fn new(url: String, body: String, http: Client, instance: Tokens, metrics: Metrics) -> Self {
+        Self { url, body: body.into(), http, instance, metrics, pace: Mutex::default() }
+    }
+
+    /// Takes a turn: when it is there.
+    pub(super) fn turn(&self) -> Instant {
+        let now = Instant::now();
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = now.checked_sub(INTERVAL * (BURST - 1)).unwrap_or(now);
+        let turn = pace.map_or(full, |next| next.max(full));
+        *pace = Some(turn + INTERVAL);
+        turn.max(now)
+    }
+
+    async fn asked(&self) -> Result<Token, Failure> {
+        tokio::time::sleep_until(self.turn()).await;
+        let token = self.instance.get().await?;
+        match self.request(&token).await {
+            Err(failure) if failure.status == Some(401) => self.request(&*self.instance.after(&token).await?).await,
+            answer => answer,
+        }
+    }
+
+    async fn request(&self, token: &Token) -> Result<Token, Failure> {
+        let request = Request::post(&self.url).header(header::AUTHORIZATION, token.header());
+        let request = request.header(header::CONTENT_TYPE, "application/json").body(self.body.clone());
+        let request = request.map_err(|_| malformed("token-url is not a URL".to_owned()))?;
+        let answer: Answer = self.http.send(request).await?.json()?;
+        Token::new(&answer.access_token, Some(answer.expire_time))
+    }
+}
+
+#[async_trait]
+impl Source for Alternate {
+    async fn fetch(&self) -> Result<Token, Failure> {
+        self.metrics.tokens.inc();
+        let token = self.asked().await;
+        if token.is_err() {
+            self.metrics.failed_tokens.inc();
+        }
+        token
+    }
+}

@@ -1,0 +1,142 @@
+//! Workload identity federation: a token of another issuer is exchanged for one of Google.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use ccm_kit::call::Failure;
+use ccm_kit::http::Client;
+use http::{Request, header};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{SCOPE, Token, post_form, refused};
+use crate::client::session::malformed;
+
+const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
+/// What the token of an impersonated account lasts.
+const LIFETIME: &str = "3600s";
+
+/// The holder of a token of another issuer.
+#[derive(Deserialize)]
+pub(super) struct External {
+    audience: String,
+    subject_token_type: String,
+    token_url: String,
+    service_account_impersonation_url: Option<String>,
+    credential_source: CredentialSource,
+}
+
+/// Where the token of the other issuer is.
+#[derive(Deserialize)]
+struct CredentialSource {
+    file: Option<String>,
+    url: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    format: Format,
+    /// `aws1`: signed requests of AWS.
+    environment_id: Option<String>,
+    executable: Option<Value>,
+    certificate: Option<Value>,
+}
+
+/// How the token stands in its file or answer.
+#[derive(Default, Deserialize)]
+struct Format {
+    #[serde(rename = "type", default)]
+    kind: String,
+    subject_token_field_name: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Impersonated {
+    access_token: String,
+    expire_time: Timestamp,
+}
+
+impl External {
+    pub(super) async fn token(&self, http: &Client, scope: &str) -> Result<Token, Failure> {
+        let subject = self.credential_source.token(http).await?;
+        // An account to impersonate gets the narrower scope, the exchange the one that allows to impersonate.
+        let exchanged = if self.service_account_impersonation_url.is_some() { SCOPE } else { scope };
+        let fields = [
+            ("grant_type", EXCHANGE),
+            ("audience", &*self.audience),
+            ("scope", exchanged),
+            ("requested_token_type", ACCESS_TOKEN),
+            ("subject_token_type", &*self.subject_token_type),
+            ("subject_token", &*subject),
+        ];
+        let token = post_form(http, &self.token_url, &fields).await?;
+        match &self.service_account_impersonation_url {
+            Some(url) => impersonate(http, url, &token, &[], scope).await,
+            None => Ok(token),
+        }
+    }
+}
+
+impl CredentialSource {
+    async fn token(&self, http: &Client) -> Result<String, Failure> {
+        let unsupported = [
+            (self.environment_id.is_some(), "of AWS (environment_id)"),
+            (self.executable.is_some(), "of an executable"),
+            (self.certificate.is_some(), "of a certificate"),
+        ];
+        if let Some((_, what)) = unsupported.into_iter().find(|(is_there, _)| *is_there) {
+            return Err(refused(format!("a credential_source {what} is not supported; want file or url")));
+        }
+        let text = match (&self.file, &self.url) {
+            (Some(path), _) => {
+                let text = tokio::task::spawn_blocking({
+                    let path = path.clone();
+                    move || std::fs::read(path)
+                });
+                let text = text.await.map_err(|_| refused("the reading of a file was broken off"))?;
+                Bytes::from(text.map_err(|error| refused(format!("credential_source file {path}: {error}")))?)
+            }
+            (None, Some(url)) => {
+                let mut request = Request::get(url);
+                for (name, value) in &self.headers {
+                    request = request.header(name, value);
+                }
+                let request = request.body(Bytes::new()).map_err(|_| malformed(format!("{url:?} is not a URL")))?;
+                http.send(request).await?.body
+            }
+            (None, None) => return Err(refused("credential_source has neither file nor url")),
+        };
+        self.format.token(&text).ok_or_else(|| refused("credential_source holds no token in its format"))
+    }
+}
+
+impl Format {
+    fn token(&self, text: &[u8]) -> Option<String> {
+        let token = match &*self.kind {
+            "json" => {
+                let document: Value = serde_json::from_slice(text).ok()?;
+                document.get(self.subject_token_field_name.as_deref()?)?.as_str()?.to_owned()
+            }
+            _ => String::from_utf8(text.to_vec()).ok()?.trim().to_owned(),
+        };
+        Some(token).filter(|token| !token.is_empty())
+    }
+}
+
+/// A token of the service account of this URL, for one who may act in its name.
+pub(super) async fn impersonate(
+    http: &Client,
+    url: &str,
+    token: &Token,
+    delegates: &[String],
+    scope: &str,
+) -> Result<Token, Failure> {
+    let body = json!({"delegates": delegates, "scope": [scope], "lifetime": LIFETIME});
+    let request = Request::post(url).header(header::AUTHORIZATION, token.header());
+    let request = request.header(header::CONTENT_TYPE, "application/json").body(Bytes::from(body.to_string()));
+    let answer = http.send(request.map_err(|_| malformed(format!("{url:?} is not a URL")))?).await?;
+    let answer: Impersonated = answer.json()?;
+    Token::new(&answer.access_token, Some(answer.expire_time))
+}

@@ -1,0 +1,177 @@
+//! Access tokens: where they come from, and one fetch for all who need one.
+//!
+//! * Without a `token-url`: the default service account of the instance, from the metadata server. `GOOGLE_APPLICATION_CREDENTIALS`
+//!   is not read.
+//! * `token-url = nil`: Application Default Credentials ([`file`]).
+//! * Any other `token-url`: that URL, asked with the token of the metadata server ([`alternate`]).
+//!
+//! A token is renewed before it is over, and when the API answers 401.
+
+pub(crate) mod alternate;
+mod exchange;
+pub(crate) mod file;
+pub(crate) mod metadata;
+mod sign;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::{self, Debug};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use ccm_kit::call::{Cause, Failure};
+use ccm_kit::http::{Client, escaped};
+use http::{HeaderValue, Request, StatusCode, header};
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+
+use super::session::malformed;
+
+/// The scope of all tokens.
+pub(crate) const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+/// A token is renewed so long before it is over. The metadata server has a new one five minutes before.
+pub(crate) const RENEW_BEFORE: Duration = Duration::from_secs(225);
+
+/// A token.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token {
+    header: HeaderValue,
+    expires: Option<Timestamp>,
+}
+
+impl Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("expires", &self.expires).finish_non_exhaustive()
+    }
+}
+
+impl Token {
+    /// # Errors
+    ///
+    /// The text cannot be sent.
+    pub(crate) fn new(text: &str, expires: Option<Timestamp>) -> Result<Self, Failure> {
+        let unusable = || refused("the token is empty or holds control characters");
+        let mut header = HeaderValue::from_str(&format!("Bearer {text}")).map_err(|_| unusable())?;
+        header.set_sensitive(true);
+        if text.is_empty() { Err(unusable()) } else { Ok(Self { header, expires }) }
+    }
+
+    /// The value of `Authorization`.
+    pub(crate) fn header(&self) -> HeaderValue {
+        self.header.clone()
+    }
+
+    #[cfg(test)]
+    fn text(&self) -> &str {
+        self.header.to_str().unwrap_or_default().trim_start_matches("Bearer ")
+    }
+
+    fn ends_within(&self, time: Duration) -> bool {
+        let time = SignedDuration::try_from(time).unwrap_or_default();
+        self.expires.is_some_and(|expires| expires.duration_since(Timestamp::now()) <= time)
+    }
+}
+
+/// Where tokens come from.
+#[async_trait]
+pub(crate) trait Source: Debug + Send + Sync {
+    /// A new token.
+    async fn fetch(&self) -> Result<Token, Failure>;
+}
+
+/// The current token of a source.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    source: Arc<dyn Source>,
+    renew_before: Duration,
+    current: Mutex<Option<Arc<Token>>>,
+    fetching: tokio::sync::Mutex<()>,
+}
+
+impl Tokens {
+    pub(crate) fn new(source: Arc<dyn Source>, renew_before: Duration) -> Self {
+        Self { source, renew_before, current: Mutex::default(), fetching: tokio::sync::Mutex::default() }
+    }
+
+    /// A token that is good for a while.
+    pub(crate) async fn get(&self) -> Result<Arc<Token>, Failure> {
+        match self.current() {
+            Some(token) if !token.ends_within(self.renew_before) => Ok(token),
+            // An old token still works if the source does not, unless it is really over.
+            Some(token) => self.after(&token).await.or_else(|failure| match token.ends_within(Duration::ZERO) {
+                true => Err(failure),
+                false => Ok(token),
+            }),
+            None => self.fetched(None).await,
+        }
+    }
+
+    /// Another token than this one, which is over or refused.
+    pub(crate) async fn after(&self, old: &Arc<Token>) -> Result<Arc<Token>, Failure> {
+        self.fetched(Some(old)).await
+    }
+
+    fn current(&self) -> Option<Arc<Token>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// One fetch for all who wait; a token that changed meanwhile is the new one.
+    async fn fetched(&self, old: Option<&Arc<Token>>) -> Result<Arc<Token>, Failure> {
+        let _turn = self.fetching.lock().await;
+        if let Some(current) = self.current()
+            && old.is_none_or(|old| !Arc::ptr_eq(old, &current))
+        {
+            return Ok(current);
+        }
+        let token = Arc::new(self.source.fetch().await.map_err(no_token)?);
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        Ok(token)
+    }
+}
+
+/// What a failed fetch means to the request that needed the token: its status is not that of the API.
+fn no_token(failure: Failure) -> Failure {
+    let cause = match failure.cause {
+        Cause::Answered if failure.status.is_some_and(|status| status >= 500) => Cause::NoAnswer,
+        Cause::Answered => Cause::Credentials,
+        cause => cause,
+    };
+    let status = failure.status.filter(|status| *status == StatusCode::TOO_MANY_REQUESTS.as_u16());
+    let message = match (failure.code.is_empty(), failure.message.is_empty()) {
+        (false, false) => format!("no token: {}: {}", failure.code, failure.message),
+        (false, true) => format!("no token: {}", failure.code),
+        _ => format!("no token: {}", failure.message),
+    };
+    Failure { status, code: String::new(), message, cause, ..failure }
+}
+
+/// Credentials that cannot work.
+fn refused(message: impl Into<String>) -> Failure {
+    Failure { message: message.into(), cause: Cause::Credentials, ..Failure::default() }
+}
+
+/// What token endpoints answer.
+#[derive(Deserialize)]
+struct Answer {
+    access_token: String,
+    expires_in: Option<i64>,
+}
+
+impl Answer {
+    fn token(self) -> Result<Token, Failure> {
+        let expires =
+            self.expires_in.and_then(|seconds| Timestamp::now().checked_add(SignedDuration::from_secs(seconds)).ok());
+        Token::new(&self.access_token, expires)
+    }
+}
+
+/// A request with a form, as OAuth has it.
+async fn post_form(http: &Client, url: &str, fields: &[(&str, &str)]) -> Result<Token, Failure> {
+    let form: Vec<String> = fields.iter().map(|(key, value)| format!("{key}={}", escaped(value))).collect();
+    let request = Request::post(url).header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let request = request.header(header::ACCEPT, "application/json").body(Bytes::from(form.join("&")));
+    let request = request.map_err(|_| malformed(format!("{url:?} is not a URL")))?;
+    http.send(request).await?.json::<Answer>()?.token()
+}

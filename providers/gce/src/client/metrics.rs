@@ -1,0 +1,91 @@
+//! Metrics of the calls: upstream's names and labels, `ccm_gce_` for ours.
+//!
+//! Upstream: `providers/gce/metrics.go` and `token_source.go` of cloud-provider-gcp.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_kit::call::{self, CallDefs, CallMetrics, Caller, Observer};
+use ccm_provider::metric::{Def, HistogramVec, IntCounter, IntCounterVec, Registry, markdown};
+
+use super::operation::Operation;
+use super::resource::Scope;
+
+const DEFAULT: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// The value of a label that a request does not have.
+const UNUSED: &str = "<n/a>";
+const VERSION: &str = "v1";
+
+ccm_provider::metrics! {
+    /// Upstream's metrics. Cheap to clone.
+    pub(crate) struct Metrics {
+        duration: HistogramVec = Def::histogram(
+            "cloudprovider_gce_api_request_duration_seconds",
+            &["request", "region", "zone", "version"],
+            DEFAULT,
+            "Latency of a GCE API call",
+        );
+        errors: IntCounterVec = Def::counter(
+            "cloudprovider_gce_api_request_errors",
+            &["request", "region", "zone", "version"],
+            "Number of errors for an API call",
+        );
+        pub(crate) tokens: IntCounter = Def::counter(
+            "get_token_count",
+            &[],
+            "Counter of total Token() requests to the alternate token source",
+        );
+        pub(crate) failed_tokens: IntCounter = Def::counter(
+            "get_token_fail_count",
+            &[],
+            "Counter of failed Token() requests to the alternate token source",
+        );
+    }
+}
+
+static CALLS: CallDefs = ccm_kit::call_metrics!("ccm_gce_api", "GCE");
+
+const HEAD: &str = "# Metrics of the provider gce
+
+`/metrics` shows these beside [those of the program](../../ccm/METRICS.md). Every operation has its `request`; a write lasts until
+its operation has ended.
+
+This page is generated: `cargo xtask reference`.
+
+";
+
+/// The reference page of these metrics and of others, in Markdown.
+pub(crate) fn page(others: &[&'static Def]) -> String {
+    let defs: Vec<&Def> = Metrics::DEFS.iter().chain(others).copied().chain(CALLS.list()).collect();
+    format!("{HEAD}{}\n", markdown(&defs).trim_end())
+}
+
+/// The caller of a provider and the metrics that it counts.
+pub(crate) fn caller(registry: &Registry) -> (Caller<Operation>, Metrics) {
+    (Caller::new(CallMetrics::new(registry, &CALLS), Arc::new(Uncounted)), Metrics::new(registry))
+}
+
+/// Upstream's metrics have labels that an operation does not know, and count a write with its wait: the client counts them.
+#[derive(Debug)]
+struct Uncounted;
+
+impl Observer<Operation> for Uncounted {
+    fn operation(&self, _: Operation, _: bool, _: Duration) {}
+    fn attempt(&self, _: Operation, _: &'static str) {}
+}
+
+impl Metrics {
+    /// A request ended, with all its pages and attempts.
+    pub(crate) fn request(&self, operation: Operation, scope: &Scope, succeeded: bool, took: Duration) {
+        let (region, zone) = match scope {
+            Scope::Region(region) => (&**region, UNUSED),
+            Scope::Zone(zone) => (UNUSED, &**zone),
+            Scope::Project | Scope::Global => (UNUSED, UNUSED),
+        };
+        let labels = &[call::Operation::name(&operation), region, zone, VERSION];
+        self.duration.with_label_values(labels).observe(took.as_secs_f64());
+        if !succeeded {
+            self.errors.with_label_values(labels).inc();
+        }
+    }
+}

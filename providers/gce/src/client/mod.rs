@@ -1,0 +1,315 @@
+//! The calls of the Compute API: what is read, as lenient models, and writes as data.
+//!
+//! A model has the fields that the program reads. What is read and written back keeps its unknown fields: read it as
+//! [`serde_json::Value`], or flatten the rest. A list is complete or an error.
+
+pub(crate) mod balancing;
+pub(crate) mod credentials;
+pub(crate) mod filter;
+pub(crate) mod instance;
+pub(crate) mod metadata;
+pub(crate) mod metrics;
+pub(crate) mod network;
+pub(crate) mod operation;
+pub(crate) mod permission;
+pub(crate) mod resource;
+pub(crate) mod session;
+pub(crate) mod storage;
+pub(crate) mod write;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_kit::call::{CallError, Caller, ErrorKind, Failure, Meaning};
+use ccm_kit::http::{Query, escaped, null};
+use ccm_provider::LeaderToken;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use self::filter::Filter;
+use self::metrics::Metrics;
+use self::operation::{DISK_GET, Operation, Verb};
+use self::resource::{Collection, Links, Scope};
+use self::session::{Message, Session};
+pub(crate) use self::write::Write;
+
+/// A failed call.
+pub(crate) type ApiError = CallError<Operation>;
+
+/// The API of a project. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    caller: Caller<Operation>,
+    /// The same with the patience for operations.
+    waiting: Caller<Operation>,
+    session: Arc<Session>,
+    links: Arc<Links>,
+    metrics: Metrics,
+    write_limit: Duration,
+}
+
+/// A page of a list.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page<T> {
+    #[serde(default = "Vec::new")]
+    items: Vec<T>,
+    next_page_token: Option<String>,
+    warning: Option<Warning>,
+}
+
+/// What is wrong with a list.
+#[derive(Debug, Deserialize)]
+struct Warning {
+    #[serde(default)]
+    code: String,
+}
+
+impl Warning {
+    /// # Errors
+    ///
+    /// The list lacks something. Other warnings say that it is empty, or that something in it is old.
+    fn check(self) -> Result<(), Failure> {
+        match &*self.code {
+            "UNREACHABLE" | "PARTIAL_SUCCESS" | "LIST_OVERHEAD_QUOTA_EXCEED" => {
+                Err(unreadable(format!("the list is not complete: {}", self.code)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A page of a list over all scopes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ScopedPage {
+    #[serde(deserialize_with = "null")]
+    items: BTreeMap<String, Value>,
+    next_page_token: Option<String>,
+    #[serde(deserialize_with = "null")]
+    unreachables: Vec<String>,
+    warning: Option<Warning>,
+}
+
+impl Client {
+    pub(crate) fn new(caller: Caller<Operation>, metrics: Metrics, session: Session, links: Links) -> Self {
+        Self {
+            waiting: caller.clone().deadline(write::LONGEST_WAIT),
+            caller,
+            session: Arc::new(session),
+            links: Arc::new(links),
+            metrics,
+            write_limit: write::WRITE_LIMIT,
+        }
+    }
+
+    /// Allows writes while this process leads.
+    pub(crate) fn lend(&self, leader: Arc<dyn LeaderToken>) {
+        self.caller.lend(leader);
+    }
+
+    /// The URLs of objects.
+    pub(crate) fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// The same API with other projects.
+    #[must_use]
+    pub(crate) fn with_links(&self, links: Links) -> Self {
+        Self { links: Arc::new(links), ..self.clone() }
+    }
+
+    /// The same for objects of another project.
+    #[must_use]
+    pub(crate) fn of_project(&self, project: &str) -> Self {
+        self.with_links(Links { project: project.to_owned(), ..(*self.links).clone() })
+    }
+
+    /// Reads one object; `None` where the API says that it does not exist. A 404 that names something else, a project or zone,
+    /// is an error.
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        scope: &Scope,
+        name: &str,
+    ) -> Result<Option<T>, ApiError> {
+        let start = Instant::now();
+        let message = self.read(operation, &self.path(operation, scope, name), None);
+        let found = self.caller.call(operation, || async { self.session.send(&message).await?.json() }).await;
+        let (found, counts) = match found {
+            Ok(found) => (Ok(Some(found)), true),
+            // As upstream, a missing object counts as a failed request; a disk is looked for in many places.
+            Err(error) if absence(&error, name) => (Ok(None), operation == DISK_GET),
+            Err(error) => (Err(inconclusive(error)), false),
+        };
+        self.metrics.request(operation, scope, counts, start.elapsed());
+        found
+    }
+
+    /// Reads all pages of a list.
+    pub(crate) async fn list<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        scope: &Scope,
+        filter: &Filter,
+    ) -> Result<Vec<T>, ApiError> {
+        self.pages(operation, scope, self.path(operation, scope, ""), filter, None).await
+    }
+
+    /// Reads all pages of what an object contains, by POST.
+    pub(crate) async fn list_of<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        scope: &Scope,
+        name: &str,
+        body: Value,
+    ) -> Result<Vec<T>, ApiError> {
+        let path = self.path(operation, scope, name);
+        self.pages(operation, scope, path, &Filter::default(), Some(body)).await
+    }
+
+    async fn pages<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        scope: &Scope,
+        path: String,
+        filter: &Filter,
+        body: Option<Value>,
+    ) -> Result<Vec<T>, ApiError> {
+        let start = Instant::now();
+        let send = |token: Option<String>| {
+            let message = self.read(operation, &format!("{path}{}", paged(filter, token.as_deref())), body.clone());
+            async move {
+                let page: Page<T> = self.session.send(&message).await?.json()?;
+                page.warning.map_or(Ok(()), Warning::check)?;
+                Ok((page.items, page.next_page_token))
+            }
+        };
+        let list = self.caller.pages(operation, send, |page| page).await;
+        self.metrics.request(operation, scope, list.is_ok(), start.elapsed());
+        list.map_err(inconclusive)
+    }
+
+    /// Reads all pages of a list over all zones and regions. A scope that could not be read is an error.
+    pub(crate) async fn list_all<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        filter: &Filter,
+    ) -> Result<Vec<T>, ApiError> {
+        let start = Instant::now();
+        let key = operation.collection.as_str();
+        let path = self.path(operation, &Scope::Project, "");
+        let send = |token: Option<String>| {
+            // Without the parameter for it, a partial list is an error.
+            let message = self.read(operation, &format!("{path}{}", paged(filter, token.as_deref())), None);
+            async move {
+                let page: ScopedPage = self.session.send(&message).await?.json()?;
+                if let Some(scope) = page.unreachables.first() {
+                    return Err(unreadable(format!("{scope} could not be read")));
+                }
+                page.warning.map_or(Ok(()), Warning::check)?;
+                let mut all = Vec::new();
+                for scope in page.items.into_values() {
+                    all.extend(of_scope::<T>(scope, key)?);
+                }
+                Ok((all, page.next_page_token))
+            }
+        };
+        let list = self.caller.pages(operation, send, |page| page).await;
+        self.metrics.request(operation, &Scope::Project, list.is_ok(), start.elapsed());
+        list.map_err(inconclusive)
+    }
+
+    fn read(&self, operation: Operation, path: &str, body: Option<Value>) -> Message {
+        Message { method: operation.verb.method(), url: self.url(path), body, is_long: false }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.links.base)
+    }
+
+    /// The path of a request: of an object, or of its collection.
+    fn path(&self, operation: Operation, scope: &Scope, name: &str) -> String {
+        let (collection, verb) = (operation.collection, operation.verb);
+        if collection == Collection::Projects {
+            return format!("projects/{}", escaped(name));
+        }
+        let (project, collection) = (escaped(self.links.project_of(collection)), collection.as_str());
+        match (verb, verb.action()) {
+            (Verb::AggregatedList, _) => format!("projects/{project}/aggregated/{collection}"),
+            (Verb::List | Verb::Insert, _) => format!("projects/{project}/{scope}{collection}"),
+            (_, None) => format!("projects/{project}/{scope}{collection}/{}", escaped(name)),
+            (_, Some(action)) => format!("projects/{project}/{scope}{collection}/{}/{action}", escaped(name)),
+        }
+    }
+}
+
+fn paged(filter: &Filter, token: Option<&str>) -> Query {
+    let filter = filter.to_string();
+    let query = if filter.is_empty() { Query::default() } else { Query::default().with("filter", &filter) };
+    let query = query.with("maxResults", "500");
+    token.iter().fold(query, |query, token| query.with("pageToken", token))
+}
+
+/// The objects of one scope. A scope without any has a warning that says so; any other warning is a failure.
+fn of_scope<T: DeserializeOwned>(mut scope: Value, key: &str) -> Result<Vec<T>, Failure> {
+    match scope.get_mut(key).map(Value::take) {
+        Some(items) => serde_json::from_value(items).map_err(|error| {
+            let text = error.to_string();
+            // The rest may quote a value.
+            unreadable(format!("{key}: {}", text.split(['"', '`']).next().unwrap_or_default()))
+        }),
+        None => match scope.pointer("/warning/code").and_then(Value::as_str) {
+            None | Some("NO_RESULTS_ON_PAGE") => Ok(Vec::new()),
+            Some(code) => Err(unreadable(format!("a scope could not be read: {code}"))),
+        },
+    }
+}
+
+fn unreadable(message: String) -> Failure {
+    Failure { message, cause: ccm_kit::call::Cause::NoAnswer, ..Failure::default() }
+}
+
+/// Whether an answer says that the object itself does not exist. The message quotes what is missing, which may be the project or
+/// the zone; and an answer without a reason is that of something in between.
+pub(crate) fn absence(error: &ApiError, name: &str) -> bool {
+    if error.kind != ErrorKind::Refused || error.meaning() != Meaning::NotFound || error.code == "404" {
+        return false;
+    }
+    let collection = error.operation.collection;
+    let mut quoted = error.message.split('\'').skip(1).step_by(2).filter(|part| part.contains('/')).peekable();
+    match quoted.peek() {
+        // Other answers do not show which one is missing, and a node's life depends on this.
+        None => collection != Collection::Instances,
+        Some(_) => quoted.any(|url| url.ends_with(&format!("{}/{name}", collection.as_str()))),
+    }
+}
+
+/// A missing project or zone says nothing about what would be in it.
+fn inconclusive(error: ApiError) -> ApiError {
+    match error.kind == ErrorKind::Refused && error.meaning() == Meaning::NotFound {
+        true => ApiError { kind: ErrorKind::Incomplete, ..error },
+        false => error,
+    }
+}
+
+/// Whether a permission is missing.
+pub(crate) fn is_forbidden(error: &ApiError) -> bool {
+    error.kind == ErrorKind::Refused && error.meaning() == Meaning::Denied
+}
+
+/// Whether the object exists already, or has changed since it was read.
+pub(crate) fn is_conflict(error: &ApiError) -> bool {
+    error.kind == ErrorKind::Refused && error.meaning() == Meaning::Conflict
+}
+
+/// Whether another object still uses what was to be deleted.
+pub(crate) fn is_in_use(error: &ApiError) -> bool {
+    error.kind == ErrorKind::Refused && error.is(&[operation::IN_USE, "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"])
+}
+
+#[cfg(test)]
+mod tests;

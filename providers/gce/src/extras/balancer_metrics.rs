@@ -1,0 +1,157 @@
+//! How many load balancers there are, as upstream's metrics have it.
+//!
+//! Upstream counts what its last syncs came to, every ten minutes. Here the watched Services are counted every minute: one that is
+//! begun and has an address is a success.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_provider::metric::{Def, IntGaugeVec, Registry};
+use ccm_provider::{ProviderContext, Service};
+
+use crate::annotations::{Annotations, GLOBAL_ACCESS, SUBNET, Scheme};
+use crate::loadbalancer::dispatch;
+
+const INTERVAL: Duration = Duration::from_secs(60);
+const FEATURES: [&str; 5] =
+    ["L4ILBService", "L4ILBGlobalAccess", "L4ILBCustomSubnet", "L4ILBInSuccess", "L4ILBInError"];
+const FEATURE_GATE: &str = "finegrainedlock";
+
+ccm_provider::metrics! {
+    /// Upstream's metrics. Cheap to clone.
+    pub(crate) struct BalancerMetrics {
+        internal: IntGaugeVec = Def::gauge("number_of_l4_ilbs", &["feature"], "Number of L4 ILBs");
+        external: IntGaugeVec = Def::gauge(
+            "number_of_l4_netlbs",
+            &["status", "deny_firewall"],
+            "Number of L4 NetLBs by status and by their rule that denies",
+        );
+        features: IntGaugeVec = Def::gauge(
+            "ccm_feature_gate_info",
+            &["name", "enabled"],
+            "Information about the status of feature gates in CCM",
+        );
+    }
+}
+
+/// The numbers, by label.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    internal: BTreeMap<&'static str, i64>,
+    /// By status.
+    external: BTreeMap<&'static str, i64>,
+}
+
+impl BalancerMetrics {
+    /// Exports them. `fine_lock`: the flag of that name, which has no effect here.
+    pub(crate) fn start(registry: &Registry, fine_lock: bool) -> Self {
+        let metrics = Self::new(registry);
+        metrics.features.with_label_values(&[FEATURE_GATE, if fine_lock { "true" } else { "false" }]).set(1);
+        metrics
+    }
+
+    /// Counts until this process leads no more. `denies`: external load balancers have a rule that denies.
+    pub(crate) async fn keep(self, context: ProviderContext, denies: bool) {
+        let mut ticks = tokio::time::interval(INTERVAL);
+        let lost = context.leader.lost();
+        tokio::pin!(lost);
+        loop {
+            tokio::select! {
+                () = &mut lost => return,
+                _ = ticks.tick() => self.set(&count(&context.services.list()), denies),
+            }
+        }
+    }
+
+    fn set(&self, counts: &Counts, denies: bool) {
+        let of = |counts: &BTreeMap<&str, i64>, key: &str| counts.get(key).copied().unwrap_or_default();
+        for feature in FEATURES {
+            self.internal.with_label_values(&[feature]).set(of(&counts.internal, feature));
+        }
+        for (status, denied) in [("Success", "IPv4"), ("Error", "UNKNOWN")] {
+            let rule = if denies { denied } else { "DISABLED" };
+            self.external.with_label_values(&[status, rule]).set(of(&counts.external, status));
+        }
+    }
+}
+
+/// What Services have. Only those whose load balancers were begun here count.
+fn count(services: &[Arc<Service>]) -> Counts {
+    let mut counts = Counts::default();
+    for service in services.iter().filter(|service| service.wants_load_balancer()) {
+        let scheme = dispatch::scheme(service);
+        if !dispatch::begun(service).contains(&scheme) {
+            continue;
+        }
+        let succeeded = !service.status.load_balancer.ingress.is_empty();
+        if scheme == Scheme::External {
+            *counts.external.entry(if succeeded { "Success" } else { "Error" }).or_default() += 1;
+            continue;
+        }
+        let annotations = Annotations::read(&service.metadata.annotations);
+        let has = [
+            ("L4ILBService", true),
+            ("L4ILBInError", !succeeded),
+            ("L4ILBInSuccess", succeeded),
+            ("L4ILBGlobalAccess", succeeded && annotations.readable(&GLOBAL_ACCESS) == Some(true)),
+            ("L4ILBCustomSubnet", succeeded && annotations.readable(&SUBNET).is_some()),
+        ];
+        for (feature, _) in has.into_iter().filter(|(_, has)| *has) {
+            *counts.internal.entry(feature).or_default() += 1;
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn service(annotations: &Value, finalizer: Option<&str>, ip: Option<&str>) -> Arc<Service> {
+        let finalizers: Vec<&str> = finalizer.into_iter().collect();
+        let ingress: Vec<Value> = ip.into_iter().map(|ip| json!({"ip": ip})).collect();
+        let service = json!({
+            "metadata": {"annotations": annotations, "finalizers": finalizers},
+            "spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": {"ingress": ingress}}});
+        Arc::new(serde_json::from_value(service).unwrap())
+    }
+
+    #[test]
+    fn what_was_begun_counts_by_its_status() {
+        const ILB: Option<&str> = Some("gke.networking.io/l4-ilb-v1");
+        const NETLB: Option<&str> = Some("gke.networking.io/l4-netlb-v1");
+        let internal = json!({"networking.gke.io/load-balancer-type": "Internal"});
+        let wide = json!({"networking.gke.io/load-balancer-type": "Internal",
+            "networking.gke.io/internal-load-balancer-allow-global-access": "true",
+            "networking.gke.io/internal-load-balancer-subnet": "s"});
+        let services = [
+            service(&internal, ILB, Some("10.0.0.7")),
+            service(&wide, ILB, Some("10.0.0.8")),
+            service(&internal, ILB, None),
+            service(&internal, None, None),
+            service(&json!({}), NETLB, Some("203.0.113.7")),
+            service(&json!({}), NETLB, None),
+            service(&json!({}), None, None),
+        ];
+        let internal = [
+            ("L4ILBService", 3),
+            ("L4ILBInError", 1),
+            ("L4ILBInSuccess", 2),
+            ("L4ILBGlobalAccess", 1),
+            ("L4ILBCustomSubnet", 1),
+        ];
+        let expected = Counts { internal: internal.into(), external: [("Success", 1), ("Error", 1)].into() };
+        assert_eq!(count(&services), expected);
+        let registry = Registry::new();
+        let metrics = BalancerMetrics::start(&registry, true);
+        metrics.set(&expected, true);
+        assert_eq!(registry.value("number_of_l4_ilbs", &[("feature", "L4ILBService")]), Some(3.0));
+        let labels = [("status", "Success"), ("deny_firewall", "IPv4")];
+        assert_eq!(registry.value("number_of_l4_netlbs", &labels), Some(1.0));
+        let labels = [("name", "finegrainedlock"), ("enabled", "true")];
+        assert_eq!(registry.value("ccm_feature_gate_info", &labels), Some(1.0));
+    }
+}

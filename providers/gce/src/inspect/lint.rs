@@ -1,0 +1,67 @@
+//! Checks without a cloud: `ccm lint`.
+
+use ccm_provider::source_ranges::SourceRanges;
+use ccm_provider::{ErrorClass, Finding, Lint, ProviderError, Service, Severity};
+
+use crate::annotations::{Annotations, lint, scheme_of};
+use crate::start::config::Config;
+
+/// The checks.
+#[derive(Debug)]
+pub(crate) struct Checks;
+
+impl Lint for Checks {
+    fn service(&self, service: &Service) -> Vec<Finding> {
+        if !service.wants_load_balancer() {
+            return Vec::new();
+        }
+        let annotations = Annotations::read(&service.metadata.annotations);
+        let mut findings = lint(annotations, scheme_of(annotations));
+        if let Err(error) = SourceRanges::of(service) {
+            findings.push(Finding::new(Severity::Error, "spec.loadBalancerSourceRanges", error.to_string()));
+        }
+        findings
+    }
+
+    fn config(&self, text: &str) -> Vec<Finding> {
+        match Config::parse(text) {
+            Ok((_, findings)) => findings,
+            Err(error) => refused(&error),
+        }
+    }
+}
+
+/// The findings of an error; one, where it has none.
+fn refused(error: &ProviderError) -> Vec<Finding> {
+    match error.class() {
+        ErrorClass::Invalid { findings } if !findings.is_empty() => findings,
+        _ => vec![Finding::new(Severity::Error, "gce.conf", error.to_string())],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_checked_without_its_cloud() {
+        let mut service = Service::default();
+        service.spec.kind = "LoadBalancer".to_owned();
+        let key = "cloud.google.com/network-tier".to_owned();
+        service.metadata.annotations = [(key.clone(), "standard".to_owned())].into();
+        assert_eq!(Checks.service(&service)[0].key, key);
+        service.metadata.annotations = [(key, "Standard".to_owned())].into();
+        assert_eq!(Checks.service(&service), []);
+    }
+
+    #[test]
+    fn findings_name_key_and_severity() {
+        let lines = |text: &str| {
+            Checks.config(text).into_iter().map(|finding| (finding.severity, finding.key)).collect::<Vec<_>>()
+        };
+        assert_eq!(lines("[global]\nmultizone = maybe\n"), [(Severity::Error, "[global] multizone".to_owned())]);
+        assert_eq!(lines("[global]\nx = y\n"), [(Severity::Warning, "[global] x".to_owned())]);
+        assert_eq!(lines("[global\n"), [(Severity::Error, "gce.conf".to_owned())]);
+        assert_eq!(lines("[global]\nregional\n"), []);
+    }
+}

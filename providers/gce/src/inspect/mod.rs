@@ -1,0 +1,76 @@
+//! Reports of the commands `explain`, `orphans`, `migrate-check` and `lint`, and plans from snapshots.
+
+mod current;
+mod explain_node;
+mod explain_service;
+pub(crate) mod lint;
+mod migration;
+mod orphans;
+pub(crate) mod replay;
+mod services;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ccm_provider::{
+    Check, Claims, ErrorClass, Fact, Finding, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service,
+};
+
+use crate::loadbalancer::Balancers;
+use crate::node::instances::GceInstances;
+use crate::routes::GceRoutes;
+use crate::site::Site;
+
+/// The parts of the provider that the commands use.
+#[derive(Debug)]
+pub(crate) struct Inspector {
+    pub(crate) site: Site,
+    pub(crate) instances: Arc<GceInstances>,
+    pub(crate) routes: Arc<GceRoutes>,
+    pub(crate) balancers: Arc<PlannedLoadBalancer<Balancers>>,
+    /// What the start found in the configuration.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// The remediation for an error. Errors about no particular object contain their own.
+fn remediation(error: &ProviderError) -> String {
+    match error.class() {
+        ErrorClass::Unknown => "do what the message says; it is retried automatically".to_owned(),
+        class => class.remediation(),
+    }
+}
+
+fn unreadable(about: impl Into<String>, error: impl Into<ProviderError>) -> Fact {
+    let error = error.into();
+    Fact::bad(about, format!("could not be read: {error}"), remediation(&error))
+}
+
+fn unchecked(check: &str, subject: impl Into<String>, error: impl Into<ProviderError>) -> Check {
+    let error = error.into();
+    Check::error(check, subject, format!("could not be checked: {error}"), remediation(&error))
+}
+
+#[async_trait]
+impl Inspect for Inspector {
+    async fn explain_node(&self, cluster: &str, node: &Node) -> Result<Vec<Fact>, ProviderError> {
+        Ok(explain_node::explain(self, cluster, node).await)
+    }
+
+    async fn explain_service(&self, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
+        explain_service::explain(self, cluster, service).await
+    }
+
+    async fn orphans(&self, _: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
+        orphans::find(self, claims).await
+    }
+
+    async fn delete_orphan(&self, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
+        orphans::delete(self, cluster, orphan).await
+    }
+
+    async fn migration_checks(&self, cluster: &str, claims: &Claims) -> Vec<Check> {
+        let mut checks = migration::checks(self, claims).await;
+        checks.extend(services::checks(self, cluster, claims).await);
+        checks
+    }
+}

@@ -1,0 +1,224 @@
+//! Load balancers that nothing in the cluster claims.
+//!
+//! Names hold the UID of a Service and descriptions its name, but nothing names the cluster, of which a project may have several.
+//! So an object counts only with both marks, and it is kept unless something shows that it is this cluster's: a node behind it,
+//! or a health check with the ID of the cluster. Doubtful ones are listed and kept.
+
+use std::collections::BTreeSet;
+
+use ccm_provider::{
+    Claims, NodeRef, Orphan, Planned as _, ProviderError, Risk, Service, ServiceAction, ServiceKey, ServiceWork, Step,
+    Steps, Verb,
+};
+use serde::{Deserialize, Serialize};
+
+use super::Inspector;
+use crate::annotations::Scheme;
+use crate::client::balancing::BackendService;
+use crate::client::balancing::{ForwardingRule, TargetPool};
+use crate::client::filter::Filter;
+use crate::client::operation::{BACKEND_SERVICE_LIST, FORWARDING_RULE_LIST, TARGET_POOL_LIST};
+use crate::client::resource::last_part;
+use crate::loadbalancer::dispatch::finalizer;
+use crate::loadbalancer::hosts::{Host, Hosts};
+use crate::loadbalancer::plan::{backend_name, real_scheme};
+use crate::ownership::{ClusterNames, described_service};
+
+/// Identity of an orphan for its deletion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct OrphanRef {
+    name: String,
+    service: String,
+    is_internal: bool,
+    description: String,
+}
+
+/// Everything that load balancers of this region are made of, as far as it has marks.
+#[derive(Debug, Default)]
+struct Inventory {
+    rules: Vec<ForwardingRule>,
+    pools: Vec<TargetPool>,
+    backends: Vec<BackendService>,
+}
+
+/// What the cluster has.
+struct Claimed<'a> {
+    claims: &'a Claims,
+    /// The names of the balancers of its Services.
+    names: BTreeSet<String>,
+    hosts: BTreeSet<Host>,
+    cluster_id: String,
+}
+
+/// # Errors
+///
+/// A read failed.
+pub(super) async fn find(gce: &Inspector, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
+    let inventory = read(gce).await?;
+    let names = claims.services.iter().map(|service| service.default_load_balancer_name()).collect();
+    let hosts = Hosts::of(claims.nodes.iter().map(|node: &NodeRef| &**node)).all();
+    let claimed = Claimed { claims, names, hosts, cluster_id: gce.site.cluster_id.get().await?.id };
+    Ok(orphans(&inventory, &claimed))
+}
+
+async fn read(gce: &Inspector) -> Result<Inventory, ProviderError> {
+    let (client, region, all) = (&gce.site.client, gce.balancers.0.env().region(), Filter::default());
+    let (rules, pools, backends) = futures::try_join!(
+        client.list(FORWARDING_RULE_LIST, &region, &all),
+        client.list(TARGET_POOL_LIST, &region, &all),
+        client.list(BACKEND_SERVICE_LIST, &region, &all),
+    )?;
+    Ok(Inventory { rules, pools, backends })
+}
+
+/// A mark of a balancer: its name, its description, and its kind.
+struct Found<'a> {
+    name: &'a str,
+    description: &'a str,
+    scheme: Scheme,
+}
+
+fn orphans(inventory: &Inventory, claimed: &Claimed<'_>) -> Vec<Orphan> {
+    let rules = inventory.rules.iter().map(|rule| Found {
+        name: &rule.name,
+        description: &rule.description,
+        scheme: real_scheme(rule),
+    });
+    // A deletion that was interrupted has left these.
+    let pools = inventory.pools.iter().map(|pool| Found {
+        name: &pool.name,
+        description: &pool.description,
+        scheme: Scheme::External,
+    });
+    let backends = inventory.backends.iter().map(|backend| Found {
+        name: &backend.name,
+        description: &backend.description,
+        scheme: Scheme::Internal,
+    });
+    let mut seen = BTreeSet::new();
+    rules
+        .chain(pools)
+        .chain(backends)
+        .filter(|found| seen.insert(found.name.to_owned()))
+        .filter_map(|found| orphan(&found, inventory, claimed))
+        .collect()
+}
+
+fn orphan(found: &Found<'_>, inventory: &Inventory, claimed: &Claimed<'_>) -> Option<Orphan> {
+    let service = described_service(found.description).filter(|_| is_balancer(found.name))?;
+    if claimed.names.contains(found.name) {
+        return None;
+    }
+    let why = why(&service, claimed);
+    let kept = doubt(found, inventory, claimed);
+    let handle = OrphanRef {
+        name: found.name.to_owned(),
+        service: service.to_string(),
+        is_internal: found.scheme == Scheme::Internal,
+        description: found.description.to_owned(),
+    };
+    Some(Orphan {
+        kind: "LoadBalancer".to_owned(),
+        id: found.name.to_owned(),
+        name: String::new(),
+        owner: format!("service {service}"),
+        reason: format!("{why}; recognized by its name and description"),
+        created: None,
+        cost: None,
+        kept,
+        step: Step {
+            verb: Verb::Delete,
+            kind: "LoadBalancer".into(),
+            id: found.name.to_owned(),
+            changes: Vec::new(),
+            reason: why,
+            risk: Risk::Disruptive,
+        },
+        // Infallible: texts.
+        handle: serde_json::to_value(handle).unwrap_or_default(),
+    })
+}
+
+/// `a` and the digits of a UID.
+fn is_balancer(name: &str) -> bool {
+    name.strip_prefix('a')
+        .is_some_and(|digits| digits.len() == 31 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+fn why(key: &ServiceKey, claimed: &Claimed<'_>) -> String {
+    match claimed.claims.services.iter().any(|service| service.key() == *key) {
+        true => format!("Service {key} has another UID"),
+        false => format!("there is no Service {key}"),
+    }
+}
+
+/// Why a balancer may be that of another cluster in the project.
+fn doubt(found: &Found<'_>, inventory: &Inventory, claimed: &Claimed<'_>) -> Option<String> {
+    let cluster = ClusterNames(&claimed.cluster_id);
+    let names = |urls: &[String], name: &str| urls.iter().any(|url| last_part(url) == name);
+    let (is_ours, has_members) = match found.scheme {
+        Scheme::External => {
+            let pool = inventory.pools.iter().find(|pool| pool.name == found.name);
+            let hosts: Vec<Host> =
+                pool.into_iter().flat_map(|pool| &pool.instances).filter_map(|url| Host::of_url(url)).collect();
+            let checked = pool.is_some_and(|pool| names(&pool.health_checks, &cluster.health_check()));
+            (checked || hosts.iter().any(|host| claimed.hosts.contains(host)), !hosts.is_empty())
+        }
+        Scheme::Internal => {
+            let rule = inventory.rules.iter().find(|rule| rule.name == found.name);
+            let name = rule.and_then(backend_name).unwrap_or_else(|| found.name.to_owned());
+            let backend = inventory.backends.iter().find(|backend| backend.name == name);
+            let group = cluster.instance_group();
+            let is_ours = backend.is_some_and(|backend| {
+                names(&backend.health_checks, &cluster.health_check())
+                    || backend.groups().any(|url| last_part(url) == group)
+            });
+            (is_ours, backend.is_some_and(|backend| backend.groups().next().is_some()))
+        }
+    };
+    (!is_ours).then(|| match has_members {
+        true => "what is behind it is not of this cluster: another cluster of the project may use it; check that nothing does, and \
+                 remove it by hand"
+            .to_owned(),
+        false => "nothing is behind it that shows whose it is; remove it by hand".to_owned(),
+    })
+}
+
+/// Deletes one orphan after reading it again, with the writes of the controllers.
+///
+/// # Errors
+///
+/// The orphan must be kept, has lost its marks, or the cloud refused.
+pub(super) async fn delete(gce: &Inspector, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
+    let what = format!("{} {}", orphan.kind, orphan.id);
+    let refused = |why: &str| ProviderError::unknown(format!("{what} is not deleted: {why}"));
+    if let Some(kept) = &orphan.kept {
+        return Err(refused(kept));
+    }
+    let bug = |why: String| ProviderError::bug(format!("{what} was not reported by this program: {why}"));
+    let handle: OrphanRef = serde_json::from_value(orphan.handle.clone()).map_err(|error| bug(error.to_string()))?;
+    let (namespace, name) = handle.service.split_once('/').ok_or_else(|| bug(handle.service.clone()))?;
+    let mut service = Service::default();
+    (service.metadata.namespace, service.metadata.name) = (namespace.into(), name.into());
+    // The name has all of the UID that names need.
+    service.metadata.uid = handle.name.strip_prefix('a').unwrap_or_default().into();
+    let scheme = if handle.is_internal { Scheme::Internal } else { Scheme::External };
+    service.metadata.finalizers = vec![finalizer(scheme).to_owned()];
+    let work = [ServiceWork::new(&service, &[], ServiceAction::Delete)];
+    let balancers = &gce.balancers.0;
+    let (desired, verdicts) = balancers.desired(cluster, &work);
+    verdicts.into_iter().collect::<Result<Vec<()>, _>>()?;
+    let observed = balancers.observe(cluster, &work, &desired).await?;
+    let rule = observed.rules.get(&handle.name);
+    if rule.is_some_and(|rule| rule.description != handle.description || real_scheme(rule) != scheme) {
+        return Err(refused("its description or scheme, by which it was recognized, has changed"));
+    }
+    let Steps { steps, failed, .. } = balancers.plan(&observed, &desired)?;
+    failed.into_values().next().map_or(Ok(()), Err)?;
+    balancers.guard(&observed, &desired, &steps)?;
+    let outputs = Default::default();
+    for step in &steps {
+        balancers.apply(step, &outputs).await?;
+    }
+    balancers.finish(&outputs)
+}

@@ -1,0 +1,41 @@
+//! Google Compute Engine behind the provider contract: `--cloud-provider=gce`.
+//!
+//! All calls go through `client`: tokens, requests, operations, and lenient models of what is answered. Above it, each module
+//! reads first, decides in pure functions, and writes last: `node`, `loadbalancer`, `routes`, `extras`. `start` has the
+//! configuration and everything before the first controller runs. The README of this crate is the reference of keys, flags and
+//! annotations; `quirks.md` lists the kept oddities of the Go program.
+#![deny(missing_docs)]
+
+mod annotations;
+mod client;
+mod extras;
+mod flags;
+mod inspect;
+mod loadbalancer;
+mod node;
+mod ownership;
+mod permissions;
+mod provider;
+mod routes;
+mod site;
+mod start;
+
+pub use extras::volumes::VOLUME_SOURCES;
+pub use permissions::custom_roles;
+pub use provider::{CONFIG_MAPS, Factory};
+
+/// The reference page of the metrics of this provider, in Markdown.
+pub fn metrics_reference() -> String {
+    client::metrics::page(extras::balancer_metrics::BalancerMetrics::DEFS)
+}
+
+/// The generated parts of this crate's README, by name.
+pub fn reference(part: &str) -> Option<String> {
+    match part {
+        "config" => Some(start::config::reference()),
+        "annotations" => Some(annotations::reference()),
+        "flags" => Some(flags::reference()),
+        "permissions" => Some(permissions::reference()),
+        _ => None,
+    }
+}

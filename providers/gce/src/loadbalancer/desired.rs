@@ -1,0 +1,261 @@
+//! What Services ask for, from their specs and annotations and from the nodes. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_kit::annotations::Annotations;
+use ccm_provider::source_ranges::SourceRanges;
+use ccm_provider::{ErrorClass, Finding, ProviderError, Service, ServiceAction, ServiceWork, Subject};
+
+use super::Options;
+use super::dispatch::{self, Owner};
+use super::hosts::Hosts;
+use crate::annotations::{self as keys, Scheme, Tier};
+use crate::ownership::{CLASS_EXTERNAL, Names};
+
+/// The condition of a Service whose ports differ in protocol.
+pub(super) const PORTS_ERROR: &str = "LoadBalancerPortsError";
+/// Reasons of events.
+pub(super) const MIXED_PROTOCOLS: &str = "LoadBalancerMixedProtocolNotSupported";
+pub(super) const CONFLICT: &str = "ConflictingConfiguration";
+pub(super) const OPTIONS_IGNORED: &str = "ILBOptionsIgnored";
+
+/// The API takes no more discrete ports in a forwarding rule.
+pub(super) const MOST_PORTS: usize = 5;
+
+/// What is desired of a group of Services.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Desired {
+    /// By the place in the work; those that were refused are missing.
+    pub(crate) items: BTreeMap<usize, Item>,
+}
+
+/// One Service.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    /// `namespace/name`
+    pub(crate) key: String,
+    pub(crate) action: ServiceAction,
+    pub(crate) names: Names,
+    /// The kind that it asks for.
+    pub(crate) scheme: Scheme,
+    pub(crate) owner: Owner,
+    /// The kinds that it may have parts of, by its finalizers.
+    pub(crate) begun: BTreeSet<Scheme>,
+    /// Its ports differ in protocol; with whether a condition says so.
+    pub(crate) is_mixed: bool,
+    pub(crate) says_mixed: bool,
+    /// Nothing for a deletion, and for a mix of protocols.
+    pub(crate) settings: Option<Settings>,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) subject: Subject,
+}
+
+/// What a Service asks for.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// `TCP`, `UDP`
+    pub(crate) protocol: String,
+    pub(crate) ports: BTreeSet<u16>,
+    /// `spec.loadBalancerIP`; `None`: any.
+    pub(crate) ip: Option<String>,
+    /// `None`, `ClientIP`
+    pub(crate) affinity: String,
+    /// Networks that may connect, sorted.
+    pub(crate) sources: Vec<String>,
+    /// The port of health checks of its own.
+    pub(crate) health_port: Option<u16>,
+    /// External: that of the annotation.
+    pub(crate) tier: Option<Tier>,
+    pub(crate) internal: Internal,
+    pub(crate) hosts: Hosts,
+}
+
+/// What only internal load balancers have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Internal {
+    pub(crate) has_global_access: bool,
+    /// The name of the annotation.
+    pub(crate) subnet: Option<String>,
+    pub(crate) shares_backend: bool,
+}
+
+impl Internal {
+    pub(super) fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Settings {
+    /// As the API has it. Whatever is not known is none.
+    pub(super) fn api_affinity(&self) -> &'static str {
+        if self.affinity == "ClientIP" { "CLIENT_IP" } else { "NONE" }
+    }
+}
+
+/// What the work asks for, and one result for each item.
+pub(super) fn desired(options: &Options, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
+    let mut desired = Desired::default();
+    let mut verdicts = Vec::with_capacity(work.len());
+    for (place, item) in work.iter().enumerate() {
+        verdicts.push(one(options, item).map(|item| drop(desired.items.insert(place, item))));
+    }
+    (desired, verdicts)
+}
+
+fn one(options: &Options, work: &ServiceWork) -> Result<Item, ProviderError> {
+    let service = &*work.service;
+    let scheme = dispatch::scheme(service);
+    let owner = dispatch::owner(options, service, work.action);
+    let begun = dispatch::begun(service);
+    let has_others = begun.contains(&scheme.other()) && work.action != ServiceAction::UpdateHosts;
+    // Of a foreign class nothing is ever touched.
+    let is_foreign = service.spec.load_balancer_class.is_some();
+    if owner == Owner::Other && (is_foreign || !has_others) {
+        return Err(ProviderError::ImplementedElsewhere);
+    }
+    let mut item = Item {
+        key: service.key().to_string(),
+        action: work.action,
+        names: Names::of(service),
+        scheme,
+        owner,
+        begun,
+        is_mixed: work.action == ServiceAction::Ensure && is_mixed(service),
+        says_mixed: service.status.conditions.iter().any(|it| it.kind == PORTS_ERROR && it.status == "True"),
+        settings: None,
+        findings: Vec::new(),
+        subject: Subject::service(service),
+    };
+    if owner == Owner::Other || work.action == ServiceAction::Delete {
+        return Ok(item);
+    }
+    if item.is_mixed {
+        if !item.says_mixed {
+            item.findings
+                .push(item.finding(MIXED_PROTOCOLS, "LoadBalancer with multiple protocols are not supported."));
+        }
+        return Ok(item);
+    }
+    item.findings.extend(remarks(&item, service));
+    item.settings = Some(settings(&item, service, work)?);
+    Ok(item)
+}
+
+impl Item {
+    /// A finding that becomes an event with this reason.
+    pub(super) fn finding(&self, reason: &str, text: impl Into<String>) -> Finding {
+        Finding { value: Some(self.key.clone()), ..Finding::warning(reason, text) }
+    }
+
+    /// Whether it is refused whatever the cloud has.
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_mixed && self.owner == Owner::Us
+    }
+
+    /// Whether only the hosts are to change.
+    pub(super) fn hosts_only(&self) -> bool {
+        self.action == ServiceAction::UpdateHosts
+    }
+}
+
+/// What a user should know of a Service that works.
+fn remarks(item: &Item, service: &Service) -> Vec<Finding> {
+    let annotations = Annotations::read(&service.metadata.annotations);
+    let mut findings = Vec::new();
+    let says_internal = annotations.text(keys::LOAD_BALANCER_TYPE.row) == Some("Internal");
+    if service.spec.load_balancer_class.as_deref() == Some(CLASS_EXTERNAL) && says_internal {
+        let text = format!(
+            "loadBalancerClass conflicts with {}: Internal annotation. External LoadBalancer Service provisioned.",
+            keys::LOAD_BALANCER_TYPE.row.key
+        );
+        findings.push(item.finding(CONFLICT, text));
+    }
+    if service.spec.ip_families.iter().any(|family| family == "IPv6") {
+        let text =
+            "load balancers made here have an IPv4 address only: the family IPv6 of spec.ipFamilies is not served";
+        findings.push(item.finding("spec.ipFamilies", text));
+    }
+    let local_without_port = service.needs_health_check() && service.spec.health_check_node_port == 0;
+    if local_without_port && item.scheme == Scheme::External {
+        let text = "externalTrafficPolicy is Local but healthCheckNodePort is 0: nodes without pods get traffic too";
+        findings.push(item.finding("spec.healthCheckNodePort", text));
+    }
+    findings.extend(keys::TABLE.review(annotations, item.scheme));
+    findings
+}
+
+fn is_mixed(service: &Service) -> bool {
+    let first = service.spec.ports.first().map(|port| &port.protocol);
+    service.spec.ports.iter().any(|port| Some(&port.protocol) != first)
+}
+
+fn settings(item: &Item, service: &Service, work: &ServiceWork) -> Result<Settings, ProviderError> {
+    let annotations = Annotations::read(&service.metadata.annotations);
+    let (spec, is_internal) = (&service.spec, item.scheme == Scheme::Internal);
+    let (path, port) = service.health_check_path_port();
+    if is_internal && path.is_empty() && service.needs_health_check() {
+        return Err(refused(
+            "spec.healthCheckNodePort is 0 although externalTrafficPolicy is Local: an internal load balancer cannot ask the \
+             nodes for their health; set the port, or the policy Cluster",
+        ));
+    }
+    let tier = match is_internal || item.hosts_only() {
+        true => annotations.readable(&keys::NETWORK_TIER),
+        false => annotations.get(&keys::NETWORK_TIER)?,
+    };
+    let sources = SourceRanges::of(service).map_err(|error| refused(error.to_string()))?;
+    // The address is an IPv4 one: other networks cannot reach it, and a rule cannot mix them.
+    let sources = sources.iter().filter(|net| net.addr().is_ipv4()).map(ToString::to_string).collect::<BTreeSet<_>>();
+    if sources.is_empty() {
+        return Err(refused(
+            "spec.loadBalancerSourceRanges holds no IPv4 network, and the load balancer has an IPv4 address: nobody could connect; \
+             add one",
+        ));
+    }
+    let hosts = Hosts::of(work.nodes.iter().map(|node| &**node));
+    if !is_internal && !item.hosts_only() && work.nodes.is_empty() {
+        return Err(ProviderError::unknown("cannot EnsureLoadBalancer() with no hosts"));
+    }
+    let shares = [&keys::BACKEND_SHARE, &keys::OLD_BACKEND_SHARE];
+    let shares = shares.iter().any(|key| annotations.readable(key) == Some(true));
+    Ok(Settings {
+        protocol: protocol(spec, is_internal, item.hosts_only())?,
+        ports: spec.ports.iter().filter_map(|port| u16::try_from(port.port).ok()).collect(),
+        ip: address(&spec.load_balancer_ip)?,
+        affinity: spec.session_affinity.clone(),
+        sources: sources.into_iter().collect(),
+        health_port: u16::try_from(port).ok().filter(|port| *port != 0),
+        tier,
+        internal: Internal {
+            has_global_access: annotations.readable(&keys::GLOBAL_ACCESS) == Some(true),
+            subnet: annotations.readable(&keys::SUBNET),
+            shares_backend: shares && !service.requests_only_local_traffic(),
+        },
+        hosts,
+    })
+}
+
+fn address(ip: &str) -> Result<Option<String>, ProviderError> {
+    match ip {
+        "" => Ok(None),
+        ip if ip.parse::<std::net::Ipv4Addr>().is_ok() => Ok(Some(ip.to_owned())),
+        ip => Err(refused(format!("spec.loadBalancerIP {ip:?} is no IPv4 address; write one or remove it"))),
+    }
+}
+
+fn protocol(spec: &ccm_provider::ServiceSpec, is_internal: bool, hosts_only: bool) -> Result<String, ProviderError> {
+    match spec.ports.first().map(|port| &*port.protocol) {
+        None if is_internal => Ok("UDP".to_owned()),
+        None => Err(refused("no ports specified for GCE load balancer")),
+        Some(protocol @ ("TCP" | "UDP")) => Ok(protocol.to_owned()),
+        Some(other) if hosts_only => Ok(other.to_owned()),
+        Some(other) => {
+            let begin = if is_internal { "Invalid" } else { "invalid" };
+            Err(refused(format!("{begin} protocol {other}, only TCP and UDP are supported")))
+        }
+    }
+}
+
+pub(super) fn refused(message: impl Into<String>) -> ProviderError {
+    ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
+}

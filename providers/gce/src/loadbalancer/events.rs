@@ -1,0 +1,75 @@
+//! The events of load balancers: news only.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ccm_kit::Cluster;
+use ccm_provider::{EventType, Finding, Service, Severity, Subject};
+
+use super::desired::{CONFLICT, MIXED_PROTOCOLS, OPTIONS_IGNORED};
+
+/// The reason of events about what is written in a Service.
+const CONFIGURATION: &str = "LoadBalancerConfiguration";
+/// The reason of events with a command for the administrators of the network.
+const MANUAL_CHANGE: &str = "LoadBalancerManualChange";
+/// A command that was not run is shown again after this time.
+const COMMAND_AGAIN: Duration = Duration::from_secs(3600);
+
+/// What was emitted.
+#[derive(Debug)]
+pub(super) struct Events {
+    cluster: Cluster,
+    /// By Service, what was found last: reason and text.
+    reported: Mutex<BTreeMap<String, BTreeSet<(String, String)>>>,
+    /// When a command was shown, by the UID of the Service.
+    commands: Mutex<BTreeMap<(String, String), Instant>>,
+}
+
+impl Events {
+    pub(super) fn new(cluster: Cluster) -> Self {
+        Self { cluster, reported: Mutex::default(), commands: Mutex::default() }
+    }
+
+    /// Emits what was not emitted for this Service yet.
+    pub(super) fn report(&self, service: &Service, findings: &[Finding]) {
+        let Some(context) = self.cluster.context() else { return };
+        let (key, annotations) = (service.key().to_string(), &service.metadata.annotations);
+        let is_for = |finding: &&Finding| {
+            finding.severity >= Severity::Warning
+                && finding
+                    .value
+                    .as_ref()
+                    .is_some_and(|value| *value == key || annotations.get(&finding.key) == Some(value))
+        };
+        let event = |finding: &Finding| match &*finding.key {
+            reason @ (MIXED_PROTOCOLS | CONFLICT | OPTIONS_IGNORED) => (reason.to_owned(), finding.message.clone()),
+            field if field.starts_with("spec.") => (CONFIGURATION.to_owned(), format!("{field}: {}", finding.message)),
+            _ => (CONFIGURATION.to_owned(), finding.to_string()),
+        };
+        let now: BTreeSet<(String, String)> = findings.iter().filter(is_for).map(event).collect();
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = reported.remove(&key).unwrap_or_default();
+        for (reason, message) in now.difference(&before) {
+            context.events.event(&Subject::service(service), EventType::Warning, reason, message);
+        }
+        if !now.is_empty() {
+            reported.insert(key, now);
+        }
+    }
+
+    /// Shows what an administrator of the network has to run.
+    pub(super) fn command(&self, subject: &Subject, line: &str) {
+        let Some(context) = self.cluster.context() else { return };
+        let now = self.cluster.now();
+        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        commands.retain(|_, shown| now.saturating_duration_since(*shown) < COMMAND_AGAIN);
+        let key = (subject.uid.to_string(), line.to_owned());
+        if let Entry::Vacant(entry) = commands.entry(key) {
+            entry.insert(now);
+            let message = format!("Firewall change required by security admin: `{line}`");
+            context.events.event(subject, EventType::Normal, MANUAL_CHANGE, &message);
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! What the cloud has for a group of Services. The only place of this module that reads.
+//!
+//! First the forwarding rules, then what the names of the Services and of the cluster lead to, each object once for all Services,
+//! at last reserved addresses, where a rule is to be made. What an interrupted change may have left behind is looked for once in
+//! the life of the process, and again after each change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_kit::batch::{Bulk, Interrupted, Limits};
+use ccm_kit::{Known, Misses};
+use ccm_provider::{ProviderError, ServiceAction};
+use futures::future::try_join_all;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::Env;
+use super::desired::{Desired, Item};
+use super::hosts::Host;
+use super::plan;
+use super::surroundings::{NetworkFacts, Surroundings};
+use super::tags;
+use crate::annotations::Scheme;
+use crate::client::balancing::{
+    Address, BackendService, Firewall, ForwardingRule, GroupMember, HealthCheck, InstanceGroup, Named, TargetPool,
+};
+use crate::client::filter::Filter;
+use crate::client::operation::{
+    ADDRESS_GET, ADDRESS_LIST, BACKEND_SERVICE_GET, BACKEND_SERVICE_LIST, FIREWALL_GET, FIREWALL_LIST,
+    FORWARDING_RULE_GET, FORWARDING_RULE_LIST, HEALTH_CHECK_GET, HEALTH_CHECK_LIST, HTTP_HEALTH_CHECK_GET,
+    HTTP_HEALTH_CHECK_LIST, INSTANCE_GROUP_FILTER, INSTANCE_GROUP_GET, INSTANCE_GROUP_INSTANCES, INSTANCE_LIST,
+    Operation, TARGET_POOL_GET, TARGET_POOL_LIST,
+};
+use crate::client::resource::Scope;
+use crate::client::{ApiError, Client, is_forbidden};
+use crate::ownership::{ClusterNames, Names};
+
+/// The tags of instances are read again after this time.
+const TAGS_AGE: Duration = Duration::from_secs(60);
+/// An instance that the cloud denied is not asked for again before this time: its node will go.
+const MISSING: Duration = Duration::from_secs(300);
+/// Zones at the same time are those of one sync.
+const WINDOW: Duration = Duration::from_millis(20);
+/// More objects of a kind than these are read with one list: after a start all Services are looked at.
+const ONE_BY_ONE: usize = 6;
+
+/// What was read. An object that is missing does not exist, or no plan for these Services needs it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Observed {
+    pub(crate) cluster_id: String,
+    pub(crate) network: NetworkFacts,
+    pub(crate) rules: BTreeMap<String, ForwardingRule>,
+    /// By name.
+    pub(crate) addresses: BTreeMap<String, Address>,
+    /// By address, those that were looked for.
+    pub(crate) reserved: BTreeMap<String, Address>,
+    pub(crate) pools: BTreeMap<String, TargetPool>,
+    pub(crate) backends: BTreeMap<String, BackendService>,
+    pub(crate) firewalls: BTreeMap<String, Firewall>,
+    /// Of the older collection, for target pools.
+    pub(crate) http_checks: BTreeMap<String, HealthCheck>,
+    pub(crate) checks: BTreeMap<String, HealthCheck>,
+    /// Members of instance groups, by zone and name.
+    pub(crate) groups: BTreeMap<String, BTreeMap<String, BTreeSet<Host>>>,
+    /// Instances of nodes that do not exist.
+    pub(crate) missing: BTreeSet<Host>,
+    /// The tag of each instance that begins its name, where no tags are configured.
+    #[serde(with = "pairs")]
+    pub(crate) tags: BTreeMap<Host, Option<String>>,
+}
+
+/// JSON has texts as keys only.
+mod pairs {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{BTreeMap, Host};
+
+    type Tags = BTreeMap<Host, Option<String>>;
+
+    pub(super) fn serialize<S: Serializer>(tags: &Tags, to: S) -> Result<S::Ok, S::Error> {
+        tags.iter().collect::<Vec<_>>().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Tags, D::Error> {
+        Ok(Vec::<(Host, Option<String>)>::deserialize(from)?.into_iter().collect())
+    }
+}
+
+/// The reads, shared by all Services.
+#[derive(Debug)]
+pub(super) struct Reads {
+    client: Client,
+    surroundings: Arc<dyn Surroundings>,
+    tags: Known<ZoneTags>,
+    pub(super) missing: Misses<Host>,
+    /// The balancers that have nothing left behind, with the shape that they have.
+    settled: Mutex<BTreeMap<String, Shape>>,
+    /// Lists that are not granted.
+    unlisted: Mutex<BTreeSet<Operation>>,
+}
+
+/// The tag of each instance, by zone and name.
+type Tags = BTreeMap<String, Arc<BTreeMap<String, Option<String>>>>;
+
+/// The tags of the instances of zones.
+#[derive(Debug, Clone)]
+struct ZoneTags(Client);
+
+#[async_trait]
+impl Bulk for ZoneTags {
+    type Item = String;
+    type Answer = Arc<BTreeMap<String, Option<String>>>;
+    type Error = ApiError;
+
+    async fn call(&self, zones: &[String]) -> Result<BTreeMap<String, Self::Answer>, ApiError> {
+        let of_zone = async |zone: &String| {
+            let list = self.0.instances(zone, "").await?;
+            let tag = |name: &str, tags: &[String]| tags::tag_of(name, tags).map(str::to_owned);
+            let all = list.into_iter().map(|instance| (tag(&instance.name, &instance.tags.items), instance.name));
+            Ok((zone.clone(), Arc::new(all.map(|(tag, name)| (name, tag)).collect())))
+        };
+        try_join_all(zones.iter().map(of_zone)).await.map(BTreeMap::from_iter)
+    }
+
+    fn interrupted(&self, how: Interrupted) -> ApiError {
+        ApiError::interrupted(INSTANCE_LIST, how)
+    }
+}
+
+/// What is to be read, by name.
+#[derive(Debug, Default)]
+struct Needs {
+    addresses: BTreeSet<String>,
+    pools: BTreeSet<String>,
+    backends: BTreeSet<String>,
+    firewalls: BTreeSet<String>,
+    http_checks: BTreeSet<String>,
+    checks: BTreeSet<String>,
+    /// Zones of groups, with their members.
+    members: BTreeSet<String>,
+    /// Whether the groups of all zones may go.
+    all_groups: bool,
+    tagged: BTreeSet<Host>,
+}
+
+impl Reads {
+    pub(super) fn new(client: Client, surroundings: Arc<dyn Surroundings>) -> Self {
+        let tags = ZoneTags(client.clone());
+        let limits = Limits { window_max: WINDOW, ..Limits::of(64) };
+        Self {
+            client,
+            surroundings,
+            tags: Known::new(tags, limits, TAGS_AGE, Duration::ZERO),
+            missing: Misses::new(MISSING),
+            settled: Mutex::default(),
+            unlisted: Mutex::default(),
+        }
+    }
+
+    /// Whether nothing was left behind of a balancer when it was last looked at, and it has the same shape.
+    fn is_settled(&self, item: &Item) -> bool {
+        let settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        settled.get(&item.names.balancer).is_some_and(|shape| Some(*shape) == shape_of(item))
+    }
+
+    /// Notes that nothing is left behind.
+    pub(super) fn settle(&self, item: &Item) {
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        settled.extend(shape_of(item).map(|shape| (item.names.balancer.clone(), shape)));
+    }
+
+    /// Notes that something may be left behind.
+    pub(super) fn unsettle(&self, balancer: &str) {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner).remove(balancer);
+    }
+
+    /// Everything that a plan for these items needs.
+    pub(super) async fn observe(&self, env: &Env, desired: &Desired) -> Result<Observed, ProviderError> {
+        let with_network =
+            desired.items.values().any(|item| item.scheme == Scheme::Internal && item.settings.is_some());
+        let network = async {
+            match with_network {
+                true => self.surroundings.network().await,
+                false => Ok(NetworkFacts::default()),
+            }
+        };
+        let (cluster_id, network) = futures::try_join!(self.surroundings.cluster_id(), network)?;
+        let mut observed = Observed { cluster_id, network, ..Observed::default() };
+        let with_rule = desired.items.values().filter(|item| needs_rule(env, item));
+        let rules = with_rule.map(|item| item.names.balancer.clone()).collect();
+        observed.rules = self.each((FORWARDING_RULE_GET, FORWARDING_RULE_LIST), &env.region(), rules).await?;
+        let mut needs = Needs::default();
+        for item in desired.items.values().filter(|item| !item.is_refused()) {
+            self.needs(env, &observed, item, &mut needs);
+        }
+        self.read(env, needs, &mut observed).await?;
+        let known = self.missing_hosts(desired);
+        observed.missing.extend(known);
+        let looked_for: BTreeSet<String> =
+            desired.items.values().filter_map(|item| plan::address_to_look_for(env, &observed, item)).collect();
+        let found = looked_for.iter().map(async |ip| Ok::<_, ApiError>((ip.clone(), self.reserved(env, ip).await?)));
+        for (ip, address) in try_join_all(found).await? {
+            observed.reserved.extend(address.map(|address| (ip, address)));
+        }
+        Ok(observed)
+    }
+
+    fn missing_hosts(&self, desired: &Desired) -> BTreeSet<Host> {
+        let settings = desired.items.values().filter_map(|item| item.settings.as_ref());
+        let hosts = settings.flat_map(|settings| settings.hosts.known.keys());
+        hosts.filter(|host| self.missing.contains(*host)).cloned().collect()
+    }
+
+    /// What one item leads to.
+    fn needs(&self, env: &Env, observed: &Observed, item: &Item, needs: &mut Needs) {
+        let rule = observed.rules.get(&item.names.balancer);
+        for scheme in plan::leaving(item, rule) {
+            self.needs_to_leave(env, observed, item, scheme, needs);
+        }
+        let Some(settings) = &item.settings else { return };
+        let cluster = ClusterNames(&observed.cluster_id);
+        let names = &item.names;
+        let is_settled = self.is_settled(item);
+        let tagged = if env.node_tags.is_empty() { settings.hosts.all() } else { BTreeSet::new() };
+        let with_firewalls = !item.hosts_only() || env.node_tags.is_empty();
+        match item.scheme {
+            Scheme::External => {
+                needs.pools.insert(names.balancer.clone());
+                if with_firewalls {
+                    let check = settings.health_port.map(|_| names.external_check_firewall());
+                    needs
+                        .firewalls
+                        .extend([names.firewall(), check.unwrap_or_else(|| cluster.external_check_firewall())]);
+                }
+                if !item.hosts_only() {
+                    // A pool whose health check is replaced takes its rule with it.
+                    let own = settings.health_port.is_some() || rule.is_none();
+                    needs.http_checks.extend(own.then(|| names.balancer.clone()));
+                    needs.http_checks.extend(settings.health_port.is_none().then(|| cluster.health_check()));
+                    let deny = env.options.denies || env.options.removes_deny_rules;
+                    needs.firewalls.extend(deny.then(|| names.deny_firewall()));
+                }
+            }
+            Scheme::Internal => {
+                let shared = plan::shared_backend_name(observed, settings);
+                let is_shared = shared.is_some();
+                needs.backends.insert(shared.unwrap_or_else(|| names.balancer.clone()));
+                needs.members.extend(plan::group_hosts(observed, settings).into_iter().map(|host| host.zone));
+                if with_firewalls {
+                    let check = settings.health_port.map(|_| names.internal_check_firewall());
+                    needs
+                        .firewalls
+                        .extend([names.firewall(), check.unwrap_or_else(|| cluster.internal_check_firewall())]);
+                }
+                if !item.hosts_only() {
+                    let own = settings.health_port.is_some() || !is_settled;
+                    needs.checks.extend(own.then(|| names.balancer.clone()));
+                    needs.checks.extend(settings.health_port.is_none().then(|| cluster.health_check()));
+                    needs.backends.extend(rule.and_then(plan::backend_name));
+                    if !is_settled {
+                        needs.firewalls.insert(names.balancer.clone());
+                        needs.backends.extend(is_shared.then(|| names.balancer.clone()));
+                    }
+                }
+            }
+        }
+        needs.tagged.extend(tagged);
+        if !item.hosts_only() && !is_settled {
+            needs.addresses.insert(names.balancer.clone());
+        }
+    }
+
+    /// What goes with a balancer of this kind.
+    fn needs_to_leave(&self, env: &Env, observed: &Observed, item: &Item, scheme: Scheme, needs: &mut Needs) {
+        let (cluster, names) = (ClusterNames(&observed.cluster_id), &item.names);
+        needs.addresses.insert(names.balancer.clone());
+        needs.firewalls.insert(names.firewall());
+        match scheme {
+            Scheme::External => {
+                needs.pools.insert(names.balancer.clone());
+                needs.http_checks.extend([names.balancer.clone(), cluster.health_check()]);
+                needs.firewalls.extend([names.external_check_firewall(), cluster.external_check_firewall()]);
+                needs.firewalls.extend(env.options.removes_deny_rules.then(|| names.deny_firewall()));
+            }
+            Scheme::Internal => {
+                needs.backends.insert(names.balancer.clone());
+                let rule = observed.rules.get(&names.balancer);
+                needs.backends.extend(rule.and_then(plan::backend_name));
+                needs.checks.extend([names.balancer.clone(), cluster.health_check()]);
+                needs.firewalls.extend([
+                    names.balancer.clone(),
+                    names.internal_check_firewall(),
+                    cluster.internal_check_firewall(),
+                ]);
+                needs.all_groups |= !env.options.skips_groups;
+            }
+        }
+    }
+
+    async fn read(&self, env: &Env, needs: Needs, observed: &mut Observed) -> Result<(), ProviderError> {
+        let (region, global) = (env.region(), Scope::Global);
+        let groups = async {
+            let cluster = ClusterNames(&observed.cluster_id);
+            self.groups(env, cluster, &needs).await
+        };
+        let (addresses, pools, backends, firewalls, http_checks, checks, groups, tags) = futures::try_join!(
+            async { self.each((ADDRESS_GET, ADDRESS_LIST), &region, needs.addresses.clone()).await },
+            async { self.each((TARGET_POOL_GET, TARGET_POOL_LIST), &region, needs.pools.clone()).await },
+            async { self.each((BACKEND_SERVICE_GET, BACKEND_SERVICE_LIST), &region, needs.backends.clone()).await },
+            async { self.each((FIREWALL_GET, FIREWALL_LIST), &global, needs.firewalls.clone()).await },
+            async {
+                self.each((HTTP_HEALTH_CHECK_GET, HTTP_HEALTH_CHECK_LIST), &global, needs.http_checks.clone()).await
+            },
+            async { self.each((HEALTH_CHECK_GET, HEALTH_CHECK_LIST), &global, needs.checks.clone()).await },
+            groups,
+            async { self.tags_of(&needs.tagged).await.map_err(ProviderError::from) },
+        )?;
+        (observed.addresses, observed.pools, observed.backends) = (addresses, pools, backends);
+        (observed.firewalls, observed.http_checks, observed.checks) = (firewalls, http_checks, checks);
+        observed.groups = groups;
+        for (host, tag) in tags {
+            match tag {
+                Some(tag) => drop(observed.tags.insert(host, tag)),
+                None => drop(observed.missing.insert(host)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The objects with these names that exist: one by one, or with a list. Whoever grants only what the Go program needs, grants
+    /// no lists.
+    async fn each<T: DeserializeOwned + Named>(
+        &self,
+        (get, list): (Operation, Operation),
+        scope: &Scope,
+        names: BTreeSet<String>,
+    ) -> Result<BTreeMap<String, T>, ProviderError> {
+        if names.len() > ONE_BY_ONE && !self.unlisted().contains(&list) {
+            match self.client.list::<T>(list, scope, &Filter::default()).await {
+                Ok(all) => {
+                    let wanted = all.into_iter().filter(|object| names.contains(object.name()));
+                    return Ok(wanted.map(|object| (object.name().to_owned(), object)).collect());
+                }
+                Err(error) if is_forbidden(&error) => {
+                    tracing::warn!(%error, "the objects are read one by one, which takes long with many Services");
+                    self.unlisted().insert(list);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let read = names.into_iter().map(async |name| {
+            let found = self.client.get::<T>(get, scope, &name).await?;
+            Ok::<_, ApiError>(found.map(|found| (name, found)))
+        });
+        Ok(try_join_all(read).await?.into_iter().flatten().collect())
+    }
+
+    fn unlisted(&self) -> MutexGuard<'_, BTreeSet<Operation>> {
+        self.unlisted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who has an address reserved in the region.
+    async fn reserved(&self, env: &Env, ip: &str) -> Result<Option<Address>, ApiError> {
+        let list: Vec<Address> =
+            self.client.list(ADDRESS_LIST, &env.region(), &Filter::default().is("address", ip)).await?;
+        Ok(list.into_iter().find(|address| address.address == ip))
+    }
+
+    /// The instance groups of the zones that have hosts, with their members, and of other zones, where they may go.
+    async fn groups(
+        &self,
+        env: &Env,
+        cluster: ClusterNames<'_>,
+        needs: &Needs,
+    ) -> Result<BTreeMap<String, BTreeMap<String, BTreeSet<Host>>>, ProviderError> {
+        let mut zones: BTreeMap<String, bool> = needs.members.iter().map(|zone| (zone.clone(), true)).collect();
+        if needs.all_groups {
+            for zone in self.surroundings.zones().await? {
+                zones.entry(zone).or_insert(false);
+            }
+        }
+        let name = cluster.instance_group();
+        let read = zones.into_iter().map(async |(zone, with_members)| {
+            let scope = Scope::zone(&zone);
+            let mut groups = BTreeMap::new();
+            if env.options.skips_groups {
+                let filter = Filter::default().begins("name", &name);
+                let list: Vec<InstanceGroup> = self.client.list(INSTANCE_GROUP_FILTER, &scope, &filter).await?;
+                let ours = list.into_iter().filter(|group| is_group_of(&group.name, &name));
+                groups.extend(ours.map(|group| (group.name, BTreeSet::new())));
+            } else if self.client.get::<InstanceGroup>(INSTANCE_GROUP_GET, &scope, &name).await?.is_some() {
+                let members = if with_members { self.members(&scope, &name).await? } else { BTreeSet::new() };
+                groups.insert(name.clone(), members);
+            }
+            Ok::<_, ApiError>((zone, groups))
+        });
+        Ok(try_join_all(read).await?.into_iter().collect())
+    }
+
+    async fn members(&self, zone: &Scope, group: &str) -> Result<BTreeSet<Host>, ApiError> {
+        let body = json!({"instanceState": "ALL"});
+        let list: Vec<GroupMember> = self.client.list_of(INSTANCE_GROUP_INSTANCES, zone, group, body).await?;
+        Ok(list.iter().filter_map(|member| Host::of_url(&member.instance)).collect())
+    }
+
+    /// The tag of each of these hosts; `None` for one that does not exist.
+    async fn tags_of(&self, hosts: &BTreeSet<Host>) -> Result<BTreeMap<Host, Option<Option<String>>>, ApiError> {
+        if hosts.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let zones = hosts.iter().map(|host| host.zone.clone()).collect();
+        let mut known = self.tags.get(&zones, TAGS_AGE, None).await?;
+        let lacks = |known: &Tags, host: &Host| known.get(&host.zone).is_none_or(|zone| !zone.contains_key(&host.name));
+        // An instance that is not there may be newer than the list.
+        if hosts.iter().any(|host| lacks(&known, host) && !self.missing.contains(host)) {
+            known = self.tags.get(&zones, Duration::ZERO, Some(Instant::now())).await?;
+            hosts.iter().filter(|host| lacks(&known, host)).for_each(|host| self.missing.add(host.clone()));
+        }
+        let tag = |host: &Host| known.get(&host.zone).and_then(|zone| zone.get(&host.name)).cloned();
+        Ok(hosts.iter().map(|host| (host.clone(), tag(host))).collect())
+    }
+}
+
+/// Which objects a balancer is made of: its kind, whether it has a health check of its own, whether it shares its backend service.
+type Shape = (Scheme, bool, bool);
+
+fn shape_of(item: &Item) -> Option<Shape> {
+    let settings = item.settings.as_ref()?;
+    Some((item.scheme, settings.health_port.is_some(), settings.internal.shares_backend))
+}
+
+/// An update of hosts needs the rule only for the address of firewalls.
+fn needs_rule(env: &Env, item: &Item) -> bool {
+    match item.action {
+        _ if item.is_refused() => false,
+        ServiceAction::UpdateHosts => env.node_tags.is_empty(),
+        ServiceAction::Ensure | ServiceAction::Delete => true,
+    }
+}
+
+/// Whether a group is that of the cluster: another cluster's name may begin the same.
+fn is_group_of(group: &str, name: &str) -> bool {
+    group.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+impl Env {
+    pub(crate) fn region(&self) -> Scope {
+        Scope::region(&self.region)
+    }
+}
+
+impl Observed {
+    pub(crate) fn rule(&self, names: &Names) -> Option<&ForwardingRule> {
+        self.rules.get(&names.balancer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_a_cluster_with_a_longer_name_are_not_ours() {
+        assert!(is_group_of("k8s-ig--abc", "k8s-ig--abc") && is_group_of("k8s-ig--abc-2", "k8s-ig--abc"));
+        assert!(!is_group_of("k8s-ig--abcd", "k8s-ig--abc"));
+    }
+}

@@ -1,0 +1,159 @@
+//! Which address a load balancer gets, and how it is kept while its rule is replaced. Pure.
+//!
+//! Upstream reserves and releases an address on every sync. Here that is done only where a rule is made: the reserved address
+//! outlives a failure, and goes once the rule has it.
+
+use ccm_provider::{ProviderError, Verb};
+use serde_json::json;
+
+use super::super::Env;
+use super::super::desired::{Item, Settings, refused};
+use super::super::observe::Observed;
+use super::super::step::{Act, RESERVED, Rank};
+use super::{Draft, external, internal, put, real_scheme, what};
+use crate::annotations::{Scheme, Tier};
+use crate::client::balancing::{Address, ForwardingRule};
+use crate::client::operation::{ADDRESS_DELETE, ADDRESS_RESERVE};
+use crate::client::resource::{last_part, same_url};
+
+/// The address of a Service whose rule will be made, if one is wanted: whoever has it reserved is looked for.
+pub(in super::super) fn to_look_for(env: &Env, observed: &Observed, item: &Item) -> Option<String> {
+    let settings = item.settings.as_ref().filter(|_| !item.hosts_only())?;
+    let rule = observed.rule(&item.names).filter(|rule| real_scheme(rule) == item.scheme);
+    let wanted = match item.scheme {
+        Scheme::External => {
+            let tier = external::tier(observed, item, settings, rule);
+            external::makes_rule(env, observed, item, settings, rule).then(|| external::ip(settings, rule, tier))
+        }
+        Scheme::Internal => internal::makes_rule(env, observed, item, settings, rule)
+            .then(|| internal::ip(env, observed, settings, rule)),
+    };
+    wanted.flatten()
+}
+
+/// An address that a load balancer of this kind can have.
+pub(super) struct Kind<'t> {
+    pub(super) scheme: Scheme,
+    /// External: its tier.
+    pub(super) tier: Tier,
+    /// Internal: its subnetwork.
+    pub(super) subnetwork: Option<&'t str>,
+}
+
+impl Kind<'_> {
+    /// Whether an address that is left over can be used.
+    fn fits(&self, address: &Address, wanted: Option<&str>) -> bool {
+        let is_wanted = wanted.is_none_or(|ip| ip == address.address);
+        let is_of_kind = match self.scheme {
+            Scheme::External => !address.is_internal() && address.tier() == self.tier.as_str(),
+            Scheme::Internal => {
+                let subnetwork = self.subnetwork.filter(|_| wanted.is_none() && !address.subnetwork.is_empty());
+                address.is_internal() && subnetwork.is_none_or(|subnetwork| same_url(subnetwork, &address.subnetwork))
+            }
+        };
+        is_wanted && is_of_kind && !address.address.is_empty()
+    }
+}
+
+impl Draft<'_> {
+    /// Makes sure of an address for a rule that will be made: the wanted one, or any. Answers it, or what stands for it.
+    pub(super) fn hold_address(
+        &mut self,
+        settings: &Settings,
+        rule: Option<&ForwardingRule>,
+        wanted: Option<String>,
+        kind: &Kind<'_>,
+    ) -> Result<String, ProviderError> {
+        let name = self.item.names.balancer.clone();
+        let left = self.observed.addresses.get(&name);
+        if let Some(left) = left.filter(|left| kind.fits(left, wanted.as_deref())) {
+            return Ok(left.address.clone());
+        }
+        let reserved = wanted.as_ref().and_then(|ip| self.observed.reserved.get(ip)).filter(|it| it.name != name);
+        if let Some(reserved) = reserved {
+            self.may_use(reserved, kind)?;
+            return Ok(reserved.address.clone());
+        }
+        if kind.scheme == Scheme::External
+            && let Some(ip) = settings.ip.as_ref().filter(|ip| rule.is_none_or(|rule| rule.ip_address != **ip))
+        {
+            return Err(refused(format!(
+                "requested ip {ip:?} is neither static nor assigned to the LB: spec.loadBalancerIP must be a regional external \
+                 address that is reserved in region {} of project {} (a global address cannot be used); reserve it or remove \
+                 the field",
+                self.env.region, self.env.links.project
+            )));
+        }
+        if left.is_some() && !self.steps.iter().any(|step| step.kind == "Address") {
+            self.delete(
+                Rank::WrongAddress,
+                ADDRESS_DELETE,
+                &name,
+                what(Verb::Delete, "Address", "it is not the wanted address"),
+            );
+        }
+        let mut body = json!({"description": self.item.names.description()});
+        match kind.scheme {
+            Scheme::External => put(&mut body, "networkTier", json!(kind.tier.as_str())),
+            Scheme::Internal => {
+                put(&mut body, "addressType", json!("INTERNAL"));
+                if let Some(subnetwork) = kind.subnetwork {
+                    put(&mut body, "subnetwork", json!(subnetwork));
+                }
+            }
+        }
+        if let Some(ip) = &wanted {
+            put(&mut body, "address", json!(ip));
+        }
+        let write = self.write(ADDRESS_RESERVE, &name).body(body);
+        let reason = "the address is kept until the forwarding rule has it";
+        self.push(Rank::Reserve, Act::Reserve(write), what(Verb::Create, "Address", reason));
+        Ok(wanted.unwrap_or_else(|| RESERVED.to_owned()))
+    }
+
+    /// Whether an address that somebody else reserved can be used.
+    fn may_use(&self, address: &Address, kind: &Kind<'_>) -> Result<(), ProviderError> {
+        let (ip, name) = (&address.address, &address.name);
+        match kind.scheme {
+            Scheme::Internal if !address.is_internal() => {
+                return Err(refused(format!(
+                    "spec.loadBalancerIP {ip:?}: the reserved address {name} is EXTERNAL, and the load balancer INTERNAL; use an \
+                     internal address of its subnetwork"
+                )));
+            }
+            Scheme::External if address.tier() != kind.tier.as_str() => {
+                return Err(refused(format!(
+                    "requested IP {ip:?} belongs to the {} network tier; expected {}",
+                    address.tier(),
+                    kind.tier.as_str()
+                )));
+            }
+            _ => {}
+        }
+        // Its own rule has it until it is replaced.
+        let other = address.users.iter().find(|user| last_part(user) != self.item.names.balancer);
+        match other.filter(|_| !address.is_shared()) {
+            Some(user) => Err(refused(format!(
+                "spec.loadBalancerIP {ip:?}: the reserved address {name} is in use by {}; use another one or free it",
+                last_part(user)
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Releases what was kept: the rule has the address now.
+    pub(super) fn release_address(&mut self) {
+        let name = self.item.names.balancer.clone();
+        let is_reserved = self.steps.iter().any(|step| matches!(step.act, Act::Reserve(_)));
+        let is_left = self.observed.addresses.contains_key(&name)
+            && !self.steps.iter().any(|step| step.kind == "Address" && step.verb == Verb::Delete);
+        if is_reserved || is_left {
+            self.delete(
+                Rank::Release,
+                ADDRESS_DELETE,
+                &name,
+                what(Verb::Delete, "Address", "the forwarding rule has the address"),
+            );
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Health checks, which Services without their own share. Pure.
+
+use ccm_provider::Verb;
+use serde_json::{Value, json};
+
+use super::super::desired::Settings;
+use super::super::step::{Act, Rank};
+use super::{Draft, change, put, update, what};
+use crate::annotations::Scheme;
+use crate::client::balancing::HealthCheck;
+use crate::client::operation::{
+    HEALTH_CHECK_CREATE, HEALTH_CHECK_UPDATE, HTTP_HEALTH_CHECK_CREATE, HTTP_HEALTH_CHECK_UPDATE,
+};
+use crate::ownership::http_check_description;
+
+const PATH: &str = "/healthz";
+/// Where kube-proxy answers for the whole node.
+pub(in super::super) const NODE_PORT: u16 = 10256;
+/// Seconds and times; users may raise them.
+const LEAST: [(&str, i64); 4] =
+    [("checkIntervalSec", 8), ("timeoutSec", 1), ("healthyThreshold", 1), ("unhealthyThreshold", 3)];
+
+/// The health check of a load balancer.
+pub(super) struct Check {
+    pub(super) name: String,
+    pub(super) port: u16,
+    description: String,
+    pub(super) is_shared: bool,
+}
+
+impl Draft<'_> {
+    /// The health check that a Service wants.
+    pub(super) fn wanted_check(&self, settings: &Settings) -> Check {
+        let own = settings.health_port.map(|port| (self.item.names.balancer.clone(), port));
+        let is_shared = own.is_none();
+        let (name, port) = own.unwrap_or_else(|| (self.cluster().health_check(), NODE_PORT));
+        let description = match (self.item.scheme, is_shared) {
+            (Scheme::External, _) => http_check_description(&name),
+            (Scheme::Internal, true) => String::new(),
+            (Scheme::Internal, false) => self.item.names.description(),
+        };
+        Check { name, port, description, is_shared }
+    }
+
+    /// Makes or corrects it.
+    pub(super) fn check(&mut self, wanted: &Check) {
+        let (is_external, observed) = (self.item.scheme == Scheme::External, self.observed);
+        let (kind, create, patch) = match self.item.scheme {
+            Scheme::External => ("HttpHealthCheck", HTTP_HEALTH_CHECK_CREATE, HTTP_HEALTH_CHECK_UPDATE),
+            Scheme::Internal => ("HealthCheck", HEALTH_CHECK_CREATE, HEALTH_CHECK_UPDATE),
+        };
+        let found = if is_external { &observed.http_checks } else { &observed.checks }.get(&wanted.name);
+        let (write, what) = match found {
+            None => {
+                let body = body(wanted, self.item.scheme, None);
+                (
+                    self.write(create, &wanted.name).body(body),
+                    what(Verb::Create, kind, "the nodes are asked for their health"),
+                )
+            }
+            Some(found) => {
+                let changes = differences(wanted, self.item.scheme, found);
+                if changes.is_empty() {
+                    return;
+                }
+                let body = body(wanted, self.item.scheme, Some(found));
+                (self.write(patch, &wanted.name).body(body), update(kind, changes, "it differs from what is needed"))
+            }
+        };
+        match wanted.is_shared {
+            true => self.push_shared(Rank::Checks, Act::Send(write), what),
+            false => self.push(Rank::Checks, Act::Send(write), what),
+        }
+    }
+}
+
+fn number(check: &HealthCheck, field: &str) -> i64 {
+    match field {
+        "checkIntervalSec" => check.check_interval_sec,
+        "timeoutSec" => check.timeout_sec,
+        "healthyThreshold" => check.healthy_threshold,
+        _ => check.unhealthy_threshold,
+    }
+}
+
+/// Port and path of a check of either collection.
+fn target(check: &HealthCheck, scheme: Scheme) -> Option<(i64, &str)> {
+    match scheme {
+        Scheme::External => Some((check.port, &check.request_path)),
+        Scheme::Internal => check.http_health_check.as_ref().map(|http| (http.port, &*http.request_path)),
+    }
+}
+
+fn differences(wanted: &Check, scheme: Scheme, found: &HealthCheck) -> Vec<ccm_provider::Change> {
+    let mut changes = Vec::new();
+    let mut note = |field, before: String, after: String| {
+        if before != after {
+            changes.push(change(field, &before, &after));
+        }
+    };
+    note("description", found.description.clone(), wanted.description.clone());
+    let (port, path) = target(found, scheme).unwrap_or_default();
+    note("port", port.to_string(), wanted.port.to_string());
+    note("requestPath", path.to_owned(), PATH.to_owned());
+    for (field, least) in LEAST {
+        let now = number(found, field);
+        note(field, now.to_string(), now.max(least).to_string());
+    }
+    changes
+}
+
+/// What is ours of a check; larger numbers stay.
+fn body(wanted: &Check, scheme: Scheme, found: Option<&HealthCheck>) -> Value {
+    let mut body = match scheme {
+        Scheme::External => json!({"description": wanted.description, "port": wanted.port, "requestPath": PATH}),
+        Scheme::Internal => json!({
+            "description": wanted.description, "type": "HTTP",
+            "httpHealthCheck": {"port": wanted.port, "requestPath": PATH},
+        }),
+    };
+    for (field, least) in LEAST {
+        put(&mut body, field, json!(found.map_or(least, |found| number(found, field).max(least))));
+    }
+    body
+}

@@ -1,0 +1,269 @@
+//! External load balancers: an address, firewall rules, a health check, a target pool, and the forwarding rule. Pure.
+
+use std::collections::BTreeSet;
+
+use ccm_provider::{ErrorClass, ProviderError, Verb};
+use serde_json::json;
+
+use super::super::Env;
+use super::super::desired::{Item, MOST_PORTS, Settings};
+use super::super::hosts::Host;
+use super::super::observe::Observed;
+use super::super::ports;
+use super::super::step::{Act, Rank};
+use super::address::Kind;
+use super::checks::Check;
+use super::members::{self, BATCH, Difference};
+use super::{Draft, change, put, what};
+use crate::annotations::{Scheme, Tier};
+use crate::client::balancing::{Address, ForwardingRule, TargetPool};
+use crate::client::operation::{
+    FORWARDING_RULE_CREATE, FORWARDING_RULE_DELETE, HTTP_HEALTH_CHECK_DELETE, TARGET_POOL_ADD, TARGET_POOL_CREATE,
+    TARGET_POOL_DELETE, TARGET_POOL_REMOVE,
+};
+use crate::client::resource::{Collection, last_part};
+
+const RULE: &str = "ForwardingRule";
+const POOL: &str = "TargetPool";
+/// The API takes no more instances in a new target pool.
+const FIRST_INSTANCES: usize = 200;
+
+/// The tier: that of the annotation, else that of what is there.
+pub(super) fn tier(observed: &Observed, item: &Item, settings: &Settings, rule: Option<&ForwardingRule>) -> Tier {
+    let of_rule = rule.map(|rule| &*rule.network_tier);
+    let of_address = || observed.addresses.get(&item.names.balancer).map(Address::tier);
+    settings.tier.unwrap_or_else(|| match of_rule.or_else(of_address) {
+        Some("STANDARD") => Tier::Standard,
+        _ => Tier::Premium,
+    })
+}
+
+fn tier_of(rule: &ForwardingRule) -> &str {
+    if rule.network_tier.is_empty() { "PREMIUM" } else { &rule.network_tier }
+}
+
+/// The address that the Service wants: that of its spec, else the one that its rule has. `None`: any.
+pub(super) fn ip(settings: &Settings, rule: Option<&ForwardingRule>, tier: Tier) -> Option<String> {
+    // An address is of one tier for ever.
+    let of_rule = rule.filter(|rule| tier_of(rule) == tier.as_str()).map(|rule| rule.ip_address.clone());
+    settings.ip.clone().or(of_rule).filter(|ip| !ip.is_empty())
+}
+
+/// Whether a rule will be made, because there is none or the one that is there cannot be changed.
+pub(super) fn makes_rule(
+    env: &Env,
+    observed: &Observed,
+    item: &Item,
+    settings: &Settings,
+    rule: Option<&ForwardingRule>,
+) -> bool {
+    let pool = observed.pools.get(&item.names.balancer);
+    let Some(rule) = rule else { return true };
+    pool.is_none_or(|pool| is_replaced(item, settings, pool))
+        || !differences(env, observed, item, settings, rule).is_empty()
+}
+
+/// What of a rule cannot stay.
+fn differences(
+    env: &Env,
+    observed: &Observed,
+    item: &Item,
+    settings: &Settings,
+    rule: &ForwardingRule,
+) -> Vec<ccm_provider::Change> {
+    let tier = tier(observed, item, settings, Some(rule));
+    let mut changes = Vec::new();
+    if tier_of(rule) != tier.as_str() {
+        changes.push(change("networkTier", tier_of(rule), tier.as_str()));
+    }
+    if let Some(ip) = settings.ip.as_ref().filter(|ip| **ip != rule.ip_address) {
+        changes.push(change("IPAddress", &rule.ip_address, ip));
+    }
+    if rule.ip_protocol != settings.protocol {
+        changes.push(change("IPProtocol", &rule.ip_protocol, &settings.protocol));
+    }
+    let range = ports::range(&settings.ports);
+    // A rule keeps the form that it was made with.
+    let is_same = match &*rule.ports {
+        [] => ports::is_same_range(&rule.port_range, &range),
+        discrete => ports::expanded(discrete).as_ref() == Some(&settings.ports),
+    };
+    if !is_same {
+        let before = if rule.ports.is_empty() { rule.port_range.clone() } else { rule.ports.join(",") };
+        let after = if is_discrete(env, settings) { ports::merged(&settings.ports).join(",") } else { range };
+        changes.push(change("portRange", &before, &after));
+    }
+    changes
+}
+
+/// Whether a new rule names its ports one by one.
+fn is_discrete(env: &Env, settings: &Settings) -> bool {
+    env.options.discrete_ports && settings.ports.len() <= MOST_PORTS
+}
+
+fn has_own_check(balancer: &str, pool: &TargetPool) -> bool {
+    pool.health_checks.iter().any(|check| last_part(check) == balancer)
+}
+
+/// Whether a pool cannot stay: its affinity is fixed, and its health check is another one.
+fn is_replaced(item: &Item, settings: &Settings, pool: &TargetPool) -> bool {
+    let has_own = has_own_check(&item.names.balancer, pool);
+    let has_affinity = pool.session_affinity.is_empty() || pool.session_affinity == settings.api_affinity();
+    !has_affinity || has_own != settings.health_port.is_some()
+}
+
+impl Draft<'_> {
+    pub(super) fn external(&mut self, settings: &Settings, rule: Option<&ForwardingRule>) -> Result<(), ProviderError> {
+        let name = self.item.names.balancer.clone();
+        let pool = self.observed.pools.get(&name);
+        let check = self.wanted_check(settings);
+        if self.item.hosts_only() {
+            let Some(pool) = pool else {
+                return Err(ProviderError::new(ErrorClass::NotFound, format!("target pool {name} does not exist")));
+            };
+            self.pool_members(settings, pool)?;
+            return match rule.filter(|_| self.env.node_tags.is_empty()) {
+                Some(rule) => self.firewalls(settings, &rule.ip_address, &check, Rank::Firewalls),
+                None => Ok(()),
+            };
+        }
+        let hosts = members::present(self.observed, settings)?;
+        let tier = tier(self.observed, self.item, settings, rule);
+        let replaced = pool.filter(|pool| is_replaced(self.item, settings, pool));
+        let makes_rule = makes_rule(self.env, self.observed, self.item, settings, rule);
+        let mut address = rule.map(|rule| rule.ip_address.clone()).unwrap_or_default();
+        if makes_rule {
+            let kind = Kind { scheme: Scheme::External, tier, subnetwork: None };
+            address = self.hold_address(settings, rule, ip(settings, rule, tier), &kind)?;
+        }
+        self.deny(settings, &address)?;
+        self.firewalls(settings, &address, &check, Rank::Firewalls)?;
+        self.check(&check);
+        if let Some(rule) = rule.filter(|_| makes_rule) {
+            let changes = differences(self.env, self.observed, self.item, settings, rule);
+            let write = self.write(FORWARDING_RULE_DELETE, &name);
+            let what = super::What {
+                verb: Verb::Delete,
+                kind: RULE,
+                changes,
+                reason: "it cannot be changed and is made again",
+            };
+            self.push(Rank::OldRule, Act::Send(write), what);
+        }
+        if replaced.is_some() {
+            let reason = "its session affinity or health check cannot be changed";
+            self.delete(Rank::OldPool, TARGET_POOL_DELETE, &name, what(Verb::Delete, POOL, reason));
+        }
+        match pool.filter(|_| replaced.is_none()) {
+            Some(pool) => self.pool_members(settings, pool)?,
+            None => self.make_pool(settings, &hosts, &check),
+        }
+        if makes_rule {
+            self.make_rule(settings, &address, tier);
+        }
+        self.release_address();
+        self.old_check(&check, replaced);
+        Ok(())
+    }
+
+    fn make_pool(&mut self, settings: &Settings, hosts: &BTreeSet<Host>, check: &Check) {
+        let name = self.item.names.balancer.clone();
+        let check =
+            self.env.links.of(Collection::HttpHealthChecks, &crate::client::resource::Scope::Global, &check.name);
+        let body = json!({
+            "description": self.item.names.description(),
+            "sessionAffinity": settings.api_affinity(),
+            "healthChecks": [check],
+        });
+        let mut hosts: Vec<Host> = hosts.iter().cloned().collect();
+        let more = hosts.split_off(hosts.len().min(FIRST_INSTANCES));
+        let write = self.write(TARGET_POOL_CREATE, &name).body(body);
+        self.push(
+            Rank::Pools,
+            Act::InsertPool { write, hosts },
+            what(Verb::Create, POOL, "the instances behind the load balancer"),
+        );
+        self.join_pool(&more, true);
+    }
+
+    fn pool_members(&mut self, settings: &Settings, pool: &TargetPool) -> Result<(), ProviderError> {
+        let wanted = members::present(self.observed, settings)?;
+        let current = pool.instances.iter().filter_map(|url| Host::of_url(url)).collect();
+        let Difference { join, leave, has_others } = members::difference(&current, &wanted, &settings.hosts.unplaced);
+        self.join_pool(&join, has_others);
+        for (order, hosts) in (0..).zip(leave.chunks(BATCH)) {
+            let write = self.write(TARGET_POOL_REMOVE, &pool_name(self)).body(super::instances_body(self.env, hosts));
+            let act = Act::Leave { write, hosts: hosts.to_vec() };
+            self.push_in_order(
+                Rank::LeavePools,
+                order,
+                act,
+                super::What {
+                    verb: Verb::Detach,
+                    kind: "Instances",
+                    changes: Vec::new(),
+                    reason: "their nodes are no hosts any more",
+                },
+            );
+        }
+        Ok(())
+    }
+
+    fn join_pool(&mut self, join: &[Host], mut has_others: bool) {
+        for (order, hosts) in (0..).zip(join.chunks(BATCH)) {
+            let write = self.write(TARGET_POOL_ADD, &pool_name(self));
+            let act = Act::Join { write, hosts: hosts.to_vec(), has_others };
+            self.push_in_order(
+                Rank::JoinPools,
+                order,
+                act,
+                what(Verb::Attach, "Instances", "their nodes are behind the load balancer"),
+            );
+            has_others = true;
+        }
+    }
+
+    fn make_rule(&mut self, settings: &Settings, address: &str, tier: Tier) {
+        let name = self.item.names.balancer.clone();
+        let mut body = json!({
+            "description": self.item.names.description(),
+            "IPAddress": address,
+            "IPProtocol": settings.protocol,
+            "target": self.env.links.of(Collection::TargetPools, &self.env.region(), &name),
+            "networkTier": tier.as_str(),
+        });
+        match is_discrete(self.env, settings) {
+            true => put(&mut body, "ports", json!(settings.ports.iter().map(ToString::to_string).collect::<Vec<_>>())),
+            false => put(&mut body, "portRange", json!(ports::range(&settings.ports))),
+        }
+        let reason = "everything behind it is there";
+        self.create(Rank::Rules, FORWARDING_RULE_CREATE, &name, body, what(Verb::Create, RULE, reason));
+    }
+
+    /// The health check that is not used any more.
+    fn old_check(&mut self, check: &Check, replaced: Option<&TargetPool>) {
+        let name = self.item.names.balancer.clone();
+        if check.is_shared {
+            // Behind a rule it is not looked for: the pool names it.
+            if self.observed.http_checks.contains_key(&name) || replaced.is_some_and(|pool| has_own_check(&name, pool))
+            {
+                // The check goes last: as long as it is there, its firewall rule is looked for.
+                let firewall = self.item.names.external_check_firewall();
+                self.delete_firewall(Rank::ReplacedFirewalls, &firewall, "the nodes' own health check is used");
+                let reason = "the nodes' own health check is used";
+                self.delete(
+                    Rank::ReplacedChecks,
+                    HTTP_HEALTH_CHECK_DELETE,
+                    &name,
+                    what(Verb::Delete, "HttpHealthCheck", reason),
+                );
+            }
+        } else if replaced.is_some() {
+            self.shared_check_goes(Scheme::External, Rank::ReplacedChecks);
+        }
+    }
+}
+
+fn pool_name(draft: &Draft<'_>) -> String {
+    draft.item.names.balancer.clone()
+}

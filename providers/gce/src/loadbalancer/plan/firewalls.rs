@@ -1,0 +1,179 @@
+//! The firewall rules of a load balancer. Pure.
+
+use std::collections::BTreeSet;
+
+use ccm_provider::{ProviderError, Verb};
+
+use super::super::desired::Settings;
+use super::super::firewall::{Admission, Command, Wanted};
+use super::super::step::{Act, FirewallWrite, Rank};
+use super::super::tags;
+use super::checks::Check;
+use super::{Draft, update, what};
+use crate::annotations::Scheme;
+use crate::client::balancing::Firewall;
+use crate::client::operation::{FIREWALL_CREATE, FIREWALL_DELETE, FIREWALL_PATCH};
+
+const KIND: &str = "Firewall";
+/// Where rules may stand beside one that denies.
+const PRIORITY: i64 = 1000;
+const PRIORITY_ABOVE_DENY: i64 = 999;
+
+impl Draft<'_> {
+    /// The tags of the nodes; `None` where there is no node to have one.
+    pub(super) fn target_tags(&self, settings: &Settings) -> Result<Option<Vec<String>>, ProviderError> {
+        if !self.env.node_tags.is_empty() {
+            let tags: BTreeSet<&String> = self.env.node_tags.iter().collect();
+            return Ok(Some(tags.into_iter().cloned().collect()));
+        }
+        let hosts = match self.item.scheme {
+            Scheme::External => settings.hosts.all(),
+            Scheme::Internal => super::group_hosts(self.observed, settings),
+        };
+        let tags = tags::computed(&self.observed.tags, &hosts)?;
+        Ok(Some(tags.into_iter().collect()).filter(|tags: &Vec<String>| !tags.is_empty()))
+    }
+
+    /// The rules for traffic to this address and for health checks. Without any node there is nothing that they could be for:
+    /// a rule without target tags would open every instance of the network.
+    pub(super) fn firewalls(
+        &mut self,
+        settings: &Settings,
+        ip: &str,
+        check: &Check,
+        rank: Rank,
+    ) -> Result<(), ProviderError> {
+        let Some(tags) = self.target_tags(settings)? else { return Ok(()) };
+        let names = &self.item.names;
+        let is_external = self.item.scheme == Scheme::External;
+        let traffic = Wanted {
+            name: names.firewall(),
+            description: names.firewall_description(ip),
+            network: self.env.network.clone(),
+            sources: settings.sources.clone(),
+            destination: Some(ip.to_owned()),
+            tags: tags.clone(),
+            traffic: Admission::Allow(settings.protocol.to_lowercase(), settings.ports.clone()),
+            priority: is_external.then_some(self.priority()),
+        };
+        let (name, description) = match (self.item.scheme, check.is_shared) {
+            (Scheme::External, true) => {
+                (self.cluster().external_check_firewall(), self.cluster().external_check_firewall_description())
+            }
+            (Scheme::External, false) => (names.external_check_firewall(), names.firewall_description(ip)),
+            (Scheme::Internal, true) => (self.cluster().internal_check_firewall(), String::new()),
+            (Scheme::Internal, false) => (names.internal_check_firewall(), String::new()),
+        };
+        let checks = Wanted {
+            name,
+            description,
+            sources: self.env.check_sources.clone(),
+            // Those of a target pool are sent to the address of each rule, and this one is for all of them.
+            destination: (is_external && !check.is_shared).then(|| ip.to_owned()),
+            tags,
+            traffic: Admission::Allow("tcp".to_owned(), [check.port].into()),
+            ..traffic.clone()
+        };
+        self.firewall(&traffic, rank, false)?;
+        self.firewall(&checks, rank, check.is_shared)
+    }
+
+    fn priority(&self) -> i64 {
+        if self.env.options.denies { PRIORITY_ABOVE_DENY } else { PRIORITY }
+    }
+
+    /// Makes or corrects a rule.
+    fn firewall(&mut self, wanted: &Wanted, rank: Rank, is_shared: bool) -> Result<(), ProviderError> {
+        let found = self.observed.firewalls.get(&wanted.name);
+        let options = &self.env.options;
+        let mut wanted = wanted.clone();
+        // A rule that denies may still be there, which without the switch is not looked for: beside it the traffic would be lost.
+        if !options.denies
+            && !options.removes_deny_rules
+            && found.is_some_and(|it| it.priority == Some(PRIORITY_ABOVE_DENY))
+        {
+            wanted.priority = wanted.priority.map(|_| PRIORITY_ABOVE_DENY);
+        }
+        let wanted = &wanted;
+        let (write, command, changes) = match found {
+            None => (self.write(FIREWALL_CREATE, &wanted.name).body(wanted.body()), Command::Create, Vec::new()),
+            Some(found) => {
+                must_be_of_network(found, wanted)?;
+                let changes = wanted.differences(found);
+                if changes.is_empty() {
+                    return Ok(());
+                }
+                (self.write(FIREWALL_PATCH, &wanted.name).body(wanted.patch(found)), Command::Update, changes)
+            }
+        };
+        let what = match command {
+            Command::Create => what(Verb::Create, KIND, "the traffic is let in"),
+            _ => update(KIND, changes, "it differs from what is needed"),
+        };
+        let act = Act::Firewall(Box::new(FirewallWrite {
+            write,
+            command,
+            rule: wanted.rule(),
+            is_admitted: found.is_some_and(|found| wanted.is_admitted_by(found)),
+            is_deny: wanted.traffic == Admission::DenyAll,
+            subject: self.item.subject.clone(),
+        }));
+        match is_shared {
+            true => self.push_shared(rank, act, what),
+            false => self.push(rank, act, what),
+        }
+        Ok(())
+    }
+
+    /// The rule that denies all other traffic to the address, where that is wanted, or its end.
+    pub(super) fn deny(&mut self, settings: &Settings, ip: &str) -> Result<(), ProviderError> {
+        let name = self.item.names.deny_firewall();
+        if !self.env.options.denies {
+            // Before the rules that it stands behind become as important again.
+            if self.env.options.removes_deny_rules && self.observed.firewalls.contains_key(&name) {
+                self.delete_firewall(Rank::NoDeny, &name, "denying is switched off");
+            }
+            return Ok(());
+        }
+        let Some(tags) = self.target_tags(settings)? else { return Ok(()) };
+        let wanted = Wanted {
+            description: self.item.names.firewall_description(ip),
+            name,
+            network: self.env.network.clone(),
+            sources: vec!["0.0.0.0/0".to_owned()],
+            destination: Some(ip.to_owned()),
+            tags,
+            traffic: Admission::DenyAll,
+            priority: Some(PRIORITY),
+        };
+        self.firewall(&wanted, Rank::Deny, false)
+    }
+
+    pub(super) fn delete_firewall(&mut self, rank: Rank, name: &str, reason: &'static str) {
+        let act = Act::Firewall(Box::new(self.firewall_deletion(name)));
+        self.push(rank, act, what(Verb::Delete, KIND, reason));
+    }
+
+    pub(super) fn firewall_deletion(&self, name: &str) -> FirewallWrite {
+        FirewallWrite {
+            write: self.write(FIREWALL_DELETE, name),
+            command: Command::Delete,
+            rule: Firewall { name: name.to_owned(), ..Firewall::default() },
+            is_admitted: false,
+            is_deny: false,
+            subject: self.item.subject.clone(),
+        }
+    }
+}
+
+/// Names of firewall rules are unique in a project, and the network of one never changes.
+fn must_be_of_network(found: &Firewall, wanted: &Wanted) -> Result<(), ProviderError> {
+    let is_same = found.network.is_empty() || crate::client::resource::same_url(&found.network, &wanted.network);
+    if is_same {
+        return Ok(());
+    }
+    Err(ProviderError::unknown(format!(
+        "the firewall rule {} belongs to the network {}, not to {}: delete it, it is made again",
+        wanted.name, found.network, wanted.network
+    )))
+}

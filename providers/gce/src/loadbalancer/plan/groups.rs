@@ -1,0 +1,121 @@
+//! The instance groups behind internal load balancers, one for each zone, shared by all of them. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_provider::{Risk, Verb};
+use serde_json::json;
+
+use super::super::Env;
+use super::super::desired::{Item, Settings};
+use super::super::hosts::Host;
+use super::super::observe::Observed;
+use super::super::step::{Act, Rank, Step};
+use super::members::{self, BATCH};
+use crate::annotations::Scheme;
+use crate::client::Write;
+use crate::client::operation::{INSTANCE_GROUP_ADD, INSTANCE_GROUP_CREATE, INSTANCE_GROUP_REMOVE};
+use crate::client::resource::{Collection, Scope, last_part};
+use crate::ownership::ClusterNames;
+
+/// A group takes no more instances.
+const MOST: usize = 1000;
+const KIND: &str = "InstanceGroup";
+
+/// The hosts that internal load balancers can have: those in the subnetwork of the cluster, in each zone the first ones by name.
+pub(in super::super) fn hosts(observed: &Observed, settings: &Settings) -> BTreeSet<Host> {
+    let subnet = observed.network.subnetwork.as_deref().map(last_part);
+    first_of_each_zone(&settings.hosts.in_subnet(subnet))
+}
+
+fn first_of_each_zone(hosts: &BTreeSet<Host>) -> BTreeSet<Host> {
+    let hosts: Vec<&Host> = hosts.iter().collect();
+    hosts
+        .chunk_by(|a, b| a.zone == b.zone)
+        .flat_map(|zone| zone.iter().take(MOST))
+        .map(|host| (*host).clone())
+        .collect()
+}
+
+/// The URLs of the groups that a backend service has, by zone.
+pub(super) fn urls(env: &Env, observed: &Observed, settings: &Settings) -> Vec<String> {
+    let zones: BTreeSet<String> = hosts(observed, settings).into_iter().map(|host| host.zone).collect();
+    let url = |zone: &str, name: &str| env.links.of(Collection::InstanceGroups, &Scope::zone(zone), name);
+    let name = ClusterNames(&observed.cluster_id).instance_group();
+    let of_zone = |zone: String| -> Vec<String> {
+        match (env.options.skips_groups, observed.groups.get(&zone)) {
+            (true, Some(groups)) => groups.keys().map(|group| url(&zone, group)).collect(),
+            (true, None) => Vec::new(),
+            (false, _) => vec![url(&zone, &name)],
+        }
+    };
+    zones.into_iter().flat_map(of_zone).collect()
+}
+
+/// The steps for the groups that these Services need.
+pub(super) fn plan<'i>(env: &Env, observed: &Observed, items: impl Iterator<Item = &'i Item>) -> Vec<Step> {
+    if env.options.skips_groups {
+        return Vec::new();
+    }
+    let mut wanted: BTreeMap<String, BTreeSet<Host>> = BTreeMap::new();
+    let mut unplaced = BTreeSet::new();
+    for item in items.filter(|item| item.scheme == Scheme::Internal) {
+        let Some(settings) = &item.settings else { continue };
+        for host in hosts(observed, settings) {
+            wanted.entry(host.zone.clone()).or_default().insert(host);
+        }
+        unplaced.extend(settings.hosts.unplaced.iter().cloned());
+    }
+    let name = ClusterNames(&observed.cluster_id).instance_group();
+    let zones = wanted.into_iter().flat_map(|(zone, hosts)| {
+        // Services of one work may know different nodes.
+        let hosts = first_of_each_zone(&hosts);
+        let present: BTreeSet<Host> = hosts.difference(&observed.missing).cloned().collect();
+        let current = observed.groups.get(&zone).and_then(|groups| groups.get(&name));
+        of_zone(env, &zone, &name, current, &present, &unplaced)
+    });
+    zones.collect()
+}
+
+fn of_zone(
+    env: &Env,
+    zone: &str,
+    name: &str,
+    current: Option<&BTreeSet<Host>>,
+    wanted: &BTreeSet<Host>,
+    unplaced: &BTreeSet<String>,
+) -> Vec<Step> {
+    let write = |operation| Write::new(operation, Scope::zone(zone), name);
+    let step = |rank, order, act, verb, kind, reason| Step {
+        item: None,
+        balancer: None,
+        rank,
+        order,
+        act,
+        verb,
+        kind,
+        id: name.to_owned(),
+        changes: Vec::new(),
+        reason,
+        risk: if verb == Verb::Detach { Risk::Brief } else { Risk::None },
+    };
+    let mut steps = Vec::new();
+    if current.is_none() {
+        let act = Act::Send(write(INSTANCE_GROUP_CREATE).body(json!({})));
+        steps.push(step(Rank::Groups, 0, act, Verb::Create, KIND, "the instances of the zone"));
+    }
+    let empty = BTreeSet::new();
+    let difference = members::difference(current.unwrap_or(&empty), wanted, unplaced);
+    for (order, hosts) in (0..).zip(difference.join.chunks(BATCH)) {
+        // Without members the zone has no healthy backend, but other zones have.
+        let act = Act::Join { write: write(INSTANCE_GROUP_ADD), hosts: hosts.to_vec(), has_others: true };
+        let reason = "their nodes are behind internal load balancers";
+        steps.push(step(Rank::JoinGroups, order, act, Verb::Attach, "Instances", reason));
+    }
+    for (order, hosts) in (0..).zip(difference.leave.chunks(BATCH)) {
+        let body = super::instances_body(env, hosts);
+        let act = Act::Leave { write: write(INSTANCE_GROUP_REMOVE).body(body), hosts: hosts.to_vec() };
+        let reason = "their nodes are no hosts any more";
+        steps.push(step(Rank::LeaveGroups, order, act, Verb::Detach, "Instances", reason));
+    }
+    steps
+}

@@ -1,0 +1,324 @@
+//! Internal load balancers: instance groups, a health check, a backend service, the forwarding rule, firewall rules. Pure.
+
+use ccm_provider::{Change, ErrorClass, ProviderError, Verb};
+use serde_json::{Value, json};
+
+use super::super::Env;
+use super::super::desired::{Item, MOST_PORTS, OPTIONS_IGNORED, Settings};
+use super::super::observe::Observed;
+use super::super::ports;
+use super::super::step::{Act, RESERVED, Rank};
+use super::address::Kind;
+use super::checks::Check;
+use super::{Draft, backend_name, change, groups, put, shared_backend_name, update, what};
+use crate::annotations::{SUBNET, Scheme, Tier};
+use crate::client::balancing::{BackendService, ForwardingRule, group_of};
+use crate::client::operation::{
+    BACKEND_SERVICE_CREATE, BACKEND_SERVICE_DELETE, BACKEND_SERVICE_UPDATE, FORWARDING_RULE_CREATE,
+    FORWARDING_RULE_DELETE, FORWARDING_RULE_PATCH, HEALTH_CHECK_DELETE,
+};
+use crate::client::resource::{Collection, Scope, last_part, same_url};
+
+const RULE: &str = "ForwardingRule";
+const BACKEND: &str = "BackendService";
+
+/// The subnetwork of the address: that of the annotation, else that of the cluster.
+fn subnetwork(env: &Env, observed: &Observed, settings: &Settings) -> Option<String> {
+    if observed.network.is_legacy {
+        return None;
+    }
+    let named = settings.internal.subnet.as_ref();
+    let named = named.map(|name| env.links.of(Collection::Subnetworks, &env.region(), name));
+    named.or_else(|| observed.network.subnetwork.clone())
+}
+
+fn has_global_access(observed: &Observed, settings: &Settings) -> bool {
+    settings.internal.has_global_access && !observed.network.is_legacy
+}
+
+/// Whether a rule is in the wanted subnetwork. One that is not named is that of the cluster.
+fn is_in_subnetwork(env: &Env, observed: &Observed, settings: &Settings, rule: &ForwardingRule) -> bool {
+    let wanted = subnetwork(env, observed, settings);
+    wanted.is_none_or(|wanted| rule.subnetwork.is_empty() || same_url(&wanted, &rule.subnetwork))
+}
+
+/// The address that the Service wants: that of its spec, else the one that its rule has in this subnetwork. `None`: any.
+pub(super) fn ip(env: &Env, observed: &Observed, settings: &Settings, rule: Option<&ForwardingRule>) -> Option<String> {
+    let of_rule =
+        rule.filter(|rule| is_in_subnetwork(env, observed, settings, rule)).map(|rule| rule.ip_address.clone());
+    settings.ip.clone().or(of_rule).filter(|ip| !ip.is_empty())
+}
+
+/// The name of the backend service.
+fn wanted_backend(observed: &Observed, item: &Item, settings: &Settings) -> String {
+    shared_backend_name(observed, settings).unwrap_or_else(|| item.names.balancer.clone())
+}
+
+/// Whether a rule will be made, because there is none or the one that is there cannot be changed.
+pub(super) fn makes_rule(
+    env: &Env,
+    observed: &Observed,
+    item: &Item,
+    settings: &Settings,
+    rule: Option<&ForwardingRule>,
+) -> bool {
+    rule.is_none_or(|rule| !differences(env, observed, item, settings, rule).is_empty())
+}
+
+/// What of a rule cannot be changed.
+fn differences(env: &Env, observed: &Observed, item: &Item, settings: &Settings, rule: &ForwardingRule) -> Vec<Change> {
+    let mut changes = Vec::new();
+    if let Some(ip) = settings.ip.as_ref().filter(|ip| !rule.ip_address.is_empty() && **ip != rule.ip_address) {
+        changes.push(change("IPAddress", &rule.ip_address, ip));
+    }
+    if rule.ip_protocol != settings.protocol {
+        changes.push(change("IPProtocol", &rule.ip_protocol, &settings.protocol));
+    }
+    let all = settings.ports.len() > MOST_PORTS;
+    let is_same = rule.all_ports == all && (all || ports::expanded(&rule.ports).as_ref() == Some(&settings.ports));
+    if !is_same {
+        let shown = |all: bool, ports: String| if all { "all".to_owned() } else { ports };
+        let before = shown(rule.all_ports, rule.ports.join(","));
+        changes.push(change("ports", &before, &shown(all, ports::merged(&settings.ports).join(","))));
+    }
+    let backend = env.links.of(Collection::BackendServices, &env.region(), &wanted_backend(observed, item, settings));
+    if !same_url(&rule.backend_service, &backend) {
+        changes.push(change("backendService", last_part(&rule.backend_service), last_part(&backend)));
+    }
+    if !is_in_subnetwork(env, observed, settings, rule) {
+        let wanted = subnetwork(env, observed, settings).unwrap_or_default();
+        changes.push(change("subnetwork", last_part(&rule.subnetwork), last_part(&wanted)));
+    }
+    changes
+}
+
+impl Draft<'_> {
+    pub(super) fn internal(&mut self, settings: &Settings, rule: Option<&ForwardingRule>) -> Result<(), ProviderError> {
+        let observed = self.observed;
+        if observed.network.is_legacy && !settings.internal.is_plain() {
+            let text = "Internal LoadBalancer options are not supported with Legacy Networks.";
+            self.findings.push(self.item.finding(OPTIONS_IGNORED, text));
+        }
+        let backend = wanted_backend(observed, self.item, settings);
+        let check = self.wanted_check(settings);
+        if self.item.hosts_only() {
+            let Some(found) = observed.backends.get(&backend) else {
+                return Err(ProviderError::new(
+                    ErrorClass::NotFound,
+                    format!("backend service {backend} does not exist"),
+                ));
+            };
+            self.change_backends(settings, found);
+            return match rule.filter(|_| self.env.node_tags.is_empty()) {
+                Some(rule) => self.firewalls(settings, &rule.ip_address, &check, Rank::Firewalls),
+                None => Ok(()),
+            };
+        }
+        let makes_rule = makes_rule(self.env, observed, self.item, settings, rule);
+        let address = match rule.filter(|_| !makes_rule) {
+            Some(rule) => rule.ip_address.clone(),
+            None => self.hold_internal(settings, rule)?,
+        };
+        self.check(&check);
+        if let Some(rule) = rule {
+            self.change_rule(settings, rule, makes_rule);
+        }
+        self.backend(settings, &backend, &check)?;
+        if makes_rule {
+            self.make_internal_rule(settings, &backend, &address);
+        }
+        // On a network without reservations the address is known once the rule is there.
+        let rank = if observed.network.is_legacy { Rank::LateFirewalls } else { Rank::Firewalls };
+        self.firewalls(settings, if address.is_empty() { RESERVED } else { &address }, &check, rank)?;
+        self.release_address();
+        self.old_internal(settings, rule, &backend, &check);
+        Ok(())
+    }
+
+    /// The address for a new rule. Networks without subnetworks have no addresses to reserve: the rule gets one.
+    fn hold_internal(&mut self, settings: &Settings, rule: Option<&ForwardingRule>) -> Result<String, ProviderError> {
+        let wanted = ip(self.env, self.observed, settings, rule);
+        if self.observed.network.is_legacy {
+            return Ok(wanted.unwrap_or_default());
+        }
+        let subnetwork = subnetwork(self.env, self.observed, settings);
+        if let (None, Some(problem)) = (&subnetwork, &self.observed.network.problem) {
+            return Err(ProviderError::unknown(format!(
+                "the subnetwork of the cluster is not known: {problem}; set subnetwork-name in [global] of gce.conf, or name one \
+                 in the annotation {}",
+                SUBNET.row.key
+            )));
+        }
+        let kind = Kind { scheme: Scheme::Internal, tier: Tier::Premium, subnetwork: subnetwork.as_deref() };
+        self.hold_address(settings, rule, wanted, &kind)
+    }
+
+    /// Deletes a rule that cannot be changed, before what is behind it changes; or changes it.
+    fn change_rule(&mut self, settings: &Settings, rule: &ForwardingRule, makes_rule: bool) {
+        let name = self.item.names.balancer.clone();
+        let access = has_global_access(self.observed, settings);
+        if makes_rule {
+            let changes = differences(self.env, self.observed, self.item, settings, rule);
+            let write = self.write(FORWARDING_RULE_DELETE, &name);
+            let what = super::What {
+                verb: Verb::Delete,
+                kind: RULE,
+                changes,
+                reason: "it cannot be changed and is made again",
+            };
+            self.push(Rank::OldRule, Act::Send(write), what);
+        } else if rule.allow_global_access != access {
+            let changes = vec![change("allowGlobalAccess", &rule.allow_global_access.to_string(), &access.to_string())];
+            let body = json!({"allowGlobalAccess": access, "fingerprint": rule.fingerprint});
+            let what = update(RULE, changes, "the annotation says so");
+            self.create(Rank::Rules, FORWARDING_RULE_PATCH, &name, body, what);
+        }
+    }
+
+    fn make_internal_rule(&mut self, settings: &Settings, backend: &str, address: &str) {
+        let name = self.item.names.balancer.clone();
+        let mut body = json!({
+            "description": self.item.names.description(),
+            "backendService": self.env.links.of(Collection::BackendServices, &self.env.region(), backend),
+            "IPProtocol": settings.protocol,
+            "loadBalancingScheme": "INTERNAL",
+            "network": self.env.network,
+        });
+        if !address.is_empty() {
+            put(&mut body, "IPAddress", json!(address));
+        }
+        if let Some(subnetwork) = subnetwork(self.env, self.observed, settings) {
+            put(&mut body, "subnetwork", json!(subnetwork));
+        }
+        if has_global_access(self.observed, settings) {
+            put(&mut body, "allowGlobalAccess", json!(true));
+        }
+        match settings.ports.len() > MOST_PORTS {
+            true => put(&mut body, "allPorts", json!(true)),
+            false => put(&mut body, "ports", json!(settings.ports.iter().map(ToString::to_string).collect::<Vec<_>>())),
+        }
+        let write = self.write(FORWARDING_RULE_CREATE, &name).body(body);
+        let act = if address.is_empty() { Act::InsertRule(write) } else { Act::Send(write) };
+        self.push(Rank::Rules, act, what(Verb::Create, RULE, "everything behind it is there"));
+    }
+
+    /// Makes or corrects the backend service.
+    fn backend(&mut self, settings: &Settings, name: &str, check: &Check) -> Result<(), ProviderError> {
+        let is_shared = name != self.item.names.balancer;
+        let description = if is_shared { String::new() } else { self.item.names.description() };
+        let check = self.env.links.of(Collection::HealthChecks, &Scope::Global, &check.name);
+        let groups = groups::urls(self.env, self.observed, settings);
+        let Some(found) = self.observed.backends.get(name) else {
+            let backends: Vec<Value> = groups.iter().map(|group| json!({"group": group})).collect();
+            let body = json!({
+                "description": description, "protocol": settings.protocol, "healthChecks": [check], "backends": backends,
+                "sessionAffinity": settings.api_affinity(), "loadBalancingScheme": "INTERNAL",
+            });
+            let write = self.write(BACKEND_SERVICE_CREATE, name).body(body);
+            let what = what(Verb::Create, BACKEND, "the instance groups behind the load balancer");
+            self.push_backend(is_shared, write, what);
+            return Ok(());
+        };
+        if !found.load_balancing_scheme.is_empty() && found.load_balancing_scheme != "INTERNAL" {
+            return Err(ProviderError::unknown(format!(
+                "the backend service {name} has the scheme {}, which cannot be changed: delete it, it is made again",
+                found.load_balancing_scheme
+            )));
+        }
+        let (mut body, mut changes) = (json!({"fingerprint": found.fingerprint}), Vec::new());
+        let texts = [
+            ("protocol", &*found.protocol, &*settings.protocol),
+            ("description", &*found.description, &*description),
+            ("sessionAffinity", &*found.session_affinity, settings.api_affinity()),
+        ];
+        for (field, before, after) in texts.into_iter().filter(|(_, before, after)| before != after) {
+            changes.push(change(field, before, after));
+            put(&mut body, field, json!(after));
+        }
+        if !matches!(&*found.health_checks, [one] if same_url(one, &check)) {
+            let before: Vec<&str> = found.health_checks.iter().map(|check| last_part(check)).collect();
+            changes.push(change("healthChecks", &before.join(","), last_part(&check)));
+            put(&mut body, "healthChecks", json!([check]));
+        }
+        if let Some((backends, difference)) = backends(found, &groups) {
+            changes.push(difference);
+            put(&mut body, "backends", backends);
+        }
+        if !changes.is_empty() {
+            let write = self.write(BACKEND_SERVICE_UPDATE, name).body(body);
+            self.push_backend(is_shared, write, update(BACKEND, changes, "it differs from what is needed"));
+        }
+        Ok(())
+    }
+
+    fn push_backend(&mut self, is_shared: bool, write: crate::client::Write, what: super::What) {
+        match is_shared {
+            true => self.push_shared(Rank::Pools, Act::Send(write), what),
+            false => self.push(Rank::Pools, Act::Send(write), what),
+        }
+    }
+
+    /// Only which groups there are.
+    fn change_backends(&mut self, settings: &Settings, found: &BackendService) {
+        let groups = groups::urls(self.env, self.observed, settings);
+        let Some((backends, difference)) = backends(found, &groups) else { return };
+        let body = json!({"fingerprint": found.fingerprint, "backends": backends});
+        let write = self.write(BACKEND_SERVICE_UPDATE, &found.name).body(body);
+        let is_shared = found.name != self.item.names.balancer;
+        self.push_backend(is_shared, write, update(BACKEND, vec![difference], "the zones of the nodes have changed"));
+    }
+
+    /// What the rule used before, and the health check with it.
+    fn old_internal(&mut self, settings: &Settings, rule: Option<&ForwardingRule>, backend: &str, check: &Check) {
+        let (observed, names) = (self.observed, &self.item.names);
+        let own = names.balancer.clone();
+        let of_rule = rule.and_then(backend_name);
+        let left = observed.backends.contains_key(&own).then(|| own.clone());
+        let mut old: Vec<String> = of_rule.into_iter().chain(left).filter(|old| old != backend).collect();
+        old.dedup();
+        for old in old.iter().filter(|old| observed.backends.contains_key(*old)) {
+            let write = self.write(BACKEND_SERVICE_DELETE, old);
+            let act = Act::DeleteUnlessUsed { write, then: None };
+            self.push(Rank::OldBackends, act, what(Verb::Delete, BACKEND, "the forwarding rule uses another one"));
+        }
+        let used =
+            std::iter::once(backend).chain(old.iter().map(String::as_str)).filter_map(|it| observed.backends.get(it));
+        let had_shared = used.into_iter().any(|used| {
+            let shared = self.cluster().health_check();
+            used.health_checks.iter().any(|check| last_part(check) == shared)
+        });
+        if check.is_shared && observed.checks.contains_key(&own) {
+            let reason = "the nodes' own health check is used";
+            let firewall = names.internal_check_firewall();
+            self.delete_firewall(Rank::OldFirewalls, &firewall, reason);
+            let act = Act::DeleteUnlessUsed { write: self.write(HEALTH_CHECK_DELETE, &own), then: None };
+            self.push(Rank::OldChecks, act, what(Verb::Delete, "HealthCheck", reason));
+        } else if !check.is_shared && had_shared {
+            self.shared_check_goes(Scheme::Internal, Rank::OldChecks);
+        }
+        // Before 1.17 rules had the name of the balancer. The newer one has to be there first.
+        if observed.firewalls.contains_key(&own) && observed.firewalls.contains_key(&names.firewall()) {
+            self.delete_firewall(Rank::OldFirewalls, &own, "the rule with the newer name is there");
+        }
+        let _ = settings;
+    }
+}
+
+/// The backends of a service with these groups, if it has others. What users set for a group stays.
+fn backends(found: &BackendService, groups: &[String]) -> Option<(Value, Change)> {
+    let is_wanted = |url: &str| groups.iter().any(|group| same_url(group, url));
+    let missing: Vec<&String> =
+        groups.iter().filter(|group| !found.groups().any(|present| same_url(group, present))).collect();
+    let kept: Vec<&Value> = found.backends.iter().filter(|backend| group_of(backend).is_some_and(is_wanted)).collect();
+    if missing.is_empty() && kept.len() == found.backends.len() {
+        return None;
+    }
+    let shown = |urls: Vec<&str>| {
+        let scope = |url: &str| crate::client::resource::ResourceId::parse(url).map(|id| id.to_string());
+        urls.into_iter().map(|url| scope(url).unwrap_or_else(|| url.to_owned())).collect::<Vec<_>>().join(" ")
+    };
+    let difference =
+        change("backends", &shown(found.groups().collect()), &shown(groups.iter().map(String::as_str).collect()));
+    let added = missing.into_iter().map(|group| json!({"group": group}));
+    Some((kept.into_iter().cloned().chain(added).collect(), difference))
+}

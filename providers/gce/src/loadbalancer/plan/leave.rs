@@ -1,0 +1,142 @@
+//! The end of a load balancer of one kind. Pure.
+//!
+//! What Services share goes too, unless something else uses it: only the cloud knows that, and it refuses.
+
+use ccm_provider::{ServiceAction, Verb};
+
+use super::super::step::{Act, FirewallWrite, Rank};
+use super::{Draft, backend_name, is_foreign, real_scheme, what};
+use crate::annotations::Scheme;
+use crate::client::Write;
+use crate::client::operation::{
+    ADDRESS_DELETE, BACKEND_SERVICE_DELETE, FORWARDING_RULE_DELETE, HEALTH_CHECK_DELETE, HTTP_HEALTH_CHECK_DELETE,
+    INSTANCE_GROUP_DELETE, TARGET_POOL_DELETE,
+};
+use crate::client::resource::Scope;
+
+const REASON: &str = "the Service has no load balancer of this kind any more";
+
+impl Draft<'_> {
+    /// Deletes what is there of one kind.
+    pub(super) fn leave(&mut self, scheme: Scheme) {
+        let (observed, names) = (self.observed, self.item.names.clone());
+        let name = &names.balancer;
+        let before = self.steps.len();
+        let rule = observed.rules.get(name).filter(|rule| real_scheme(rule) == scheme && !is_foreign(rule));
+        if rule.is_some() {
+            self.delete(Rank::GoRule, FORWARDING_RULE_DELETE, name, what(Verb::Delete, "ForwardingRule", REASON));
+        }
+        self.address_goes(scheme);
+        match scheme {
+            Scheme::External => {
+                if observed.pools.contains_key(name) {
+                    self.delete(Rank::GoBehind, TARGET_POOL_DELETE, name, what(Verb::Delete, "TargetPool", REASON));
+                }
+                if self.env.options.removes_deny_rules && observed.firewalls.contains_key(&names.deny_firewall()) {
+                    self.delete_firewall(Rank::GoBehind, &names.deny_firewall(), REASON);
+                }
+            }
+            Scheme::Internal => {
+                let of_rule = rule.and_then(backend_name);
+                let mut backends: Vec<String> = of_rule.into_iter().chain([name.clone()]).collect();
+                backends.dedup();
+                for backend in backends.iter().filter(|backend| observed.backends.contains_key(*backend)) {
+                    let act = Act::DeleteUnlessUsed { write: self.write(BACKEND_SERVICE_DELETE, backend), then: None };
+                    self.push(Rank::GoBehind, act, what(Verb::Delete, "BackendService", REASON));
+                }
+                if observed.firewalls.contains_key(name) {
+                    self.delete_firewall(Rank::GoBehind, name, REASON);
+                }
+            }
+        }
+        self.own_check_goes(scheme);
+        // The other kind has a rule of the same name, which is corrected.
+        let is_reused = self.item.action == ServiceAction::Ensure && self.item.settings.is_some();
+        if observed.firewalls.contains_key(&names.firewall()) && !is_reused {
+            self.delete_firewall(Rank::GoLast, &names.firewall(), REASON);
+        }
+        // Without anything of its own left, a deletion that was interrupted may have stopped here.
+        if self.steps.len() > before || self.item.begun.contains(&scheme) {
+            self.shared_check_goes(scheme, Rank::GoChecks);
+            if scheme == Scheme::Internal {
+                self.groups_go();
+            }
+        }
+    }
+
+    fn address_goes(&mut self, scheme: Scheme) {
+        let address = self.observed.addresses.get(&self.item.names.balancer);
+        let is_of_kind = |internal: bool| internal == (scheme == Scheme::Internal);
+        let is_planned = self.steps.iter().any(|step| step.kind == "Address");
+        if address.is_some_and(|address| is_of_kind(address.is_internal())) && !is_planned {
+            let name = self.item.names.balancer.clone();
+            self.delete(Rank::GoBehind, ADDRESS_DELETE, &name, what(Verb::Delete, "Address", REASON));
+        }
+    }
+
+    fn own_check_goes(&mut self, scheme: Scheme) {
+        let (observed, names) = (self.observed, self.item.names.clone());
+        let (checks, firewall) = match scheme {
+            Scheme::External => (&observed.http_checks, names.external_check_firewall()),
+            Scheme::Internal => (&observed.checks, names.internal_check_firewall()),
+        };
+        if checks.contains_key(&names.balancer) {
+            let (operation, kind) = deletion(scheme);
+            let act = Act::DeleteUnlessUsed { write: self.write(operation, &names.balancer), then: None };
+            self.push(Rank::GoChecks, act, what(Verb::Delete, kind, REASON));
+        }
+        if observed.firewalls.contains_key(&firewall) {
+            self.delete_firewall(Rank::GoCheckFirewalls, &firewall, REASON);
+        }
+    }
+
+    /// The health check of the nodes, and its firewall rule once it is gone.
+    pub(super) fn shared_check_goes(&mut self, scheme: Scheme, rank: Rank) {
+        if self.needed.checks.contains(&scheme) {
+            return;
+        }
+        let observed = self.observed;
+        let (checks, firewall) = match scheme {
+            Scheme::External => (&observed.http_checks, self.cluster().external_check_firewall()),
+            Scheme::Internal => (&observed.checks, self.cluster().internal_check_firewall()),
+        };
+        let name = self.cluster().health_check();
+        let firewall: FirewallWrite = self.firewall_deletion(&firewall);
+        // A Service that changes to health checks of its own has not looked for it.
+        if checks.contains_key(&name) || rank != Rank::GoChecks {
+            let (operation, kind) = deletion(scheme);
+            let act = Act::DeleteUnlessUsed { write: self.write(operation, &name), then: Some(Box::new(firewall)) };
+            self.push_shared(rank, act, what(Verb::Delete, kind, "no Service may need it any more"));
+        } else if observed.firewalls.contains_key(&firewall.rule.name) {
+            let act = Act::Firewall(Box::new(firewall));
+            self.push_shared(Rank::GoCheckFirewalls, act, what(Verb::Delete, "Firewall", "its health check is gone"));
+        }
+    }
+
+    /// The instance groups of all zones.
+    fn groups_go(&mut self) {
+        if self.needed.groups || self.env.options.skips_groups {
+            return;
+        }
+        let name = self.cluster().instance_group();
+        for (zone, groups) in &self.observed.groups {
+            if !groups.contains_key(&name) {
+                continue;
+            }
+            let write = Write::new(INSTANCE_GROUP_DELETE, Scope::zone(zone), &*name);
+            let act = Act::DeleteUnlessUsed { write, then: None };
+            self.push_shared(
+                Rank::GoGroups,
+                act,
+                what(Verb::Delete, "InstanceGroup", "no Service may need it any more"),
+            );
+        }
+    }
+}
+
+fn deletion(scheme: Scheme) -> (crate::client::operation::Operation, &'static str) {
+    match scheme {
+        Scheme::External => (HTTP_HEALTH_CHECK_DELETE, "HttpHealthCheck"),
+        Scheme::Internal => (HEALTH_CHECK_DELETE, "HealthCheck"),
+    }
+}

@@ -1,0 +1,43 @@
+//! Which instances come to target pools and instance groups, and which go. Pure.
+
+use std::collections::BTreeSet;
+
+use ccm_provider::ProviderError;
+
+use super::super::desired::Settings;
+use super::super::hosts::Host;
+use super::super::observe::Observed;
+
+/// So many instances in one call.
+pub(super) const BATCH: usize = 1000;
+
+/// Instances that come and go.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Difference {
+    pub(super) join: Vec<Host>,
+    pub(super) leave: Vec<Host>,
+    /// Whether a wanted instance is a member already.
+    pub(super) has_others: bool,
+}
+
+/// What makes the members the wanted ones. Instances of nodes without a zone stay where they are.
+pub(super) fn difference(current: &BTreeSet<Host>, wanted: &BTreeSet<Host>, unplaced: &BTreeSet<String>) -> Difference {
+    Difference {
+        join: wanted.difference(current).cloned().collect(),
+        leave: current.difference(wanted).filter(|host| !unplaced.contains(&host.name)).cloned().collect(),
+        has_others: !wanted.is_disjoint(current),
+    }
+}
+
+/// The hosts of a Service that exist. Where none of its nodes has an instance, that is an error.
+pub(super) fn present(observed: &Observed, settings: &Settings) -> Result<BTreeSet<Host>, ProviderError> {
+    let all = settings.hosts.all();
+    let present: BTreeSet<Host> = all.difference(&observed.missing).cloned().collect();
+    let has_nodes = !all.is_empty() || !settings.hosts.unplaced.is_empty();
+    if present.is_empty() && has_nodes {
+        return Err(ProviderError::unknown(
+            "instance not found: none of the nodes has an instance in this project; look at their provider IDs and zones",
+        ));
+    }
+    Ok(present)
+}

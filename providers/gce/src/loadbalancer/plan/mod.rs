@@ -1,0 +1,271 @@
+//! The writes from what is there to what is desired. Pure.
+//!
+//! Upstream: `gce_loadbalancer_external.go` and `gce_loadbalancer_internal.go`. Each Service is planned by itself, what Services
+//! share once for all of them. Steps are then sorted by their [`Rank`]: any prefix of a plan may be all that is done. That a
+//! forwarding rule exists means that everything behind it does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_provider::{Change, Finding, ProviderError, Risk, ServiceAction, Steps, Verb};
+use serde_json::{Value, json};
+
+use super::Env;
+use super::desired::{Desired, Item, Settings};
+use super::dispatch::Owner;
+use super::hosts::Host;
+use super::observe::Observed;
+use super::step::{Act, Rank, Step};
+use crate::annotations::Scheme;
+use crate::client::Write;
+use crate::client::balancing::ForwardingRule;
+use crate::client::operation::Operation;
+use crate::client::resource::{Collection, Scope, last_part};
+use crate::ownership::ClusterNames;
+
+mod address;
+mod checks;
+mod external;
+mod firewalls;
+mod groups;
+mod internal;
+mod leave;
+mod members;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use address::to_look_for as address_to_look_for;
+pub(super) use groups::hosts as group_hosts;
+
+/// A plan that is being made for one item.
+pub(super) struct Draft<'a> {
+    env: &'a Env,
+    observed: &'a Observed,
+    place: usize,
+    item: &'a Item,
+    /// What Services share that others of this work need.
+    needed: &'a Needed,
+    steps: Vec<Step>,
+    findings: Vec<Finding>,
+}
+
+/// What the Services of one work share and need.
+#[derive(Debug, Default)]
+pub(super) struct Needed {
+    /// The health check of the nodes, by kind.
+    checks: BTreeSet<Scheme>,
+    /// The instance groups.
+    groups: bool,
+}
+
+impl Needed {
+    fn of(desired: &Desired) -> Self {
+        let mut needed = Self::default();
+        for item in desired.items.values() {
+            let Some(settings) = &item.settings else { continue };
+            if settings.health_port.is_none() {
+                needed.checks.insert(item.scheme);
+            }
+            needed.groups |= item.scheme == Scheme::Internal;
+        }
+        needed
+    }
+}
+
+/// The plan for all items.
+pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps<Step> {
+    let mut all = Steps { steps: Vec::new(), findings: Vec::new(), failed: BTreeMap::new() };
+    let needed = Needed::of(desired);
+    for (place, item) in &desired.items {
+        let mut draft = Draft {
+            env,
+            observed,
+            place: *place,
+            item,
+            needed: &needed,
+            steps: Vec::new(),
+            findings: item.findings.clone(),
+        };
+        let planned = draft.item();
+        let Draft { steps, findings, .. } = draft;
+        all.findings.extend(findings);
+        match planned {
+            Ok(()) => all.steps.extend(steps),
+            Err(error) => drop(all.failed.insert(*place, error)),
+        }
+    }
+    let living = desired.items.iter().filter(|(place, _)| !all.failed.contains_key(place));
+    all.steps.extend(groups::plan(env, observed, living.map(|(_, item)| item)));
+    share(&mut all.steps);
+    all.steps.sort_by_key(Step::stage);
+    all
+}
+
+/// What several items plan is done once, for all of them.
+fn share(steps: &mut Vec<Step>) {
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    steps.retain(|step| step.item.is_some() || seen.insert(format!("{:?} {}", step.rank, step.act.write())));
+}
+
+/// The kinds of load balancers whose parts go.
+pub(super) fn leaving(item: &Item, rule: Option<&ForwardingRule>) -> BTreeSet<Scheme> {
+    let real = rule.map(real_scheme);
+    let mut going = item.begun.clone();
+    match item.action {
+        ServiceAction::UpdateHosts => return BTreeSet::new(),
+        ServiceAction::Delete => {
+            going.extend(real);
+            if item.owner != Owner::Other {
+                going.insert(item.scheme);
+            }
+        }
+        ServiceAction::Ensure => {
+            going.extend(real);
+            going.remove(&item.scheme);
+        }
+    }
+    going
+}
+
+/// The scheme of a rule; without one it is external.
+pub(crate) fn real_scheme(rule: &ForwardingRule) -> Scheme {
+    if rule.load_balancing_scheme.eq_ignore_ascii_case("INTERNAL") { Scheme::Internal } else { Scheme::External }
+}
+
+/// The name of the backend service of a rule.
+pub(crate) fn backend_name(rule: &ForwardingRule) -> Option<String> {
+    Some(last_part(&rule.backend_service).to_owned()).filter(|name| !name.is_empty())
+}
+
+/// The name of the backend service that Services share, where this one does.
+pub(super) fn shared_backend_name(observed: &Observed, settings: &Settings) -> Option<String> {
+    let shares = settings.internal.shares_backend && !observed.network.is_legacy;
+    shares.then(|| ClusterNames(&observed.cluster_id).shared_backend_service(&settings.protocol, &settings.affinity))
+}
+
+/// Whether a rule is that of another controller, which has the same name for it.
+fn is_foreign(rule: &ForwardingRule) -> bool {
+    real_scheme(rule) == Scheme::External && !rule.backend_service.is_empty() && rule.target.is_empty()
+}
+
+impl<'a> Draft<'a> {
+    fn item(&mut self) -> Result<(), ProviderError> {
+        let mixed = || Err(super::desired::refused("mixed protocol is not supported for LoadBalancer"));
+        if self.item.is_mixed && self.item.owner == Owner::Us {
+            return mixed();
+        }
+        let rule = self.observed.rule(&self.item.names);
+        for scheme in leaving(self.item, rule) {
+            self.leave(scheme);
+        }
+        // What is left of the kind that the Service had before goes first.
+        let rule = rule.filter(|rule| real_scheme(rule) == self.item.scheme);
+        match self.item.owner {
+            _ if self.item.action == ServiceAction::Delete => return Ok(()),
+            Owner::Other | Owner::UsIfThere if rule.is_none() && !self.steps.is_empty() => return Ok(()),
+            Owner::Other => return Err(ProviderError::ImplementedElsewhere),
+            Owner::UsIfThere if rule.is_none() => return Err(ProviderError::ImplementedElsewhere),
+            Owner::Us | Owner::UsIfThere => {}
+        }
+        if rule.is_some_and(is_foreign) {
+            return Err(ProviderError::ImplementedElsewhere);
+        }
+        if self.item.is_mixed {
+            return mixed();
+        }
+        let Some(settings) = &self.item.settings else { return Ok(()) };
+        match self.item.scheme {
+            Scheme::External => self.external(settings, rule),
+            Scheme::Internal => self.internal(settings, rule),
+        }
+    }
+
+    fn cluster(&self) -> ClusterNames<'a> {
+        ClusterNames(&self.observed.cluster_id)
+    }
+
+    fn write(&self, operation: Operation, name: &str) -> Write {
+        let scope = match operation.collection {
+            Collection::Firewalls | Collection::HttpHealthChecks | Collection::HealthChecks => Scope::Global,
+            _ => self.env.region(),
+        };
+        Write::new(operation, scope, name)
+    }
+
+    fn push(&mut self, rank: Rank, act: Act, what: What) {
+        self.push_in_order(rank, 0, act, what);
+    }
+
+    fn push_in_order(&mut self, rank: Rank, order: u32, act: Act, what: What) {
+        let What { verb, kind, changes, reason } = what;
+        let risk = match (verb, kind) {
+            (Verb::Delete | Verb::Detach, "ForwardingRule" | "TargetPool" | "BackendService") => Risk::Disruptive,
+            (Verb::Delete | Verb::Detach, _) => Risk::Brief,
+            _ => Risk::None,
+        };
+        let balancer = Some(self.item.names.balancer.clone());
+        // Both kinds of a balancer have a firewall rule of this name.
+        if verb == Verb::Delete && self.steps.iter().any(|step| step.rank == rank && step.act.write() == act.write()) {
+            return;
+        }
+        let id = act.write().name.clone();
+        let step = Step { item: Some(self.place), balancer, rank, order, act, verb, kind, id, changes, reason, risk };
+        self.steps.push(step);
+    }
+
+    /// A step for what Services share: if it fails, all of them do.
+    fn push_shared(&mut self, rank: Rank, act: Act, what: What) {
+        let before = self.steps.len();
+        self.push(rank, act, what);
+        for step in self.steps.iter_mut().skip(before) {
+            (step.item, step.balancer) = (None, None);
+        }
+    }
+
+    fn create(&mut self, rank: Rank, operation: Operation, name: &str, body: Value, what: What) {
+        let write = self.write(operation, name).body(body);
+        self.push(rank, Act::Send(write), what);
+    }
+
+    fn delete(&mut self, rank: Rank, operation: Operation, name: &str, what: What) {
+        self.push(rank, Act::Send(self.write(operation, name)), what);
+    }
+}
+
+/// What a step does, in words.
+struct What {
+    verb: Verb,
+    kind: &'static str,
+    changes: Vec<Change>,
+    reason: &'static str,
+}
+
+fn what(verb: Verb, kind: &'static str, reason: &'static str) -> What {
+    What { verb, kind, changes: Vec::new(), reason }
+}
+
+fn update(kind: &'static str, changes: Vec<Change>, reason: &'static str) -> What {
+    What { verb: Verb::Update, kind, changes, reason }
+}
+
+fn change(field: &'static str, before: &str, after: &str) -> Change {
+    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    Change { field: field.into(), before: some(before), after: some(after) }
+}
+
+pub(super) fn instance_url(env: &Env, host: &Host) -> String {
+    env.links.of(Collection::Instances, &Scope::zone(&host.zone), &host.name)
+}
+
+/// The body of calls that add and remove instances.
+pub(super) fn instances_body(env: &Env, hosts: &[Host]) -> Value {
+    let list: Vec<Value> = hosts.iter().map(|host| json!({"instance": instance_url(env, host)})).collect();
+    json!({ "instances": list })
+}
+
+/// Sets a field of a body.
+pub(super) fn put(body: &mut Value, field: &str, value: impl Into<Value>) {
+    if let Value::Object(fields) = body {
+        fields.insert(field.to_owned(), value.into());
+    }
+}

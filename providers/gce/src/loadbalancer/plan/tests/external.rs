@@ -1,0 +1,517 @@
+use super::*;
+
+const TIER: &str = "cloud.google.com/network-tier";
+
+/// What the Go program made, to the byte.
+fn go_made() -> Sketch {
+    let mut sketch = Sketch::new();
+    let service = r#"{"kubernetes.io/service-name":"default/web"}"#;
+    let rule = json!({
+        "name": LB, "description": service, "IPAddress": "203.0.113.7", "IPProtocol": "TCP", "portRange": "80-443",
+        "target": format!("{WWW}/regions/us-central1/targetPools/{LB}"), "networkTier": "PREMIUM",
+        "loadBalancingScheme": "EXTERNAL", "fingerprint": "x",
+    });
+    let traffic = json!({
+        "name": format!("k8s-fw-{LB}"), "network": format!("{WWW}/global/networks/default"),
+        "description": r#"{"kubernetes.io/service-name":"default/web", "kubernetes.io/service-ip":"203.0.113.7"}"#,
+        "sourceRanges": ["0.0.0.0/0"], "destinationRanges": ["203.0.113.7"], "targetTags": ["k8s-node"],
+        "allowed": [{"IPProtocol": "tcp", "ports": ["80", "443"]}], "priority": 1000, "direction": "INGRESS",
+    });
+    let checks = json!({
+        "name": "k8s-cid-node-http-hc", "description": r#"{"kubernetes.io/cluster-id":"cid"}"#,
+        "network": format!("{WWW}/global/networks/default"), "targetTags": ["k8s-node"], "priority": 1000,
+        "sourceRanges": ["130.211.0.0/22", "35.191.0.0/16", "209.85.152.0/22", "209.85.204.0/22"],
+        "allowed": [{"IPProtocol": "tcp", "ports": ["10256"]}],
+    });
+    let check = json!({
+        "name": "k8s-cid-node", "description": r#"{"kubernetes.io/service-name":"k8s-cid-node"}"#, "port": 10256,
+        "requestPath": "/healthz", "checkIntervalSec": 8, "timeoutSec": 1, "healthyThreshold": 1, "unhealthyThreshold": 3,
+    });
+    let pool = json!({
+        "name": LB, "description": service, "sessionAffinity": "NONE",
+        "instances": [format!("{WWW}/zones/{ZONE}/instances/n1")],
+        "healthChecks": [format!("{WWW}/global/httpHealthChecks/k8s-cid-node")],
+    });
+    let observed = &mut sketch.observed;
+    observed.rules.insert(LB.to_owned(), serde_json::from_value(rule).unwrap());
+    for firewall in [traffic, checks] {
+        observed
+            .firewalls
+            .insert(firewall["name"].as_str().unwrap().to_owned(), serde_json::from_value(firewall).unwrap());
+    }
+    observed.http_checks.insert("k8s-cid-node".to_owned(), serde_json::from_value(check).unwrap());
+    observed.pools.insert(LB.to_owned(), serde_json::from_value(pool).unwrap());
+    sketch
+}
+
+fn two_ports() -> Service {
+    web(json!({"ports": ports("TCP", &[80, 443])}))
+}
+
+#[test]
+fn a_balancer_is_made_behind_first() {
+    let mut sketch = Sketch::new();
+    let steps = sketch.ensure(&two_ports());
+    assert_eq!(
+        steps,
+        [
+            "create Address LB",
+            "create HttpHealthCheck k8s-cid-node",
+            "create Firewall k8s-fw-LB",
+            "create Firewall k8s-cid-node-http-hc",
+            "create TargetPool LB",
+            "create ForwardingRule LB",
+            "delete Address LB",
+        ]
+    );
+    assert_eq!(sketch.ip().as_deref(), Some("203.0.113.1"));
+}
+
+/// P-22
+#[test]
+fn a_second_sync_writes_nothing() {
+    let mut sketch = Sketch::new();
+    for service in [two_ports(), local(), web(json!({"sessionAffinity": "ClientIP"}))] {
+        sketch.ensure(&service);
+        assert_eq!(sketch.ensure(&service), [] as [&str; 0]);
+    }
+}
+
+/// P-57
+#[test]
+fn what_the_go_program_made_is_taken_over_without_a_write() {
+    let mut sketch = go_made();
+    assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
+}
+
+#[test]
+fn objects_are_those_of_the_go_program() {
+    let go = go_made().observed;
+    let mut sketch = Sketch::new();
+    let steps = sketch.ensures(&two_ports());
+    sketch.carry_out(&steps);
+    let made = &sketch.observed;
+    let (rule, go_rule) = (&made.rules[LB], &go.rules[LB]);
+    assert_eq!(
+        (&rule.description, &rule.port_range, &rule.ip_protocol),
+        (&go_rule.description, &go_rule.port_range, &go_rule.ip_protocol)
+    );
+    assert_eq!(rule.target, format!("{BASE}/regions/us-central1/targetPools/{LB}"));
+    assert_eq!(made.http_checks, go.http_checks);
+    assert_eq!(made.firewalls["k8s-cid-node-http-hc"].description, go.firewalls["k8s-cid-node-http-hc"].description);
+    let address = body(&steps, "Address", LB);
+    assert_eq!(address, json!({"description": rule.description, "networkTier": "PREMIUM"}));
+    assert_eq!(
+        body(&steps, "TargetPool", LB)["healthChecks"],
+        json!([format!("{BASE}/global/httpHealthChecks/k8s-cid-node")])
+    );
+}
+
+#[test]
+fn a_creation_survives_any_death() {
+    Sketch::new().survives_any_death(&two_ports(), ServiceAction::Ensure);
+    Sketch::new().survives_any_death(&local(), ServiceAction::Ensure);
+}
+
+/// P-26
+#[test]
+fn a_change_survives_any_death_with_its_address() {
+    let sketch = go_made();
+    let changed = web(json!({"ports": ports("TCP", &[81])}));
+    sketch.survives_any_death(&changed, ServiceAction::Ensure);
+    let steps = sketch.ensures(&changed);
+    assert_eq!(
+        words(&steps),
+        [
+            "create Address LB",
+            "update Firewall k8s-fw-LB",
+            "delete ForwardingRule LB",
+            "create ForwardingRule LB",
+            "delete Address LB"
+        ]
+    );
+    assert_eq!(body(&steps, "Address", LB)["address"], "203.0.113.7");
+    // The rule could not be made again: the address stays, is used by the next attempt, and goes then.
+    let mut sketch = go_made();
+    sketch.carry_out(&steps[..3]);
+    assert_eq!(sketch.observed.addresses[LB].address, "203.0.113.7");
+    assert_eq!(sketch.ensure(&changed), ["create ForwardingRule LB", "delete Address LB"]);
+    assert_eq!(sketch.ip().as_deref(), Some("203.0.113.7"));
+}
+
+/// P-34
+#[test]
+fn a_change_of_the_policy_replaces_pool_and_rule_and_keeps_the_address() {
+    for (before, after, gone) in
+        [(local(), web(json!({})), "http check LB"), (web(json!({})), local(), "http check k8s-cid-node")]
+    {
+        let mut sketch = Sketch::new();
+        sketch.ensure(&before);
+        let ip = sketch.ip();
+        sketch.survives_any_death(&after, ServiceAction::Ensure);
+        let steps = sketch.ensure(&after);
+        for step in
+            ["delete ForwardingRule LB", "delete TargetPool LB", "create TargetPool LB", "create ForwardingRule LB"]
+        {
+            assert!(steps.contains(&step.to_owned()), "{steps:?}");
+        }
+        assert_eq!(sketch.ip(), ip);
+        let contents = sketch.contents().join("\n").replace(LB, "LB");
+        assert!(!contents.contains(gone), "{contents}");
+        assert_eq!(contents.matches("firewall").count(), 2, "{contents}");
+        assert_eq!(sketch.ensure(&after), [] as [&str; 0]);
+    }
+}
+
+#[test]
+fn another_affinity_replaces_pool_and_rule() {
+    let sketch = go_made();
+    let sticky = web(json!({"ports": ports("TCP", &[80, 443]), "sessionAffinity": "ClientIP"}));
+    sketch.survives_any_death(&sticky, ServiceAction::Ensure);
+    let steps = sketch.ensures(&sticky);
+    assert_eq!(
+        body(&steps[steps.iter().position(|step| step.rank == Rank::Pools).unwrap()..], "TargetPool", LB)["sessionAffinity"],
+        "CLIENT_IP"
+    );
+}
+
+/// P-56
+#[test]
+fn a_rule_without_a_scheme_is_external() {
+    let mut sketch = go_made();
+    sketch.observed.rules.get_mut(LB).unwrap().load_balancing_scheme = String::new();
+    assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
+}
+
+/// P-49
+#[test]
+fn discrete_ports_of_an_older_release_stay() {
+    let mut sketch = go_made();
+    let rule = sketch.observed.rules.get_mut(LB).unwrap();
+    (rule.ports, rule.port_range) = (vec!["80".to_owned(), "443".to_owned()], String::new());
+    assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
+    // And a range stays where discrete ports are switched on.
+    let mut sketch = go_made();
+    sketch.env.options.discrete_ports = true;
+    assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
+    let steps = Sketch { observed: Sketch::new().observed, ..sketch }.ensures(&two_ports());
+    let rule = body(&steps, "ForwardingRule", LB);
+    assert_eq!((&rule["ports"], rule.get("portRange")), (&json!(["80", "443"]), None));
+}
+
+/// P-23, P-62
+#[test]
+fn without_annotation_a_balancer_keeps_its_tier() {
+    let mut sketch = Sketch::new();
+    let standard = annotated(two_ports(), TIER, "Standard");
+    sketch.ensure(&standard);
+    assert_eq!(sketch.observed.rules[LB].network_tier, "STANDARD");
+    assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
+    // Also when its rule is made again.
+    let steps = sketch.ensures(&web(json!({})));
+    assert_eq!(body(&steps, "Address", LB)["networkTier"], "STANDARD");
+    // Another tier is another address.
+    let premium = annotated(two_ports(), TIER, "Premium");
+    sketch.survives_any_death(&premium, ServiceAction::Ensure);
+    let ip = sketch.ip();
+    sketch.ensure(&premium);
+    assert!(sketch.ip() != ip && sketch.observed.rules[LB].network_tier == "PREMIUM");
+}
+
+/// P-24
+#[test]
+fn a_wrong_tier_is_refused_before_anything_is_read() {
+    let sketch = Sketch::new();
+    let error = sketch.refuses(&annotated(two_ports(), TIER, "standard"));
+    assert!(error.contains(r#"unsupported network tier: "standard""#) && error.contains(TIER), "{error}");
+}
+
+fn reserve(sketch: &mut Sketch, fields: Value) {
+    let address: Address = serde_json::from_value(fields).unwrap();
+    sketch.observed.addresses.insert(address.name.clone(), address);
+}
+
+fn wants(ip: &str) -> Service {
+    web(json!({"loadBalancerIP": ip}))
+}
+
+/// P-25
+#[test]
+fn an_address_that_is_not_regional_is_refused_and_nothing_changes() {
+    let mut sketch = go_made();
+    let error = sketch.refuses(&wants("198.51.100.1"));
+    assert!(error.contains(r#"requested ip "198.51.100.1" is neither static nor assigned to the LB"#), "{error}");
+    assert!(error.contains("regional") && error.contains("us-central1"), "{error}");
+    // The address that it has needs no reservation.
+    let kept = web(json!({"loadBalancerIP": "203.0.113.7", "ports": ports("TCP", &[80, 443])}));
+    assert_eq!(sketch.ensure(&kept), [] as [&str; 0]);
+}
+
+#[test]
+fn a_reserved_address_is_used_and_never_released() {
+    let mut sketch = Sketch::new();
+    reserve(
+        &mut sketch,
+        json!({"name": "mine", "address": "198.51.100.1", "addressType": "EXTERNAL", "networkTier": "PREMIUM"}),
+    );
+    let steps = sketch.ensure(&wants("198.51.100.1"));
+    assert!(!steps.iter().any(|step| step.contains("Address")), "{steps:?}");
+    assert_eq!(sketch.ip().as_deref(), Some("198.51.100.1"));
+    // Without the field it stays, also when the rule is made again.
+    assert_eq!(sketch.ensure(&web(json!({}))), [] as [&str; 0]);
+    let steps = sketch.ensure(&web(json!({"ports": ports("TCP", &[81])})));
+    assert!(!steps.iter().any(|step| step.contains("Address")), "{steps:?}");
+    assert_eq!(sketch.ip().as_deref(), Some("198.51.100.1"));
+    sketch.delete(&web(json!({})));
+    assert_eq!(sketch.contents(), ["address mine"]);
+}
+
+#[test]
+fn an_address_of_another_tier_or_user_is_refused_before_the_rule_goes() {
+    let mut sketch = go_made();
+    reserve(&mut sketch, json!({"name": "cheap", "address": "198.51.100.1", "networkTier": "STANDARD"}));
+    let error = sketch.refuses(&wants("198.51.100.1"));
+    assert_eq!(error, r#"requested IP "198.51.100.1" belongs to the STANDARD network tier; expected PREMIUM"#);
+    reserve(
+        &mut sketch,
+        json!({"name": "cheap", "address": "198.51.100.1", "users": [format!("{WWW}/regions/us-central1/forwardingRules/x")]}),
+    );
+    let error = sketch.refuses(&wants("198.51.100.1"));
+    assert!(error.contains("in use by x"), "{error}");
+}
+
+#[test]
+fn an_address_that_is_left_over_is_used_or_released() {
+    let mut sketch = Sketch::new();
+    reserve(&mut sketch, json!({"name": LB, "address": "203.0.113.50", "networkTier": "PREMIUM"}));
+    sketch.ensure(&web(json!({})));
+    assert_eq!(sketch.ip().as_deref(), Some("203.0.113.50"));
+    assert!(sketch.observed.addresses.is_empty());
+    reserve(&mut sketch, json!({"name": LB, "address": "203.0.113.51", "networkTier": "PREMIUM"}));
+    assert_eq!(sketch.ensure(&web(json!({}))), ["delete Address LB"]);
+}
+
+/// P-27
+#[test]
+fn a_pool_begins_with_200_instances() {
+    let mut sketch = Sketch { nodes: nodes(201), ..Sketch::new() };
+    let steps = sketch.ensures(&web(json!({})));
+    let hosts = |step: &Step| match &step.act {
+        Act::InsertPool { hosts, .. } | Act::Join { hosts, .. } | Act::Leave { hosts, .. } => Some(hosts.len()),
+        _ => None,
+    };
+    assert_eq!(steps.iter().filter_map(hosts).collect::<Vec<_>>(), [200, 1]);
+    sketch.carry_out(&steps);
+    assert_eq!(sketch.observed.pools[LB].instances.len(), 201);
+    // P-28
+    sketch.nodes = nodes(2203);
+    let steps = sketch.plan(&web(json!({})), ServiceAction::UpdateHosts).unwrap();
+    assert_eq!(steps.iter().filter_map(hosts).collect::<Vec<_>>(), [1000, 1000, 2]);
+    sketch.carry_out(&steps);
+    sketch.nodes = nodes(3);
+    let steps = sketch.plan(&web(json!({})), ServiceAction::UpdateHosts).unwrap();
+    assert_eq!(steps.iter().filter_map(hosts).collect::<Vec<_>>(), [1000, 1000, 200]);
+}
+
+/// P-30
+#[test]
+fn without_any_instance_the_pool_stays() {
+    let mut sketch = go_made();
+    sketch.nodes = nodes(2);
+    let hosts = [1, 2].map(|number| Host { zone: ZONE.to_owned(), name: format!("n000{number}") });
+    sketch.observed.missing.extend(hosts);
+    for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts] {
+        let error = sketch.plan(&two_ports(), action).unwrap_err().to_string();
+        assert!(error.contains("instance not found"), "{error}");
+    }
+    sketch.nodes = Vec::new();
+    assert_eq!(sketch.refuses(&two_ports()), "cannot EnsureLoadBalancer() with no hosts");
+    let steps = sketch.plan(&two_ports(), ServiceAction::UpdateHosts).unwrap();
+    assert_eq!(kinds(&steps), ["detach Instances"]);
+}
+
+#[test]
+fn an_instance_whose_node_has_no_zone_stays() {
+    let mut sketch = go_made();
+    sketch.nodes = vec![node("n2", ZONE), serde_json::from_value::<Node>(json!({"name": "n1"})).unwrap().into()];
+    let steps = sketch.plan(&two_ports(), ServiceAction::UpdateHosts).unwrap();
+    assert_eq!(kinds(&steps), ["attach Instances"]);
+}
+
+/// P-31
+#[test]
+fn the_firewall_that_services_share_is_for_no_address() {
+    let mut sketch = go_made();
+    let firewall = sketch.observed.firewalls.get_mut("k8s-cid-node-http-hc").unwrap();
+    firewall.destination_ranges = vec!["203.0.113.6".to_owned()];
+    let steps = sketch.ensures(&two_ports());
+    assert_eq!(words(&steps), ["update Firewall k8s-cid-node-http-hc"]);
+    assert_eq!(body(&steps, "Firewall", "k8s-cid-node-http-hc")["destinationRanges"], json!([]));
+}
+
+/// P-32
+#[test]
+fn numbers_of_a_health_check_that_users_raised_stay() {
+    let mut sketch = go_made();
+    let check = sketch.observed.http_checks.get_mut("k8s-cid-node").unwrap();
+    check.check_interval_sec = 80;
+    assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
+    let check = sketch.observed.http_checks.get_mut("k8s-cid-node").unwrap();
+    (check.check_interval_sec, check.unhealthy_threshold) = (2, 30);
+    assert_eq!(sketch.ensure(&two_ports()), ["update HttpHealthCheck k8s-cid-node"]);
+    let check = &sketch.observed.http_checks["k8s-cid-node"];
+    assert_eq!((check.check_interval_sec, check.unhealthy_threshold), (8, 30));
+}
+
+#[test]
+fn another_protocol_on_the_same_ports_changes_the_firewall() {
+    let mut sketch = go_made();
+    let udp = web(json!({"ports": ports("UDP", &[80, 443])}));
+    sketch.survives_any_death(&udp, ServiceAction::Ensure);
+    sketch.ensure(&udp);
+    assert_eq!(sketch.observed.firewalls[&format!("k8s-fw-{LB}")].allowed[0].protocol, "udp");
+    assert_eq!(sketch.ensure(&udp), [] as [&str; 0]);
+}
+
+/// P-33
+#[test]
+fn what_another_balancer_uses_survives_a_deletion() {
+    let mut sketch = go_made();
+    let other = json!({"name": "b", "healthChecks": [format!("{WWW}/global/httpHealthChecks/k8s-cid-node")]});
+    sketch.observed.pools.insert("b".to_owned(), serde_json::from_value(other).unwrap());
+    sketch.survives_any_death(&two_ports(), ServiceAction::Delete);
+    sketch.delete(&two_ports());
+    assert_eq!(sketch.contents(), ["pool b", "firewall k8s-cid-node-http-hc", "http check k8s-cid-node"]);
+}
+
+#[test]
+fn a_deletion_leaves_nothing_and_survives_any_death() {
+    for service in [two_ports(), local()] {
+        let mut sketch = Sketch::new();
+        sketch.ensure(&service);
+        let mut begun = service.clone();
+        begun.metadata.finalizers = vec!["gke.networking.io/l4-netlb-v1".to_owned()];
+        sketch.survives_any_death(&begun, ServiceAction::Delete);
+        sketch.delete(&service);
+        assert_eq!(sketch.contents(), [] as [&str; 0]);
+        assert_eq!(sketch.delete(&service), [] as [&str; 0]);
+    }
+}
+
+fn denying() -> Sketch {
+    let mut sketch = go_made();
+    (sketch.env.options.denies, sketch.env.options.removes_deny_rules) = (true, true);
+    sketch
+}
+
+/// P-37
+#[test]
+fn what_admits_comes_before_what_denies() {
+    let mut sketch = denying();
+    let steps = sketch.ensures(&two_ports());
+    assert_eq!(
+        words(&steps),
+        ["update Firewall k8s-fw-LB", "update Firewall k8s-cid-node-http-hc", "create Firewall k8s-fw-LB-deny"]
+    );
+    // All that is before belongs to the same Service, or to all: with it fails what denies.
+    assert!(steps.iter().map(|step| step.rank).is_sorted_by(|a, b| a <= b && (*a != *b || *a == Rank::Firewalls)));
+    sketch.survives_any_death(&two_ports(), ServiceAction::Ensure);
+    sketch.carry_out(&steps);
+    assert_eq!(sketch.observed.firewalls[&format!("k8s-fw-{LB}")].priority, Some(999));
+    assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
+}
+
+/// P-38
+#[test]
+fn what_denies_goes_before_what_admits_is_lowered() {
+    let mut sketch = denying();
+    sketch.ensure(&two_ports());
+    sketch.env.options.denies = false;
+    sketch.survives_any_death(&two_ports(), ServiceAction::Ensure);
+    let steps = sketch.ensure(&two_ports());
+    assert_eq!(
+        steps,
+        ["delete Firewall k8s-fw-LB-deny", "update Firewall k8s-fw-LB", "update Firewall k8s-cid-node-http-hc"]
+    );
+    // Without the switch to remove it, nobody looks for it: the priorities stay.
+    let mut sketch = denying();
+    sketch.ensure(&two_ports());
+    sketch.env.options = Options::default();
+    assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
+}
+
+#[test]
+fn firewalls_follow_the_tags_of_the_nodes() {
+    let mut sketch = go_made();
+    sketch.env.node_tags = Vec::new();
+    let host = Host { zone: ZONE.to_owned(), name: "n1".to_owned() };
+    sketch.observed.tags.insert(host.clone(), Some("n".to_owned()));
+    let steps = sketch.plan(&two_ports(), ServiceAction::UpdateHosts).unwrap();
+    assert_eq!(words(&steps), ["update Firewall k8s-fw-LB", "update Firewall k8s-cid-node-http-hc"]);
+    sketch.observed.tags.insert(host, None);
+    let error = sketch.refuses(&two_ports());
+    assert!(error.contains("instance n1 in us-central1-b") && error.contains("node-tags"), "{error}");
+}
+
+#[test]
+fn a_rule_with_a_backend_service_is_anothers() {
+    let mut sketch = go_made();
+    let rule = sketch.observed.rules.get_mut(LB).unwrap();
+    (rule.target, rule.backend_service) = (String::new(), format!("{WWW}/regions/us-central1/backendServices/x"));
+    assert!(sketch.plan(&two_ports(), ServiceAction::Ensure).unwrap_err().is_implemented_elsewhere());
+    let steps = sketch.delete(&two_ports());
+    assert!(!steps.iter().any(|step| step.contains("ForwardingRule")), "{steps:?}");
+}
+
+#[test]
+fn a_firewall_of_another_network_is_named() {
+    let mut sketch = go_made();
+    sketch.observed.firewalls.get_mut(&format!("k8s-fw-{LB}")).unwrap().network =
+        format!("{WWW}/global/networks/other");
+    let error = sketch.refuses(&two_ports());
+    assert!(error.contains("other") && error.contains("delete it"), "{error}");
+}
+
+#[test]
+fn bad_input_is_refused_with_field_and_remedy() {
+    let sketch = Sketch::new();
+    for (spec, expected) in [
+        (json!({"ports": ports("SCTP", &[80])}), "invalid protocol SCTP, only TCP and UDP are supported"),
+        (json!({"ports": []}), "no ports specified for GCE load balancer"),
+        (
+            json!({"loadBalancerIP": "fd00::1"}),
+            r#"spec.loadBalancerIP "fd00::1" is no IPv4 address; write one or remove it"#,
+        ),
+        (
+            json!({"loadBalancerSourceRanges": ["x"]}),
+            "service.Spec.LoadBalancerSourceRanges: [x] is not valid. Expecting a list of IP ranges. For example, 10.0.0.0/24. Error msg: invalid CIDR address: x",
+        ),
+    ] {
+        assert_eq!(sketch.refuses(&web(spec)), expected);
+    }
+    let error = sketch.plan(&web(json!({"ports": []})), ServiceAction::Ensure).unwrap_err();
+    assert!(matches!(error.class(), ErrorClass::Invalid { .. }));
+}
+
+#[test]
+fn of_several_services_each_step_of_what_they_share_is_done_once() {
+    let sketch = Sketch::new();
+    let mut other = two_ports();
+    (other.metadata.uid, other.metadata.name) = ("22222222-2222-3333-4444-555555555555".into(), "other".into());
+    let mut bad = two_ports();
+    (bad.metadata.uid, bad.metadata.name) = ("33333333-2222-3333-4444-555555555555".into(), "bad".into());
+    bad.spec.load_balancer_ip = "198.51.100.1".to_owned();
+    let work =
+        [two_ports(), other, bad].map(|service| ServiceWork::new(&service, &sketch.nodes, ServiceAction::Ensure));
+    let (desired, _) = desired(&sketch.env.options, &work);
+    let Steps { steps, failed, .. } = plan(&sketch.env, &sketch.observed, &desired);
+    assert_eq!(failed.keys().collect::<Vec<_>>(), [&2]);
+    assert!(steps.iter().all(|step| step.item != Some(2)));
+    assert_eq!(steps.iter().filter(|step| step.id == "k8s-cid-node").count(), 1);
+    assert_eq!(steps.iter().filter(|step| step.id == "k8s-cid-node-http-hc").count(), 1);
+    // Rules of both are made at the same time.
+    let rules: Vec<u32> = steps.iter().filter(|step| step.rank == Rank::Rules).map(Step::stage).collect();
+    assert_eq!((rules.len(), rules[0]), (2, rules[1]));
+    assert!(steps.iter().all(|step| step.verb != Does::Update));
+    assert!(body(&steps, "Firewall", &format!("k8s-fw-{LB}"))["description"].as_str().unwrap().contains(RESERVED));
+}

@@ -1,0 +1,62 @@
+//! What load balancers need of the rest of the provider.
+
+use async_trait::async_trait;
+use ccm_provider::ProviderError;
+use serde::{Deserialize, Serialize};
+
+use crate::client::Client;
+use crate::node::network::{Network, Subnet};
+use crate::start::cluster_id::ClusterId;
+
+/// What is known of the cluster beside its Services.
+#[async_trait]
+pub(crate) trait Surroundings: Send + Sync + std::fmt::Debug {
+    /// The ID of the cluster that stands in names.
+    async fn cluster_id(&self) -> Result<String, ProviderError>;
+
+    /// The network of the cluster.
+    async fn network(&self) -> Result<NetworkFacts, ProviderError>;
+
+    /// All zones of the region.
+    async fn zones(&self) -> Result<Vec<String>, ProviderError>;
+}
+
+/// What the API says of the network.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct NetworkFacts {
+    /// Whether it has no subnetworks.
+    pub(crate) is_legacy: bool,
+    /// The URL of the cluster's subnetwork, where it is known.
+    pub(crate) subnetwork: Option<String>,
+    /// Why it is not.
+    pub(crate) problem: Option<String>,
+}
+
+/// The cluster as the provider sees it.
+#[derive(Debug)]
+pub(crate) struct Here {
+    pub(crate) client: Client,
+    pub(crate) region: String,
+    pub(crate) network: Network,
+    pub(crate) cluster_id: ClusterId,
+}
+
+#[async_trait]
+impl Surroundings for Here {
+    async fn cluster_id(&self) -> Result<String, ProviderError> {
+        Ok(self.cluster_id.get().await?.id)
+    }
+
+    async fn network(&self) -> Result<NetworkFacts, ProviderError> {
+        Ok(match self.network.subnetwork().await? {
+            Subnet::Url(url) => NetworkFacts { subnetwork: Some(url), ..NetworkFacts::default() },
+            Subnet::Legacy => NetworkFacts { is_legacy: true, ..NetworkFacts::default() },
+            Subnet::Unknown(why) => NetworkFacts { problem: Some(why), ..NetworkFacts::default() },
+        })
+    }
+
+    async fn zones(&self) -> Result<Vec<String>, ProviderError> {
+        Ok(self.client.zones(&self.region).await?)
+    }
+}

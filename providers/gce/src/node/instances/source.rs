@@ -1,0 +1,177 @@
+//! Where instances come from: one get, the list of a zone, or a search by name over the whole project.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ccm_kit::Interrupted;
+use ccm_kit::directory::{Answer, Seen, Source};
+use ccm_provider::ProviderError;
+use futures::{StreamExt, stream};
+
+use crate::client::instance::Instance;
+use crate::client::operation::INSTANCE_LIST;
+use crate::client::{ApiError, Client};
+use crate::node::identity::{InstanceId, Wanted};
+use crate::node::zones::Zones;
+
+/// Instances on a page of a list.
+const PAGE: usize = 500;
+/// Zones of a usual region.
+const ZONES: usize = 3;
+/// From so many instances of a zone on, its list is read instead of each.
+const WORTH_A_LIST: usize = 30;
+/// Names in one search: the URL has its limit.
+const NAMES: usize = 40;
+/// Calls at the same time.
+const IN_FLIGHT: usize = 16;
+const RUNNING: &str = "RUNNING";
+
+type List = BTreeMap<Wanted, Seen<Arc<Instance>>>;
+
+/// The Compute API, as far as nodes are found in it.
+#[derive(Debug)]
+pub(crate) struct Compute {
+    client: Client,
+    zones: Zones,
+    /// `node-instance-prefix`
+    prefix: String,
+}
+
+impl Compute {
+    pub(super) fn new(client: Client, zones: Zones, prefix: String) -> Self {
+        Self { client, zones, prefix }
+    }
+
+    fn project(&self) -> &str {
+        &self.client.links().project
+    }
+
+    async fn by_id(&self, id: InstanceId) -> (Wanted, Answer<Self>) {
+        let found = self.client.of_project(&id.project).instance(&id.zone, &id.name).await;
+        let seen = found.map(|found| found.map_or(Seen::Absent, |instance| Seen::One(Arc::new(instance))));
+        (Wanted::Instance(id), seen)
+    }
+
+    /// The instances of a zone, each under its ID.
+    async fn zone(&self, project: &str, zone: &str) -> Result<List, ApiError> {
+        let found = self.client.of_project(project).instances(zone, &self.prefix).await?;
+        let id = |name: &str| InstanceId { project: project.to_owned(), zone: zone.to_owned(), name: name.to_owned() };
+        let entry = |instance: Instance| (Wanted::Instance(id(&instance.name)), Seen::One(Arc::new(instance)));
+        Ok(found.into_iter().map(entry).collect())
+    }
+
+    /// Instances by ID: where many are of one zone, from its list. What a list lacks is asked for by itself.
+    async fn of_zone(&self, project: String, zone: String, ids: Vec<InstanceId>) -> Vec<(Wanted, Answer<Self>)> {
+        let mut listed = match ids.len() < WORTH_A_LIST {
+            true => List::new(),
+            // Should it fail, the look-ups show why.
+            false => self.zone(&project, &zone).await.unwrap_or_default(),
+        };
+        let (mut answers, mut missing) = (Vec::new(), Vec::new());
+        for id in ids {
+            let key = Wanted::Instance(id.clone());
+            match listed.remove(&key) {
+                Some(seen) => answers.push((key, Ok(seen))),
+                None => missing.push(self.by_id(id)),
+            }
+        }
+        let looked_up: Vec<_> = stream::iter(missing).buffer_unordered(IN_FLIGHT).collect().await;
+        answers.extend(looked_up);
+        answers
+    }
+
+    /// Instances by name, wherever in the project they are: a node outside the managed zones has one, too.
+    async fn by_names(&self, names: Vec<String>) -> Vec<(Wanted, Answer<Self>)> {
+        let found = match self.client.instances_named(&names).await {
+            Ok(found) => found.into_iter().map(Arc::new).collect::<Vec<_>>(),
+            Err(error) => return names.into_iter().map(|name| (Wanted::Name(name), Err(error.clone()))).collect(),
+        };
+        let managed = self.zones.managed().await.unwrap_or_default();
+        let seen = |name: &String| one_of(found.iter().filter(|instance| instance.name == *name), &managed);
+        names.into_iter().map(|name| (Wanted::Name(name.clone()), Ok(seen(&name)))).collect()
+    }
+}
+
+/// The instance of a name: of several, the one in a managed zone.
+fn one_of<'a>(found: impl Iterator<Item = &'a Arc<Instance>>, managed: &BTreeSet<String>) -> Seen<Arc<Instance>> {
+    let all: Vec<&Arc<Instance>> = found.collect();
+    let near: Vec<&Arc<Instance>> = all.iter().copied().filter(|instance| managed.contains(instance.zone())).collect();
+    match (&*near, &*all) {
+        (_, []) => Seen::Unlisted,
+        ([one], _) | (_, [one]) => Seen::One((*one).clone()),
+        (_, several) => Seen::Several(several.iter().map(|instance| instance.zone().to_owned()).collect()),
+    }
+}
+
+#[async_trait]
+impl Source for Compute {
+    type Key = Wanted;
+    type Value = Arc<Instance>;
+    type Error = ApiError;
+
+    /// The managed zones, and those of nodes elsewhere.
+    async fn list(&self) -> Result<(usize, List), ApiError> {
+        let managed =
+            self.zones.managed().await.map_err(|error| {
+                ApiError::of_kind(INSTANCE_LIST, ccm_kit::call::ErrorKind::NoAnswer, error.to_string())
+            })?;
+        let zones: BTreeSet<String> = managed.union(&self.zones.of_nodes()).cloned().collect();
+        let lists = futures::future::try_join_all(zones.iter().map(|zone| self.zone(self.project(), zone))).await?;
+        let mut list: List = lists.into_iter().flatten().collect();
+        let size = list.len();
+        let mut names: BTreeMap<String, Vec<Arc<Instance>>> = BTreeMap::new();
+        for seen in list.values() {
+            if let Seen::One(instance) = seen {
+                names.entry(instance.name.clone()).or_default().push(instance.clone());
+            }
+        }
+        list.extend(names.into_iter().map(|(name, found)| (Wanted::Name(name), one_of(found.iter(), &managed))));
+        Ok((size, list))
+    }
+
+    async fn look_up(&self, keys: BTreeSet<Wanted>) -> BTreeMap<Wanted, Answer<Self>> {
+        let (mut by_zone, mut names) = (BTreeMap::<_, Vec<InstanceId>>::new(), Vec::new());
+        for key in keys {
+            match key {
+                Wanted::Instance(id) => by_zone.entry((id.project.clone(), id.zone.clone())).or_default().push(id),
+                Wanted::Name(name) => names.push(name),
+                Wanted::Never(_) => {}
+            }
+        }
+        let zones = by_zone.into_iter().map(|((project, zone), ids)| self.of_zone(project, zone, ids));
+        let names: Vec<_> = names.chunks(NAMES).map(|names| self.by_names(names.to_vec())).collect();
+        let zones = stream::iter(zones).buffer_unordered(IN_FLIGHT).collect::<Vec<_>>();
+        let (zones, names) = futures::join!(zones, futures::future::join_all(names));
+        zones.into_iter().chain(names).flatten().collect()
+    }
+
+    fn list_calls(instances: usize) -> usize {
+        ZONES + instances.div_ceil(PAGE)
+    }
+
+    fn look_up_calls(keys: &BTreeSet<Wanted>) -> usize {
+        keys.len()
+    }
+
+    fn is_settled(instance: &Arc<Instance>) -> bool {
+        instance.status == RUNNING && instance.network_interfaces.iter().any(|nic| !nic.network_ip.is_empty())
+    }
+
+    /// The name of a node is that of its instance.
+    fn is_evidence(_: &Wanted) -> bool {
+        true
+    }
+
+    fn ambiguous(&self, key: &Wanted, zones: &[String]) -> ProviderError {
+        let Wanted::Name(name) = key else { return ProviderError::bug(format!("{key:?} is not unique")) };
+        let zones = zones.join(", ");
+        ProviderError::unknown(format!(
+            "instances of the zones {zones} have the name {name:?}: set the provider ID of the node, or regional and local-zone"
+        ))
+    }
+
+    fn interrupted(how: Interrupted) -> ApiError {
+        ApiError::interrupted(INSTANCE_LIST, how)
+    }
+}

@@ -1,0 +1,6 @@
+//! What nodes are in the cloud: identity, instances, zones, network.
+
+pub(crate) mod identity;
+pub(crate) mod instances;
+pub(crate) mod network;
+pub(crate) mod zones;

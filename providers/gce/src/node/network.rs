@@ -1,0 +1,277 @@
+//! The network of the cluster, and the subnetwork of its internal balancers.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ccm_kit::Cluster;
+use ccm_provider::{NodeReader, ProviderError, address};
+
+use crate::client::Client;
+use crate::client::network::Subnetwork;
+use crate::client::resource::{ResourceId, last_part, same_url};
+use crate::node::identity::InstanceId;
+
+/// What automatic subnetworks lie in.
+const AUTOMATIC: &str = "10.128.0.0/9";
+/// Nodes whose instances are asked for their subnetwork.
+const NODES_ASKED: usize = 3;
+
+/// What is known of the subnetwork.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Subnet {
+    /// Its URL.
+    Url(String),
+    /// A legacy network has none.
+    Legacy,
+    /// Neither the configuration nor the network nor the nodes say which one; why.
+    Unknown(String),
+}
+
+/// The network of the cluster. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Network {
+    /// Its URL, as the configuration has it.
+    pub(crate) url: String,
+    client: Client,
+    cluster: Cluster,
+    region: String,
+    configured: Option<String>,
+    found: Arc<Mutex<Option<Subnet>>>,
+}
+
+impl Network {
+    pub(crate) fn new(
+        client: Client,
+        cluster: Cluster,
+        region: String,
+        url: String,
+        subnetwork: Option<String>,
+    ) -> Self {
+        Self { url, client, cluster, region, configured: subnetwork, found: Arc::default() }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        last_part(&self.url)
+    }
+
+    /// The subnetwork: that of the configuration; else the automatic one of the region; else that of the nodes. What was found
+    /// stays; what was not is looked for again.
+    ///
+    /// # Errors
+    ///
+    /// Something could not be read.
+    pub(crate) async fn subnetwork(&self) -> Result<Subnet, ProviderError> {
+        if let Some(url) = &self.configured {
+            return Ok(Subnet::Url(url.clone()));
+        }
+        let known = self.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let found = self.find().await?;
+        if !matches!(found, Subnet::Unknown(_)) {
+            *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
+        }
+        Ok(found)
+    }
+
+    async fn find(&self) -> Result<Subnet, ProviderError> {
+        let name = self.name();
+        let Some(network) = self.client.network(name).await? else {
+            let project = &self.client.links().network_project;
+            return Err(ProviderError::unknown(format!(
+                "the network {name:?} does not exist in project {project:?}: correct network-name or network-project-id"
+            )));
+        };
+        if !network.ipv4_range.is_empty() {
+            return Ok(Subnet::Legacy);
+        }
+        if network.auto_create_subnetworks {
+            let subnetworks = self.client.subnetworks(&self.region, name).await?;
+            if let [one] = &*automatic(&subnetworks, &self.url) {
+                return Ok(Subnet::Url(one.self_link.clone()));
+            }
+        }
+        self.of_nodes().await
+    }
+
+    /// The subnetwork in this network and region that the first nodes agree on.
+    async fn of_nodes(&self) -> Result<Subnet, ProviderError> {
+        let nodes = self.cluster.nodes().map(NodeReader::list).unwrap_or_default();
+        let ids = nodes.iter().filter_map(|node| InstanceId::of(node)).take(NODES_ASKED);
+        let mut found: Vec<String> = Vec::new();
+        for id in ids {
+            let Some(instance) = self.client.instance(&id.zone, &id.name).await? else { continue };
+            let nics = instance.network_interfaces.into_iter();
+            let mut nics = nics.filter(|nic| same_url(&nic.network, &self.url) && is_in(&nic.subnetwork, &self.region));
+            found.extend(nics.next().map(|nic| nic.subnetwork));
+        }
+        found.sort();
+        found.dedup_by(|a, b| same_url(a, b));
+        Ok(match &mut *found {
+            [one] => Subnet::Url(std::mem::take(one)),
+            [] => Subnet::Unknown("no node has a NIC in the network and region; set subnetwork-name".to_owned()),
+            several => Subnet::Unknown(format!("nodes are in several ({}); set subnetwork-name", several.join(", "))),
+        })
+    }
+}
+
+fn is_in(subnetwork: &str, region: &str) -> bool {
+    use crate::client::resource::Scope;
+    ResourceId::parse(subnetwork).is_some_and(|id| id.scope == Scope::region(region))
+}
+
+/// The subnetworks of a network that it made by itself.
+fn automatic<'a>(subnetworks: &'a [Subnetwork], network: &str) -> Vec<&'a Subnetwork> {
+    let Some(whole) = address::parse_cidr(AUTOMATIC) else { return Vec::new() };
+    let is_inside = |cidr: &str| address::parse_cidr(cidr).is_some_and(|range| whole.contains(&range));
+    let ours =
+        |subnetwork: &&Subnetwork| same_url(&subnetwork.network, network) && is_inside(&subnetwork.ip_cidr_range);
+    subnetworks.iter().filter(ours).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+    use ccm_cloudsim::gce::seed::InstanceSeed;
+    use ccm_cloudsim::gce::{Gce, Options, World};
+    use ccm_kit::http::{Settings, Tls};
+    use ccm_provider::Node;
+    use ccm_provider::metric::Registry;
+    use ccm_provider_contract::TestCluster;
+
+    use super::*;
+    use crate::client::credentials::{Source, Token, Tokens};
+    use crate::client::metrics::caller;
+    use crate::client::resource::Links;
+    use crate::client::session::{Session, refusal};
+
+    const NETWORK: &str = "https://www.googleapis.com/compute/v1/projects/p/global/networks/n";
+    const REGION: &str = "us-central1";
+
+    /// One token for ever.
+    #[derive(Debug)]
+    struct Fixed(String);
+
+    #[async_trait::async_trait]
+    impl Source for Fixed {
+        async fn fetch(&self) -> Result<Token, ccm_kit::call::Failure> {
+            Token::new(&self.0, None)
+        }
+    }
+
+    fn client(cloud: &Gce) -> Client {
+        let settings = Settings {
+            cloud: "GCE",
+            environment: &|_| None,
+            tls: Tls::default(),
+            timeout: std::time::Duration::from_secs(5),
+            user_agent: "test",
+            request_ids: &[],
+            refusal,
+        };
+        let http = ccm_kit::http::Client::new(&settings).unwrap();
+        let tokens = Tokens::new(Arc::new(Fixed(cloud.token())), std::time::Duration::ZERO);
+        let links = Links {
+            base: cloud.url(),
+            network_base: cloud.url(),
+            project: "p".to_owned(),
+            network_project: "p".to_owned(),
+        };
+        let (caller, metrics) = caller(&Registry::new());
+        Client::new(caller, metrics, Session::new(http, tokens, cloud.root()), links)
+    }
+
+    /// A cloud with what `seed` makes, and a cluster with these nodes.
+    fn network(seed: impl FnOnce(&mut World), nodes: &[&str]) -> (Gce, Network) {
+        let cloud = Gce::start(Options::default()).unwrap();
+        cloud.world(|world| {
+            world.project("p");
+            seed(world);
+        });
+        let (cluster, handle) = (Arc::<TestCluster>::default(), Cluster::default());
+        for name in nodes {
+            let id = format!("gce://p/us-central1-b/{name}");
+            let node = Node { name: (*name).into(), provider_id: Some(id.into()), ..Node::default() };
+            cluster.add_node(node.into());
+        }
+        handle.set(cluster.context("kubernetes"));
+        let network = Network::new(client(&cloud), handle, REGION.to_owned(), NETWORK.to_owned(), None);
+        (cloud, network)
+    }
+
+    fn ends_with(subnet: &Subnet, name: &str) -> bool {
+        matches!(subnet, Subnet::Url(url) if url.ends_with(&format!("/regions/{REGION}/subnetworks/{name}")))
+    }
+
+    fn instance(world: &mut World, name: &str, subnetwork: &str) {
+        let seed = InstanceSeed { project: "p", zone: "us-central1-b", name, subnetwork, ..InstanceSeed::default() };
+        world.instance(&seed).unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_subnetwork_of_an_automatic_network_is_that_of_the_region() {
+        let seed = |world: &mut World| {
+            let network = world.network("p", "n", true);
+            world.subnetwork(&network, REGION, "n", "10.128.0.0/20", &[]);
+            world.subnetwork(&network, REGION, "own", "192.168.0.0/24", &[]);
+        };
+        let (cloud, network) = network(seed, &[]);
+        assert!(ends_with(&network.subnetwork().await.unwrap(), "n"));
+        let mark = cloud.mark();
+        network.subnetwork().await.unwrap();
+        assert_eq!(cloud.mark(), mark, "it is known");
+    }
+
+    #[tokio::test]
+    async fn a_legacy_network_has_none() {
+        let (_cloud, network) = network(|world| drop(world.legacy_network("p", "n", "10.240.0.0/16")), &[]);
+        assert_eq!(network.subnetwork().await.unwrap(), Subnet::Legacy);
+    }
+
+    #[tokio::test]
+    async fn without_automatic_subnetworks_that_of_the_nodes_counts() {
+        let seed = |world: &mut World| {
+            let network = world.network("p", "n", false);
+            let one = world.subnetwork(&network, REGION, "one", "10.0.0.0/24", &[]);
+            let two = world.subnetwork(&network, REGION, "two", "10.0.1.0/24", &[]);
+            instance(world, "a", &one);
+            instance(world, "b", &one);
+            instance(world, "c", &two);
+        };
+        let (_cloud, one) = network(seed, &["a", "b"]);
+        assert!(ends_with(&one.subnetwork().await.unwrap(), "one"));
+        for nodes in [&["a", "c"] as &[_], &[]] {
+            let (_cloud, doubtful) = network(seed, nodes);
+            let found = doubtful.subnetwork().await.unwrap();
+            assert!(matches!(&found, Subnet::Unknown(why) if why.contains("subnetwork-name")), "{found:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failed_search_is_repeated() {
+        let seed = |world: &mut World| {
+            let network = world.network("p", "n", true);
+            world.subnetwork(&network, REGION, "n", "10.128.0.0/20", &[]);
+        };
+        let (cloud, network) = network(seed, &[]);
+        let denied = Fault::Code { status: 403, code: "forbidden".into(), message: "no".into() };
+        cloud.fault(Rule::every(denied));
+        let error = network.subnetwork().await.unwrap_err().to_string();
+        assert!(error.contains("compute.networks.get"), "{error}");
+        cloud.faults(Faults::clear);
+        assert!(ends_with(&network.subnetwork().await.unwrap(), "n"));
+    }
+
+    #[test]
+    fn an_automatic_subnetwork_is_known_by_its_range() {
+        let of = |name: &str, network: &str, range: &str| Subnetwork {
+            name: name.to_owned(),
+            network: format!("https://www.googleapis.com/compute/v1/projects/p/global/networks/{network}"),
+            ip_cidr_range: range.to_owned(),
+            ..Subnetwork::default()
+        };
+        let all = [of("a", "n", "10.128.0.0/20"), of("b", "n", "192.168.0.0/24"), of("c", "m", "10.132.0.0/20")];
+        let found = automatic(&all, "projects/p/global/networks/n");
+        assert_eq!(found.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["a"]);
+    }
+}

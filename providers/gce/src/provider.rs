@@ -1,0 +1,321 @@
+//! The provider: wiring of its parts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_kit::{Cluster, gcfg, http};
+use ccm_provider::flag::{Flag, FlagValues};
+use ccm_provider::metric::Registry;
+use ccm_provider::{
+    CloudConfig, CloudProvider, ConfigMapSpec, ErrorClass, Finding, Inspect, InstancesV2, Lint, LoadBalancer,
+    PlannedLoadBalancer, PodRanges, ProviderContext, ProviderError, ProviderFactory, Routes, ServiceControllerSpec,
+    Severity, Volumes, address,
+};
+use ipnet::IpNet;
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::client::metadata::Metadata;
+use crate::client::metrics::caller;
+use crate::client::session::{Session, refusal};
+use crate::extras::balancer_metrics::BalancerMetrics;
+use crate::extras::volumes::PersistentDisks;
+use crate::flags::{self, FLAGS, Options, user_agent};
+use crate::inspect::Inspector;
+use crate::inspect::lint::Checks;
+use crate::inspect::replay;
+use crate::loadbalancer::{self, Balancers, Env, Here};
+use crate::node::instances::{self, GceInstances};
+use crate::node::network::Network;
+use crate::node::zones::Zones;
+use crate::routes::{GceRoutes, NetworkRoutes};
+use crate::site::Site;
+use crate::start::cluster_id::{self, ClusterId};
+use crate::start::config::{Config, ILB_SUBSETS, SKIP_GROUPS};
+use crate::start::{self, Variable};
+
+/// Project, zone and network are known after this time, or the start fails.
+const LOCATE_LIMIT: Duration = Duration::from_secs(60);
+
+/// The ConfigMaps that this provider reads and creates.
+pub const CONFIG_MAPS: [ConfigMapSpec; 1] = [cluster_id::UID];
+
+/// The classes of the balancers that are made here, by their own controller.
+pub(crate) const CLASSES: [&str; 2] =
+    ["networking.gke.io/l4-regional-external-legacy", "networking.gke.io/l4-regional-internal-legacy"];
+
+static SERVICE_CONTROLLERS: [ServiceControllerSpec; 1] = [ServiceControllerSpec {
+    name: "gke-service-lb-controller",
+    aliases: &["gke-service"],
+    client_name: "gke-service-controller",
+    classes: &CLASSES,
+    metrics_prefix: "gke",
+}];
+
+/// Builds the provider for `--cloud-provider=gce`.
+#[derive(Debug, Clone, Default)]
+pub struct Factory {
+    environment: Option<BTreeMap<String, String>>,
+}
+
+impl Factory {
+    /// With these environment variables in place of those of the process: for tests, which share one process.
+    #[must_use]
+    pub fn with_environment(environment: BTreeMap<String, String>) -> Self {
+        Self { environment: Some(environment) }
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        match &self.environment {
+            Some(environment) => environment.get(name).cloned(),
+            None => std::env::var(name).ok(),
+        }
+    }
+}
+
+#[async_trait]
+impl ProviderFactory for Factory {
+    fn name(&self) -> &'static str {
+        "gce"
+    }
+
+    fn flags(&self) -> &'static [Flag] {
+        &FLAGS
+    }
+
+    fn config_maps(&self) -> &'static [ConfigMapSpec] {
+        &CONFIG_MAPS
+    }
+
+    fn lint(&self) -> Option<&dyn Lint> {
+        Some(&Checks)
+    }
+
+    fn replay(&self, facts: &Value, _: &FlagValues) -> Result<Option<Arc<dyn LoadBalancer>>, ProviderError> {
+        Ok(Some(Arc::new(replay::balancers(facts)?)))
+    }
+
+    fn service_controllers(&self) -> &'static [ServiceControllerSpec] {
+        &SERVICE_CONTROLLERS
+    }
+
+    fn on_by_default(&self) -> &'static [&'static str] {
+        &["node-ipam-controller"]
+    }
+
+    async fn build(
+        &self,
+        config: Option<CloudConfig>,
+        values: &FlagValues,
+    ) -> Result<Arc<dyn CloudProvider>, ProviderError> {
+        let options = Options::read(values)?;
+        for name in flags::missing(values) {
+            tracing::error!("--{name} has no effect: this program does not have what it switches on");
+        }
+        let (config, findings) = match config {
+            Some(file) => {
+                let (config, findings) = Config::parse(&file.text)?;
+                (Some(config), findings)
+            }
+            None => (None, Vec::new()),
+        };
+        log(&findings);
+        let registry = Registry::new();
+        let variable: Variable<'_> = &|name| self.variable(name);
+        let connecting = connect(config.as_ref(), variable, &registry);
+        let limit = |_| ProviderError::deadline("finding project, zone and network", LOCATE_LIMIT);
+        let (client, location) = tokio::time::timeout(LOCATE_LIMIT, connecting).await.map_err(limit)??;
+        let cluster = Cluster::default();
+        let config = config.unwrap_or_default();
+        let only = (!config.manages_region()).then(|| location.zone.clone());
+        let (region, subnetwork) = (location.region.clone(), location.subnetwork.clone());
+        let zones = Zones::new(client.clone(), cluster.clone(), region.clone(), only);
+        let network = Network::new(client.clone(), cluster.clone(), region.clone(), location.network, subnetwork);
+        let cluster_id = ClusterId::new(cluster.clone());
+        if config.manages_region() {
+            // As upstream, a region whose zones cannot be read is an error of the start.
+            zones.managed().await.map_err(|error| error.wrap("cannot list the zones of the region"))?;
+        }
+        let cidrs = values.text("cluster-cidr");
+        let cidrs = cidrs.split(',').filter_map(|cidr| address::parse_cidr(cidr.trim())).collect();
+        let site = Site { client, cluster, registry, config, options, region, network, zones, cluster_id };
+        Ok(Arc::new(Gce::new(site, cidrs, findings)))
+    }
+}
+
+/// The API, and where the cluster is.
+async fn connect(
+    config: Option<&Config>,
+    variable: Variable<'_>,
+    registry: &Registry,
+) -> Result<(Client, start::Location), ProviderError> {
+    let agent = user_agent();
+    let settings = http::Settings {
+        cloud: "GCE",
+        environment: variable,
+        tls: http::Tls::default(),
+        timeout: http::TIMEOUT,
+        user_agent: &agent,
+        request_ids: &["x-goog-request-id"],
+        refusal,
+    };
+    let unusable = |problem: String| {
+        ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, format!("cannot connect to GCE: {problem}"))
+    };
+    let metadata = Metadata::new(variable, &agent).map_err(unusable)?;
+    let (caller, metrics) = caller(registry);
+    let http = http::Client::new(&settings).map_err(unusable)?;
+    let (tokens, universe) = start::tokens(config, variable, http.clone(), &metadata, &metrics)?;
+    let location = start::locate(config, &metadata, &universe).await?;
+    let client = Client::new(
+        caller,
+        metrics,
+        Session::new(http, tokens, start::resource_manager(variable, &universe)),
+        location.links.clone(),
+    );
+    let location = location.named(&client).await;
+    Ok((client.with_links(location.links.clone()), location))
+}
+
+fn log(findings: &[Finding]) {
+    for finding in findings {
+        match finding.severity {
+            Severity::Info => tracing::info!("{}", gcfg::table::line(finding)),
+            _ => tracing::warn!("{}", gcfg::table::line(finding)),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Gce {
+    site: Site,
+    instances: Arc<GceInstances>,
+    routes: Arc<GceRoutes>,
+    volumes: Arc<PersistentDisks>,
+    /// What plans depend on, for snapshots.
+    facts: Value,
+    balancers: Arc<PlannedLoadBalancer<Balancers>>,
+    inspector: Arc<Inspector>,
+    metrics: BalancerMetrics,
+}
+
+impl Gce {
+    fn new(site: Site, cluster_cidrs: Vec<IpNet>, findings: Vec<Finding>) -> Self {
+        let (client, cluster) = (site.client.clone(), site.cluster.clone());
+        let settings = instances::Settings {
+            prefix: site.config.node_instance_prefix.clone(),
+            stack_type: site.config.stack_type.clone(),
+            multi_project: site.options.multi_project,
+            taint_stopped: site.options.taint_stopped,
+        };
+        let instances = GceInstances::new(settings, client.clone(), site.zones.clone(), cluster.clone());
+        let table = NetworkRoutes::new(client.clone(), site.network.url.clone(), cluster_cidrs);
+        let volumes = PersistentDisks::new(client, site.zones.clone());
+        let balancers = Arc::new(PlannedLoadBalancer(balancers(&site)));
+        let metrics = BalancerMetrics::start(&site.registry, site.options.fine_lock);
+        let facts = replay::facts(balancers.0.env());
+        let (instances, routes) = (Arc::new(instances), Arc::new(GceRoutes::new(table, cluster)));
+        let inspector = Inspector {
+            site: site.clone(),
+            instances: instances.clone(),
+            routes: routes.clone(),
+            balancers: balancers.clone(),
+            findings,
+        };
+        let (volumes, inspector) = (Arc::new(volumes), Arc::new(inspector));
+        Self { facts, balancers, site, instances, routes, volumes, inspector, metrics }
+    }
+}
+
+/// The load balancers of a site.
+fn balancers(site: &Site) -> Balancers {
+    let (config, flags) = (&site.config, &site.options);
+    let mut check_sources: Vec<String> = flags.l4_ranges.iter().map(ToString::to_string).collect();
+    check_sources.sort();
+    let options = loadbalancer::Options {
+        rbs_by_default: flags.rbs_default,
+        writes_annotations: flags.lb_annotations,
+        denies: flags.deny_firewall,
+        removes_deny_rules: flags.deny_cleanup,
+        discrete_ports: flags.discrete_ports,
+        subsets: config.has(ILB_SUBSETS),
+        skips_groups: config.has(SKIP_GROUPS),
+    };
+    if config.node_tags.is_empty() {
+        tracing::warn!(
+            "node-tags is not set: firewall rules of load balancers are for the tags of instances that begin their names, and \
+             cannot be made for instances without such a tag"
+        );
+    }
+    let env = Env {
+        links: site.client.links().clone(),
+        region: site.region.clone(),
+        network: site.network.url.clone(),
+        node_tags: config.node_tags.clone(),
+        check_sources,
+        options,
+    };
+    let here = Here {
+        client: site.client.clone(),
+        region: site.region.clone(),
+        network: site.network.clone(),
+        cluster_id: site.cluster_id.clone(),
+    };
+    Balancers::new(site.client.clone(), Arc::new(here), site.cluster.clone(), env)
+}
+
+#[async_trait]
+impl CloudProvider for Gce {
+    fn name(&self) -> &str {
+        "gce"
+    }
+
+    async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {
+        self.site.client.lend(context.leader.clone());
+        tokio::spawn(self.metrics.clone().keep(context.clone(), self.site.options.deny_firewall));
+        self.site.cluster.set(context);
+        Ok(())
+    }
+
+    fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
+        Some(self.instances.clone())
+    }
+
+    fn unmanaged_label(&self) -> Option<(&str, &str)> {
+        Some(("components.gke.io/gke-unmanaged-node", "true"))
+    }
+
+    fn pod_ranges(&self) -> Option<Arc<dyn PodRanges>> {
+        Some(self.instances.clone())
+    }
+
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        Some(self.balancers.clone())
+    }
+
+    fn service_annotations(&self) -> &[&str] {
+        &crate::annotations::PREFIXES
+    }
+
+    fn routes(&self) -> Option<Arc<dyn Routes>> {
+        Some(self.routes.clone())
+    }
+
+    fn volumes(&self) -> Option<Arc<dyn Volumes>> {
+        Some(self.volumes.clone())
+    }
+
+    fn inspect(&self) -> Option<Arc<dyn Inspect>> {
+        Some(self.inspector.clone())
+    }
+
+    fn facts(&self) -> Value {
+        self.facts.clone()
+    }
+
+    fn metrics(&self) -> Option<Registry> {
+        Some(self.site.registry.clone())
+    }
+}

@@ -1,0 +1,261 @@
+//! Routes to the pods of each node, in the network of the cluster.
+//!
+//! Upstream: `gce_routes.go`. A route is an object with a name, so each is written by itself; the list is read once for all routes
+//! of a reconcile ([`PlannedRoutes`] plans from that).
+//!
+//! A route is the cluster's by its description, its network, and its name: the name of the cluster, then the UID of a node. What
+//! upstream gets wrong is right here:
+//!
+//! * the second range of a node gets a name of its own;
+//! * a route leads to the instance of a node's provider ID, whatever the node's name is, and in whichever zone;
+//! * the routes of a cluster `dev-2` are not those of `dev`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_kit::routes::{Entry, RouteTable, Table, Target};
+use ccm_kit::{Cached, Interrupted, PlannedRoutes};
+use ccm_provider::{NewRoute, Node, NodeName, ProviderError};
+use futures::FutureExt;
+use ipnet::IpNet;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::client::filter::Filter;
+use crate::client::network::Route;
+use crate::client::operation::{ROUTE_CREATE, ROUTE_DELETE, ROUTE_LIST};
+use crate::client::resource::{Collection, ResourceId, Scope, same_url};
+use crate::client::{ApiError, Client, Write};
+use crate::node::identity::InstanceId;
+
+#[cfg(test)]
+mod tests;
+
+/// Marks the routes of clusters.
+const DESCRIPTION: &str = "k8s-node-route";
+/// Below the routes of subnetworks, as upstream.
+const PRIORITY: u32 = 1000;
+/// So much of the name of a cluster is in the names of its routes.
+const CLUSTER_PART: usize = 26;
+const MISSING: &str = "NEXT_HOP_INSTANCE_NOT_FOUND";
+/// The length of a UID with its hyphens.
+const UID: usize = 36;
+
+/// The routes of a cluster.
+pub(crate) type GceRoutes = PlannedRoutes<NetworkRoutes>;
+
+type Read = Cached<Vec<Route>, ApiError>;
+
+/// The routes of a network.
+#[derive(Debug)]
+pub(crate) struct NetworkRoutes {
+    client: Client,
+    /// The URL of the network.
+    network: String,
+    /// `--cluster-cidr`: a route in it to an instance that is no node is a former node's.
+    cluster_cidrs: Arc<[IpNet]>,
+    /// By the name of the cluster: there is one.
+    lists: Mutex<BTreeMap<String, Read>>,
+}
+
+/// What writes need to know.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    cluster: Arc<str>,
+    cluster_cidrs: Arc<[IpNet]>,
+    network: Arc<str>,
+    /// The names of all routes that were read.
+    taken: Arc<BTreeSet<String>>,
+}
+
+/// An instance as a hop.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Hop {
+    zone: String,
+    name: String,
+}
+
+impl fmt::Display for Hop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "zones/{}/instances/{}", self.zone, self.name)
+    }
+}
+
+/// The writes of one step, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Writes(Vec<Write>);
+
+impl fmt::Display for Writes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&all.join(", "))
+    }
+}
+
+impl NetworkRoutes {
+    pub(crate) fn new(client: Client, network: String, cluster_cidrs: Vec<IpNet>) -> Self {
+        Self { client, network, cluster_cidrs: cluster_cidrs.into(), lists: Mutex::default() }
+    }
+
+    fn list(&self, cluster: &str) -> Read {
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || {
+            let (client, prefix) = (self.client.clone(), prefix(cluster));
+            let network = ResourceId::parse(&self.network).map_or_else(|| self.network.clone(), |id| id.to_string());
+            let filter = Filter::default();
+            let filter = filter.begins("name", &prefix).ends("network", &network).is("description", DESCRIPTION);
+            let read = move || {
+                let (client, filter) = (client.clone(), filter.clone());
+                async move { client.routes(&filter).await }.boxed()
+            };
+            Cached::new(read, (|how| ApiError::interrupted(ROUTE_LIST, how)) as fn(Interrupted) -> ApiError)
+        };
+        lists.entry(cluster.to_owned()).or_insert_with(new).clone()
+    }
+}
+
+/// What the names of the routes of a cluster begin with.
+fn prefix(cluster: &str) -> String {
+    let end = cluster.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= CLUSTER_PART).last();
+    format!("{}-", cluster.get(..end.unwrap_or_default()).unwrap_or_default())
+}
+
+/// The name of a new route. A node has one for each of its ranges; the plain one, as upstream's, is for IPv4.
+fn name(context: &Context, hint: &str, destination: &IpNet) -> String {
+    let prefix = prefix(&context.cluster);
+    let plain = format!("{prefix}{hint}");
+    let family = if matches!(destination, IpNet::V4(_)) { '4' } else { '6' };
+    // A name has 63 characters: without its hyphens, the UID leaves room for a suffix.
+    let bare: String = hint.chars().filter(|c| *c != '-').collect();
+    let first = (family == '4').then_some(plain);
+    let more = std::iter::once(String::new()).chain(('a'..='z').map(String::from));
+    let others = more.map(|letter| format!("{prefix}{bare}-{family}{letter}"));
+    let mut all = first.into_iter().chain(others);
+    let free = all.find(|name| !context.taken.contains(name));
+    // No node has so many.
+    free.unwrap_or_else(|| format!("{prefix}{bare}"))
+}
+
+/// Whether a route with our prefix is that of a cluster whose name begins as ours: something stands between prefix and UID.
+fn is_of_longer_cluster(rest: &str) -> bool {
+    let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_uid = |text: &str| {
+        let parts: Vec<&str> = text.split('-').collect();
+        parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(|part| is_hex(part))
+    };
+    let ends_with_uid = rest.len() > UID && rest.get(rest.len() - UID..).is_some_and(is_uid);
+    // With a suffix: …-<32 digits>-4
+    let mut parts = rest.rsplit('-').skip(1);
+    let ends_with_bare = parts.next().is_some_and(|bare| bare.len() == 32 && is_hex(bare)) && parts.next().is_some();
+    ends_with_uid || ends_with_bare
+}
+
+/// Where a route leads.
+fn target(route: &Route, network_project: &str) -> Target<Hop> {
+    if route.warnings.iter().any(|warning| warning.code == MISSING) {
+        return Target::Nowhere;
+    }
+    let instance = ResourceId::parse(&route.next_hop_instance);
+    match instance {
+        Some(ResourceId { scope: Scope::Zone(zone), name, .. }) => Target::Hop(Hop { zone: zone.to_string(), name }),
+        _ => Target::Foreign(format!("the hop of route {:?} in project {network_project}", route.name)),
+    }
+}
+
+#[async_trait]
+impl RouteTable for NetworkRoutes {
+    type Id = Context;
+    type Hop = Hop;
+    type Facts = String;
+    type Write = Writes;
+    const NO_HOP: &'static str = "has no provider ID gce://<project>/<zone>/<instance>";
+
+    async fn read(
+        &self,
+        cluster: &str,
+        max_age: Duration,
+        not_before: Option<Instant>,
+    ) -> Result<Table<Context, Hop>, ProviderError> {
+        let routes = self.list(cluster).get(max_age, not_before).await?.value;
+        let prefix = prefix(cluster);
+        let is_ours = |route: &&Route| {
+            let rest = route.name.strip_prefix(&prefix);
+            let is_named = rest.is_some_and(|rest| !rest.is_empty() && !is_of_longer_cluster(rest));
+            // What a server makes of the filter is not relied on.
+            is_named && route.description == DESCRIPTION && same_url(&route.network, &self.network)
+        };
+        let project = &self.client.links().network_project;
+        let entry = |route: &Route| Entry {
+            name: route.name.clone(),
+            destination: route.dest_range.clone(),
+            target: target(route, project),
+        };
+        let id = Context {
+            cluster: cluster.into(),
+            cluster_cidrs: self.cluster_cidrs.clone(),
+            network: (&*self.network).into(),
+            taken: Arc::new(routes.iter().map(|route| route.name.clone()).collect()),
+        };
+        Ok(Table { id, entries: routes.iter().filter(is_ours).map(entry).collect() })
+    }
+
+    /// The base of links to instances.
+    async fn facts(
+        &self,
+        _wanted: &BTreeSet<Hop>,
+        _in_the_way: &BTreeSet<Hop>,
+        _not_before: Option<Instant>,
+    ) -> Result<String, ProviderError> {
+        let links = self.client.links();
+        let link = links.of(Collection::Instances, &Scope::zone("-"), "-");
+        Ok(link.strip_suffix("zones/-/instances/-").unwrap_or_default().to_owned())
+    }
+
+    async fn write(&self, writes: &Writes) -> Result<(), ProviderError> {
+        for write in &writes.0 {
+            self.client.write(write).await?;
+        }
+        Ok(())
+    }
+
+    fn hops(node: &Node) -> Vec<Hop> {
+        InstanceId::of(node).map(|id| Hop { zone: id.zone, name: id.name }).into_iter().collect()
+    }
+
+    /// All entries have the mark of a cluster of this name, and no other one has these ranges.
+    fn leads_nowhere(context: &Context, destination: &IpNet) -> bool {
+        context.cluster_cidrs.iter().any(|cidr| cidr.contains(destination))
+    }
+
+    fn is_stranger(_: &String, _: &Hop) -> bool {
+        false
+    }
+
+    fn prepare(_: &String, _: &NodeName, _: &Hop) -> Result<Vec<(Writes, String)>, ProviderError> {
+        Ok(Vec::new())
+    }
+
+    fn create(
+        context: &Context,
+        base: &String,
+        new: &NewRoute,
+        destination: IpNet,
+        hop: &Hop,
+        old: Option<&Entry<Hop>>,
+    ) -> Writes {
+        let body = json!({
+            "destRange": destination.to_string(), "nextHopInstance": format!("{base}{hop}"), "network": &*context.network,
+            "priority": PRIORITY, "description": DESCRIPTION});
+        let name = name(context, &new.name_hint, &destination);
+        let create = Write::new(ROUTE_CREATE, Scope::Global, name).body(body);
+        let removed = old.map(|old| Write::new(ROUTE_DELETE, Scope::Global, &*old.name));
+        Writes(removed.into_iter().chain([create]).collect())
+    }
+
+    fn delete(_: &Context, entry: &Entry<Hop>) -> Writes {
+        Writes(vec![Write::new(ROUTE_DELETE, Scope::Global, &*entry.name)])
+    }
+}

@@ -1,0 +1,142 @@
+//! The ID of the cluster, which is part of the names of shared objects, in its ConfigMap.
+//!
+//! Upstream: `gce_clusterid.go`. Both processes that find none create it; the API server keeps the first, and both use that.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ccm_kit::Cluster;
+use ccm_provider::{ConfigMapData, ConfigMapSpec, ProviderError};
+use tokio::time::Instant;
+
+/// The ConfigMap with the ID.
+pub(crate) const UID: ConfigMapSpec =
+    ConfigMapSpec { namespace: "kube-system", name: "ingress-uid", why: "ID of the cluster in the names of objects" };
+const CLUSTER_KEY: &str = "uid";
+const PROVIDER_KEY: &str = "provider-uid";
+/// The ID may be changed, and later changes of objects use the new one.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// The ID of the cluster. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct ClusterId {
+    cluster: Cluster,
+    known: Arc<Mutex<Option<(Instant, Ids)>>>,
+}
+
+/// Both IDs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ids {
+    /// The ID in names: that of the provider, if it has one, else that of the cluster. May be empty in old clusters.
+    pub(crate) id: String,
+    /// The ID of the cluster alone.
+    pub(crate) cluster: Option<String>,
+}
+
+impl Ids {
+    fn read(data: &ConfigMapData) -> Option<Self> {
+        let cluster = data.get(CLUSTER_KEY).cloned();
+        let id = data.get(PROVIDER_KEY).cloned().or_else(|| cluster.clone())?;
+        Some(Self { id, cluster })
+    }
+}
+
+impl ClusterId {
+    pub(crate) fn new(cluster: Cluster) -> Self {
+        Self { cluster, known: Arc::default() }
+    }
+
+    /// The IDs, created where there are none.
+    ///
+    /// # Errors
+    ///
+    /// The ConfigMap cannot be read or created, or has neither ID.
+    pub(crate) async fn get(&self) -> Result<Ids, ProviderError> {
+        if let Some((read, ids)) = &*self.known.lock().unwrap_or_else(PoisonError::into_inner)
+            && read.elapsed() < KEPT
+        {
+            return Ok(ids.clone());
+        }
+        let unset = || ProviderError::bug("the ID of the cluster was asked for before the start");
+        let maps = &self.cluster.context().ok_or_else(unset)?.config_maps;
+        let began = Instant::now();
+        let data = match maps.get(&UID).await? {
+            Some(data) => data,
+            None => maps.create(&UID, new()).await?,
+        };
+        let ids = Ids::read(&data).ok_or_else(|| {
+            ProviderError::unknown(format!(
+                "Could not retrieve cluster id: the ConfigMap {}/{} has neither {PROVIDER_KEY:?} nor {CLUSTER_KEY:?}; add one, or \
+                 delete it where no load balancer exists",
+                UID.namespace, UID.name
+            ))
+        })?;
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, ids.clone()));
+        Ok(ids)
+    }
+}
+
+/// A new ID under both keys: 16 hexadecimal digits.
+fn new() -> ConfigMapData {
+    let id = format!("{:016x}", rand::random::<u64>());
+    [CLUSTER_KEY, PROVIDER_KEY].into_iter().map(|key| (key.to_owned(), id.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_provider_contract::TestCluster;
+
+    use super::*;
+
+    fn of(cluster: &Arc<TestCluster>) -> ClusterId {
+        let handle = Cluster::default();
+        handle.set(cluster.context("kubernetes"));
+        ClusterId::new(handle)
+    }
+
+    fn data(pairs: &[(&str, &str)]) -> ConfigMapData {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[tokio::test]
+    async fn p16_two_processes_use_the_id_that_was_stored() {
+        let cluster = Arc::new(TestCluster::default());
+        let (a, b) = (of(&cluster), of(&cluster));
+        let (a, b) = tokio::join!(a.get(), b.get());
+        let (a, b) = (a.unwrap(), b.unwrap());
+        assert_eq!(a, b);
+        assert!(a.id.len() == 16 && a.id.bytes().all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase()));
+        assert_eq!(cluster.config_map(&UID), Some(data(&[("uid", &a.id), ("provider-uid", &a.id)])));
+    }
+
+    #[tokio::test]
+    async fn the_id_of_the_provider_comes_first_and_may_be_empty() {
+        for (pairs, expected) in [
+            (&[("uid", "a"), ("provider-uid", "b")] as &[_], Some("b")),
+            (&[("uid", "a")], Some("a")),
+            (&[("uid", "")], Some("")),
+            (&[("uid", "a"), ("provider-uid", "")], Some("")),
+            (&[], None),
+        ] {
+            let cluster = Arc::new(TestCluster::default());
+            cluster.set_config_map(&UID, data(pairs));
+            let found = of(&cluster).get().await;
+            assert_eq!(found.as_ref().ok().map(|ids| &*ids.id), expected, "{pairs:?}");
+            if let Err(error) = found {
+                assert!(error.to_string().starts_with("Could not retrieve cluster id"), "{error}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_id_is_used_after_a_while() {
+        let cluster = Arc::new(TestCluster::default());
+        cluster.set_config_map(&UID, data(&[("uid", "a")]));
+        let id = of(&cluster);
+        assert_eq!(id.get().await.unwrap().id, "a");
+        cluster.set_config_map(&UID, data(&[("uid", "b")]));
+        assert_eq!(id.get().await.unwrap().id, "a");
+        tokio::time::advance(KEPT).await;
+        assert_eq!(id.get().await.unwrap().id, "b");
+    }
+}

@@ -1,0 +1,84 @@
+//! How many calls things take.
+
+use ccm_cloudsim::gce::Options;
+use ccm_provider::{ServiceAction, ServiceWork};
+use serde_json::json;
+
+use super::scene::{Scene, internal, local, service, web};
+use crate::bed::CLUSTER;
+
+/// P-22
+#[tokio::test]
+async fn a_sync_of_what_is_as_desired_reads_little_and_writes_nothing() {
+    let mut scene = Scene::with(&["n1", "n2"]).await;
+    for (mut service, reads, first) in
+        [(web(), 5, 1), (local(), 5, 1), (internal(web()), 7, 3), (internal(local()), 7, 2)]
+    {
+        scene.ensure(&mut service).await;
+        let (calls, _) = scene.calls(scene.ensure(&mut service)).await;
+        assert_eq!(calls.len(), reads, "{calls:?}");
+        // What an interrupted change may have left behind is looked for once in the life of a process.
+        scene.restart().await;
+        let (calls, _) = scene.calls(scene.ensure(&mut service)).await;
+        assert_eq!(calls.len(), reads + first, "{calls:?}");
+        assert_eq!(scene.writes_to_ensure(&mut service).await, [] as [&str; 0]);
+        scene.delete(&mut service).await;
+    }
+}
+
+#[tokio::test]
+async fn each_zone_of_an_internal_balancer_costs_two_reads() {
+    let mut scene = Scene::of(Options::default(), &["n1"], "multizone", &[]).await;
+    for zone in ["us-central1-a", "us-central1-c"] {
+        scene.bed.instance_in(zone, &format!("n-{zone}"), json!({}));
+        let node = json!({"name": format!("n-{zone}"), "providerId": format!("gce://p/{zone}/n-{zone}")});
+        scene.nodes.push(serde_json::from_value::<ccm_provider::Node>(node).unwrap().into());
+    }
+    let mut web = internal(web());
+    scene.ensure(&mut web).await;
+    let (calls, _) = scene.calls(scene.ensure(&mut web)).await;
+    assert!(calls.len() <= 5 + 2 * 3, "{calls:?}");
+    scene.is_steady(&mut web).await;
+    scene.delete(&mut web).await;
+    assert_eq!(scene.names(), [] as [&str; 0]);
+}
+
+#[tokio::test]
+async fn a_new_node_costs_one_call_for_each_external_balancer_and_one_list_of_pools() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let services: Vec<_> = (0..20).map(|number| service(&format!("s{number}"), json!({}))).collect();
+    let work = |scene: &Scene, action| -> Vec<ServiceWork> {
+        services.iter().map(|service| ServiceWork::new(service, &scene.nodes, action)).collect()
+    };
+    all(&scene, &work(&scene, ServiceAction::Ensure)).await;
+    scene.nodes.push(scene.bed.node("n2"));
+    let (mut calls, ()) = scene.calls(all(&scene, &work(&scene, ServiceAction::UpdateHosts))).await;
+    calls.sort();
+    assert_eq!(calls, [vec!["targetPools.addInstance"; 20], vec!["targetPools.list"]].concat());
+    // A restart costs a list of each kind.
+    scene.restart().await;
+    let (calls, ()) = scene.calls(all(&scene, &work(&scene, ServiceAction::Ensure))).await;
+    assert_eq!(calls.len(), 5, "{calls:?}");
+    // Who may not list reads each object.
+    let lists = ["forwardingRules", "targetPools", "firewalls", "httpHealthChecks", "addresses"];
+    let lists = lists.map(|kind| format!("compute.{kind}.list")).into();
+    scene.cloud().change(|options| options.denied = [("*".to_owned(), lists)].into());
+    scene.restart().await;
+    let mark = scene.cloud().mark();
+    all(&scene, &work(&scene, ServiceAction::Ensure)).await;
+    assert_eq!(scene.writes(mark), [] as [&str; 0]);
+}
+
+async fn all(scene: &Scene, work: &[ServiceWork]) {
+    let balancers = scene.balancers();
+    assert_eq!(ccm_provider::batches(&*balancers, work).len(), 1);
+    loop {
+        let answers = balancers.reconcile(CLUSTER, work).await;
+        let failed = answers.into_iter().find_map(|answer| answer.result.err());
+        match failed {
+            None => return,
+            Some(error) if error.is_in_progress() => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
+            Some(error) => panic!("{error}"),
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What is wrong in the cloud or in a Service, and what users read of it.
+
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_cloudsim::gce::Options;
+use ccm_provider::{ErrorClass, ServiceAction, ServiceWork};
+use serde_json::json;
+
+use super::scene::{LB, Scene, internal, ports, service, texts, web};
+use crate::bed::CLUSTER;
+
+fn code(status: u16, code: &str, message: &str) -> Fault {
+    Fault::Code { status, code: code.to_owned(), message: message.to_owned() }
+}
+
+/// P-26
+#[tokio::test]
+async fn an_address_outlives_a_failure_between_two_rules() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut web = web();
+    let ip = scene.ensure(&mut web).await;
+    web.spec.ports = ports("TCP", &[8080]);
+    scene.cloud().fault(Rule::every(code(400, "invalid", "no")).on("compute", "forwardingRules.insert"));
+    assert!(scene.refused(&mut web).await.contains("no"));
+    assert_eq!(scene.find("forwardingRules", LB), None);
+    assert_eq!(scene.object("addresses", "LB")["address"], json!(ip));
+    // Whoever tries again has the same address, also another process.
+    scene.refused(&mut web).await;
+    scene.restart().await;
+    scene.refused(&mut web).await;
+    scene.cloud().faults(Faults::clear);
+    assert_eq!(scene.ensure(&mut web).await, ip);
+    assert_eq!(scene.find("addresses", LB), None);
+    scene.is_steady(&mut web).await;
+}
+
+#[tokio::test]
+async fn a_failed_creation_keeps_its_address() {
+    let scene = Scene::with(&["n1"]).await;
+    let mut web = web();
+    scene.cloud().fault(Rule::every(code(400, "invalid", "no")).on("compute", "targetPools.insert"));
+    scene.refused(&mut web).await;
+    let ip = scene.object("addresses", "LB")["address"].as_str().unwrap().to_owned();
+    scene.refused(&mut web).await;
+    scene.cloud().faults(Faults::clear);
+    assert_eq!(scene.ensure(&mut web).await, ip);
+}
+
+/// P-29, P-30
+#[tokio::test]
+async fn nodes_without_an_instance_are_left_out() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let ghost = |name: &str| -> ccm_provider::NodeRef {
+        let node = json!({"name": name, "providerId": format!("gce://p/us-central1-b/{name}")});
+        serde_json::from_value::<ccm_provider::Node>(node).unwrap().into()
+    };
+    scene.nodes.push(ghost("gone"));
+    for mut service in [web(), internal(service("inner", json!({})))] {
+        scene.ensure(&mut service).await;
+        assert_eq!(scene.writes_to_ensure(&mut service).await, [] as [&str; 0]);
+    }
+    assert_eq!(texts(&scene.object("targetPools", "LB")["instances"]).len(), 1);
+    // Without any other, the pool stays as it is.
+    scene.nodes = vec![ghost("gone"), ghost("gone-2")];
+    let mut web = web();
+    let error = scene.ask(&mut web, ServiceAction::UpdateHosts).await.0.unwrap_err().to_string();
+    assert!(error.contains("instance not found"), "{error}");
+    assert_eq!(texts(&scene.object("targetPools", "LB")["instances"]).len(), 1);
+}
+
+/// P-47
+#[tokio::test]
+async fn a_changed_fingerprint_is_a_conflict_and_no_update_is_lost() {
+    let scene = Scene::with(&["n1"]).await;
+    let mut web = internal(web());
+    scene.ensure(&mut web).await;
+    web.spec.session_affinity = "ClientIP".to_owned();
+    let rule =
+        Rule::every(code(412, "conditionNotMet", "Invalid fingerprint.")).on("compute", "regionBackendServices.patch");
+    scene.cloud().fault(rule.window(0, 1));
+    let error = scene.try_ensure(&mut web).await.unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Conflict);
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.object("backendServices", "LB")["sessionAffinity"], "CLIENT_IP");
+}
+
+/// P-60
+#[tokio::test]
+async fn a_page_of_html_is_a_passing_failure() {
+    let scene = Scene::with(&["n1"]).await;
+    let mut web = web();
+    scene.cloud().fault(Rule::every(Fault::Html { status: 502 }).on("compute", "forwardingRules.insert").window(0, 1));
+    scene.ensure(&mut web).await;
+    scene.delete(&mut web).await;
+    scene.cloud().fault(Rule::every(Fault::Html { status: 502 }).on("compute", "forwardingRules.insert"));
+    let error = scene.try_ensure(&mut web).await.unwrap_err();
+    assert!(matches!(error.class(), ErrorClass::Transient { .. } | ErrorClass::Unknown), "{error:?}");
+    assert!(!error.to_string().contains("expected value"), "{error}");
+}
+
+/// P-51
+#[tokio::test]
+async fn a_look_at_an_operation_that_fails_is_repeated() {
+    let scene = Scene::with(&["n1"]).await;
+    for scope in ["globalOperations.wait", "regionOperations.wait"] {
+        scene.cloud().fault(Rule::every(code(503, "backendError", "busy")).on("compute", scope).window(0, 1));
+    }
+    scene.ensure(&mut web()).await;
+}
+
+#[tokio::test]
+async fn an_operation_that_fails_at_its_end_is_the_error_of_its_service_only() {
+    let scene = Scene::with(&["n1"]).await;
+    let fault = Fault::Operation {
+        status: 403,
+        code: "QUOTA_EXCEEDED".to_owned(),
+        message: "Quota 'FORWARDING_RULES' exceeded.".to_owned(),
+    };
+    let rule = Rule::every(fault).on("compute", "forwardingRules.insert").window(0, 1);
+    scene.cloud().fault(rule);
+    let services = [web(), service("other", json!({}))];
+    let work: Vec<ServiceWork> =
+        services.iter().map(|service| ServiceWork::new(service, &scene.nodes, ServiceAction::Ensure)).collect();
+    let answers = loop {
+        let answers = scene.balancers().reconcile(CLUSTER, &work).await;
+        if !answers.iter().any(|answer| answer.result.as_ref().is_err_and(ccm_provider::ProviderError::is_in_progress))
+        {
+            break answers;
+        }
+    };
+    let (failed, made): (Vec<_>, Vec<_>) = answers.into_iter().map(|answer| answer.result).partition(Result::is_err);
+    assert_eq!((failed.len(), made.len()), (1, 1));
+    let error = failed[0].as_ref().unwrap_err().to_string();
+    assert!(error.contains("Quota 'FORWARDING_RULES' exceeded"), "{error}");
+    assert!(made[0].as_ref().unwrap().is_some());
+}
+
+/// P-25, P-46
+#[tokio::test]
+async fn a_requested_address_is_used_or_the_reason_is_given() {
+    let scene = Scene::with(&["n1"]).await;
+    let put = |place: &str, fields: serde_json::Value| {
+        scene.cloud().world(|world| world.put(&format!("projects/p/{place}"), fields));
+    };
+    put(
+        "regions/us-central1/addresses/mine",
+        json!({"name": "mine", "address": "198.51.100.7", "addressType": "EXTERNAL", "networkTier": "PREMIUM", "status": "RESERVED"}),
+    );
+    let wants = |ip: &str| service("web", json!({"loadBalancerIP": ip}));
+    let error = scene.refused(&mut wants("198.51.100.8")).await;
+    assert!(error.contains("neither static nor assigned") && error.contains("regional"), "{error}");
+    assert_eq!(scene.names(), ["addresses mine"]);
+    let mut web = wants("198.51.100.7");
+    assert_eq!(scene.ensure(&mut web).await, "198.51.100.7");
+    assert_eq!(scene.writes_to_ensure(&mut web).await, [] as [&str; 0]);
+    scene.delete(&mut web).await;
+    let error = scene.refused(&mut internal(wants("198.51.100.7"))).await;
+    assert!(error.contains("EXTERNAL"), "{error}");
+    scene.delete(&mut internal(wants("198.51.100.7"))).await;
+    assert!(scene.find("addresses", "mine").is_some());
+}
+
+/// P-48
+#[tokio::test]
+async fn mixed_protocols_are_a_condition_until_they_are_gone() {
+    let scene = Scene::with(&["n1"]).await;
+    let mut web = web();
+    web.spec.ports = [ports("TCP", &[80]), ports("UDP", &[80])].concat();
+    let (answer, notes) = scene.ask(&mut web, ServiceAction::Ensure).await;
+    assert_eq!(answer.unwrap_err().to_string(), "mixed protocol is not supported for LoadBalancer");
+    let condition = &notes.conditions[0];
+    assert_eq!((condition.kind, condition.status), ("LoadBalancerPortsError", true));
+    assert_eq!(condition.message, "LoadBalancer with multiple protocols are not supported");
+    let events = scene.events();
+    assert!(
+        events.iter().any(|event| event.contains("LoadBalancerMixedProtocolNotSupported")
+            && event.contains("LoadBalancer with multiple protocols are not supported.")),
+        "{events:?}"
+    );
+    scene.ask(&mut web, ServiceAction::Ensure).await.0.unwrap_err();
+    assert_eq!(scene.events(), [] as [&str; 0]);
+    web.status.conditions =
+        serde_json::from_value(json!([{"type": "LoadBalancerPortsError", "status": "True"}])).unwrap();
+    web.spec.ports = ports("TCP", &[80]);
+    let (answer, notes) = scene.ask(&mut web, ServiceAction::Ensure).await;
+    answer.unwrap();
+    assert_eq!((notes.conditions[0].kind, notes.conditions[0].status), ("LoadBalancerPortsError", false));
+}
+
+#[tokio::test]
+async fn what_is_not_served_is_an_event_once() {
+    let scene = Scene::with(&["n1"]).await;
+    let class =
+        json!({"loadBalancerClass": "networking.gke.io/l4-regional-external-legacy", "ipFamilies": ["IPv4", "IPv6"]});
+    let mut web = internal(service("web", class));
+    scene.ensure(&mut web).await;
+    let events = scene.events().join("\n");
+    assert!(
+        events.contains("ConflictingConfiguration") && events.contains("External LoadBalancer Service provisioned."),
+        "{events}"
+    );
+    assert!(events.contains("spec.ipFamilies"), "{events}");
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.events(), [] as [&str; 0]);
+}
+
+/// P-36
+#[tokio::test]
+async fn a_missing_permission_is_named() {
+    let denied = [("*".to_owned(), vec!["compute.firewalls.get".to_owned()])].into();
+    let scene = Scene::of(Options { denied, ..Options::default() }, &["n1"], "", &[]).await;
+    let error = scene.try_ensure(&mut web()).await.unwrap_err();
+    assert!(matches!(error.class(), ErrorClass::Denied { .. }), "{error:?}");
+    assert!(error.to_string().contains("compute.firewalls.get"), "{error}");
+}
+
+#[tokio::test]
+async fn an_instance_without_tag_is_named_and_no_firewall_is_open() {
+    let mut scene = Scene::with(&["n1"]).await;
+    scene.untagged().await;
+    let mut web = internal(web());
+    let error = scene.refused(&mut web).await;
+    assert!(error.contains("instance n1 in us-central1-b") && error.contains("node-tags"), "{error}");
+    assert_eq!(scene.names(), [] as [&str; 0]);
+    // Without nodes nothing is opened; the first tagged one brings it.
+    scene.nodes.clear();
+    scene.ensure(&mut web).await;
+    assert!(!scene.names().iter().any(|name| name.contains("firewalls")));
+    let node = scene.bed.node("k8s-node-1");
+    scene.nodes.push(node);
+    scene.update(&mut web).await;
+    assert_eq!(scene.object("firewalls", "k8s-fw-LB")["targetTags"], json!(["k8s-node"]));
+    assert_eq!(scene.writes_to_ensure(&mut web).await, [] as [&str; 0]);
+}
+
+/// P-37
+#[tokio::test]
+async fn nothing_is_denied_before_all_is_admitted() {
+    let flags = ["enable-l4-deny-firewall", "enable-l4-deny-firewall-rollback-cleanup"];
+    let mut web = web();
+    let mut scene = Scene::with(&["n1"]).await;
+    scene.ensure(&mut web).await;
+    scene.restart_with(&flags).await;
+    scene.cloud().fault(Rule::every(code(400, "invalid", "no")).on("compute", "firewalls.patch"));
+    scene.refused(&mut web).await;
+    assert_eq!(scene.find("firewalls", &format!("k8s-fw-{LB}-deny")), None);
+    scene.cloud().faults(Faults::clear);
+    scene.ensure(&mut web).await;
+    let deny = scene.object("firewalls", "k8s-fw-LB-deny");
+    assert_eq!((&deny["priority"], &deny["denied"][0]["IPProtocol"]), (&json!(1000), &json!("all")));
+    assert_eq!(scene.object("firewalls", "k8s-fw-LB")["priority"], 999);
+    scene.is_steady(&mut web).await;
+    // P-38
+    scene.restart_with(&flags[1..]).await;
+    let writes = scene.writes_to_ensure(&mut web).await;
+    assert_eq!(writes, ["firewalls.delete", "firewalls.patch", "firewalls.patch"]);
+    scene.is_steady(&mut web).await;
+    scene.is_correct();
+}
+
+/// P-61
+#[tokio::test]
+async fn firewalls_follow_the_tags_of_instances_without_a_change_of_nodes() {
+    let mut scene = Scene::with(&["k8s-node-1"]).await;
+    scene.untagged().await;
+    let mut web = web();
+    let (calls, _) = scene.calls(scene.ensure(&mut web)).await;
+    assert_eq!(calls.iter().filter(|call| *call == "instances.list").count(), 1, "{calls:?}");
+    scene.is_steady(&mut web).await;
+    scene.bed.retag("k8s-node-1", "k8s");
+    // What another process, or this one a minute later, reads.
+    scene.restart().await;
+    assert_eq!(scene.writes_to_ensure(&mut web).await, ["firewalls.patch", "firewalls.patch"]);
+    assert_eq!(scene.object("firewalls", "k8s-fw-LB")["targetTags"], json!(["k8s"]));
+    scene.is_steady(&mut web).await;
+}

@@ -1,0 +1,12 @@
+//! Load balancers for Services.
+
+mod budgets;
+mod crash;
+mod errors;
+mod inspect;
+mod life;
+mod lives;
+mod measure;
+mod scene;
+mod shared_vpc;
+mod takeover;

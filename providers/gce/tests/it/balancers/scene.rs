@@ -1,0 +1,290 @@
+//! A cluster in a project: the provider as a process makes it, nodes, Services, and what the project has for them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ccm_cloudsim::gce::seed::ClusterSeed;
+use ccm_cloudsim::gce::{Gce, Options};
+use ccm_provider::{
+    CloudProvider, LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, NodeRef, Notes, ProviderError,
+    ProviderFactory as _, Service, ServiceAction, ServiceAnswer,
+};
+use ccm_provider_contract::TestCluster;
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, CLUSTER, ZONE, flags};
+
+/// The name of the balancer of [`web`].
+pub(super) const LB: &str = "a1111111122223333444455555555555";
+pub(super) const TYPE: &str = "networking.gke.io/load-balancer-type";
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(super) struct Scene {
+    pub(super) bed: Bed,
+    pub(super) cluster: Arc<TestCluster>,
+    provider: Arc<dyn CloudProvider>,
+    pub(super) nodes: Vec<NodeRef>,
+    more: String,
+    flags: Vec<&'static str>,
+}
+
+pub(super) type Answer = Result<Option<LoadBalancerStatus>, ProviderError>;
+
+impl Scene {
+    /// A cluster with the ID `cid` and these nodes.
+    pub(super) async fn with(nodes: &[&str]) -> Self {
+        Self::of(Options::default(), nodes, "", &[]).await
+    }
+
+    /// The same, with more keys of `[global]` and these flags.
+    pub(super) async fn of(options: Options, nodes: &[&str], more: &str, given: &[&'static str]) -> Self {
+        Self::begin(Bed::start(options), nodes, more, given).await
+    }
+
+    /// What a cluster usually has.
+    pub(super) fn seed() -> ClusterSeed<'static> {
+        ClusterSeed { zones: &[ZONE], nodes: 0, ..ClusterSeed::default() }
+    }
+
+    /// The same in another network.
+    pub(super) async fn in_cluster(options: Options, seed: &ClusterSeed<'_>, nodes: &[&str]) -> Self {
+        let more = format!("network-project-id = {}", seed.network_project);
+        Self::begin(Bed::of(options, seed), nodes, &more, &[]).await
+    }
+
+    async fn begin(bed: Bed, nodes: &[&str], more: &str, given: &[&'static str]) -> Self {
+        let cluster = Arc::new(TestCluster::default());
+        let uid = bed.factory().config_maps()[0];
+        cluster.set_config_map(&uid, [("uid".to_owned(), "cid".to_owned())].into());
+        let subnetwork = bed.subnetwork.rsplit('/').next().unwrap();
+        let more = format!("subnetwork-name = {subnetwork}\n{more}");
+        let provider = start(&bed, &cluster, &more, given).await;
+        let nodes = nodes.iter().map(|name| bed.node(name)).collect();
+        let scene = Self { bed, cluster, provider, nodes, more, flags: given.to_vec() };
+        scene.balancers();
+        scene
+    }
+
+    pub(super) fn cloud(&self) -> &Gce {
+        &self.bed.cloud
+    }
+
+    pub(super) fn provider(&self) -> &Arc<dyn CloudProvider> {
+        &self.provider
+    }
+
+    pub(super) fn balancers(&self) -> Arc<dyn LoadBalancer> {
+        self.provider.load_balancer().unwrap()
+    }
+
+    /// A new process with the same configuration.
+    pub(super) async fn restart(&mut self) {
+        self.provider = start(&self.bed, &self.cluster, &self.more, &self.flags).await;
+    }
+
+    /// A new process with these flags.
+    pub(super) async fn restart_with(&mut self, given: &[&'static str]) {
+        self.flags = given.to_vec();
+        self.restart().await;
+    }
+
+    /// A new process that has to find the tags of nodes by itself.
+    pub(super) async fn untagged(&mut self) {
+        self.bed.node_tags = "";
+        self.restart().await;
+    }
+
+    /// Work for a Service as the core does it, with its finalizers.
+    pub(super) async fn ask(&self, service: &mut Service, action: ServiceAction) -> (Answer, Notes) {
+        let balancers = self.balancers();
+        let finalizers = balancers.finalizers(service);
+        if action == ServiceAction::Ensure {
+            add(service, finalizers.iter().filter(|(_, needed)| *needed).map(|(name, _)| *name));
+        }
+        let begin = Instant::now();
+        let nodes: &[NodeRef] = if action == ServiceAction::Delete { &[] } else { &self.nodes };
+        let ServiceAnswer { result, notes } = loop {
+            let answer = balancers.reconcile_one(CLUSTER, service, nodes, action).await;
+            match &answer.result {
+                Err(error) if error.is_in_progress() && begin.elapsed() < LIMIT => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                _ => break answer,
+            }
+        };
+        for (key, value) in notes.annotations.clone() {
+            match value {
+                Some(value) => drop(service.metadata.annotations.insert(key, value)),
+                None => drop(service.metadata.annotations.remove(&key)),
+            }
+        }
+        if result.is_ok() {
+            let goes =
+                |name: &&(&str, bool)| action == ServiceAction::Delete || !name.1 && action == ServiceAction::Ensure;
+            let goes: Vec<&str> = finalizers.iter().filter(goes).map(|(name, _)| *name).collect();
+            service.metadata.finalizers.retain(|name| !goes.contains(&&**name));
+        }
+        (result, notes)
+    }
+
+    pub(super) async fn try_ensure(&self, service: &mut Service) -> Answer {
+        self.ask(service, ServiceAction::Ensure).await.0
+    }
+
+    /// Ensures, and answers the address.
+    pub(super) async fn ensure(&self, service: &mut Service) -> String {
+        let status = self.try_ensure(service).await.unwrap().expect("a status");
+        assert_eq!(status.ingress.len(), 1);
+        status.ingress[0].ip.clone()
+    }
+
+    pub(super) async fn refused(&self, service: &mut Service) -> String {
+        self.try_ensure(service).await.expect_err("an error").to_string()
+    }
+
+    pub(super) async fn update(&self, service: &mut Service) {
+        self.ask(service, ServiceAction::UpdateHosts).await.0.unwrap();
+    }
+
+    pub(super) async fn delete(&self, service: &mut Service) {
+        self.ask(service, ServiceAction::Delete).await.0.unwrap();
+    }
+
+    /// The methods that were called for this.
+    pub(super) async fn calls<T>(&self, work: impl Future<Output = T>) -> (Vec<String>, T) {
+        let mark = self.cloud().mark();
+        let answer = work.await;
+        let calls = self.bed.calls(mark).into_iter().filter(|call| !call.ends_with("Operations.wait"));
+        (calls.collect(), answer)
+    }
+
+    /// The writes that an ensure sends.
+    pub(super) async fn writes_to_ensure(&self, service: &mut Service) -> Vec<String> {
+        let mark = self.cloud().mark();
+        self.ensure(service).await;
+        self.writes(mark)
+    }
+
+    pub(super) fn writes(&self, mark: u64) -> Vec<String> {
+        self.cloud().ledger(|ledger| ledger.mutating(mark).map(|entry| entry.action.clone()).collect())
+    }
+
+    /// Another ensure writes nothing, by this process and by a new one.
+    pub(super) async fn is_steady(&mut self, service: &mut Service) {
+        assert_eq!(self.writes_to_ensure(service).await, [] as [&str; 0]);
+        self.restart().await;
+        assert_eq!(self.writes_to_ensure(service).await, [] as [&str; 0]);
+    }
+
+    /// Kind and name of all that the project has for load balancers.
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for kind in KINDS {
+            names.extend(self.cloud().objects(kind).iter().map(|object| {
+                let name = object["name"].as_str().unwrap_or_default().replace(LB, "LB");
+                format!("{kind} {name}")
+            }));
+        }
+        names.sort();
+        names
+    }
+
+    /// The object with this name, where `LB` is the name of the balancer of [`web`].
+    pub(super) fn object(&self, kind: &str, name: &str) -> Value {
+        let name = name.replace("LB", LB);
+        self.find(kind, &name).unwrap_or_else(|| panic!("no {kind} {name} in {:?}", self.names()))
+    }
+
+    pub(super) fn find(&self, kind: &str, name: &str) -> Option<Value> {
+        self.cloud().objects(kind).into_iter().find(|object| object["name"] == name)
+    }
+
+    pub(super) fn events(&self) -> Vec<String> {
+        self.cluster.take_events()
+    }
+
+    /// Nothing was sent that does not follow the API.
+    pub(super) fn is_correct(&self) {
+        assert_eq!(self.cloud().violations(), [] as [&str; 0]);
+    }
+}
+
+const KINDS: [&str; 8] = [
+    "addresses",
+    "backendServices",
+    "firewalls",
+    "forwardingRules",
+    "healthChecks",
+    "httpHealthChecks",
+    "instanceGroups",
+    "targetPools",
+];
+
+async fn start(bed: &Bed, cluster: &Arc<TestCluster>, more: &str, given: &[&'static str]) -> Arc<dyn CloudProvider> {
+    let provider = bed.build(more, &flags(given)).await.unwrap();
+    provider.initialize(cluster.context(CLUSTER)).await.unwrap();
+    provider
+}
+
+fn add<'a>(service: &mut Service, finalizers: impl Iterator<Item = &'a str>) {
+    for name in finalizers {
+        if !service.metadata.finalizers.iter().any(|present| present == name) {
+            service.metadata.finalizers.push(name.to_owned());
+        }
+    }
+}
+
+/// A Service `default/<name>` of type LoadBalancer; `spec` replaces fields.
+#[allow(clippy::needless_pass_by_value)] // literals at all callers
+pub(super) fn service(name: &str, spec: Value) -> Service {
+    let uid = match name {
+        "web" => "11111111-2222-3333-4444-555555555555".to_owned(),
+        name => {
+            let digits: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
+            format!("{digits:0<32.32}")
+        }
+    };
+    let mut json = json!({
+        "metadata": {"namespace": "default", "name": name, "uid": uid, "annotations": {}},
+        "spec": {
+            "type": "LoadBalancer", "sessionAffinity": "None", "externalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"],
+            "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30080}],
+        },
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        json["spec"][key] = value.clone();
+    }
+    serde_json::from_value(json).unwrap()
+}
+
+pub(super) fn web() -> Service {
+    service("web", json!({}))
+}
+
+pub(super) fn local() -> Service {
+    service("web", json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 31000}))
+}
+
+/// With the annotation of internal load balancers.
+pub(super) fn internal(mut service: Service) -> Service {
+    set(&mut service, TYPE, "Internal");
+    service
+}
+
+pub(super) fn set(service: &mut Service, key: &str, value: &str) {
+    service.metadata.annotations.insert(key.to_owned(), value.to_owned());
+}
+
+pub(super) fn ports(protocol: &str, ports: &[i32]) -> Vec<ccm_provider::ServicePort> {
+    let port =
+        |port: &i32| ccm_provider::ServicePort { port: *port, protocol: protocol.to_owned(), ..Default::default() };
+    ports.iter().map(port).collect()
+}
+
+/// The sorted texts of a list.
+pub(super) fn texts(list: &Value) -> Vec<String> {
+    let mut texts: Vec<String> =
+        list.as_array().into_iter().flatten().map(|text| text.as_str().unwrap_or_default().to_owned()).collect();
+    texts.sort();
+    texts
+}

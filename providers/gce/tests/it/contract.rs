@@ -1,0 +1,163 @@
+//! The contract that every provider keeps.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_cloudsim::gce::Options;
+use ccm_provider::flag::FlagValues;
+use ccm_provider::{AddressType, CloudConfig, NodeAddress, PersistentVolume, ProviderFactory};
+use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Trouble};
+use serde_json::json;
+
+use crate::bed::{self, Bed, PROJECT, ZONE};
+
+ccm_provider_contract::contract!(cloud);
+
+async fn cloud() -> Arc<dyn Harness> {
+    Arc::new(Cloud { bed: Bed::start(Options::default()) })
+}
+
+struct Cloud {
+    bed: Bed,
+}
+
+fn path(name: &str) -> String {
+    format!("projects/{PROJECT}/zones/{ZONE}/instances/{name}")
+}
+
+#[async_trait]
+impl Harness for Cloud {
+    fn factory(&self) -> Arc<dyn ProviderFactory> {
+        Arc::new(self.bed.factory())
+    }
+
+    fn config(&self) -> Option<CloudConfig> {
+        Some(CloudConfig { path: "gce.conf".into(), text: self.bed.config("") })
+    }
+
+    fn flags(&self) -> FlagValues {
+        bed::flags(&["gce-taint-stopped-instances"])
+    }
+
+    async fn add_instance(&self, name: &str) -> Made {
+        self.bed.instance_in(ZONE, name, json!({}));
+        let addresses = vec![NodeAddress::new(AddressType::InternalIp, self.bed.address(name))];
+        Made { provider_id: format!("gce://{PROJECT}/{ZONE}/{name}"), addresses }
+    }
+
+    async fn stop_instance(&self, name: &str) -> bool {
+        // There is no call for it: the same instance as one that is stopped.
+        self.bed.cloud.world(|world| world.remove(&path(name)));
+        self.bed.instance_in(ZONE, name, json!({"status": "TERMINATED"}));
+        true
+    }
+
+    async fn remove_instance(&self, name: &str) {
+        self.bed.cloud.world(|world| world.delete_instance(&path(name)));
+    }
+
+    async fn contents(&self) -> BTreeSet<String> {
+        bed::contents(&self.bed.cloud).into_iter().collect()
+    }
+
+    async fn writes(&self) -> u64 {
+        self.bed.cloud.ledger(|ledger| u64::try_from(ledger.mutating(0).count()).unwrap())
+    }
+
+    async fn trouble(&self, trouble: Trouble) -> bool {
+        let refused = || Fault::Code { status: 400, code: "invalid".into(), message: "no".into() };
+        let refused_after = |writes| Rule::writes_from(writes + 1, refused());
+        let rules = match trouble {
+            Trouble::None => vec![],
+            Trouble::Down => {
+                vec![Rule::every(Fault::Code { status: 500, code: "backendError".into(), message: String::new() })]
+            }
+            Trouble::WritesRefusedAfter(writes) => vec![refused_after(writes)],
+            Trouble::AnswerLostAfter(writes) => {
+                let lost = Rule { mutating: Some(true), ..Rule::every(Fault::ResetAfter).window(writes, 1) };
+                vec![lost, refused_after(writes)]
+            }
+        };
+        self.bed.cloud.faults(Faults::clear);
+        rules.into_iter().for_each(|rule| self.bed.cloud.fault(rule));
+        true
+    }
+
+    /// Work on load balancers goes on in the background: it has ended when nothing is asked for a while.
+    async fn settle(&self) {
+        let (mut mark, mut quiet) = (self.bed.cloud.mark(), 0);
+        while quiet < 12 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let now = self.bed.cloud.mark();
+            quiet = if now == mark { quiet + 1 } else { 0 };
+            mark = now;
+        }
+    }
+
+    fn haste(&self) -> u32 {
+        10
+    }
+
+    /// Another cluster has routes in the same network, and somebody has one of their own.
+    async fn add_objects_of_others(&self) -> bool {
+        let network = "https://www.googleapis.com/compute/v1/projects/p/global/networks/default";
+        let uid = "99999999-2222-3333-4444-555555555555";
+        for (name, description, range) in [
+            (format!("kubernetes-2-{uid}"), "k8s-node-route", "10.99.0.0/24"),
+            ("kubernetes-vpn".to_owned(), "to the office", "10.98.0.0/24"),
+        ] {
+            let hop = format!("https://www.googleapis.com/compute/v1/{}", path("control"));
+            let route = json!({"network": network, "destRange": range, "priority": 1000, "description": description,
+                "nextHopInstance": hop});
+            self.bed.cloud.world(|world| world.put(&format!("projects/p/global/routes/{name}"), route));
+        }
+        true
+    }
+
+    async fn add_volume(&self, name: &str) -> Option<PersistentVolume> {
+        self.bed.cloud.world(|world| world.disk(PROJECT, ZONE, name));
+        let volume = json!({"metadata": {"name": name}, "spec": {"gcePersistentDisk": {"pdName": name}}});
+        Some(serde_json::from_value(volume).unwrap())
+    }
+
+    fn broken_configs(&self) -> Vec<BrokenConfig> {
+        let good = self.bed.config("");
+        let with = |more: &str| format!("{good}{more}\n");
+        let cases = [
+            (with("multizone = maybe"), "multizone", None),
+            (with("project-id"), "project-id", None),
+            (with("local-zone = nowhere"), "zone", None),
+            (with("token-body = hush\ntoken-url"), "token-url", Some("hush")),
+        ];
+        let broken = |(text, names, secret)| BrokenConfig {
+            config: CloudConfig { path: "gce.conf".into(), text },
+            names,
+            secret,
+        };
+        cases.into_iter().map(broken).collect()
+    }
+
+    fn malformed_provider_ids(&self) -> Vec<String> {
+        ["gce://", "gce://p/z", "gce://p//n", "gce://p/z/n/"].map(str::to_owned).into()
+    }
+
+    fn plans_are_exact(&self) -> bool {
+        true
+    }
+
+    fn deviations(&self) -> &'static [Deviation] {
+        &[
+            Deviation {
+                clause: "no_hosts_are_no_error",
+                why: "as upstream, an external load balancer is not made without hosts",
+            },
+            Deviation {
+                clause: "a_cloud_that_fails_gives_no_short_list",
+                why: "a route that the network showed within the last seconds is there, also while the cloud is down",
+            },
+        ]
+    }
+}

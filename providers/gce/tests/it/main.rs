@@ -1,0 +1,11 @@
+//! The provider as a process makes it, from a gce.conf and a metadata server, over HTTP on a simulated Compute Engine.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod balancers;
+mod bed;
+mod contract;
+mod inspect;
+mod nodes;
+mod routes;
+mod start;
+mod volumes;

@@ -1,0 +1,315 @@
+//! Nodes: which instance each is, its metadata, and what shows that it is gone.
+
+use std::sync::Arc;
+
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::gce::Options;
+use ccm_cloudsim::gce::seed::InstanceSeed;
+use ccm_provider::{
+    Aspects, CloudProvider, EvidenceKind, Instance, InstanceMetadata, Lookup, Node, NodeRef, ProviderError,
+};
+use ccm_provider_contract::TestCluster;
+use serde_json::json;
+
+use crate::bed::{Bed, CLUSTER, PROJECT, ZONE, ZONES, flags};
+
+fn node(name: &str, provider_id: &str) -> NodeRef {
+    let provider_id = (!provider_id.is_empty()).then(|| provider_id.into());
+    Node { name: name.into(), provider_id, ..Node::default() }.into()
+}
+
+async fn with_flags(bed: &Bed, more: &str, given: &[&'static str]) -> Arc<dyn CloudProvider> {
+    let provider = bed.build(more, &flags(given)).await.unwrap();
+    provider.initialize(Arc::<TestCluster>::default().context(CLUSTER)).await.unwrap();
+    provider
+}
+
+async fn look_up(provider: &Arc<dyn CloudProvider>, node: &NodeRef) -> Lookup {
+    provider.instances().unwrap().lookup(std::slice::from_ref(node), Aspects::ALL).await.pop().unwrap()
+}
+
+fn found(lookup: &Lookup) -> &Arc<Instance> {
+    let Lookup::Found(instance) = lookup else { panic!("{lookup:?}") };
+    instance
+}
+
+fn metadata(lookup: &Lookup) -> InstanceMetadata {
+    found(lookup).metadata.clone().unwrap().unwrap()
+}
+
+fn unknown(lookup: &Lookup) -> String {
+    let Lookup::Unknown(error) = lookup else { panic!("{lookup:?}") };
+    error.to_string()
+}
+
+fn is_absent(lookup: &Lookup) -> bool {
+    matches!(lookup, Lookup::Gone(evidence) if evidence.kind == EvidenceKind::Absent)
+}
+
+#[tokio::test]
+async fn a_node_gets_id_type_zone_region_and_addresses() {
+    let bed = Bed::start(Options::default());
+    bed.instance_in("us-central1-c", "n1", json!({}));
+    let provider = with_flags(&bed, "regional", &[]).await;
+    for name in ["n1", "n1.c.p.internal"] {
+        let metadata = metadata(&look_up(&provider, &node(name, "")).await);
+        assert_eq!(metadata.provider_id, "gce://p/us-central1-c/n1");
+        assert_eq!(metadata.instance_type, "e2-standard-2");
+        assert_eq!((&*metadata.zone, &*metadata.region), ("us-central1-c", "us-central1"));
+        let addresses: Vec<&str> = metadata.node_addresses.iter().map(|address| &*address.address).collect();
+        assert_eq!(addresses, [bed.address("n1")]);
+        assert!(metadata.additional_labels.is_empty());
+    }
+    assert_eq!(bed.cloud.violations(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn p07_a_provider_id_of_another_form_or_cloud_says_nothing() {
+    let bed = Bed::start(Options::default());
+    let provider = with_flags(&bed, "", &[]).await;
+    assert!(matches!(look_up(&provider, &node("a", "aws:///z/i-1")).await, Lookup::Foreign));
+    for id in ["gce://p/z", "gce://p//n", "gce://p/z/n/"] {
+        assert!(unknown(&look_up(&provider, &node("a", id)).await).starts_with("error splitting providerID"), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn p08_a_node_of_another_project_is_read_in_ours_and_never_gone() {
+    let bed = Bed::start(Options::default());
+    bed.instance_in(ZONE, "n1", json!({}));
+    let provider = with_flags(&bed, "", &[]).await;
+    let here = look_up(&provider, &node("n1", &format!("gce://other/{ZONE}/n1"))).await;
+    assert_eq!(metadata(&here).provider_id, format!("gce://other/{ZONE}/n1"));
+    let error = unknown(&look_up(&provider, &node("n2", &format!("gce://other/{ZONE}/n2"))).await);
+    for part in ["\"other\"", "\"p\"", "--enable-multi-project"] {
+        assert!(error.contains(part), "{error}");
+    }
+    // The number of our project is our project.
+    let number = bed.cloud.world(|world| world.projects[PROJECT]);
+    assert!(is_absent(&look_up(&provider, &node("n2", &format!("gce://{number}/{ZONE}/n2"))).await));
+}
+
+#[tokio::test]
+async fn with_multi_project_the_project_of_the_provider_id_counts() {
+    let bed = Bed::start(Options::default());
+    bed.cloud.world(|world| {
+        let network = world.network("other", "default", false);
+        let subnetwork = world.subnetwork(&network, "us-central1", "sub", "10.9.0.0/16", &[]);
+        let seed = InstanceSeed {
+            project: "other",
+            zone: ZONE,
+            name: "n1",
+            subnetwork: &subnetwork,
+            ..InstanceSeed::default()
+        };
+        world.instance(&seed).unwrap();
+    });
+    let provider = with_flags(&bed, "", &["enable-multi-project"]).await;
+    let id = format!("gce://other/{ZONE}/n1");
+    assert_eq!(metadata(&look_up(&provider, &node("n1", &id)).await).provider_id, id);
+    assert!(is_absent(&look_up(&provider, &node("n2", &format!("gce://other/{ZONE}/n2"))).await));
+    // Tenants have it for themselves.
+    let provider = with_flags(&bed, "", &["enable-multi-project", "enable-gke-tenant-controller"]).await;
+    assert!(matches!(look_up(&provider, &node("n1", &id)).await, Lookup::Unknown(_)));
+}
+
+#[tokio::test]
+async fn p09_a_node_outside_the_managed_zones_is_found_by_name() {
+    let bed = Bed::start(Options::default());
+    bed.instance_in("us-central1-c", "n1", json!({}));
+    let provider = with_flags(&bed, "", &[]).await;
+    let mark = bed.cloud.mark();
+    assert_eq!(metadata(&look_up(&provider, &node("n1", "")).await).zone, "us-central1-c");
+    assert_eq!(bed.calls(mark), ["instances.aggregatedList"]);
+    // Absence is shown by the whole project.
+    let gone = look_up(&provider, &node("n2", "")).await;
+    assert!(matches!(&gone, Lookup::Gone(evidence) if evidence.kind == EvidenceKind::Unlisted), "{gone:?}");
+}
+
+#[tokio::test]
+async fn of_two_instances_with_one_name_that_of_a_managed_zone_counts() {
+    let bed = Bed::start(Options::default());
+    bed.instance_in("us-central1-c", "n1", json!({}));
+    bed.instance_in("us-east1-b", "n1", json!({}));
+    let provider = with_flags(&bed, "", &[]).await;
+    let error = unknown(&look_up(&provider, &node("n1", "")).await);
+    assert!(error.contains("us-central1-c") && error.contains("us-east1-b"), "{error}");
+    bed.instance_in(ZONE, "n1", json!({}));
+    assert_eq!(metadata(&look_up(&provider, &node("n1", "")).await).zone, ZONE);
+}
+
+#[tokio::test]
+async fn p10_a_stopped_instance_exists_and_its_node_is_tainted_only_on_demand() {
+    let bed = Bed::start(Options::default());
+    bed.instance_in(ZONE, "n1", json!({"status": "TERMINATED"}));
+    bed.instance_in(ZONE, "n2", json!({"status": "SUSPENDING"}));
+    let id = |name: &str| format!("gce://{PROJECT}/{ZONE}/{name}");
+    let provider = with_flags(&bed, "", &[]).await;
+    let answer = look_up(&provider, &node("n1", &id("n1"))).await;
+    assert!(matches!(found(&answer).shutdown, Err(ProviderError::NotImplemented)));
+    let provider = with_flags(&bed, "", &["gce-taint-stopped-instances"]).await;
+    for (name, expected) in [("n1", true), ("n2", false)] {
+        let answer = look_up(&provider, &node(name, &id(name))).await;
+        assert_eq!(found(&answer).shutdown.as_ref().unwrap(), &expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_zone_or_project_says_nothing() {
+    let bed = Bed::start(Options::default());
+    let provider = with_flags(&bed, "", &["enable-multi-project"]).await;
+    for id in ["gce://p/mars-east1-a/n1", "gce://nobody/us-central1-b/n1"] {
+        unknown(&look_up(&provider, &node("n1", id)).await);
+    }
+    bed.cloud.fault(Rule::every(Fault::Html { status: 404 }));
+    unknown(&look_up(&provider, &node("n1", &format!("gce://p/{ZONE}/n1"))).await);
+}
+
+#[tokio::test]
+async fn p55_a_new_zone_is_read_once() {
+    let bed = Bed::start(Options::default());
+    bed.cloud.change(|options| options.regions.get_mut("us-central1").unwrap().truncate(2));
+    let cluster = Arc::<TestCluster>::default();
+    let provider = bed.process("regional", &cluster).await;
+    bed.cloud.change(|options| *options = Options { seed: options.seed, ..Options::default() });
+    bed.instance_in("us-central1-c", "n1", json!({}));
+    let mark = bed.cloud.mark();
+    let volume = |name: &str| {
+        let volume = json!({"metadata": {"name": name}, "spec": {"gcePersistentDisk": {"pdName": name}}});
+        serde_json::from_value(volume).unwrap()
+    };
+    let lists = |mark| bed.calls(mark).iter().filter(|call| *call == "zones.list").count();
+    let asked = async || drop(provider.volumes().unwrap().labels(&[volume("d")]).await);
+    cluster.add_node(node("n1", "gce://p/us-central1-c/n1"));
+    asked().await;
+    assert_eq!((lists(mark), calls_in(&bed, mark, "us-central1-c")), (1, 1));
+    // Others are in a zone that there is not.
+    for number in 0..100 {
+        cluster.add_node(node(&format!("m{number}"), "gce://p/us-central1-x/m1"));
+    }
+    asked().await;
+    asked().await;
+    assert_eq!(lists(mark), 1);
+}
+
+/// How many disks were looked for in a zone.
+fn calls_in(bed: &Bed, mark: u64, zone: &str) -> usize {
+    bed.cloud.ledger(|ledger| {
+        let gets = ledger.since(mark).filter(|entry| entry.action == "disks.get");
+        gets.filter(|entry| entry.params.contains(zone)).count()
+    })
+}
+
+#[tokio::test]
+async fn p63_metadata_of_the_own_instance_are_for_nobody_else() {
+    let bed = Bed::start(Options::default());
+    // The provider runs on an instance `control` of project `p`; the cluster is in `other`.
+    bed.cloud.world(|world| {
+        let network = world.network("other", "default", false);
+        let subnetwork = world.subnetwork(&network, "us-central1", "sub", "10.9.0.0/16", &[]);
+        let seed = InstanceSeed {
+            project: "other",
+            zone: ZONE,
+            name: "control",
+            subnetwork: &subnetwork,
+            ..InstanceSeed::default()
+        };
+        world.instance(&seed).unwrap();
+    });
+    let keys = format!("project-id = other\nlocal-zone = {ZONE}\nnetwork-name = default");
+    let provider = with_flags(&bed, &keys, &[]).await;
+    let metadata = metadata(&look_up(&provider, &node("control", "")).await);
+    assert_eq!(metadata.provider_id, format!("gce://other/{ZONE}/control"));
+    assert!(metadata.node_addresses[0].address.starts_with("10.9."), "{metadata:?}");
+}
+
+#[tokio::test]
+async fn many_nodes_take_a_list_per_zone() {
+    const NODES: usize = 2_000;
+    let bed = Bed::start(Options::default());
+    let nodes: Vec<NodeRef> = (0..NODES)
+        .map(|number| {
+            let (zone, name) = (ZONES[number % 3], format!("n{number}"));
+            bed.instance_in(zone, &name, json!({}));
+            node(&name, &format!("gce://p/{zone}/{name}"))
+        })
+        .collect();
+    let cluster = Arc::<TestCluster>::default();
+    cluster.set_nodes(nodes.clone());
+    let provider = bed.process("regional", &cluster).await;
+    for aspects in [Aspects::METADATA, Aspects::LIFECYCLE] {
+        let mark = bed.cloud.mark();
+        let answers = provider.instances().unwrap().lookup(&nodes, aspects).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Lookup::Found(_))));
+        // Two pages for each of three zones, and one for the zone without nodes.
+        assert!(bed.calls(mark).len() <= 8, "{:?}", bed.calls(mark));
+    }
+    let mark = bed.cloud.mark();
+    let listed = provider.instances().unwrap().list().await.unwrap().unwrap();
+    assert_eq!(listed.by_provider_id.len(), NODES);
+    assert!(bed.calls(mark).len() <= 8, "{:?}", bed.calls(mark));
+    // New nodes, which have no provider ID yet.
+    let new: Vec<NodeRef> = nodes.iter().map(|known| node(known.name.as_str(), "")).collect();
+    let mark = bed.cloud.mark();
+    let answers = provider.instances().unwrap().lookup(&new, Aspects::METADATA).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Lookup::Found(_))));
+    assert!(bed.calls(mark).len() <= 8, "{:?}", bed.calls(mark));
+    assert_eq!(bed.cloud.violations(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn five_thousand_nodes_join_with_few_calls() {
+    const NODES: usize = 5_000;
+    let bed = Bed::start(Options::default());
+    let cluster = Arc::<TestCluster>::default();
+    let nodes: Vec<NodeRef> = (0..NODES)
+        .map(|number| {
+            let name = format!("n{number}");
+            bed.instance_in(ZONES[number % 3], &name, json!({}));
+            node(&name, "")
+        })
+        .collect();
+    cluster.set_nodes(nodes.clone());
+    let provider = bed.process("regional", &cluster).await;
+    let mark = bed.cloud.mark();
+    // In bursts, as the core joins them.
+    for some in nodes.chunks(1_000) {
+        let answers = provider.instances().unwrap().lookup(some, Aspects::METADATA).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Lookup::Found(_))));
+    }
+    let calls = bed.calls(mark).len();
+    println!("{NODES} nodes joined with {calls} calls");
+    assert!(calls <= 30, "{calls}");
+}
+
+#[tokio::test]
+async fn alias_ranges_of_new_nodes_are_read_with_one_list() {
+    let bed = Bed::start(Options::default());
+    let cluster = Arc::<TestCluster>::default();
+    let nodes: Vec<NodeRef> = (0..50)
+        .map(|number| {
+            let name = format!("n{number}");
+            let seed = InstanceSeed {
+                project: PROJECT,
+                zone: ZONE,
+                name: &name,
+                subnetwork: &bed.subnetwork,
+                alias: (number > 0).then_some(("pods", 24)),
+                ..InstanceSeed::default()
+            };
+            bed.cloud.world(|world| world.instance(&seed)).unwrap();
+            node(&name, &format!("gce://p/{ZONE}/{name}"))
+        })
+        .collect();
+    cluster.set_nodes(nodes.clone());
+    let provider = bed.process("", &cluster).await;
+    let mark = bed.cloud.mark();
+    let ranges = provider.pod_ranges().unwrap().pod_ranges(&nodes).await;
+    assert_eq!(bed.calls(mark), ["instances.list"]);
+    for (number, ranges) in ranges.into_iter().enumerate() {
+        let [nic] = &*ranges.unwrap() else { panic!("{number}") };
+        assert!(nic.primary && nic.ranges.len() == usize::from(number > 0), "{number}: {nic:?}");
+    }
+    let gone = node("gone", &format!("gce://p/{ZONE}/gone"));
+    assert!(provider.pod_ranges().unwrap().pod_ranges(&[gone]).await.pop().unwrap().is_err());
+}

@@ -1,0 +1,135 @@
+//! Routes: names, ownership, and operations that fail.
+
+use std::sync::Arc;
+
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_cloudsim::gce::Options;
+use ccm_provider::{CloudProvider, ErrorClass, NewRoute, Node, NodeRef, ProviderError, Route};
+use ccm_provider_contract::TestCluster;
+use serde_json::json;
+
+use crate::bed::{Bed, PROJECT};
+
+const UID: &str = "11111111-2222-3333-4444-555555555555";
+
+fn new(node: &Node, range: &str) -> NewRoute {
+    let route = Route { target_node: Some(node.name.clone()), destination_cidr: range.to_owned(), ..Route::default() };
+    NewRoute { name_hint: UID.to_owned(), route }
+}
+
+async fn scene(bed: &Bed, name: &str) -> (Arc<dyn CloudProvider>, NodeRef) {
+    let zone = "us-central1-f";
+    bed.instance_in(zone, "n1", json!({}));
+    let id = format!("gce://{PROJECT}/{zone}/n1");
+    let node: NodeRef = Node { name: name.into(), provider_id: Some(id.into()), ..Node::default() }.into();
+    let cluster = Arc::<TestCluster>::default();
+    cluster.add_node(node.clone());
+    (bed.process("", &cluster).await, node)
+}
+
+async fn create(provider: &Arc<dyn CloudProvider>, cluster: &str, route: NewRoute) -> Result<(), ProviderError> {
+    provider.routes().unwrap().create(cluster, &[route]).await.pop().unwrap()
+}
+
+#[tokio::test]
+async fn a_route_has_upstreams_shape_and_leads_to_any_zone_and_name() {
+    let bed = Bed::start(Options::default());
+    let (provider, node) = scene(&bed, "n1.c.p.internal").await;
+    create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await.unwrap();
+    let routes = bed.cloud.objects("routes");
+    let route = &routes[0];
+    assert_eq!(route["name"], format!("kubernetes-{UID}"));
+    assert_eq!((&route["priority"], &route["description"]), (&json!(1000), &json!("k8s-node-route")));
+    assert_eq!(
+        (&route["destRange"], route["network"].as_str().unwrap().ends_with("/networks/default")),
+        (&json!("10.244.1.0/24"), true)
+    );
+    assert!(route["nextHopInstance"].as_str().unwrap().ends_with("/zones/us-central1-f/instances/n1"));
+    // It is the route of the node, whatever the node is called, and nothing is written again.
+    let listed = provider.routes().unwrap().list("kubernetes").await.unwrap();
+    assert_eq!(listed[0].target_node.as_ref(), Some(&node.name));
+    let mark = bed.cloud.mark();
+    create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await.unwrap();
+    assert!(!bed.calls(mark).iter().any(|call| call == "routes.insert"));
+    assert_eq!(provider.routes().unwrap().delete("kubernetes", &listed).await.len(), 1);
+    assert!(bed.cloud.objects("routes").is_empty());
+    assert_eq!(bed.cloud.violations(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn p14_both_ranges_of_a_node_have_routes() {
+    let bed = Bed::start(Options::default());
+    let (provider, node) = scene(&bed, "n1").await;
+    for range in ["10.244.1.0/24", "10.244.2.0/24"] {
+        create(&provider, "kubernetes", new(&node, range)).await.unwrap();
+    }
+    let mut routes: Vec<(String, String)> = bed
+        .cloud
+        .objects("routes")
+        .into_iter()
+        .map(|route| (route["name"].as_str().unwrap().to_owned(), route["destRange"].as_str().unwrap().to_owned()))
+        .collect();
+    routes.sort();
+    let bare = UID.replace('-', "");
+    assert_eq!(
+        routes,
+        [
+            (format!("kubernetes-{UID}"), "10.244.1.0/24".to_owned()),
+            (format!("kubernetes-{bare}-4"), "10.244.2.0/24".to_owned()),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn p15_clusters_whose_names_begin_alike_share_a_network() {
+    let bed = Bed::start(Options::default());
+    let (provider, node) = scene(&bed, "n1").await;
+    create(&provider, "dev", new(&node, "10.244.1.0/24")).await.unwrap();
+    create(&provider, "dev-2", new(&node, "10.244.2.0/24")).await.unwrap();
+    for (cluster, range) in [("dev", "10.244.1.0/24"), ("dev-2", "10.244.2.0/24")] {
+        let listed = provider.routes().unwrap().list(cluster).await.unwrap();
+        assert_eq!(listed.iter().map(|route| &*route.destination_cidr).collect::<Vec<_>>(), [range], "{cluster}");
+    }
+}
+
+#[tokio::test]
+async fn p51_a_wait_that_fails_is_repeated_and_the_write_succeeds() {
+    let bed = Bed::start(Options::default());
+    let (provider, node) = scene(&bed, "n1").await;
+    let fault = Fault::Code { status: 503, code: "backendError".into(), message: "later".into() };
+    bed.cloud.fault(Rule::every(fault).on("compute", "globalOperations.wait").window(0, 1));
+    let mark = bed.cloud.mark();
+    create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await.unwrap();
+    let waits = bed.calls(mark).into_iter().filter(|call| call == "globalOperations.wait").count();
+    assert_eq!((waits, bed.cloud.objects("routes").len()), (2, 1));
+}
+
+#[tokio::test]
+async fn p60_a_web_page_in_place_of_an_answer_passes() {
+    let bed = Bed::start(Options::default());
+    let (provider, node) = scene(&bed, "n1").await;
+    bed.cloud.fault(Rule::every(Fault::Html { status: 502 }).on("compute", "routes.insert"));
+    let error = create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await.unwrap_err();
+    assert!(matches!(error.class(), ErrorClass::Transient { .. }), "{error}");
+    assert!(error.to_string().contains("web page with HTTP 502") && !error.to_string().contains("JSON"), "{error}");
+    bed.cloud.faults(Faults::clear);
+    create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_operation_that_fails_at_its_end_is_an_error_with_its_reason() {
+    let bed = Bed::start(Options { quotas: [("ROUTES".to_owned(), 0)].into(), ..Options::default() });
+    let (provider, node) = scene(&bed, "n1").await;
+    let error = create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await.unwrap_err();
+    assert!(error.to_string().contains("quota"), "{error}");
+    assert!(bed.cloud.objects("routes").is_empty());
+}
+
+#[tokio::test]
+async fn the_answer_to_a_write_may_get_lost() {
+    let bed = Bed::start(Options::default());
+    let (provider, node) = scene(&bed, "n1").await;
+    bed.cloud.fault(Rule::every(Fault::ResetAfter).on("compute", "routes.insert").window(0, 1));
+    create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await.unwrap();
+    assert_eq!(bed.cloud.objects("routes").len(), 1);
+}
