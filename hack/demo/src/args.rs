@@ -17,6 +17,7 @@ pub(crate) struct Args {
 pub(crate) enum CloudName {
     Fake,
     Aws,
+    Gce,
     OpenStack,
 }
 
@@ -56,8 +57,8 @@ Exit codes: 0 the tour went as described; 1 something did not happen in time, an
 before the end.";
 
 /// By their names as `--cloud-provider`.
-const CLOUDS: [(&str, CloudName); 3] =
-    [("fake", CloudName::Fake), ("aws", CloudName::Aws), ("openstack", CloudName::OpenStack)];
+const CLOUDS: [(&str, CloudName); 4] =
+    [("fake", CloudName::Fake), ("aws", CloudName::Aws), ("gce", CloudName::Gce), ("openstack", CloudName::OpenStack)];
 /// Each node is a route, and more on some clouds, and a provider writes at the pace that its cloud grants.
 const MOST_WITH_PACE: usize = 200;
 
@@ -135,9 +136,9 @@ mod tests {
 
     #[test]
     fn another_cloud_is_refused_with_the_names_of_those_that_exist() {
-        let error = read(&["--cloud-provider=gce"]).unwrap_err();
-        assert!(error.contains("there is: fake, aws, openstack"), "{error}");
-        for cloud in ["--cloud-provider=aws", "--cloud-provider=openstack"] {
+        let error = read(&["--cloud-provider=azure"]).unwrap_err();
+        assert!(error.contains("there is: fake, aws, gce, openstack"), "{error}");
+        for cloud in ["--cloud-provider=aws", "--cloud-provider=gce", "--cloud-provider=openstack"] {
             assert!(read(&[cloud, "--nodes=201"]).unwrap_err().contains("at most 200"));
         }
         assert!(read(&["--nodes=2"]).unwrap_err().contains("3..=5000"));

@@ -3,6 +3,7 @@
 mod aws;
 mod conditions;
 mod dry_run;
+mod gce;
 mod openstack;
 
 use std::path::Path;

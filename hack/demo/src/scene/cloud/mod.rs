@@ -3,6 +3,7 @@
 #[cfg(feature = "aws")]
 mod aws;
 mod fake;
+mod gce;
 mod openstack;
 mod simulated;
 
@@ -106,6 +107,7 @@ pub(crate) struct Machine {
 pub(crate) fn start(args: Args, folder: &Path) -> Result<Arc<dyn Cloud>> {
     Ok(match args.cloud {
         CloudName::Fake => Arc::new(fake::CloudFile::create(folder, args.nodes)?),
+        CloudName::Gce => Arc::new(gce::SimulatedGce::start(folder, args.nodes)?),
         CloudName::OpenStack => Arc::new(openstack::SimulatedOpenStack::start(folder, args.nodes)?),
         #[cfg(feature = "aws")]
         CloudName::Aws => Arc::new(aws::SimulatedAws::start(folder, args.nodes)?),

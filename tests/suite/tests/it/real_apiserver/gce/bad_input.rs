@@ -1,0 +1,47 @@
+//! Bad input is reported where users look, with key, value and cause; other Services still work.
+
+use super::*;
+
+/// A Service, its annotations, of which the last one is wrong, and what the event says.
+type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [&'a str]);
+
+const CASES: [Case<'_>; 2] = [
+    ("tier", &[("cloud.google.com/network-tier", "standard")], &["unsupported network tier: \"standard\""]),
+    (
+        "subnet",
+        &[INTERNAL, ("networking.gke.io/internal-load-balancer-subnet", "nowhere")],
+        &["networking.gke.io/internal-load-balancer-subnet", "nowhere"],
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_is_named_and_other_services_go_on() {
+    let Some(world) = World::start().await else { return };
+    let manager = world.with_nodes(1).await;
+    for (name, annotations, _) in CASES {
+        world.rig.create(service(name, annotations, &[80])).await;
+    }
+    let address = json!({"spec": {"loadBalancerIP": "203.0.113.99"}});
+    world
+        .rig
+        .create(service("address", &[], &[80]).with(|service| {
+            service["spec"]["loadBalancerIP"] = address["spec"]["loadBalancerIP"].clone();
+        }))
+        .await;
+    let fixed = ["203.0.113.99", "neither static nor assigned"];
+    let cases = CASES.iter().map(|(name, _, says)| (*name, *says)).chain([("address", &fixed[..])]);
+    for (name, says) in cases.clone() {
+        let wanted = |event: &String| event.starts_with("Warning ") && says.iter().all(|text| event.contains(text));
+        let find = async |rig: &Rig| rig.events(name).await.into_iter().find(wanted);
+        world.rig.until(LONG, &format!("an event about {name}"), find).await;
+    }
+    world.rig.create(service("good", &[], &[80])).await;
+    world.address("good").await;
+    for (name, _) in cases {
+        assert_eq!(world.rig.service(name).await.unwrap().ingress(), [""; 0], "{name}");
+        world.delete(name).await;
+    }
+    world.delete("good").await;
+    manager.stop().await;
+    world.end();
+}

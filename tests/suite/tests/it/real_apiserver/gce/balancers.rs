@@ -1,0 +1,104 @@
+//! Load balancers from their creation to their end.
+
+use super::*;
+
+/// The name of a Service's balancer.
+async fn name_of(world: &World, service: &str) -> String {
+    let uid = world.rig.service(service).await.unwrap().uid().replace('-', "");
+    format!("a{uid}").chars().take(32).collect()
+}
+
+/// The instances of the target pool.
+fn pool(world: &World) -> BTreeSet<String> {
+    let pool = world.only("targetPools");
+    pool["instances"].as_array().into_iter().flatten().map(|link| last(link).to_owned()).collect()
+}
+
+fn names(list: &[&str]) -> BTreeSet<String> {
+    list.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_external_balancer_follows_its_service_and_its_nodes_and_leaves_nothing() {
+    let Some(world) = World::start().await else { return };
+    let rig = &world.rig;
+    let manager = world.with_nodes(2).await;
+    rig.create(service("web", &[], &[80])).await;
+    let address = world.address("web").await;
+    let name = name_of(&world, "web").await;
+    let rule = world.only("forwardingRules");
+    assert_eq!(
+        (&rule["name"], &rule["IPAddress"], &rule["portRange"]),
+        (&json!(name), &json!(address), &json!("80-80"))
+    );
+    assert_eq!(pool(&world), names(&["node-1", "node-2"]));
+    assert!(world.names("firewalls").contains(&format!("k8s-fw-{name}")));
+    assert_eq!(world.names("addresses"), BTreeSet::new(), "the reservation is released");
+    world.is_steady("web").await;
+
+    world.machine(3).await;
+    world.rig.until(LONG, "the new node", async |_| (pool(&world).len() == 3).then_some(())).await;
+    rig.delete("nodes", "", "node-3").await;
+    world.rig.until(LONG, "the node goes", async |_| (pool(&world).len() == 2).then_some(())).await;
+
+    rig.patch_service("web", json!({"spec": {"ports": ports_of(&[80, 443])}})).await;
+    let changed = |gce: &Gce| gce.objects("forwardingRules").iter().any(|rule| rule["portRange"] == "80-443");
+    world.until("the rule of both ports", changed).await;
+    world.until("the release of the address", |gce| gce.objects("addresses").is_empty()).await;
+    assert_eq!(world.only("forwardingRules")["IPAddress"], address, "the address stays");
+    manager.stop().await;
+
+    let manager = world.manager("", ARGS);
+    world.is_steady("web").await;
+    assert_eq!(world.writes(manager.mark), [""; 0], "a restart writes nothing");
+    assert_eq!(rig.count_events("web", "SyncLoadBalancerFailed").await, 0);
+    world.delete("web").await;
+    manager.stop().await;
+    world.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn internal_balancers_share_their_groups_until_the_last_one_goes() {
+    let Some(world) = World::start().await else { return };
+    let manager = world.with_nodes(2).await;
+    for (name, port) in [("web", 80), ("api", 8080)] {
+        world.rig.create(service(name, &[INTERNAL], &[port])).await;
+    }
+    for name in ["web", "api"] {
+        assert!(world.address(name).await.starts_with("10.50.0."), "of the subnetwork");
+    }
+    assert_eq!((world.names("backendServices").len(), world.names("healthChecks").len()), (2, 1));
+    assert_eq!(world.gce.objects("instanceGroups").len(), 2, "one for each zone");
+    for name in ["web", "api"] {
+        world.is_steady(name).await;
+    }
+    world.delete("web").await;
+    assert_eq!((world.names("backendServices").len(), world.names("healthChecks").len()), (1, 1));
+    assert_eq!(world.gce.objects("instanceGroups").len(), 2);
+    world.is_steady("api").await;
+    world.delete("api").await;
+    manager.stop().await;
+    world.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_changes_its_scheme_leaves_nothing_of_the_old_one() {
+    let Some(world) = World::start().await else { return };
+    let manager = world.with_nodes(1).await;
+    world.rig.create(service("web", &[], &[80])).await;
+    let outside = world.address("web").await;
+    let (key, value) = INTERNAL;
+    world.rig.patch_service("web", json!({"metadata": {"annotations": {key: value}}})).await;
+    let inside = async |rig: &Rig| rig.service("web").await?.ingress().into_iter().find(|ip| *ip != outside);
+    let inside = world.rig.until(LONG, "an internal address", inside).await;
+    assert!(inside.starts_with("10.50.0."), "{inside}");
+    assert_eq!(world.only("forwardingRules")["loadBalancingScheme"], "INTERNAL");
+    assert_eq!((world.names("targetPools"), world.names("httpHealthChecks")), (BTreeSet::new(), BTreeSet::new()));
+    world.is_steady("web").await;
+    let finalizers = world.rig.service("web").await.unwrap().finalizers();
+    assert!(finalizers.iter().any(|name| name == "gke.networking.io/l4-ilb-v1"), "{finalizers:?}");
+    assert!(!finalizers.iter().any(|name| name == "gke.networking.io/l4-netlb-v1"), "{finalizers:?}");
+    world.delete("web").await;
+    manager.stop().await;
+    world.end();
+}
