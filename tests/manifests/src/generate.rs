@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use ccm::webhook::persistent_volume as volumes;
-use ccm_provider::VolumeSource;
+use ccm_provider::{ConfigMapSpec, VolumeSource};
 use ccm_runtime::permission::{BORN_WITH_ROLES, LEASE, SYSTEM_NAMESPACE};
 
 use crate::rbac::{self, Rule, Rules};
@@ -19,8 +19,11 @@ const HEADER: &str =
 /// Name of the MutatingWebhookConfiguration and of the webhook in it.
 const VOLUME_WEBHOOK: &str = "cloud-pvl-admission.k8s.io";
 /// The volumes of the providers of this project; where there is no row, those of every cloud.
-const VOLUMES: &[(&str, &[VolumeSource])] =
-    &[("aws", &ccm_provider_aws::VOLUME_SOURCES), ("openstack", &ccm_provider_openstack::VOLUME_SOURCES)];
+const VOLUMES: &[(&str, &[VolumeSource])] = &[
+    ("aws", &ccm_provider_aws::VOLUME_SOURCES),
+    ("gce", &ccm_provider_gce::VOLUME_SOURCES),
+    ("openstack", &ccm_provider_openstack::VOLUME_SOURCES),
+];
 
 /// A file: its path in the folder of the manifests, and its content.
 pub type File = (&'static str, String);
@@ -41,12 +44,15 @@ pub fn files(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Ve
         ("charts/ccm/templates/_permissions.tpl", chart(&single, &base, &controllers)),
         ("components/volume-webhook/webhook.yaml", volume_webhook()),
         ("components/volume-webhook-aws/match-condition.yaml", match_condition_patch("aws")),
+        ("components/volume-webhook-gce/match-condition.yaml", match_condition_patch("gce")),
         ("components/volume-webhook-openstack/match-condition.yaml", match_condition_patch("openstack")),
+        ("overlays/gce/cluster-id.yaml", config_maps("gce", &ccm_provider_gce::CONFIG_MAPS)),
         ("charts/ccm/templates/_volumes.tpl", chart_volumes()),
         ("charts/ccm/files/alerts.yaml", alerts),
         ("charts/ccm/files/dashboard.json", read("components/metrics/dashboard.json")?),
     ];
     files.extend(ccm_provider_aws::iam_policies());
+    files.extend(ccm_provider_gce::custom_roles());
     files.extend(ccm_provider_openstack::access_rules());
     Ok(files)
 }
@@ -112,6 +118,17 @@ fn migration() -> String {
     let name = format!("{ACCOUNT}:leader-migration");
     let mut text = HEADER.to_owned();
     for (namespace, rules) in rbac::leader_migration().namespaced {
+        text += role("Role", &name, Some(namespace), &rules).trim_start_matches("---\n");
+        text += &binding("RoleBinding", &name, Some(namespace), ("Role", &name), ACCOUNT);
+    }
+    text
+}
+
+/// What a provider may do with its ConfigMaps.
+fn config_maps(provider: &str, specs: &'static [ConfigMapSpec]) -> String {
+    let name = format!("{ACCOUNT}:{provider}");
+    let mut text = HEADER.to_owned();
+    for (namespace, rules) in rbac::config_maps(specs).namespaced {
         text += role("Role", &name, Some(namespace), &rules).trim_start_matches("---\n");
         text += &binding("RoleBinding", &name, Some(namespace), ("Role", &name), ACCOUNT);
     }
@@ -216,6 +233,7 @@ fn chart(single: &Rules, base: &Rules, controllers: &[ccm::Controller]) -> Strin
         define(&format!("controller.{client}"), &rules.cluster);
     }
     define("leader-migration", &system(&rbac::leader_migration()));
+    define("config-maps.gce", &system(&rbac::config_maps(&ccm_provider_gce::CONFIG_MAPS)));
     text
 }
 

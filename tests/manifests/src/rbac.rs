@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ccm::Controller;
+use ccm_provider::ConfigMapSpec;
 use ccm_runtime::Permission;
 use ccm_runtime::permission::{ACCOUNTS, DELEGATED, ELECTION, EVENTS, LEADER_MIGRATION, STORES};
 
@@ -98,6 +99,15 @@ pub fn per_controller(controllers: &[Controller]) -> BTreeMap<&'static str, Rule
     }
     let with_events = |permissions: Vec<Permission>| Rules::of(permissions.into_iter().chain(EVENTS.iter().copied()));
     names.into_iter().map(|(name, permissions)| (name, with_events(permissions))).collect()
+}
+
+/// What a provider may do with its ConfigMaps.
+pub fn config_maps(specs: &'static [ConfigMapSpec]) -> Rules {
+    let map = |verb, spec: &ConfigMapSpec| Permission::new("", "configmaps", verb, spec.why).within(spec.namespace);
+    Rules::of(specs.iter().flat_map(|spec| {
+        // RBAC cannot limit a creation by name.
+        [map(&["get"], spec).named(std::slice::from_ref(&spec.name)), map(&["create"], spec)]
+    }))
 }
 
 /// What leader migration adds to the identity of the process.

@@ -7,6 +7,7 @@ mod aws;
 mod chart;
 mod fake;
 mod flags;
+mod gce;
 mod generated;
 mod goldens;
 mod image;
