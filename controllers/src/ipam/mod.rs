@@ -1,5 +1,5 @@
 //! node-ipam-controller: gives every node its pod ranges (`spec.podCIDR`, `spec.podCIDRs`): a block of each range of the
-//! cluster, or with `--cidr-allocator-type=CloudAllocator` what the cloud gave its instance ([`cloud`]).
+//! cluster, or with `--cidr-allocator-type=CloudAllocator` what the cloud gave its instance (module `cloud`).
 //!
 //! Off unless the provider says otherwise, since in most clusters kube-controller-manager does it. Two allocators for one cluster give a block
 //! to two nodes.

@@ -12,6 +12,7 @@ use super::hosts::Host;
 use super::observe::Reads;
 use super::plan::{instance_url, instances_body, put};
 use super::step::{Act, FirewallWrite, Outputs, Step, filled, is_unfilled};
+use crate::annotations as keys;
 use crate::client::balancing::{Address, ForwardingRule};
 use crate::client::operation::{ADDRESS_GET, FORWARDING_RULE_GET, Verb};
 use crate::client::resource::ResourceId;
@@ -81,7 +82,15 @@ impl Writer<'_> {
     }
 
     async fn send(&self, write: &Write, address: Option<&str>) -> Result<(), ProviderError> {
-        Ok(self.sent(&complete(write, address)?).await?)
+        let write = complete(write, address)?;
+        self.sent(&write).await.map_err(|error| match missing_subnetwork(&error, &write) {
+            Some(name) => {
+                let key = keys::SUBNET.row.key;
+                let fix = format!("correct the annotation {key}, or subnetwork-name in [global] of gce.conf");
+                ProviderError::from(error).wrap(format!("there is no subnetwork {name:?} in the region; {fix}"))
+            }
+            None => error.into(),
+        })
     }
 
     /// What exists already was made by an earlier attempt; the next observation compares it.
@@ -164,6 +173,14 @@ fn complete(write: &Write, address: Option<&str>) -> Result<Write, ProviderError
         return Err(ProviderError::bug(format!("{write}: the address is not known yet")));
     }
     Ok(Write { body, ..write.clone() })
+}
+
+/// The subnetwork that a write names and an error does not find.
+fn missing_subnetwork(error: &ApiError, write: &Write) -> Option<String> {
+    let named = ResourceId::parse(write.body.as_ref()?.get("subnetwork")?.as_str()?)?;
+    let is_missing = matches!(error.meaning(), Meaning::NotFound | Meaning::Invalid);
+    let says = is_missing && error.message.contains(&format!("subnetworks/{}'", named.name));
+    says.then_some(named.name)
 }
 
 /// Notes an address that a step made known.
