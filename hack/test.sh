@@ -52,7 +52,7 @@ long_lane=(etcd-3.5 tests-long kubernetes-1.33 kubernetes-1.37 openstack each be
 in_no_lane=(advisories)
 # Seconds, on two cores with empty caches: `ci` starts a stage only if that much time is left.
 declare -A estimate=([etcd-3.5]=240 [tests-long]=900 [kubernetes-1.33]=780 [each]=540 [image]=1200 [kubernetes-1.37]=780
-	[openstack]=1200 [fuzz]=900 [benches]=180)
+	[openstack]=1320 [fuzz]=900 [benches]=180)
 # CI ends a run after 90 minutes; the last stage started gets ten of them as a reserve.
 ci_seconds=4800
 not_run=3
