@@ -11,62 +11,8 @@
 # Exit status: 0 found or made; 3 not available on this machine; 1 anything else, and with CI=true also what would be 3.
 set -euo pipefail
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/moto
-version=$(sed -n 's/^moto==//p' "$here/requirements.txt")
-cache_root=${XDG_CACHE_HOME:-$HOME/.cache}/ccm
-cache=$cache_root/moto-$version
-
-case ${1:-} in
-'') ;;
--h | --help)
-	sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p;}' "${BASH_SOURCE[0]}"
-	exit 0
-	;;
-*)
-	echo "moto: unexpected argument $1 (see --help)" >&2
-	exit 1
-	;;
-esac
-
-say() { printf 'moto: %s\n' "$*" >&2; }
-
-unavailable() {
-	say "NOT AVAILABLE: $1"
-	say "Install python3 (3.11 or newer, with venv and pip); it must be able to reach a package index"
-	if [[ ${CI:-} == true ]]; then exit 1; fi
-	exit 3
-}
-
-# A copy of the requirements is the last thing put into the folder: with it, and with the same pins, the folder is whole.
-in_cache() { [[ -x $cache/bin/python ]] && cmp -s "$here/requirements.txt" "$cache/requirements.txt"; }
-
-if ! in_cache; then
-	mkdir -p "$cache_root"
-	# One at a time; the second then finds the first one's result.
-	if command -v flock >/dev/null; then
-		exec 9>"$cache_root/.moto.lock"
-		flock 9
-	fi
-fi
-if ! in_cache; then
-	command -v python3 >/dev/null || unavailable 'no python3'
-	python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || unavailable "python3 is $(python3 --version 2>&1)"
-	say "installing moto $version once; usually one to two minutes (log: $cache.log)"
-	started=$SECONDS
-	# Made in its final place, because a Python environment can't be moved.
-	rm -rf "$cache"
-	if ! {
-		python3 -m venv "$cache" &&
-			"$cache/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -r "$here/requirements.txt" &&
-			"$cache/bin/python" -m pip check --disable-pip-version-check &&
-			"$cache/bin/python" "$here/models.py" "$cache/models"
-	} >"$cache.log" 2>&1 9>&-; then
-		tail -n 20 "$cache.log" >&2
-		rm -rf "$cache"
-		unavailable 'the Python environment could not be made (the end of the log is above)'
-	fi
-	cp "$here/requirements.txt" "$cache/requirements.txt"
-	say "installed moto $version in $((SECONDS - started)) s"
-fi
+# shellcheck source=hack/lib/python.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/python.sh"
+python_environment moto moto "one to two minutes" models.py models "$@"
 printf 'moto %s\n' "$cache/bin/python"
 printf 'models %s\n' "$cache/models"

@@ -16,7 +16,7 @@ use crate::report::{Outcome, Result};
 use crate::{Harness, TestCluster, Trouble};
 
 /// How often a call that asks for a retry is repeated.
-const ATTEMPTS: usize = 120;
+const ATTEMPTS: usize = 40;
 
 /// `--cluster-name` of all clauses.
 pub(crate) const CLUSTER: &str = "contract";

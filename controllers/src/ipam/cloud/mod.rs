@@ -7,7 +7,7 @@
 //! |---|---|
 //! | One read for all nodes that are due, at most once a second | upstream reads each instance |
 //! | Nodes of other clouds are left alone, and those without provider ID until they have one | upstream tries them 20 times |
-//! | A condition that is `False` stays, whoever wrote it | upstream changes its reason |
+//! | A condition that is already `False` is not written again, also if another program set it | upstream changes its reason |
 //! | A node that has other ranges than its instance gets one event | upstream tries 20 times to change what nobody can |
 //! | Events say why, behind upstream's text, also when only one family is missing | the user sees what to do |
 //! | `--cluster-cidr` may be left out | nothing reads it here |

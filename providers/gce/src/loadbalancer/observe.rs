@@ -331,8 +331,8 @@ impl Reads {
         Ok(())
     }
 
-    /// The objects with these names that exist: one by one, or with a list. Whoever grants only what the Go program needs, grants
-    /// no lists.
+    /// The objects with these names that exist: one by one, or with a list. Roles made
+    /// for the Go program do not allow lists.
     async fn each<T: DeserializeOwned + Named>(
         &self,
         (get, list): (Operation, Operation),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
@@ -84,17 +83,6 @@ impl Harness for Cloud {
         self.bed.cloud.faults(Faults::clear);
         rules.into_iter().for_each(|rule| self.bed.cloud.fault(rule));
         true
-    }
-
-    /// Work on load balancers goes on in the background: it has ended when nothing is asked for a while.
-    async fn settle(&self) {
-        let (mut mark, mut quiet) = (self.bed.cloud.mark(), 0);
-        while quiet < 12 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            let now = self.bed.cloud.mark();
-            quiet = if now == mark { quiet + 1 } else { 0 };
-            mark = now;
-        }
     }
 
     fn haste(&self) -> u32 {

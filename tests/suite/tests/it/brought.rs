@@ -219,7 +219,7 @@ async fn a_service_whose_class_goes_with_its_type_is_cleaned_up_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_restart_whoever_runs_deletes_the_balancer_of_a_class() {
+async fn after_a_restart_the_running_controller_deletes_the_balancer_of_a_class() {
     for (args, on) in [(BOTH, true), ("--controllers=service", false)] {
         let (rig, manager, cloud) = balanced().await;
         manager.stop().await.unwrap();

@@ -16,7 +16,8 @@ use crate::client::balancing::{Address, ForwardingRule};
 use crate::client::operation::{ADDRESS_DELETE, ADDRESS_RESERVE};
 use crate::client::resource::{last_part, same_url};
 
-/// The address of a Service whose rule will be made, if one is wanted: whoever has it reserved is looked for.
+/// The address of a Service whose rule will be made, if one is wanted: the
+/// reservation of that address is looked up.
 pub(in super::super) fn to_look_for(env: &Env, observed: &Observed, item: &Item) -> Option<String> {
     let settings = item.settings.as_ref().filter(|_| !item.hosts_only())?;
     let rule = observed.rule(&item.names).filter(|rule| real_scheme(rule) == item.scheme);

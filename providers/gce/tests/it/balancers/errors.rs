@@ -23,7 +23,7 @@ async fn an_address_outlives_a_failure_between_two_rules() {
     assert!(scene.refused(&mut web).await.contains("no"));
     assert_eq!(scene.find("forwardingRules", LB), None);
     assert_eq!(scene.object("addresses", "LB")["address"], json!(ip));
-    // Whoever tries again has the same address, also another process.
+    // A retry uses the same address, also in another process.
     scene.refused(&mut web).await;
     scene.restart().await;
     scene.refused(&mut web).await;

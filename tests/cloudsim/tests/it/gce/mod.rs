@@ -1,4 +1,4 @@
-//! The simulated Compute Engine: cases that it has to pass, whoever sends their calls.
+//! The simulated Compute Engine: cases that it passes with each client.
 
 mod cases;
 mod client;
