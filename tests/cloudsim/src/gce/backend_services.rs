@@ -10,6 +10,9 @@ use crate::core::rest::Problem;
 use crate::core::rows::Row;
 use serde_json::{Value, json};
 
+/// Most groups of a backend service, as the page about quotas of Cloud Load Balancing says.
+const MOST_BACKENDS: usize = 50;
+
 /// Checks a backend service that is to be made.
 pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Result<(), Problem> {
     check(world, spot, fields)?;
@@ -57,7 +60,23 @@ fn check(world: &World, spot: &Spot, fields: &mut Fields) -> Result<(), Problem>
     fields.insert("healthChecks".to_owned(), json!([link(&check)]));
     let Some(backends) = fields.get("backends").and_then(Value::as_array).cloned() else { return Ok(()) };
     let (mut shown, mut groups) = (Vec::new(), Vec::new());
+    if backends.len() > MOST_BACKENDS {
+        // unverified: the text.
+        let text = format!("At most {MOST_BACKENDS} backends can be specified.");
+        return Err(errors::invalid("resource.backends", &backends.len().to_string(), &text));
+    }
+    let internal = text(fields, "loadBalancingScheme") == "INTERNAL";
     for (number, backend) in backends.iter().enumerate() {
+        if let mode @ ("UTILIZATION" | "RATE") = inner(backend, "balancingMode")
+            && internal
+        {
+            let field = format!("resource.backends[{number}].balancingMode");
+            return Err(errors::invalid(
+                &field,
+                mode,
+                "Balancing mode must be CONNECTION for an INTERNAL backend service.",
+            ));
+        }
         let (backend, group) = self::backend(world, spot, number, backend)?;
         if groups.contains(&group) {
             let field = format!("resource.backends[{number}].group");
@@ -103,9 +122,9 @@ pub(super) fn groups(world: &World) -> Vec<(String, String)> {
 
 /// A backend service lists the rules that use it.
 pub(super) fn show(world: &World, key: &str, fields: &mut Fields) {
-    let rules = world.store.all("forwardingRules");
+    let (rules, own) = (world.store.all("forwardingRules"), link(key));
     let users: Vec<Value> = rules
-        .filter(|(_, row)| row.text("backendService") == link(key))
+        .filter(|(_, row)| row.text("backendService") == own)
         .map(|(rule, _)| json!({ "reference": link(rule) }))
         .collect();
     if !users.is_empty() {

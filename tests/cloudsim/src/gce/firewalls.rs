@@ -11,6 +11,10 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
+/// Most entries of a list of a rule, as the page about quotas of VPC networks says.
+const MOST: [(&str, usize); 4] =
+    [("sourceRanges", 5000), ("destinationRanges", 5000), ("sourceTags", 30), ("targetTags", 70)];
+
 /// Checks a rule that is to be made.
 pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Result<(), Problem> {
     default(fields, "network", "global/networks/default");
@@ -51,6 +55,20 @@ fn check(fields: &mut Fields) -> Result<(), Problem> {
     if !(0..=65535).contains(&priority) {
         let text = "Must be greater than or equal to 0 and less than or equal to 65535.";
         return Err(errors::invalid("resource.priority", &priority.to_string(), text));
+    }
+    for (list, most) in MOST {
+        let given = texts(fields, list).len();
+        if given > most {
+            // unverified: the text.
+            let text = format!("At most {most} can be specified.");
+            return Err(errors::invalid(&format!("resource.{list}"), &given.to_string(), &text));
+        }
+    }
+    let all: Vec<String> = ["sourceRanges", "destinationRanges"].iter().flat_map(|list| texts(fields, list)).collect();
+    if all.iter().any(|range| range.contains(':')) && all.iter().any(|range| !range.contains(':')) {
+        // unverified: the text. A rule is for one family.
+        let text = "IPv4 and IPv6 ranges cannot be mixed in a firewall.";
+        return Err(errors::invalid("resource.sourceRanges", &all.join(","), text));
     }
     for list in ["sourceRanges", "destinationRanges"] {
         for (number, range) in texts(fields, list).iter().enumerate() {

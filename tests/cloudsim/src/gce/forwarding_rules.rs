@@ -3,7 +3,7 @@
 use super::kinds::Fields;
 use super::places::{Spot, address, link, region_of};
 use super::verbs::{default, refer, text, texts};
-use super::world::World;
+use super::world::{World, inner};
 use super::{addresses, errors, instances, ip};
 use crate::core::rest::Problem;
 use crate::core::rows::Row;
@@ -31,6 +31,9 @@ pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Resul
     let address =
         if internal { internal_address(world, spot, fields)? } else { external_address(world, spot, fields)? };
     fields.insert("IPAddress".to_owned(), json!(address));
+    if internal {
+        same_network(world, fields)?;
+    }
     for name in ["fingerprint", "labelFingerprint"] {
         let fingerprint = world.fingerprint();
         fields.insert(name.to_owned(), json!(fingerprint));
@@ -75,6 +78,21 @@ fn same_region(spot: &Spot, key: &str, field: &str) -> Result<(), Problem> {
         return Ok(());
     }
     Err(errors::invalid(field, &link(key), "The resource is not in the region of the forwarding rule."))
+}
+
+/// The groups behind an internal rule are in its network; one without members is in none.
+fn same_network(world: &World, fields: &Fields) -> Result<(), Problem> {
+    let service = world.object(text(fields, "backendService")).and_then(|row| row.get("backends"));
+    let backends = service.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let networks = backends.iter().filter_map(|backend| world.object(inner(backend, "group"))?.get("network"));
+    match networks.filter_map(Value::as_str).find(|network| *network != text(fields, "network")) {
+        None => Ok(()),
+        Some(other) => {
+            // unverified: the text.
+            let text_ = format!("The network of the backends is '{other}'.");
+            Err(errors::invalid("resource.network", text(fields, "network"), &text_))
+        }
+    }
 }
 
 /// The ports: a range, up to five single ones, or all of them.

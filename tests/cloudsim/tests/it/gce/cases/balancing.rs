@@ -132,6 +132,20 @@ fn services() -> Vec<Case> {
             .is("/httpHealthCheck/port", 10256)
             .is("/checkIntervalSec", 9)
             .call("healthChecks.delete", "healthCheck=h"),
+        backend(case("an internal backend service balances by connections"))
+            .send(
+                "regionBackendServices.insert",
+                REGION,
+                service(
+                    "s2",
+                    json!({"backends": [{"group": link("zones/us-central1-b/instanceGroups/g"), "balancingMode": "UTILIZATION"}]}),
+                ),
+            )
+            .fails(400, "invalid")
+            .is(
+                "/error/message",
+                "Invalid value for field 'resource.backends[0].balancingMode': 'UTILIZATION'. Balancing mode must be CONNECTION for an INTERNAL backend service.",
+            ),
         backend(case("a backend service is changed with its fingerprint"))
             .call("regionBackendServices.get", SERVICE)
             .is("/backends/0/balancingMode", "CONNECTION")
@@ -265,6 +279,14 @@ fn rules() -> Vec<Case> {
             )
             .fails(400, "invalid")
             .send("forwardingRules.insert", REGION, rule(json!({"network": link("global/networks/other")})))
+            .fails(400, "invalid")
+            .send(
+                "forwardingRules.insert",
+                REGION,
+                rule(json!({
+                    "network": link("global/networks/other"), "subnetwork": link("regions/us-central1/subnetworks/far"),
+                })),
+            )
             .fails(400, "invalid")
             .send("forwardingRules.insert", REGION, rule(json!({"backendService": Value::Null})))
             .fails(400, "required")
