@@ -107,13 +107,12 @@ fn users(world: &World, fields: &Fields) -> Vec<String> {
     let network = if text(fields, "addressType") == "INTERNAL" { world.network_of(fields) } else { None };
     let rule =
         |row: &Row| row.text("IPAddress") == own && (network.is_none() || world.network_of(&row.fields) == network);
-    let instance = |row: &Row| {
-        instances::all_addresses(&row.fields).any(|address| address == own)
-            && network.as_deref().is_none_or(|network| instances::is_in(&row.fields, network))
+    let instance = |key: &String| {
+        let row = world.store.get(key);
+        row.is_some_and(|row| network.as_deref().is_none_or(|network| instances::is_in(&row.fields, network)))
     };
-    let rules = world.store.all("forwardingRules").filter(|(_, row)| rule(row));
-    let instances = world.store.all("instances").filter(|(_, row)| instance(row));
-    rules.chain(instances).map(|(key, _)| key.to_owned()).collect()
+    let rules = world.store.all("forwardingRules").filter(|(_, row)| rule(row)).map(|(key, _)| key.to_owned());
+    rules.chain(instances::with_address(world, own).into_iter().filter(instance)).collect()
 }
 
 /// Says who has it.

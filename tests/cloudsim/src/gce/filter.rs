@@ -26,6 +26,11 @@ enum Test {
 }
 
 impl Filter {
+    /// Whether everything passes.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Reads a filter; an empty one lets everything through.
     ///
     /// # Errors

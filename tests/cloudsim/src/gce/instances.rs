@@ -8,6 +8,7 @@ use super::world::{World, inner};
 use super::{errors, ip};
 use crate::core::rest::{Call, Problem, Reply};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 
 /// `PATCH …/instances/{name}/updateNetworkInterface`
 pub(super) fn update_interface(world: &mut World, call: &Call) -> Result<Reply, Problem> {
@@ -49,6 +50,27 @@ pub(super) fn interfaces(instance: &Fields) -> &[Value] {
 /// Whether an instance has an interface in a network.
 pub(super) fn is_in(instance: &Fields, network: &str) -> bool {
     interfaces(instance).iter().any(|interface| inner(interface, "network") == link(network))
+}
+
+/// Keys of instances by their addresses, and how often instances had changed by then.
+pub(super) type ByAddress = (u64, HashMap<String, Vec<String>>);
+
+/// Keys of the instances that have an address. A list of addresses asks for each, and instances seldom change.
+pub(super) fn with_address(world: &World, address: &str) -> Vec<String> {
+    let changes = world.store.changes("instances");
+    let mut known = world.instances_by_address.borrow_mut();
+    let (_, by_address) = match &mut *known {
+        Some(known) if known.0 == changes => known,
+        known => {
+            let mut by_address = HashMap::<String, Vec<String>>::new();
+            for (key, row) in world.store.all("instances") {
+                all_addresses(&row.fields)
+                    .for_each(|a| by_address.entry(a.to_owned()).or_default().push(key.to_owned()));
+            }
+            known.insert((changes, by_address))
+        }
+    };
+    by_address.get(address).cloned().unwrap_or_default()
 }
 
 /// All addresses of an instance, with those of its access configurations.

@@ -30,6 +30,7 @@ impl Page<&Row> {
 /// Whether an object passes a filter: as it is shown, where that is more than its own fields.
 fn passes(world: &World, kind: &Kind, filter: &Filter, key: &str, row: &Row) -> bool {
     match kind.rules.show {
+        _ if filter.is_empty() => true,
         None => filter.passes(&row.fields),
         Some(_) => filter.passes(&kinds::shown(world, kind, key, row)),
     }

@@ -61,9 +61,12 @@ fn start(
         "_begins": now.as_nanosecond().to_string(),
     });
     // A call that is made again is answered with the same operation.
-    if let Some(id) = call.get("requestId") {
+    let request = call.get("requestId").map(|id| {
         set(&mut fields, "clientOperationId", id);
-        world.requests.insert(request(call, id), key.clone());
+        request(call, id)
+    });
+    if let Some(request) = &request {
+        world.requests.insert(request.clone(), key.clone());
     }
     if let Some(id) = target_id {
         set(&mut fields, "targetId", id);
@@ -80,12 +83,12 @@ fn start(
     let Value::Object(fields) = fields else { return Reply::empty(500) };
     let row = Row { seq: world.number(), made: now, fields };
     world.store.put(&key, row, world.at_once());
-    world.operations.push_back(key.clone());
+    world.operations.push_back((key.clone(), request.unwrap_or_default()));
     if world.operations.len() > KEPT
-        && let Some(oldest) = world.operations.pop_front()
+        && let Some((oldest, request)) = world.operations.pop_front()
     {
         world.remove(&oldest);
-        world.requests.retain(|_, key| *key != oldest);
+        world.requests.remove(&request);
     }
     let shown = world.store.get(&key).map(|row| shown_operation(world, &key, row));
     Reply::json(200, &shown.unwrap_or_default())

@@ -101,6 +101,30 @@ impl World {
         spot.key()
     }
 
+    /// All objects of these collections as they are, fields of the simulation included, by path; what the service writes anew
+    /// is left out.
+    #[must_use]
+    pub fn dump(&self, collections: &[&str]) -> Value {
+        let anew = ["kind", "id", "creationTimestamp", "name", "selfLink", "region", "zone"];
+        let objects = collections.iter().flat_map(|collection| self.store.all(collection)).map(|(key, row)| {
+            let fields = row.fields.iter().filter(|(name, _)| !anew.contains(&name.as_str()));
+            (key.to_owned(), fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Value>())
+        });
+        json!({"objects": objects.collect::<Value>(), "external": self.external})
+    }
+
+    /// Makes the objects of a dump, in place of those that are there.
+    pub fn restore(&mut self, dump: &Value) {
+        for (path, fields) in dump.get("objects").and_then(Value::as_object).into_iter().flatten() {
+            self.put(path, fields.clone());
+        }
+        // Nobody else gets their addresses.
+        for (tier, count) in dump.get("external").and_then(Value::as_object).into_iter().flatten() {
+            let own = self.external.entry(tier.clone()).or_default();
+            *own = (*own).max(count.as_u64().unwrap_or_default());
+        }
+    }
+
     /// Removes an object, whatever uses it.
     pub fn remove(&mut self, path: &str) {
         let due = self.at_once();

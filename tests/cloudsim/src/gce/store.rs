@@ -11,6 +11,8 @@ pub struct Store {
     /// By collection, then by key.
     rows: BTreeMap<String, Table>,
     past: BTreeMap<String, Past>,
+    /// Counts the changes of a collection.
+    changes: BTreeMap<String, u64>,
 }
 
 /// How an object was before writes that have not ended for everybody.
@@ -39,8 +41,21 @@ impl Store {
         self.rows.get(collection(key))?.get(key)
     }
 
+    /// How often objects of a collection were made, changed or removed.
+    pub(super) fn changes(&self, collection: &str) -> u64 {
+        self.changes.get(collection).copied().unwrap_or_default()
+    }
+
+    fn changed(&mut self, key: &str) {
+        match self.changes.get_mut(collection(key)) {
+            Some(count) => *count += 1,
+            None => drop(self.changes.insert(collection(key).to_owned(), 1)),
+        }
+    }
+
     /// An object, to change it at once: for what happens besides the API.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Row> {
+        self.changed(key);
         self.rows.get_mut(collection(key))?.get_mut(key)
     }
 
@@ -99,12 +114,14 @@ impl Store {
 
     /// Makes or replaces an object.
     pub(super) fn put(&mut self, key: &str, row: Row, due: Due) {
+        self.changed(key);
         let old = self.rows.entry(collection(key).to_owned()).or_default().insert(key.to_owned(), row);
         self.keep(key, old, due);
     }
 
     /// Removes an object.
     pub(super) fn remove(&mut self, key: &str, due: Due) -> Option<Row> {
+        self.changed(key);
         let old = self.rows.get_mut(collection(key))?.remove(key)?;
         self.keep(key, Some(old.clone()), due);
         Some(old)

@@ -8,6 +8,7 @@ use super::verbs::{custom, default, texts};
 use super::world::{World, inner};
 use crate::core::rest::{Call, Problem, Reply};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 /// Most instances that a new pool can have. `unverified`: Google's own program sends no more.
 const MOST_AT_FIRST: usize = 200;
@@ -79,9 +80,10 @@ fn member(world: &World, spot: &Spot, reference: &str, field: &str) -> Result<St
 pub(super) fn add(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     custom(world, call, |world, spot, body, pool| {
         let mut members = texts(pool, "instances");
+        let mut known: HashSet<String> = members.iter().cloned().collect();
         for (field, reference) in references(body)? {
             let member = link(&member(world, spot, reference, &field)?);
-            if !members.contains(&member) {
+            if known.insert(member.clone()) {
                 members.push(member);
             }
         }
@@ -94,10 +96,9 @@ pub(super) fn add(world: &mut World, call: &Call) -> Result<Reply, Problem> {
 pub(super) fn remove(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     custom(world, call, |world, spot, body, pool| {
         let mut members = texts(pool, "instances");
-        for (field, reference) in references(body)? {
-            let key = world.key_of(reference, spot, &field, "instances")?;
-            members.retain(|member| unlink(member) != key);
-        }
+        let gone = references(body)?.into_iter().map(|(field, item)| world.key_of(item, spot, &field, "instances"));
+        let gone = gone.collect::<Result<HashSet<String>, Problem>>()?;
+        members.retain(|member| !gone.contains(unlink(member)));
         let left = if members.is_empty() { Value::Null } else { json!(members) };
         pool.insert("instances".to_owned(), left);
         Ok(())

@@ -1,5 +1,6 @@
 //! The state of a simulated Compute Engine.
 
+use super::instances::ByAddress;
 use super::kinds::{Fields, Kind};
 use super::model::Model;
 use super::options::Options;
@@ -18,6 +19,7 @@ use jiff::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -45,12 +47,14 @@ pub struct World {
     pub(super) requests: BTreeMap<String, String>,
     /// Methods of which a long answer was held against the description.
     long_answers: BTreeSet<&'static str>,
-    /// Keys of all operations, the oldest first.
-    pub(super) operations: VecDeque<String>,
+    /// Keys of all operations, the oldest first, with the calls that began them, as in `requests`.
+    pub(super) operations: VecDeque<(String, String)>,
     /// Answers of the simulation that are not as Google's description says, one line each.
     pub(super) mistakes: Vec<String>,
     /// How many external addresses were given out, by tier.
     pub(super) external: BTreeMap<String, u64>,
+    /// Who has which address.
+    pub(super) instances_by_address: RefCell<Option<ByAddress>>,
     model: Option<Arc<Model>>,
     /// Method of the call that is being carried out; empty: none, what is done is done at once.
     method: &'static str,
@@ -78,6 +82,7 @@ impl World {
             long_answers: BTreeSet::new(),
             mistakes: Vec::new(),
             external: BTreeMap::new(),
+            instances_by_address: RefCell::default(),
             model,
             method: "",
             began: Timestamp::UNIX_EPOCH,
