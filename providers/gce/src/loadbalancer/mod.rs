@@ -146,17 +146,16 @@ impl Planned for Balancers {
     type Step = Step;
     type Outputs = Outputs;
 
-    /// The Service, and what all Services of its kinds share.
+    /// What all Services of its kinds share. Nothing of its own beside: Services of the same groups are worked on together, and
+    /// their operations run side by side.
     fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
         let mut kinds = dispatch::begun(service);
         kinds.insert(dispatch::scheme(service));
-        let shared = kinds.into_iter().map(|kind| {
-            GroupKey(match kind {
-                Scheme::External => "external load balancers".to_owned(),
-                Scheme::Internal => "internal load balancers".to_owned(),
-            })
+        let shared = kinds.into_iter().map(|kind| match kind {
+            Scheme::External => "external load balancers",
+            Scheme::Internal => "internal load balancers",
         });
-        shared.chain([GroupKey(service.key().to_string())]).collect()
+        shared.map(|name| GroupKey(name.to_owned())).collect()
     }
 
     fn finalizers(&self, service: &Service) -> Vec<(&'static str, bool)> {

@@ -26,6 +26,17 @@ async fn a_sync_of_what_is_as_desired_reads_little_and_writes_nothing() {
     }
 }
 
+/// The core works on Services side by side that have the same groups; those that share only some wait for each other.
+#[tokio::test]
+async fn services_of_a_kind_are_worked_on_together() {
+    let scene = Scene::with(&["n1"]).await;
+    let groups = |service| scene.balancers().groups(&service);
+    let others = || (service("a", json!({})), service("b", json!({"externalTrafficPolicy": "Local"})));
+    assert_eq!(groups(others().0), groups(others().1));
+    assert_eq!(groups(internal(others().0)), groups(internal(others().1)));
+    assert!(groups(web()).is_disjoint(&groups(internal(web()))));
+}
+
 #[tokio::test]
 async fn each_zone_of_an_internal_balancer_costs_two_reads() {
     let mut scene = Scene::of(Options::default(), &["n1"], "multizone", &[]).await;
