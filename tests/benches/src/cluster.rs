@@ -106,9 +106,32 @@ impl Cluster {
         }
     }
 
+    /// Waits until so many Services have an address.
+    pub(crate) async fn until_served(&self, wanted: usize) -> anyhow::Result<()> {
+        let began = Instant::now();
+        loop {
+            let mut served = 0;
+            let has = |service: &Value| service.pointer("/status/loadBalancer/ingress/0").is_some();
+            self.each("/api/v1/namespaces/default/services", |service| served += usize::from(has(service))).await?;
+            if served >= wanted {
+                return Ok(());
+            }
+            eprintln!("{served} of {wanted} Services have an address after {} s", began.elapsed().as_secs());
+            anyhow::ensure!(began.elapsed() < Duration::from_secs(3600), "only {served} of {wanted} after an hour");
+            // Each look costs the API server more, the more Services there are.
+            tokio::time::sleep(Duration::from_millis(100).max(Duration::from_secs(5).min(began.elapsed() / 20))).await;
+        }
+    }
+
     /// One request.
     pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<()> {
         self.client.send(&Call::json(method, path, body)).await.with_context(|| path.to_owned())?;
+        Ok(())
+    }
+
+    /// Merges fields into an object.
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> anyhow::Result<()> {
+        self.client.send(&Call::strategic(path, body).metadata_only()).await.with_context(|| path.to_owned())?;
         Ok(())
     }
 

@@ -18,6 +18,12 @@ pub(crate) fn sum(calls: &BTreeMap<String, u64>) -> f64 {
     calls.values().fold(0.0, |sum, count| sum + u32::try_from(*count).map_or(f64::MAX, f64::from))
 }
 
+/// Sum of the calls whose names begin so.
+pub(crate) fn of(calls: &BTreeMap<String, u64>, name: &str) -> f64 {
+    let calls = calls.iter().filter(|(call, _)| call.starts_with(name));
+    sum(&calls.map(|(call, count)| (call.clone(), *count)).collect())
+}
+
 /// Begins a table.
 pub(crate) fn table(title: &str) {
     println!("\n{title}\n| figure | value | goal | |\n|---|---|---|---|");

@@ -11,6 +11,9 @@
 //! cargo xtask bench openstack --ccm <program> [nodes] [ports] [member] [restart] [quiet]
 //!                       [--nodes 1000] [--services 100] [--minutes 10]
 //!                                                 the same with feature openstack, on the simulated OpenStack
+//! cargo xtask bench gce --ccm <program> [looks] [hosts] [external] [internal] [nodes] [quiet]
+//!                       [takeover --former <program>] [--nodes 5000] [--services 500] [--minutes 10]
+//!                                                 the same with feature gce, on the simulated Compute Engine
 //! ```
 //! Prints a table and writes `startup.svg` and `memory.svg` into `--out` (default: the current folder). Times depend on the
 //! machine; nothing here passes or fails.
@@ -18,6 +21,8 @@
 mod aws;
 mod cluster;
 mod figures;
+mod gce;
+mod measures;
 mod openstack;
 mod plot;
 mod process;
@@ -33,12 +38,14 @@ use anyhow::{Context, bail};
 #[derive(Debug, Clone)]
 struct Settings {
     which: String,
-    // Of `aws` and `openstack`; none: all of them.
+    // Of `aws`, `gce` and `openstack`; none: all of them.
     runs: Vec<String>,
     nodes: Vec<usize>,
     services: usize,
     minutes: u64,
     program: Option<PathBuf>,
+    /// Which `program` takes over from.
+    former: Option<PathBuf>,
     out: PathBuf,
 }
 
@@ -63,6 +70,9 @@ fn measure() -> anyhow::Result<()> {
     runtime.block_on(async {
         if settings.which == "aws" {
             return aws::run(&settings).await;
+        }
+        if settings.which == "gce" {
+            return gce::run(&settings).await;
         }
         if settings.which == "openstack" {
             return openstack::run(&settings).await;
@@ -90,15 +100,18 @@ fn settings(mut args: impl Iterator<Item = String>) -> anyhow::Result<Settings> 
         services: 500,
         minutes: 15,
         program: std::env::var_os("CCM_BENCH_PROGRAM").map(PathBuf::from),
+        former: None,
         out: PathBuf::from("."),
     };
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
         match &*arg {
             run if settings.which == "aws" && aws::knows(run) => settings.runs.push(arg),
+            run if settings.which == "gce" && gce::knows(run) => settings.runs.push(arg),
             run if settings.which == "openstack" && openstack::knows(run) => settings.runs.push(arg),
-            "all" | "startup" | "memory" | "idle" | "aws" | "openstack" => settings.which = arg,
+            "all" | "startup" | "memory" | "idle" | "aws" | "gce" | "openstack" => settings.which = arg,
             "--ccm" => settings.program = Some(value()?.into()),
+            "--former" => settings.former = Some(value()?.into()),
             "--services" => {
                 let services = value()?;
                 settings.services =
@@ -116,7 +129,7 @@ fn settings(mut args: impl Iterator<Item = String>) -> anyhow::Result<Settings> 
             "--out" => settings.out = value()?.into(),
             other => {
                 bail!(
-                    "unknown argument {other:?}; known are startup, memory, idle, all, aws, openstack, --ccm, --nodes, \
+                    "unknown argument {other:?}; known are startup, memory, idle, all, aws, gce, openstack, --ccm, --former, --nodes, \
                      --services, --minutes, --out"
                 )
             }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Machine, Scene, listed, nodes_of, row, sum, table};
 use crate::cluster::NodeSpec;
+use crate::measures;
 use crate::runs::{count, mib};
 
 /// Nodes behind the balancers, of all nodes: more than 1,000 targets no target group takes.
@@ -48,17 +49,7 @@ async fn create(scene: &Scene, services: usize) -> anyhow::Result<()> {
                 "ports": [{"name": "web", "port": 443, "targetPort": 8443, "protocol": "TCP"}]}});
         scene.cluster.send(Method::POST, "/api/v1/namespaces/default/services", &body).await?;
     }
-    loop {
-        let mut ready = 0;
-        let has = |service: &Value| service.pointer("/status/loadBalancer/ingress/0/hostname").is_some();
-        scene.cluster.each("/api/v1/namespaces/default/services", |s| ready += usize::from(has(s))).await?;
-        eprintln!("{ready} of {services} Services have their balancer after {} s", began.elapsed().as_secs());
-        if ready == services {
-            break;
-        }
-        anyhow::ensure!(began.elapsed() < Duration::from_secs(3600), "only {ready} balancers after an hour");
-        tokio::time::sleep(Duration::from_secs(5)).await;
-    }
+    scene.cluster.until_served(services).await?;
     table(&format!("AWS balancers: {services} Services with an NLB of one port, made at once"));
     row("all have an address after", began.elapsed().as_secs_f64(), " s", None);
     let calls = scene.calls(mark);
@@ -70,15 +61,7 @@ async fn create(scene: &Scene, services: usize) -> anyhow::Result<()> {
 async fn restart(scene: &Scene, nodes: usize, services: usize) -> anyhow::Result<()> {
     let (began, mark) = (Instant::now(), scene.aws.mark());
     let manager = scene.program().await?;
-    let reached = async || manager.metric("service_controller_loadbalancer_sync_total", "").await;
-    let mut last = (scene.aws.mark(), reached().await?, Instant::now());
-    while last.2.elapsed() < Duration::from_secs(15) {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        let now = (scene.aws.mark(), reached().await?);
-        if now != (last.0, last.1) {
-            last = (now.0, now.1, Instant::now());
-        }
-    }
+    let last = measures::settled(&manager, || scene.aws.mark(), Duration::from_secs(15)).await?;
     let (calls, writes) = (scene.calls(mark), manager.writes().await?);
     let events = manager.metric("ccm_events_total", "").await?;
     let mutating = scene.aws.ledger(|ledger| ledger.mutating(mark).count());
@@ -88,7 +71,7 @@ async fn restart(scene: &Scene, nodes: usize, services: usize) -> anyhow::Result
     row("API writes besides events", (writes - events).max(0.0), "", Some(0.0));
     row("events", events, "", None);
     row("reads per Service", sum(&calls) / count(services.max(1)), "", Some(5.0));
-    row("at rest after", (last.2 - began).as_secs_f64(), " s", None);
+    row("at rest after", (last - began).as_secs_f64(), " s", None);
     row("CPU until then", manager.cpu()?, " s", None);
     row("RSS", mib(memory.now), " MiB", Some(40.0));
     row("RSS at its peak", mib(memory.peak), " MiB", None);

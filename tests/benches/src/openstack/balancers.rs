@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Scene, listed, of, row, sum, table};
+use crate::measures;
 use crate::runs::count;
 
 /// Behind the load balancers.
@@ -17,10 +18,7 @@ pub(super) async fn ports(scene: &Scene, with_member: bool) -> anyhow::Result<()
     scene.cloud.change(|options| options.provisioning = BUSY);
     let (mark, began) = (scene.cloud.mark(), Instant::now());
     scene.service("web", 8000..8000 + PORTS).await?;
-    while scene.served().await? == 0 {
-        anyhow::ensure!(began.elapsed() < Duration::from_secs(600), "no balancer after ten minutes");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    scene.cluster.until_served(1).await?;
     let took = began.elapsed();
     scene.rest(&manager, BUSY * 2).await?;
     let calls = scene.calls(mark);
@@ -74,18 +72,10 @@ pub(super) async fn restart(scene: &Scene, services: usize) -> anyhow::Result<()
     manager.stop().await?;
     let (mark, began) = (scene.cloud.mark(), Instant::now());
     let manager = scene.program().await?;
-    let synced = async || manager.metric("service_controller_loadbalancer_sync_total", "").await;
-    let mut last = (scene.cloud.mark(), synced().await?, Instant::now());
-    while last.2.elapsed() < Duration::from_secs(10) {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        let now = (scene.cloud.mark(), synced().await?);
-        if now != (last.0, last.1) {
-            last = (now.0, now.1, Instant::now());
-        }
-    }
+    let last = measures::settled(&manager, || scene.cloud.mark(), Duration::from_secs(10)).await?;
     let calls = scene.calls(mark);
     table(&format!("OpenStack restart: {services} Services in place"));
-    row("at rest after", (last.2 - began).as_secs_f64(), " s", None);
+    row("at rest after", (last - began).as_secs_f64(), " s", None);
     row("cloud writes", count(scene.written(mark)), "", Some(0.0));
     let reads = of(&calls, "load-balancer") + of(&calls, "network:floating_ip");
     row("reads for Services", reads, "", Some(4.0 + count(services) / 10.0));

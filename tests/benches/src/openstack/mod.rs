@@ -22,7 +22,7 @@ use tokio::process::Command;
 
 use crate::Settings;
 use crate::cluster::{Cluster, NodeSpec};
-use crate::figures::{self, listed, row, sum, table};
+use crate::figures::{self, listed, of, row, sum, table};
 use crate::process::Manager;
 
 /// The runs, in their order.
@@ -135,24 +135,12 @@ impl Scene {
         self.cluster.send(Method::POST, "/api/v1/namespaces/default/services", &body).await
     }
 
-    /// How many Services have an address.
-    async fn served(&self) -> anyhow::Result<usize> {
-        let mut served = 0;
-        let has = |service: &Value| service.pointer("/status/loadBalancer/ingress/0/ip").is_some();
-        self.cluster.each("/api/v1/namespaces/default/services", |s| served += usize::from(has(s))).await?;
-        Ok(served)
-    }
-
     /// Makes Services of one port each, and waits until they are served.
     async fn services(&self, count: usize) -> anyhow::Result<()> {
         for number in 0..count {
             self.service(&format!("service-{number}"), 80..81).await?;
         }
-        let began = std::time::Instant::now();
-        while self.served().await? < count {
-            anyhow::ensure!(began.elapsed() < Duration::from_secs(3600), "not all balancers after an hour");
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
+        self.cluster.until_served(count).await?;
         Ok(())
     }
 
@@ -171,10 +159,4 @@ impl Scene {
     async fn rest(&self, manager: &Manager, quiet: Duration) -> anyhow::Result<()> {
         figures::rest(manager, || self.written(0), quiet).await
     }
-}
-
-/// The calls of one service.
-fn of(calls: &BTreeMap<String, u64>, service: &str) -> f64 {
-    let calls = calls.iter().filter(|(call, _)| call.starts_with(service));
-    sum(&calls.map(|(call, count)| (call.clone(), *count)).collect())
 }

@@ -1,0 +1,105 @@
+//! What the benchmarks on simulated clouds have in common: a burst of nodes, and a quiet time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::cluster::Cluster;
+use crate::figures::row;
+use crate::process::{Manager, Memory};
+use crate::runs::{BURST, count, mib};
+
+/// Counts nodes that lost the taint.
+const UNTAINTED: &str = "node_controller_cloud_provider_taint_removal_delay_seconds_count";
+/// Each kubelet writes its status so often.
+const STATUS: Duration = Duration::from_secs(300);
+
+/// How nodes were initialized that appeared within [`BURST`].
+pub(crate) struct Joined {
+    /// From the begin on.
+    made: Duration,
+    pub(crate) last: Duration,
+    cpu: f64,
+    memory: Memory,
+}
+
+/// Makes nodes with the taint, and waits until all have lost it.
+pub(crate) async fn join(cluster: &Arc<Cluster>, manager: &Manager, nodes: Vec<Bytes>) -> anyhow::Result<Joined> {
+    let (wanted, cpu, began) = (count(nodes.len()), manager.cpu()?, Instant::now());
+    let loader = tokio::spawn({
+        let cluster = cluster.clone();
+        async move { cluster.make(nodes, BURST).await }
+    });
+    loop {
+        let done = manager.metric(UNTAINTED, "").await?;
+        if done >= wanted {
+            break;
+        }
+        anyhow::ensure!(began.elapsed() < Duration::from_secs(3600), "only {done} of {wanted} nodes after an hour");
+        // Each look costs the program a little.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let last = began.elapsed();
+    let made = loader.await??.duration_since(began);
+    Ok(Joined { made, last, cpu: manager.cpu()? - cpu, memory: manager.memory()? })
+}
+
+impl Joined {
+    pub(crate) fn print(&self) {
+        row("last node made after", self.made.as_secs_f64(), " s", None);
+        row("last taint removed after that", self.last.saturating_sub(self.made).as_secs_f64(), " s", Some(5.0));
+        row("CPU of the program", self.cpu, " s", None);
+        row("RSS", mib(self.memory.now), " MiB", None);
+    }
+}
+
+/// Waits until the program neither calls the cloud, by the mark in its ledger, nor looks at Services for a while. Answers when the last
+/// of it was seen.
+pub(crate) async fn settled(manager: &Manager, mark: impl Fn() -> u64, quiet: Duration) -> anyhow::Result<Instant> {
+    let synced = async || manager.metric("service_controller_loadbalancer_sync_total", "").await;
+    let mut last = (mark(), synced().await?, Instant::now());
+    while last.2.elapsed() < quiet {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let now = (mark(), synced().await?);
+        if now != (last.0, last.1) {
+            last = (now.0, now.1, Instant::now());
+        }
+    }
+    Ok(last.2)
+}
+
+/// What the program did while nothing happened but kubelets writing their status.
+pub(crate) struct Quiet {
+    writes: f64,
+    cpu: f64,
+    memory: Memory,
+    /// Turns figures into those of an hour.
+    pub(crate) per_hour: f64,
+}
+
+/// Waits some minutes, with the heartbeats of these nodes.
+pub(crate) async fn quiet(
+    cluster: &Arc<Cluster>,
+    manager: &Manager,
+    nodes: Vec<String>,
+    minutes: u64,
+) -> anyhow::Result<Quiet> {
+    let heartbeat = tokio::spawn(cluster.clone().heartbeat(nodes, STATUS));
+    let (writes, cpu) = (manager.writes().await?, manager.cpu()?);
+    tokio::time::sleep(Duration::from_secs(minutes * 60)).await;
+    let (writes, cpu) = (manager.writes().await? - writes, manager.cpu()? - cpu);
+    heartbeat.abort();
+    let per_hour = 60.0 / f64::from(u32::try_from(minutes.max(1))?);
+    Ok(Quiet { writes, cpu, memory: manager.memory()?, per_hour })
+}
+
+impl Quiet {
+    /// `cpu`: the goal for its seconds in an hour.
+    pub(crate) fn print(&self, cpu: Option<f64>) {
+        row("API writes", self.writes * self.per_hour, "", Some(0.0));
+        row("CPU of the program", self.cpu * self.per_hour, " s", cpu);
+        row("RSS", mib(self.memory.now), " MiB", None);
+        row("RSS at its peak", mib(self.memory.peak), " MiB", None);
+    }
+}
