@@ -7,6 +7,7 @@ mod inspect;
 mod life;
 mod lives;
 mod measure;
+mod recorded;
 mod scene;
 mod shared_vpc;
 mod takeover;

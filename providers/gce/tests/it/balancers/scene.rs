@@ -53,13 +53,18 @@ impl Scene {
     }
 
     async fn begin(bed: Bed, nodes: &[&str], more: &str, given: &[&'static str]) -> Self {
+        let nodes = nodes.iter().map(|name| bed.node(name)).collect();
+        Self::over(bed, nodes, more, given).await
+    }
+
+    /// The same over nodes whose instances are there.
+    pub(super) async fn over(bed: Bed, nodes: Vec<NodeRef>, more: &str, given: &[&'static str]) -> Self {
         let cluster = Arc::new(TestCluster::default());
         let uid = bed.factory().config_maps()[0];
         cluster.set_config_map(&uid, [("uid".to_owned(), "cid".to_owned())].into());
         let subnetwork = bed.subnetwork.rsplit('/').next().unwrap();
         let more = format!("subnetwork-name = {subnetwork}\n{more}");
         let provider = start(&bed, &cluster, &more, given).await;
-        let nodes = nodes.iter().map(|name| bed.node(name)).collect();
         let scene = Self { bed, cluster, provider, nodes, more, flags: given.to_vec() };
         scene.balancers();
         scene
