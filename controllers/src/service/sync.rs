@@ -283,14 +283,23 @@ impl ServiceController {
 
     async fn prepare_cleanup(&self, service: Arc<Service>) -> Prepared {
         let subject = Subject::service(&service);
-        let read = self.balancer.get(&self.shared.cluster, &service);
-        match deadline::within("GetLoadBalancer", READ_DEADLINE, read).await {
+        // A finalizer of the provider's own says that there may be something: many deletions then need no look each.
+        let own = self.balancer.finalizers(&service);
+        let has = |name: &str| service.metadata.finalizers.iter().any(|present| present == name);
+        let exists = match own.iter().any(|(name, _)| has(name)) {
+            true => Ok(true),
+            false => {
+                let read = self.balancer.get(&self.shared.cluster, &service);
+                deadline::within("GetLoadBalancer", READ_DEADLINE, read).await.map(|found| found.is_some())
+            }
+        };
+        match exists {
             Err(error) => {
                 let error = SyncError::provider("failed to check if load balancer exists before cleanup", &error);
                 Prepared::Ended(Err(self.failed(&subject, error)))
             }
-            Ok(None) => Prepared::Finish(service),
-            Ok(Some(_)) => {
+            Ok(false) => Prepared::Finish(service),
+            Ok(true) => {
                 if !self.shared.gate.is_dry_run() {
                     self.events.event(&subject, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
                 }

@@ -26,6 +26,8 @@ struct State {
     /// Hosts of each call, with the finalizers that the Service had then.
     calls: Vec<(ServiceAction, Vec<String>, Vec<String>)>,
     fails: bool,
+    /// How often it was asked whether a balancer exists.
+    looks: u32,
     /// So many calls are not finished.
     busy: u32,
 }
@@ -60,6 +62,7 @@ impl LoadBalancer for Registers {
     }
 
     async fn get(&self, _: &str, _: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        self.0.lock().unwrap().looks += 1;
         Ok(Some(LoadBalancerStatus::default()))
     }
 
@@ -214,4 +217,6 @@ async fn finalizers_of_the_provider_are_there_before_the_first_call_and_go_last(
     rig.until(MINUTE, "it is gone", async |rig| rig.service("s").await.is_none().then_some(())).await;
     let (last, _, finalizers) = cloud.0.lock().unwrap().calls.last().unwrap().clone();
     assert_eq!((last, finalizers), (ServiceAction::Delete, vec![FINALIZER.to_owned(), OTHER.to_owned()]));
+    // The finalizer said that there was something to delete.
+    assert_eq!(cloud.0.lock().unwrap().looks, 0);
 }
