@@ -1,8 +1,8 @@
 //! What the Go program made of Services of all shapes, and of nodes, is taken over as it is, and removed.
 //!
-//! `recordings/*.json` is what `cargo xtask bench gce takeover` writes: arguments, nodes, Services, and the objects of the simulated
-//! cloud after the cloud-controller-manager of cloud-provider-gcp (commit 4e24531 of August 2026, release line 36.3) had made them on a
-//! real API server.
+//! `recordings/*.json` is what `cargo xtask bench gce takeover --ccm … --former …` writes: arguments, nodes, Services, and the objects
+//! of the simulated cloud after the cloud-controller-manager of cloud-provider-gcp (commit 4e24531 of August 2026, release line 36.3)
+//! had made them on a real API server.
 
 use std::collections::BTreeSet;
 
