@@ -110,6 +110,12 @@ pub trait Reconciler: Send + Sync + 'static {
     /// All groups that the work on a key touches, at least one. Read when the key is taken from the queue.
     fn groups(&self, key: &Self::Key) -> BTreeSet<Self::Group>;
 
+    /// Keys of the same groups that are worked on together at most; the others wait for them. The first of many then need not wait
+    /// for the last.
+    fn most_together(&self) -> usize {
+        usize::MAX
+    }
+
     /// The object of a key, as named in plans and `/debug/state`: `service default/web`.
     fn subject(&self, key: &Self::Key) -> String {
         format!("{key:?}")
@@ -174,7 +180,7 @@ pub async fn run<R: Reconciler>(
         let mut batch: Groups<R> = BTreeMap::new();
         for key in keys {
             let Some(groups) = worker.groups(&key) else { continue };
-            if let Some(together) = batch.get_mut(&groups) {
+            if let Some(together) = batch.get_mut(&groups).filter(|keys| keys.len() < reconciler.most_together()) {
                 together.push(key);
             } else if let Some(waiting) = groups.iter().find(|group| busy.contains_key(*group)) {
                 busy.entry(waiting.clone()).or_default().push(key);

@@ -47,6 +47,9 @@ const LIMIT: RateLimit = RateLimit { base: Duration::from_secs(5), max: Duration
 const COLLECT_NODES: Duration = Duration::from_millis(500);
 /// Groups at work at once where no flag says otherwise.
 const GROUPS: usize = 16;
+/// Services of one group whose balancers are planned together at most. They get their addresses when all of them are done; fewer
+/// would read what they share more often.
+const MOST_TOGETHER: usize = 200;
 
 /// Settings of the controller.
 #[derive(Debug, Clone)]
@@ -322,6 +325,10 @@ impl Reconciler for ServiceController {
             groups.insert(GroupKey(key.to_string()));
         }
         groups
+    }
+
+    fn most_together(&self) -> usize {
+        MOST_TOGETHER
     }
 
     fn subject(&self, key: &Work) -> String {

@@ -8,7 +8,7 @@ use crate::queue::RateLimit;
 type Log = Mutex<Vec<Vec<u32>>>;
 
 /// Groups keys by their tens, and those above 1000 by their thousands too; 13 panics once, 6 can't be observed in time, 99
-/// has no group at first.
+/// has no group at first. Five keys of a group at most are worked on together.
 #[derive(Default)]
 struct Model {
     observed: Log,
@@ -29,6 +29,9 @@ impl Reconciler for Model {
     fn groups(&self, key: &u32) -> BTreeSet<u32> {
         assert!(*key != 99 || self.panicked.fetch_add(1, Ordering::SeqCst) > 0, "no group yet");
         if *key >= 1000 { [key % 1000 / 10, key / 1000].into() } else { [key / 10].into() }
+    }
+    fn most_together(&self) -> usize {
+        5
     }
     async fn observe(&self, keys: &[u32]) -> Vec<Result<(), SyncError>> {
         self.observed.lock().unwrap().push(keys.to_vec());
@@ -88,6 +91,22 @@ async fn a_group_is_never_worked_on_twice_at_once_and_waiting_keys_are_joined() 
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(*model.groups.lock().unwrap(), [vec![1], vec![2, 3, 4]]);
     assert_eq!(model.most.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_keys_of_a_large_group_do_not_wait_for_the_last() {
+    let (model, queue, _leadership, _task) = start(100);
+    for key in 70..80 {
+        queue.add(key);
+    }
+    queue.add(81);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    queue.add(71);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let groups = model.groups.lock().unwrap().clone();
+    let of_seventy: Vec<&Vec<u32>> = groups.iter().filter(|keys| keys[0] < 80).collect();
+    assert_eq!(of_seventy, [&vec![70, 71, 72, 73, 74], &vec![75, 76, 77, 78, 79], &vec![71]]);
+    assert_eq!(groups.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
