@@ -22,7 +22,7 @@ mod start;
 
 pub use extras::volumes::VOLUME_SOURCES;
 pub use permissions::custom_roles;
-pub use provider::{CONFIG_MAPS, Factory};
+pub use provider::{CONFIG_MAPS, Factory, SERVICE_CONTROLLERS};
 
 /// The reference page of the metrics of this provider, in Markdown.
 pub fn metrics_reference() -> String {

@@ -46,7 +46,8 @@ pub const CONFIG_MAPS: [ConfigMapSpec; 1] = [cluster_id::UID];
 pub(crate) const CLASSES: [&str; 2] =
     ["networking.gke.io/l4-regional-external-legacy", "networking.gke.io/l4-regional-internal-legacy"];
 
-static SERVICE_CONTROLLERS: [ServiceControllerSpec; 1] = [ServiceControllerSpec {
+/// The service controllers that come with this provider.
+pub const SERVICE_CONTROLLERS: [ServiceControllerSpec; 1] = [ServiceControllerSpec {
     name: "gke-service-lb-controller",
     aliases: &["gke-service"],
     client_name: "gke-service-controller",
@@ -255,6 +256,7 @@ fn balancers(site: &Site) -> Balancers {
         network: site.network.url.clone(),
         node_tags: config.node_tags.clone(),
         check_sources,
+        external_groups_prefix: config.external_instance_groups_prefix.clone(),
         options,
     };
     let here = Here {

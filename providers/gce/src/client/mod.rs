@@ -156,19 +156,22 @@ impl Client {
         scope: &Scope,
         filter: &Filter,
     ) -> Result<Vec<T>, ApiError> {
-        self.pages(operation, scope, self.path(operation, scope, ""), filter, None).await
+        self.pages(operation, scope, self.path(operation, scope, ""), filter, None).await.map_err(inconclusive)
     }
 
-    /// Reads all pages of what an object contains, by POST.
+    /// Reads all pages of what an object contains, by POST. `None` if it does not exist.
     pub(crate) async fn list_of<T: DeserializeOwned>(
         &self,
         operation: Operation,
         scope: &Scope,
         name: &str,
         body: Value,
-    ) -> Result<Vec<T>, ApiError> {
+    ) -> Result<Option<Vec<T>>, ApiError> {
         let path = self.path(operation, scope, name);
-        self.pages(operation, scope, path, &Filter::default(), Some(body)).await
+        match self.pages(operation, scope, path, &Filter::default(), Some(body)).await {
+            Err(error) if absence(&error, name) => Ok(None),
+            read => read.map(Some).map_err(inconclusive),
+        }
     }
 
     async fn pages<T: DeserializeOwned>(
@@ -190,7 +193,7 @@ impl Client {
         };
         let list = self.caller.pages(operation, send, |page| page).await;
         self.metrics.request(operation, scope, list.is_ok(), start.elapsed());
-        list.map_err(inconclusive)
+        list
     }
 
     /// Reads all pages of a list over all zones and regions. A scope that could not be read is an error.

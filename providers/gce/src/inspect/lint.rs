@@ -3,7 +3,9 @@
 use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::{ErrorClass, Finding, Lint, ProviderError, Service, Severity};
 
-use crate::annotations::{Annotations, lint, scheme_of};
+use crate::annotations::{Annotations, lint};
+use crate::loadbalancer::dispatch;
+use crate::provider::CLASSES;
 use crate::start::config::Config;
 
 /// The checks.
@@ -12,11 +14,12 @@ pub(crate) struct Checks;
 
 impl Lint for Checks {
     fn service(&self, service: &Service) -> Vec<Finding> {
-        if !service.wants_load_balancer() {
+        let is_foreign = |class: &String| !CLASSES.contains(&&**class);
+        if !service.is_load_balancer() || service.spec.load_balancer_class.as_ref().is_some_and(is_foreign) {
             return Vec::new();
         }
         let annotations = Annotations::read(&service.metadata.annotations);
-        let mut findings = lint(annotations, scheme_of(annotations));
+        let mut findings = lint(annotations, dispatch::scheme(service));
         if let Err(error) = SourceRanges::of(service) {
             findings.push(Finding::new(Severity::Error, "spec.loadBalancerSourceRanges", error.to_string()));
         }
@@ -52,6 +55,21 @@ mod tests {
         assert_eq!(Checks.service(&service)[0].key, key);
         service.metadata.annotations = [(key, "Standard".to_owned())].into();
         assert_eq!(Checks.service(&service), []);
+    }
+
+    #[test]
+    fn a_class_decides_which_annotations_have_an_effect() {
+        let mut service = Service::default();
+        service.spec.kind = "LoadBalancer".to_owned();
+        let subnet = "networking.gke.io/internal-load-balancer-subnet";
+        service.metadata.annotations = [(subnet.to_owned(), "sub".to_owned())].into();
+        let mut keys = |class: &str| {
+            service.spec.load_balancer_class = Some(class.to_owned());
+            Checks.service(&service).into_iter().map(|finding| finding.key).collect::<Vec<_>>()
+        };
+        assert_eq!(keys("networking.gke.io/l4-regional-internal-legacy"), [] as [&str; 0]);
+        assert_eq!(keys("networking.gke.io/l4-regional-external-legacy"), [subnet]);
+        assert_eq!(keys("foo.io/x"), [] as [&str; 0]);
     }
 
     #[test]

@@ -62,6 +62,9 @@ pub(crate) struct Env {
     pub(crate) node_tags: Vec<String>,
     /// Where health checks come from.
     pub(crate) check_sources: Vec<String>,
+    /// `external-instance-groups-prefix`; empty: no groups of others are used.
+    #[serde(default)]
+    pub(crate) external_groups_prefix: String,
     pub(crate) options: Options,
 }
 

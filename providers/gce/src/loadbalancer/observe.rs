@@ -45,8 +45,10 @@ const TAGS_AGE: Duration = Duration::from_secs(60);
 const MISSING: Duration = Duration::from_secs(300);
 /// Zones at the same time are those of one sync.
 const WINDOW: Duration = Duration::from_millis(20);
-/// More objects of a kind than these are read with one list: after a start all Services are looked at.
-const ONE_BY_ONE: usize = 6;
+/// More objects of a kind than these are read with one list.
+const ONE_BY_ONE: usize = 2;
+/// A list for more names than these has no filter: after a start all Services are looked at.
+const MOST_NAMES: usize = 20;
 
 /// What was read. An object that is missing does not exist, or no plan for these Services needs it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -145,6 +147,19 @@ struct Needs {
     /// Whether the groups of all zones may go.
     all_groups: bool,
     tagged: BTreeSet<Host>,
+}
+
+impl Needs {
+    /// The backend services that the rule of an internal balancer has, or without it may have had.
+    fn backends_of(&mut self, rule: Option<&ForwardingRule>, names: &Names, cluster: ClusterNames<'_>) {
+        match rule.filter(|rule| plan::real_scheme(rule) == Scheme::Internal) {
+            Some(rule) => self.backends.extend(plan::backend_name(rule)),
+            None => {
+                self.backends.insert(names.balancer.clone());
+                self.backends.extend(cluster.shared_backend_services());
+            }
+        }
+    }
 }
 
 impl Reads {
@@ -247,7 +262,6 @@ impl Reads {
             }
             Scheme::Internal => {
                 let shared = plan::shared_backend_name(observed, settings);
-                let is_shared = shared.is_some();
                 needs.backends.insert(shared.unwrap_or_else(|| names.balancer.clone()));
                 needs.members.extend(plan::group_hosts(observed, settings).into_iter().map(|host| host.zone));
                 if with_firewalls {
@@ -260,11 +274,8 @@ impl Reads {
                     let own = settings.health_port.is_some() || !is_settled;
                     needs.checks.extend(own.then(|| names.balancer.clone()));
                     needs.checks.extend(settings.health_port.is_none().then(|| cluster.health_check()));
-                    needs.backends.extend(rule.and_then(plan::backend_name));
-                    if !is_settled {
-                        needs.firewalls.insert(names.balancer.clone());
-                        needs.backends.extend(is_shared.then(|| names.balancer.clone()));
-                    }
+                    needs.backends_of(rule, names, cluster);
+                    needs.firewalls.extend((!is_settled).then(|| names.balancer.clone()));
                 }
             }
         }
@@ -288,8 +299,7 @@ impl Reads {
             }
             Scheme::Internal => {
                 needs.backends.insert(names.balancer.clone());
-                let rule = observed.rules.get(&names.balancer);
-                needs.backends.extend(rule.and_then(plan::backend_name));
+                needs.backends_of(observed.rules.get(&names.balancer), names, cluster);
                 needs.checks.extend([names.balancer.clone(), cluster.health_check()]);
                 needs.firewalls.extend([
                     names.balancer.clone(),
@@ -340,7 +350,11 @@ impl Reads {
         names: BTreeSet<String>,
     ) -> Result<BTreeMap<String, T>, ProviderError> {
         if names.len() > ONE_BY_ONE && !self.unlisted().contains(&list) {
-            match self.client.list::<T>(list, scope, &Filter::default()).await {
+            let filter = match names.len() <= MOST_NAMES {
+                true => Filter::default().one_of("name", names.iter().map(String::as_str)),
+                false => Filter::default(),
+            };
+            match self.client.list::<T>(list, scope, &filter).await {
                 Ok(all) => {
                     let wanted = all.into_iter().filter(|object| names.contains(object.name()));
                     return Ok(wanted.map(|object| (object.name().to_owned(), object)).collect());
@@ -388,23 +402,37 @@ impl Reads {
             let scope = Scope::zone(&zone);
             let mut groups = BTreeMap::new();
             if env.options.skips_groups {
-                let filter = Filter::default().begins("name", &name);
-                let list: Vec<InstanceGroup> = self.client.list(INSTANCE_GROUP_FILTER, &scope, &filter).await?;
-                let ours = list.into_iter().filter(|group| is_group_of(&group.name, &name));
-                groups.extend(ours.map(|group| (group.name, BTreeSet::new())));
+                let ours = self.groups_beginning(&scope, &name).await?;
+                let ours = ours.into_iter().filter(|group| is_group_of(group, &name));
+                groups.extend(ours.map(|group| (group, BTreeSet::new())));
+            } else if with_members {
+                let prefix = &env.external_groups_prefix;
+                let others = if prefix.is_empty() { Vec::new() } else { self.groups_beginning(&scope, prefix).await? };
+                let all: BTreeSet<String> = others.into_iter().chain([name.clone()]).collect();
+                let read = all.into_iter().map(async |group| {
+                    let members = self.members(&scope, &group).await?;
+                    Ok::<_, ApiError>(members.map(|members| (group, members)))
+                });
+                groups.extend(try_join_all(read).await?.into_iter().flatten());
             } else if self.client.get::<InstanceGroup>(INSTANCE_GROUP_GET, &scope, &name).await?.is_some() {
-                let members = if with_members { self.members(&scope, &name).await? } else { BTreeSet::new() };
-                groups.insert(name.clone(), members);
+                groups.insert(name.clone(), BTreeSet::new());
             }
             Ok::<_, ApiError>((zone, groups))
         });
         Ok(try_join_all(read).await?.into_iter().collect())
     }
 
-    async fn members(&self, zone: &Scope, group: &str) -> Result<BTreeSet<Host>, ApiError> {
+    async fn groups_beginning(&self, zone: &Scope, prefix: &str) -> Result<Vec<String>, ApiError> {
+        let filter = Filter::default().begins("name", prefix);
+        let list: Vec<InstanceGroup> = self.client.list(INSTANCE_GROUP_FILTER, zone, &filter).await?;
+        Ok(list.into_iter().map(|group| group.name).filter(|name| name.starts_with(prefix)).collect())
+    }
+
+    /// The instances of a group; `None` if it does not exist.
+    async fn members(&self, zone: &Scope, group: &str) -> Result<Option<BTreeSet<Host>>, ApiError> {
         let body = json!({"instanceState": "ALL"});
-        let list: Vec<GroupMember> = self.client.list_of(INSTANCE_GROUP_INSTANCES, zone, group, body).await?;
-        Ok(list.iter().filter_map(|member| Host::of_url(&member.instance)).collect())
+        let list: Option<Vec<GroupMember>> = self.client.list_of(INSTANCE_GROUP_INSTANCES, zone, group, body).await?;
+        Ok(list.map(|list| list.iter().filter_map(|member| Host::of_url(&member.instance)).collect()))
     }
 
     /// The tag of each of these hosts; `None` for one that does not exist.

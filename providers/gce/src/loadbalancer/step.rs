@@ -33,6 +33,8 @@ pub(crate) enum Rank {
     Reserve,
     NoDeny,
     Groups,
+    /// Before the instances of a group of others join ours: they may be in one balanced group only.
+    LeaveBackends,
     JoinGroups,
     LeaveGroups,
     Checks,
@@ -42,7 +44,8 @@ pub(crate) enum Rank {
     Pools,
     JoinPools,
     LeavePools,
-    /// What a target pool used that was replaced: before the rule is there again, so that nothing is looked for as long as it is.
+    /// What a rule used that is replaced: before it is there again, so that nothing is looked for as long as it is.
+    ReplacedBackends,
     ReplacedFirewalls,
     ReplacedChecks,
     Rules,
@@ -50,9 +53,10 @@ pub(crate) enum Rank {
     LateFirewalls,
     Deny,
     Release,
-    OldBackends,
     OldFirewalls,
     OldChecks,
+    /// The check that replaced the shared one no longer says so.
+    OwnChecks,
 }
 
 /// One write, with what it needs.

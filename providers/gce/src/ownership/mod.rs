@@ -51,6 +51,12 @@ impl ClusterNames<'_> {
         if self.0.is_empty() { "k8s-ig".to_owned() } else { format!("k8s-ig--{}", self.0) }
     }
 
+    /// Of all backend services that Services may share.
+    pub(crate) fn shared_backend_services(self) -> [String; 4] {
+        [("tcp", "None"), ("tcp", "ClientIP"), ("udp", "None"), ("udp", "ClientIP")]
+            .map(|(protocol, affinity)| self.shared_backend_service(protocol, affinity))
+    }
+
     /// Of a backend service that Services share.
     pub(crate) fn shared_backend_service(self, protocol: &str, affinity: &str) -> String {
         let protocol = protocol.to_lowercase();
@@ -114,6 +120,12 @@ impl Names {
 /// The description of an external health check: with its own name.
 pub(crate) fn http_check_description(name: &str) -> String {
     service_name(name)
+}
+
+/// The description of a health check of one Service as long as the one that it replaces may have to go.
+pub(crate) fn replacing(description: &str, replaced: &str) -> String {
+    let description = description.trim_end_matches('}');
+    format!(r#"{description}, "ccm/replaces":"{replaced}"}}"#)
 }
 
 fn service_name(name: &str) -> String {

@@ -154,16 +154,9 @@ static GLOBAL: Table<Config> = Table {
         ),
         Key::new(
             "external-instance-groups-prefix",
-            Field::Lenient {
-                kind: "string",
-                set: |c: &mut Config, value| {
-                    value.clone_into(&mut c.external_instance_groups_prefix);
-                    let doubt = "without effect: the nodes of internal balancers are in groups of this program";
-                    Ok((!value.is_empty()).then(|| doubt.to_owned()))
-                },
-            },
+            Field::Text(|c: &mut Config| &mut c.external_instance_groups_prefix),
             "",
-            "Accepted with a warning: instance groups of others are not used.",
+            "Internal balancers use the instance groups whose names begin with it as they are, if all of their members are hosts of the balancer; an instance may be in one balanced group only. They are never changed. Has no effect with `SkipIGsManagement`.",
         )
         .note("Of OpenShift; upstream ignores it."),
     ],

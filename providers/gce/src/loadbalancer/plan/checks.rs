@@ -9,9 +9,9 @@ use super::{Draft, change, put, update, what};
 use crate::annotations::Scheme;
 use crate::client::balancing::HealthCheck;
 use crate::client::operation::{
-    HEALTH_CHECK_CREATE, HEALTH_CHECK_UPDATE, HTTP_HEALTH_CHECK_CREATE, HTTP_HEALTH_CHECK_UPDATE,
+    HEALTH_CHECK_CREATE, HEALTH_CHECK_UPDATE, HTTP_HEALTH_CHECK_CREATE, HTTP_HEALTH_CHECK_UPDATE, Operation,
 };
-use crate::ownership::http_check_description;
+use crate::ownership::{http_check_description, replacing};
 
 const PATH: &str = "/healthz";
 /// Where kube-proxy answers for the whole node.
@@ -26,6 +26,9 @@ pub(super) struct Check {
     pub(super) port: u16,
     description: String,
     pub(super) is_shared: bool,
+    /// The description that it gets once the shared check that it replaces was offered for deletion. Nothing else would remember
+    /// that, should the process die in between.
+    description_then: Option<String>,
 }
 
 impl Draft<'_> {
@@ -39,18 +42,39 @@ impl Draft<'_> {
             (Scheme::Internal, true) => String::new(),
             (Scheme::Internal, false) => self.item.names.description(),
         };
-        Check { name, port, description, is_shared }
+        let mut check = Check { name, port, description, is_shared, description_then: None };
+        let replacing = replacing(&check.description, &self.cluster().health_check());
+        let replaces = match self.found_check(&check) {
+            Some(found) => found.description == replacing,
+            None => self.is_there(),
+        };
+        if !check.is_shared && replaces {
+            check.description_then = Some(std::mem::replace(&mut check.description, replacing));
+        }
+        check
+    }
+
+    fn found_check(&self, wanted: &Check) -> Option<&HealthCheck> {
+        let observed = self.observed;
+        let checks = if self.item.scheme == Scheme::External { &observed.http_checks } else { &observed.checks };
+        checks.get(&wanted.name)
+    }
+
+    /// Whether the balancer is there, or parts of it that have a health check.
+    fn is_there(&self) -> bool {
+        let (observed, name) = (self.observed, &self.item.names.balancer);
+        let rule = observed.rules.get(name).is_some_and(|rule| super::real_scheme(rule) == self.item.scheme);
+        let behind = match self.item.scheme {
+            Scheme::External => observed.pools.contains_key(name),
+            Scheme::Internal => observed.backends.contains_key(name),
+        };
+        rule || behind
     }
 
     /// Makes or corrects it.
     pub(super) fn check(&mut self, wanted: &Check) {
-        let (is_external, observed) = (self.item.scheme == Scheme::External, self.observed);
-        let (kind, create, patch) = match self.item.scheme {
-            Scheme::External => ("HttpHealthCheck", HTTP_HEALTH_CHECK_CREATE, HTTP_HEALTH_CHECK_UPDATE),
-            Scheme::Internal => ("HealthCheck", HEALTH_CHECK_CREATE, HEALTH_CHECK_UPDATE),
-        };
-        let found = if is_external { &observed.http_checks } else { &observed.checks }.get(&wanted.name);
-        let (write, what) = match found {
+        let (kind, create, patch) = operations(self.item.scheme);
+        let (write, what) = match self.found_check(wanted) {
             None => {
                 let body = body(wanted, self.item.scheme, None);
                 (
@@ -71,6 +95,30 @@ impl Draft<'_> {
             true => self.push_shared(Rank::Checks, Act::Send(write), what),
             false => self.push(Rank::Checks, Act::Send(write), what),
         }
+    }
+
+    /// The end of the shared check, where this one has replaced it.
+    pub(super) fn replaced_check(&mut self, wanted: &Check) {
+        let Some(then) = &wanted.description_then else { return };
+        self.shared_check_goes(self.item.scheme, Rank::OldChecks);
+        let changes = vec![change("description", &wanted.description, then)];
+        let (kind, _, patch) = operations(self.item.scheme);
+        let done = Check { name: wanted.name.clone(), description: then.clone(), description_then: None, ..*wanted };
+        let body = body(&done, self.item.scheme, self.found_check(wanted));
+        let write = self.write(patch, &wanted.name).body(body);
+        self.push(
+            Rank::OwnChecks,
+            Act::Send(write),
+            update(kind, changes, "the check that it replaces was looked after"),
+        );
+    }
+}
+
+/// The kind of checks, and what makes and corrects them.
+fn operations(scheme: Scheme) -> (&'static str, Operation, Operation) {
+    match scheme {
+        Scheme::External => ("HttpHealthCheck", HTTP_HEALTH_CHECK_CREATE, HTTP_HEALTH_CHECK_UPDATE),
+        Scheme::Internal => ("HealthCheck", HEALTH_CHECK_CREATE, HEALTH_CHECK_UPDATE),
     }
 }
 

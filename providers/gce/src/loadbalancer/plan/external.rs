@@ -258,9 +258,8 @@ impl Draft<'_> {
                     what(Verb::Delete, "HttpHealthCheck", reason),
                 );
             }
-        } else if replaced.is_some() {
-            self.shared_check_goes(Scheme::External, Rank::ReplacedChecks);
         }
+        self.replaced_check(check);
     }
 }
 

@@ -21,32 +21,47 @@ use crate::ownership::ClusterNames;
 const MOST: usize = 1000;
 const KIND: &str = "InstanceGroup";
 
-/// The hosts that internal load balancers can have: those in the subnetwork of the cluster, in each zone the first ones by name.
+/// The hosts that internal load balancers can have: those in the subnetwork of the cluster.
 pub(in super::super) fn hosts(observed: &Observed, settings: &Settings) -> BTreeSet<Host> {
     let subnet = observed.network.subnetwork.as_deref().map(last_part);
-    first_of_each_zone(&settings.hosts.in_subnet(subnet))
+    settings.hosts.in_subnet(subnet)
 }
 
-fn first_of_each_zone(hosts: &BTreeSet<Host>) -> BTreeSet<Host> {
-    let hosts: Vec<&Host> = hosts.iter().collect();
-    hosts
-        .chunk_by(|a, b| a.zone == b.zone)
-        .flat_map(|zone| zone.iter().take(MOST))
-        .map(|host| (*host).clone())
-        .collect()
+/// The groups of others that are used as they are, by name: those whose members are all hosts. An instance may be in one group
+/// of backend services only.
+fn external<'o>(
+    env: &Env,
+    observed: &'o Observed,
+    settings: &Settings,
+    zone: &str,
+) -> BTreeMap<&'o str, &'o BTreeSet<Host>> {
+    let (prefix, own) = (&env.external_groups_prefix, ClusterNames(&observed.cluster_id).instance_group());
+    if prefix.is_empty() {
+        return BTreeMap::new();
+    }
+    let hosts = hosts(observed, settings);
+    let is_host = |host: &Host| hosts.contains(host) || settings.hosts.unplaced.contains(&host.name);
+    let groups = observed.groups.get(zone).into_iter().flatten();
+    let of_others = groups.filter(|(name, _)| name.starts_with(prefix) && **name != own);
+    let used = of_others.filter(|(_, members)| !members.is_empty() && members.iter().all(is_host));
+    used.map(|(name, members)| (&**name, members)).collect()
 }
 
 /// The URLs of the groups that a backend service has, by zone.
 pub(super) fn urls(env: &Env, observed: &Observed, settings: &Settings) -> Vec<String> {
-    let zones: BTreeSet<String> = hosts(observed, settings).into_iter().map(|host| host.zone).collect();
+    let hosts = hosts(observed, settings);
+    let zones: BTreeSet<String> = hosts.iter().map(|host| host.zone.clone()).collect();
     let url = |zone: &str, name: &str| env.links.of(Collection::InstanceGroups, &Scope::zone(zone), name);
     let name = ClusterNames(&observed.cluster_id).instance_group();
     let of_zone = |zone: String| -> Vec<String> {
-        match (env.options.skips_groups, observed.groups.get(&zone)) {
-            (true, Some(groups)) => groups.keys().map(|group| url(&zone, group)).collect(),
-            (true, None) => Vec::new(),
-            (false, _) => vec![url(&zone, &name)],
+        if env.options.skips_groups {
+            let groups = observed.groups.get(&zone).into_iter().flatten();
+            return groups.map(|(group, _)| url(&zone, group)).collect();
         }
+        let external = external(env, observed, settings, &zone);
+        let is_left = |host: &Host| host.zone == zone && !external.values().any(|members| members.contains(host));
+        let own = hosts.iter().any(is_left).then_some(&*name);
+        external.keys().copied().chain(own).map(|group| url(&zone, group)).collect()
     };
     zones.into_iter().flat_map(of_zone).collect()
 }
@@ -57,21 +72,27 @@ pub(super) fn plan<'i>(env: &Env, observed: &Observed, items: impl Iterator<Item
         return Vec::new();
     }
     let mut wanted: BTreeMap<String, BTreeSet<Host>> = BTreeMap::new();
-    let mut unplaced = BTreeSet::new();
+    let (mut unplaced, mut taken) = (BTreeSet::new(), BTreeSet::new());
     for item in items.filter(|item| item.scheme == Scheme::Internal) {
         let Some(settings) = &item.settings else { continue };
         for host in hosts(observed, settings) {
             wanted.entry(host.zone.clone()).or_default().insert(host);
         }
+        for zone in observed.groups.keys() {
+            taken.extend(external(env, observed, settings, zone).into_values().flatten());
+        }
         unplaced.extend(settings.hosts.unplaced.iter().cloned());
     }
     let name = ClusterNames(&observed.cluster_id).instance_group();
     let zones = wanted.into_iter().flat_map(|(zone, hosts)| {
-        // Services of one work may know different nodes.
-        let hosts = first_of_each_zone(&hosts);
-        let present: BTreeSet<Host> = hosts.difference(&observed.missing).cloned().collect();
+        let hosts: Vec<&Host> = hosts.iter().filter(|host| !taken.contains(host)).collect();
+        let first = hosts.iter().take(MOST).filter(|host| !observed.missing.contains(**host));
+        let present: BTreeSet<Host> = first.copied().cloned().collect();
         let current = observed.groups.get(&zone).and_then(|groups| groups.get(&name));
-        of_zone(env, &zone, &name, current, &present, &unplaced)
+        match hosts.is_empty() && current.is_none() {
+            true => Vec::new(),
+            false => of_zone(env, &zone, &name, current, &present, &unplaced),
+        }
     });
     zones.collect()
 }

@@ -10,12 +10,12 @@ use super::super::ports;
 use super::super::step::{Act, RESERVED, Rank};
 use super::address::Kind;
 use super::checks::Check;
-use super::{Draft, backend_name, change, groups, put, shared_backend_name, update, what};
+use super::{Draft, change, groups, put, shared_backend_name, update, what};
 use crate::annotations::{SUBNET, Scheme, Tier};
 use crate::client::balancing::{BackendService, ForwardingRule, group_of};
 use crate::client::operation::{
-    BACKEND_SERVICE_CREATE, BACKEND_SERVICE_DELETE, BACKEND_SERVICE_UPDATE, FORWARDING_RULE_CREATE,
-    FORWARDING_RULE_DELETE, FORWARDING_RULE_PATCH, HEALTH_CHECK_DELETE,
+    BACKEND_SERVICE_CREATE, BACKEND_SERVICE_UPDATE, FORWARDING_RULE_CREATE, FORWARDING_RULE_DELETE,
+    FORWARDING_RULE_PATCH, HEALTH_CHECK_DELETE,
 };
 use crate::client::resource::{Collection, Scope, last_part, same_url};
 
@@ -131,7 +131,7 @@ impl Draft<'_> {
         let rank = if observed.network.is_legacy { Rank::LateFirewalls } else { Rank::Firewalls };
         self.firewalls(settings, if address.is_empty() { RESERVED } else { &address }, &check, rank)?;
         self.release_address();
-        self.old_internal(settings, rule, &backend, &check);
+        self.old_internal(rule, makes_rule, &backend, &check);
         Ok(())
     }
 
@@ -216,7 +216,7 @@ impl Draft<'_> {
             });
             let write = self.write(BACKEND_SERVICE_CREATE, name).body(body);
             let what = what(Verb::Create, BACKEND, "the instance groups behind the load balancer");
-            self.push_backend(is_shared, write, what);
+            self.push_backend(is_shared, Rank::Pools, write, what);
             return Ok(());
         };
         if !found.load_balancing_scheme.is_empty() && found.load_balancing_scheme != "INTERNAL" {
@@ -240,22 +240,32 @@ impl Draft<'_> {
             changes.push(change("healthChecks", &before.join(","), last_part(&check)));
             put(&mut body, "healthChecks", json!([check]));
         }
-        if let Some((backends, difference)) = backends(found, &groups) {
+        if self.leaves_groups(found, &groups) {
+            // A second patch is a conflict, after which everything is read again.
+            self.change_backends(settings, found);
+        } else if let Some((backends, difference)) = backends(found, &groups) {
             changes.push(difference);
             put(&mut body, "backends", backends);
         }
         if !changes.is_empty() {
             let write = self.write(BACKEND_SERVICE_UPDATE, name).body(body);
-            self.push_backend(is_shared, write, update(BACKEND, changes, "it differs from what is needed"));
+            let what = update(BACKEND, changes, "it differs from what is needed");
+            self.push_backend(is_shared, Rank::Pools, write, what);
         }
         Ok(())
     }
 
-    fn push_backend(&mut self, is_shared: bool, write: crate::client::Write, what: super::What) {
+    fn push_backend(&mut self, is_shared: bool, rank: Rank, write: crate::client::Write, what: super::What) {
         match is_shared {
-            true => self.push_shared(Rank::Pools, Act::Send(write), what),
-            false => self.push(Rank::Pools, Act::Send(write), what),
+            true => self.push_shared(rank, Act::Send(write), what),
+            false => self.push(rank, Act::Send(write), what),
         }
+    }
+
+    /// Whether a group of others is not used any more.
+    fn leaves_groups(&self, found: &BackendService, groups: &[String]) -> bool {
+        let own = self.cluster().instance_group();
+        found.groups().any(|group| last_part(group) != own && !groups.iter().any(|wanted| same_url(wanted, group)))
     }
 
     /// Only which groups there are.
@@ -265,42 +275,31 @@ impl Draft<'_> {
         let body = json!({"fingerprint": found.fingerprint, "backends": backends});
         let write = self.write(BACKEND_SERVICE_UPDATE, &found.name).body(body);
         let is_shared = found.name != self.item.names.balancer;
-        self.push_backend(is_shared, write, update(BACKEND, vec![difference], "the zones of the nodes have changed"));
+        let rank = if self.leaves_groups(found, &groups) { Rank::LeaveBackends } else { Rank::Pools };
+        let what = update(BACKEND, vec![difference], "the groups of the nodes have changed");
+        self.push_backend(is_shared, rank, write, what);
     }
 
-    /// What the rule used before, and the health check with it.
-    fn old_internal(&mut self, settings: &Settings, rule: Option<&ForwardingRule>, backend: &str, check: &Check) {
+    /// What is not used any more.
+    fn old_internal(&mut self, rule: Option<&ForwardingRule>, makes_rule: bool, backend: &str, check: &Check) {
         let (observed, names) = (self.observed, &self.item.names);
         let own = names.balancer.clone();
-        let of_rule = rule.and_then(backend_name);
-        let left = observed.backends.contains_key(&own).then(|| own.clone());
-        let mut old: Vec<String> = of_rule.into_iter().chain(left).filter(|old| old != backend).collect();
-        old.dedup();
-        for old in old.iter().filter(|old| observed.backends.contains_key(*old)) {
-            let write = self.write(BACKEND_SERVICE_DELETE, old);
-            let act = Act::DeleteUnlessUsed { write, then: None };
-            self.push(Rank::OldBackends, act, what(Verb::Delete, BACKEND, "the forwarding rule uses another one"));
+        if makes_rule {
+            let reason = "the forwarding rule uses another one";
+            self.backends_go(rule, Some(backend), Rank::ReplacedBackends, reason);
         }
-        let used =
-            std::iter::once(backend).chain(old.iter().map(String::as_str)).filter_map(|it| observed.backends.get(it));
-        let had_shared = used.into_iter().any(|used| {
-            let shared = self.cluster().health_check();
-            used.health_checks.iter().any(|check| last_part(check) == shared)
-        });
         if check.is_shared && observed.checks.contains_key(&own) {
             let reason = "the nodes' own health check is used";
             let firewall = names.internal_check_firewall();
             self.delete_firewall(Rank::OldFirewalls, &firewall, reason);
             let act = Act::DeleteUnlessUsed { write: self.write(HEALTH_CHECK_DELETE, &own), then: None };
             self.push(Rank::OldChecks, act, what(Verb::Delete, "HealthCheck", reason));
-        } else if !check.is_shared && had_shared {
-            self.shared_check_goes(Scheme::Internal, Rank::OldChecks);
         }
+        self.replaced_check(check);
         // Before 1.17 rules had the name of the balancer. The newer one has to be there first.
         if observed.firewalls.contains_key(&own) && observed.firewalls.contains_key(&names.firewall()) {
             self.delete_firewall(Rank::OldFirewalls, &own, "the rule with the newer name is there");
         }
-        let _ = settings;
     }
 }
 

@@ -2,12 +2,15 @@
 //!
 //! What Services share goes too, unless something else uses it: only the cloud knows that, and it refuses.
 
+use std::collections::BTreeSet;
+
 use ccm_provider::{ServiceAction, Verb};
 
 use super::super::step::{Act, FirewallWrite, Rank};
 use super::{Draft, backend_name, is_foreign, real_scheme, what};
 use crate::annotations::Scheme;
 use crate::client::Write;
+use crate::client::balancing::ForwardingRule;
 use crate::client::operation::{
     ADDRESS_DELETE, BACKEND_SERVICE_DELETE, FORWARDING_RULE_DELETE, HEALTH_CHECK_DELETE, HTTP_HEALTH_CHECK_DELETE,
     INSTANCE_GROUP_DELETE, TARGET_POOL_DELETE,
@@ -37,13 +40,7 @@ impl Draft<'_> {
                 }
             }
             Scheme::Internal => {
-                let of_rule = rule.and_then(backend_name);
-                let mut backends: Vec<String> = of_rule.into_iter().chain([name.clone()]).collect();
-                backends.dedup();
-                for backend in backends.iter().filter(|backend| observed.backends.contains_key(*backend)) {
-                    let act = Act::DeleteUnlessUsed { write: self.write(BACKEND_SERVICE_DELETE, backend), then: None };
-                    self.push(Rank::GoBehind, act, what(Verb::Delete, "BackendService", REASON));
-                }
+                self.backends_go(rule, None, Rank::GoBehind, REASON);
                 if observed.firewalls.contains_key(name) {
                     self.delete_firewall(Rank::GoBehind, name, REASON);
                 }
@@ -60,6 +57,35 @@ impl Draft<'_> {
             self.shared_check_goes(scheme, Rank::GoChecks);
             if scheme == Scheme::Internal {
                 self.groups_go();
+            }
+        }
+    }
+
+    /// The backend services that a rule of this Service had, but one: its own, and that of the rule. Without a rule nothing says
+    /// which one that was, and each that Services share may be it.
+    pub(super) fn backends_go(
+        &mut self,
+        rule: Option<&ForwardingRule>,
+        kept: Option<&str>,
+        rank: Rank,
+        reason: &'static str,
+    ) {
+        let own = self.item.names.balancer.clone();
+        let of_rule = match rule {
+            Some(rule) => backend_name(rule).into_iter().collect(),
+            None => self.cluster().shared_backend_services().to_vec(),
+        };
+        let (observed, needed) = (self.observed, self.needed);
+        let old: BTreeSet<String> = of_rule.into_iter().chain([own.clone()]).collect();
+        let goes = |name: &&String| {
+            Some(&***name) != kept && observed.backends.contains_key(*name) && !needed.backends.contains(*name)
+        };
+        for name in old.iter().filter(goes) {
+            let act = Act::DeleteUnlessUsed { write: self.write(BACKEND_SERVICE_DELETE, name), then: None };
+            let what = what(Verb::Delete, "BackendService", reason);
+            match rule.is_some() || *name == own {
+                true => self.push(rank, act, what),
+                false => self.push_shared(rank, act, what),
             }
         }
     }
@@ -102,7 +128,7 @@ impl Draft<'_> {
         };
         let name = self.cluster().health_check();
         let firewall: FirewallWrite = self.firewall_deletion(&firewall);
-        // A Service that changes to health checks of its own has not looked for it.
+        // A Service that has changed to health checks of its own has not looked for it.
         if checks.contains_key(&name) || rank != Rank::GoChecks {
             let (operation, kind) = deletion(scheme);
             let act = Act::DeleteUnlessUsed { write: self.write(operation, &name), then: Some(Box::new(firewall)) };

@@ -56,17 +56,22 @@ pub(super) struct Needed {
     checks: BTreeSet<Scheme>,
     /// The instance groups.
     groups: bool,
+    /// The backend services that several have, by name.
+    backends: BTreeSet<String>,
 }
 
 impl Needed {
-    fn of(desired: &Desired) -> Self {
+    fn of(observed: &Observed, desired: &Desired) -> Self {
         let mut needed = Self::default();
         for item in desired.items.values() {
             let Some(settings) = &item.settings else { continue };
             if settings.health_port.is_none() {
                 needed.checks.insert(item.scheme);
             }
-            needed.groups |= item.scheme == Scheme::Internal;
+            if item.scheme == Scheme::Internal {
+                needed.groups = true;
+                needed.backends.extend(shared_backend_name(observed, settings));
+            }
         }
         needed
     }
@@ -75,7 +80,7 @@ impl Needed {
 /// The plan for all items.
 pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps<Step> {
     let mut all = Steps { steps: Vec::new(), findings: Vec::new(), failed: BTreeMap::new() };
-    let needed = Needed::of(desired);
+    let needed = Needed::of(observed, desired);
     for (place, item) in &desired.items {
         let mut draft = Draft {
             env,

@@ -38,6 +38,7 @@ fn env() -> Env {
         check_sources: ["130.211.0.0/22", "209.85.152.0/22", "209.85.204.0/22", "35.191.0.0/16"]
             .map(str::to_owned)
             .into(),
+        external_groups_prefix: String::new(),
         options: Options::default(),
     }
 }
@@ -297,11 +298,7 @@ impl Sketch {
             let left = sketch.plan(service, action).unwrap();
             let left: Vec<String> = words(&left.into_iter().filter(|step| step.item.is_some()).collect::<Vec<_>>());
             assert_eq!(left, [] as [String; 0], "dead after {dead} of {:?}", words(&steps));
-            // Whether Services still need what they share shows only when one of them goes.
-            let is_own = |object: &String| !object.contains("k8s-cid-node") || action == ServiceAction::Delete;
-            let [left, expected] =
-                [&sketch, &whole].map(|sketch| sketch.contents().into_iter().filter(is_own).collect::<Vec<_>>());
-            assert_eq!(left, expected, "dead after {dead} of {:?}", words(&steps));
+            assert_eq!(sketch.contents(), whole.contents(), "dead after {dead} of {:?}", words(&steps));
             assert_eq!(sketch.ip(), whole.ip(), "dead after {dead} of {:?}", words(&steps));
         }
     }

@@ -7,6 +7,8 @@ use futures::future::join_all;
 use super::scene::{Scene, TYPE, internal, local, ports, set, web};
 use crate::bed::contents;
 
+const SHARE: &str = "alpha.cloud.google.com/load-balancer-backend-share";
+
 /// What a process dies of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
@@ -19,16 +21,33 @@ enum Life {
     /// From health checks of its own to those of the nodes.
     ToClusterExternal,
     ToClusterInternal,
+    /// From the nodes' health checks to those of its own; nobody else needs the former.
+    ToLocalExternal,
+    ToLocalInternal,
+    /// From a backend service that Services may share to one of its own, with each policy.
+    UnshareBackend,
+    UnshareToLocal,
     DeleteExternal,
     DeleteInternal,
+    DeleteCluster,
+    DeleteShared,
 }
 
 impl Life {
     /// What there is before, and the Service that is then worked on.
     async fn before(self, scene: &mut Scene) -> Service {
         let mut service = match self {
-            Self::CreateExternal | Self::ChangeExternal | Self::ToInternal => web(),
-            Self::CreateInternal | Self::ChangeInternal | Self::ToExternal => internal(web()),
+            Self::CreateExternal
+            | Self::ChangeExternal
+            | Self::ToInternal
+            | Self::ToLocalExternal
+            | Self::DeleteCluster => web(),
+            Self::CreateInternal | Self::ChangeInternal | Self::ToExternal | Self::ToLocalInternal => internal(web()),
+            Self::UnshareBackend | Self::UnshareToLocal | Self::DeleteShared => {
+                let mut web = internal(web());
+                set(&mut web, SHARE, "true");
+                web
+            }
             Self::DeleteExternal | Self::ToClusterExternal => local(),
             Self::DeleteInternal | Self::ToClusterInternal => internal(local()),
         };
@@ -44,7 +63,7 @@ impl Life {
             }
             Self::ChangeInternal => {
                 service.spec.ports = ports("UDP", &[53, 54]);
-                set(&mut service, "alpha.cloud.google.com/load-balancer-backend-share", "true");
+                set(&mut service, SHARE, "true");
             }
             Self::ToInternal => set(&mut service, TYPE, "Internal"),
             Self::ToExternal => service.metadata.annotations.clear(),
@@ -52,6 +71,11 @@ impl Life {
                 service.spec.external_traffic_policy = "Cluster".to_owned();
                 service.spec.health_check_node_port = 0;
             }
+            Self::ToLocalExternal | Self::ToLocalInternal | Self::UnshareToLocal => {
+                service.spec.external_traffic_policy = "Local".to_owned();
+                service.spec.health_check_node_port = 31000;
+            }
+            Self::UnshareBackend => drop(service.metadata.annotations.remove(SHARE)),
             _ => {}
         }
         if matches!(self, Self::ChangeExternal | Self::ChangeInternal) {
@@ -62,7 +86,9 @@ impl Life {
 
     fn action(self) -> ServiceAction {
         match self {
-            Self::DeleteExternal | Self::DeleteInternal => ServiceAction::Delete,
+            Self::DeleteExternal | Self::DeleteInternal | Self::DeleteCluster | Self::DeleteShared => {
+                ServiceAction::Delete
+            }
             _ => ServiceAction::Ensure,
         }
     }
@@ -106,6 +132,16 @@ async fn dies(life: Life, last: u64, expected: &[String]) {
 async fn dies_after_each_write(life: Life) {
     let (expected, writes) = undisturbed(life).await;
     assert!(writes >= 5, "{writes}");
+    if life.action() == ServiceAction::Delete {
+        assert_eq!(expected, [] as [&str; 0]);
+    }
+    // What no Service needs any more is gone.
+    let gone = match life {
+        Life::ToLocalExternal | Life::ToLocalInternal | Life::UnshareToLocal => "k8s-cid-node",
+        Life::UnshareBackend => "k8s-cid-internal-",
+        _ => "nothing",
+    };
+    assert!(!expected.iter().any(|line| line.contains(gone)), "{expected:#?}");
     join_all((0..=u64::try_from(writes).unwrap()).map(|last| dies(life, last, &expected))).await;
 }
 
@@ -127,6 +163,12 @@ lives!(
     a_change_to_external_survives_any_death ToExternal,
     another_policy_of_an_external_balancer_survives_any_death ToClusterExternal,
     another_policy_of_an_internal_balancer_survives_any_death ToClusterInternal,
+    an_own_policy_of_an_external_balancer_survives_any_death ToLocalExternal,
+    an_own_policy_of_an_internal_balancer_survives_any_death ToLocalInternal,
+    the_end_of_a_shared_backend_service_survives_any_death UnshareBackend,
+    the_end_of_a_shared_backend_service_and_health_check_survives_any_death UnshareToLocal,
     an_external_deletion_survives_any_death DeleteExternal,
     an_internal_deletion_survives_any_death DeleteInternal,
+    the_deletion_of_the_last_external_balancer_survives_any_death DeleteCluster,
+    the_deletion_of_the_last_internal_balancer_survives_any_death DeleteShared,
 );

@@ -3,6 +3,7 @@
 mod budgets;
 mod crash;
 mod errors;
+mod groups;
 mod inspect;
 mod life;
 mod lives;

@@ -93,6 +93,13 @@ impl Scene {
         self.restart().await;
     }
 
+    /// A new process with other keys of `[global]`.
+    pub(super) async fn reconfigure(&mut self, more: &str) {
+        let subnetwork = self.more.lines().next().unwrap_or_default();
+        self.more = format!("{subnetwork}\n{more}");
+        self.restart().await;
+    }
+
     /// A new process that has to find the tags of nodes by itself.
     pub(super) async fn untagged(&mut self) {
         self.bed.node_tags = "";

@@ -466,3 +466,34 @@ fn mixed_protocols_are_refused_and_said_once() {
     assert!(item(&mixed).findings.is_empty() && item(&mixed).says_mixed);
     assert!(sketch.plan(&mixed, ServiceAction::UpdateHosts).unwrap().is_empty());
 }
+
+/// Instances of our zone.
+fn hosts(names: &[&str]) -> BTreeSet<Host> {
+    names.iter().map(|name| Host { zone: ZONE.to_owned(), name: (*name).to_owned() }).collect()
+}
+
+#[test]
+fn a_group_of_others_is_left_before_its_instances_join_ours() {
+    let mut sketch = Sketch { nodes: vec![node("n1", ZONE), node("n2", ZONE)], ..Sketch::new() };
+    sketch.env.external_groups_prefix = "infra-".to_owned();
+    let groups = [("infra-a".to_owned(), hosts(&["n1"])), ("other".to_owned(), hosts(&["n2"]))];
+    sketch.observed.groups.insert(ZONE.to_owned(), groups.into());
+    let service = internal(json!({}));
+    sketch.ensure(&service);
+    let of = |sketch: &Sketch| {
+        let mut names: Vec<String> =
+            sketch.observed.backends[LB].groups().map(|group| last_part(group).to_owned()).collect();
+        names.sort();
+        (names, sketch.observed.groups[ZONE]["k8s-ig--cid"].clone())
+    };
+    assert_eq!(of(&sketch), (vec!["infra-a".to_owned(), "k8s-ig--cid".to_owned()], hosts(&["n2"])));
+    assert_eq!(sketch.ensure(&service), [] as [&str; 0]);
+    // Somebody who is no node joins it.
+    sketch.observed.groups.get_mut(ZONE).unwrap().insert("infra-a".to_owned(), hosts(&["bastion", "n1"]));
+    let steps = sketch.ensure(&service);
+    assert_eq!(steps, ["update BackendService LB", "attach Instances k8s-ig--cid"]);
+    assert_eq!(of(&sketch), (vec!["k8s-ig--cid".to_owned()], hosts(&["n1", "n2"])));
+    // It is empty: nothing is behind it.
+    sketch.observed.groups.get_mut(ZONE).unwrap().insert("infra-a".to_owned(), hosts(&[]));
+    assert_eq!(sketch.ensure(&service), [] as [&str; 0]);
+}

@@ -1,0 +1,97 @@
+//! Instance groups of others behind internal load balancers: `external-instance-groups-prefix`.
+
+use ccm_cloudsim::gce::Options;
+use serde_json::json;
+
+use super::scene::{Scene, internal, web};
+
+const GROUPS: &str = "projects/p/zones/us-central1-b/instanceGroups";
+const PREFIX: &str = "external-instance-groups-prefix = infra-";
+
+/// Another program puts an instance into a group of its own.
+fn joins(scene: &Scene, group: &str, instance: &str) {
+    let instance = json!({"instance": format!("zones/us-central1-b/instances/{instance}")});
+    let _ = scene.cloud().by_hand("POST", GROUPS, &json!({"name": group}));
+    let body = json!({"instances": [instance]});
+    scene.cloud().by_hand("POST", &format!("{GROUPS}/{group}/addInstances"), &body).unwrap();
+}
+
+/// The names of the groups behind the balancer of [`web`].
+fn behind(scene: &Scene) -> Vec<String> {
+    let backend = scene.object("backendServices", "LB");
+    let groups = backend["backends"].as_array().cloned().unwrap_or_default();
+    let mut names: Vec<String> =
+        groups.iter().map(|it| it["group"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The members of the group of the cluster.
+fn own(scene: &Scene) -> Vec<String> {
+    let body = json!({"instanceState": "ALL"});
+    let members = scene.cloud().by_hand("POST", &format!("{GROUPS}/k8s-ig--cid/listInstances"), &body).unwrap();
+    let members = members["items"].as_array().cloned().unwrap_or_default();
+    members.iter().map(|it| it["instance"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn groups_of_others_are_used_as_they_are_and_never_changed() {
+    let mut scene = Scene::of(Options::default(), &["n1", "n2"], PREFIX, &[]).await;
+    joins(&scene, "infra-masters", "n1");
+    joins(&scene, "infra-other", "control");
+    joins(&scene, "elsewhere", "n2");
+    let mut web = internal(web());
+    scene.ensure(&mut web).await;
+    // One has a member that is no node, the other one another name.
+    assert_eq!((behind(&scene), own(&scene)), (vec!["infra-masters".into(), "k8s-ig--cid".into()], vec!["n2".into()]));
+    scene.is_steady(&mut web).await;
+    // A node that joins their group leaves ours, and the other way round.
+    let mark = scene.cloud().mark();
+    scene.nodes.push(scene.bed.node("n3"));
+    scene.update(&mut web).await;
+    assert_eq!(own(&scene), ["n2", "n3"]);
+    joins(&scene, "infra-workers", "n3");
+    scene.ensure(&mut web).await;
+    assert_eq!((behind(&scene).len(), own(&scene)), (3, vec!["n2".to_owned()]));
+    joins(&scene, "infra-workers", "control");
+    scene.ensure(&mut web).await;
+    assert_eq!((behind(&scene).len(), own(&scene)), (2, vec!["n2".to_owned(), "n3".to_owned()]));
+    scene.is_steady(&mut web).await;
+    let writes = scene.writes(mark);
+    assert!(writes.iter().any(|write| write == "instanceGroups.removeInstances"), "{writes:?}");
+    scene.delete(&mut web).await;
+    assert_eq!(
+        scene.names(),
+        ["elsewhere", "infra-masters", "infra-other", "infra-workers"].map(|name| format!("instanceGroups {name}"))
+    );
+    scene.is_correct();
+}
+
+#[tokio::test]
+async fn without_a_node_of_its_own_the_cluster_has_no_group() {
+    let mut scene = Scene::of(Options::default(), &["n1"], PREFIX, &[]).await;
+    joins(&scene, "infra-masters", "n1");
+    let mut web = internal(web());
+    scene.ensure(&mut web).await;
+    assert_eq!(behind(&scene), ["infra-masters"]);
+    assert_eq!(scene.find("instanceGroups", "k8s-ig--cid"), None);
+    scene.is_steady(&mut web).await;
+}
+
+#[tokio::test]
+async fn the_key_may_come_and_go() {
+    let mut scene = Scene::with(&["n1", "n2"]).await;
+    let mut web = internal(web());
+    scene.ensure(&mut web).await;
+    for (more, groups, members) in [(PREFIX, 2, 1), ("", 1, 2)] {
+        scene.reconfigure(more).await;
+        if groups == 2 {
+            // It is not balanced yet.
+            joins(&scene, "infra-masters", "n1");
+        }
+        scene.ensure(&mut web).await;
+        assert_eq!((behind(&scene).len(), own(&scene).len()), (groups, members), "{more}");
+        scene.is_steady(&mut web).await;
+    }
+    scene.is_correct();
+}
