@@ -308,6 +308,10 @@ impl RouteController {
                     }
                     Err(error) => {
                         let node = route.route.target_node.clone().unwrap_or_default();
+                        if self.shared.nodes.get(&node).is_none() {
+                            tracing::info!(%node, cidr = route.route.destination_cidr, "deleted before it got its route");
+                            continue;
+                        }
                         self.creation_failed(&route, &error, began.elapsed());
                         *lacking.entry(node).or_default() += 1;
                     }

@@ -580,6 +580,34 @@ impl EventSink for Events {
     }
 }
 
+/// A cloud from which the node is gone when its route is made.
+struct Leaving(crate::Shared);
+
+#[async_trait::async_trait]
+impl Routes for Leaving {
+    async fn list(&self, _cluster: &str) -> Result<Vec<Route>, ProviderError> {
+        Ok(Vec::new())
+    }
+    async fn create(&self, _cluster: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
+        self.0.nodes.remove(&"a".into(), "");
+        vec![Err(ProviderError::unknown("node a has no provider ID")); routes.len()]
+    }
+    async fn delete(&self, _cluster: &str, _routes: &[Route]) -> Vec<Result<(), ProviderError>> {
+        Vec::new()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_deleted_while_its_route_is_made_makes_no_event() {
+    let shared = test_shared::shared();
+    shared.nodes.apply(node("a", "10.0.1.0/24", "10.9.0.1"));
+    let events = Arc::new(Events::default());
+    let cloud = Arc::new(Leaving(shared.clone()));
+    let controller = RouteController::new(shared, cloud, schemes(), events.clone(), cluster());
+    controller.reconcile().await.unwrap();
+    assert!(events.0.lock().unwrap().is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_route_that_waits_for_its_node_makes_no_event_and_the_node_still_lacks_it() {
     let shared = test_shared::shared();

@@ -132,8 +132,11 @@ impl<T: RouteTable> Observed<T> {
         let (route, node) = (&new.route, new.route.target_node.clone().unwrap_or_default());
         let destination = range(route)
             .ok_or_else(|| ProviderError::unknown(format!("{:?} of node {node} is no CIDR", route.destination_cidr)))?;
+        let hops = self.hops.get(&node).ok_or_else(|| {
+            ProviderError::new(ErrorClass::NotFound, format!("node {node} was deleted: it needs no route any more"))
+        })?;
         let hop = self.hop(route).ok_or_else(|| {
-            let is_new = self.hops.get(&node).is_none_or(Vec::is_empty);
+            let is_new = hops.is_empty();
             T::no_hop(format!("node {node} {}: no route can lead there", T::NO_HOP), is_new)
         })?;
         let preparations = T::prepare(&self.facts, &node, hop)?;

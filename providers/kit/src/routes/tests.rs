@@ -110,6 +110,15 @@ fn the_hop_is_that_of_the_range_and_is_prepared_once() {
 }
 
 #[test]
+fn a_node_that_is_gone_is_called_so() {
+    let observed = observed(&[node("a", &["10.0.0.1"])], &[], &BTreeMap::new());
+    let plan = observed.create_all(&[NewRoute { name_hint: String::new(), route: route("b", "10.1.2.0/24") }]);
+    let error = plan.into_iter().next().unwrap().unwrap_err();
+    assert_eq!(error.class(), ErrorClass::NotFound);
+    assert_eq!(error.to_string(), "node b was deleted: it needs no route any more");
+}
+
+#[test]
 fn a_hop_that_two_nodes_claim_is_that_of_neither() {
     let nodes = [node("a", &["10.0.0.1"]), node("b", &["10.0.0.1"])];
     let observed = observed(&nodes, &[("10.1.1.0/24", "10.0.0.1")], &BTreeMap::new());
