@@ -213,6 +213,7 @@ impl Reads {
             self.needs(env, &observed, item, &mut needs);
         }
         self.read(env, needs, &mut observed).await?;
+        self.read_replaced(desired, &mut observed).await?;
         let known = self.missing_hosts(desired);
         observed.missing.extend(known);
         let looked_for: BTreeSet<String> =
@@ -222,6 +223,33 @@ impl Reads {
             observed.reserved.extend(address.map(|address| (ip, address)));
         }
         Ok(observed)
+    }
+
+    /// The shared health checks that Services have changed from, and their firewall rules.
+    async fn read_replaced(&self, desired: &Desired, observed: &mut Observed) -> Result<(), ProviderError> {
+        let replacing = desired.items.values().filter(|item| plan::replaces_shared(observed, item));
+        let schemes: BTreeSet<Scheme> = replacing.map(|item| item.scheme).collect();
+        let id = observed.cluster_id.clone();
+        let cluster = ClusterNames(&id);
+        for scheme in schemes {
+            let (of, to, firewall) = match scheme {
+                Scheme::External => (
+                    (HTTP_HEALTH_CHECK_GET, HTTP_HEALTH_CHECK_LIST),
+                    &mut observed.http_checks,
+                    cluster.external_check_firewall(),
+                ),
+                Scheme::Internal => {
+                    ((HEALTH_CHECK_GET, HEALTH_CHECK_LIST), &mut observed.checks, cluster.internal_check_firewall())
+                }
+            };
+            let (checks, firewalls) = futures::try_join!(
+                self.each(of, &Scope::Global, [cluster.health_check()].into()),
+                self.each((FIREWALL_GET, FIREWALL_LIST), &Scope::Global, [firewall].into())
+            )?;
+            to.extend(checks);
+            observed.firewalls.extend(firewalls);
+        }
+        Ok(())
     }
 
     fn missing_hosts(&self, desired: &Desired) -> BTreeSet<Host> {

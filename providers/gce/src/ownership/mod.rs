@@ -125,7 +125,15 @@ pub(crate) fn http_check_description(name: &str) -> String {
 /// The description of a health check of one Service as long as the one that it replaces may have to go.
 pub(crate) fn replacing(description: &str, replaced: &str) -> String {
     let description = description.trim_end_matches('}');
-    format!(r#"{description}, "ccm/replaces":"{replaced}"}}"#)
+    format!(r#"{description}, "{REPLACES}":"{replaced}"}}"#)
+}
+
+const REPLACES: &str = "ccm/replaces";
+
+/// Whether a description is one of these.
+pub(crate) fn is_replacing(description: &str) -> bool {
+    let description: Option<serde_json::Value> = serde_json::from_str(description).ok();
+    description.is_some_and(|description| description.get(REPLACES).is_some())
 }
 
 fn service_name(name: &str) -> String {

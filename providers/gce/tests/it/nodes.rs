@@ -165,6 +165,15 @@ async fn a_missing_zone_or_project_says_nothing() {
     unknown(&look_up(&provider, &node("n1", &format!("gce://p/{ZONE}/n1"))).await);
 }
 
+/// The controllers leave nodes with this label alone: nothing else keeps one without an instance.
+#[tokio::test]
+async fn p52_a_node_that_somebody_else_manages_has_a_label() {
+    let bed = Bed::start(Options::default());
+    let provider = with_flags(&bed, "", &[]).await;
+    assert_eq!(provider.unmanaged_label(), Some(("components.gke.io/gke-unmanaged-node", "true")));
+    assert!(is_absent(&look_up(&provider, &node("theirs", &format!("gce://{PROJECT}/{ZONE}/theirs"))).await));
+}
+
 #[tokio::test]
 async fn p55_a_new_zone_is_read_once() {
     let bed = Bed::start(Options::default());

@@ -28,6 +28,16 @@ async fn routes(provider: &Arc<dyn CloudProvider>) -> Result<usize, ProviderErro
 }
 
 #[tokio::test]
+async fn p03_a_bare_multizone_makes_the_zones_of_the_region_managed() {
+    let bed = Bed::start(Options::default());
+    for (line, lists) in [("multizone", 1), ("multizone = yes", 1), ("multizone = off", 0), ("", 0)] {
+        let mark = bed.cloud.mark();
+        start(&bed, bed.config(line), &[]).await.unwrap();
+        assert_eq!(bed.calls(mark).iter().filter(|call| *call == "zones.list").count(), lists, "{line:?}");
+    }
+}
+
+#[tokio::test]
 async fn p04_the_token_is_that_of_the_instance_whatever_file_the_environment_names() {
     let bed = Bed::start(Options::default());
     let nowhere = ("GOOGLE_APPLICATION_CREDENTIALS", "/does/not/exist".to_owned());
@@ -65,6 +75,20 @@ async fn p06_a_project_by_number_is_used_by_name() {
     assert_eq!(routes(&provider).await.unwrap(), 0);
     let paths = bed.cloud.ledger(|ledger| ledger.since(mark).map(|entry| entry.params.clone()).collect::<Vec<_>>());
     assert!(paths.iter().any(|params| params.contains("projects/p/global/networks/default")), "{paths:?}");
+}
+
+/// It is used as it is, with a warning.
+#[tokio::test]
+async fn a_project_by_number_without_the_right_to_look_it_up_is_used_by_number() {
+    let denied = [("*".to_owned(), vec!["resourcemanager.projects.get".to_owned(), "compute.projects.get".to_owned()])];
+    let bed = Bed::start(Options { denied: denied.into(), ..Options::default() });
+    let number = bed.cloud.world(|world| world.projects[PROJECT]);
+    let keys = format!("project-id = {number}\nlocal-zone = {ZONE}\nnetwork-name = default");
+    let provider = start(&bed, bed.config(&keys), &[]).await.unwrap();
+    let mark = bed.cloud.mark();
+    routes(&provider).await.unwrap();
+    let paths = bed.cloud.ledger(|ledger| ledger.since(mark).map(|entry| entry.params.clone()).collect::<Vec<_>>());
+    assert!(paths.iter().any(|params| params.contains(&format!("projects/{number}/"))), "{paths:?}");
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use ccm_kit::call::Failure;
 use ccm_kit::http::Client;
 use serde::Deserialize;
@@ -13,7 +15,7 @@ use serde_json::Value;
 
 use super::exchange::External;
 use super::metadata::Instance;
-use super::{SCOPE, Source, Token, post_form, refused, sign};
+use super::{SCOPE, Source, Token, post_form, post_form_as, refused, sign};
 use crate::client::metadata::Metadata;
 
 const VARIABLE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
@@ -78,6 +80,7 @@ pub(super) enum Credentials {
     ServiceAccount(ServiceAccount),
     AuthorizedUser(AuthorizedUser),
     ExternalAccount(Box<External>),
+    ExternalAccountAuthorizedUser(Federated),
     ImpersonatedServiceAccount(Impersonated),
 }
 
@@ -100,6 +103,15 @@ pub(super) struct AuthorizedUser {
     token_uri: Option<String>,
 }
 
+/// A person of another identity provider who logged in with `gcloud`.
+#[derive(Deserialize)]
+pub(super) struct Federated {
+    client_id: String,
+    client_secret: String,
+    refresh_token: String,
+    token_url: String,
+}
+
 /// A service account in whose name others act.
 #[derive(Deserialize)]
 pub(super) struct Impersonated {
@@ -120,7 +132,13 @@ impl Credentials {
     }
 
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
-        let known = ["service_account", "authorized_user", "external_account", "impersonated_service_account"];
+        let known = [
+            "service_account",
+            "authorized_user",
+            "external_account",
+            "external_account_authorized_user",
+            "impersonated_service_account",
+        ];
         let file: Value = serde_json::from_slice(text).map_err(|_| "not a JSON document".to_owned())?;
         let kind = file.get("type").and_then(Value::as_str).ok_or("no \"type\"")?.to_owned();
         if !known.contains(&&*kind) {
@@ -154,6 +172,11 @@ impl Credentials {
                 post_form(http, url, &fields).await
             }
             Self::ExternalAccount(account) => account.token(http, scope).await,
+            Self::ExternalAccountAuthorizedUser(user) => {
+                let holder = STANDARD.encode(format!("{}:{}", user.client_id, user.client_secret));
+                let fields = [("grant_type", "refresh_token"), ("refresh_token", &*user.refresh_token)];
+                post_form_as(http, &user.token_url, &fields, Some(&format!("Basic {holder}"))).await
+            }
             Self::ImpersonatedServiceAccount(account) => {
                 let token = Box::pin(account.source_credentials.token(http, SCOPE, depth + 1)).await?;
                 let url = &account.service_account_impersonation_url;

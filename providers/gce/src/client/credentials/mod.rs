@@ -169,8 +169,22 @@ impl Answer {
 
 /// A request with a form, as OAuth has it.
 async fn post_form(http: &Client, url: &str, fields: &[(&str, &str)]) -> Result<Token, Failure> {
+    post_form_as(http, url, fields, None).await
+}
+
+/// The same by a client that names itself in the header of this text.
+async fn post_form_as(
+    http: &Client,
+    url: &str,
+    fields: &[(&str, &str)],
+    authorization: Option<&str>,
+) -> Result<Token, Failure> {
     let form: Vec<String> = fields.iter().map(|(key, value)| format!("{key}={}", escaped(value))).collect();
     let request = Request::post(url).header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let request = match authorization {
+        Some(text) => request.header(header::AUTHORIZATION, text),
+        None => request,
+    };
     let request = request.header(header::ACCEPT, "application/json").body(Bytes::from(form.join("&")));
     let request = request.map_err(|_| malformed(format!("{url:?} is not a URL")))?;
     http.send(request).await?.json::<Answer>()?.token()

@@ -93,6 +93,16 @@ async fn a_person_has_a_refresh_token() {
 }
 
 #[tokio::test]
+async fn a_person_of_another_identity_provider_has_a_refresh_token_and_a_client() {
+    let issuers = Issuers::start(&[("/v1/oauthtoken", granted("t"))]);
+    let user = json!({"type": "external_account_authorized_user", "audience": "//iam/pool", "client_id": "c", "client_secret": "s",
+        "refresh_token": "r/1", "token_url": issuers.url("/v1/oauthtoken")});
+    assert_eq!(token(&user).await.unwrap(), "t");
+    let (_, holder, body) = issuers.requests().remove(0);
+    assert_eq!((&*holder, &*body), ("Basic Yzpz", "grant_type=refresh_token&refresh_token=r%2F1"));
+}
+
+#[tokio::test]
 async fn a_token_of_another_issuer_is_exchanged_and_impersonates() {
     let issuers = Issuers::start(&[
         ("/sts", granted("federated")),

@@ -1,9 +1,12 @@
 //! Health checks, which Services without their own share. Pure.
 
+use std::collections::BTreeMap;
+
 use ccm_provider::Verb;
 use serde_json::{Value, json};
 
-use super::super::desired::Settings;
+use super::super::desired::{Item, Settings};
+use super::super::observe::Observed;
 use super::super::step::{Act, Rank};
 use super::{Draft, change, put, update, what};
 use crate::annotations::Scheme;
@@ -11,7 +14,7 @@ use crate::client::balancing::HealthCheck;
 use crate::client::operation::{
     HEALTH_CHECK_CREATE, HEALTH_CHECK_UPDATE, HTTP_HEALTH_CHECK_CREATE, HTTP_HEALTH_CHECK_UPDATE, Operation,
 };
-use crate::ownership::{http_check_description, replacing};
+use crate::ownership::{http_check_description, is_replacing, replacing};
 
 const PATH: &str = "/healthz";
 /// Where kube-proxy answers for the whole node.
@@ -43,32 +46,15 @@ impl Draft<'_> {
             (Scheme::Internal, false) => self.item.names.description(),
         };
         let mut check = Check { name, port, description, is_shared, description_then: None };
-        let replacing = replacing(&check.description, &self.cluster().health_check());
-        let replaces = match self.found_check(&check) {
-            Some(found) => found.description == replacing,
-            None => self.is_there(),
-        };
-        if !check.is_shared && replaces {
+        if replaces_shared(self.observed, self.item) {
+            let replacing = replacing(&check.description, &self.cluster().health_check());
             check.description_then = Some(std::mem::replace(&mut check.description, replacing));
         }
         check
     }
 
     fn found_check(&self, wanted: &Check) -> Option<&HealthCheck> {
-        let observed = self.observed;
-        let checks = if self.item.scheme == Scheme::External { &observed.http_checks } else { &observed.checks };
-        checks.get(&wanted.name)
-    }
-
-    /// Whether the balancer is there, or parts of it that have a health check.
-    fn is_there(&self) -> bool {
-        let (observed, name) = (self.observed, &self.item.names.balancer);
-        let rule = observed.rules.get(name).is_some_and(|rule| super::real_scheme(rule) == self.item.scheme);
-        let behind = match self.item.scheme {
-            Scheme::External => observed.pools.contains_key(name),
-            Scheme::Internal => observed.backends.contains_key(name),
-        };
-        rule || behind
+        checks_of(self.observed, self.item.scheme).get(&wanted.name)
     }
 
     /// Makes or corrects it.
@@ -112,6 +98,28 @@ impl Draft<'_> {
             update(kind, changes, "the check that it replaces was looked after"),
         );
     }
+}
+
+fn checks_of(observed: &Observed, scheme: Scheme) -> &BTreeMap<String, HealthCheck> {
+    if scheme == Scheme::External { &observed.http_checks } else { &observed.checks }
+}
+
+/// Whether a Service changes to a health check of its own, so that the shared one may have to go: its balancer is there, or parts
+/// of it that have a health check, or the new check says so.
+pub(in super::super) fn replaces_shared(observed: &Observed, item: &Item) -> bool {
+    let name = &item.names.balancer;
+    if item.hosts_only() || item.settings.as_ref().is_none_or(|settings| settings.health_port.is_none()) {
+        return false;
+    }
+    if let Some(own) = checks_of(observed, item.scheme).get(name) {
+        return is_replacing(&own.description);
+    }
+    let rule = observed.rules.get(name).is_some_and(|rule| super::real_scheme(rule) == item.scheme);
+    let behind = match item.scheme {
+        Scheme::External => observed.pools.contains_key(name),
+        Scheme::Internal => observed.backends.contains_key(name),
+    };
+    rule || behind
 }
 
 /// The kind of checks, and what makes and corrects them.

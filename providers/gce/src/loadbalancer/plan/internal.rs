@@ -4,7 +4,7 @@ use ccm_provider::{Change, ErrorClass, ProviderError, Verb};
 use serde_json::{Value, json};
 
 use super::super::Env;
-use super::super::desired::{Item, MOST_PORTS, OPTIONS_IGNORED, Settings};
+use super::super::desired::{Item, MOST_PORTS, OPTIONS_IGNORED, Settings, refused};
 use super::super::observe::Observed;
 use super::super::ports;
 use super::super::step::{Act, RESERVED, Rank};
@@ -17,7 +17,7 @@ use crate::client::operation::{
     BACKEND_SERVICE_CREATE, BACKEND_SERVICE_UPDATE, FORWARDING_RULE_CREATE, FORWARDING_RULE_DELETE,
     FORWARDING_RULE_PATCH, HEALTH_CHECK_DELETE,
 };
-use crate::client::resource::{Collection, Scope, last_part, same_url};
+use crate::client::resource::{Collection, ResourceId, Scope, last_part, same_url};
 
 const RULE: &str = "ForwardingRule";
 const BACKEND: &str = "BackendService";
@@ -30,6 +30,14 @@ fn subnetwork(env: &Env, observed: &Observed, settings: &Settings) -> Option<Str
     let named = settings.internal.subnet.as_ref();
     let named = named.map(|name| env.links.of(Collection::Subnetworks, &env.region(), name));
     named.or_else(|| observed.network.subnetwork.clone())
+}
+
+/// The region of a subnetwork, where it is not that of the balancers.
+fn other_region(env: &Env, url: &str) -> Option<String> {
+    match ResourceId::parse(url)?.scope {
+        Scope::Region(region) if *region != *env.region => Some(region.to_string()),
+        _ => None,
+    }
 }
 
 fn has_global_access(observed: &Observed, settings: &Settings) -> bool {
@@ -146,6 +154,15 @@ impl Draft<'_> {
             return Err(ProviderError::unknown(format!(
                 "the subnetwork of the cluster is not known: {problem}; set subnetwork-name in [global] of gce.conf, or name one \
                  in the annotation {}",
+                SUBNET.row.key
+            )));
+        }
+        if let Some(region) = subnetwork.as_deref().and_then(|url| other_region(self.env, url)) {
+            return Err(refused(format!(
+                "subnetwork-name in [global] of gce.conf is {:?}, in the region {region}, and load balancers are in {}: name a \
+                 subnetwork of that region there or in the annotation {}",
+                subnetwork.unwrap_or_default(),
+                self.env.region,
                 SUBNET.row.key
             )));
         }
@@ -313,7 +330,7 @@ fn backends(found: &BackendService, groups: &[String]) -> Option<(Value, Change)
         return None;
     }
     let shown = |urls: Vec<&str>| {
-        let scope = |url: &str| crate::client::resource::ResourceId::parse(url).map(|id| id.to_string());
+        let scope = |url: &str| ResourceId::parse(url).map(|id| id.to_string());
         urls.into_iter().map(|url| scope(url).unwrap_or_else(|| url.to_owned())).collect::<Vec<_>>().join(" ")
     };
     let difference =

@@ -128,8 +128,7 @@ impl Draft<'_> {
         };
         let name = self.cluster().health_check();
         let firewall: FirewallWrite = self.firewall_deletion(&firewall);
-        // A Service that has changed to health checks of its own has not looked for it.
-        if checks.contains_key(&name) || rank != Rank::GoChecks {
+        if checks.contains_key(&name) {
             let (operation, kind) = deletion(scheme);
             let act = Act::DeleteUnlessUsed { write: self.write(operation, &name), then: Some(Box::new(firewall)) };
             self.push_shared(rank, act, what(Verb::Delete, kind, "no Service may need it any more"));

@@ -35,6 +35,7 @@ mod members;
 mod tests;
 
 pub(super) use address::to_look_for as address_to_look_for;
+pub(super) use checks::replaces_shared;
 pub(super) use groups::hosts as group_hosts;
 
 /// A plan that is being made for one item.
@@ -155,7 +156,11 @@ fn is_foreign(rule: &ForwardingRule) -> bool {
 
 impl<'a> Draft<'a> {
     fn item(&mut self) -> Result<(), ProviderError> {
-        let mixed = || Err(super::desired::refused("mixed protocol is not supported for LoadBalancer"));
+        let mixed = || {
+            Err(super::desired::refused(
+                "mixed protocol is not supported for LoadBalancer: spec.ports has several; make a Service for each protocol",
+            ))
+        };
         if self.item.is_mixed && self.item.owner == Owner::Us {
             return mixed();
         }

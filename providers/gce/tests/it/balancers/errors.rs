@@ -166,7 +166,10 @@ async fn mixed_protocols_are_a_condition_until_they_are_gone() {
     let mut web = web();
     web.spec.ports = [ports("TCP", &[80]), ports("UDP", &[80])].concat();
     let (answer, notes) = scene.ask(&mut web, ServiceAction::Ensure).await;
-    assert_eq!(answer.unwrap_err().to_string(), "mixed protocol is not supported for LoadBalancer");
+    assert_eq!(
+        answer.unwrap_err().to_string(),
+        "mixed protocol is not supported for LoadBalancer: spec.ports has several; make a Service for each protocol"
+    );
     let condition = &notes.conditions[0];
     assert_eq!((condition.kind, condition.status), ("LoadBalancerPortsError", true));
     assert_eq!(condition.message, "LoadBalancer with multiple protocols are not supported");

@@ -1,5 +1,6 @@
 //! Load balancers for Services.
 
+mod bad_input;
 mod budgets;
 mod crash;
 mod errors;
@@ -8,6 +9,7 @@ mod inspect;
 mod life;
 mod lives;
 mod measure;
+mod pitfalls;
 mod recorded;
 mod scene;
 mod shared_vpc;

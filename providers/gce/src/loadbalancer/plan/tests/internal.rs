@@ -458,7 +458,10 @@ fn local_without_a_port_is_refused_with_the_field() {
 fn mixed_protocols_are_refused_and_said_once() {
     let sketch = go_made();
     let mut mixed = internal(json!({"ports": [{"port": 80, "protocol": "TCP"}, {"port": 80, "protocol": "UDP"}]}));
-    assert_eq!(sketch.refuses(&mixed), "mixed protocol is not supported for LoadBalancer");
+    assert_eq!(
+        sketch.refuses(&mixed),
+        "mixed protocol is not supported for LoadBalancer: spec.ports has several; make a Service for each protocol"
+    );
     let item = |service: &Service| sketch.desired(service, ServiceAction::Ensure).unwrap().items[&0].clone();
     assert_eq!(item(&mixed).findings[0].key, "LoadBalancerMixedProtocolNotSupported");
     mixed.status.conditions =

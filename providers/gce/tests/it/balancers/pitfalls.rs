@@ -1,0 +1,68 @@
+//! Mistakes that other programs made, each by itself.
+
+use ccm_provider::ServiceAction;
+use serde_json::json;
+
+use super::scene::{LB, Scene, internal, local, ports, set, web};
+use crate::bed::CLUSTER;
+
+const TIER: &str = "cloud.google.com/network-tier";
+
+/// P-20
+#[tokio::test]
+async fn a_subnetwork_in_another_spelling_keeps_the_rule_and_its_address() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut web = internal(web());
+    let ip = scene.ensure(&mut web).await;
+    let made = scene.object("forwardingRules", "LB");
+    let path = scene.bed.subnetwork.clone();
+    assert!(path.starts_with("projects/") && made["subnetwork"].as_str().unwrap().starts_with("https://"));
+    let full = format!("https://compute.googleapis.com/compute/beta/{path}");
+    for spelling in [path.clone(), full, path.rsplit('/').next().unwrap().to_owned()] {
+        // The last one of a key counts.
+        scene.reconfigure(&format!("subnetwork-name = {spelling}")).await;
+        let mark = scene.cloud().mark();
+        assert_eq!(scene.ensure(&mut web).await, ip, "{spelling}");
+        assert_eq!(scene.writes(mark), [] as [&str; 0], "{spelling}");
+    }
+    assert_eq!(scene.object("forwardingRules", "LB"), made);
+}
+
+/// P-59
+#[tokio::test]
+async fn a_deletion_that_finds_everything_gone_is_done_whatever_finalizers_say() {
+    let mut scene = Scene::with(&["n1"]).await;
+    for mut service in [web(), internal(web()), local(), internal(local())] {
+        scene.ensure(&mut service).await;
+        // Another process has deleted it all; this one has an older copy with the finalizer.
+        let mut older = service.clone();
+        scene.delete(&mut service).await;
+        scene.restart().await;
+        assert!(!older.metadata.finalizers.is_empty());
+        assert!(scene.balancers().get(CLUSTER, &older).await.unwrap().is_some(), "the deletion is resumed");
+        let mark = scene.cloud().mark();
+        scene.ask(&mut older, ServiceAction::Delete).await.0.unwrap();
+        assert_eq!((scene.writes(mark), older.metadata.finalizers), (Vec::new(), Vec::new()));
+        assert_eq!(scene.names(), [] as [&str; 0]);
+    }
+}
+
+/// P-62
+#[tokio::test]
+async fn without_its_annotation_a_balancer_keeps_its_tier_also_when_its_rule_is_made_again() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut web = web();
+    set(&mut web, TIER, "Standard");
+    let ip = scene.ensure(&mut web).await;
+    web.metadata.annotations.clear();
+    assert_eq!(scene.ensure(&mut web).await, ip);
+    assert_eq!(scene.object("forwardingRules", "LB")["networkTier"], "STANDARD");
+    scene.is_steady(&mut web).await;
+    web.spec.ports = ports("TCP", &[8080]);
+    assert_eq!(scene.ensure(&mut web).await, ip);
+    let rule = scene.object("forwardingRules", "LB");
+    assert_eq!((&rule["networkTier"], &rule["portRange"]), (&json!("STANDARD"), &json!("8080-8080")));
+    assert_eq!(scene.find("addresses", LB), None);
+    scene.is_steady(&mut web).await;
+    scene.is_correct();
+}
