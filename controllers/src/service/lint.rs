@@ -14,12 +14,25 @@ pub const DOMAINS: [&str; 2] = ["service.beta.kubernetes.io", "service.kubernete
 /// Types of a Service.
 const TYPES: [&str; 4] = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"];
 
+/// A `spec.loadBalancerClass` that a controller of the program has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Class {
+    /// As Services name it.
+    pub name: &'static str,
+    /// The controller that has it, as `--controllers` names it.
+    pub controller: &'static str,
+    /// The provider that brings the controller along.
+    pub provider: &'static str,
+    /// Whether the controller is on.
+    pub is_on: bool,
+}
+
 /// All findings. Expects the API server's defaults to be filled in.
-pub fn lint(service: &Service) -> Vec<Finding> {
+pub fn lint(service: &Service, classes: &[Class]) -> Vec<Finding> {
     let mut findings = words(service);
     findings.extend(ports(service));
     if service.is_load_balancer() {
-        findings.extend(balancer(service));
+        findings.extend(balancer(service, classes));
     } else if TYPES.contains(&&*service.spec.kind) {
         findings.extend(no_balancer(service));
     }
@@ -114,7 +127,7 @@ fn is_headless(service: &Service) -> bool {
 }
 
 /// A Service of type LoadBalancer.
-fn balancer(service: &Service) -> Vec<Finding> {
+fn balancer(service: &Service, classes: &[Class]) -> Vec<Finding> {
     let spec = &service.spec;
     let mut findings = source_ranges::review(service);
     if is_headless(service) {
@@ -126,12 +139,10 @@ fn balancer(service: &Service) -> Vec<Finding> {
             "",
             "must not be empty: name a class, or leave it out for the default balancer",
         )),
-        Some(class) => findings.push(finding(
-            Severity::Info,
-            "spec.loadBalancerClass",
-            class,
-            "left to the controller of this class; this program does nothing for it",
-        )),
+        Some(class) => match classes.iter().find(|known| known.name == class) {
+            Some(known) if known.is_on => findings.extend(without_node_ports(service)),
+            known => findings.push(finding(Severity::Info, "spec.loadBalancerClass", class, left_to(known))),
+        },
         None => findings.extend(without_node_ports(service)),
     }
     findings.extend(address(service));
@@ -153,6 +164,17 @@ fn balancer(service: &Service) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Who has a class that no controller here has.
+fn left_to(known: Option<&Class>) -> String {
+    match known {
+        Some(Class { controller, provider, .. }) => format!(
+            "the controller {controller} of --cloud-provider={provider} has this class, and is off: add it to --controllers, as in \
+             --controllers=*,{controller}"
+        ),
+        None => "left to the controller of this class; this program does nothing for it".to_owned(),
+    }
 }
 
 /// Nodes are the targets of the balancers made here.
@@ -235,13 +257,19 @@ mod tests {
 
     use super::*;
 
+    /// A controller for it is on.
+    const CLASS: Class = Class { name: "example.com/on", controller: "x-service", provider: "x", is_on: true };
+
     /// `severity key: message` of each finding, in order.
     fn lines(spec: &Value) -> Vec<String> {
         let spec = spec.as_object().unwrap().clone();
         let annotations = spec.get("annotations").cloned().unwrap_or_default();
         let service = json!({"metadata": {"name": "web", "annotations": annotations}, "spec": spec});
         let service: Service = serde_json::from_value(service).unwrap();
-        lint(&service).iter().map(|f| format!("{} {f}", f.severity.as_str())).collect()
+        lint(&service, &[CLASS, Class { name: "example.com/off", is_on: false, ..CLASS }])
+            .iter()
+            .map(|f| format!("{} {f}", f.severity.as_str()))
+            .collect()
     }
 
     fn balancer(more: &Value) -> Vec<String> {
@@ -323,6 +351,16 @@ mod tests {
             class,
             [
                 "info spec.loadBalancerClass \"example.com/x\": left to the controller of this class; this program does nothing for it"
+            ]
+        );
+        let ours = balancer(&json!({"loadBalancerClass": "example.com/on"}));
+        assert_eq!(ours, [""; 0]);
+        let off = balancer(&json!({"loadBalancerClass": "example.com/off"}));
+        assert_eq!(
+            off,
+            [
+                "info spec.loadBalancerClass \"example.com/off\": the controller x-service of --cloud-provider=x has this class, \
+                 and is off: add it to --controllers, as in --controllers=*,x-service"
             ]
         );
         assert!(

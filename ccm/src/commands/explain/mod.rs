@@ -123,9 +123,7 @@ async fn collect(
     if let Object::Service(service) = &object
         && story.not_ours.is_none()
     {
-        let factory = call.registry.get(&world.options.cloud_provider);
-        let rules = factory.and_then(|factory| Some((factory.name(), factory.lint()?)));
-        story.lint(&lint::service(service, rules));
+        story.lint(&lint::service(service, &call.registry, &world.options));
     }
     let mut previewed = world.preview(scope, progress).await?;
     if let Object::Node(node) = &object

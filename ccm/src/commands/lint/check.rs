@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ccm_controllers::service::lint::{self as core, Class};
 use ccm_kit::gcfg;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
 use ccm_provider::{Finding, Lint, Service, Severity};
@@ -20,6 +21,8 @@ pub(super) struct Linters<'a> {
     pub(super) all: Vec<(&'static str, &'a dyn Lint)>,
     /// Whether the user chose the cloud. If not, a provider's findings count only for its own keys.
     pub(super) chosen: bool,
+    /// The classes that controllers of the program have.
+    pub(super) classes: Vec<Class>,
 }
 
 /// A finding and where it is.
@@ -182,7 +185,7 @@ pub(super) fn of_service(
             }
         }
     };
-    add(CORE, ccm_controllers::service::lint::lint(service));
+    add(CORE, core::lint(service, &linters.classes));
     // Providers read nothing of Services of other types.
     for (provider, lint) in linters.all.iter().filter(|_| service.is_load_balancer()) {
         let mut findings = lint.service(service);
@@ -302,7 +305,7 @@ mod tests {
 
     fn look(text: &str, chosen: bool) -> Vec<String> {
         let mut looked = Looked::default();
-        let linters = Linters { all: vec![("picky", &Picky)], chosen };
+        let linters = Linters { all: vec![("picky", &Picky)], chosen, classes: Vec::new() };
         looked.at_source(&Source { name: "f".into(), text: text.into() }, &linters);
         let line =
             |f: &Found| format!("{} {} {} {}", f.line.unwrap(), f.document.unwrap_or_default(), f.rules, f.finding);
@@ -335,6 +338,24 @@ mod tests {
     }
 
     #[test]
+    fn a_class_of_this_program_is_not_called_anothers() {
+        let keys = |is_on| {
+            let class = Class { name: "x.io/b", controller: "x-service-lb-controller", provider: "x", is_on };
+            let linters = Linters { classes: vec![class], ..Linters::default() };
+            let mut looked = Looked::default();
+            let text = "{kind: Service, spec: {type: LoadBalancer, loadBalancerClass: x.io/b, ports: [{port: 80}]}}";
+            looked.at_source(&Source { name: "f".into(), text: text.into() }, &linters);
+            looked.found.into_iter().map(|found| found.finding.message).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(true), [""; 0]);
+        let off = keys(false);
+        assert!(
+            off[0].contains("--cloud-provider=x") && off[0].contains("--controllers=*,x-service-lb-controller"),
+            "{off:?}"
+        );
+    }
+
+    #[test]
     fn what_is_wrong_already_is_not_reported_again() {
         assert_eq!(
             look("{kind: Service, spec: {ports: [{port: '80'}]}}", false),
@@ -358,7 +379,7 @@ mod tests {
         let look = |spec: &str| {
             let text = format!("{{kind: Service, spec: {{ports: [{{port: 80}}], {spec}}}}}");
             let mut looked = Looked::default();
-            let linters = Linters { all: vec![("echo", &Echo)], chosen: true };
+            let linters = Linters { all: vec![("echo", &Echo)], chosen: true, classes: Vec::new() };
             looked.at_source(&Source { name: "f".into(), text }, &linters);
             looked.found.iter().map(|f| format!("{} {}", f.rules, f.finding.key)).collect::<Vec<_>>()
         };
@@ -388,7 +409,8 @@ mod tests {
         let text = "{kind: Service, spec: {type: LoadBalancer, ports: [{name: a, port: 53}, {name: b, port: 53, protocol: UDP}]}}";
         let keys = |all: Vec<(&'static str, &dyn Lint)>| {
             let mut looked = Looked::default();
-            looked.at_source(&Source { name: "f".into(), text: text.into() }, &Linters { all, chosen: true });
+            let linters = Linters { all, chosen: true, classes: Vec::new() };
+            looked.at_source(&Source { name: "f".into(), text: text.into() }, &linters);
             looked.found.into_iter().map(|found| found.finding.key).collect::<Vec<_>>()
         };
         assert_eq!(keys(Vec::new()), ["spec.ports"]);

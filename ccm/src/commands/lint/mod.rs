@@ -7,8 +7,9 @@ mod source;
 mod spelling;
 mod tree;
 
+use ccm_controllers::service::lint::Class;
 use ccm_provider::flag::{Flag, Kind};
-use ccm_provider::{Lint, Registry, Service, Severity};
+use ccm_provider::{Lint, Registry, Service, ServiceControllerSpec, Severity};
 use ccm_runtime::store::FieldFilter;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -20,7 +21,7 @@ use super::output::Format;
 use super::progress::Progress;
 use super::{Call, Command, SECTION, world};
 use crate::exit::{Failure, Verdict};
-use crate::options::Options;
+use crate::options::{self, Options};
 use crate::providers::OPTIONAL;
 
 const CLUSTER: Flag = Flag::new(SECTION, "cluster", Kind::Bool, "false", "Look at the Services of the cluster too.");
@@ -56,9 +57,18 @@ Exit codes: 0 nothing from --fail-on on, 2 something, 1 an input could not be re
     run,
 };
 
-/// The findings of one Service, with the rules of this provider: for other commands.
-pub(super) fn service(service: &Service, rules: Option<(&'static str, &dyn Lint)>) -> Vec<ccm_provider::Finding> {
-    let linters = Linters { all: rules.into_iter().collect(), chosen: true };
+/// The findings of one Service, with the rules of the chosen provider: for other commands.
+pub(super) fn service(service: &Service, registry: &Registry, options: &Options) -> Vec<ccm_provider::Finding> {
+    let factory = registry.get(&options.cloud_provider);
+    let rules = factory.and_then(|factory| Some((factory.name(), factory.lint()?)));
+    let of_class = |(name, controller): &(&'static str, &'static str)| Class {
+        name,
+        controller,
+        provider: factory.map_or("", |factory| factory.name()),
+        is_on: true,
+    };
+    let classes = options.classes.iter().map(of_class).collect();
+    let linters = Linters { all: rules.into_iter().collect(), chosen: true, classes };
     check::of_service(service, Vec::new(), &linters).into_iter().map(|(_, finding)| finding).collect()
 }
 
@@ -99,7 +109,8 @@ async fn look(call: &Call) -> Result<Report, Failure> {
         ));
     }
     let mut report = Report::default();
-    let linters = linters(&call.registry, &call.values.text("cloud-provider"), &mut report.notes)?;
+    let mut linters = linters(&call.registry, &call.values.text("cloud-provider"), &mut report.notes)?;
+    linters.classes = classes(call)?;
     if !config.is_empty() && !linters.chosen {
         return Err(Failure::error(format!(
             "--cloud-config={config}: which cloud the file is for is not known; add --cloud-provider=NAME ({})",
@@ -133,7 +144,7 @@ async fn look(call: &Call) -> Result<Report, Failure> {
 fn linters<'a>(registry: &'a Registry, chosen: &str, notes: &mut Vec<String>) -> Result<Linters<'a>, Failure> {
     if chosen.is_empty() {
         let all = registry.names().filter_map(|name| Some((name, registry.get(name)?.lint()?)));
-        return Ok(Linters { all: all.collect(), chosen: false });
+        return Ok(Linters { all: all.collect(), chosen: false, classes: Vec::new() });
     }
     let factory = registry.choose(chosen, &OPTIONAL).map_err(|error| Failure::fatal(error.to_string()))?;
     let own: Option<&dyn Lint> = factory.lint();
@@ -142,7 +153,24 @@ fn linters<'a>(registry: &'a Registry, chosen: &str, notes: &mut Vec<String>) ->
             "The provider {chosen} has no checks of its own: its annotations and its cloud config were not looked at."
         ));
     }
-    Ok(Linters { all: own.map(|lint| (factory.name(), lint)).into_iter().collect(), chosen: true })
+    let all = own.map(|lint| (factory.name(), lint)).into_iter().collect();
+    Ok(Linters { all, chosen: true, classes: Vec::new() })
+}
+
+/// The classes that controllers of the program have, and whether these are on.
+fn classes(call: &Call) -> Result<Vec<Class>, Failure> {
+    let (program, chosen) = (&call.program, call.values.text("cloud-provider"));
+    let mut errors = Vec::new();
+    let on = options::controllers_on(program, &chosen, &call.values.list("controllers"), &mut errors);
+    if let Some(error) = errors.into_iter().next() {
+        return Err(Failure::error(error));
+    }
+    let runs = |name: &str| program.controllers.iter().zip(&on).any(|(known, on)| *on && known.name == name);
+    let of = |&(provider, spec): &(&'static str, &'static ServiceControllerSpec)| {
+        let is_on = provider == chosen && runs(spec.name);
+        spec.classes.iter().map(move |name| Class { name, controller: spec.name, provider, is_on })
+    };
+    Ok(program.service_controllers.iter().flat_map(of).collect())
 }
 
 /// The Services of the cluster, by name.

@@ -121,9 +121,7 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     let seen = nodes::Nodes { nodes: &listed, answers: answers.as_deref(), schemes, previewed: &previewed };
     checks.extend(nodes::checks(&seen));
     let services = world.shared.services.list();
-    let factory = call.registry.get(&options.cloud_provider);
-    let rules = factory.and_then(|factory| Some((factory.name(), factory.lint()?)));
-    let lint = |service: &Service| super::lint::service(service, rules);
+    let lint = |service: &Service| super::lint::service(service, &call.registry, options);
     let standard = runs(ccm_controllers::service::NAME);
     checks.extend(services::checks(&services, &lint, &previewed, standard, &options.classes));
     let others = services::others(&previewed, |unplanned| {
