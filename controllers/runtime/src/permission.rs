@@ -99,13 +99,17 @@ pub const ACCOUNTS: &[Permission] = &[
         .named(&[SYSTEM_NAMESPACE]),
     Permission::new("", "serviceaccounts", &["create"], "create the service account of a controller if it is missing")
         .within(SYSTEM_NAMESPACE),
-    Permission::new("", "serviceaccounts", &["get"], "find the service account of a controller")
-        .within(SYSTEM_NAMESPACE)
-        .named(CLIENT_NAMES),
-    Permission::new("", "serviceaccounts/token", &["create"], "a short-lived token for that controller alone")
-        .within(SYSTEM_NAMESPACE)
-        .named(CLIENT_NAMES),
+    account(CLIENT_NAMES)[0],
+    account(CLIENT_NAMES)[1],
 ];
+
+/// The use of these service accounts, once they are there.
+pub const fn account(names: &'static [&'static str]) -> [Permission; 2] {
+    let find = Permission::new("", "serviceaccounts", &["get"], "find the service account of a controller");
+    let why = "a short-lived token for that controller alone";
+    let token = Permission::new("", "serviceaccounts/token", &["create"], why);
+    [find.within(SYSTEM_NAMESPACE).named(names), token.within(SYSTEM_NAMESPACE).named(names)]
+}
 
 /// The service accounts of the controllers.
 pub const CLIENT_NAMES: &[&str] = &["node-controller", "pvl-controller", "route-controller", "service-controller"];

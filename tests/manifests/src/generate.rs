@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use ccm::webhook::persistent_volume as volumes;
-use ccm_provider::{ConfigMapSpec, VolumeSource};
+use ccm_provider::{ConfigMapSpec, ServiceControllerSpec, VolumeSource};
 use ccm_runtime::permission::{BORN_WITH_ROLES, LEASE, SYSTEM_NAMESPACE};
 
 use crate::rbac::{self, Rule, Rules};
@@ -25,6 +25,9 @@ const VOLUMES: &[(&str, &[VolumeSource])] = &[
     ("openstack", &ccm_provider_openstack::VOLUME_SOURCES),
 ];
 
+/// The service controllers of Compute Engine.
+const GCE_CONTROLLERS: &[ServiceControllerSpec] = &ccm_provider_gce::SERVICE_CONTROLLERS;
+
 /// A file: its path in the folder of the manifests, and its content.
 pub type File = (&'static str, String);
 
@@ -39,6 +42,7 @@ pub fn files(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Ve
         ("base/rbac.yaml", kustomize_base(&single)),
         ("components/service-account-credentials/rbac.yaml", roles(&base)),
         ("components/service-account-credentials/roles.yaml", controller_roles(&controllers, false)),
+        ("components/service-account-credentials-gce/roles.yaml", provided_roles("gce", &controllers, GCE_CONTROLLERS)),
         ("components/controller-roles/rbac.yaml", controller_roles(&controllers, true)),
         ("components/leader-migration/rbac.yaml", migration()),
         ("charts/ccm/templates/_permissions.tpl", chart(&single, &base, &controllers)),
@@ -102,16 +106,31 @@ fn roles(rules: &Rules) -> String {
 
 /// Roles of the accounts for which every cluster has some, or of the others.
 fn controller_roles(controllers: &[ccm::Controller], born_with: bool) -> String {
-    let mut text = HEADER.to_owned();
-    for (client, rules) in rbac::per_controller(controllers) {
-        if BORN_WITH_ROLES.contains(&client) != born_with {
-            continue;
-        }
-        let name = format!("{ACCOUNT}:{client}");
-        text += &role("ClusterRole", &name, None, &rules.cluster);
-        text += &binding("ClusterRoleBinding", &name, None, ("ClusterRole", &name), client);
+    let accounts = rbac::per_controller(controllers).into_iter();
+    let text: String = accounts
+        .filter(|(client, _)| BORN_WITH_ROLES.contains(client) == born_with)
+        .map(|(client, rules)| controller_role(client, &rules))
+        .collect();
+    HEADER.to_owned() + &text.replacen("---\n", "", 1)
+}
+
+fn controller_role(client: &str, rules: &Rules) -> String {
+    let name = format!("{ACCOUNT}:{client}");
+    role("ClusterRole", &name, None, &rules.cluster)
+        + &binding("ClusterRoleBinding", &name, None, ("ClusterRole", &name), client)
+}
+
+/// What the service controllers of a provider add to the component with an account for each controller.
+fn provided_roles(provider: &str, controllers: &[ccm::Controller], specs: &'static [ServiceControllerSpec]) -> String {
+    let name = format!("{ACCOUNT}:{provider}:accounts");
+    let mut text = String::new();
+    for (namespace, rules) in rbac::provided_accounts(specs).namespaced {
+        text += &role("Role", &name, Some(namespace), &rules);
+        text += &binding("RoleBinding", &name, Some(namespace), ("Role", &name), ACCOUNT);
     }
-    text.replacen("---\n", "", 1)
+    let own = rbac::per_provided(controllers, specs).into_iter();
+    text.extend(own.map(|(client, rules)| controller_role(client, &rules)));
+    HEADER.to_owned() + &text.replacen("---\n", "", 1)
 }
 
 fn migration() -> String {
@@ -230,6 +249,10 @@ fn chart(single: &Rules, base: &Rules, controllers: &[ccm::Controller]) -> Strin
     define("lease", &lease);
     define("accounts", &others);
     for (client, rules) in rbac::per_controller(controllers) {
+        define(&format!("controller.{client}"), &rules.cluster);
+    }
+    define("accounts.gce", &system(&rbac::provided_accounts(GCE_CONTROLLERS)));
+    for (client, rules) in rbac::per_provided(controllers, GCE_CONTROLLERS) {
         define(&format!("controller.{client}"), &rules.cluster);
     }
     define("leader-migration", &system(&rbac::leader_migration()));

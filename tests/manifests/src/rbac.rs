@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use ccm::Controller;
-use ccm_provider::ConfigMapSpec;
+use ccm_provider::{ConfigMapSpec, ServiceControllerSpec};
 use ccm_runtime::Permission;
-use ccm_runtime::permission::{ACCOUNTS, DELEGATED, ELECTION, EVENTS, LEADER_MIGRATION, STORES};
+use ccm_runtime::permission::{ACCOUNTS, DELEGATED, ELECTION, EVENTS, LEADER_MIGRATION, STORES, account};
 
 /// The order in which verbs are written.
 const VERBS: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
@@ -108,6 +108,18 @@ pub fn config_maps(specs: &'static [ConfigMapSpec]) -> Rules {
         // RBAC cannot limit a creation by name.
         [map(&["get"], spec).named(std::slice::from_ref(&spec.name)), map(&["create"], spec)]
     }))
+}
+
+/// With an account for each controller, what the process may do with those of a provider's service controllers.
+pub fn provided_accounts(specs: &'static [ServiceControllerSpec]) -> Rules {
+    Rules::of(specs.iter().flat_map(|spec| account(std::slice::from_ref(&spec.client_name))))
+}
+
+/// The identities of a provider's service controllers, which work as the standard one does, by the name of their client.
+pub fn per_provided(controllers: &[Controller], specs: &[ServiceControllerSpec]) -> BTreeMap<&'static str, Rules> {
+    let mut all = per_controller(controllers);
+    let standard = all.remove("service-controller").unwrap_or_default();
+    specs.iter().map(|spec| (spec.client_name, standard.clone())).collect()
 }
 
 /// What leader migration adds to the identity of the process.

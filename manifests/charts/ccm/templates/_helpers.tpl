@@ -45,6 +45,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if or (not $listed) (has "*" $listed) (hasKey .Values.flags "controllers") }}true{{ end }}
 {{- end }}
 
+{{/* Whether the controller for the load balancer classes of GKE runs. */}}
+{{- define "ccm.runsGkeService" -}}
+{{- $listed := .Values.controllers }}
+{{- $named := or (has "gke-service-lb-controller" $listed) (has "gke-service" $listed) (hasKey .Values.flags "controllers") }}
+{{- if and (eq .Values.cloudProvider "gce") $named }}true{{ end }}
+{{- end }}
+
 {{- define "ccm.image" -}}
 {{- $repository := required "image.repository is required: the project publishes no image; build one with its Dockerfile, and set image.repository and image.tag to where you pushed it" .Values.image.repository }}
 {{- if .Values.image.digest }}{{ $repository }}@{{ .Values.image.digest }}{{ else }}{{ $repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}

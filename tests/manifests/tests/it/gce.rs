@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::rendered::{args, chart, documents, overlay, workload};
+use crate::rendered::{args, chart, documents, overlay, template, with_components, workload};
+use crate::tools::helm;
 
 /// The rules of the role that is bound to the account of the program and has a rule for ConfigMaps.
 fn config_map_rules(documents: &[Value]) -> Value {
@@ -49,4 +50,45 @@ fn the_chart_does_the_same_with_a_file() {
     }
     assert!(args.iter().any(|arg| arg.starts_with("--cloud-config=")), "{args:?}");
     assert_eq!(config_map_rules(&documents), only_the_cluster_id());
+}
+
+/// What the account of `gke-service-lb-controller` may do, and the service accounts that the process may use.
+fn of_gke_service(documents: &[Value]) -> (Vec<Value>, Vec<Value>) {
+    let rules = |document: &Value| document["rules"].as_array().cloned().unwrap_or_default();
+    let bound = |name: &Value| {
+        let binding = documents.iter().find(|one| {
+            one["kind"] == "ClusterRoleBinding"
+                && one["subjects"] == json!([{"kind": "ServiceAccount", "name": name, "namespace": "kube-system"}])
+        });
+        let role = binding.map(|binding| binding["roleRef"]["name"].clone());
+        let role = documents
+            .iter()
+            .find(|one| one["kind"] == "ClusterRole" && Some(&one["metadata"]["name"]) == role.as_ref());
+        role.map(rules).unwrap_or_default()
+    };
+    let names = documents.iter().filter(|one| one["kind"] == "Role").flat_map(rules);
+    let named = names.filter(|rule| rule["resourceNames"] == json!(["gke-service-controller"]));
+    (bound(&json!("gke-service-controller")), named.map(|rule| rule["resources"][0].clone()).collect())
+}
+
+#[test]
+fn the_controller_of_the_classes_of_gke_has_an_account_where_each_controller_has_one() {
+    let component = ["service-account-credentials-gce"];
+    let Some(with) = with_components(&component) else { return };
+    let with = documents(&with);
+    let accounts = [json!("serviceaccounts"), json!("serviceaccounts/token")];
+    let (of_account, of_process) = of_gke_service(&with);
+    assert_eq!(of_process, accounts);
+    assert!(of_account.iter().any(|rule| rule["resources"] == json!(["services/status"])), "{of_account:?}");
+    assert!(args(workload(&with)).iter().any(|arg| arg == "--use-service-account-credentials=true"));
+    let Some(helm) = helm() else { return };
+    let chart = |settings: &str| {
+        let common = "cloudProvider=gce,image.repository=a,serviceAccountCredentials=true";
+        documents(&template(&helm, &["--set", &format!("{common},{settings}")]).unwrap())
+    };
+    for named in ["controllers={*,gke-service-lb-controller}", "controllers={*,gke-service}", "flags.controllers=a"] {
+        assert_eq!(of_gke_service(&chart(named)), (of_account.clone(), accounts.to_vec()), "{named}");
+    }
+    // Where it is off, nothing is granted.
+    assert_eq!(of_gke_service(&chart("controllers={*}")), (Vec::new(), Vec::new()));
 }
