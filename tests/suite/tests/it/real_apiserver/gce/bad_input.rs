@@ -6,7 +6,11 @@ use super::*;
 type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [&'a str]);
 
 const CASES: [Case<'_>; 2] = [
-    ("tier", &[("cloud.google.com/network-tier", "standard")], &["unsupported network tier: \"standard\""]),
+    (
+        "tier",
+        &[("cloud.google.com/network-tier", "standard")],
+        &["cloud.google.com/network-tier", "unsupported network tier: \"standard\"", "Premium or Standard"],
+    ),
     (
         "subnet",
         &[INTERNAL, ("networking.gke.io/internal-load-balancer-subnet", "nowhere")],
@@ -28,8 +32,12 @@ async fn what_is_wrong_is_named_and_other_services_go_on() {
             service["spec"]["loadBalancerIP"] = address["spec"]["loadBalancerIP"].clone();
         }))
         .await;
-    let fixed = ["203.0.113.99", "neither static nor assigned"];
-    let cases = CASES.iter().map(|(name, _, says)| (*name, *says)).chain([("address", &fixed[..])]);
+    let mixed = json!([{"name": "a", "port": 53, "protocol": "TCP"}, {"name": "b", "port": 53, "protocol": "UDP"}]);
+    world.rig.create(service("mixed", &[], &[80]).with(|service| service["spec"]["ports"] = mixed.clone())).await;
+    let fixed = ["203.0.113.99", "neither static nor assigned", "spec.loadBalancerIP", "reserve it or remove"];
+    let several = ["mixed protocol is not supported", "spec.ports", "make a Service for each protocol"];
+    let added = [("address", &fixed[..]), ("mixed", &several[..])];
+    let cases = CASES.iter().map(|(name, _, says)| (*name, *says)).chain(added);
     for (name, says) in cases.clone() {
         let wanted = |event: &String| event.starts_with("Warning ") && says.iter().all(|text| event.contains(text));
         let find = async |rig: &Rig| rig.events(name).await.into_iter().find(wanted);
