@@ -141,6 +141,7 @@ impl Bed {
         if time.is_zero() {
             return;
         }
+        self.harness.settle().await;
         self.cluster.advance(time);
         skip(time);
         self.harness.pass(time).await;

@@ -58,7 +58,9 @@ pub trait Harness: Send + Sync {
     /// Disturbs the cloud until further notice. False for a kind of trouble that can't be made.
     async fn trouble(&self, trouble: Trouble) -> bool;
 
-    /// Waits until the cloud has finished the operations of an abandoned call. For clouds behind a network.
+    /// Waits until the cloud has answered everything that was sent to it, also by a call that was abandoned, and the provider has
+    /// the answers. For clouds behind a network: the suite moves no clock before that, so that a request on its way does not time
+    /// out on a busy machine. It must not wait for tokio's clock.
     async fn settle(&self) {}
 
     /// Lets time pass in a cloud that has a clock of its own. The suite calls it when a call is not finished and asks
@@ -67,8 +69,9 @@ pub trait Harness: Send + Sync {
         let _ = time;
     }
 
-    /// How many times as fast tokio's clock runs. More than once, about ten, for a provider that calls its cloud over a network
-    /// and paces its calls; it is also interrupted at fewer places, since each takes longer.
+    /// How many times as fast tokio's clock runs while no request is on its way ([`Harness::settle`]). More than once, about ten,
+    /// for a provider that calls its cloud over a network and paces its calls; it is also interrupted at fewer places, since each
+    /// takes longer.
     fn haste(&self) -> u32 {
         1
     }

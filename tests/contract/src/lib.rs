@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
+use futures::future::{Either, select};
 
 /// How long one clause may take. None waits for time to pass; a provider that sleeps instead of answering when to look again
 /// breaks it.
@@ -48,7 +49,7 @@ pub async fn check<F: Future<Output = Arc<dyn Harness>>>(clause: &Clause, make: 
     let harness = make().await;
     let deviation = harness.deviations().iter().find(|deviation| deviation.clause == clause.name);
     let run = AssertUnwindSafe((clause.check)(Arc::clone(&harness))).catch_unwind();
-    let outcome = match limited(run, harness.haste()).await {
+    let outcome = match limited(run, &harness).await {
         Some(Ok(Ok(()))) => Outcome::Kept,
         Some(Ok(Err(outcome))) => outcome,
         Some(Err(panic)) => Outcome::Broken(format!("the provider panicked: {}", panic_text(&*panic))),
@@ -62,17 +63,25 @@ pub async fn check<F: Future<Output = Arc<dyn Harness>>>(clause: &Clause, make: 
 }
 
 /// `None` when [`LIMIT`] has passed on the machine's clock: tokio's is moved by the clause, and runs so many times as fast.
-async fn limited<F: Future>(run: F, haste: u32) -> Option<F::Output> {
+async fn limited<F: Future>(run: F, harness: &Arc<dyn Harness>) -> Option<F::Output> {
     const TICK: Duration = Duration::from_millis(5);
-    let began = Instant::now();
-    let mut run = pin!(run);
-    while began.elapsed() < LIMIT {
-        if let Ok(end) = tokio::time::timeout(TICK, &mut run).await {
-            return Some(end);
+    let (began, haste, harness) = (Instant::now(), harness.haste(), Arc::clone(harness));
+    // A task of its own: the clause is polled for its own sake only.
+    let mut time = tokio::spawn(async move {
+        while began.elapsed() < LIMIT {
+            tokio::time::sleep(TICK).await;
+            if haste > 1 {
+                harness.settle().await;
+                bed::skip(TICK * (haste - 1));
+            }
         }
-        bed::skip(TICK * haste.saturating_sub(1));
-    }
-    None
+    });
+    let end = match select(pin!(run), &mut time).await {
+        Either::Left((output, _)) => Some(output),
+        Either::Right(_) => None,
+    };
+    time.abort();
+    end
 }
 
 /// Runs all clauses.

@@ -181,11 +181,7 @@ impl Harness for Cloud {
 
     /// A request that was sent is carried out, although nobody waits for the answer.
     async fn settle(&self) {
-        let mut mark = None;
-        while mark != Some(self.bed.aws.mark()) {
-            mark = Some(self.bed.aws.mark());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        self.bed.aws.settled().await;
     }
 
     async fn pass(&self, time: Duration) {

@@ -85,6 +85,10 @@ impl Harness for Cloud {
         true
     }
 
+    async fn settle(&self) {
+        self.bed.cloud.settled().await;
+    }
+
     fn haste(&self) -> u32 {
         10
     }

@@ -99,11 +99,7 @@ impl Harness for Cloud {
     }
 
     async fn settle(&self) {
-        let mut mark = None;
-        while mark != Some(self.bed.cloud.mark()) {
-            mark = Some(self.bed.cloud.mark());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        self.bed.cloud.settled().await;
     }
 
     fn haste(&self) -> u32 {

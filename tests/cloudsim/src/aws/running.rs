@@ -134,6 +134,11 @@ impl Aws {
         std::mem::take(&mut lock(&self.endpoint.inside).violations)
     }
 
+    /// Waits until no caller waits for an answer: see [`Runtime::settled`].
+    pub async fn settled(&self) {
+        self.runtime.settled().await;
+    }
+
     /// A mark in the ledger: the number of the last call so far.
     #[must_use]
     pub fn mark(&self) -> u64 {

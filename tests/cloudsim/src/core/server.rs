@@ -11,7 +11,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -44,13 +44,18 @@ pub trait Handler: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Runtime {
     handle: Handle,
+    arrived: Arc<AtomicU64>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Starts servers on a [`Runtime`]'s thread.
 #[derive(Debug, Clone)]
-pub struct Spawner(Handle);
+pub struct Spawner {
+    handle: Handle,
+    /// Requests so far, of all servers.
+    arrived: Arc<AtomicU64>,
+}
 
 /// A listening server; dropping it closes the socket and every connection.
 #[derive(Debug)]
@@ -73,13 +78,31 @@ impl Runtime {
             let _ = runtime.block_on(stopped);
             runtime.shutdown_background();
         })?;
-        Ok(Runtime { handle, stop: Some(stop), thread: Some(thread) })
+        Ok(Runtime { handle, arrived: Arc::default(), stop: Some(stop), thread: Some(thread) })
     }
 
     /// Starts servers on this thread.
     #[must_use]
     pub fn spawner(&self) -> Spawner {
-        Spawner(self.handle.clone())
+        Spawner { handle: self.handle.clone(), arrived: self.arrived.clone() }
+    }
+
+    /// Waits until no caller waits for an answer, however slow the machine is. Every call is either answered, and the caller has
+    /// seen the answer, or takes time on purpose. For callers on the current-thread runtime of the one who asks.
+    pub async fn settled(&self) {
+        // A connection is made, accepted, written to, read from; the rest is a reserve.
+        const TURNS: u64 = 6;
+        let arrived = || self.arrived.load(Ordering::Acquire);
+        // An answer leads to the next request.
+        while {
+            let before = arrived();
+            for _ in 0..TURNS {
+                // Both end only after the sockets of their thread were looked at.
+                tokio::task::yield_now().await;
+                let _ended = self.handle.spawn(tokio::task::yield_now()).await;
+            }
+            arrived() != before
+        } {}
     }
 }
 
@@ -92,9 +115,10 @@ impl Spawner {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let task = self.0.spawn(async move {
+        let arrived = self.arrived.clone();
+        let task = self.handle.spawn(async move {
             let Ok(listener) = TcpListener::from_std(listener) else { return };
-            accept(listener, handler).await;
+            accept(listener, handler, arrived).await;
         });
         Ok(Server { address, task: task.abort_handle() })
     }
@@ -130,13 +154,13 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: TcpListener, handler: Arc<dyn Handler>) {
+async fn accept(listener: TcpListener, handler: Arc<dyn Handler>, arrived: Arc<AtomicU64>) {
     // Owned by this task, so that its end closes the connections too.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => { connections.spawn(connection(stream, handler.clone())); }
+                Ok((stream, _)) => { connections.spawn(connection(stream, handler.clone(), arrived.clone())); }
                 Err(error) => {
                     tracing::warn!(%error, "accepting a connection failed");
                     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -147,12 +171,15 @@ async fn accept(listener: TcpListener, handler: Arc<dyn Handler>) {
     }
 }
 
-async fn connection(stream: TcpStream, handler: Arc<dyn Handler>) {
+async fn connection(stream: TcpStream, handler: Arc<dyn Handler>, arrived: Arc<AtomicU64>) {
     // Answers are written in several pieces; without this each waits for the peer's delayed acknowledgement.
     let _ = stream.set_nodelay(true);
     let reset = Arc::new(AtomicBool::new(false));
     let io = Resettable { stream, reset: reset.clone() };
-    let service = service_fn(move |request| exchange(request, handler.clone(), reset.clone()));
+    let service = service_fn(move |request| {
+        arrived.fetch_add(1, Ordering::Release);
+        exchange(request, handler.clone(), reset.clone())
+    });
     // Errors are the faults we make and callers that hang up.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(io), service).await;
 }
@@ -226,3 +253,6 @@ impl AsyncWrite for Resettable {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -178,6 +178,11 @@ impl OpenStack {
         look(&mut lock(&self.endpoint.inside).ledger)
     }
 
+    /// Waits until no caller waits for an answer: see [`Runtime::settled`].
+    pub async fn settled(&self) {
+        self.runtime.settled().await;
+    }
+
     /// A mark in the ledger: the number of the last call so far.
     #[must_use]
     pub fn mark(&self) -> u64 {
