@@ -149,7 +149,13 @@ stage_advisories() { run hack/deny.sh advisories; }
 
 stage_clippy() { run cargo clippy "${workspace[@]}" --all-targets -- -D warnings; }
 
-stage_tests() { run cargo test "${workspace[@]}" --no-fail-fast -- --skip long_lane --skip real_openstack; }
+# Most tests wait: for calls that are paced, for processes, for leases. With one for each core the cores are idle.
+tests_at_once() { echo "${RUST_TEST_THREADS:-$(($(nproc) * 3))}"; }
+
+stage_tests() {
+	run env RUST_TEST_THREADS="$(tests_at_once)" \
+		cargo test "${workspace[@]}" --no-fail-fast -- --skip long_lane --skip real_openstack
+}
 
 # With what the tests have built.
 stage_edges() {
