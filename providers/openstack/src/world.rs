@@ -60,6 +60,13 @@ impl World {
         world
     }
 
+    /// The same cloud to another process.
+    pub(crate) fn another_client(&self) -> Client {
+        let client = client(&self.cloud, &self.project);
+        client.lend(Arc::new(TestCluster::default()));
+        client
+    }
+
     /// Makes a server in both subnets; returns its ID.
     pub(crate) fn server(&self, name: &str, fields: Value) -> String {
         let subnets = [&*self.subnet, &*self.subnet6];

@@ -120,6 +120,8 @@ operations! {
 pub(crate) const IMMUTABLE: &str = "Immutable";
 /// The code of an exhausted quota.
 pub(crate) const OVER_QUOTA: &str = "OverQuota";
+/// The code of a router that has as many routes as Neutron allows; since 2026.2 that is a quota.
+pub(crate) const ROUTES_EXHAUSTED: &str = "RoutesExhausted";
 /// How soon a busy load balancer is looked at again.
 const BUSY: Duration = Duration::from_secs(2);
 
@@ -180,7 +182,7 @@ impl call::Operation for Operation {
     fn meaning(code: &str, status: Option<u16>) -> Meaning {
         match (code, status) {
             (IMMUTABLE, _) => Meaning::Busy(BUSY),
-            (OVER_QUOTA, _) => Meaning::Quota,
+            (OVER_QUOTA | ROUTES_EXHAUSTED, _) => Meaning::Quota,
             (_, Some(401)) => Meaning::Credentials,
             (_, Some(403)) => Meaning::Denied,
             (_, Some(404)) => Meaning::NotFound,

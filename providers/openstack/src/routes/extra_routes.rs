@@ -32,7 +32,7 @@ impl ExtraRoutes {
     }
 
     /// Neutron refuses all routes of a write because of one, or because they are too many, and does not say which: then each half
-    /// is sent alone.
+    /// is sent alone. Once a router is full, no other route is tried.
     async fn send_all(&self, changes: &[Change], answers: &mut BTreeMap<Change, Result<(), ProviderError>>) {
         let mut todo = vec![changes];
         while let Some(some) = todo.pop() {
@@ -49,10 +49,24 @@ impl ExtraRoutes {
                     todo.extend([second, first]);
                 }
                 answer => {
-                    let answer = answer.map_err(|error| ProviderError::from(error).wrap(self.router.as_str()));
-                    answers.extend(some.iter().map(|change| (change.clone(), answer.clone())));
+                    let is_full = answer.as_ref().is_err_and(|error| error.meaning() == Meaning::Quota);
+                    let rest = if is_full { std::mem::take(&mut todo) } else { Vec::new() };
+                    let answer = answer.map_err(|error| ProviderError::from(error).wrap(self.context(is_full)));
+                    let answered = some.iter().chain(rest.into_iter().flatten());
+                    answers.extend(answered.map(|change| (change.clone(), answer.clone())));
                 }
             }
+        }
+    }
+
+    fn context(&self, is_full: bool) -> String {
+        let Self { router, .. } = self;
+        match is_full {
+            true => format!(
+                "router {router} of [Route] router-id in cloud.conf has as many routes as Neutron allows it; raise the quota \
+                 router_route of the project (before OpenStack 2026.2: max_routes in neutron.conf), 30 by default"
+            ),
+            false => router.clone(),
         }
     }
 

@@ -1,4 +1,7 @@
+use std::collections::BTreeMap;
+
 use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::openstack::Options;
 use ccm_provider::{NodeRef, Route, Routes};
 use ccm_provider_contract::TestCluster;
 use serde_json::{Value, json};
@@ -9,10 +12,19 @@ use crate::world::{World, cluster};
 const ATOMIC: Extensions = Extensions { is_atomic: true, has_pairs: true };
 
 fn routes(world: &World, nodes: &[NodeRef], extensions: Extensions) -> (RouterRoutes, Arc<TestCluster>) {
+    routes_by(&world.client, world, nodes, extensions)
+}
+
+fn routes_by(
+    client: &Client,
+    world: &World,
+    nodes: &[NodeRef],
+    extensions: Extensions,
+) -> (RouterRoutes, Arc<TestCluster>) {
     let cluster_cidrs = ["10.1.0.0/16", "fd01::/48"].map(|cidr| parse_cidr(cidr).unwrap()).to_vec();
     let settings = Settings { router: world.router.clone(), cluster_cidrs, extensions };
     let (cluster, double) = cluster(nodes.to_vec());
-    (RouterRoutes::new(RouterTable::new(settings, &world.client), cluster), double)
+    (RouterRoutes::new(RouterTable::new(settings, client), cluster), double)
 }
 
 fn route(node: Option<&str>, destination: &str) -> Route {
@@ -61,7 +73,7 @@ fn good(answers: Vec<Result<(), ProviderError>>) {
 
 #[tokio::test]
 async fn routes_of_many_nodes_are_one_write_of_the_router_and_one_of_each_port() {
-    let world = World::with(25).await;
+    let world = World::of(25, Options { quotas: BTreeMap::new(), ..Options::default() }).await;
     let name = |number: usize| format!("n{number}");
     let nodes: Vec<NodeRef> = (1..=25).map(|number| world.node(&name(number), &[])).collect();
     let (routes, _) = routes(&world, &nodes, ATOMIC);
@@ -223,6 +235,55 @@ async fn routes_beyond_the_quota_fail_and_the_others_are_made() {
 }
 
 #[tokio::test]
+async fn a_full_router_takes_what_fits_and_the_error_says_what_to_raise() {
+    let quota = || Options { quotas: [("router_route".to_owned(), 30)].into(), ..Options::default() };
+    let old = || Options { max_routes: Some(30), quotas: BTreeMap::new(), ..Options::default() };
+    for (options, is_atomic, says) in [
+        (quota(), true, "OverQuota: Quota exceeded for resources: ['router_route']."),
+        (
+            old(),
+            true,
+            "RoutesExhausted: Unable to complete operation for {}. The number of routes exceeds the maximum 30.",
+        ),
+        (
+            old(),
+            false,
+            "RoutesExhausted: Unable to complete operation for {}. The number of routes exceeds the maximum 30.",
+        ),
+    ] {
+        let world = World::of(40, options).await;
+        let nodes: Vec<NodeRef> = (1..=40).map(|number| world.node(&format!("n{number}"), &[])).collect();
+        let (routes, _) = routes(&world, &nodes, Extensions { is_atomic, has_pairs: false });
+        let wanted: Vec<NewRoute> = (1..=40).map(|n| new(&format!("n{n}"), &format!("10.1.{n}.0/24"))).collect();
+        let answers = routes.create("k", &wanted).await;
+        assert_eq!((table(&world).len(), answers.iter().filter(|answer| answer.is_err()).count()), (30, 10));
+        let error = answers.into_iter().find_map(Result::err).unwrap().to_string();
+        let key = format!(
+            "router {} of [Route] router-id in cloud.conf has as many routes as Neutron allows it",
+            world.router
+        );
+        let fix = "raise the quota router_route of the project (before OpenStack 2026.2: max_routes in neutron.conf)";
+        for text in [&*key, fix, &says.replace("{}", &world.router)] {
+            assert!(error.contains(text), "{error}");
+        }
+        let writes = world.calls().iter().filter(|call| call.ends_with("router_update")).count();
+        assert!(writes <= 10, "{writes}");
+        // The others stay refused with few calls, and are made once there is room.
+        let missing: Vec<NewRoute> = wanted
+            .iter()
+            .filter(|new| !table(&world).iter().any(|route| route.starts_with(&*new.route.destination_cidr)))
+            .cloned()
+            .collect();
+        routes.create("k", &missing).await;
+        let writes = world.calls().iter().filter(|call| call.ends_with("router_update")).count();
+        assert!(writes <= 5, "{writes}");
+        world.cloud.change(|options| (options.max_routes, options.quotas) = (None, BTreeMap::new()));
+        good(routes.create("k", &missing).await);
+        assert_eq!(table(&world).len(), 40);
+    }
+}
+
+#[tokio::test]
 async fn without_atomic_calls_the_whole_list_is_written_with_its_revision_and_foreign_routes_stay() {
     let world = World::with(2).await;
     put(&world, &[("192.168.0.0/16", "10.0.0.99")]);
@@ -265,7 +326,8 @@ async fn a_port_that_changed_in_between_is_read_again_and_keeps_what_others_wrot
 async fn two_processes_that_change_a_port_at_the_same_time_both_get_their_pairs() {
     let world = World::with(1).await;
     let nodes = [world.node("n1", &[])];
-    let (one, two) = (routes(&world, &nodes, ATOMIC).0, routes(&world, &nodes, ATOMIC).0);
+    let one = routes(&world, &nodes, ATOMIC).0;
+    let two = routes_by(&world.another_client(), &world, &nodes, ATOMIC).0;
     let (v4, v6) = ([new("n1", "10.1.1.0/24")], [new("n1", "fd01::/64")]);
     let (first, second) = tokio::join!(one.create("k", &v4), two.create("k", &v6));
     [first, second].into_iter().for_each(good);

@@ -54,8 +54,10 @@ pub struct Options {
     /// How long a change to a load balancer takes until it is ACTIVE (or gone).
     #[serde(with = "crate::core::millis")]
     pub provisioning: Duration,
-    /// Quotas of each project, by kind: `loadbalancer`, `floatingip`, `security_group`, `security_group_rule`; a kind that is
-    /// not named has none.
+    /// Most routes of a router, as Neutron before 2026.2 limits them: `max_routes`. Later ones have the quota `router_route`.
+    pub max_routes: Option<usize>,
+    /// Quotas of each project, by kind: `loadbalancer`, `floatingip`, `security_group`, `security_group_rule`, and
+    /// `router_route` for each router; a kind that is not named has none.
     pub quotas: BTreeMap<String, usize>,
 }
 
@@ -117,7 +119,8 @@ impl Default for Options {
             balancer_flavors: Vec::new(),
             balancer_zones: Vec::new(),
             provisioning: Duration::from_millis(3),
-            quotas: BTreeMap::new(),
+            max_routes: None,
+            quotas: [("router_route".to_owned(), 30)].into(),
         }
     }
 }

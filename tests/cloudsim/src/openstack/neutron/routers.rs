@@ -1,6 +1,7 @@
 //! Routers and their extra routes.
 
 use super::super::World;
+use super::floating::over_quota;
 use super::{ROUTER, bad, change, python};
 use crate::core::rest::{Call, Problem, Reply};
 use crate::core::rows::Row;
@@ -35,7 +36,7 @@ pub(in super::super) fn update(world: &mut World, call: &Call) -> Result<Reply, 
         if let Some((_, route)) = twice {
             return Err(bad(&format!("Invalid input for routes. Reason: Duplicate hostroute '{}'.", python(route))));
         }
-        connected(world, router, routes)?;
+        allowed(world, router, routes)?;
     }
     change(world, "router", call.id(0), body);
     ROUTER.reply(world, 200, call.id(0))
@@ -50,7 +51,7 @@ pub(in super::super) fn add_routes(world: &mut World, call: &Call) -> Result<Rep
     let new = routes.len();
     routes.extend_from_slice(old);
     if new > 0 {
-        connected(world, router, &routes)?;
+        allowed(world, router, &routes)?;
     }
     // The newest are last, as Neutron lists them.
     routes.rotate_left(new);
@@ -101,6 +102,18 @@ fn given(call: &Call) -> Result<Vec<Value>, Problem> {
         }
     }
     Ok(routes.clone())
+}
+
+/// Whether a router may have all these routes.
+fn allowed(world: &World, router: &Row, routes: &[Value]) -> Result<(), Problem> {
+    if let Some(most) = world.options.max_routes.filter(|most| routes.len() > *most) {
+        let id = router.id();
+        let text = format!("Unable to complete operation for {id}. The number of routes exceeds the maximum {most}.");
+        return Err(Problem::new(400, "RoutesExhausted", text));
+    }
+    connected(world, router, routes)?;
+    let quota = world.options.quotas.get("router_route");
+    if quota.is_some_and(|most| routes.len() > *most) { Err(over_quota("router_route")) } else { Ok(()) }
 }
 
 /// Whether each next hop is in a subnet of the router, and not the router itself.

@@ -237,6 +237,10 @@ fn routers() -> Vec<Case> {
     let add = "network PUT /routers/{router}/add_extraroutes";
     let remove = "network PUT /routers/{router}/remove_extraroutes";
     let one = route("10.244.1.0/24", "{port1_ip}");
+    let many = |count: u8| {
+        let each = (0..count).map(|number| route(&format!("10.245.{number}.0/24"), "{port1_ip}"));
+        routes(&each.collect::<Value>())
+    };
     vec![
         case("router: extra routes")
             .call("network GET /routers/{router}", 200)
@@ -255,6 +259,14 @@ fn routers() -> Vec<Case> {
             .wrong(add, &json!({"router": {"foo": []}}), 500)
             .send("network PUT /routers/nosuch/add_extraroutes", &routes(&json!([])), 404)
             .wrong("network PUT /routers/{router}/bogus", &json!({}), 404),
+        case("router: the quota of routes")
+            .send(add, &many(31), 409)
+            .is("/NeutronError/type", "OverQuota")
+            .is("/NeutronError/message", "Quota exceeded for resources: ['router_route'].")
+            .send("network PUT /routers/{router}", &many(31), 409)
+            .send(add, &many(30), 200)
+            .send(add, &routes(&json!([one])), 409)
+            .send(remove, &many(30), 200),
         case("router: all routes at once")
             .send("network PUT /routers/{router}", &routes(&json!([one])), 200)
             .is("/router/routes/0/destination", "10.244.1.0/24")
