@@ -9,6 +9,7 @@ pub(crate) mod metrics;
 pub(crate) mod network;
 pub(crate) mod octavia;
 pub(crate) mod operation;
+mod ports;
 pub(crate) mod session;
 pub(crate) mod storage;
 
@@ -36,13 +37,21 @@ pub(crate) struct Client {
     session: Arc<Session>,
     /// The time of the last write to a port: what was read of ports before is out of date.
     ports_written: Arc<Mutex<Option<Instant>>>,
+    turns: Arc<ports::Turns>,
     /// The same of load balancers and what is below them.
     balancers_written: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Client {
     pub(crate) fn new(caller: Caller<Operation>, session: Session) -> Self {
-        Self { caller, session: Arc::new(session), ports_written: Arc::default(), balancers_written: Arc::default() }
+        let session = Arc::new(session);
+        Self {
+            caller,
+            session,
+            ports_written: Arc::default(),
+            turns: Arc::default(),
+            balancers_written: Arc::default(),
+        }
     }
 
     /// Allows writes while this process leads.

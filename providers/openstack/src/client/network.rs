@@ -1,15 +1,13 @@
 //! Neutron: networks, subnets, ports, routers, floating IPs, security groups.
 
 use serde::de::DeserializeOwned;
-use std::sync::PoisonError;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::operation::{
     EXTENSION_LIST, FLOATING_IP_CREATE, FLOATING_IP_DELETE, FLOATING_IP_LIST, FLOATING_IP_UPDATE, NETWORK_LIST,
-    Operation, PORT_GET, PORT_LIST, PORT_UPDATE, ROUTER_GET, ROUTER_LIST, ROUTER_UPDATE, SECURITY_GROUP_CREATE,
+    Operation, PORT_GET, PORT_LIST, ROUTER_GET, ROUTER_LIST, ROUTER_UPDATE, SECURITY_GROUP_CREATE,
     SECURITY_GROUP_DELETE, SECURITY_GROUP_LIST, SECURITY_GROUP_RULE_CREATE, SECURITY_GROUP_RULE_DELETE, SUBNET_GET,
     SUBNET_LIST,
 };
@@ -279,20 +277,6 @@ impl Client {
     /// A port; `None` where Neutron says that it does not exist.
     pub(crate) async fn port(&self, id: &str) -> Result<Option<Port>, ApiError> {
         self.find(PORT_GET, format!("ports/{id}"), "port").await
-    }
-
-    /// Changes a port, if it has not changed since it was read.
-    pub(crate) async fn update_port(&self, port: &Port, changes: Value) -> Result<(), ApiError> {
-        let message = Message {
-            method: http::Method::PUT,
-            path: format!("ports/{}", port.id),
-            body: Some(json!({ "port": changes })),
-            revision: port.revision_number,
-        };
-        let answer = self.write(PORT_UPDATE, &message).await.map(drop);
-        // Refused or not: an answer may be lost.
-        *self.ports_written.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        answer
     }
 
     pub(crate) async fn router(&self, id: &str) -> Result<Router, ApiError> {

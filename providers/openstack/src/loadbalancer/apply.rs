@@ -33,8 +33,6 @@ const LOOKS_AT_DELETION: u32 = 53;
 const LOOKS_UNTIL_SHOWN: u32 = 6;
 /// When a balancer that was deleted to be made again is made.
 const NOW: Duration = Duration::from_millis(100);
-/// Conflicts of one write until it is given up: another program writes too.
-const CONFLICTS: u32 = 3;
 
 /// Sends writes.
 #[derive(Debug)]
@@ -154,28 +152,22 @@ impl Writer {
         }
     }
 
-    /// Changes the groups of a port by what the plan adds and removes, also if somebody else changed them meanwhile.
+    /// Changes the groups of a port by what the plan adds and removes, whatever else it has by now.
     async fn set_groups(&self, planned: &Port, groups: &[String]) -> Result<(), ProviderError> {
         let added: Vec<&String> = groups.iter().filter(|group| !planned.security_groups.contains(group)).collect();
         let removed: Vec<&String> = planned.security_groups.iter().filter(|group| !groups.contains(group)).collect();
-        let mut port = planned.clone();
-        for _ in 0..CONFLICTS {
-            let mut now: Vec<String> =
-                port.security_groups.iter().filter(|group| !removed.contains(group)).cloned().collect();
-            now.extend(
-                added.iter().filter(|group| !now.contains(group)).map(|group| (*group).clone()).collect::<Vec<_>>(),
-            );
-            match self.client.update_port(&port, json!({"security_groups": now})).await {
-                Err(error) if error.status == Some(412) => match self.client.port(&port.id).await? {
-                    Some(again) => port = again,
-                    // Gone with its server.
-                    None => return Ok(()),
-                },
-                answer => return Ok(answer?),
-            }
-        }
-        let text = format!("port {} changes all the time: its security groups could not be set", planned.id);
-        Err(ProviderError::new(ErrorClass::Conflict, text))
+        let change = |port: &Port| {
+            let present = &port.security_groups;
+            let kept = present.iter().filter(|group| !removed.contains(group));
+            let wanted: Vec<&String> =
+                kept.chain(added.iter().copied().filter(|group| !present.contains(group))).collect();
+            (!wanted.iter().copied().eq(present)).then(|| json!({ "security_groups": wanted }))
+        };
+        // A port that is gone went with its server.
+        let changed = self.client.change_port(planned, change).await;
+        changed
+            .map(drop)
+            .map_err(|error| ProviderError::from(error).wrap(format!("security groups of port {}", planned.id)))
     }
 
     async fn create_floating_ip(

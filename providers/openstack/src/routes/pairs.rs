@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::{Bulk, Cached, Interrupted};
-use ccm_provider::ProviderError;
 use ccm_provider::address::{parse_cidr, parse_ip};
+use ccm_provider::{ErrorClass, ProviderError};
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 
@@ -17,8 +17,6 @@ use crate::client::{ApiError, Client, Query};
 
 /// The rule of Neutron's policy for pairs: by default only the owner of the network may change them.
 const POLICY: &str = "update_port:allowed_address_pairs";
-/// How often a port is read again that somebody else changed in between.
-const TRIES: u32 = 5;
 /// Ports that are written at the same time.
 const IN_FLIGHT: usize = 16;
 /// How old the networks of the router may be.
@@ -63,7 +61,7 @@ impl Pairs {
         Ok(by_port.into_values().collect())
     }
 
-    async fn change(&self, mut port: Port, changes: &[Change]) -> Result<(), ProviderError> {
+    async fn change(&self, port: Port, changes: &[Change]) -> Result<(), ProviderError> {
         if !port.is_secured() {
             tracing::warn!(
                 port = port.id,
@@ -71,19 +69,15 @@ impl Pairs {
             );
             return Ok(());
         }
-        let mut tries = 1;
-        loop {
-            let Some(pairs) = changed(&port.allowed_address_pairs, changes) else { return Ok(()) };
-            let error = match self.client.update_port(&port, json!({ "allowed_address_pairs": pairs })).await {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            };
-            let again = error.status == Some(412) && tries < TRIES;
-            match if again { self.client.port(&port.id).await? } else { None } {
-                Some(fresh) => port = fresh,
-                None => return Err(failed(&port, changes, error)),
+        let change = |port: &Port| {
+            let pairs = changed(&port.allowed_address_pairs, changes)?;
+            Some(json!({ "allowed_address_pairs": pairs }))
+        };
+        match self.client.change_port(&port, change).await {
+            Ok(false) if changes.iter().any(|change| change.is_added) => {
+                Err(ProviderError::new(ErrorClass::Conflict, format!("port {} was deleted meanwhile", port.id)))
             }
-            tries += 1;
+            answer => answer.map(drop).map_err(|error| failed(&port, changes, error)),
         }
     }
 }

@@ -7,6 +7,7 @@ use ccm_provider_contract::TestCluster;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::client::network::Port;
 use crate::world::{World, cluster};
 
 const ATOMIC: Extensions = Extensions { is_atomic: true, has_pairs: true };
@@ -334,6 +335,40 @@ async fn two_processes_that_change_a_port_at_the_same_time_both_get_their_pairs(
     let mut pairs = pairs(&world, "n1");
     pairs.sort();
     assert_eq!((pairs, table(&world).len()), (vec!["10.1.1.0/24".to_owned(), "fd01::/64".to_owned()], 2));
+}
+
+#[tokio::test]
+async fn routes_and_services_write_a_port_once_each_and_no_write_is_refused() {
+    let world = World::with(12).await;
+    let nodes: Vec<NodeRef> = (1..=12).map(|number| world.node(&format!("n{number}"), &[])).collect();
+    let (routes, _) = routes(&world, &nodes, ATOMIC);
+    let wanted: Vec<NewRoute> = (1..=12).map(|n| new(&format!("n{n}"), &format!("10.1.{n}.0/24"))).collect();
+    let group = async |name| world.client.create_security_group(name, "").await.unwrap().id;
+    let groups = [group("a").await, group("b").await];
+    // Two Services have read all ports before anything was written, as plans do.
+    let servers: Vec<String> = (1..=12).map(|number| world.id(&format!("n{number}"))).collect();
+    let ports = world.client.ports_of(&servers.iter().map(String::as_str).collect::<Vec<_>>()).await.unwrap();
+    assert_eq!(ports.len(), 12);
+    let add = async |group: &String| {
+        for port in &ports {
+            let with_group = |port: &Port| {
+                let mut groups = port.security_groups.clone();
+                groups.push(group.clone());
+                Some(json!({ "security_groups": groups }))
+            };
+            assert!(world.client.change_port(port, with_group).await.unwrap());
+        }
+    };
+    let (made, (), ()) = tokio::join!(routes.create("k", &wanted), add(&groups[0]), add(&groups[1]));
+    good(made);
+    for number in 1..=12 {
+        let name = format!("n{number}");
+        let has = world.port(&name)["security_groups"].as_array().unwrap().len();
+        assert_eq!((has, pairs(&world, &name)), (3, vec![format!("10.1.{number}.0/24")]));
+    }
+    let calls = world.calls();
+    let count = |action: &str| calls.iter().filter(|call| call.ends_with(action)).count();
+    assert_eq!((count("port_update"), count("port_get")), (36, 0));
 }
 
 #[test]

@@ -238,7 +238,7 @@ async fn the_ports_of_servers_are_one_list_and_are_read_again_after_a_write() {
     assert!(port.revision_number.is_some() && port.fixed_ips.iter().all(|fixed| !fixed.subnet_id.is_empty()));
     ports.of(&ids(&["n1"])).await.unwrap();
     assert_eq!(world.calls(), ["network:port_list"]);
-    world.client.update_port(port, json!({"security_groups": []})).await.unwrap();
+    world.client.change_port(port, |_| Some(json!({"security_groups": []}))).await.unwrap();
     ports.of(&both).await.unwrap();
     assert_eq!(world.calls(), ["network:port_update", "network:port_list"]);
 }

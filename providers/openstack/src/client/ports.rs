@@ -1,0 +1,91 @@
+//! Writes to ports.
+//!
+//! Routes and Services change different fields of the same ports, at the same time on a new cluster, and Neutron refuses a change of
+//! a port that has changed since it was read. So the writes of this process to a port come one after the other, each of them
+//! from what the one before it left.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::network::Port;
+use super::operation::PORT_UPDATE;
+use super::session::Message;
+use super::{ApiError, Client};
+
+/// How often a port is read again that another program changed in between.
+const TRIES: u32 = 5;
+/// A plan that was made from older reads has ended.
+const KEPT: Duration = Duration::from_secs(1800);
+
+/// A port as it was after the last write, held by who writes.
+type Turn = Arc<tokio::sync::Mutex<Option<Port>>>;
+
+/// The ports that were written, and when the last one was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Turns(Mutex<BTreeMap<String, (Instant, Turn)>>);
+
+impl Turns {
+    fn of(&self, port: &str) -> Turn {
+        let now = Instant::now();
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !turns.contains_key(port) {
+            turns.retain(|_, (asked, turn)| now - *asked < KEPT || Arc::strong_count(turn) > 1);
+        }
+        let (asked, turn) = turns.entry(port.to_owned()).or_insert_with(|| (now, Turn::default()));
+        *asked = now;
+        turn.clone()
+    }
+}
+
+impl Client {
+    /// Changes a port. `change` makes the fields to write from the port as it is; `None`: there is nothing to do. It is called
+    /// again where another program changed the port in between. `false`: the port is gone.
+    pub(crate) async fn change_port(
+        &self,
+        read: &Port,
+        change: impl Fn(&Port) -> Option<Value> + Send + Sync,
+    ) -> Result<bool, ApiError> {
+        let turn = self.turns.of(&read.id);
+        let mut last = turn.lock().await;
+        let mut port = match last.take() {
+            Some(written) if written.revision_number > read.revision_number => written,
+            _ => read.clone(),
+        };
+        let mut tries = 1;
+        loop {
+            let Some(fields) = change(&port) else {
+                *last = Some(port);
+                return Ok(true);
+            };
+            match self.update_port(&port, fields).await {
+                Ok(written) => {
+                    *last = written;
+                    return Ok(true);
+                }
+                Err(error) if error.status == Some(412) && tries < TRIES => {
+                    let Some(fresh) = self.port(&port.id).await? else { return Ok(false) };
+                    (port, tries) = (fresh, tries + 1);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes a port, if it has not changed since it was read: as it is then, where the answer shows it.
+    async fn update_port(&self, port: &Port, fields: Value) -> Result<Option<Port>, ApiError> {
+        let message = Message {
+            method: http::Method::PUT,
+            path: format!("ports/{}", port.id),
+            body: Some(json!({ "port": fields })),
+            revision: port.revision_number,
+        };
+        let answer = self.write(PORT_UPDATE, &message).await;
+        // Refused or not: an answer may be lost.
+        *self.ports_written.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        Ok(answer?.get_mut("port").and_then(|port| serde_json::from_value(port.take()).ok()))
+    }
+}
