@@ -1,9 +1,8 @@
 //! One write of a plan, and the wait for the balancer that it needs.
 //!
 //! Octavia takes one change of a balancer at a time and refuses the next one with 409 until it is active again. So a change is
-//! sent when the one before it has probably ended, by how long changes took of late; only after a refusal is the balancer looked
-//! at. A step that is the last one of its balancer waits until the balancer is active. The first change of a process is looked
-//! at early: some drivers are done at once, others need half a second.
+//! sent when the one before it has probably ended, by how long changes took of late ([`Pace`]); only after refusals is the
+//! balancer looked at. A step that is the last one of its balancer waits until the balancer is active.
 //!
 //! Upstream: `pkg/util/openstack/loadbalancer.go`, which polls after each change, in growing steps without a bound.
 
@@ -16,7 +15,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::pace::{EARLY_LOOK, Pace};
+use super::pace::{Pace, longer};
 use super::plan::create::{balancer_id, vip_port};
 use super::settling::{Settling, Trace};
 use super::step::{Outputs, Step, Write};
@@ -240,8 +239,8 @@ impl Writer {
         let path = path_of(id, cascade);
         self.when_ready(id, LB_DELETE, &Method::DELETE, &path, None).await?;
         self.pace().forget(id);
-        let mut pause = self.pace().first_look(false);
-        for look in 0..self.looks_at_deletion {
+        let mut pause = self.pace().first_look();
+        for _ in 0..self.looks_at_deletion {
             sleep(pause).await;
             match self.client.load_balancer(id).await {
                 Ok(None) => return Ok(()),
@@ -254,7 +253,7 @@ impl Writer {
                 Ok(Some(_)) => {}
                 Err(error) => tracing::debug!(%error, "a look at a load balancer failed"),
             }
-            pause = self.pace().next_look(id, look, pause, Instant::now());
+            pause = longer(pause);
         }
         Err(ProviderError::new(
             ErrorClass::Transient { after: None },
@@ -314,9 +313,12 @@ impl Writer {
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, WriteError> {
-        self.until_probably_ready(balancer).await;
         let mut conflicts = 0;
         loop {
+            let due = self.pace().next_change(balancer);
+            if let Some(due) = due {
+                sleep_until(due).await;
+            }
             let answer = self.client.write_octavia(operation, method.clone(), path, body.clone()).await;
             match answer {
                 Ok(answer) => {
@@ -328,64 +330,51 @@ impl Writer {
                 }
                 Err(error) if is_busy(&error) && conflicts < self.looks => {
                     conflicts += 1;
+                    self.pace().at_work(balancer, Instant::now());
                     // 409 is also what a balancer or pool in ERROR answers.
-                    if conflicts % 3 == 0
+                    if conflicts % 4 == 0
                         && operation != LB_DELETE
                         && let Some(lb) = self.client.load_balancer(balancer).await?
                     {
                         match &*lb.provisioning_status {
                             ERROR => return Err(WriteError::Wait(Wait::Failed, balancer.to_owned())),
-                            ACTIVE if conflicts > 3 => return Err(error.into()),
+                            ACTIVE if conflicts > 4 => return Err(error.into()),
                             _ => {}
                         }
                     }
-                    let pause = self.pace().conflict(balancer, conflicts, Instant::now());
-                    sleep(pause).await;
                 }
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Waits as long as changes take, if the balancer has one.
-    async fn until_probably_ready(&self, balancer: &str) {
-        let (since, is_known) = {
-            let pace = self.pace();
-            (pace.busy_since(balancer), pace.is_known)
-        };
-        let Some(since) = since else { return };
-        if !is_known {
-            sleep_until(since + EARLY_LOOK).await;
-            let found = self.client.load_balancer(balancer).await;
-            if found.is_ok_and(|lb| lb.is_some_and(|lb| lb.provisioning_status == ACTIVE)) {
-                self.pace().ended(balancer, Instant::now());
-                return;
-            }
-            self.pace().is_known = true;
-        }
-        let usual = self.pace().usual();
-        sleep_until(since + usual).await;
-    }
-
     /// Waits until a balancer is active. One that was just made may not be shown yet.
     async fn until_active(&self, id: &str, is_new: bool) -> Result<LoadBalancer, Wait> {
-        let is_change = self.pace().busy_since(id).is_some();
-        let mut pause = self.pace().first_look(is_change);
+        let began = Instant::now();
+        let mut pause = self.pace().first_look();
         for look in 0..self.looks {
-            sleep(pause).await;
+            let due = self.pace().next_look(id);
+            sleep_until(due.unwrap_or_else(|| Instant::now() + pause)).await;
             match self.client.load_balancer(id).await {
                 Ok(Some(lb)) if lb.provisioning_status == ACTIVE => {
                     self.pace().ended(id, Instant::now());
+                    if is_new {
+                        self.pace().created(began.elapsed());
+                    }
                     return Ok(lb);
                 }
                 Ok(Some(lb)) if lb.provisioning_status == ERROR => return Err(Wait::Failed),
+                Ok(Some(_)) if due.is_some() => self.pace().at_work(id, Instant::now()),
                 Ok(Some(_)) => {}
                 Ok(None) if is_new && look < LOOKS_UNTIL_SHOWN => {}
                 Ok(None) => return Err(Wait::Gone),
                 Err(error) if error.kind == ErrorKind::NotLeading => return Err(Wait::Late),
-                Err(error) => tracing::debug!(%error, "a look at a load balancer failed"),
+                Err(error) => {
+                    tracing::debug!(%error, "a look at a load balancer failed");
+                    sleep(pause).await;
+                }
             }
-            pause = self.pace().next_look(id, look, pause, Instant::now());
+            pause = longer(pause);
         }
         Err(Wait::Late)
     }

@@ -29,6 +29,7 @@ mod guard;
 pub(crate) mod names;
 pub(crate) mod observe;
 mod pace;
+mod parts;
 pub(crate) mod pattern;
 pub(crate) mod plan;
 mod redact;
@@ -40,7 +41,7 @@ use apply::Writer;
 use desired::Desired;
 use observe::{Observed, Reads};
 use settling::{Settling, Trace};
-use step::{Outputs, Step};
+use step::{Outputs, Step, Write};
 use tokio::time::Instant;
 
 /// The annotation with what is known of the balancer when it last matched; see [`applied`].
@@ -226,7 +227,13 @@ impl Planned for Balancers {
         tracing::info!(step = %step.describe(), "writing");
         let cloud = self.cloud()?;
         cloud.looked().clear();
-        cloud.writer.apply(step, outputs, &|subject, message| cloud.refused(subject, message)).await
+        let done = cloud.writer.apply(step, outputs, &|subject, message| cloud.refused(subject, message)).await;
+        match &step.write {
+            Write::DeleteBalancer { id: gone, .. } => cloud.reads.parts.forget(gone),
+            Write::Octavia { balancer, .. } if done.is_err() => cloud.reads.parts.forget(balancer),
+            _ => {}
+        }
+        done
     }
 
     fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
@@ -309,10 +316,11 @@ impl Planned for Balancers {
                     }
                     _ => planned.steps.is_empty(),
                 };
-                note(
-                    APPLIED,
-                    applied::note(item, lb, observed.version).filter(|_| is_done && planned.failed.is_empty()),
-                );
+                let is_done = is_done && planned.failed.is_empty();
+                if let (true, Some(cloud), Some(balancer)) = (is_done, &self.cloud, observed.balancer(place)) {
+                    cloud.reads.parts.keep(lb, balancer);
+                }
+                note(APPLIED, applied::note(item, lb, observed.version).filter(|_| is_done));
             }
         }
         notes

@@ -2,7 +2,8 @@
 //!
 //! A balancer that shows the time of change that was noted when it last matched, for the same desired state, is not read any
 //! further. Of others, four lists give everything but what members hold beside name, address and port; that is read only where
-//! the Service needs it. What several Services need at the same time is read once.
+//! the Service needs it. For a change of nodes, listeners and pools that were noted to be as desired are not read again
+//! ([`Parts`]). What several Services need at the same time is read once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use super::batched::{Balancers, By, FloatingIps, Groups, Subnets};
 use super::certificates::Certificates;
 use super::desired::{Desired, Family, Item, Settings};
 use super::names;
+use super::parts::Parts;
 use super::pattern::{NamePattern, tag_query};
 use crate::client::network::{FloatingIp, Network, Port, SecurityGroup, Subnet};
 use crate::client::octavia::{Listener, LoadBalancer, Member, Monitor, Pool, Tree, Version};
@@ -113,6 +115,7 @@ pub(super) struct Reads {
     subnets: Batcher<Subnets>,
     certificates: Certificates,
     ports: NodePorts,
+    pub(super) parts: Parts,
 }
 
 impl Reads {
@@ -135,6 +138,7 @@ impl Reads {
             subnets: Batcher::new(Subnets(client.clone()), Limits { window_max: WINDOW, ..Limits::of(1000) }),
             certificates: Certificates::default(),
             ports,
+            parts: Parts::default(),
             client,
         }
     }
@@ -267,7 +271,13 @@ impl Reads {
     async fn read_below(&self, balancer: &mut Balancer, whole: &Below) -> Result<(), ProviderError> {
         let id = balancer.lb.id.clone();
         let tree = async { self.client.status_tree(&id).await.map(Tree::members) };
-        let (listeners, pools, tree) = futures::try_join!(self.client.listeners(&id), self.client.pools(&id), tree)?;
+        let parts = async {
+            match self.parts.of(&balancer.lb).filter(|_| whole.hosts_only) {
+                Some(kept) => Ok(kept),
+                None => futures::try_join!(self.client.listeners(&id), self.client.pools(&id)),
+            }
+        };
+        let ((listeners, pools), tree) = futures::try_join!(parts, tree)?;
         balancer.is_unread = false;
         balancer.listeners = listeners;
         balancer.members = tree;
@@ -450,6 +460,8 @@ struct Below {
     members: bool,
     /// The same where a pool has no health monitor: one will be made.
     monitors: bool,
+    /// Nodes come or go, and the rest was as desired.
+    hosts_only: bool,
 }
 
 /// The balancers that are read further.
@@ -465,7 +477,9 @@ fn needed(observed: &Observed, desired: &Desired) -> BTreeMap<String, Below> {
         if goes_whole || super::applied::is_as_noted(item, &balancer.lb, observed) {
             continue;
         }
-        let below = needed.entry(id.clone()).or_insert(Below { members: false, monitors: false });
+        let new = Below { members: false, monitors: false, hosts_only: true };
+        let below = needed.entry(id.clone()).or_insert(new);
+        below.hosts_only &= item.action == ServiceAction::UpdateHosts && item.applied.is_some();
         if let Some(settings) = item.settings.as_ref().filter(|settings| settings.monitor.is_some()) {
             below.members |= settings.health_check_port.is_some();
             below.monitors = true;

@@ -1,194 +1,327 @@
 //! How long changes of balancers take in this cloud, learned from what was too early and what was not. Pure.
 //!
-//! The time lies between two bounds. While they are far apart, the next change is sent at a time between them; once they are
-//! close, a little after the upper one. So a cloud costs a few refusals when the process is young, and hardly any later.
+//! Each change shows two times: after the one it was still at work, after the other it had ended. The bounds of all changes are made
+//! of them. While the bounds are far apart, the next change is sent between them; once they are close, a little after the upper
+//! one. So a cloud costs a few refusals when the process is young, and hardly any later.
+//!
+//! * Nothing known: a creation of a few seconds takes about as long as a change. Without one, each attempt comes at twice the
+//!   time of the one before it.
+//! * A change that takes much longer than all others is an exception; two in a row are a slower cloud.
+//! * A cloud that became faster shows itself to a look now and then that comes before the lower bound. A look that is too early
+//!   costs less than a change that is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The first look at a balancer that is made or deleted comes after this time.
-const FIRST_LOOK: Duration = Duration::from_millis(400);
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// The look that shows a driver that is done at once.
-pub(super) const EARLY_LOOK: Duration = Duration::from_millis(30);
-/// What a change is believed to take where it is not done at once, before the first one has ended.
-const USUAL: Duration = Duration::from_millis(500);
+/// The first look at something of which nothing is known: some drivers are done at once.
+const EARLY: Duration = Duration::from_millis(30);
+/// The second one, and the first one at a balancer that is made or deleted.
+const FIRST: Duration = Duration::from_millis(400);
+/// A balancer that took longer than this was made with a machine, which changes do not need.
+const WITH_MACHINE: Duration = Duration::from_secs(15);
 /// A change that takes longer is not waited for blindly.
-const LONGEST: Duration = Duration::from_secs(3);
-/// The least pause after a refusal.
+const LONGEST: Duration = Duration::from_secs(60);
+/// The most between attempts at a change that takes longer than known.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The least between attempts, and between bounds that are not close.
 const LEAST: Duration = Duration::from_millis(60);
 /// Bounds in this ratio are close.
-const CLOSE: f64 = 1.12;
-/// Where the next attempt is between bounds that are not.
-const BETWEEN: f64 = 0.5;
-/// So much after the upper bound is safe: changes do not all take the same time.
-const MARGIN: f64 = 1.04;
-/// How fast the upper bound follows a cloud that becomes faster.
-const EASE: f64 = 0.98;
+const CLOSE: f64 = 1.08;
+/// Where the next attempt is between bounds that are not, as an exponent of their ratio: nearer to the upper one, because time is
+/// lost for one change and a refusal is a call.
+const BELOW: f64 = 0.25;
+/// So much after the upper bound is safe.
+const MARGIN: f64 = 1.02;
+/// Longer than the upper bound by this factor is an exception.
+const EXCEPTION: f64 = 1.25;
+/// Of so many looks, one comes before the lower bound, by the factor.
+const PROBE: (u32, f64) = (4, 0.9);
+/// What ended before the lower bound lowers it to this part of its time.
+const FASTER: f64 = 0.3;
+/// Pauses after an attempt later than the upper bound, as parts of the time so far.
+const PAUSES: [f64; 3] = [0.1, 0.2, 0.33];
 
 /// How long changes take, and which balancers are at work.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// At this time changes were still at work.
-    lower: Duration,
-    /// At this time changes had ended.
-    upper: Duration,
-    /// Whether the upper bound was seen.
-    is_measured: bool,
-    /// Whether a look has shown that changes are not done at once, or that they are.
-    pub(super) is_known: bool,
-    busy_since: BTreeMap<String, Instant>,
+    bounds: Option<Bounds>,
+    /// How long the last creation took.
+    creation: Option<Duration>,
+    /// Whether the last change was an exception.
+    was_late: bool,
+    /// Looks at changes.
+    looks: u32,
+    busy: BTreeMap<String, Busy>,
 }
 
-impl Default for Pace {
-    fn default() -> Self {
-        let (lower, upper) = (Duration::ZERO, USUAL);
-        Self { lower, upper, is_measured: false, is_known: false, busy_since: BTreeMap::new() }
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    /// At this time changes were still at work.
+    lower: Duration,
+    /// At this time they had ended.
+    upper: Duration,
+}
+
+impl Bounds {
+    fn are_close(self) -> bool {
+        self.upper.saturating_sub(self.lower) <= LEAST || self.upper <= self.lower.mul_f64(CLOSE)
     }
+}
+
+/// A change that may not have ended.
+#[derive(Debug, Clone, Copy)]
+struct Busy {
+    since: Instant,
+    /// It was at work after this time.
+    at_work: Duration,
+    /// How often that was seen.
+    seen: usize,
+    /// Another program may have begun it.
+    is_foreign: bool,
 }
 
 impl Pace {
-    /// After this time the next change of a balancer is sent.
-    pub(super) fn usual(&self) -> Duration {
-        let is_close = self.upper <= self.lower.mul_f64(CLOSE);
-        let usual = match (self.is_measured, is_close) {
-            (false, _) => self.upper,
-            (true, true) => self.upper.mul_f64(MARGIN),
-            (true, false) => self.lower + (self.upper - self.lower).mul_f64(BETWEEN),
-        };
-        usual.min(LONGEST)
+    /// When the next change of a balancer is sent, if an earlier one may be at work.
+    pub(super) fn next_change(&self, balancer: &str) -> Option<Instant> {
+        let busy = self.busy.get(balancer)?;
+        Some(busy.since + if busy.seen == 0 { self.usual() } else { self.again(*busy) })
     }
 
-    /// When the last change of a balancer was taken, if it may not have ended.
-    pub(super) fn busy_since(&self, balancer: &str) -> Option<Instant> {
-        self.busy_since.get(balancer).copied()
+    /// When to look whether a change has ended, if one may be at work.
+    pub(super) fn next_look(&mut self, balancer: &str) -> Option<Instant> {
+        let busy = *self.busy.get(balancer)?;
+        self.looks = self.looks.wrapping_add(u32::from(busy.seen == 0));
+        match self.bounds.filter(|bounds| bounds.are_close()) {
+            Some(bounds) if busy.seen == 0 && self.looks.is_multiple_of(PROBE.0) => {
+                Some(busy.since + bounds.lower.mul_f64(PROBE.1).min(LONGEST))
+            }
+            _ => self.next_change(balancer),
+        }
+    }
+
+    /// The first look at a balancer that is made or deleted comes after this time, later ones after [`longer`] ones.
+    pub(super) fn first_look(&self) -> Duration {
+        if self.bounds.is_none() && self.creation.is_none() { EARLY } else { FIRST }
+    }
+
+    /// A balancer was made in this time.
+    pub(super) fn created(&mut self, took: Duration) {
+        self.creation = Some(took);
     }
 
     /// A change was taken: the one before it has ended.
     pub(super) fn sent(&mut self, balancer: &str, now: Instant) {
-        if let Some(since) = self.busy_since.insert(balancer.to_owned(), now) {
-            self.had_ended(now - since);
-        }
+        self.ended(balancer, now);
+        let new = Busy { since: now, at_work: Duration::ZERO, seen: 0, is_foreign: false };
+        self.busy.insert(balancer.to_owned(), new);
     }
 
-    /// A change was refused, because the one before it has not ended: the time until the next attempt.
-    pub(super) fn conflict(&mut self, balancer: &str, conflicts: u32, now: Instant) -> Duration {
-        if let Some(since) = self.busy_since(balancer) {
-            self.was_at_work(now - since);
-        }
-        let more = 1.2_f64.powi(i32::try_from(conflicts).unwrap_or(i32::MAX));
-        (self.lower.min(LONGEST) / 8).max(LEAST).mul_f64(more).min(LONGEST_PAUSE)
+    /// A change was at work: another one was refused, or a look has shown it.
+    pub(super) fn at_work(&mut self, balancer: &str, now: Instant) {
+        let new = Busy { since: now, at_work: Duration::ZERO, seen: 0, is_foreign: true };
+        let busy = self.busy.entry(balancer.to_owned()).or_insert(new);
+        busy.at_work = now - busy.since;
+        busy.seen += 1;
     }
 
-    /// The time until the first look at a change, or at a creation or deletion, whose time says nothing about changes.
-    pub(super) fn first_look(&self, is_change: bool) -> Duration {
-        match (self.is_known, is_change) {
-            (false, _) => EARLY_LOOK,
-            (true, true) => self.usual(),
-            (true, false) => self.usual().min(FIRST_LOOK),
-        }
-    }
-
-    /// The balancer was still at work at a look, the first or a later one: the time until the next one.
-    pub(super) fn next_look(&mut self, balancer: &str, looks: u32, pause: Duration, now: Instant) -> Duration {
-        let is_first = !std::mem::replace(&mut self.is_known, true);
-        let since = self.busy_since(balancer);
-        if let Some(since) = since {
-            self.was_at_work(now - since);
-        }
-        match (since, is_first) {
-            (Some(since), true) => self.usual().saturating_sub(now - since).max(LEAST),
-            (None, true) => FIRST_LOOK,
-            (Some(_), false) if looks == 0 => (pause / 4).max(LEAST),
-            _ => pause.mul_f64(1.2).min(LONGEST_PAUSE),
-        }
-    }
-
-    /// The balancer was active, or gone, at a look.
+    /// The last change has ended.
     pub(super) fn ended(&mut self, balancer: &str, now: Instant) {
-        if let Some(since) = self.busy_since.remove(balancer) {
-            self.had_ended(now - since);
-        }
-        if !self.is_known {
-            (self.is_known, self.is_measured, self.upper) = (true, true, EARLY_LOOK);
+        if let Some(Busy { since, at_work, is_foreign: false, .. }) = self.busy.remove(balancer) {
+            self.learn(at_work, now - since);
         }
     }
 
     /// The balancer goes; how long that takes says nothing about changes.
     pub(super) fn forget(&mut self, balancer: &str) {
-        self.busy_since.remove(balancer);
+        self.busy.remove(balancer);
     }
 
-    fn had_ended(&mut self, after: Duration) {
-        let is_close = self.upper <= self.lower.mul_f64(CLOSE);
-        if !self.is_measured || after < self.upper {
-            self.upper = after.max(Duration::from_millis(1));
-        } else if is_close {
-            self.upper = self.upper.mul_f64(EASE);
-        }
-        self.is_measured = true;
-        self.lower = self.lower.min(self.upper.mul_f64(0.9));
+    /// After this time a change is believed to have ended.
+    fn usual(&self) -> Duration {
+        let usual = match (self.bounds, self.hint()) {
+            (Some(bounds), _) if bounds.are_close() => bounds.upper.mul_f64(MARGIN),
+            (Some(Bounds { lower, upper }), _) => {
+                let ratio = lower.as_secs_f64() / upper.as_secs_f64();
+                upper.mul_f64(ratio.max(0.05).powf(BELOW))
+            }
+            (None, Some(creation)) => creation / 3,
+            (None, None) => EARLY,
+        };
+        usual.min(LONGEST)
     }
 
-    fn was_at_work(&mut self, after: Duration) {
-        self.lower = self.lower.max(after);
-        if self.upper < self.lower {
-            (self.upper, self.is_measured) = (self.lower.mul_f64(CLOSE), false);
-        }
+    /// The same for a change that was at work at that time.
+    fn again(&self, busy: Busy) -> Duration {
+        let so_far = busy.at_work;
+        let upper = self.bounds.map(|bounds| bounds.upper).or_else(|| self.hint());
+        let pause = match upper.map(|upper| upper.mul_f64(MARGIN).saturating_sub(so_far)) {
+            Some(left) if left >= LEAST => left.min(LONGEST),
+            Some(_) => {
+                let part = PAUSES.get(busy.seen - 1).or(PAUSES.last()).copied().unwrap_or_default();
+                so_far.mul_f64(part).clamp(LEAST, LONGEST_PAUSE)
+            }
+            None => so_far.clamp(FIRST, LONGEST_PAUSE),
+        };
+        so_far + pause
     }
+
+    /// What a change takes at most, while no change has shown it.
+    fn hint(&self) -> Option<Duration> {
+        self.creation.filter(|took| *took < WITH_MACHINE)
+    }
+
+    /// A change was at work after the one time and had ended after the other.
+    fn learn(&mut self, at_work: Duration, ended: Duration) {
+        let new = Bounds { lower: at_work, upper: ended.max(Duration::from_millis(1)) };
+        let Some(Bounds { lower, upper }) = &mut self.bounds else {
+            // Nobody looked for long.
+            let is_vague = at_work.is_zero() && ended > LONGEST;
+            self.bounds = (!is_vague).then_some(new);
+            return;
+        };
+        let is_exception = at_work > upper.mul_f64(EXCEPTION);
+        if at_work > *upper {
+            if !is_exception || self.was_late {
+                (*lower, *upper) = (new.lower, new.upper);
+            }
+        } else if ended < *lower {
+            *lower = at_work.max(ended.mul_f64(FASTER));
+        } else {
+            (*lower, *upper) = ((*lower).max(at_work), (*upper).min(new.upper));
+        }
+        self.was_late = is_exception;
+    }
+}
+
+/// The pause after this one between looks at a balancer that is made or deleted.
+pub(super) fn longer(pause: Duration) -> Duration {
+    pause.max(FIRST / 2).mul_f64(1.2).min(LONGEST_PAUSE)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Writes to a cloud whose changes take so long: the time of all, and how many refusals.
-    fn writes(pace: &mut Pace, count: u32, takes: impl Fn(u32) -> Duration) -> (Duration, u32) {
-        pace.is_known = true;
+    /// What changes of one balancer, and the look at the end, cost.
+    struct Cost {
+        refused: usize,
+        looks: usize,
+        seconds: f64,
+    }
+
+    /// Changes of which each takes so many seconds.
+    fn changes(pace: &mut Pace, count: u32, takes: impl Fn(u32) -> f64) -> Cost {
         let start = Instant::now();
-        let (mut now, mut refused) = (start, 0);
-        for write in 0..count {
-            if let Some(since) = pace.busy_since("lb") {
-                now = now.max(since + pace.usual());
-                let mut conflicts = 0;
-                while now - since < takes(write) {
-                    conflicts += 1;
-                    now += pace.conflict("lb", conflicts, now);
+        let (mut now, mut began, mut cost) = (start, start, Cost { refused: 0, looks: 0, seconds: 0.0 });
+        for change in 0..count {
+            while let Some(due) = pace.next_change("lb").filter(|_| change > 0) {
+                now = now.max(due);
+                if (now - began).as_secs_f64() >= takes(change - 1) {
+                    break;
                 }
-                refused += conflicts;
+                cost.refused += 1;
+                pace.at_work("lb", now);
             }
             pace.sent("lb", now);
+            began = now;
         }
-        pace.forget("lb");
-        (now - start, refused)
+        while let Some(due) = pace.next_look("lb") {
+            (now, cost.looks) = (now.max(due), cost.looks + 1);
+            match (now - began).as_secs_f64() >= takes(count - 1) {
+                true => pace.ended("lb", now),
+                false => pace.at_work("lb", now),
+            }
+        }
+        cost.seconds = (now - start).as_secs_f64();
+        cost
     }
 
-    #[test]
-    fn a_cloud_is_known_after_a_few_refusals() {
-        for millis in [5, 100, 450, 900, 2500] {
-            let takes = Duration::from_millis(millis);
-            let mut pace = Pace::default();
-            let (_, refused) = writes(&mut pace, 10, |_| takes);
-            assert!(refused <= 12, "{millis} ms: {refused}");
-            // Times of one cloud differ by a tenth.
-            let (time, refused) = writes(&mut pace, 10, |write| takes.mul_f64(1.0 + f64::from(write % 2) / 10.0));
-            assert!(refused <= 3, "{millis} ms: {refused} later");
-            assert!(
-                time < takes.mul_f64(9.0 * 1.5) + Duration::from_millis(200),
-                "{millis} ms: {time:?} for ten writes"
-            );
-        }
-    }
-
-    #[test]
-    fn a_cloud_that_becomes_slower_or_faster_is_followed() {
+    fn made_in(seconds: f64) -> Pace {
         let mut pace = Pace::default();
-        writes(&mut pace, 10, |_| Duration::from_millis(400));
-        let (_, refused) = writes(&mut pace, 20, |_| Duration::from_millis(1200));
-        assert!(refused <= 10, "{refused}");
-        writes(&mut pace, 60, |_| Duration::from_millis(400));
-        assert!(pace.usual() < Duration::from_millis(900), "{:?}", pace.usual());
+        pace.created(Duration::from_secs_f64(seconds));
+        pace
+    }
+
+    #[test]
+    fn a_creation_says_how_long_changes_take() {
+        for seconds in [0.3, 1.0, 2.0, 5.0, 12.0] {
+            let mut pace = made_in(seconds * 1.15);
+            let first = changes(&mut pace, 10, |_| seconds);
+            assert!(first.refused <= 3 && first.looks == 1, "{seconds}: {} and {}", first.refused, first.looks);
+            assert!(first.seconds < seconds * 11.2, "{seconds}: {} s", first.seconds);
+            let later = changes(&mut pace, 10, |_| seconds);
+            assert!(later.refused <= 1 && later.seconds < seconds * 11.2, "{seconds}: {} s", later.seconds);
+        }
+    }
+
+    #[test]
+    fn a_cloud_is_learned_from_a_few_refusals() {
+        for seconds in [0.01, 0.3, 1.0, 2.0, 5.0, 20.0, 60.0] {
+            // A creation with a machine says nothing.
+            let mut pace = made_in(90.0);
+            let first = changes(&mut pace, 10, |_| seconds);
+            assert!(first.refused <= 12, "{seconds}: {}", first.refused);
+            assert!(first.seconds < seconds * 12.0 + 1.0, "{seconds}: {} s", first.seconds);
+            let later = changes(&mut pace, 10, |_| seconds);
+            assert!(later.refused <= 1 && later.looks <= 2, "{seconds}: {} and {}", later.refused, later.looks);
+            assert!(later.seconds < seconds * 11.2 + 0.5, "{seconds}: {} s", later.seconds);
+        }
+    }
+
+    #[test]
+    fn changes_that_differ_a_little_are_hardly_refused() {
+        let mut pace = Pace::default();
+        let takes = |change: u32| 5.0 + f64::from(change * 7 % 5) / 10.0;
+        changes(&mut pace, 20, takes);
+        let series: Vec<Cost> = (0..10).map(|_| changes(&mut pace, 10, takes)).collect();
+        let refused: usize = series.iter().map(|cost| cost.refused).sum();
+        let seconds: f64 = series.iter().map(|cost| cost.seconds).sum();
+        assert!(refused <= 5, "{refused}");
+        assert!(seconds < 10.0 * 52.0 * 1.1, "{seconds}");
+    }
+
+    #[test]
+    fn an_exception_changes_nothing_and_two_are_a_slower_cloud() {
+        let mut pace = made_in(5.0);
+        changes(&mut pace, 10, |_| 5.0);
+        let usual = pace.usual();
+        changes(&mut pace, 10, |change| if change == 4 { 25.0 } else { 5.0 });
+        assert_eq!(pace.usual(), usual);
+        changes(&mut pace, 4, |_| 25.0);
+        assert!(pace.usual() > Duration::from_secs(20), "{:?}", pace.usual());
+        let later = changes(&mut pace, 10, |_| 25.0);
+        assert!(later.refused <= 1 && later.seconds < 25.0 * 11.2, "{} and {}", later.refused, later.seconds);
+    }
+
+    #[test]
+    fn a_cloud_that_becomes_faster_is_followed() {
+        let mut pace = made_in(5.0);
+        changes(&mut pace, 10, |_| 5.0);
+        for _ in 0..12 {
+            changes(&mut pace, 10, |_| 1.0);
+        }
+        assert!(pace.usual() < Duration::from_millis(1200), "{:?}", pace.usual());
+        // Also where each balancer has one change at a time.
+        changes(&mut pace, 10, |_| 5.0);
+        for _ in 0..40 {
+            changes(&mut pace, 1, |_| 1.0);
+        }
+        assert!(pace.usual() < Duration::from_millis(1700), "{:?}", pace.usual());
+    }
+
+    #[test]
+    fn no_wait_is_blind_for_longer_than_a_minute() {
+        let mut pace = Pace::default();
+        changes(&mut pace, 3, |_| 290.0);
+        pace.sent("lb", Instant::now());
+        assert_eq!(pace.usual(), LONGEST);
+        // A process that died between two changes is no measurement.
+        let mut pace = Pace::default();
+        let now = Instant::now();
+        pace.sent("lb", now);
+        pace.sent("lb", now + Duration::from_secs(600));
+        assert_eq!(pace.usual(), EARLY);
     }
 }

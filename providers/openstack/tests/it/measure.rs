@@ -1,12 +1,13 @@
 //! What the usual life of Services costs. Prints a table; the bounds are those that a change must not pass unnoticed.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use ccm_cloudsim::openstack::Options;
 use ccm_provider::Service;
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::scene::{Calls, Scene, service};
+use crate::scene::{Calls, Scene, annotation, id, service, simulated_with};
 
 ccm_test_openstack::cases! { [crate::scene]
     both:
@@ -54,14 +55,19 @@ async fn the_usual_life_costs_little(scene: &mut Scene) {
         assert!(calls <= 15 && created.written() == 2, "{created:?}");
         let steady = shown(scene, &format!("{count} ports, steady"), scene.ensure(&mut web)).await;
         assert!(steady.total() <= 3 && steady.written() == 0, "{steady:?}");
+        let node = scene.node(&format!("new-{count}")).await;
+        scene.nodes.push(node.clone());
+        let added = shown(scene, &format!("{count} ports, member added"), scene.update_hosts(&mut web)).await;
+        assert!(added.written() == i64::from(count) && added.total() <= 18, "{added:?}");
+        scene.nodes.pop();
+        let removed = shown(scene, &format!("{count} ports, member removed"), scene.update_hosts(&mut web)).await;
+        assert!(removed.written() == i64::from(count) && removed.total() <= 18, "{removed:?}");
         scene.restart().await;
         shown(scene, &format!("{count} ports, restart"), scene.ensure(&mut web)).await;
-        let node = scene.node(&format!("new-{count}")).await;
         scene.nodes.push(node);
-        let added = shown(scene, &format!("{count} ports, member added"), scene.update_hosts(&mut web)).await;
-        assert!(added.written() >= i64::from(count), "{added:?}");
+        let added = shown(scene, &format!("{count} ports, member added then"), scene.update_hosts(&mut web)).await;
+        assert!(added.written() == i64::from(count) && added.total() <= 26, "{added:?}");
         scene.nodes.pop();
-        shown(scene, &format!("{count} ports, member removed"), scene.update_hosts(&mut web)).await;
         let deleted = shown(scene, &format!("{count} ports, delete"), scene.delete(&mut web)).await;
         assert_eq!(deleted.written(), 2, "{deleted:?}");
     }
@@ -73,4 +79,46 @@ async fn the_usual_life_costs_little(scene: &mut Scene) {
     let work = join_all(all.iter_mut().map(|web| scene.ensure(web)));
     let restarted = shown(scene, "five Services, restart", work).await;
     assert!(restarted.total() <= 15 && restarted.written() == 0, "{restarted:?}");
+}
+
+#[tokio::test]
+async fn a_node_behind_ten_ports_costs_its_ten_writes_and_few_other_calls() {
+    let options = Options { provisioning: Duration::from_millis(300), ..Options::default() };
+    simulated_with(options, async |scene: &mut Scene| {
+        let ports: Vec<(i32, i32)> = (0..10).map(|n| (8000 + n, 31000 + n)).collect();
+        let mut web = service("web", &ports, json!({}));
+        scene.ensure(&mut web).await;
+        for round in 0..4 {
+            let node = scene.node(&format!("new-{round}")).await;
+            scene.nodes.push(node);
+            let calls = shown(scene, "member added", scene.update_hosts(&mut web)).await;
+            assert_eq!(calls.writes(), "loadbalancer_members_update 10");
+            // The balancer and its status before, and the same after; of others the lists are those of the creation.
+            let lists = calls.of("loadbalancer_listener_list") + calls.of("loadbalancer_pool_list");
+            assert!(lists == 0 && calls.total() <= 18, "round {round}: {calls:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn listeners_and_pools_are_read_again_once_another_program_changed_the_balancer() {
+    simulated_with(Options::default(), async |scene: &mut Scene| {
+        let mut web = service("web", &[(80, 30080), (81, 30081)], json!({}));
+        scene.ensure(&mut web).await;
+        let lb = annotation(&web, "load-balancer-id").unwrap().to_owned();
+        let pools = scene.list(&format!("/v2.0/lbaas/pools?loadbalancer_id={lb}")).await;
+        scene.simulation().clock().step(Duration::from_secs(2));
+        scene.write("DELETE", &format!("/v2.0/lbaas/pools/{}", id(&pools[0])), json!(null)).await;
+        scene.nodes.pop();
+        let (calls, ()) = scene.counted(scene.update_hosts(&mut web)).await;
+        assert_eq!((calls.of("loadbalancer_listener_list"), calls.of("loadbalancer_pool_list")), (1, 1), "{calls:?}");
+        assert_eq!(
+            (calls.of("loadbalancer_pool_create"), calls.of("loadbalancer_members_update")),
+            (1, 2),
+            "{calls:?}"
+        );
+        scene.is_steady(&mut web).await;
+    })
+    .await;
 }

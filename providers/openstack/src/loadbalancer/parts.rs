@@ -1,0 +1,50 @@
+//! Listeners and pools of balancers that have not changed since they were noted to be as desired.
+//!
+//! A node more or less concerns members alone. While a balancer shows the time of change that was noted last (see [`super::applied`]),
+//! its listeners and pools are those that were read then, and only the members are read.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::observe::Balancer;
+use crate::client::octavia::{ACTIVE, Listener, LoadBalancer, Pool};
+
+/// By the ID of the balancer: its time of change, and what it had then.
+#[derive(Debug, Default)]
+pub(super) struct Parts(Mutex<BTreeMap<String, Kept>>);
+
+#[derive(Debug)]
+struct Kept {
+    updated_at: String,
+    listeners: Vec<Listener>,
+    pools: Vec<Pool>,
+}
+
+impl Parts {
+    /// A balancer was read whole, or was changed as planned since; `lb` is how it was last seen.
+    pub(super) fn keep(&self, lb: &LoadBalancer, balancer: &Balancer) {
+        if balancer.is_unread || lb.updated_at.is_empty() {
+            return;
+        }
+        let (listeners, mut pools) = (balancer.listeners.clone(), balancer.pools.clone());
+        // There may be thousands.
+        pools.iter_mut().for_each(|pool| pool.members = Vec::new());
+        self.lock().insert(lb.id.clone(), Kept { updated_at: lb.updated_at.clone(), listeners, pools });
+    }
+
+    /// The listeners and pools, if the balancer has not changed.
+    pub(super) fn of(&self, lb: &LoadBalancer) -> Option<(Vec<Listener>, Vec<Pool>)> {
+        let kept = self.lock();
+        let kept = kept.get(&lb.id).filter(|kept| kept.updated_at == lb.updated_at)?;
+        (lb.provisioning_status == ACTIVE).then(|| (kept.listeners.clone(), kept.pools.clone()))
+    }
+
+    /// The balancer goes, or a change of it failed.
+    pub(super) fn forget(&self, balancer: &str) {
+        self.lock().remove(balancer);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Kept>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
