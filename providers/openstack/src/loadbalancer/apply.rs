@@ -43,7 +43,7 @@ pub(super) struct Writer {
     pub(super) settling: Settling,
 }
 
-/// Where users write what a creation names: the field, and the key of annotations and of cloud.conf.
+/// What a creation names: the field, and the key of cloud.conf, which is that of an annotation too.
 const KEYS_OF_BALANCERS: [(&str, &str); 5] = [
     ("vip_network_id", "network-id"),
     ("vip_subnet_id", "subnet-id"),
@@ -53,16 +53,32 @@ const KEYS_OF_BALANCERS: [(&str, &str); 5] = [
 ];
 const KEYS_OF_FLOATING_IPS: [(&str, &str); 2] =
     [("floating_network_id", "floating-network-id"), ("subnet_id", "floating-subnet-id")];
+/// How an error says that something does not exist. Octavia does not say which flavor or availability zone.
+const MISSING: [&str; 2] = ["not found", "not be found"];
+const INVALID: [(&str, &str); 2] =
+    [("flavor_id", "Invalid flavor_id"), ("availability_zone", "Invalid availability zone")];
 
 /// An error that says that something does not exist, with the key that names it.
 fn with_key(error: ProviderError, body: &Value, keys: &[(&str, &str)]) -> ProviderError {
     let text = error.to_string();
-    let is_missing = ["not found", "not be found"].iter().any(|words| text.contains(words));
+    let is_missing = MISSING.iter().any(|words| text.contains(words));
     let fields = body.get("loadbalancer").unwrap_or(body);
     let value = |field: &str| fields.get(field).and_then(Value::as_str);
-    match keys.iter().find(|(field, _)| is_missing && value(field).is_some_and(|value| text.contains(value))) {
-        Some((_, key)) => error.wrap(format!("correct {key}, in the annotation {PREFIX}{key} or in cloud.conf")),
-        None => error,
+    let fix = |key: &str| format!("correct {key}, in the annotation {PREFIX}{key} or in cloud.conf");
+    for (field, key) in keys {
+        let Some(value) = value(field) else { continue };
+        if is_missing && text.contains(value) || text.contains(&format!("field/attribute {field}.")) {
+            return error.wrap(fix(key));
+        }
+        if INVALID.iter().any(|(of, words)| of == field && text.contains(words)) {
+            return error.wrap(format!("there is no {value:?}")).wrap(fix(key));
+        }
+    }
+    match value("provider") {
+        Some(provider) if text.contains(&format!("Provider '{provider}' is not enabled")) => {
+            error.wrap("correct lb-provider in [LoadBalancer] of cloud.conf")
+        }
+        _ => error,
     }
 }
 
@@ -445,5 +461,21 @@ impl From<WriteError> for ProviderError {
             WriteError::Api(error) => error.into(),
             WriteError::Wait(wait, id) => wait.error(&id),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_the_wrong_form_is_named_with_its_key() {
+        let says = "Invalid input for field/attribute flavor_id. Value: 'small'. Value should be UUID format";
+        let body = json!({"loadbalancer": {"name": "lb", "flavor_id": "small", "vip_subnet_id": "s-1"}});
+        let error = with_key(ProviderError::unknown(says), &body, &KEYS_OF_BALANCERS).to_string();
+        let fix = "correct flavor-id, in the annotation loadbalancer.openstack.org/flavor-id or in cloud.conf: ";
+        assert_eq!(error, format!("{fix}{says}"));
+        let other = with_key(ProviderError::unknown("no"), &body, &KEYS_OF_BALANCERS).to_string();
+        assert_eq!(other, "no");
     }
 }

@@ -204,3 +204,60 @@ async fn no_error_shows_a_secret() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn an_exhausted_quota_is_named_and_nothing_is_lost_once_there_is_room() {
+    for (kind, resource) in
+        [("loadbalancer", "Load Balancer"), ("floatingip", "floatingip"), ("security_group", "security_group")]
+    {
+        simulated(async |scene: &mut Scene| {
+            scene.configure("[LoadBalancer]\nmanage-security-groups = true\n").await;
+            scene.simulation().change(|options| options.quotas.extend([(kind.to_owned(), 0)]));
+            let mut web = web();
+            let error = scene.refused(&mut web).await;
+            assert!(error.contains("a quota of the project is exhausted") && error.contains(resource), "{error}");
+            scene.simulation().change(|options| options.quotas.clear());
+            scene.ensure(&mut web).await;
+            scene.is_steady(&mut web).await;
+            scene.delete(&mut web).await;
+            scene.is_empty().await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn what_octavia_does_not_have_is_named_with_its_key() {
+    simulated(async |scene: &mut Scene| {
+        let nowhere = "0badbad0-1111-4222-8333-444455556666";
+        let cases = [
+            ("flavor-id", nowhere, "Invalid flavor_id."),
+            ("availability-zone", "n0where", "Invalid availability zone."),
+        ];
+        for (key, value, says) in cases {
+            let mut lost = service("lost", &[(80, 30080)], json!({}));
+            set(&mut lost, key, value);
+            let error = scene.refused(&mut lost).await;
+            let fix = format!("correct {key}, in the annotation loadbalancer.openstack.org/{key} or in cloud.conf: ");
+            assert!(error.starts_with(&fix) && error.contains(value) && error.contains(says), "{error}");
+        }
+        scene.configure("[LoadBalancer]\nlb-provider = f5\n").await;
+        let error = scene.refused(&mut web()).await;
+        let fix = "correct lb-provider in [LoadBalancer] of cloud.conf: ";
+        assert!(error.starts_with(fix) && error.contains("Provider 'f5' is not enabled"), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_service_that_the_catalog_lacks_is_named_at_the_start() {
+    for (kind, is_needed) in [("load-balancer", true), ("network", true), ("compute", false), ("key-manager", false)] {
+        simulated(async |scene: &mut Scene| {
+            scene.simulation().change(|options| options.catalog.retain(|entry| entry.kind != kind));
+            let error = Process::start(scene.cloud.login(), "kubernetes").await.err().map(|error| error.to_string());
+            assert_eq!(error.is_some(), is_needed, "{kind}: {error:?}");
+            assert!(error.is_none_or(|error| error.contains(kind) && error.contains("RegionOne")), "{kind}");
+        })
+        .await;
+    }
+}
