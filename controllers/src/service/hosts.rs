@@ -79,14 +79,16 @@ impl ServiceController {
         let known = self.known(key)?;
         let current = self.shared.services.get(key).filter(|current| self.config.role.wants(current));
         // Another object of this name is ensured as a whole, once the balancer of the old one is gone.
-        if current.is_none_or(|current| current.metadata.uid != known.service.metadata.uid) {
+        let Some(current) = current.filter(|current| current.metadata.uid == known.service.metadata.uid) else {
             self.end_pass(key);
             return None;
-        }
+        };
         self.metrics.syncs.inc();
         let nodes = known.hosts?;
         self.attempt(key, &nodes);
-        Some(ServiceWork { service: known.service, nodes, action: ServiceAction::UpdateHosts })
+        // What is not synced yet is for the next ensure; what the provider noted meanwhile it finds its balancer by.
+        let service = Arc::new(self.with_notes(&known.service, &current));
+        Some(ServiceWork { service, nodes, action: ServiceAction::UpdateHosts })
     }
 
     /// A call with these hosts begins.

@@ -246,20 +246,21 @@ impl ServiceController {
         if !decide::needs_update(role, old, new) {
             return false;
         }
+        decide::needs_update(role, &self.with_notes(old, new), new)
+    }
+
+    /// A Service as it was, with what was written for the provider since and is in `new`.
+    fn with_notes(&self, old: &Service, new: &Service) -> Service {
         let noted = self.lock().get(&new.key()).map(|known| known.noted.clone()).unwrap_or_default();
-        let arrived = |(key, value): &(String, Option<String>)| new.metadata.annotations.get(key) == value.as_ref();
-        let arrived: Vec<_> = noted.into_iter().filter(arrived).collect();
-        if arrived.is_empty() {
-            return true;
-        }
-        let mut before = old.clone();
-        for (key, value) in arrived {
+        let mut service = old.clone();
+        for (key, value) in noted {
             match value {
-                Some(value) => drop(before.metadata.annotations.insert(key, value)),
-                None => drop(before.metadata.annotations.remove(&key)),
+                now if new.metadata.annotations.get(&key) != now.as_ref() => {}
+                Some(value) => drop(service.metadata.annotations.insert(key, value)),
+                None => drop(service.metadata.annotations.remove(&key)),
             }
         }
-        decide::needs_update(role, &before, new)
+        service
     }
 
     /// Whether a node changed in a way that matters for balancers.

@@ -57,8 +57,11 @@ async fn a_balancer_follows_its_service_and_its_nodes_and_leaves_nothing(world: 
     until_served(world, 2, &[80]).await;
     manager.is_steady("web").await;
 
+    let lists = async || manager.calls("loadbalancer_list").await + manager.calls("loadbalancer_pool_list").await;
+    let before = lists().await;
     world.machine(3).await;
     until_served(world, 3, &[80]).await;
+    assert_eq!(lists().await, before, "the balancer is found by the annotation, and its parts are known");
     rig.delete("nodes", "", "node-3").await;
     until_served(world, 2, &[80]).await;
 
