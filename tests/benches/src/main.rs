@@ -9,7 +9,7 @@
 //!                       [--nodes 5000] [--services 500] [--minutes 10]
 //!                                                 that program, built with feature aws, on the simulated AWS
 //! cargo xtask bench openstack --ccm <program> [nodes] [ports] [member] [restart] [quiet]
-//!                       [--nodes 1000] [--services 100] [--minutes 10]
+//!                       [--nodes 1000] [--services 100] [--minutes 10] [--busy 1,2,5,20]
 //!                                                 the same with feature openstack, on the simulated OpenStack
 //! cargo xtask bench gce --ccm <program> [looks] [hosts] [external] [internal] [nodes] [quiet]
 //!                       [takeover --former <program>] [--nodes 5000] [--services 500] [--minutes 10]
@@ -43,6 +43,8 @@ struct Settings {
     nodes: Vec<usize>,
     services: usize,
     minutes: u64,
+    // How long Octavia is at work on a change, seconds: a run of `ports` and `member` for each.
+    busy: Vec<u64>,
     program: Option<PathBuf>,
     /// Which `program` takes over from.
     former: Option<PathBuf>,
@@ -99,6 +101,7 @@ fn settings(mut args: impl Iterator<Item = String>) -> anyhow::Result<Settings> 
         nodes: vec![0, 100, 1000, 5000],
         services: 500,
         minutes: 15,
+        busy: vec![5],
         program: std::env::var_os("CCM_BENCH_PROGRAM").map(PathBuf::from),
         former: None,
         out: PathBuf::from("."),
@@ -126,11 +129,16 @@ fn settings(mut args: impl Iterator<Item = String>) -> anyhow::Result<Settings> 
                 let minutes = value()?;
                 settings.minutes = minutes.parse().with_context(|| format!("--minutes {minutes:?} is no number"))?;
             }
+            "--busy" => {
+                let numbers = value()?;
+                let parsed: Result<Vec<u64>, _> = numbers.split(',').map(str::parse).collect();
+                settings.busy = parsed.with_context(|| format!("--busy {numbers:?} is no list of seconds"))?;
+            }
             "--out" => settings.out = value()?.into(),
             other => {
                 bail!(
                     "unknown argument {other:?}; known are startup, memory, idle, all, aws, gce, openstack, --ccm, --former, --nodes, \
-                     --services, --minutes, --out"
+                     --services, --minutes, --busy, --out"
                 )
             }
         }

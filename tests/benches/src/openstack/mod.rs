@@ -25,6 +25,9 @@ use crate::cluster::{Cluster, NodeSpec};
 use crate::figures::{self, listed, of, row, sum, table};
 use crate::process::Manager;
 
+/// What calls take.
+const READ: Duration = Duration::from_millis(50);
+const WRITE: Duration = Duration::from_millis(500);
 /// The runs, in their order.
 const RUNS: [&str; 6] = ["nodes", "ports", "member", "restart", "quiet", "all"];
 
@@ -40,7 +43,9 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
         nodes::burst(&scene().await?, nodes).await.context("nodes")?;
     }
     if wanted("ports") || wanted("member") {
-        balancers::ports(&scene().await?, wanted("member")).await.context("ports")?;
+        for busy in &settings.busy {
+            balancers::ports(&scene().await?, Duration::from_secs(*busy), wanted("member")).await.context("ports")?;
+        }
     }
     if wanted("restart") {
         balancers::restart(&scene().await?, settings.services).await.context("restart")?;
@@ -69,8 +74,7 @@ struct Scene {
 
 impl Scene {
     async fn start(program: PathBuf, log: PathBuf) -> anyhow::Result<Self> {
-        let (read, write) = (Duration::from_millis(50), Duration::from_millis(500));
-        let latency = Latency { read, write, actions: BTreeMap::new() };
+        let latency = Latency { read: READ, write: WRITE, actions: BTreeMap::new() };
         let cloud = OpenStack::start(Options { latency, ledger_entries: 1_000_000, ..Options::default() })?;
         let (project, subnet) = cloud.world(|world| {
             let project = world.project("kube");
