@@ -46,6 +46,8 @@ async fn shown<T>(scene: &Scene, what: &str, work: impl Future<Output = T>) -> C
 }
 
 async fn the_usual_life_costs_little(scene: &mut Scene) {
+    // The slower the real services, the more changes are refused until their pace is known.
+    let most = if scene.cloud.simulation().is_some() { 18 } else { 24 };
     for count in [1, 10] {
         let ports: Vec<(i32, i32)> = (0..count).map(|n| (8000 + n, 31000 + n)).collect();
         let mut web = service("web", &ports, json!({}));
@@ -58,10 +60,10 @@ async fn the_usual_life_costs_little(scene: &mut Scene) {
         let node = scene.node(&format!("new-{count}")).await;
         scene.nodes.push(node.clone());
         let added = shown(scene, &format!("{count} ports, member added"), scene.update_hosts(&mut web)).await;
-        assert!(added.written() == i64::from(count) && added.total() <= 18, "{added:?}");
+        assert!(added.written() == i64::from(count) && added.total() <= most, "{added:?}");
         scene.nodes.pop();
         let removed = shown(scene, &format!("{count} ports, member removed"), scene.update_hosts(&mut web)).await;
-        assert!(removed.written() == i64::from(count) && removed.total() <= 18, "{removed:?}");
+        assert!(removed.written() == i64::from(count) && removed.total() <= most, "{removed:?}");
         scene.restart().await;
         shown(scene, &format!("{count} ports, restart"), scene.ensure(&mut web)).await;
         scene.nodes.push(node);
