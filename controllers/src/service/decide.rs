@@ -7,18 +7,12 @@ use std::sync::Arc;
 use ccm_provider::well_known::{LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED};
 use ccm_provider::{Node, NodeRef, Service};
 
-use super::role::Role;
-
 /// Names in an event are limited to this many nodes.
 const NAMES_AT_MOST: usize = 20;
 
-/// Whether a change of the object asks for a sync. Source: `needsUpdate` of upstream's service controller.
-pub(super) fn needs_update(role: &Role, old: &Service, new: &Service) -> bool {
-    match (role.asks(old), role.asks(new)) {
-        (false, false) => return false,
-        (true, true) => {}
-        _ => return true,
-    }
+/// Whether two states of an object that needs a balancer differ in what the balancer is made of. Source: `needsUpdate` of
+/// upstream's service controller.
+pub(super) fn differs(old: &Service, new: &Service) -> bool {
     let (a, b) = (&old.spec, &new.spec);
     a.load_balancer_source_ranges != b.load_balancer_source_ranges
         || a.ports != b.ports

@@ -243,10 +243,10 @@ impl ServiceController {
     /// Whether a Service changed in a way that matters, beside the annotations that were written for the provider.
     fn needs_sync(&self, old: &Service, new: &Service) -> bool {
         let role = &self.config.role;
-        if !decide::needs_update(role, old, new) {
+        if !role.needs_update(old, new) {
             return false;
         }
-        decide::needs_update(role, &self.with_notes(old, new), new)
+        role.needs_update(&self.with_notes(old, new), new)
     }
 
     /// A Service as it was, with what was written for the provider since and is in `new`.

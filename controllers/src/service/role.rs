@@ -59,6 +59,15 @@ impl Role {
         self.asks(service) && !decide::is_leaving(service)
     }
 
+    /// Whether a change of the object asks for a sync.
+    pub(super) fn needs_update(&self, old: &Service, new: &Service) -> bool {
+        match (self.asks(old), self.asks(new)) {
+            (false, false) => false,
+            (true, true) => decide::differs(old, new),
+            _ => true,
+        }
+    }
+
     /// Whether this controller is to delete the balancer of the Service. The standard one does so whatever the class, as
     /// upstream, unless another controller of this process has that class.
     pub(super) fn needs_cleanup(&self, service: &Service) -> bool {

@@ -7,7 +7,7 @@ use ccm_provider::{Node, NodeRef, Service, ServiceControllerSpec, Taint};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::decide::{Left, candidates, host_names, is_excluded, needs_update, node_matters, why_left};
+use super::decide::{Left, candidates, host_names, is_excluded, node_matters, why_left};
 use super::role::{CHANGE_HANDS, Owners, Role};
 
 fn web() -> Value {
@@ -60,8 +60,8 @@ fn fields_that_a_balancer_is_made_of_ask_for_a_sync_and_others_do_not() {
     let check = |pointer: &str, value: Value, wanted: bool| {
         let (old, new) = (read(web()), with(pointer, value.clone()));
         assert_ne!(old, new, "{pointer} = {value} is no change");
-        assert_eq!(needs_update(&Role::standard([]), &old, &new), wanted, "{pointer} = {value}");
-        assert_eq!(needs_update(&Role::standard([]), &new, &old), wanted, "back from {pointer} = {value}");
+        assert_eq!(Role::standard([]).needs_update(&old, &new), wanted, "{pointer} = {value}");
+        assert_eq!(Role::standard([]).needs_update(&new, &old), wanted, "back from {pointer} = {value}");
     };
     let http = web()["spec"]["ports"][0].clone();
     let https = web()["spec"]["ports"][1].clone();

@@ -6,8 +6,8 @@ use ccm_kit::{Fields, Value};
 use ccm_provider::{InstanceMetadata, LoadBalancerStatus, NodeAddress, Route, ZoneInfo};
 use serde_json::{Value as Json, json};
 
-use crate::config::{each, read_address, read_ingress};
 use crate::method::Method;
+use crate::values::{each, read_address, read_ingress, read_route, route_to_json};
 
 /// An answer of a call.
 pub(crate) trait Answer: Sized {
@@ -181,31 +181,6 @@ impl Answer for Ensured {
     fn read(value: &Value<'_>) -> Option<Self> {
         if value.is_null() { Some(Self(None)) } else { value.fields().map(|f| Self(Some(read_status(f)))) }
     }
-}
-
-/// A route as the log shows it.
-pub(crate) fn route_to_json(route: &Route) -> Json {
-    json!({
-        "name": route.name,
-        "targetNode": route.target_node.as_ref().map_or("", |node| node.as_str()),
-        "targetNodeAddresses": route.target_node_addresses,
-        "destinationCIDR": route.destination_cidr,
-        "blackhole": route.blackhole,
-    })
-}
-
-/// The fields of a route that the log shows.
-pub(crate) fn read_route(f: &mut Fields<'_>) -> Option<Route> {
-    let target = f.text("targetNode").filter(|node| !node.is_empty());
-    let route = Route {
-        name: f.text("name").unwrap_or_default(),
-        target_node: target.map(|node| node.as_str().into()),
-        enable_node_addresses: false,
-        target_node_addresses: each(&f.list("targetNodeAddresses"), read_address),
-        destination_cidr: String::new(),
-        blackhole: f.flag("blackhole").unwrap_or(false),
-    };
-    Some(Route { destination_cidr: f.needed_text("destinationCIDR")?, ..route })
 }
 
 impl Answer for Vec<Route> {

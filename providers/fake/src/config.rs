@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use ccm_kit::document::{self, DocumentError};
 use ccm_kit::{Fields, Glob, Problems, Value};
-use ccm_provider::{AddressType, LoadBalancerIngress, NodeAddress, PortStatus};
+use ccm_provider::{LoadBalancerIngress, NodeAddress};
 use ipnet::IpNet;
 
 use crate::faults::Rule;
-use crate::state::StoredRoute;
+use crate::values::{StoredRoute, each, read_address, read_ingress, read_ip_mode};
 
 mod doubts;
 
@@ -332,55 +332,4 @@ impl Routes {
             initial: each(&f.list("initial"), |mut route| StoredRoute::read(&mut route)),
         }
     }
-}
-
-/// The items that could be read; the others were recorded as problems.
-pub(crate) fn each<'a, T>(values: &[Value<'a>], read: impl Fn(Fields<'a>) -> Option<T>) -> Vec<T> {
-    values.iter().filter_map(|value| value.fields().and_then(&read)).collect()
-}
-
-pub(crate) fn read_address(mut f: Fields<'_>) -> Option<NodeAddress> {
-    let words = [
-        ("Hostname", AddressType::Hostname),
-        ("InternalIP", AddressType::InternalIp),
-        ("ExternalIP", AddressType::ExternalIp),
-        ("InternalDNS", AddressType::InternalDns),
-        ("ExternalDNS", AddressType::ExternalDns),
-    ];
-    let kind = match f.value("type") {
-        Some(value) => value.word(&words),
-        None => {
-            f.problem("type", "needed");
-            None
-        }
-    };
-    let address = f.needed_text("address");
-    Some(NodeAddress::new(kind?, address?))
-}
-
-fn read_ip_mode(f: &mut Fields<'_>) -> Option<String> {
-    f.word("ipMode", &[("VIP", "VIP"), ("Proxy", "Proxy")]).map(str::to_owned)
-}
-
-pub(crate) fn read_ingress(mut f: Fields<'_>) -> Option<LoadBalancerIngress> {
-    Some(LoadBalancerIngress {
-        ip: f.text("ip").unwrap_or_default(),
-        hostname: f.text("hostname").unwrap_or_default(),
-        ip_mode: read_ip_mode(&mut f),
-        ports: each(&f.list("ports"), |mut port| {
-            let number = port.value("port").and_then(|value| {
-                let number = value.count().and_then(|number| u16::try_from(number).ok());
-                if number.is_none() {
-                    value.problem("want a port number");
-                }
-                number
-            });
-            let words = [("TCP", "TCP"), ("UDP", "UDP"), ("SCTP", "SCTP")];
-            Some(PortStatus {
-                port: number.unwrap_or_default().into(),
-                protocol: port.word("protocol", &words).unwrap_or("TCP").to_owned(),
-                error: port.text("error"),
-            })
-        }),
-    })
 }

@@ -36,6 +36,7 @@ mod method;
 mod reload;
 mod routes;
 mod state;
+mod values;
 mod volumes;
 
 #[cfg(test)]

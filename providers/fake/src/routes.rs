@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use ccm_provider::{NewRoute, NodeName, ProviderError, Route, SingleRoutes};
 use serde_json::json;
 
-use crate::answer::route_to_json;
 use crate::cloud::Cloud;
 use crate::config::Config;
 use crate::faults::Subject;
 use crate::method::Method;
-use crate::state::{StoredRoute, Tables};
+use crate::state::Tables;
+use crate::values::{StoredRoute, route_to_json};
 
 #[cfg(test)]
 mod tests;

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ccm_kit::document::{self, DocumentError};
-use ccm_kit::{Fields, Problems, Value};
-use ccm_provider::{LoadBalancerIngress, Route};
+use ccm_kit::{Problems, Value};
+use ccm_provider::LoadBalancerIngress;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use crate::answer::{read_route, route_to_json};
-use crate::config::{Config, InitialBalancer, each, read_ingress};
+use crate::config::{Config, InitialBalancer};
+use crate::values::{StoredRoute, each, read_ingress};
 
 #[cfg(test)]
 mod tests;
@@ -22,28 +22,6 @@ pub(crate) struct Balancer {
     pub(crate) name: String,
     pub(crate) ingress: Vec<LoadBalancerIngress>,
     pub(crate) nodes: Vec<String>,
-}
-
-/// A route and the cluster that it was made for; empty for none.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct StoredRoute {
-    pub(crate) cluster: String,
-    pub(crate) route: Route,
-}
-
-impl StoredRoute {
-    pub(crate) fn read(f: &mut Fields<'_>) -> Option<Self> {
-        let cluster = f.text("cluster").unwrap_or_default();
-        Some(Self { cluster, route: read_route(f)? })
-    }
-
-    fn to_json(&self) -> Json {
-        let mut json = route_to_json(&self.route);
-        if let Some(map) = json.as_object_mut() {
-            map.insert("cluster".to_owned(), Json::String(self.cluster.clone()));
-        }
-        json
-    }
 }
 
 /// What exists in the cloud because of calls.

@@ -1,7 +1,8 @@
-//! Circles between the top-level modules of a crate: modules that import each other are one module with several names.
+//! Circles between the modules of one folder: modules that import each other are one module with several names.
 //!
 //! Read from the tokens of each source file, so that paths inside macros count. Unit tests (`#[cfg(test)]`, `tests.rs`, `tests/`)
-//! don't count, and neither does the crate root: what it re-exports counts as an import of the module that has it.
+//! don't count. A module and those below it are one here, and what it imports from the modules above it doesn't count; what
+//! one of those re-exports counts as an import of the module that has it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -10,26 +11,38 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 
-/// What a crate root re-exports: the name, and the module that has it.
-type Exports = BTreeMap<String, String>;
-/// Which module imports which, and where.
-type Edges = BTreeMap<String, BTreeMap<String, Vec<String>>>;
+/// The path of a module below `src`; empty for the crate root.
+type Module = Vec<String>;
+/// What a module re-exports of the modules in its folder: the name, and the module that has it.
+type Exports = BTreeMap<Module, BTreeMap<String, String>>;
+/// Which module imports which of the same folder, and where.
+type Edges = BTreeMap<Module, BTreeMap<Module, Vec<String>>>;
 
-/// One line per circle in this `src` folder.
-pub(super) fn check(src: &Path) -> anyhow::Result<Vec<String>> {
+/// One line per circle in this `src` folder, at the top level or also below it.
+pub(super) fn check(src: &Path, inner: bool) -> anyhow::Result<Vec<String>> {
     let mut files = Vec::new();
     list(src, &mut files)?;
-    let root = src.join("lib.rs");
-    let exports = if root.is_file() { exports(parse(&root)?) } else { Exports::new() };
-    let mut edges = Edges::new();
+    let mut parsed = Vec::new();
     for file in files {
         let module = module_of(file.strip_prefix(src)?);
-        if !module.is_empty() {
-            let mut scan = Scan { file: file.display().to_string(), exports: &exports, edges: &mut edges };
-            scan.walk(parse(&file)?, &module);
-        }
+        parsed.push((file.display().to_string(), module, parse(&file)?));
     }
+    let mut edges = edges(parsed);
+    edges.retain(|module, _| inner || module.len() == 1);
     Ok(circles(&edges))
+}
+
+/// The imports of files: each with its name, its module and its tokens.
+fn edges(files: Vec<(String, Module, TokenStream)>) -> Edges {
+    let modules = files.iter().map(|(_, module, _)| module.clone()).collect();
+    let (mut reexported, mut edges) = (Exports::new(), Edges::new());
+    for (_, module, tokens) in &files {
+        reexported.entry(module.clone()).or_default().extend(exports(tokens.clone()));
+    }
+    for (file, module, tokens) in files {
+        Scan { file, modules: &modules, exports: &reexported, edges: &mut edges }.walk(tokens, &module);
+    }
+    edges
 }
 
 fn list(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
@@ -51,10 +64,8 @@ fn parse(file: &Path) -> anyhow::Result<TokenStream> {
     text.parse().map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))
 }
 
-/// The path of the module in this file, below `src`; empty for a crate root.
-fn module_of(file: &Path) -> Vec<String> {
-    let mut path: Vec<String> =
-        file.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
+fn module_of(file: &Path) -> Module {
+    let mut path: Module = file.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let nameless = match &path[..] {
         [root] => root == "lib" || root == "main",
         [.., last] => last == "mod",
@@ -66,13 +77,17 @@ fn module_of(file: &Path) -> Vec<String> {
     path
 }
 
-/// The re-exports of a crate root; a glob is none.
-fn exports(root: TokenStream) -> Exports {
-    let mut exports = Exports::new();
-    let mut tokens = root.into_iter();
+/// The re-exports of a module; a glob is none.
+fn exports(tokens: TokenStream) -> BTreeMap<String, String> {
+    let mut exports = BTreeMap::new();
+    let mut tokens = tokens.into_iter();
     while let Some(token) = tokens.next() {
         if matches!(&token, TokenTree::Ident(word) if word == "use") {
             let path: Vec<TokenTree> = tokens.by_ref().take_while(|token| !is_punct(token, ';')).collect();
+            let path = match &path[..] {
+                [TokenTree::Ident(word), _, _, rest @ ..] if word == "self" => rest,
+                path => path,
+            };
             if let Some(TokenTree::Ident(module)) = path.first() {
                 let mut names = Vec::new();
                 idents(path.iter().skip(1).cloned().collect(), &mut names);
@@ -99,6 +114,7 @@ fn is_punct(token: &TokenTree, character: char) -> bool {
 
 struct Scan<'a> {
     file: String,
+    modules: &'a BTreeSet<Module>,
     exports: &'a Exports,
     edges: &'a mut Edges,
 }
@@ -136,36 +152,48 @@ impl Scan<'_> {
 
     /// `path` follows on `crate` or `super`, which mean the module `base`.
     fn import(&mut self, base: &[String], path: &[TokenTree], module: &[String]) {
-        let [first, second, path, ..] = path else { return };
-        if !(base.is_empty() && is_punct(first, ':') && is_punct(second, ':')) {
+        let [first, second, path @ ..] = path else { return };
+        if !(is_punct(first, ':') && is_punct(second, ':')) {
             return;
         }
         match path {
-            TokenTree::Ident(name) => self.edge(module, name),
-            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
-                let mut begins = true;
-                for token in group.stream() {
-                    if let TokenTree::Ident(name) = &token
-                        && begins
-                    {
-                        self.edge(module, name);
-                    }
-                    begins = is_punct(&token, ',');
+            [TokenTree::Ident(name), rest @ ..] => match self.inner(base, &name.to_string()) {
+                Some(inner) if !ends(rest) => self.import(&inner, rest, module),
+                Some(inner) => self.edge(module, &inner, name),
+                None => self.edge(module, base, name),
+            },
+            [TokenTree::Group(group), ..] if group.delimiter() == Delimiter::Brace => {
+                let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
+                for item in tokens.split(|token| is_punct(token, ',')).filter(|item| !item.is_empty()) {
+                    // As if it stood behind the path itself.
+                    self.import(base, &[&[first.clone(), second.clone()], item].concat(), module);
                 }
             }
             _ => {}
         }
     }
 
-    fn edge(&mut self, module: &[String], to: &Ident) {
-        let Some(from) = module.first() else { return };
-        let name = to.to_string();
-        let target = self.exports.get(&name).unwrap_or(&name);
-        if from != target {
-            let at = format!("{}:{}", self.file, to.span().start().line);
-            self.edges.entry(from.clone()).or_default().entry(target.clone()).or_default().push(at);
+    /// The module that this name in `base` means, or that has it.
+    fn inner(&self, base: &[String], name: &str) -> Option<Module> {
+        let at = |name: &str| [base, &[name.to_owned()]].concat();
+        let exporting = || self.exports.get(base)?.get(name).map(|module| at(module));
+        [Some(at(name)), exporting()].into_iter().flatten().find(|module| self.modules.contains(module))
+    }
+
+    fn edge(&mut self, from: &[String], to: &[String], name: &Ident) {
+        let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
+        let (Some(from), Some(to)) = (from.get(..=common), to.get(..=common)) else { return };
+        let at = format!("{}:{}", self.file, name.span().start().line);
+        let places = self.edges.entry(from.to_vec()).or_default().entry(to.to_vec()).or_default();
+        if !places.contains(&at) {
+            places.push(at);
         }
     }
+}
+
+/// Whether a path does not go on with `::`.
+fn ends(rest: &[TokenTree]) -> bool {
+    !matches!(rest, [first, second, ..] if is_punct(first, ':') && is_punct(second, ':'))
 }
 
 /// What follows the item that begins here.
@@ -195,16 +223,16 @@ fn circles(edges: &Edges) -> Vec<String> {
             let steps = circle.iter().zip(circle.iter().cycle().skip(1));
             let lines = steps.map(|(from, to)| {
                 let at = edges.get(*from).and_then(|targets| targets.get(*to)).map(|at| at.join(", "));
-                format!("\n    {from} imports {to}: {}", at.unwrap_or_default())
+                format!("\n    {} imports {}: {}", from.join("::"), to.join("::"), at.unwrap_or_default())
             });
-            let names: Vec<&str> = circle.iter().map(|name| name.as_str()).collect();
-            found.push(format!("modules in a circle: {} -> {module}{}", names.join(" -> "), lines.collect::<String>()));
+            let names: Vec<String> = circle.iter().chain([&module]).map(|module| module.join("::")).collect();
+            found.push(format!("modules in a circle: {}{}", names.join(" -> "), lines.collect::<String>()));
         }
     }
     found
 }
 
-fn circle<'a>(edges: &'a Edges, start: &'a String) -> Option<Vec<&'a String>> {
+fn circle<'a>(edges: &'a Edges, start: &'a Module) -> Option<Vec<&'a Module>> {
     let mut paths = VecDeque::from([vec![start]]);
     let mut reached = BTreeSet::new();
     while let Some(path) = paths.pop_front() {
@@ -227,13 +255,10 @@ mod tests {
     /// The files of a crate, as `path: text`; the root is `pub use` alone.
     #[track_caller]
     fn finds(root: &str, files: &[(&str, &str)], expected: &[&str]) {
-        let exports = exports(root.parse().unwrap());
-        let mut edges = Edges::new();
-        for (file, text) in files {
-            Scan { file: (*file).into(), exports: &exports, edges: &mut edges }
-                .walk(text.parse().unwrap(), &module_of(Path::new(file)));
-        }
-        let found = circles(&edges);
+        let root = ("lib.rs", root);
+        let files = files.iter().chain([&root]);
+        let parsed = files.map(|(file, text)| ((*file).to_owned(), module_of(Path::new(file)), text.parse().unwrap()));
+        let found = circles(&edges(parsed.collect()));
         assert_eq!(found, expected);
     }
 
@@ -273,6 +298,26 @@ mod tests {
         };
         let other = "modules in a circle: c -> a -> c\n    c imports a: c.rs:1\n    a imports c: a.rs:1";
         finds("", &files, &[&two("b"), other]);
+    }
+
+    #[test]
+    fn modules_of_one_folder_are_compared_at_every_depth() {
+        finds(
+            "",
+            &[
+                ("a/mod.rs", "pub use self::role::Role; use decide::x;"),
+                ("a/decide.rs", "use super::role::Role;"),
+                ("a/role.rs", "use super::{NAME, decide::{self, x}};"),
+                ("a/hosts.rs", "use super::Role; use crate::b;"),
+                ("b/mod.rs", ""),
+                ("b/deep.rs", "use super::B; use crate::a::decide;"),
+            ],
+            &[
+                "modules in a circle: a -> b -> a\n    a imports b: a/hosts.rs:1\n    b imports a: b/deep.rs:1",
+                "modules in a circle: a::decide -> a::role -> a::decide\n    a::decide imports a::role: a/decide.rs:1\n    \
+               a::role imports a::decide: a/role.rs:1",
+            ],
+        );
     }
 
     #[test]

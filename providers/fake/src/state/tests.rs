@@ -1,6 +1,6 @@
 use super::*;
 use crate::tests::{Bed, balancers, ensure, node, service};
-use ccm_provider::{CloudProvider, LoadBalancerExt as _, NewRoute};
+use ccm_provider::{CloudProvider, LoadBalancerExt as _, NewRoute, Route};
 
 fn saved(bed: &Bed) -> Json {
     serde_json::from_str(&std::fs::read_to_string(bed.path("state.json")).unwrap()).unwrap()
