@@ -1,5 +1,8 @@
 //! Routes to the pods of each node.
 
+mod conditions;
+mod watched;
+
 use std::time::Duration;
 
 use ccm_test_apiserver::{Fault, Match, WriteEntry};
@@ -10,8 +13,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// More than one period.
 const PERIOD: Duration = Duration::from_secs(11);
 const ON: &str = "interfaces: {routes: true}\n";
-const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const WATCH: &str = "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=true";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 async fn start(rig: &Rig, more: &[&str]) -> Running {
     let fixed = ["--controllers=route", "--configure-cloud-routes=true", "--cluster-cidr=10.8.0.0/14,fd00:8::/48"];
@@ -188,43 +191,6 @@ async fn a_node_without_pod_range_is_reported_only_where_a_route_was_left_over()
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_of_two_ranges_that_fails_makes_the_node_unavailable_and_the_other_stays() {
-    let rig = Rig::new(&format!("{ON}faults: [{{call: CreateRoute, cidr: 'fd00*', error: quota}}]")).await;
-    let made = add(&rig, "a", &["10.8.1.0/24", "fd00:8:0:1::/64"]).await;
-    let _manager = start(&rig, &[]).await;
-    until_network(&rig, "a", "True NoRouteCreated").await;
-    let event = rig.until_event("a", "FailedToCreateRoute").await;
-    let start_of =
-        format!("Warning FailedToCreateRoute: Could not create route {} fd00:8:0:1::/64 for node a after ", made.uid());
-    assert!(event.starts_with(&start_of) && event.ends_with(": quota"), "{event}");
-    assert!(rig.cloud.calls("DeleteRoute").is_empty());
-    rig.cloud.write(ON);
-    until_network(&rig, "a", "False RouteCreated").await;
-    let of = |cidr: &str| routes(&rig, "CreateRoute").iter().filter(|route| route.starts_with(cidr)).count();
-    assert_eq!(of("10.8"), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_condition_of_a_network_plugin_is_taken_over_once() {
-    let rig = Rig::new(ON).await;
-    add(&rig, "a", &["10.8.1.0/24"]).await;
-    let condition = json!({"type": "NetworkUnavailable", "status": "False", "reason": "CalicoIsUp"});
-    rig.patch(
-        "nodes",
-        "",
-        "a",
-        "status",
-        json!({"status": {"conditions": [condition, {"type": "Ready", "status": "True"}]}}),
-    )
-    .await;
-    let _manager = start(&rig, &[]).await;
-    let done = until_network(&rig, "a", "False RouteCreated").await;
-    assert_eq!(done.condition("Ready").unwrap()["status"], "True", "the other conditions stay");
-    rig.pass(5 * MINUTE).await;
-    assert_eq!(rig.writes().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_thousand_nodes_are_at_most_two_hundred_calls_at_once() {
     let rig = Rig::new(&format!("{ON}faults: [{{call: [CreateRoute, DeleteRoute], delay: 500ms}}]")).await;
     for i in 0..1000 {
@@ -260,16 +226,6 @@ async fn a_failed_list_changes_nothing() {
     assert!(manager.is_running());
     rig.cloud.write(ON);
     until_network(&rig, "a", "False RouteCreated").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failed_condition_patch_is_made_up_for_in_the_next_period() {
-    let rig = Rig::new(ON).await;
-    rig.faults().add(Fault::status(500).on(Match::on("patch", "nodes")).times(1));
-    add(&rig, "a", &["10.8.1.0/24"]).await;
-    let _manager = start(&rig, &[]).await;
-    until_network(&rig, "a", "False RouteCreated").await;
-    assert_eq!(rig.cloud.calls("CreateRoute").len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -316,84 +272,6 @@ async fn nodes_of_another_cloud_get_no_routes_and_lose_none() {
     assert_eq!(rig.node("other").await.unwrap(), before);
 }
 
-// Watch-based.
-
-#[tokio::test(start_paused = true)]
-async fn with_watches_only_ranges_and_addresses_ask_for_a_reconcile() {
-    let rig = Rig::new(ON).await;
-    add(&rig, "a", &["10.8.1.0/24"]).await;
-    add(&rig, "b", &[]).await;
-    let _manager = start(&rig, &[WATCH]).await;
-    until_network(&rig, "a", "False RouteCreated").await;
-    rig.pass(MINUTE).await;
-    let before = rig.cloud.calls("ListRoutes").len();
-    rig.patch("nodes", "", "a", "status", json!({"status": {"images": [{"names": ["x"]}]}})).await;
-    rig.patch_node("a", json!({"metadata": {"labels": {"x": "y"}}})).await;
-    rig.set_ready("b", "Unknown").await;
-    rig.pass(60 * MINUTE).await;
-    assert_eq!(rig.cloud.calls("ListRoutes").len(), before, "no reconcile, also not periodically");
-
-    rig.patch_node("b", json!({"spec": {"podCIDR": "10.8.2.0/24", "podCIDRs": ["10.8.2.0/24"]}})).await;
-    until_network(&rig, "b", "False RouteCreated").await;
-    rig.delete("nodes", "", "a").await;
-    rig.until_calls("DeleteRoute", 1).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn with_watches_fifty_nodes_in_a_second_are_at_most_two_reconciles_in_ten_seconds() {
-    let rig = Rig::new(ON).await;
-    let _manager = start(&rig, &[WATCH]).await;
-    rig.pass(MINUTE).await;
-    let before = rig.cloud.calls("ListRoutes").len();
-    for i in 0..50 {
-        add(&rig, &format!("n{i}"), &[&format!("10.8.{i}.0/24")]).await;
-        rig.pass(Duration::from_millis(20)).await;
-    }
-    // And some more, one by one.
-    for i in 50..58 {
-        rig.pass(Duration::from_secs(1)).await;
-        add(&rig, &format!("n{i}"), &[&format!("10.8.{i}.0/24")]).await;
-    }
-    rig.pass(Duration::from_secs(1)).await;
-    let lists = rig.cloud.calls("ListRoutes").len() - before;
-    assert!((1..=2).contains(&lists), "{lists}");
-    rig.pass(MINUTE).await;
-    assert_eq!(rig.cloud.calls("CreateRoute").len(), 58);
-}
-
-#[tokio::test(start_paused = true)]
-async fn with_watches_a_failed_route_is_tried_again_without_any_event() {
-    let rig = Rig::new(&format!("{ON}faults: [{{call: CreateRoute, error: quota, times: 3}}]")).await;
-    add(&rig, "a", &["10.8.1.0/24"]).await;
-    let _manager = start(&rig, &[WATCH]).await;
-    let moments = rig.moments("CreateRoute", 10 * MINUTE).await;
-    let gaps: Vec<u64> = moments.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
-    assert_eq!(gaps.len(), 3, "{moments:?}");
-    assert!(gaps.windows(2).all(|pair| pair[0] <= pair[1]) && gaps[0] >= 9, "{gaps:?}");
-    until_network(&rig, "a", "False RouteCreated").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn with_watches_failed_lists_deletions_and_conditions_are_tried_again() {
-    for (fault, api) in [
-        ("{call: ListRoutes, error: broken, times: 2}", false),
-        ("{call: DeleteRoute, error: broken, times: 2}", false),
-        ("{call: Master, error: unused}", true),
-    ] {
-        let initial = "routes: {initial: [{destinationCIDR: 10.8.9.0/24, blackhole: true}]}";
-        let rig = Rig::new(&format!("{ON}{initial}\nfaults: [{fault}]")).await;
-        if api {
-            rig.faults().add(Fault::status(500).on(Match::on("patch", "nodes")).times(2));
-        }
-        add(&rig, "a", &["10.8.1.0/24"]).await;
-        let _manager = start(&rig, &[WATCH]).await;
-        rig.pass(5 * MINUTE).await;
-        assert_eq!(network(&rig.node("a").await.unwrap()).as_deref(), Some("False RouteCreated"), "{fault}");
-        let deleted = rig.cloud.ended("DeleteRoute").iter().filter(|line| line.get("error").is_none()).count();
-        assert_eq!(deleted, 1, "{fault}");
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_manager_killed_while_it_makes_routes_is_continued_by_the_next_one() {
     for moment in (0..16).map(|i| Duration::from_millis(i * 50)) {
@@ -426,24 +304,6 @@ async fn a_dry_run_makes_no_route() {
     assert!(rig.cloud.calls("ListRoutes").len() > 1);
     assert!(rig.cloud.calls("CreateRoute").is_empty() && rig.cloud.calls("DeleteRoute").is_empty());
     assert_eq!(rig.node("a").await.unwrap(), before);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failed_route_is_reported_on_its_node_in_upstreams_words() {
-    let rig = Rig::new(&format!("{ON}faults: [{{call: CreateRoute, delay: 1500ms, error: quota}}]")).await;
-    let made = add(&rig, "a", &["10.8.1.0/24"]).await;
-    let _manager = start(&rig, &[]).await;
-    let event = rig.until_event("a", "FailedToCreateRoute").await;
-    let uid = made.uid();
-    assert_eq!(
-        event,
-        format!("Warning FailedToCreateRoute: Could not create route {uid} 10.8.1.0/24 for node a after 1.5s: quota")
-    );
-    let events = rig.list("events").await;
-    let about = json!({"kind": "Node", "name": "a", "apiVersion": "v1", "uid": uid});
-    assert_eq!(events[0]["involvedObject"], about);
-    assert_eq!(events[0]["source"]["component"], "route_controller");
-    assert_eq!(events[0]["metadata"]["namespace"], "default");
 }
 
 #[tokio::test(start_paused = true)]
@@ -532,23 +392,6 @@ async fn deletions_and_creations_share_the_two_hundred_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_that_somebody_removed_is_made_again_with_watches_at_the_next_resync() {
-    for (args, within) in [(&[][..], PERIOD), (&[WATCH, "--min-resync-period=1h"], 121 * MINUTE)] {
-        let rig = Rig::new(&format!("{ON}routes: {{initial: [{{destinationCIDR: 172.16.0.0/24}}]}}")).await;
-        add(&rig, "a", &["10.8.1.0/24"]).await;
-        let _manager = start(&rig, args).await;
-        until_network(&rig, "a", "False RouteCreated").await;
-        rig.pass(PERIOD).await;
-        // Replaces the whole table.
-        rig.cloud.write(&format!("{ON}routes: {{initial: [{{destinationCIDR: 172.16.9.0/24}}]}}"));
-        assert_eq!(rig.cloud.calls("CreateRoute").len(), 1);
-        rig.pass(within).await;
-        assert_eq!(routes(&rig, "CreateRoute"), ["10.8.1.0/24>a", "10.8.1.0/24>a"], "{args:?}");
-        assert_eq!(rig.writes().len(), 1, "nothing new to write to the node");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_route_of_a_node_that_failed_is_made_up_for_while_others_are_untouched() {
     let rig = Rig::new(&format!("{ON}faults: [{{call: CreateRoute, node: bad, error: quota, times: 2}}]")).await;
     for (name, cidr) in [("bad", "10.8.1.0/24"), ("good", "10.8.2.0/24")] {
@@ -570,17 +413,6 @@ async fn the_route_of_a_node_that_failed_is_made_up_for_while_others_are_untouch
     };
     // One condition for the failure and one for the success.
     assert_eq!((reported("bad"), reported("good")), (vec![json!("True"), json!("False")], vec![json!("False")]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_condition_patch_that_meets_a_conflict_is_tried_again_at_once() {
-    let rig = Rig::new(ON).await;
-    add(&rig, "a", &["10.8.1.0/24"]).await;
-    let fault = rig.faults().add(Fault::status(409).on(Match::on("patch", "nodes").subresource("status")).times(2));
-    let _manager = start(&rig, &[]).await;
-    rig.pass(Duration::from_secs(5)).await;
-    assert_eq!(rig.faults().fired(fault), 2);
-    assert_eq!(network(&rig.node("a").await.unwrap()).as_deref(), Some("False RouteCreated"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,177 @@
+//! Leases, rights and webhooks.
+
+use super::*;
+
+#[test]
+fn who_holds_which_lease_shows_who_works() {
+    let now: jiff::Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
+    let lease = |name: &str, holder: &str, renewed: &str| -> Lease {
+        of(
+            json!({"metadata": {"name": name}, "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}}),
+        )
+    };
+    let (fresh, stale) = ("2026-01-01T00:00:58.123456Z", "2026-01-01T00:00:00.000000Z");
+    let leases = [
+        lease("cloud-controller-manager", "a_1", fresh),
+        lease("rke2-cloud-controller-manager", "a_2", fresh),
+        lease("old-cloud-controller-manager", "a_3", stale),
+        lease("cloud-provider-extraction-migration", "a_4", fresh),
+        lease("kube-controller-manager", "a_5", fresh),
+        lease("kube-scheduler", "a_6", fresh),
+    ];
+    assert_eq!(
+        lines(leases::checks(&leases, &options(&[]), now)),
+        [
+            "error lease lease kube-system/rke2-cloud-controller-manager",
+            "warning lease lease kube-system/cloud-provider-extraction-migration",
+            "info lease lease kube-system/cloud-controller-manager",
+            "info lease lease kube-system/kube-controller-manager",
+        ]
+    );
+    let migrating = leases::checks(&leases, &options(&["--enable-leader-migration"]), now);
+    assert!(lines(migrating).contains(&"info lease lease kube-system/cloud-provider-extraction-migration".to_owned()));
+    let own = leases::checks(&leases, &options(&["--leader-elect-resource-name=rke2-cloud-controller-manager"]), now);
+    assert_eq!(lines(own)[0], "error lease lease kube-system/cloud-controller-manager");
+    assert_eq!(
+        lines(leases::checks(&[], &options(&[]), now)),
+        ["info lease lease kube-system/cloud-controller-manager"]
+    );
+    assert_eq!(lines(leases::checks(&[], &options(&["--leader-elect=false"]), now)), ["warning lease"]);
+}
+
+fn answered(needs: &rbac::Needs, about_us: Option<&str>, refused: impl Fn(&str) -> bool) -> Vec<Check> {
+    let granted = needs.questions().into_iter().map(|question| {
+        let refused = refused(&format!("{question:?}"));
+        (question, !refused)
+    });
+    rbac::checks(needs, &rbac::Answers { granted: granted.collect(), about_us: about_us.map(str::to_owned) })
+}
+
+const ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
+
+#[test]
+fn a_missing_right_is_one_finding_with_the_commands_that_grant_it() {
+    let options = options(&["--leader-elect-resource-name=mine"]);
+    let controllers: Vec<&Controller> = options.switched_on().collect();
+    let needs = rbac::needs(ACCOUNT, &options, &controllers);
+    let all = answered(&needs, None, |_| false);
+    assert_eq!(lines(all.clone()), ["info rbac"]);
+    assert_eq!(all[0].message, format!("every right is granted to {ACCOUNT}"));
+
+    let checks = answered(&needs, None, |question| {
+        question.contains("verb: \"delete\"") || question.contains("leases") || question.contains("persistentvolumes")
+    });
+    assert_eq!(
+        lines(checks.clone()),
+        ["error rbac leases", "error rbac leases", "error rbac nodes", "warning rbac persistentvolumes"]
+    );
+    let find = |part: &str| checks.iter().find(|check| check.fix.contains(part)).unwrap();
+    assert_eq!(find("--verb=delete").message, format!("{ACCOUNT} may not delete nodes: nodes whose instance is gone"));
+    assert_eq!(
+        find("--verb=delete").fix,
+        "apply the RBAC of manifests/ (base/rbac.yaml), or: kubectl create clusterrole ccm-nodes-delete --verb=delete \
+         --resource=nodes && kubectl create clusterrolebinding ccm-nodes-delete --clusterrole=ccm-nodes-delete \
+         --serviceaccount=kube-system:cloud-controller-manager"
+    );
+    assert!(find("--verb=get,update,watch").fix.contains(
+        "kubectl -n kube-system create role ccm-leases-get-update-watch --verb=get,update,watch \
+         --resource=leases.coordination.k8s.io --resource-name=mine && kubectl -n kube-system create rolebinding"
+    ));
+}
+
+#[test]
+fn rights_of_the_controllers_accounts_are_asked_where_they_have_their_own() {
+    let options = options(&["--use-service-account-credentials"]);
+    let controllers: Vec<&Controller> = options.switched_on().collect();
+    let needs = rbac::needs("jane", &options, &controllers);
+    let checks = answered(&needs, None, |question| question.contains("services/status"));
+    let check = only(checks, "rbac");
+    assert!(
+        check.message.starts_with("system:serviceaccount:kube-system:service-controller may not patch services/status")
+    );
+    let checks = answered(&needs, None, |question| question.contains("serviceaccounts/token"));
+    assert!(checks[0].fix.ends_with("--user=jane"), "{checks:?}");
+    let checks = answered(&needs, Some("forbidden"), |question| question.contains("services/status"));
+    assert_eq!(lines(checks.clone()), ["warning rbac", "warning rbac services/status"]);
+    assert!(checks[1].message.starts_with("the user of this command may not patch"), "{checks:?}");
+}
+
+fn of_webhook(kind: &'static str, webhook: Value) -> Vec<Check> {
+    let configuration = of(json!({"metadata": {"name": "c"}, "webhooks": [webhook]}));
+    let nodes = [Arc::new(node("a", None))];
+    let services = [
+        service("web", &[], json!({"type": "LoadBalancer"}), None),
+        service("policy", &[], json!({"type": "ClusterIP"}), None),
+    ];
+    let namespaces = BTreeMap::from([("default".to_owned(), BTreeMap::from([("team".to_owned(), "a".to_owned())]))]);
+    let written = webhooks::Written {
+        nodes: &nodes,
+        services: &services,
+        lease: "kube-system",
+        namespaces: &namespaces,
+        volumes: true,
+        all: true,
+    };
+    webhooks::checks(&[(kind, configuration)], &written)
+}
+
+#[test]
+fn webhooks_that_can_refuse_our_writes_are_reported_with_what_they_refuse() {
+    let refused = |rule: Value, more: Value| {
+        let mut webhook = json!({"name": "w", "rules": [rule], "clientConfig": {"service": {"namespace": "default", "name": "policy"}}});
+        webhook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let checks = of_webhook("validatingwebhook", webhook);
+        let found = checks.into_iter().find(|check| check.severity != Severity::Info);
+        found.map(|check| check.fix.split(" out of").next().unwrap().replace("take ", ""))
+    };
+    let rule = |groups: &[&str], resources: &[&str], operations: &[&str]| json!({"apiGroups": groups, "resources": resources, "operations": operations});
+    let rows: [(Value, Value, Option<&str>); 14] = [
+        (rule(&[""], &["persistentvolumes"], &["UPDATE"]), json!({}), Some("persistentvolumes")),
+        (rule(&[""], &["persistentvolumes"], &["CREATE"]), json!({}), None),
+        (
+            rule(&["*"], &["*/*"], &["*"]),
+            json!({}),
+            Some("nodes, nodes/status, services/status, persistentvolumes, leases"),
+        ),
+        (rule(&["*"], &["*"], &["UPDATE"]), json!({}), Some("nodes, persistentvolumes, leases")),
+        (rule(&[""], &["*/status"], &["UPDATE"]), json!({}), Some("nodes/status, services/status")),
+        (rule(&[""], &["nodes/*"], &["UPDATE"]), json!({}), Some("nodes, nodes/status")),
+        (rule(&[""], &["nodes"], &["DELETE"]), json!({}), Some("nodes")),
+        (rule(&[""], &["nodes"], &["CREATE"]), json!({}), None),
+        (rule(&["apps"], &["*/*"], &["*"]), json!({}), None),
+        (rule(&["*"], &["*/*"], &["*"]), json!({"failurePolicy": "Ignore"}), None),
+        (
+            rule(&["*"], &["*/*"], &["*"]),
+            json!({"namespaceSelector": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}]}}),
+            Some("nodes, nodes/status, services/status, persistentvolumes"),
+        ),
+        (
+            rule(&["*"], &["*/*"], &["*"]),
+            json!({"namespaceSelector": {"matchLabels": {"team": "b"}}}),
+            Some("nodes, nodes/status, persistentvolumes"),
+        ),
+        (rule(&["*"], &["*/*"], &["*"]), json!({"objectSelector": {"matchLabels": {"x": "y"}}}), None),
+        (
+            json!({"apiGroups": ["*"], "resources": ["*/*"], "operations": ["*"], "scope": "Namespaced"}),
+            json!({}),
+            Some("services/status, leases"),
+        ),
+    ];
+    for (rule, more, expected) in rows {
+        assert_eq!(refused(rule.clone(), more.clone()).as_deref(), expected, "{rule} {more}");
+    }
+}
+
+#[test]
+fn a_webhook_whose_service_is_missing_is_an_error_and_a_labeller_of_volumes_a_warning() {
+    let rule = json!({"apiGroups": [""], "resources": ["nodes"], "operations": ["UPDATE"]});
+    let webhook = |client: Value| json!({"name": "w", "rules": [rule.clone()], "clientConfig": client});
+    let missing = webhook(json!({"service": {"namespace": "default", "name": "none"}}));
+    assert_eq!(lines(of_webhook("validatingwebhook", missing)), ["error webhook validatingwebhook c/w"]);
+    let outside = webhook(json!({"url": "https://example.com"}));
+    assert_eq!(lines(of_webhook("validatingwebhook", outside)), ["warning webhook validatingwebhook c/w"]);
+    let labeller = json!({"name": "pv", "failurePolicy": "Ignore",
+        "rules": [{"apiGroups": [""], "resources": ["persistentvolumes"], "operations": ["CREATE"]}]});
+    assert_eq!(lines(of_webhook("mutatingwebhook", labeller.clone())), ["warning volume-labels mutatingwebhook c/pv"]);
+    assert_eq!(lines(of_webhook("validatingwebhook", labeller)), ["info webhook"]);
+}
