@@ -30,9 +30,9 @@ mod process;
 mod rig;
 
 pub use cloud::Cloud;
-pub use make::{Make, node, service, volume};
+pub use make::{Make, node, service, service_with, tcp_ports, volume};
 pub use manager::Running;
 pub use network::Network;
 pub use object::Object;
 pub use process::{Process, deadline};
-pub use rig::{Rig, SHORTLY};
+pub use rig::{LONG, Rig, SHORTLY};

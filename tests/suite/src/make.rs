@@ -35,6 +35,18 @@ pub fn service(name: &str) -> Make {
     Make { resource: "services", object }
 }
 
+/// A Service with these TCP ports, and with annotations whose keys begin with `prefix`.
+pub fn service_with(name: &str, prefix: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Make {
+    let start = service(name).with(|service| service["spec"]["ports"] = tcp_ports(ports));
+    annotations.iter().fold(start, |make, (key, value)| make.annotation(&format!("{prefix}{key}"), value))
+}
+
+/// `spec.ports` of a Service.
+pub fn tcp_ports(ports: &[u16]) -> Value {
+    let one = |port: &u16| json!({"name": format!("p{port}"), "port": port, "protocol": "TCP"});
+    ports.iter().map(one).collect()
+}
+
 /// A PersistentVolume with this source: `volume("pv", "hostPath", json!({"path": "/x"}))`.
 pub fn volume(name: &str, source: &str, of: Value) -> Make {
     let mut object = json!({

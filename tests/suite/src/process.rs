@@ -68,6 +68,13 @@ impl Process {
         std::fs::read_to_string(&self.output).unwrap_or_default()
     }
 
+    /// Stops it as Kubernetes does.
+    pub async fn stop(mut self) {
+        self.terminate();
+        let status = self.ended(crate::rig::LONG).await;
+        assert!(status.success(), "{status}\n{}", self.output());
+    }
+
     /// Waits for it to end by itself.
     pub async fn ended(&mut self, limit: Duration) -> ExitStatus {
         let began = Instant::now();

@@ -21,6 +21,8 @@ use crate::{Cloud, Make, Network, Object, Running};
 
 /// Timeout for anything that needs only a few requests and back-offs.
 pub const SHORTLY: Duration = Duration::from_secs(30);
+/// The same for a program of its own: real clouds need seconds for each change, and more on a busy machine.
+pub const LONG: Duration = Duration::from_secs(120);
 /// How often a condition is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -365,6 +367,27 @@ impl Rig {
     pub async fn until_service(&self, name: &str, what: &str, mut is_so: impl FnMut(&Object) -> bool) -> Object {
         let what = format!("service {name}: {what}");
         self.until(SHORTLY, &what, async |rig| rig.service(name).await.filter(&mut is_so)).await
+    }
+
+    /// Waits for a node to be initialized, with its addresses, which come right after the taint has gone; of a program of its
+    /// own, in real time.
+    pub async fn initialized(&self, name: &str) -> Object {
+        let complete = |node: &Object| !node.is_uninitialized() && !node.addresses().is_empty();
+        let what = format!("{name} is initialized");
+        self.until(LONG, &what, async |rig| rig.node(name).await.filter(complete)).await
+    }
+
+    /// The same for the address of a Service.
+    pub async fn address(&self, name: &str) -> String {
+        let what = format!("{name} has an address");
+        self.until(LONG, &what, async |rig| rig.service(name).await?.ingress().into_iter().next()).await
+    }
+
+    /// Deletes a Service and waits until it is gone.
+    pub async fn delete_service(&self, name: &str) {
+        self.delete("services", "default", name).await;
+        let what = format!("{name} is gone");
+        self.until(LONG, &what, async |rig| rig.service(name).await.is_none().then_some(())).await;
     }
 
     /// Waits for so many calls of this name to have begun.

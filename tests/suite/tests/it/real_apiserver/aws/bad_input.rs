@@ -21,7 +21,7 @@ impl World {
     /// A new Service without mistakes gets its balancer.
     async fn another_goes_on(&self, name: &str, annotations: &[(&str, &str)]) {
         self.rig.create(service(name, annotations, &[80])).await;
-        self.address(name).await;
+        self.rig.address(name).await;
     }
 }
 
@@ -78,7 +78,7 @@ async fn an_api_that_refuses_or_talks_nonsense_stops_only_what_needs_it() {
     let (aws, balancer) = (world.cloud.aws(), world.balancer("clb-stands").await);
     let of = |service: &str, fault| Rule { service: Some(service.to_owned()), ..Rule::every(fault) };
     let moved = async |port: u16| {
-        world.rig.patch_service("clb-stands", json!({"spec": {"ports": ports_of(&[port])}})).await;
+        world.rig.patch_service("clb-stands", json!({"spec": {"ports": tcp_ports(&[port])}})).await;
         let form = format!("LoadBalancerNames.member.1={balancer}");
         let list = "LoadBalancerDescriptions/member/ListenerDescriptions";
         let ports = |cloud: &Cloud| cloud.texts("elb:DescribeLoadBalancers", &form, list, "Listener/LoadBalancerPort");
@@ -98,8 +98,8 @@ async fn an_api_that_refuses_or_talks_nonsense_stops_only_what_needs_it() {
     moved(8082).await;
     // After the fault, the pending work is done without intervention.
     aws.faults(ccm_cloudsim::core::faults::Faults::clear);
-    world.address("nlb-expired").await;
-    world.address("nlb-html").await;
+    world.rig.address("nlb-expired").await;
+    world.rig.address("nlb-html").await;
     manager.terminate();
     manager.ended(LONG).await;
 

@@ -49,7 +49,7 @@ async fn begin(world: &World, made: Make) -> Process {
     }
     let manager = world.manager(&world.config("", &[]), ARGS);
     for node in world.rig.list("nodes").await {
-        world.initialized(node.name()).await;
+        world.rig.initialized(node.name()).await;
     }
     world.rig.create(made).await;
     manager
@@ -68,7 +68,7 @@ pub(super) async fn classic_life(title: &str, world: World) {
     let (rig, cloud) = (&world.rig, &world.cloud);
     let manager = begin(&world, service("web", &[], &[80])).await;
     let mut ledger = Ledger::new(&world, title);
-    let host = world.address("web").await;
+    let host = world.rig.address("web").await;
     assert!(host.contains(".elb.amazonaws.com"), "{host}");
     let name = world.balancer("web").await;
     world.until("both nodes registered", |cloud| classic(cloud, &name) == (2, vec!["80".to_owned()])).await;
@@ -83,7 +83,7 @@ pub(super) async fn classic_life(title: &str, world: World) {
     let timeout = format!("{ANNOTATION}connection-idle-timeout");
     let change = json!({
         "metadata": {"annotations": {timeout: "120"}},
-        "spec": {"ports": ports_of(&[8080, 443]), "loadBalancerSourceRanges": ["10.0.0.0/8"]},
+        "spec": {"ports": tcp_ports(&[8080, 443]), "loadBalancerSourceRanges": ["10.0.0.0/8"]},
     });
     rig.patch_service("web", change).await;
     let changed = vec!["443".to_owned(), "8080".to_owned()];
@@ -162,7 +162,7 @@ pub(super) async fn network_life(title: &str, world: World) {
     let (rig, cloud) = (&world.rig, &world.cloud);
     let manager = begin(&world, service("api", &[("type", "nlb")], &[80])).await;
     let mut ledger = Ledger::new(&world, title);
-    let host = world.address("api").await;
+    let host = world.rig.address("api").await;
     assert!(host.contains(".elb.us-west-2.amazonaws.com"), "{host}");
     let name = world.balancer("api").await;
     let arn = "LoadBalancers/member/LoadBalancerArn";
@@ -179,7 +179,7 @@ pub(super) async fn network_life(title: &str, world: World) {
     let cross = format!("{ANNOTATION}cross-zone-load-balancing-enabled");
     let change = json!({
         "metadata": {"annotations": {cross: "true"}},
-        "spec": {"ports": ports_of(&[80, 443]), "loadBalancerSourceRanges": ["10.0.0.0/8"]},
+        "spec": {"ports": tcp_ports(&[80, 443]), "loadBalancerSourceRanges": ["10.0.0.0/8"]},
     });
     rig.patch_service("api", change).await;
     let both = vec!["443".to_owned(), "80".to_owned()];

@@ -12,13 +12,11 @@ mod volumes;
 
 use std::time::Duration;
 
-use ccm_test_suite::{Make, Process, Rig, deadline, node};
-use serde_json::{Value, json};
+use ccm_test_suite::{LONG, Make, Process, Rig, deadline, node, service_with, tcp_ports};
+use serde_json::json;
 
 use cloud::{Cloud, REGION};
 
-/// On a busy machine, milliseconds can become seconds.
-const LONG: Duration = Duration::from_secs(90);
 const ANNOTATION: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 /// No test has more than this between two calls of one piece of work.
 const QUIET: Duration = Duration::from_millis(1500);
@@ -147,17 +145,6 @@ impl World {
         self.rig.until(LONG, what, async |_| is_so(&self.cloud).then_some(())).await;
     }
 
-    async fn initialized(&self, name: &str) -> ccm_test_suite::Object {
-        let what = format!("{name} is initialized");
-        self.rig.until(LONG, &what, async |rig| rig.node(name).await.filter(|node| !node.is_uninitialized())).await
-    }
-
-    /// Waits for a Service's address.
-    async fn address(&self, name: &str) -> String {
-        let what = format!("{name} has an address");
-        self.rig.until(LONG, &what, async |rig| rig.service(name).await?.ingress().into_iter().next()).await
-    }
-
     /// Name of a Service's balancer.
     async fn balancer(&self, name: &str) -> String {
         let uid = self.rig.service(name).await.unwrap().uid().replace('-', "");
@@ -167,11 +154,5 @@ impl World {
 
 /// A Service with annotations (without their prefix) and TCP ports.
 fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Make {
-    let start = ccm_test_suite::service(name).with(|service| service["spec"]["ports"] = ports_of(ports));
-    annotations.iter().fold(start, |make, (key, value)| make.annotation(&format!("{ANNOTATION}{key}"), value))
-}
-
-fn ports_of(ports: &[u16]) -> Value {
-    let one = |port: &u16| json!({"name": format!("p{port}"), "port": port, "protocol": "TCP"});
-    ports.iter().map(one).collect()
+    service_with(name, ANNOTATION, annotations, ports)
 }

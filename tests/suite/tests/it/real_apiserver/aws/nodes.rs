@@ -127,7 +127,7 @@ async fn on_an_instance_without_any_file_nodes_get_ranges_from_their_ipv6_prefix
     let args = ["--configure-cloud-routes=false", "--controllers=*,aws-ipv6-prefix-ipam"];
     let manager = world.start_program(&args, &environment);
     for (id, name) in ids.iter().zip(&names) {
-        let node = world.initialized(name).await;
+        let node = world.rig.initialized(name).await;
         assert!(node.provider_id().ends_with(id), "{}", node.0);
         let what = format!("{name} has a range");
         let range = rig

@@ -44,12 +44,12 @@ async fn what_is_wrong_is_named_and_other_services_go_on() {
         world.rig.until(LONG, &format!("an event about {name}"), find).await;
     }
     world.rig.create(service("good", &[], &[80])).await;
-    world.address("good").await;
+    world.rig.address("good").await;
     for (name, _) in cases {
         assert_eq!(world.rig.service(name).await.unwrap().ingress(), [""; 0], "{name}");
-        world.delete(name).await;
+        world.rig.delete_service(name).await;
     }
-    world.delete("good").await;
+    world.rig.delete_service("good").await;
     manager.stop().await;
     world.end();
 }

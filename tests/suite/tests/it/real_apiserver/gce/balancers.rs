@@ -24,7 +24,7 @@ async fn an_external_balancer_follows_its_service_and_its_nodes_and_leaves_nothi
     let rig = &world.rig;
     let manager = world.with_nodes(2).await;
     rig.create(service("web", &[], &[80])).await;
-    let address = world.address("web").await;
+    let address = world.rig.address("web").await;
     let name = name_of(&world, "web").await;
     let rule = world.only("forwardingRules");
     assert_eq!(
@@ -41,7 +41,7 @@ async fn an_external_balancer_follows_its_service_and_its_nodes_and_leaves_nothi
     rig.delete("nodes", "", "node-3").await;
     world.rig.until(LONG, "the node goes", async |_| (pool(&world).len() == 2).then_some(())).await;
 
-    rig.patch_service("web", json!({"spec": {"ports": ports_of(&[80, 443])}})).await;
+    rig.patch_service("web", json!({"spec": {"ports": tcp_ports(&[80, 443])}})).await;
     let changed = |gce: &Gce| gce.objects("forwardingRules").iter().any(|rule| rule["portRange"] == "80-443");
     world.until("the rule of both ports", changed).await;
     world.until("the release of the address", |gce| gce.objects("addresses").is_empty()).await;
@@ -52,7 +52,7 @@ async fn an_external_balancer_follows_its_service_and_its_nodes_and_leaves_nothi
     world.is_steady("web").await;
     assert_eq!(world.writes(manager.mark), [""; 0], "a restart writes nothing");
     assert_eq!(rig.count_events("web", "SyncLoadBalancerFailed").await, 0);
-    world.delete("web").await;
+    world.rig.delete_service("web").await;
     manager.stop().await;
     world.end();
 }
@@ -65,18 +65,18 @@ async fn internal_balancers_share_their_groups_until_the_last_one_goes() {
         world.rig.create(service(name, &[INTERNAL], &[port])).await;
     }
     for name in ["web", "api"] {
-        assert!(world.address(name).await.starts_with("10.50.0."), "of the subnetwork");
+        assert!(world.rig.address(name).await.starts_with("10.50.0."), "of the subnetwork");
     }
     assert_eq!((world.names("backendServices").len(), world.names("healthChecks").len()), (2, 1));
     assert_eq!(world.gce.objects("instanceGroups").len(), 2, "one for each zone");
     for name in ["web", "api"] {
         world.is_steady(name).await;
     }
-    world.delete("web").await;
+    world.rig.delete_service("web").await;
     assert_eq!((world.names("backendServices").len(), world.names("healthChecks").len()), (1, 1));
     assert_eq!(world.gce.objects("instanceGroups").len(), 2);
     world.is_steady("api").await;
-    world.delete("api").await;
+    world.rig.delete_service("api").await;
     manager.stop().await;
     world.end();
 }
@@ -86,7 +86,7 @@ async fn a_service_that_changes_its_scheme_leaves_nothing_of_the_old_one() {
     let Some(world) = World::start().await else { return };
     let manager = world.with_nodes(1).await;
     world.rig.create(service("web", &[], &[80])).await;
-    let outside = world.address("web").await;
+    let outside = world.rig.address("web").await;
     let (key, value) = INTERNAL;
     world.rig.patch_service("web", json!({"metadata": {"annotations": {key: value}}})).await;
     let inside = async |rig: &Rig| rig.service("web").await?.ingress().into_iter().find(|ip| *ip != outside);
@@ -98,7 +98,7 @@ async fn a_service_that_changes_its_scheme_leaves_nothing_of_the_old_one() {
     let finalizers = world.rig.service("web").await.unwrap().finalizers();
     assert!(finalizers.iter().any(|name| name == "gke.networking.io/l4-ilb-v1"), "{finalizers:?}");
     assert!(!finalizers.iter().any(|name| name == "gke.networking.io/l4-netlb-v1"), "{finalizers:?}");
-    world.delete("web").await;
+    world.rig.delete_service("web").await;
     manager.stop().await;
     world.end();
 }

@@ -20,13 +20,13 @@ async fn a_program_that_is_killed_again_and_again_leaves_one_balancer() {
     }
     let manager = world.manager("", ARGS);
     for name in ["web", "api"] {
-        world.address(name).await;
+        world.rig.address(name).await;
     }
     world.until("the release of the addresses", |gce| gce.objects("addresses").is_empty()).await;
     assert_eq!((world.names("forwardingRules").len(), world.names("targetPools").len()), (2, 1));
     for name in ["web", "api"] {
         world.is_steady(name).await;
-        world.delete(name).await;
+        world.rig.delete_service(name).await;
     }
     manager.stop().await;
     world.end();
@@ -40,11 +40,11 @@ async fn a_proxy_that_answers_for_the_cloud_does_no_harm() {
     for status in [502, 404] {
         let stays = format!("stays-{status}");
         world.rig.create(service(&stays, &[], &[80])).await;
-        world.address(&stays).await;
+        world.rig.address(&stays).await;
         let before = world.gce.objects("forwardingRules");
         world.gce.fault(Rule::every(Fault::Html { status }));
         world.rig.set_ready("node-2", "Unknown").await;
-        world.rig.patch_service(&stays, json!({"spec": {"ports": ports_of(&[80, 443])}})).await;
+        world.rig.patch_service(&stays, json!({"spec": {"ports": tcp_ports(&[80, 443])}})).await;
         world.rig.until_event(&stays, "SyncLoadBalancerFailed").await;
         assert!(world.rig.node("node-2").await.is_some());
         assert_eq!(world.gce.objects("forwardingRules"), before);
@@ -52,7 +52,7 @@ async fn a_proxy_that_answers_for_the_cloud_does_no_harm() {
         world.rig.set_ready("node-2", "True").await;
         let both = |gce: &Gce| gce.objects("forwardingRules").iter().any(|rule| rule["portRange"] == "80-443");
         world.until("the rule of both ports", both).await;
-        world.delete(&stays).await;
+        world.rig.delete_service(&stays).await;
     }
     manager.stop().await;
     world.end();

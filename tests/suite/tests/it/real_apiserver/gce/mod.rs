@@ -11,11 +11,9 @@ use std::time::{Duration, Instant};
 
 use ccm_cloudsim::gce::seed::InstanceSeed;
 use ccm_cloudsim::gce::{Gce, Metadata, Options};
-use ccm_test_suite::{Make, Object, Process, Rig, node};
+use ccm_test_suite::{LONG, Make, Object, Process, Rig, node, service_with, tcp_ports};
 use serde_json::{Value, json};
 
-/// On a busy machine, milliseconds can become seconds.
-const LONG: Duration = Duration::from_secs(90);
 /// No sync has more than this between two calls.
 const QUIET: Duration = Duration::from_millis(1000);
 const PROJECT: &str = "p";
@@ -104,28 +102,9 @@ impl World {
         }
         let manager = self.manager("", ARGS);
         for number in 1..=count {
-            self.initialized(&format!("node-{number}")).await;
+            self.rig.initialized(&format!("node-{number}")).await;
         }
         manager
-    }
-
-    async fn initialized(&self, name: &str) -> Object {
-        let complete = |node: &Object| !node.is_uninitialized() && !node.addresses().is_empty();
-        let what = format!("{name} is initialized");
-        self.rig.until(LONG, &what, async |rig| rig.node(name).await.filter(complete)).await
-    }
-
-    /// Waits for a Service's address.
-    async fn address(&self, name: &str) -> String {
-        let what = format!("{name} has an address");
-        self.rig.until(LONG, &what, async |rig| rig.service(name).await?.ingress().into_iter().next()).await
-    }
-
-    /// Deletes a Service and waits until it is gone.
-    async fn delete(&self, name: &str) {
-        self.rig.delete("services", "default", name).await;
-        let what = format!("{name} is gone");
-        self.rig.until(LONG, &what, async |rig| rig.service(name).await.is_none().then_some(())).await;
     }
 
     /// Waits until the cloud meets a condition.
@@ -189,10 +168,8 @@ impl World {
 
 impl Manager {
     /// Stops the program as Kubernetes does.
-    async fn stop(mut self) {
-        self.process.terminate();
-        let status = self.process.ended(LONG).await;
-        assert!(status.success(), "{status}\n{}", self.process.output());
+    async fn stop(self) {
+        self.process.stop().await;
     }
 }
 
@@ -202,13 +179,7 @@ fn zone(number: usize) -> &'static str {
 
 /// A Service with annotations and TCP ports.
 fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Make {
-    let start = ccm_test_suite::service(name).with(|service| service["spec"]["ports"] = ports_of(ports));
-    annotations.iter().fold(start, |make, (key, value)| make.annotation(key, value))
-}
-
-fn ports_of(ports: &[u16]) -> Value {
-    let one = |port: &u16| json!({"name": format!("p{port}"), "port": port, "protocol": "TCP"});
-    ports.iter().map(one).collect()
+    service_with(name, "", annotations, ports)
 }
 
 /// The last part of a link.

@@ -9,7 +9,7 @@ async fn a_node_gets_everything_of_its_instance_and_goes_with_it() {
     let ((first, one), (_, two)) = (world.machine(1).await, world.machine(2).await);
     let manager = world.manager("", ARGS);
     for (number, name) in [(1, &one), (2, &two)] {
-        let node = world.initialized(name).await;
+        let node = world.rig.initialized(name).await;
         assert_eq!(node.provider_id(), format!("gce://{PROJECT}/{}/{name}", zone(number)));
         assert_eq!(node.label("topology.kubernetes.io/region"), REGION);
         assert_eq!(node.label("topology.kubernetes.io/zone"), zone(number));

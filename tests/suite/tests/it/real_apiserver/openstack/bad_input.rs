@@ -36,14 +36,14 @@ async fn what_is_wrong_is_named_and_other_services_go_on(world: &World) {
         world.rig.until(LONG, &format!("an event about {name}"), find).await;
     }
     // A number that cannot be read does not count.
-    world.address("number").await;
+    world.rig.address("number").await;
     world.rig.create(service("good", &[], &[80])).await;
-    world.address("good").await;
+    world.rig.address("good").await;
     for (name, ..) in CASES {
         let is_served = !world.rig.service(name).await.unwrap().ingress().is_empty();
         assert_eq!(is_served, name == "number", "{name}");
-        world.delete(name).await;
+        world.rig.delete_service(name).await;
     }
-    world.delete("good").await;
+    world.rig.delete_service("good").await;
     manager.stop().await;
 }

@@ -48,7 +48,7 @@ async fn a_balancer_follows_its_service_and_its_nodes_and_leaves_nothing(world: 
     let rig = &world.rig;
     let (manager, _machines) = world.with_nodes(2, MANAGED).await;
     rig.create(service("web", &[], &[80])).await;
-    let address = world.address("web").await;
+    let address = world.rig.address("web").await;
     let (lb, ip) = (world.cloud.balancer().await, world.cloud.floating_ips().await.remove(0));
     assert_eq!((&ip["floating_ip_address"], &ip["port_id"]), (&json!(address), &lb["vip_port_id"]));
     assert_eq!(lb["name"], "kube_service_kubernetes_default_web");
@@ -65,7 +65,7 @@ async fn a_balancer_follows_its_service_and_its_nodes_and_leaves_nothing(world: 
     rig.delete("nodes", "", "node-3").await;
     until_served(world, 2, &[80]).await;
 
-    rig.patch_service("web", json!({"spec": {"ports": ports_of(&[80, 443])}})).await;
+    rig.patch_service("web", json!({"spec": {"ports": tcp_ports(&[80, 443])}})).await;
     until_served(world, 2, &[80, 443]).await;
     let ports =
         |listeners: &[Value]| listeners.iter().filter_map(|it| it["protocol_port"].as_u64()).collect::<Vec<_>>();
@@ -77,13 +77,13 @@ async fn a_balancer_follows_its_service_and_its_nodes_and_leaves_nothing(world: 
     manager.until_ensured(1).await;
     manager.is_steady("web").await;
     assert_eq!(manager.writes().await, BTreeMap::new(), "a restart writes nothing");
-    assert_eq!(world.address("web").await, address);
+    assert_eq!(world.rig.address("web").await, address);
 
-    rig.patch_service("web", json!({"spec": {"ports": ports_of(&[443])}})).await;
+    rig.patch_service("web", json!({"spec": {"ports": tcp_ports(&[443])}})).await;
     until_served(world, 2, &[443]).await;
     assert_eq!(ports(&world.cloud.listeners().await), [443]);
     assert_eq!(rig.count_events("web", "SyncLoadBalancerFailed").await, 0);
-    world.delete("web").await;
+    world.rig.delete_service("web").await;
     world.cloud.is_empty().await;
     manager.stop().await;
 }
@@ -91,23 +91,23 @@ async fn a_balancer_follows_its_service_and_its_nodes_and_leaves_nothing(world: 
 async fn a_shared_balancer_stays_until_its_last_service_goes(world: &World) {
     let (manager, _machines) = world.with_nodes(1, "").await;
     world.rig.create(service("web", &[], &[80])).await;
-    let address = world.address("web").await;
+    let address = world.rig.address("web").await;
     let balancer = world.annotation("web", "load-balancer-id").await;
     world.rig.create(service("api", &[("load-balancer-id", balancer.as_str().unwrap())], &[8080])).await;
-    assert_eq!(world.address("api").await, address);
+    assert_eq!(world.rig.address("api").await, address);
     assert_eq!(world.cloud.listeners().await.len(), 2);
     for name in ["web", "api"] {
         manager.is_steady(name).await;
     }
     // The one that made it goes first.
-    world.delete("web").await;
+    world.rig.delete_service("web").await;
     let lb = world.cloud.balancer().await;
     assert_eq!((&lb["id"], texts(&lb["tags"])), (&balancer, vec!["kube_service_kubernetes_default_api"]));
     assert_eq!(world.cloud.listener().await["protocol_port"], 8080);
     assert_eq!((world.cloud.listeners().await.len(), world.cloud.floating_ips().await.len()), (1, 1));
-    assert_eq!(world.address("api").await, address);
+    assert_eq!(world.rig.address("api").await, address);
     manager.is_steady("api").await;
-    world.delete("api").await;
+    world.rig.delete_service("api").await;
     manager.stop().await;
 }
 
@@ -125,13 +125,13 @@ async fn a_killed_program_leaves_one_balancer_and_one_floating_ip(world: &World)
     world.until("a floating IP", async || !world.cloud.floating_ips().await.is_empty()).await;
     manager.process.kill();
     let manager = world.manager("", ARGS);
-    let address = world.address("web").await;
+    let address = world.rig.address("web").await;
     let (lb, ips) = (world.cloud.balancer().await, world.cloud.floating_ips().await);
     assert_eq!(lb["id"], made);
     assert_eq!(ips.len(), 1, "{ips:?}");
     assert_eq!((&ips[0]["floating_ip_address"], &ips[0]["port_id"]), (&json!(address), &lb["vip_port_id"]));
     assert_eq!(world.cloud.listeners().await.len(), 2);
     manager.is_steady("web").await;
-    world.delete("web").await;
+    world.rig.delete_service("web").await;
     manager.stop().await;
 }

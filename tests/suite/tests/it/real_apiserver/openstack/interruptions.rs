@@ -32,9 +32,9 @@ async fn a_program_that_waits_for_a_balancer_stops_at_once(world: &World) {
 
     world.simulation().freeze_provisioning(false);
     let manager = world.manager("", ARGS);
-    world.address("web").await;
+    world.rig.address("web").await;
     world.cloud.balancer().await;
-    world.delete("web").await;
+    world.rig.delete_service("web").await;
     manager.stop().await;
 }
 
@@ -60,8 +60,8 @@ async fn the_environment_says_how_often_a_balancer_at_work_is_looked_at(world: &
     world.simulation().freeze_provisioning(false);
     let manager = world.manager("", ARGS);
     for name in ["short", "usual"] {
-        world.address(name).await;
-        world.delete(name).await;
+        world.rig.address(name).await;
+        world.rig.delete_service(name).await;
     }
     manager.stop().await;
 }
@@ -80,14 +80,14 @@ async fn a_token_that_expires_in_the_middle_does_no_harm(world: &World) {
     world.rig.create(service("web", &[], &[80, 443])).await;
     world.until("a balancer", async || !world.cloud.balancers().await.is_empty()).await;
     world.simulation().expire_tokens();
-    world.address("web").await;
+    world.rig.address("web").await;
     assert_eq!(manager.calls("token_create").await, 2);
     world.simulation().expire_tokens();
     manager.is_steady("web").await;
     assert_eq!(manager.calls("token_create").await, 3);
     assert_eq!(world.rig.count_events("web", "SyncLoadBalancerFailed").await, 0);
     assert_eq!(deletions(world, mark), [""; 0]);
-    world.delete("web").await;
+    world.rig.delete_service("web").await;
     manager.stop().await;
 }
 
@@ -99,12 +99,12 @@ async fn a_proxy_that_answers_for_the_cloud_does_no_harm(world: &World) {
         let name = |what: &str| format!("{what}-{status}");
         for what in ["goes", "stays"] {
             rig.create(service(&name(what), &[], &[80])).await;
-            world.address(&name(what)).await;
+            world.rig.address(&name(what)).await;
         }
         let (mark, before) = (simulation.mark(), simulation.balancers());
         simulation.fault(Rule::every(Fault::Html { status }));
         rig.set_ready(&machines[1].name, "Unknown").await;
-        rig.patch_service(&name("stays"), json!({"spec": {"ports": ports_of(&[80, 443])}})).await;
+        rig.patch_service(&name("stays"), json!({"spec": {"ports": tcp_ports(&[80, 443])}})).await;
         rig.delete("services", "default", &name("goes")).await;
         rig.create(service(&name("comes"), &[], &[80])).await;
         for what in ["stays", "goes", "comes"] {
@@ -120,12 +120,12 @@ async fn a_proxy_that_answers_for_the_cloud_does_no_harm(world: &World) {
 
         simulation.faults(Faults::clear);
         rig.set_ready(&machines[1].name, "True").await;
-        world.address(&name("comes")).await;
+        world.rig.address(&name("comes")).await;
         rig.until(LONG, "the deletion", async |rig| rig.service(&name("goes")).await.is_none().then_some(())).await;
         world.until("the other port", async || world.cloud.listeners().await.len() == 3).await;
         manager.is_steady(&name("stays")).await;
         for what in ["stays", "comes"] {
-            world.delete(&name(what)).await;
+            world.rig.delete_service(&name(what)).await;
         }
     }
     manager.stop().await;

@@ -12,12 +12,10 @@ use std::time::Duration;
 
 use ccm_cloudsim::openstack::{OpenStack, Options};
 use ccm_test_openstack::{Cloud, Real, Simulated};
-use ccm_test_suite::{Make, Object, Process, Rig, node};
+use ccm_test_suite::{LONG, Make, Object, Process, Rig, node, service_with, tcp_ports};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-/// The real services need seconds for each change, and more on a busy machine.
-const LONG: Duration = Duration::from_secs(120);
 const PREFIX: &str = "loadbalancer.openstack.org/";
 const ARGS: &[&str] = &["--configure-cloud-routes=false", "--node-monitor-period=500ms"];
 
@@ -113,29 +111,9 @@ impl World {
         let machines = join_all((1..=count).map(|number| self.machine(number))).await;
         let manager = self.manager(more, ARGS);
         for machine in &machines {
-            self.initialized(&machine.name).await;
+            self.rig.initialized(&machine.name).await;
         }
         (manager, machines)
-    }
-
-    async fn initialized(&self, name: &str) -> Object {
-        // The addresses come right after the taint has gone.
-        let complete = |node: &Object| !node.is_uninitialized() && !node.addresses().is_empty();
-        let what = format!("{name} is initialized");
-        self.rig.until(LONG, &what, async |rig| rig.node(name).await.filter(complete)).await
-    }
-
-    /// Waits for a Service's address.
-    async fn address(&self, name: &str) -> String {
-        let what = format!("{name} has an address");
-        self.rig.until(LONG, &what, async |rig| rig.service(name).await?.ingress().into_iter().next()).await
-    }
-
-    /// Deletes a Service and waits until it is gone.
-    async fn delete(&self, name: &str) {
-        self.rig.delete("services", "default", name).await;
-        let what = format!("{name} is gone");
-        self.rig.until(LONG, &what, async |rig| rig.service(name).await.is_none().then_some(())).await;
     }
 
     /// Waits until the cloud meets a condition.
@@ -226,20 +204,12 @@ impl Manager<'_> {
     }
 
     /// Stops the program as Kubernetes does.
-    async fn stop(mut self) {
-        self.process.terminate();
-        let status = self.process.ended(LONG).await;
-        assert!(status.success(), "{status}\n{}", self.process.output());
+    async fn stop(self) {
+        self.process.stop().await;
     }
 }
 
 /// A Service with annotations (without their prefix) and TCP ports.
 fn service(name: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Make {
-    let start = ccm_test_suite::service(name).with(|service| service["spec"]["ports"] = ports_of(ports));
-    annotations.iter().fold(start, |make, (key, value)| make.annotation(&format!("{PREFIX}{key}"), value))
-}
-
-fn ports_of(ports: &[u16]) -> Value {
-    let one = |port: &u16| json!({"name": format!("p{port}"), "port": port, "protocol": "TCP"});
-    ports.iter().map(one).collect()
+    service_with(name, PREFIX, annotations, ports)
 }

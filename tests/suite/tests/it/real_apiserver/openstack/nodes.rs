@@ -16,7 +16,7 @@ async fn a_node_gets_everything_of_its_server_and_goes_with_it(world: &World) {
     let (first, second) = tokio::join!(world.machine(1), world.machine(2));
     let manager = world.manager("", ARGS);
     for machine in [&first, &second] {
-        let node = world.initialized(&machine.name).await;
+        let node = world.rig.initialized(&machine.name).await;
         assert_eq!(node.provider_id(), format!("openstack:///{}", machine.server));
         assert_eq!(node.label("topology.kubernetes.io/region"), "RegionOne");
         assert_eq!(node.label("topology.kubernetes.io/zone"), "zone-1");

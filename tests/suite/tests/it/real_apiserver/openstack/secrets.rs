@@ -40,14 +40,14 @@ async fn no_secret_is_shown_at_any_verbosity(world: &World) {
             simulation.expire_tokens();
         }
         rig.create(service(name, &[], &[80])).await;
-        world.address(name).await;
+        world.rig.address(name).await;
         for path in ["/metrics", "/configz", "/debug/state", "/healthz?verbose"] {
             let (status, text) = rig.bed().get_from(manager.port, path).await.unwrap();
             assert_eq!(status, 200, "{path}: {text}");
             world.shows_no_secret(path, &text);
         }
-        world.delete(&format!("{name}-bad")).await;
-        world.delete(name).await;
+        world.rig.delete_service(&format!("{name}-bad")).await;
+        world.rig.delete_service(name).await;
         assert!(manager.process.output().contains("logged in at Keystone"), "not loud:\n{}", manager.process.output());
         manager.stop().await;
     }
