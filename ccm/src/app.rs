@@ -13,8 +13,9 @@ use crate::manager::Ports;
 use crate::options::Options;
 use crate::options::parse::{self, Asked};
 use crate::program::Program;
+use crate::providers::Configuration;
 use crate::webhook::Webhook;
-use crate::{commands, logging, manager, providers};
+use crate::{commands, logging, manager};
 
 /// Chooses the one TLS provider of the process, before anything speaks TLS. [`App::run`] does it; programs that use the
 /// parts below it call it themselves.
@@ -128,8 +129,9 @@ impl App {
             let metrics = Metrics::new();
             let client = manager::connect(&options, &metrics).await?;
             let ports = Ports::bind(&options, &metrics).await?;
-            let provider = providers::chosen(&self.registry, &options).await?;
-            manager::run(options, provider, client, metrics, ports).await
+            let configuration = Configuration::of(&self.registry, &options, &client)?;
+            let loaded = configuration.load().await?;
+            manager::run(options, loaded, configuration, client, metrics, ports).await
         });
         ended.map(|()| Verdict::Clean)
     }

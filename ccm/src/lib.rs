@@ -31,7 +31,7 @@ pub mod logging;
 pub mod manager;
 pub mod options;
 pub mod program;
-mod providers;
+pub mod providers;
 pub mod serve;
 mod snapshot;
 pub mod version;
@@ -46,5 +46,6 @@ pub use program::Program;
 
 /// Every metric of the program beside those of the runtime and the controllers, for the reference page.
 pub fn metrics_reference() -> Vec<&'static Def> {
-    [serve::AccessMetrics::DEFS, webhook::WebhookMetrics::DEFS, manager::ProgramMetrics::DEFS].concat()
+    let manager = [manager::ProgramMetrics::DEFS, manager::ReloadMetrics::DEFS];
+    [serve::AccessMetrics::DEFS, webhook::WebhookMetrics::DEFS].into_iter().chain(manager).flatten().copied().collect()
 }

@@ -1,8 +1,17 @@
-//! The provider that a run or a command works with.
+//! The provider that a run or a command works with, and its configuration.
 
+use std::collections::BTreeMap;
+use std::io::{Error, ErrorKind};
 use std::sync::Arc;
 
-use ccm_provider::{CloudProvider, Registry};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use ccm_provider::{
+    CloudConfig, CloudProvider, ConfigSource, FlagValues, ProviderFactory, Registry, RegistryError, SecretKey,
+};
+use ccm_runtime::Client;
+use ccm_runtime::client::Call;
+use serde::Deserialize;
 
 use crate::exit::Failure;
 use crate::options::Options;
@@ -10,20 +19,150 @@ use crate::options::Options;
 /// Providers of this project that a build may leave out.
 pub(crate) const OPTIONAL: [&str; 4] = ["aws", "fake", "gce", "openstack"];
 
-/// The provider that the flags name.
-pub(crate) async fn chosen(registry: &Registry, options: &Options) -> Result<Arc<dyn CloudProvider>, Failure> {
-    let made = registry.init(&options.cloud_provider, &options.cloud_config, &options.values, &OPTIONAL).await;
-    let provider = made.map_err(|error| Failure::fatal(error.to_string()))?;
-    if !provider.has_cluster_id() {
-        if !options.allow_untagged_cloud {
-            return Err(Failure::fatal(
-                "no ClusterID found. A ClusterID is required for the cloud provider to function properly. This check can \
-                 be bypassed by setting the --allow-untagged-cloud option",
-            ));
-        }
-        tracing::warn!(
-            "detected a cluster without a ClusterID. A ClusterID will be required in the future. Please tag your cluster to avoid any future issues"
-        );
+/// Reads the configuration of a provider, and makes the provider of it.
+#[derive(Clone)]
+pub struct Configuration {
+    factory: Arc<dyn ProviderFactory>,
+    source: ConfigSource,
+    /// `--cloud-config`
+    file: String,
+    values: FlagValues,
+    allow_untagged: bool,
+    client: Client,
+}
+
+opaque_debug!(Configuration, this, "source" = &this.source);
+
+/// A provider, and the configuration that it was made of.
+#[derive(Clone)]
+pub struct Loaded {
+    /// The provider; not initialized.
+    pub provider: Arc<dyn CloudProvider>,
+    pub(crate) config: Option<CloudConfig>,
+}
+
+opaque_debug!(Loaded, this, "provider" = &this.provider.name());
+
+impl Configuration {
+    /// That of the provider that the flags name. `client` reads the Secret, if it is in one.
+    ///
+    /// # Errors
+    ///
+    /// There is no such provider; exit code 255.
+    pub fn of(registry: &Registry, options: &Options, client: &Client) -> Result<Self, Failure> {
+        let factory = registry.choose(&options.cloud_provider, &OPTIONAL).map_err(|error| fatal(&error))?;
+        Ok(Self {
+            factory: factory.clone(),
+            source: factory.config_source(&options.values),
+            file: options.cloud_config.clone(),
+            values: options.values.clone(),
+            allow_untagged: options.allow_untagged_cloud,
+            client: client.clone(),
+        })
     }
-    Ok(provider)
+
+    /// Whether changes take effect while the program runs.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.source.reload
+    }
+
+    /// The configuration as it is now. `None`: there is neither a file nor a Secret.
+    pub(crate) async fn read(&self) -> Result<Option<CloudConfig>, RegistryError> {
+        match &self.source.secret {
+            Some(key) => {
+                let text = secret(&self.client, key).await;
+                let text = text.map_err(|source| RegistryError::Config { origin: key.to_string(), source })?;
+                Ok(Some(CloudConfig { path: key.to_string().into(), text }))
+            }
+            None if self.file.is_empty() => Ok(None),
+            None => CloudConfig::read(&self.file).map(Some),
+        }
+    }
+
+    /// Makes a provider.
+    pub(crate) async fn build(&self, config: Option<CloudConfig>) -> Result<Loaded, Failure> {
+        let provider =
+            Registry::build(&*self.factory, config.clone(), &self.values).await.map_err(|error| fatal(&error))?;
+        if !provider.has_cluster_id() {
+            if !self.allow_untagged {
+                return Err(Failure::fatal(
+                    "no ClusterID found. A ClusterID is required for the cloud provider to function properly. This check can \
+                     be bypassed by setting the --allow-untagged-cloud option",
+                ));
+            }
+            tracing::warn!(
+                "detected a cluster without a ClusterID. A ClusterID will be required in the future. Please tag your cluster to avoid any future issues"
+            );
+        }
+        Ok(Loaded { provider, config })
+    }
+
+    /// Reads the configuration and makes a provider.
+    ///
+    /// # Errors
+    ///
+    /// The configuration cannot be read or used; exit code 255.
+    pub async fn load(&self) -> Result<Loaded, Failure> {
+        let config = self.read().await.map_err(|error| fatal(&error))?;
+        self.build(config).await
+    }
+}
+
+fn fatal(error: &RegistryError) -> Failure {
+    Failure::fatal(error.to_string())
+}
+
+/// The value of a key.
+async fn secret(client: &Client, SecretKey { namespace, name, key }: &SecretKey) -> Result<String, Error> {
+    let call = Call::get(format!("/api/v1/namespaces/{namespace}/secrets/{name}"));
+    let answer = client.send(&call).await.map_err(|error| {
+        let hint = match error.is_forbidden() {
+            true => ": it must be allowed to `get` this Secret; see the RBAC in manifests/",
+            false => "",
+        };
+        Error::other(format!("{error}{hint}"))
+    })?;
+    value(&answer, key)
+}
+
+/// The same from a Secret as the API server sends it. Errors never contain a value.
+fn value(answer: &[u8], key: &str) -> Result<String, Error> {
+    /// Keys and base64.
+    #[derive(Deserialize)]
+    struct Secret {
+        #[serde(default)]
+        data: BTreeMap<String, String>,
+    }
+    let invalid = |text: String| Error::new(ErrorKind::InvalidData, text);
+    // The parser's error may quote the text.
+    let secret: Secret = serde_json::from_slice(answer).map_err(|_| invalid("the answer is no Secret".into()))?;
+    let Some(value) = secret.data.get(key) else {
+        let keys: Vec<&str> = secret.data.keys().map(String::as_str).collect();
+        let keys = if keys.is_empty() { "no data".into() } else { format!("only {}", keys.join(", ")) };
+        return Err(invalid(format!("there is no key {key:?} in it, {keys}")));
+    };
+    let bytes = BASE64_STANDARD.decode(value).map_err(|_| invalid(format!("the value of {key:?} is no base64")))?;
+    String::from_utf8(bytes).map_err(|_| invalid(format!("the value of {key:?} is no UTF-8")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_secret_is_named_without_its_values() {
+        let table = [
+            (r#"{"data": {"cloud-config": "YTogMQ=="}}"#, Ok("a: 1")),
+            (r#"{"data": {"cloud-config": ""}}"#, Ok("")),
+            (r#"{"metadata": {}}"#, Err(r#"there is no key "cloud-config" in it, no data"#)),
+            (r#"{"data": {"a": "eA==", "b": "eA=="}}"#, Err(r#"there is no key "cloud-config" in it, only a, b"#)),
+            (r#"{"data": {"cloud-config": "hunter2!"}}"#, Err(r#"the value of "cloud-config" is no base64"#)),
+            (r#"{"data": {"cloud-config": "/w=="}}"#, Err(r#"the value of "cloud-config" is no UTF-8"#)),
+            (r#"{"data": "hunter2"}"#, Err("the answer is no Secret")),
+        ];
+        for (answer, expected) in table {
+            let found = value(answer.as_bytes(), "cloud-config").map_err(|error| error.to_string());
+            assert_eq!(found, expected.map(str::to_owned).map_err(str::to_owned), "{answer}");
+        }
+    }
 }

@@ -19,7 +19,7 @@ use crate::controllers::{Preview, Refused};
 use crate::exit::Failure;
 use crate::manager;
 use crate::options::{Chosen, Options};
-use crate::providers;
+use crate::providers::Configuration;
 
 pub(crate) struct World {
     pub(crate) options: Options,
@@ -111,7 +111,7 @@ impl World {
         progress.go_on("connecting to the API server");
         let client = connect(&options).await?;
         progress.go_on(format!("starting the provider {}", options.cloud_provider));
-        let provider = wrap(providers::chosen(&call.registry, &options).await?);
+        let provider = wrap(Configuration::of(&call.registry, &options, &client)?.load().await?.provider);
         progress.go_on("listing nodes and Services");
         let objects = Objects::list(&client, &*provider).await?;
         Self::of(options, client, provider, objects, Arc::new(SystemClock)).await
@@ -121,8 +121,8 @@ impl World {
     pub(crate) async fn without_cluster(call: &Call, progress: &Progress) -> Result<Self, Failure> {
         let options = call.options()?;
         progress.go_on(format!("starting the provider {}", options.cloud_provider));
-        let provider = providers::chosen(&call.registry, &options).await?;
         let client = Client::without_server("this command runs without a cluster", Metrics::new());
+        let provider = Configuration::of(&call.registry, &options, &client)?.load().await?.provider;
         let objects =
             Objects { nodes: Store::new(FieldFilter::default()), services: Store::new(FieldFilter::default()) };
         Self::of(options, client, provider, objects, Arc::new(SystemClock)).await

@@ -1,8 +1,10 @@
 //! Assembles the parts and shuts them down: stores, election, controllers.
 
+mod generation;
 mod lead;
 mod ports;
 mod program_metrics;
+mod reload;
 mod signals;
 
 use std::fmt::Display;
@@ -10,19 +12,18 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_controllers::service::Owners;
-use ccm_controllers::{Shared, Unmanaged};
-use ccm_provider::{Clock, CloudProvider, InstancesV2, LegacyInstances, Node, OneByOne, Service};
+use ccm_provider::{Clock, CloudProvider, InstancesV2, LegacyInstances, Node, OneByOne, Service, Subject};
 use ccm_runtime::client::ConnectOptions;
 use ccm_runtime::election::{Election, ElectionConfig, Ended};
 use ccm_runtime::events::Recorder;
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::store::{Cached, FieldFilter, Reflector};
-use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
+use ccm_runtime::{Client, Gate, Leadership, Metrics, Store, SystemClock};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -30,10 +31,13 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::clients::{self, Clients};
 use crate::exit::Failure;
 use crate::options::Options;
+use crate::providers::{Configuration, Loaded};
 use crate::serve::{Health, Probe};
 use lead::Elections;
 pub(crate) use ports::Ports;
 pub(crate) use program_metrics::ProgramMetrics;
+use reload::Reload;
+pub(crate) use reload::ReloadMetrics;
 
 /// How long releasing the lease may take.
 const RELEASE: Duration = Duration::from_secs(10);
@@ -55,17 +59,15 @@ pub(crate) async fn connect(options: &Options, metrics: &Metrics) -> Result<Clie
 /// Runs the manager until a signal or a lost lease.
 pub(crate) async fn run(
     options: Options,
-    provider: Arc<dyn CloudProvider>,
+    loaded: Loaded,
+    configuration: Configuration,
     client: Client,
     metrics: Metrics,
     ports: Ports,
 ) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     let signals = tokio::spawn(signals::watch(stop.clone()));
-    if let Some(registry) = provider.metrics() {
-        metrics.include(registry);
-    }
-    let mut manager = Manager::new(options, provider, client, metrics);
+    let mut manager = Manager::new(options, loaded.provider.clone(), client, metrics).reloading(loaded, configuration);
     manager.serve(ports);
     let ended = manager.run(stop).await;
     signals.abort();
@@ -90,12 +92,16 @@ impl Default for Surroundings {
 /// One cloud-controller-manager.
 pub struct Manager {
     options: Options,
-    provider: Arc<dyn CloudProvider>,
+    /// The current provider; webhooks follow it.
+    providers: watch::Sender<Arc<dyn CloudProvider>>,
+    reload: Option<Reload>,
     client: Client,
     clients: Clients,
     clock: Arc<dyn Clock>,
     leadership: Leadership,
-    shared: Shared,
+    gate: Gate,
+    nodes: Arc<Store<Node>>,
+    services: Arc<Store<Service>>,
     recorder: Recorder,
     health: Health,
     metrics: Metrics,
@@ -103,7 +109,7 @@ pub struct Manager {
     rng: StdRng,
 }
 
-opaque_debug!(Manager, this, "provider" = &this.provider.name());
+opaque_debug!(Manager, this, "provider" = &this.provider().name());
 
 impl Manager {
     /// Creates all parts; must be called within a runtime. Does not read or write yet.
@@ -130,39 +136,54 @@ impl Manager {
         let nodes = Store::new(FieldFilter::new(provider.node_annotations()));
         let services = Store::new(FieldFilter::default());
         let health = health(&options, &leadership, &nodes, &services);
-        let size = nodes.clone();
-        let view = instances(&*provider).map(|instances| {
-            InstanceView::new(instances, provider.provider_id_schemes(), move || size.len(), metrics.clone())
-        });
         let (recorder, delivery) = Recorder::new(gate.clone(), clock.clone(), metrics.clone(), rng.random());
-        let shared = Shared {
-            gate,
-            nodes,
-            services,
-            view,
-            leadership: leadership.clone(),
-            clock: clock.clone(),
-            metrics: metrics.clone(),
-            cluster: options.cluster_name.as_str().into(),
-            unmanaged: Unmanaged::of(&*provider),
-            owners: Owners::default(),
-        };
         let mut manager = Self {
             options,
-            provider,
+            providers: watch::Sender::new(provider.clone()),
+            reload: None,
             client,
             clients,
             clock,
             leadership,
-            shared,
+            gate,
+            nodes,
+            services,
             recorder,
             health,
             metrics,
             background: JoinSet::new(),
             rng,
         };
+        manager.use_provider(provider);
         manager.keep_running("the delivery of events", delivery.run());
         manager
+    }
+
+    /// The same, with changes of the configuration in effect while it runs, if the provider asks for that. `loaded` is what the
+    /// manager was made with.
+    #[must_use]
+    pub fn reloading(mut self, loaded: Loaded, configuration: Configuration) -> Self {
+        if configuration.is_watched() {
+            let events = Arc::new(self.recorder.for_component("cloud-controller-manager"));
+            let subject = self.options.election.as_ref().map(|election| Subject {
+                kind: "Lease",
+                api_version: "coordination.k8s.io/v1",
+                namespace: election.namespace.as_str().into(),
+                name: election.name.as_str().into(),
+                uid: "".into(),
+            });
+            self.reload = Some(Reload::new(configuration, loaded.config, events, subject, &self.metrics));
+        }
+        self
+    }
+
+    fn provider(&self) -> Arc<dyn CloudProvider> {
+        self.providers.borrow().clone()
+    }
+
+    fn use_provider(&self, provider: Arc<dyn CloudProvider>) {
+        self.metrics.include("provider", provider.metrics().unwrap_or_default());
+        self.providers.send_replace(provider);
     }
 
     /// The checks behind `/healthz`, `/livez` and `/readyz`.
@@ -172,7 +193,7 @@ impl Manager {
 
     /// Runs until `stop`, a lost lease, or a failure.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), Failure> {
-        tracing::info!("Version: v{}, provider {}", env!("CARGO_PKG_VERSION"), self.provider.name());
+        tracing::info!("Version: v{}, provider {}", env!("CARGO_PKG_VERSION"), self.provider().name());
         if self.options.dry_run {
             tracing::info!(
                 "--dry-run: nothing is written, neither to the cluster nor to the cloud; this process takes part in no election \
@@ -180,8 +201,8 @@ impl Manager {
             );
         }
         // Standbys watch too, so that a new leader starts with warm stores.
-        self.watch(self.shared.nodes.clone());
-        self.watch(self.shared.services.clone());
+        self.watch(self.nodes.clone());
+        self.watch(self.services.clone());
         let release = CancellationToken::new();
         let mut elections = Elections::new(self.elect(release.clone()), release);
         let mut background = std::mem::take(&mut self.background);

@@ -42,16 +42,17 @@ impl Manager {
             self.keep_running("the secure port", listening.serve(state));
         }
         if let Some(listening) = ports.webhooks {
-            let serve = listening.serve(&self.provider, self.options.dry_run);
+            let serve = listening.serve(self.providers.subscribe(), self.options.dry_run);
             self.keep_running("the port of the webhooks", serve);
         }
     }
 
     /// What `/debug/state` shows: the values that the controllers themselves use.
     fn state(&self) -> Arc<dyn Fn() -> Value + Send + Sync> {
-        let (shared, metrics) = (self.shared.clone(), self.metrics.clone());
+        let (nodes, services) = (self.nodes.clone(), self.services.clone());
+        let (leadership, metrics) = (self.leadership.clone(), self.metrics.clone());
         let (options, started) = (self.options.clone(), tokio::time::Instant::now());
-        let provider = self.provider.name().to_owned();
+        let provider = self.provider().name().to_owned();
         Arc::new(move || {
             let queues: Vec<Value> = metrics
                 .queues()
@@ -78,15 +79,15 @@ impl Manager {
                 "dryRun": options.dry_run,
                 "uptimeSeconds": started.elapsed().as_secs(),
                 "leadership": {
-                    "state": shared.leadership.state().as_str(),
+                    "state": leadership.state().as_str(),
                     "identity": options.election.as_ref().map(|election| &election.identity),
                     "lease": options.election.as_ref().map(|e| format!("{}/{}", e.namespace, e.name)),
-                    "leftSeconds": shared.leadership.left().map(|left| left.as_secs_f64()),
+                    "leftSeconds": leadership.left().map(|left| left.as_secs_f64()),
                 },
                 "enabledControllers": enabled,
                 "stores": {
-                    "nodes": {"objects": shared.nodes.len(), "synced": shared.nodes.is_synced()},
-                    "services": {"objects": shared.services.len(), "synced": shared.services.is_synced()},
+                    "nodes": {"objects": nodes.len(), "synced": nodes.is_synced()},
+                    "services": {"objects": services.len(), "synced": services.is_synced()},
                 },
                 "queues": queues,
                 "observations": seen,

@@ -44,3 +44,8 @@ pub(super) fn running(registry: &Metrics, name: &str, running: bool) {
     let gauge = &registry.part::<ProgramMetrics>().running;
     gauge.with_label_values(&[name, "cloud-controller-manager"]).set(i64::from(running));
 }
+
+/// The controller is not to run any more: that it does not is no alarm.
+pub(super) fn forget(registry: &Metrics, name: &str) {
+    drop(registry.part::<ProgramMetrics>().running.remove_label_values(&[name, "cloud-controller-manager"]));
+}

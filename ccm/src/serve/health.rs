@@ -95,6 +95,11 @@ impl Health {
         self.add(name, &[Probe::Healthz], || Ok(()));
     }
 
+    /// Removes the check of that name.
+    pub fn remove(&self, name: &str) {
+        self.0.checks.write().unwrap_or_else(PoisonError::into_inner).retain(|(known, ..)| known != name);
+    }
+
     fn of(&self, probe: Probe) -> Vec<(String, Check)> {
         let checks = self.0.checks.read().unwrap_or_else(PoisonError::into_inner);
         let mut found: Vec<(String, Check)> = checks

@@ -9,7 +9,7 @@ mod review;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,7 +22,7 @@ use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use rustls_pki_types::CertificateDer;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::exit::Failure;
@@ -132,14 +132,30 @@ pub fn bind(serving: &WebhookServing, webhooks: Vec<Webhook>, metrics: &Metrics)
 }
 
 impl Listening {
-    /// Serves until it is dropped. Any client may ask: the API server presents no credentials.
-    pub fn serve(self, provider: &Arc<dyn CloudProvider>, dry_run: bool) -> impl Future<Output = ()> + Send + use<> {
+    /// Serves until it is dropped, with the current provider. Any client may ask: the API server presents no credentials.
+    pub fn serve(
+        self,
+        mut providers: watch::Receiver<Arc<dyn CloudProvider>>,
+        dry_run: bool,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let Self { secured, webhooks, metrics } = self;
-        let hosting = Hosting { provider: provider.clone(), metrics: metrics.clone(), dry_run };
-        let host = |Webhook { name, path, handler }| (path, Hosted { name, handler: handler(&hosting) });
-        let by_path = webhooks.into_iter().map(host).collect();
-        let hooks = Hooks { by_path, metrics, memory: Arc::new(Semaphore::new(BODIES)) };
-        async move { secured.serve_all(Arc::new(hooks)).await }
+        let hooks = Arc::new(Hooks { by_path: RwLock::default(), metrics, memory: Arc::new(Semaphore::new(BODIES)) });
+        hooks.host(&webhooks, providers.borrow_and_update().clone(), dry_run);
+        let updates = {
+            let hooks = hooks.clone();
+            async move {
+                while providers.changed().await.is_ok() {
+                    hooks.host(&webhooks, providers.borrow_and_update().clone(), dry_run);
+                }
+                std::future::pending::<()>().await;
+            }
+        };
+        async move {
+            tokio::select! {
+                () = secured.serve_all(hooks) => {}
+                () = updates => {}
+            }
+        }
     }
 }
 
@@ -149,16 +165,29 @@ struct Hosted {
 }
 
 struct Hooks {
-    by_path: BTreeMap<&'static str, Hosted>,
+    by_path: RwLock<BTreeMap<&'static str, Arc<Hosted>>>,
     metrics: Metrics,
     memory: Arc<Semaphore>,
 }
 
+impl Hooks {
+    fn host(&self, webhooks: &[Webhook], provider: Arc<dyn CloudProvider>, dry_run: bool) {
+        let hosting = Hosting { provider, metrics: self.metrics.clone(), dry_run };
+        let host =
+            |Webhook { name, path, handler }: &Webhook| (*path, Arc::new(Hosted { name, handler: handler(&hosting) }));
+        *self.by_path.write().unwrap_or_else(PoisonError::into_inner) = webhooks.iter().map(host).collect();
+    }
+
+    fn at(&self, path: &str) -> Option<Arc<Hosted>> {
+        self.by_path.read().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+    }
+}
+
 impl Handler for Hooks {
     async fn handle(&self, request: Request<Incoming>, _: &[CertificateDer<'static>]) -> (Answer, bool) {
-        let Some(webhook) = self.by_path.get(request.uri().path()) else { return (answer::not_found(), false) };
+        let Some(webhook) = self.at(request.uri().path()) else { return (answer::not_found(), false) };
         let (began, method) = (Instant::now(), request.method().clone());
-        let answer = match self.answer(webhook, request).await {
+        let answer = match self.answer(&webhook, request).await {
             Ok(body) => answer::answer(StatusCode::OK, HeaderValue::from_static("application/json"), body),
             Err((status, error)) => {
                 tracing::error!(webhook = webhook.name, "{error}");

@@ -45,7 +45,7 @@ impl State {
 pub struct Leadership {
     state: Arc<watch::Sender<State>>,
     /// The leadership that this one depends on.
-    main: Option<Arc<watch::Sender<State>>>,
+    main: Option<Box<Self>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -62,10 +62,10 @@ impl Leadership {
         Self { state: Arc::new(watch::Sender::new(State::Standby)), main: None, clock }
     }
 
-    /// Leadership by a second lease, for a part of the work: it ends with this one too.
+    /// Leadership for a part of the work, by a second lease or with one configuration: it ends with this one too.
     #[must_use]
-    pub fn second(&self) -> Self {
-        Self { main: Some(self.state.clone()), ..Self::new(self.clock.clone()) }
+    pub fn part(&self) -> Self {
+        Self { main: Some(Box::new(self.clone())), ..Self::new(self.clock.clone()) }
     }
 
     /// The current state.
@@ -112,8 +112,7 @@ impl Leadership {
 
     /// Whether a write may start: leading or draining, and the lease not run out by the local clock.
     pub fn may_write(&self) -> bool {
-        let now = self.clock.now();
-        may_write(self.state(), now) && self.main.as_ref().is_none_or(|main| may_write(*main.borrow(), now))
+        may_write(self.state(), self.clock.now()) && self.main.as_ref().is_none_or(|main| main.may_write())
     }
 
     /// How long the lease has been expired without being lost: a sign that renewal hangs.
@@ -129,12 +128,14 @@ impl Leadership {
     /// How long a write that starts now may take at most, so that it has ended before another process can take the
     /// lease: for writes that a successor cannot foresee. `None` without election; zero when nothing may be written.
     pub fn left(&self) -> Option<Duration> {
-        match self.state() {
+        let own = match self.state() {
             State::Leading { until } | State::Draining { until } => {
                 until.map(|until| until.saturating_duration_since(self.clock.now()))
             }
             State::Standby | State::Lost => Some(Duration::ZERO),
-        }
+        };
+        let main = self.main.as_ref().and_then(|main| main.left());
+        own.into_iter().chain(main).min()
     }
 
     /// Waits until the process leads; false if it can't any more.
@@ -165,17 +166,17 @@ impl Leadership {
         self.any(|state| *state == State::Lost).await;
     }
 
-    /// Waits until one of the leases is in such a state. The senders live in self, so waiting cannot fail.
+    /// Waits until this leadership, or one that it depends on, is in such a state. The senders live in self, so waiting cannot
+    /// fail.
     async fn any(&self, wanted: fn(&State) -> bool) {
         let mut own = self.state.subscribe();
         let Some(main) = &self.main else {
             drop(own.wait_for(wanted).await);
             return;
         };
-        let mut main = main.subscribe();
         tokio::select! {
             _ = own.wait_for(wanted) => {}
-            _ = main.wait_for(wanted) => {}
+            () = Box::pin(main.any(wanted)) => {}
         }
     }
 }
@@ -203,7 +204,7 @@ impl Leadership {
     /// Exports the state as metrics.
     pub fn export(&self, registry: &Metrics) {
         let (leadership, gauge) = (self.clone(), registry.part::<LeaseMetrics>());
-        registry.at_scrape(move || {
+        registry.at_scrape("lease", move || {
             let now = leadership.state().as_str();
             for state in ["standby", "leading", "draining", "lost"] {
                 gauge.state.with_label_values(&[state]).set(i64::from(state == now));
@@ -249,11 +250,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_second_lease_is_worth_nothing_without_the_first() {
         let main = Leadership::new(Arc::new(SystemClock));
-        let second = main.second();
+        let second = main.part();
         main.lead(Some(Duration::from_secs(15)));
         assert!(!second.may_write());
         second.lead(None);
         assert!(second.may_write());
+        assert_eq!(second.left(), Some(Duration::from_secs(15)));
         tokio::time::advance(Duration::from_secs(16)).await;
         assert!(!second.may_write() && main.overdue() == Some(Duration::from_secs(1)));
         main.lead(Some(Duration::from_secs(15)));
@@ -262,6 +264,28 @@ mod tests {
         second.ended().await;
         second.lost().await;
         assert!(!second.may_write());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_of_a_part_ends_with_each_of_them_and_ends_none() {
+        let main = Leadership::new(Arc::new(SystemClock));
+        main.lead(None);
+        for level in 0..3 {
+            let second = main.part();
+            let part = second.part();
+            second.lead(None);
+            part.lead(None);
+            assert!(part.may_write());
+            if let Some(ended) = [&part, &second].get(level) {
+                ended.lose();
+                assert!(main.may_write() && second.may_write() == (level == 0));
+            } else {
+                main.lose();
+            }
+            part.ended().await;
+            part.lost().await;
+            assert!(!part.may_write());
+        }
     }
 
     #[tokio::test(start_paused = true)]

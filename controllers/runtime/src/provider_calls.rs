@@ -43,7 +43,7 @@ impl Part for Observed {
     fn new(registry: &Metrics) -> Self {
         let (made, provider) = (Self::default(), registry.part::<ProviderMetrics>());
         let seen = Self(made.0.clone());
-        registry.at_scrape(move || {
+        registry.at_scrape("observations", move || {
             for (of, at) in &*seen.lock() {
                 provider.observed.with_label_values(&[of]).set(at.elapsed().as_secs_f64());
             }

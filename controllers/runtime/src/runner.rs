@@ -195,12 +195,7 @@ pub async fn run<R: Reconciler>(
         tasks.spawn(worker.run(batch));
     }
     queue.shut_down();
-    tokio::select! {
-        biased;
-        () = async { while tasks.join_next().await.is_some() {} } => {}
-        // Nothing may be written any more: drop whatever still runs.
-        () = leadership.lost() => tasks.shutdown().await,
-    }
+    while tasks.join_next().await.is_some() {}
 }
 
 /// Keys that are worked on together, by all that their work touches.
@@ -259,7 +254,12 @@ impl<R: Reconciler> Batch<R> {
             }
             groups.spawn(Self::run_groups(me.clone(), of, work));
         }
-        while groups.join_next().await.is_some() {}
+        tokio::select! {
+            biased;
+            () = async { while groups.join_next().await.is_some() {} } => {}
+            // Nothing may be written any more: drop whatever still runs, and wait for that.
+            () = me.leadership.lost() => groups.shutdown().await,
+        }
     }
 
     async fn run_groups(self: Arc<Self>, groups: BTreeSet<R::Group>, work: Vec<(R::Key, R::Observed)>) {

@@ -39,7 +39,7 @@ impl NodeMetrics {
     ) -> Self {
         let metrics = Self::new(registry);
         let (nodes, awaiting) = (Arc::downgrade(nodes), metrics.awaiting.clone());
-        registry.at_scrape(move || {
+        registry.at_scrape("nodes awaiting initialization", move || {
             let count = nodes.upgrade().map_or(0, |nodes| nodes.list().iter().filter(|node| awaits(node)).count());
             awaiting.set(i64::try_from(count).unwrap_or(i64::MAX));
         });

@@ -40,13 +40,10 @@ metrics! {
 
 impl ServiceMetrics {
     /// With this and an underscore before each name.
-    pub(super) fn prefixed(registry: &Metrics, prefix: Option<&str>) -> Self {
-        match prefix.map(Registry::prefixed) {
+    pub(super) fn prefixed(registry: &Metrics, prefix: Option<&'static str>) -> Self {
+        match prefix.map(|prefix| registry.prefixed(prefix)) {
             None => Self::new(registry),
-            Some(Ok(own)) => {
-                registry.include(own.clone());
-                Self::new(&own)
-            }
+            Some(Ok(own)) => Self::new(&own),
             Some(Err(error)) => {
                 tracing::error!(%error, "metrics are not exported");
                 Self::new(&Registry::new())

@@ -47,13 +47,14 @@ pub trait CloudProvider: Send + Sync {
         true
     }
 
-    /// Called once per process, when it leads, before any controller starts. May start background tasks, which must end
-    /// with [`ProviderContext::leader`]. Must not block for long: the controllers wait for it. Report configuration
+    /// Called once per provider, when the process leads, before any controller starts. May start background tasks, which must
+    /// end with [`ProviderContext::leader`]. Must not block for long: the controllers wait for it. Report configuration
     /// errors in [`crate::ProviderFactory::build`].
     ///
     /// # Errors
     ///
-    /// The cloud cannot be used: the process gives up its lease and ends with this error, and is started again.
+    /// The cloud cannot be used: the process gives up its lease and ends with this error, and is started again. After a change
+    /// of the configuration ([`crate::ConfigSource::reload`]) it goes back to the previous one instead.
     async fn initialize(&self, _context: ProviderContext) -> Result<(), ProviderError> {
         Ok(())
     }
@@ -125,7 +126,7 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// Node annotations that the provider reads; all others are dropped while parsing.
+    /// Node annotations that the provider reads; all others are dropped while parsing. The same whatever the configuration.
     fn node_annotations(&self) -> &[&str] {
         &[]
     }
@@ -187,7 +188,7 @@ pub struct ProviderContext {
     pub events: Arc<dyn EventSink>,
     /// Time; simulated in tests.
     pub clock: Arc<dyn Clock>,
-    /// Whether this process still leads.
+    /// Whether this process still leads, with this provider.
     pub leader: Arc<dyn LeaderToken>,
     /// The ConfigMaps of [`crate::ProviderFactory::config_maps`].
     pub config_maps: Arc<dyn ConfigMaps>,

@@ -20,6 +20,7 @@
 
 pub mod address;
 pub mod cloud;
+pub mod cloud_config;
 pub mod config_map;
 pub mod deadline;
 pub mod duration;
@@ -49,6 +50,7 @@ pub use cloud::{
     Clock, CloudProvider, Clusters, EVENT_ERROR_CLASS, EventSink, EventType, InformerUser, LeaderToken, NodeReader,
     ObjectChange, ProviderContext, ServiceReader, SharedInformers, Subject,
 };
+pub use cloud_config::{CloudConfig, ConfigSource, SecretKey, SecretSpec};
 pub use config_map::{ConfigMapData, ConfigMapSpec, ConfigMaps};
 pub use error::{CloudError, ErrorClass, ProviderError};
 pub use flag::{Flag, FlagValues};
@@ -65,7 +67,7 @@ pub use one_by_one::{OneByOne, SingleInstances, SingleRoutes};
 pub use plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
 pub use planned::{Planned, PlannedLoadBalancer, Steps};
 pub use pod_ranges::{PodInterface, PodRanges};
-pub use registry::{CloudConfig, ProviderFactory, Registry, RegistryError};
+pub use registry::{ProviderFactory, Registry, RegistryError};
 pub use route::{NewRoute, Route, Routes};
 pub use service::{
     Condition, LoadBalancerIngress, LoadBalancerStatus, PortStatus, Service, ServiceKey, ServicePort, ServiceSpec,

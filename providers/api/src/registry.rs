@@ -1,12 +1,12 @@
 //! The registry of providers that a program was built with.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::cloud::CloudProvider;
+use crate::cloud_config::{CloudConfig, ConfigSource, SecretSpec};
 use crate::config_map::ConfigMapSpec;
 use crate::error::ProviderError;
 use crate::flag::{Flag, FlagValues};
@@ -35,6 +35,18 @@ pub trait ProviderFactory: Send + Sync {
 
     /// ConfigMaps that this provider reads and creates through [`crate::ProviderContext::config_maps`].
     fn config_maps(&self) -> &'static [ConfigMapSpec] {
+        &[]
+    }
+
+    /// Where the configuration is, and whether changes of it take effect while the program runs. By default it is the file of
+    /// `--cloud-config`, read once. `flags` holds all flags of the program.
+    fn config_source(&self, flags: &FlagValues) -> ConfigSource {
+        let _ = flags;
+        ConfigSource::default()
+    }
+
+    /// The Secrets that [`ProviderFactory::config_source`] names unless flags say otherwise, for the shipped RBAC.
+    fn secrets(&self) -> &'static [SecretSpec] {
         &[]
     }
 
@@ -69,28 +81,14 @@ pub trait ProviderFactory: Send + Sync {
 
     /// Reads the configuration; `None` when `--cloud-config` was not given, which differs from an empty file.
     ///
-    /// Called once per process, on every replica, before election. Should fail early on configuration errors and make
-    /// no cloud call that can wait. `flags` holds all flags of the program.
+    /// Called on every replica, before election; with [`ConfigSource::reload`] once more for each change, while the provider of
+    /// the previous configuration still works. Should fail early on configuration errors, so that a bad change interrupts
+    /// nothing, and make no cloud call that can wait. `flags` holds all flags of the program.
     async fn build(
         &self,
         config: Option<CloudConfig>,
         flags: &FlagValues,
     ) -> Result<Arc<dyn CloudProvider>, ProviderError>;
-}
-
-/// The file of `--cloud-config`.
-#[derive(Clone)]
-pub struct CloudConfig {
-    /// Where it was read from.
-    pub path: PathBuf,
-    /// What it held. May hold secrets.
-    pub text: String,
-}
-
-impl std::fmt::Debug for CloudConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CloudConfig").field("path", &self.path).finish_non_exhaustive()
-    }
 }
 
 /// The providers of a program, by name.
@@ -111,11 +109,11 @@ pub enum RegistryError {
     /// Two crates claim one name.
     #[error("Cloud provider {0:?} was registered twice")]
     Twice(String),
-    /// The file of `--cloud-config` cannot be read.
-    #[error("Couldn't open cloud provider configuration {path}: {source}")]
+    /// The configuration cannot be read.
+    #[error("Couldn't open cloud provider configuration {origin}: {source}")]
     Config {
-        /// The file.
-        path: String,
+        /// The file or the Secret.
+        origin: String,
         /// Why.
         source: std::io::Error,
     },
@@ -143,6 +141,19 @@ pub enum RegistryError {
     /// `--cloud-provider=external` is for the other Kubernetes components.
     #[error("Cloud provider is nil")]
     Nil,
+}
+
+impl CloudConfig {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is no text.
+    pub fn read(path: &str) -> Result<Self, RegistryError> {
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|source| RegistryError::Config { origin: path.to_owned(), source })?;
+        Ok(Self { path: path.into(), text })
+    }
 }
 
 impl Registry {
@@ -222,32 +233,25 @@ impl Registry {
         })
     }
 
-    /// Reads the configuration file and makes the provider. An empty path means "no configuration".
+    /// Makes a provider of this configuration.
     ///
-    /// `optional` names the providers of this project that may be left out of a build.
-    pub async fn init(
-        &self,
-        name: &str,
-        config_path: &str,
+    /// # Errors
+    ///
+    /// The factory failed.
+    pub async fn build(
+        factory: &dyn ProviderFactory,
+        config: Option<CloudConfig>,
         flags: &FlagValues,
-        optional: &[&str],
     ) -> Result<Arc<dyn CloudProvider>, RegistryError> {
-        let factory = self.choose(name, optional)?;
-        let config = match config_path {
-            "" => None,
-            path => Some(CloudConfig {
-                path: path.into(),
-                text: std::fs::read_to_string(path)
-                    .map_err(|source| RegistryError::Config { path: path.to_owned(), source })?,
-            }),
-        };
-        factory.build(config, flags).await.map_err(|source| RegistryError::Init { name: name.to_owned(), source })
+        let name = || factory.name().to_owned();
+        factory.build(config, flags).await.map_err(|source| RegistryError::Init { name: name(), source })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::error::Error as _;
+    use std::path::PathBuf;
     use std::sync::Mutex;
 
     use super::*;
@@ -295,8 +299,15 @@ mod tests {
         registry
     }
 
+    /// As the program does it.
+    async fn init(registry: &Registry, name: &str, path: &str) -> Result<Arc<dyn CloudProvider>, RegistryError> {
+        let factory = registry.choose(name, &["aws", "gce"])?;
+        let config = if path.is_empty() { None } else { Some(CloudConfig::read(path)?) };
+        Registry::build(&**factory, config, &FlagValues::default()).await
+    }
+
     async fn error(registry: &Registry, name: &str, path: &str) -> RegistryError {
-        registry.init(name, path, &FlagValues::default(), &["aws", "gce"]).await.err().unwrap()
+        init(registry, name, path).await.err().unwrap()
     }
 
     /// A file that certainly exists.
@@ -330,7 +341,7 @@ mod tests {
             "Cloud provider could not be initialized: unknown cloud provider \"aws\": it exists but was not compiled in; \
              build with `cargo build --features aws`"
         );
-        let compiled_in = registry(&["aws"]).init("aws", "", &FlagValues::default(), &["aws"]).await.ok().unwrap();
+        let compiled_in = init(&registry(&["aws"]), "aws", "").await.ok().unwrap();
         assert_eq!(compiled_in.name(), "aws");
     }
 
@@ -359,9 +370,9 @@ mod tests {
         let factory = factory("fake", false);
         let mut registry = Registry::new();
         registry.register(factory.clone()).unwrap();
-        registry.init("fake", "", &FlagValues::default(), &[]).await.ok().unwrap();
+        init(&registry, "fake", "").await.ok().unwrap();
         assert!(factory.config.lock().unwrap().take().unwrap().is_none());
-        registry.init("fake", FILE, &FlagValues::default(), &[]).await.ok().unwrap();
+        init(&registry, "fake", FILE).await.ok().unwrap();
         let config = factory.config.lock().unwrap().take().unwrap().unwrap();
         assert_eq!(config.path, PathBuf::from(FILE));
         assert!(config.text.contains("ccm-provider"));

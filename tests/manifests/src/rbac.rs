@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ccm::Controller;
-use ccm_provider::{ConfigMapSpec, ServiceControllerSpec};
+use ccm_provider::{ConfigMapSpec, SecretSpec, ServiceControllerSpec};
 use ccm_runtime::Permission;
 use ccm_runtime::permission::{ACCOUNTS, DELEGATED, ELECTION, EVENTS, LEADER_MIGRATION, STORES, account};
 
@@ -122,6 +122,14 @@ pub fn per_provided(controllers: &[Controller], specs: &[ServiceControllerSpec])
     specs.iter().map(|spec| (spec.client_name, standard.clone())).collect()
 }
 
+/// What a provider may do with the Secrets of its configuration: read each by its name.
+pub fn secrets(specs: &'static [SecretSpec]) -> Rules {
+    Rules::of(specs.iter().map(|spec| {
+        let get = Permission::new("", "secrets", &["get"], spec.why).within(spec.namespace);
+        get.named(std::slice::from_ref(&spec.name))
+    }))
+}
+
 /// What leader migration adds to the identity of the process.
 pub fn leader_migration() -> Rules {
     Rules::of(LEADER_MIGRATION.iter().copied())
@@ -158,6 +166,15 @@ mod tests {
         for rule in written {
             assert_eq!(rule.verbs, ["list", "watch"], "{rule:?}");
         }
+    }
+
+    #[test]
+    fn a_secret_is_read_by_its_name_alone() {
+        const SECRETS: [SecretSpec; 1] = [SecretSpec { namespace: "kube-system", name: "cloud", why: "settings" }];
+        let rules = secrets(&SECRETS);
+        assert!(rules.cluster.is_empty());
+        let [rule] = &*rules.namespaced["kube-system"] else { panic!("{rules:?}") };
+        assert_eq!((rule.resource, rule.names, &*rule.verbs), ("secrets", &["cloud"][..], &["get"][..]));
     }
 
     #[test]

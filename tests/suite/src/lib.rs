@@ -27,6 +27,7 @@ mod manager;
 mod network;
 mod object;
 mod process;
+mod reloading;
 mod rig;
 
 pub use cloud::Cloud;
@@ -35,4 +36,5 @@ pub use manager::Running;
 pub use network::Network;
 pub use object::Object;
 pub use process::{Process, deadline};
+pub use reloading::Reloading;
 pub use rig::{LONG, Rig, SHORTLY};

@@ -3,6 +3,7 @@
 use ccm::Failure;
 use ccm::manager::{Manager, Surroundings};
 use ccm::options::Options;
+use ccm::providers::Configuration;
 use ccm::serve::{Health, Probe};
 use ccm_provider::{CloudConfig, CloudProvider, FlagValues, ProviderFactory, Registry};
 use ccm_runtime::clock::SimulatedClock;
@@ -63,20 +64,33 @@ impl Running {
     /// Of a program with this provider, and what it brings along.
     pub(crate) async fn of(args: &[String], factory: Arc<dyn ProviderFactory>, environment: Environment) -> Self {
         let mut registry = Registry::new();
-        registry.register(factory.clone()).unwrap();
-        let options = Options::with_providers(&registry, args).unwrap_or_else(|failure| panic!("{}", failure.message));
-        let provider = factory.build(None, &options.values).await.unwrap();
-        Self::run(options, provider, environment)
+        registry.register(factory).unwrap();
+        let failed = |failure: Failure| -> ! { panic!("{}", failure.message) };
+        let options = Options::with_providers(&registry, args).unwrap_or_else(|failure| failed(failure));
+        let configuration = Configuration::of(&registry, &options, &environment.client);
+        let configuration = configuration.unwrap_or_else(|failure| failed(failure));
+        let loaded = configuration.load().await.unwrap_or_else(|failure| failed(failure));
+        let provider = loaded.provider.clone();
+        Self::run_as(options, provider, environment, |manager| manager.reloading(loaded, configuration))
     }
 
     fn run(options: Options, provider: Arc<dyn CloudProvider>, environment: Environment) -> Self {
+        Self::run_as(options, provider, environment, |manager| manager)
+    }
+
+    fn run_as(
+        options: Options,
+        provider: Arc<dyn CloudProvider>,
+        environment: Environment,
+        change: impl FnOnce(Manager) -> Manager,
+    ) -> Self {
         let Environment { client, line, metrics, clock, seed } = environment;
         let stop = CancellationToken::new();
         let mut surroundings = Surroundings { seed, ..Surroundings::default() };
         if let Some(clock) = &clock {
             surroundings.clock = clock.clone();
         }
-        let manager = Manager::within(surroundings, options, provider, client, metrics.clone());
+        let manager = change(Manager::within(surroundings, options, provider, client, metrics.clone()));
         let health = manager.health().clone();
         let task = tokio::spawn(manager.run(stop.clone()));
         Self { task, stop, line, metrics, health, clock }

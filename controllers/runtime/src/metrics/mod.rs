@@ -11,7 +11,7 @@ mod tests;
 mod text;
 
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,8 +33,8 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     registry: Registry,
     parts: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
-    at_scrape: Mutex<Vec<AtScrape>>,
-    others: Mutex<Vec<Registry>>,
+    at_scrape: Mutex<BTreeMap<&'static str, AtScrape>>,
+    others: Mutex<BTreeMap<&'static str, Registry>>,
 }
 
 /// What a module adds to the registry.
@@ -92,25 +92,41 @@ impl Metrics {
         kept.downcast().unwrap_or(made)
     }
 
-    /// Registers a function that runs before each scrape: for gauges computed from the state. Must be quick.
-    pub fn at_scrape(&self, refresh: impl Fn() + Send + 'static) {
-        lock(&self.0.at_scrape).push(Box::new(refresh));
+    /// Registers a function that runs before each scrape, in place of the one of that name: for gauges computed from the
+    /// state. Must be quick.
+    pub fn at_scrape(&self, name: &'static str, refresh: impl Fn() + Send + 'static) {
+        lock(&self.0.at_scrape).insert(name, Box::new(refresh));
     }
 
-    /// Also shows the metrics of another registry, such as a provider's.
-    pub fn include(&self, other: Registry) {
-        lock(&self.0.others).push(other);
+    /// Also shows the metrics of another registry, such as a provider's, in place of the one of that name.
+    pub fn include(&self, name: &'static str, other: Registry) {
+        lock(&self.0.others).insert(name, other);
+    }
+
+    /// A registry that puts this and an underscore before each name. Its metrics are shown too; each caller gets the same one.
+    ///
+    /// # Errors
+    ///
+    /// No name may begin with it.
+    pub fn prefixed(&self, prefix: &'static str) -> Result<Registry, String> {
+        let mut others = lock(&self.0.others);
+        if let Some(there) = others.get(prefix) {
+            return Ok(there.clone());
+        }
+        let made = Registry::prefixed(prefix)?;
+        others.insert(prefix, made.clone());
+        Ok(made)
     }
 
     /// Everything in the text format of Prometheus.
     pub fn text(&self) -> String {
         let inner = &self.0;
-        for refresh in &*lock(&inner.at_scrape) {
+        for refresh in lock(&inner.at_scrape).values() {
             refresh();
         }
         let mut text = text::encode(&inner.registry.gather());
         process::append(&mut text);
-        for other in &*lock(&inner.others) {
+        for other in lock(&inner.others).values() {
             text.push_str(&text::encode(&other.gather()));
         }
         text

@@ -59,7 +59,7 @@ fn labels_and_help_are_escaped() {
 fn metrics_of_another_registry_are_read_at_each_scrape() {
     const MINE: Def = Def::counter("mine_total", &[], "x");
     let (metrics, other) = (Metrics::new(), Registry::new());
-    metrics.include(other.clone());
+    metrics.include("other", other.clone());
     let counter = IntCounter::export(&other, &MINE);
     assert_eq!(metrics.sample("mine_total"), Some(0.0));
     counter.inc();

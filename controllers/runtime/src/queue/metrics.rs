@@ -82,7 +82,7 @@ impl Part for Queues {
     fn new(registry: &Metrics) -> Self {
         let (made, families) = (Self::default(), registry.part::<Families>());
         let queues = Self(made.0.clone());
-        registry.at_scrape(move || {
+        registry.at_scrape("queues", move || {
             queues.lock().retain(|(name, queue)| {
                 let Some(queue) = queue.upgrade() else { return false };
                 let (unfinished, longest) = queue.running();

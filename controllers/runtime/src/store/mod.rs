@@ -125,12 +125,17 @@ impl<T: Cached> Store<T> {
         handlers.push(handler);
     }
 
+    /// Drops all handlers: those who registered them have ended.
+    pub fn forget_handlers(&self) {
+        self.lock_handlers().clear();
+    }
+
     /// Exports the age of the store and counts panics of its handlers.
     fn export(self: &Arc<Self>, metrics: &Metrics) {
         if self.metrics.set(metrics.clone()).is_ok() {
             let store = Arc::downgrade(self);
             let gauge = metrics.part::<StoreMetrics>();
-            metrics.at_scrape(move || match store.upgrade().and_then(|store| store.age()) {
+            metrics.at_scrape(T::NAME, move || match store.upgrade().and_then(|store| store.age()) {
                 Some(age) => gauge.age.with_label_values(&[T::NAME]).set(age.as_secs_f64()),
                 None => drop(gauge.age.remove_label_values(&[T::NAME])),
             });

@@ -7,7 +7,8 @@ fn main() -> ExitCode {
     let app = ccm::App::new()
         .register(ccm_provider_fake::Factory)
         .register(ccm_provider_gce::Factory::default())
-        .register(ccm_provider_openstack::Factory);
+        .register(ccm_provider_openstack::Factory)
+        .register(ccm_test_suite::Reloading);
     #[cfg(feature = "aws")]
     let app = app.register(ccm_provider_aws::Factory);
     app.run(std::env::args_os())

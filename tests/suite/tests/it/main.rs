@@ -13,6 +13,7 @@ mod metrics;
 mod migration;
 mod nodes;
 mod real_apiserver;
+mod reload;
 mod routes;
 mod services;
 mod stores;

@@ -5,6 +5,7 @@ mod conditions;
 mod dry_run;
 mod gce;
 mod openstack;
+mod reload;
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,0 +1,175 @@
+//! The configuration of the provider while the program runs: notices a change, and makes a provider of it.
+//!
+//! A configuration that cannot be used is reported once, and changes nothing.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ccm_provider::{CloudConfig, EventSink, EventType, Subject};
+use ccm_runtime::metrics::{Def, IntCounterVec, IntGauge};
+use ccm_runtime::panics::panic_text;
+use ccm_runtime::{Metrics, metrics};
+use futures::FutureExt;
+
+use crate::exit::Failure;
+use crate::providers::{Configuration, Loaded};
+
+/// How often the configuration is read.
+const LOOK: Duration = Duration::from_secs(10);
+/// A new configuration is used if it is still the same after this time: a file may be written in several steps.
+const SETTLE: Duration = Duration::from_secs(1);
+/// How long the factory may take.
+const BUILD: Duration = Duration::from_secs(60);
+
+metrics! {
+    pub(crate) struct ReloadMetrics {
+        changes: IntCounterVec = Def::counter(
+            "ccm_cloud_config_reloads_total", &["outcome"],
+            "Changes of the cloud configuration while the program runs: applied, or refused, so that the previous one stays in use. Only where the provider reloads its configuration.",
+        );
+        refused: IntGauge = Def::gauge(
+            "ccm_cloud_config_refused", &[],
+            "1 while the cloud configuration cannot be read or used, and an earlier one is in use. Only where the provider reloads its configuration.",
+        );
+    }
+}
+
+/// Watches the configuration.
+pub(super) struct Reload {
+    configuration: Configuration,
+    /// What the current provider was made of.
+    in_use: Option<CloudConfig>,
+    /// What to go back to until the controllers run with `in_use`.
+    previous: Option<Option<CloudConfig>>,
+    /// What was refused last, so that it is reported once.
+    refused: Option<Read>,
+    events: Arc<dyn EventSink>,
+    /// The Lease, where the users look for events of this program.
+    subject: Option<Subject>,
+    metrics: Arc<ReloadMetrics>,
+}
+
+/// A configuration, or why it cannot be read.
+type Read = Result<Option<CloudConfig>, String>;
+
+fn is_same(a: &Read, b: &Read) -> bool {
+    match (a, b) {
+        (Ok(a), Ok(b)) => a == b,
+        (Err(_), Err(_)) => true,
+        _ => false,
+    }
+}
+
+impl Reload {
+    pub(super) fn new(
+        configuration: Configuration,
+        in_use: Option<CloudConfig>,
+        events: Arc<dyn EventSink>,
+        subject: Option<Subject>,
+        metrics: &Metrics,
+    ) -> Self {
+        let metrics = metrics.part();
+        Self { configuration, in_use, previous: None, refused: None, events, subject, metrics }
+    }
+
+    /// Waits for another configuration that a provider can be made of. Nothing is lost if it is dropped.
+    pub(super) async fn changed(&mut self) -> Loaded {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let seen = self.read().await;
+            if seen.as_ref().is_ok_and(|config| *config == self.in_use) {
+                self.refused = None;
+                self.metrics.refused.set(0);
+                continue;
+            }
+            if self.refused.as_ref().is_some_and(|refused| is_same(refused, &seen)) {
+                continue;
+            }
+            tokio::time::sleep(SETTLE).await;
+            if !is_same(&self.read().await, &seen) {
+                continue;
+            }
+            let built = match seen.clone() {
+                Ok(config) => self.build(config).await.map_err(|failure| failure.message),
+                Err(error) => Err(error),
+            };
+            match built {
+                Ok(loaded) => return loaded,
+                Err(why) => self.refuse(seen, &why),
+            }
+        }
+    }
+
+    async fn read(&self) -> Read {
+        self.configuration.read().await.map_err(|error| error.to_string())
+    }
+
+    async fn build(&self, config: Option<CloudConfig>) -> Result<Loaded, Failure> {
+        let built = AssertUnwindSafe(self.configuration.build(config)).catch_unwind();
+        match tokio::time::timeout(BUILD, built).await {
+            Ok(Ok(built)) => built,
+            Ok(Err(panic)) => Err(Failure::fatal(format!("the provider panicked: {}", panic_text(&*panic)))),
+            Err(_) => Err(Failure::fatal(format!("the provider was not made within {}s", BUILD.as_secs()))),
+        }
+    }
+
+    /// The provider of another configuration takes over.
+    pub(super) fn begin(&mut self, next: &Loaded) {
+        self.previous = Some(std::mem::replace(&mut self.in_use, next.config.clone()));
+    }
+
+    /// Whether its controllers have not started yet, and those of another configuration had.
+    pub(super) fn can_go_back(&self) -> bool {
+        self.previous.is_some()
+    }
+
+    /// Its controllers have started, or none is to start yet.
+    pub(super) fn done(&mut self) {
+        if self.previous.take().is_none() {
+            return;
+        }
+        self.refused = None;
+        self.metrics.refused.set(0);
+        self.metrics.changes.with_label_values(&["applied"]).inc();
+        let text = format!("the changed cloud configuration is in use ({})", self.origin());
+        tracing::info!("{text}");
+        self.event(EventType::Normal, "CloudConfigReloaded", &text);
+    }
+
+    /// Its controllers could not be started: a provider of the configuration before it. The failure comes back if there is
+    /// none.
+    pub(super) async fn back(&mut self, failure: Failure) -> Result<Loaded, Failure> {
+        let Some(previous) = self.previous.take() else { return Err(failure) };
+        let refused = std::mem::replace(&mut self.in_use, previous.clone());
+        self.refuse(Ok(refused), &failure.message);
+        self.build(previous).await
+    }
+
+    fn refuse(&mut self, what: Read, why: &str) {
+        self.refused = Some(what);
+        self.metrics.refused.set(1);
+        self.metrics.changes.with_label_values(&["refused"]).inc();
+        let text = format!("the changed cloud configuration cannot be used, the previous one stays in use: {why}");
+        tracing::error!("{text}");
+        self.event(EventType::Warning, "CloudConfigRefused", &text);
+    }
+
+    fn origin(&self) -> String {
+        self.in_use.as_ref().map_or_else(|| "none".into(), |config| config.path.display().to_string())
+    }
+
+    fn event(&self, kind: EventType, reason: &str, message: &str) {
+        if let Some(subject) = &self.subject {
+            self.events.event(subject, kind, reason, message);
+        }
+    }
+}
+
+/// As [`Reload::changed`], where the configuration is watched.
+pub(super) async fn changed(reload: Option<&mut Reload>) -> Loaded {
+    match reload {
+        Some(reload) => reload.changed().await,
+        None => std::future::pending().await,
+    }
+}
