@@ -15,7 +15,7 @@ FROM rust:${RUST_VERSION}-slim-bookworm AS build
 ARG FEATURES
 RUN : "${FEATURES:?name the providers of the image, for example: docker build --build-arg FEATURES=aws}"
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends ca-certificates gcc libc6-dev \
+ && apt-get install --yes --no-install-recommends ca-certificates gcc libc6-dev make \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .

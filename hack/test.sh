@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests. On a fresh machine it needs cargo, a C compiler, Go or python3; what else it needs it fetches or builds once.
+# Runs the tests. On a fresh machine it needs cargo, a C compiler, make, Go or python3; what else it needs it fetches or builds once.
 #
 #   hack/test.sh              the fast lane: what each change passes; on two cores 8 minutes, the first time 25
 #   hack/test.sh long         the long lane: the rest; up to an hour
@@ -8,7 +8,7 @@
 #   hack/test.sh STAGE...     single stages, by the names below
 #
 # The fast lane, in this order:
-#   toolchain    the Rust version of Cargo.toml, rustfmt, clippy, a C compiler
+#   toolchain    the Rust version of Cargo.toml, rustfmt, clippy, a C compiler, make
 #   components   kube-apiserver, etcd and kubectl (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go); helm and CRDs
 #                (hack/tools/build.sh: the cache, or Go); moto and the service models of AWS (hack/moto.sh: the cache, or pip);
 #                Google's descriptions of its APIs and its Python client (hack/gce.sh: the cache, or pip)
@@ -118,6 +118,10 @@ stage_toolchain() {
 	done
 	if [[ -z ${CC:-} ]] && ! command -v cc >/dev/null && ! command -v gcc >/dev/null && ! command -v clang >/dev/null; then
 		echo 'no C compiler; the TLS library contains C' >&2
+		return 1
+	fi
+	if ! command -v make >/dev/null; then
+		echo 'no make; the allocator is built with it' >&2
 		return 1
 	fi
 }

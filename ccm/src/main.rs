@@ -4,6 +4,9 @@
 
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: ccm::Allocator = ccm::Allocator;
+
 fn main() -> ExitCode {
     let app = ccm::App::new();
     #[cfg(feature = "aws")]

@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: ccm::Allocator = ccm::Allocator;
+
 fn main() -> ExitCode {
     example_ccm::app().run(std::env::args_os())
 }

@@ -34,6 +34,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
+// As the program has it.
+#[global_allocator]
+static ALLOCATOR: ccm::Allocator = ccm::Allocator;
+
 /// What to measure.
 #[derive(Debug, Clone)]
 struct Settings {
