@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use ccm_runtime::client::{Call, ConnectOptions};
 use ccm_runtime::{Client, Metrics};
-use ccm_test_bed::Bed;
+use ccm_test_bed::{Bed, Options};
 use futures::StreamExt;
 use http::Method;
 use serde_json::{Value, json};
@@ -22,7 +22,16 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) async fn start() -> anyhow::Result<Self> {
-        let bed = Bed::start().await?.context("no API server; see hack/test.sh components")?;
+        Self::start_with(Options::default()).await
+    }
+
+    /// With an audit log, which costs the API server some of its time.
+    pub(crate) async fn audited() -> anyhow::Result<Self> {
+        Self::start_with(Options::default().audit()).await
+    }
+
+    async fn start_with(options: Options) -> anyhow::Result<Self> {
+        let bed = Bed::start_with(options).await?.context("no API server; see hack/test.sh components")?;
         let options = ConnectOptions {
             kubeconfig: bed.kubeconfig().display().to_string(),
             user_agent: "bench-loader".into(),

@@ -8,6 +8,8 @@
 //! cargo xtask bench aws --ccm <program> [burst] [burst-by-name] [handover] [quiet] [partial] [throttle] [balancers]
 //!                       [--nodes 5000] [--services 500] [--minutes 10]
 //!                                                 that program, built with feature aws, on the simulated AWS
+//! cargo xtask bench aws --ccm <program> --former <another build> takeover
+//!                                                 the one takes over what the other made, and back: neither writes
 //! cargo xtask bench openstack --ccm <program> [nodes] [ports] [member] [restart] [quiet]
 //!                       [--nodes 1000] [--services 100] [--minutes 10] [--busy 1,2,5,20]
 //!                                                 the same with feature openstack, on the simulated OpenStack

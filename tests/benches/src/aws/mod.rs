@@ -8,6 +8,7 @@ mod balancers;
 mod handover;
 mod nodes;
 mod quiet;
+mod takeover;
 mod unrest;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +30,8 @@ use crate::figures::{self, listed, row, sum, table};
 use crate::process::Manager;
 
 /// The runs, in their order.
-const RUNS: [&str; 8] = ["burst", "burst-by-name", "handover", "quiet", "partial", "throttle", "balancers", "all"];
+const RUNS: [&str; 9] =
+    ["burst", "burst-by-name", "handover", "quiet", "partial", "throttle", "balancers", "takeover", "all"];
 /// Cluster ID in the account.
 const CLUSTER: &str = "bench";
 
@@ -63,6 +65,14 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
             .await
             .context("balancers")?;
     }
+    if wanted("takeover") {
+        let Some(from) = &settings.former else {
+            anyhow::ensure!(settings.runs.is_empty(), "takeover from which build? --former <program>");
+            return Ok(());
+        };
+        let scene = Scene::over(Cluster::audited().await?, &program, &settings.out)?;
+        takeover::run(scene, from).await.context("takeover")?;
+    }
     Ok(())
 }
 
@@ -91,6 +101,10 @@ struct Machine {
 
 impl Scene {
     async fn start(program: &Path, out: &Path) -> anyhow::Result<Self> {
+        Self::over(Cluster::start().await?, program, out)
+    }
+
+    fn over(cluster: Cluster, program: &Path, out: &Path) -> anyhow::Result<Self> {
         let options = Options {
             latency: Latency {
                 read: Duration::from_millis(50),
@@ -107,13 +121,7 @@ impl Scene {
         let aws = Aws::start(options)?;
         let wanted = NetworkSeed { cluster: Some(CLUSTER.to_owned()), ..NetworkSeed::default() };
         let network = aws.world(|world| seed::network(world, &wanted)).map_err(|error| failure(&error))?;
-        Ok(Self {
-            aws,
-            network,
-            cluster: Arc::new(Cluster::start().await?),
-            program: program.to_owned(),
-            log: out.join("ccm-aws.log"),
-        })
+        Ok(Self { aws, network, cluster: Arc::new(cluster), program: program.to_owned(), log: out.join("ccm-aws.log") })
     }
 
     /// Running instances of the cluster.
@@ -164,9 +172,15 @@ impl Scene {
 
     /// The same, one of several or alone.
     async fn replica(&self, election: &str, log: &Path) -> anyhow::Result<Manager> {
-        let mut command = Command::new(&self.program);
+        self.start_program(&self.program, &["--configure-cloud-routes=false", election], log).await
+    }
+
+    /// Any build of the program, with these flags.
+    async fn start_program(&self, program: &Path, flags: &[&str], log: &Path) -> anyhow::Result<Manager> {
+        let mut command = Command::new(program);
         command
-            .args(["--cloud-provider=aws", "--configure-cloud-routes=false", election])
+            .arg("--cloud-provider=aws")
+            .args(flags)
             .env("AWS_ACCESS_KEY_ID", "AKIABENCHBENCHBENCH0")
             .env("AWS_SECRET_ACCESS_KEY", "not-a-secret")
             .env("AWS_EC2_METADATA_DISABLED", "true")

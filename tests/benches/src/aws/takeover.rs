@@ -1,0 +1,241 @@
+//! One build of the program makes what a cluster has; another one takes over, and the first one takes it back. Neither may write
+//! anything but its lease and events.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ccm_test_bed::AuditEntry;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Scene, listed, nodes_of, row, table};
+use crate::process::Manager;
+use crate::runs::count;
+
+/// Fewer than a route table has room for.
+const NODES: usize = 20;
+/// How long a program that takes over is watched: longer than the period of the address refresh in [`FLAGS`].
+const WATCHED: Duration = Duration::from_secs(60);
+/// Everything that writes is on.
+const FLAGS: &[&str] = &[
+    "--leader-elect=true",
+    "--controllers=*,tagging",
+    "--tags=team=bench",
+    "--resources=instance",
+    "--configure-cloud-routes=true",
+    "--allocate-node-cidrs=true",
+    "--cluster-cidr=10.64.0.0/12",
+    "--node-status-update-frequency=30s",
+];
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/11111111-2222-3333-4444-555555555555";
+const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer";
+
+/// `from` makes it, `scene.program` takes over.
+pub(super) async fn run(scene: Scene, from: &Path) -> anyhow::Result<()> {
+    scene.aws.world(|world| world.elb.certificates.insert(CERTIFICATE.to_owned()));
+    let machines = scene.machines(NODES)?;
+    scene.cluster.make(nodes_of(&machines, 0, true, true), Duration::ZERO).await?;
+    let old = scene.start_program(from, FLAGS, &scene.log.with_extension("from.log")).await?;
+    let services = services(&scene);
+    for (name, annotations, spec) in &services {
+        let annotations: BTreeMap<String, &str> =
+            annotations.iter().map(|(key, value)| (format!("{PREFIX}-{key}"), *value)).collect();
+        let mut spec = spec.clone();
+        if let Some(spec) = spec.as_object_mut() {
+            spec.insert("type".into(), "LoadBalancer".into());
+            spec.insert("selector".into(), json!({"app": name}));
+        }
+        let body = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": annotations}, "spec": spec});
+        scene.cluster.send(Method::POST, SERVICES, &body).await?;
+    }
+    wait(&scene, "balancers", |ready, _| ready == services.len()).await?;
+    scene.rest(&old, Duration::from_secs(20)).await?;
+    table(&format!("AWS take-over: {NODES} nodes and their routes, {} Services", services.len()));
+    println!("calls of {}: {}", from.display(), listed(&written(&scene, 0)));
+    old.terminate().await?;
+    for (program, log) in [(&*scene.program, "log"), (from, "back.log"), (&*scene.program, "again.log")] {
+        let manager = quiet(&scene, program, log).await?;
+        if log == "again.log" {
+            remove(&scene, &manager, services.len()).await?;
+        }
+        manager.terminate().await?;
+    }
+    Ok(())
+}
+
+/// Without their common prefix.
+type Annotations<'a> = Vec<(&'static str, &'a str)>;
+
+/// Names, annotations, specifications: each kind of balancer in each way that differs in what is written.
+fn services(scene: &Scene) -> Vec<(&'static str, Annotations<'_>, Value)> {
+    let port = |port: u16, protocol: &str| json!({"name": format!("p{port}"), "port": port, "targetPort": 8080, "protocol": protocol});
+    let web = || json!({"ports": [port(80, "TCP")]});
+    let local = || json!({"ports": [port(80, "TCP")], "externalTrafficPolicy": "Local"});
+    let ranges = || json!({"ports": [port(80, "TCP"), port(81, "TCP")], "loadBalancerSourceRanges": ["10.0.0.0/8", "172.16.0.0/12"]});
+    let nlb = ("type", "nlb");
+    vec![
+        ("clb-plain", vec![], web()),
+        ("clb-local", vec![], local()),
+        ("clb-internal", vec![("internal", "true"), ("extra-security-groups", &scene.network.default_group)], ranges()),
+        ("clb-groups", vec![("security-groups", &scene.network.default_group)], web()),
+        (
+            "clb-tls",
+            vec![
+                ("access-log-enabled", "true"),
+                ("access-log-emit-interval", "5"),
+                ("access-log-s3-bucket-name", "logs"),
+                ("additional-resource-tags", "team=web,env=prod"),
+                ("backend-protocol", "http"),
+                ("connection-draining-enabled", "true"),
+                ("connection-draining-timeout", "60"),
+                ("connection-idle-timeout", "120"),
+                ("cross-zone-load-balancing-enabled", "true"),
+                ("healthcheck-interval", "15"),
+                ("healthcheck-path", "/ready"),
+                ("healthcheck-protocol", "HTTP"),
+                ("proxy-protocol", "*"),
+                ("ssl-cert", CERTIFICATE),
+                ("ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01"),
+                ("ssl-ports", "443"),
+            ],
+            json!({"ports": [port(443, "TCP"), port(80, "TCP")]}),
+        ),
+        ("nlb-plain", vec![nlb], ranges()),
+        ("nlb-local", vec![nlb], local()),
+        (
+            "nlb-internal",
+            vec![
+                nlb,
+                ("internal", "true"),
+                ("target-group-attributes", "preserve_client_ip.enabled=false,proxy_protocol_v2.enabled=true"),
+            ],
+            web(),
+        ),
+        ("nlb-groups", vec![nlb, ("security-groups", &scene.network.default_group)], web()),
+        (
+            "nlb-tls",
+            vec![
+                nlb,
+                ("additional-resource-tags", "team=web"),
+                ("backend-protocol", "ssl"),
+                ("cross-zone-load-balancing-enabled", "true"),
+                ("ssl-cert", CERTIFICATE),
+                ("ssl-ports", "443"),
+            ],
+            json!({"ports": [port(443, "TCP"), port(80, "TCP")]}),
+        ),
+        (
+            "nlb-udp",
+            vec![nlb, ("healthcheck-protocol", "HTTP"), ("healthcheck-port", "9000"), ("healthcheck-path", "/up")],
+            json!({"ports": [port(53, "UDP")]}),
+        ),
+    ]
+}
+
+/// A program takes over; what it writes is counted.
+async fn quiet(scene: &Scene, program: &Path, log: &str) -> anyhow::Result<Manager> {
+    let (mark, mut audit) = (scene.aws.mark(), scene.cluster.bed.audit());
+    let before = versions(scene).await?;
+    audit.read()?;
+    let manager = scene.start_program(program, FLAGS, &scene.log.with_extension(log)).await?;
+    let began = Instant::now();
+    while manager.metric("leader_election_master_status", "").await? < 1.0 {
+        anyhow::ensure!(began.elapsed() < Duration::from_secs(60), "{} does not lead", program.display());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    tokio::time::sleep(WATCHED).await;
+    let changed = versions(scene).await?.iter().filter(|(name, version)| before.get(*name) != Some(*version)).count();
+    let mut writes: BTreeMap<String, u64> = BTreeMap::new();
+    for entry in audit.read()?.iter().filter(|entry| entry.is_write()) {
+        *writes.entry(what(entry)).or_default() += 1;
+    }
+    let is_expected = |what: &str| ["leases", "events", "reviews"].iter().any(|end| what.ends_with(end));
+    let others: u64 = writes.iter().filter(|(what, _)| !is_expected(what)).map(|(_, count)| count).sum();
+    println!("\n{} takes over", program.display());
+    row("writes to the cloud", count(scene.aws.ledger(|ledger| ledger.mutating(mark).count())), "", Some(0.0));
+    row("API writes besides lease, events and reviews", count(usize::try_from(others)?), "", Some(0.0));
+    row("nodes and Services that changed", count(changed), "", Some(0.0));
+    let errors = manager.metric("ccm_sync_errors_total", "").await?;
+    row("failed syncs", errors, "", Some(0.0));
+    println!("API writes: {}; writes to the cloud: {}", listed(&writes), listed(&written(scene, mark)));
+    println!("calls: {}", listed(&scene.calls(mark)));
+    Ok(manager)
+}
+
+/// The verb and the resource; of reviews only that, since they change nothing.
+fn what(entry: &AuditEntry) -> String {
+    let subresource = if entry.subresource.is_empty() { String::new() } else { format!("/{}", entry.subresource) };
+    format!("{} {}{subresource}", entry.verb, entry.resource)
+}
+
+/// Writes to the cloud since a mark, by action.
+fn written(scene: &Scene, mark: u64) -> BTreeMap<String, u64> {
+    let mut writes = BTreeMap::new();
+    scene.aws.ledger(|ledger| {
+        for entry in ledger.mutating(mark) {
+            *writes.entry(entry.action.clone()).or_default() += 1;
+        }
+    });
+    writes
+}
+
+/// Versions of the nodes and Services.
+async fn versions(scene: &Scene) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut versions = BTreeMap::new();
+    for path in ["/api/v1/nodes", SERVICES] {
+        let text =
+            |object: &Value, path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let see = |object: &Value| {
+            let version = text(object, "/metadata/resourceVersion");
+            versions.insert(format!("{path}/{}", text(object, "/metadata/name")), version);
+        };
+        scene.cluster.each(path, see).await?;
+    }
+    Ok(versions)
+}
+
+/// Waits for a number of Services with an address, of how many.
+async fn wait(scene: &Scene, what: &str, reached: impl Fn(usize, usize) -> bool) -> anyhow::Result<()> {
+    let began = Instant::now();
+    loop {
+        let (mut ready, mut all) = (0, 0);
+        scene
+            .cluster
+            .each(SERVICES, |service| {
+                // The Service `kubernetes` of the API server is none of them.
+                all += usize::from(service.pointer("/spec/type").and_then(Value::as_str) == Some("LoadBalancer"));
+                ready += usize::from(service.pointer("/status/loadBalancer/ingress/0/hostname").is_some());
+            })
+            .await?;
+        if reached(ready, all) {
+            return Ok(());
+        }
+        anyhow::ensure!(
+            began.elapsed() < Duration::from_secs(600),
+            "{what}: {ready} of {all} Services after 10 minutes"
+        );
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// The last program deletes what the first one made.
+async fn remove(scene: &Scene, manager: &Manager, services: usize) -> anyhow::Result<()> {
+    let mut names = Vec::new();
+    let name =
+        |service: &Value| service.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    scene.cluster.each(SERVICES, |service| names.push(name(service))).await?;
+    for name in names.iter().filter(|name| *name != "kubernetes") {
+        scene.cluster.send(Method::DELETE, &format!("{SERVICES}/{name}"), &json!({})).await?;
+    }
+    wait(scene, "deletion", |_, all| all == 0).await?;
+    scene.rest(manager, Duration::from_secs(10)).await?;
+    let left = scene.aws.world(|world| {
+        let groups = world.ec2.groups.values().filter(|group| group.name.starts_with("k8s-"));
+        world.elb.balancers.len() + world.elbv2.balancers.len() + world.elbv2.groups.len() + groups.count()
+    });
+    println!("\nThe {services} Services are deleted");
+    row("balancers, target groups and security groups left", count(left), "", Some(0.0));
+    Ok(())
+}
