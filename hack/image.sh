@@ -15,11 +15,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 user=65532
 
 build() {
-	local features=$1 folder=$2 profile=${3:-dist} target
+	local features=$1 folder=$2 profile=${3:-dist} target flags
 	target=$(rustc -vV | sed -n 's/^host: //p')
 	# The C library goes into the binary, since the image has none. With an explicit target the flag leaves build scripts and
-	# procedural macros alone.
-	RUSTFLAGS='-C target-feature=+crt-static' CARGO_INCREMENTAL=0 cargo build --profile "$profile" --locked \
+	# procedural macros alone. Relocations are read at each start and stay in memory: packed, they are small. The C library knows
+	# them since glibc 2.36.
+	flags='-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs'
+	RUSTFLAGS=$flags CARGO_INCREMENTAL=0 cargo build --profile "$profile" --locked \
 		--package ccm --no-default-features --features "$features" --target "$target"
 	install -D -m 0755 "${CARGO_TARGET_DIR:-target}/$target/$profile/ccm" "$folder/ccm"
 	# For providers, and for kubeconfigs without a CA.

@@ -51,14 +51,14 @@ pub(super) async fn run(scene: Scene, from: &Path) -> anyhow::Result<()> {
         scene.cluster.send(Method::POST, SERVICES, &body).await?;
     }
     wait(&scene, "balancers", |ready, _| ready == services.len()).await?;
-    scene.rest(&old, Duration::from_secs(20)).await?;
+    rest(&scene).await?;
     table(&format!("AWS take-over: {NODES} nodes and their routes, {} Services", services.len()));
     println!("calls of {}: {}", from.display(), listed(&written(&scene, 0)));
     old.terminate().await?;
     for (program, log) in [(&*scene.program, "log"), (from, "back.log"), (&*scene.program, "again.log")] {
         let manager = quiet(&scene, program, log).await?;
         if log == "again.log" {
-            remove(&scene, &manager, services.len()).await?;
+            remove(&scene, services.len()).await?;
         }
         manager.terminate().await?;
     }
@@ -196,6 +196,22 @@ async fn versions(scene: &Scene) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(versions)
 }
 
+/// Waits until neither the cloud nor a node or Service changes for a while. A leader renews its lease all the time.
+async fn rest(scene: &Scene) -> anyhow::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(600);
+    let look = async || -> anyhow::Result<_> { Ok((written(scene, 0), versions(scene).await?)) };
+    let (mut last, mut since) = (look().await?, Instant::now());
+    while since.elapsed() < Duration::from_secs(20) {
+        anyhow::ensure!(Instant::now() < deadline, "no rest within 10 minutes");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let now = look().await?;
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
+    Ok(())
+}
+
 /// Waits for a number of Services with an address, of how many.
 async fn wait(scene: &Scene, what: &str, reached: impl Fn(usize, usize) -> bool) -> anyhow::Result<()> {
     let began = Instant::now();
@@ -221,7 +237,7 @@ async fn wait(scene: &Scene, what: &str, reached: impl Fn(usize, usize) -> bool)
 }
 
 /// The last program deletes what the first one made.
-async fn remove(scene: &Scene, manager: &Manager, services: usize) -> anyhow::Result<()> {
+async fn remove(scene: &Scene, services: usize) -> anyhow::Result<()> {
     let mut names = Vec::new();
     let name =
         |service: &Value| service.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -230,7 +246,7 @@ async fn remove(scene: &Scene, manager: &Manager, services: usize) -> anyhow::Re
         scene.cluster.send(Method::DELETE, &format!("{SERVICES}/{name}"), &json!({})).await?;
     }
     wait(scene, "deletion", |_, all| all == 0).await?;
-    scene.rest(manager, Duration::from_secs(10)).await?;
+    rest(scene).await?;
     let left = scene.aws.world(|world| {
         let groups = world.ec2.groups.values().filter(|group| group.name.starts_with("k8s-"));
         world.elb.balancers.len() + world.elbv2.balancers.len() + world.elbv2.groups.len() + groups.count()
