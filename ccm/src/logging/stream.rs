@@ -51,7 +51,8 @@ impl Stream {
         let (state, wake, written) = (Mutex::default(), Condvar::new(), Condvar::new());
         let stream = Arc::new(Self { state, wake, written, pace });
         let writer = stream.clone();
-        std::thread::Builder::new().name("log".into()).stack_size(64 << 10).spawn(move || writer.run(to, notice))?;
+        // Pages that are not touched cost nothing. 64 KiB are too few for what the allocator does at the first use in a thread.
+        std::thread::Builder::new().name("log".into()).stack_size(512 << 10).spawn(move || writer.run(to, notice))?;
         Ok(stream)
     }
 

@@ -90,7 +90,9 @@ impl Manager {
         let samples = text.lines().filter(|line| {
             line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(matching)
         });
-        Ok(samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+        Ok(samples
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .fold(0.0, |sum, sample| sum + sample))
     }
 
     /// API writes so far.
