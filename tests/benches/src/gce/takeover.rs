@@ -73,7 +73,7 @@ async fn take_over(scene: &Scene, former: &Path, args: &[&str], shapes: &[&str],
     table(&format!("GCE takeover: {} Services of another program, with {}", services.len(), args.join(" ")));
     row("cloud writes", count(scene.written(mark)), "", None);
     scene.cloud.ledger(|ledger| {
-        ledger.mutating(mark).for_each(|entry| println!("{} {}", entry.action, entry.params.trim_end()))
+        ledger.mutating(mark).for_each(|entry| println!("{} {}", entry.action, entry.params.trim_end()));
     });
     let names: Vec<String> = services.into_keys().collect();
     end(scene, &manager, &names, "taken over", 1).await?;
