@@ -30,6 +30,7 @@ use crate::loadbalancer::{self, Balancers, Env, Here};
 use crate::node::instances::{self, GceInstances};
 use crate::node::network::Network;
 use crate::node::zones::Zones;
+use crate::ownership::CLASSES;
 use crate::routes::{GceRoutes, NetworkRoutes};
 use crate::site::Site;
 use crate::start::cluster_id::{self, ClusterId};
@@ -41,10 +42,6 @@ const LOCATE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The ConfigMaps that this provider reads and creates.
 pub const CONFIG_MAPS: [ConfigMapSpec; 1] = [cluster_id::UID];
-
-/// The classes of the balancers that are made here, by their own controller.
-pub(crate) const CLASSES: [&str; 2] =
-    ["networking.gke.io/l4-regional-external-legacy", "networking.gke.io/l4-regional-internal-legacy"];
 
 /// The service controllers that come with this provider.
 pub const SERVICE_CONTROLLERS: [ServiceControllerSpec; 1] = [ServiceControllerSpec {

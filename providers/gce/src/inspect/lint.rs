@@ -5,7 +5,7 @@ use ccm_provider::{ErrorClass, Finding, Lint, ProviderError, Service, Severity};
 
 use crate::annotations::{Annotations, lint};
 use crate::loadbalancer::dispatch;
-use crate::provider::CLASSES;
+use crate::ownership::CLASSES;
 use crate::start::config::Config;
 
 /// The checks.

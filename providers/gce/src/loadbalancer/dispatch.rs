@@ -10,7 +10,8 @@ use ccm_provider::{Service, ServiceAction};
 use super::Options;
 use crate::annotations::{Annotations, L4_RBS, Scheme, scheme_of};
 use crate::ownership::{
-    CLASS_EXTERNAL, CLASS_INTERNAL, CLASS_RBS, ILB_FINALIZER, ILB_FINALIZER_V2, NETLB_FINALIZER, RBS_FINALIZERS,
+    CLASS_EXTERNAL, CLASS_INTERNAL, CLASS_RBS, CLASSES, ILB_FINALIZER, ILB_FINALIZER_V2, NETLB_FINALIZER,
+    RBS_FINALIZERS,
 };
 
 /// Who makes the load balancer of a Service.
@@ -60,7 +61,7 @@ fn uses_rbs(service: &Service) -> bool {
 pub(crate) fn owner(options: &Options, service: &Service, action: ServiceAction) -> Owner {
     let class = service.spec.load_balancer_class.as_deref();
     if let Some(class) = class {
-        return if [CLASS_EXTERNAL, CLASS_INTERNAL].contains(&class) { Owner::Us } else { Owner::Other };
+        return if CLASSES.contains(&class) { Owner::Us } else { Owner::Other };
     }
     let scheme = scheme(service);
     if has_finalizer(service, finalizer(scheme)) {

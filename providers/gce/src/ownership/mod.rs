@@ -19,6 +19,8 @@ pub(crate) const RBS_FINALIZERS: [&str; 2] = ["gke.networking.io/l4-netlb-v2", "
 pub(crate) const CLASS_EXTERNAL: &str = "networking.gke.io/l4-regional-external-legacy";
 /// That of internal ones.
 pub(crate) const CLASS_INTERNAL: &str = "networking.gke.io/l4-regional-internal-legacy";
+/// Both: what this provider's own service controller makes.
+pub(crate) const CLASSES: [&str; 2] = [CLASS_EXTERNAL, CLASS_INTERNAL];
 /// That of another controller's external load balancers.
 pub(crate) const CLASS_RBS: &str = "networking.gke.io/l4-regional-external";
 
