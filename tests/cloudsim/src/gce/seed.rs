@@ -101,13 +101,13 @@ impl World {
         spot.key()
     }
 
-    /// All objects of these collections as they are, fields of the simulation included, by path; what the service writes anew
+    /// All objects of these collections as they are, fields of the simulation included, by path; what the service assigns
     /// is left out.
     #[must_use]
     pub fn dump(&self, collections: &[&str]) -> Value {
-        let anew = ["kind", "id", "creationTimestamp", "name", "selfLink", "region", "zone"];
+        let assigned = ["kind", "id", "creationTimestamp", "name", "selfLink", "region", "zone"];
         let objects = collections.iter().flat_map(|collection| self.store.all(collection)).map(|(key, row)| {
-            let fields = row.fields.iter().filter(|(name, _)| !anew.contains(&name.as_str()));
+            let fields = row.fields.iter().filter(|(name, _)| !assigned.contains(&name.as_str()));
             (key.to_owned(), fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Value>())
         });
         json!({"objects": objects.collect::<Value>(), "external": self.external})
