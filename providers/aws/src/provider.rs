@@ -23,7 +23,7 @@ use crate::inspect::Inspector;
 use crate::inspect::lint::Checks;
 use crate::inspect::replay;
 use crate::loadbalancer::Balancers;
-use crate::loadbalancer::plan::Env;
+use crate::loadbalancer::env::Env;
 use crate::node::fleet::Fleet;
 use crate::node::identity::{InstanceId, Own};
 use crate::node::instances::{Ec2Instances, Settings};

@@ -9,6 +9,7 @@ mod codes;
 pub(crate) mod ec2;
 pub(crate) mod elb;
 pub(crate) mod elbv2;
+mod id;
 pub(crate) mod metrics;
 pub(crate) mod operation;
 pub(crate) mod write;
@@ -18,7 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use ccm_kit::call::CallError;
 
-pub(crate) use write::{Id, Write};
+pub(crate) use id::{Id, Made, Object};
+pub(crate) use write::Write;
 
 /// Tags by key.
 pub(crate) type Tags = BTreeMap<String, String>;

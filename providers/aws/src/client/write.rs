@@ -5,71 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
-use super::Tags;
 use super::ec2::{Peer, Permission};
 use super::elb::{AccessLog, ConnectionDraining, HealthCheck as ClassicHealthCheck, Listener as ClassicListener};
 use super::elbv2::{HealthCheck, SubnetMapping, Target};
-
-/// Names a cloud object in a write.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) enum Id {
-    /// ID or ARN.
-    Known(String),
-    /// What an earlier write of this plan makes: see [`Write::makes`].
-    Made(Object),
-}
-
-/// An object by what is known of it before it exists.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) enum Object {
-    /// A security group by name.
-    SecurityGroup(String),
-    /// A v2 balancer by name.
-    Balancer(String),
-    /// A target group by name.
-    TargetGroup(String),
-}
-
-/// IDs and ARNs of what was made, by object.
-pub(crate) type Made = BTreeMap<Object, String>;
-
-impl Id {
-    /// The ID or ARN, when it is known.
-    pub(crate) fn known(&self) -> Option<&str> {
-        match self {
-            Self::Known(id) => Some(id),
-            Self::Made(_) => None,
-        }
-    }
-}
-
-impl<T: Into<String>> From<T> for Id {
-    fn from(id: T) -> Self {
-        Self::Known(id.into())
-    }
-}
-
-impl std::fmt::Display for Id {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Known(id) => f.write_str(id),
-            Self::Made(object) => write!(f, "<{object}>"),
-        }
-    }
-}
-
-impl std::fmt::Display for Object {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (kind, name) = match self {
-            Self::SecurityGroup(name) => ("SecurityGroup", name),
-            Self::Balancer(name) => ("LoadBalancer", name),
-            Self::TargetGroup(name) => ("TargetGroup", name),
-        };
-        write!(f, "{kind} {name}")
-    }
-}
+use super::{Id, Made, Object, Tags};
 
 /// One write. Each is one operation of one service.
 #[derive(Debug, Clone, PartialEq, Eq)]

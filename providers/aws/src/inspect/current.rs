@@ -6,7 +6,7 @@ use ccm_provider::{Finding, NodeRef, Planned as _, ProviderError, Service, Servi
 
 use super::Inspector;
 use crate::loadbalancer::desired::Desired;
-use crate::loadbalancer::observe::Observed;
+use crate::loadbalancer::observed::Observed;
 
 #[derive(Debug)]
 pub(super) struct Current {

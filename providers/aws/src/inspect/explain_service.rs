@@ -7,10 +7,10 @@ use super::{Inspector, health, remediation};
 use crate::loadbalancer::desired::previous_balancer;
 use crate::loadbalancer::desired::{Desired, Goal};
 use crate::loadbalancer::network::KIND;
-use crate::loadbalancer::observe::{Classic, Network, Observed};
+use crate::loadbalancer::observed::{Classic, Network, Observed};
 use crate::loadbalancer::plan::scheme;
-use crate::loadbalancer::security_groups::nodes;
-use crate::loadbalancer::security_groups::permissions::{self, Rule};
+use crate::loadbalancer::rules::shared::is_for;
+use crate::loadbalancer::rules::{Rule, split};
 
 pub(super) async fn explain(aws: &Inspector, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
     if let Some(class) = service.spec.load_balancer_class.as_deref().filter(|_| !service.needs_cleanup()) {
@@ -191,7 +191,7 @@ fn own_groups(observed: &Observed, attached: &[String]) -> Vec<Fact> {
     let summary = |id: &String| {
         let group = observed.groups.get(id)?;
         let about = format!("security group {id}");
-        Some(match permissions::split(&group.ingress).len() {
+        Some(match split(&group.ingress).len() {
             0 => Fact::bad(
                 about,
                 format!("of the load balancer ({}): no rule allows clients", group.name),
@@ -205,10 +205,10 @@ fn own_groups(observed: &Observed, attached: &[String]) -> Vec<Fact> {
 
 /// The groups that let the balancer reach the nodes.
 fn rules(desired: &Desired, observed: &Observed, attached: &[String]) -> Vec<Fact> {
-    let is_ours = |rule: &Rule| nodes::is_for(rule, &desired.name) || attached.iter().any(|group| rule.is_from(group));
+    let is_ours = |rule: &Rule| is_for(rule, &desired.name) || attached.iter().any(|group| rule.is_from(group));
     let groups = observed.groups.values().filter(|group| !attached.contains(&group.id));
     let with = groups.filter_map(|group| {
-        let count = permissions::split(&group.ingress).iter().filter(|rule| is_ours(rule)).count();
+        let count = split(&group.ingress).iter().filter(|rule| is_ours(rule)).count();
         let text = format!("allows the load balancer, rules: {count}");
         (count > 0).then(|| Fact::good(format!("security group {}", group.id), text))
     });

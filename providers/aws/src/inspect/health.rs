@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use ccm_provider::{Fact, FactState};
 
 use crate::loadbalancer::desired::first_few;
-use crate::loadbalancer::observe::TargetGroup;
+use crate::loadbalancer::observed::TargetGroup;
 
 struct Meaning {
     state: FactState,

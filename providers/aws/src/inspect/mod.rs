@@ -28,7 +28,7 @@ use ccm_provider::{
 use crate::client::ec2::SecurityGroup;
 use crate::client::{Answer, Api, Query};
 use crate::loadbalancer::Balancers;
-use crate::loadbalancer::plan::Env;
+use crate::loadbalancer::env::Env;
 use crate::node::instances::{Ec2Instances, Settings};
 use crate::routes;
 

@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use ccm_provider::{ErrorClass, ProviderError};
 
 use super::desired::Desired;
-use super::observe::{Observed, TargetGroup};
-use super::plan::{Env, Step};
+use super::env::Env;
+use super::observed::{Observed, TargetGroup};
+use super::plan::Step;
 use super::security_groups::delete::is_ours;
 use crate::annotations::Kind;
-use crate::client::Write;
-use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Id};
+use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
+use crate::client::{Id, Write};
 use crate::ownership::is_of_service;
 
 #[derive(Debug, Clone, Copy)]

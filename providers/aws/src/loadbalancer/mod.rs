@@ -8,13 +8,16 @@
 pub(crate) mod apply;
 pub(crate) mod classic;
 pub(crate) mod desired;
+pub(crate) mod env;
 pub(crate) mod guard;
 pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod observe;
+pub(crate) mod observed;
 pub(crate) mod plan;
 pub(crate) mod reads;
 mod redact;
+pub(crate) mod rules;
 pub(crate) mod security_groups;
 mod settling;
 pub(crate) mod subnets;
@@ -43,8 +46,9 @@ use crate::node::zones::Zones;
 use crate::start::config::HealthProbe;
 use apply::Outputs;
 use desired::{Desired, Goal};
-use observe::Observed;
-use plan::{Env, Purpose, Step};
+use env::Env;
+use observed::Observed;
+use plan::{Purpose, Step};
 use reads::Reads;
 use settling::Settling;
 

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::{Change, Finding, ProviderError, Risk, Verb};
-use serde::{Deserialize, Serialize};
 
-use super::security_groups::nodes::SharedRules;
+use super::rules::shared::SharedRules;
 use crate::client::Write;
-use crate::ownership::Ownership;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
@@ -48,29 +46,6 @@ pub(crate) struct Planned {
     pub(crate) steps: Vec<Step>,
     /// Settings that an existing balancer cannot get, and ignored combinations.
     pub(crate) findings: Vec<Finding>,
-}
-
-/// Input of every plan besides desired state and observation; fixed at start.
-///
-/// Kept in snapshots: a new field needs a default.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Env {
-    #[serde(flatten)]
-    pub(crate) ownership: Ownership,
-    pub(crate) vpc: String,
-    /// Subnet of last resort; empty when there is none.
-    #[serde(default, rename = "subnet")]
-    pub(crate) self_subnet: String,
-    /// `DisableSecurityGroupIngress`
-    #[serde(default)]
-    pub(crate) node_groups_untouched: bool,
-    /// `ElbSecurityGroup`
-    #[serde(default)]
-    pub(crate) shared_group: Option<String>,
-    /// `NLBSecurityGroupMode = Managed`
-    #[serde(default)]
-    pub(crate) managed_network_groups: bool,
 }
 
 impl Step {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::desired::{Common, Desired, Subnets};
 use super::names;
-use super::observe::{Observed, TargetGroup};
-use super::security_groups::nodes::DESCRIPTIONS;
+use super::observed::{Observed, TargetGroup};
+use super::rules::shared::DESCRIPTIONS;
 use super::subnets::{NAME, ROLE_INTERNAL, ROLE_PUBLIC};
 use crate::client::Tags;
 use crate::client::ec2::SecurityGroup;

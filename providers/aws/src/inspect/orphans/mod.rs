@@ -22,7 +22,7 @@ use crate::client::write::Ec2Write;
 use crate::client::{Answer, Tags, Write, elb, elbv2};
 use crate::loadbalancer::names;
 use crate::loadbalancer::network::KIND;
-use crate::loadbalancer::observe::Observed;
+use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::reads::{Reads, SHORT};
 use crate::loadbalancer::security_groups::delete::revoke_references;
 use crate::node::identity::{self, Machine, Wanted};

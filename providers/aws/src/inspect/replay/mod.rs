@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::loadbalancer::Balancers;
-use crate::loadbalancer::plan::Env;
+use crate::loadbalancer::env::Env;
 use crate::start::config::HealthProbe;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::annotations::PREFIX;
 use crate::client::Tags;
 use crate::inspect::Inspector;
 use crate::loadbalancer::Balancers;
-use crate::loadbalancer::plan::Env;
+use crate::loadbalancer::env::Env;
 use crate::node::fleet::Fleet;
 use crate::node::instances::tests::lend;
 use crate::node::instances::{Ec2Instances, Settings};

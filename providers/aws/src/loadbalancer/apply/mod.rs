@@ -14,10 +14,11 @@ use ccm_provider::{ErrorClass, ProviderError};
 
 use super::plan::{Recheck, Step};
 use super::reads::Reads;
-use super::security_groups::nodes::SharedRules;
+use super::rules::shared::SharedRules;
+use super::security_groups::steps;
 use crate::client::ec2::{Permission, Source};
-use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Made};
-use crate::client::{ApiError, Query, Write};
+use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
+use crate::client::{ApiError, Made, Query, Write};
 use crate::node::identity::InstanceId;
 
 /// When to retry a deletion that another object blocks.
@@ -82,7 +83,7 @@ async fn at_nodes(
     let _turn = reads.at_nodes.turn().await?;
     let found = reads.api.security_groups(&Query::by("group-id", [id])).await?;
     let steps = match found.first() {
-        Some(group) => rules.steps(group, opens, &reads.at_nodes.recent(id)),
+        Some(group) => steps::of_change(&group.id, rules.change_now(group, opens, &reads.at_nodes.recent(id))),
         None if opens => {
             return Err(ProviderError::unknown(format!("EC2 does not show security group {id} of the nodes")));
         }

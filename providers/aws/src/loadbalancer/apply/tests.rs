@@ -9,10 +9,9 @@ use ccm_kit::Cluster;
 use ccm_provider::Verb;
 
 use super::*;
-use crate::client::Tags;
 use crate::client::ec2::{Peer, Source};
 use crate::client::elbv2::Target;
-use crate::client::write::{Id, Object};
+use crate::client::{Id, Object, Tags};
 use crate::loadbalancer::tests::scene::{BALANCER, Scene, clb, env, nlb};
 use crate::node::fleet::Fleet;
 use crate::node::zones::Zones;

@@ -7,8 +7,9 @@ use crate::annotations::Kind;
 use crate::client::Id;
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::desired::Desired;
-use crate::loadbalancer::observe::{Classic, Observed};
-use crate::loadbalancer::plan::{Env, Planned, Step};
+use crate::loadbalancer::env::Env;
+use crate::loadbalancer::observed::{Classic, Observed};
+use crate::loadbalancer::plan::{Planned, Step};
 use crate::loadbalancer::security_groups::{delete as groups, nodes};
 
 /// The writes that delete everything of this Service's classic balancer: the rules in the nodes' groups, the balancer,

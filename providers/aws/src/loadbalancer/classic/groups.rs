@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{Finding, ProviderError, Risk, Verb};
 
-use super::plan::Context;
-use super::step;
+use super::{Context, step};
 use crate::annotations::Kind;
 use crate::client::Id;
 use crate::client::elb::LoadBalancer;

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{Risk, Verb};
 
-use super::plan::Context;
-use super::step;
+use super::{Context, step};
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::plan::{Step, abbreviated};

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_provider::{Risk, Verb};
 
-use super::plan::Context;
-use super::step;
+use super::{Context, step};
 use crate::client::elb::{Listener, ListenerDescription, LoadBalancer, Policy};
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::names;
-use crate::loadbalancer::observe;
+use crate::loadbalancer::observed;
 use crate::loadbalancer::plan::Step;
 
 const PROXY_PROTOCOL_TYPE: &str = "ProxyProtocolPolicyType";
@@ -67,7 +66,7 @@ pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Step> 
 }
 
 /// Policies of backends and listeners, to be set after the listeners.
-pub(super) fn policies(context: &Context<'_>, existing: Option<&observe::Classic>) -> Vec<Step> {
+pub(super) fn policies(context: &Context<'_>, existing: Option<&observed::Classic>) -> Vec<Step> {
     let mut steps = proxy_protocol(context, existing);
     steps.extend(ssl_policies(context, existing));
     steps
@@ -75,7 +74,7 @@ pub(super) fn policies(context: &Context<'_>, existing: Option<&observe::Classic
 
 /// Proxy protocol: one policy for the backend port of each listener. Backend ports without a listener keep their
 /// policies until they are removed. Other policies of a port stay.
-fn proxy_protocol(context: &Context<'_>, existing: Option<&observe::Classic>) -> Vec<Step> {
+fn proxy_protocol(context: &Context<'_>, existing: Option<&observed::Classic>) -> Vec<Step> {
     let nothing = BTreeMap::new();
     let found = existing.map_or(&nothing, |existing| &existing.balancer.backend_policies);
     let ports = context.classic.listeners.iter().map(|listener| listener.instance_port);
@@ -108,7 +107,7 @@ fn proxy_protocol(context: &Context<'_>, existing: Option<&observe::Classic>) ->
 }
 
 /// The annotated TLS policy on each TLS listener that lacks it. Without the annotation, listeners keep their policies.
-pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observe::Classic>) -> Vec<Step> {
+pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observed::Classic>) -> Vec<Step> {
     let Some(reference) = &context.classic.ssl_policy else { return Vec::new() };
     let name = names::ssl_policy(reference);
     let nothing = BTreeSet::new();
@@ -147,7 +146,7 @@ pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observe::Cla
 /// listeners.
 fn tls_listeners<'a>(
     context: &'a Context<'_>,
-    existing: Option<&'a observe::Classic>,
+    existing: Option<&'a observed::Classic>,
     nothing: &'a BTreeSet<String>,
 ) -> Vec<(&'a Listener, &'a BTreeSet<String>)> {
     let found: Vec<_> = existing.iter().flat_map(|existing| listeners(&existing.balancer)).collect();
@@ -165,14 +164,14 @@ fn tls_listeners<'a>(
     all
 }
 
-fn known(existing: Option<&observe::Classic>) -> &[Policy] {
+fn known(existing: Option<&observed::Classic>) -> &[Policy] {
     existing.map(|existing| &*existing.policies).unwrap_or_default()
 }
 
 /// Creates a policy that the balancer does not have yet.
 fn policy_made(
     context: &Context<'_>,
-    existing: Option<&observe::Classic>,
+    existing: Option<&observed::Classic>,
     policy: &str,
     kind: &str,
     attributes: BTreeMap<String, String>,

@@ -4,7 +4,6 @@
 //! `ensureLoadBalancer` and what it calls in `pkg/providers/v1/aws_loadbalancer.go`.
 
 mod delete;
-pub(crate) mod desired;
 mod groups;
 mod hosts;
 mod listeners;
@@ -21,10 +20,28 @@ use ccm_provider::{LoadBalancerStatus, Verb};
 pub(crate) use delete::delete;
 pub(crate) use plan::plan;
 
+use super::desired::{Classic, Desired};
+use super::env::Env;
+use super::observed::Observed;
 use super::plan::Step;
 use crate::client::Write;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
+
+/// What the plan of one balancer is computed from.
+#[derive(Debug)]
+struct Context<'a> {
+    desired: &'a Desired,
+    classic: &'a Classic,
+    observed: &'a Observed,
+    env: &'a Env,
+}
+
+impl Context<'_> {
+    fn name(&self) -> String {
+        self.desired.name.clone()
+    }
+}
 
 /// The status of the Service: empty until the balancer has a DNS name.
 pub(crate) fn status(balancer: &LoadBalancer) -> LoadBalancerStatus {

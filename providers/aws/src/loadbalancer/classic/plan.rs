@@ -2,29 +2,16 @@
 
 use ccm_provider::{Finding, ProviderError, Severity, Verb};
 
-use super::{groups, hosts, listeners, settings, step, subnets};
+use super::{Context, groups, hosts, listeners, settings, step, subnets};
 use crate::annotations::INTERNAL;
 use crate::client::Id;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::desired::{Classic, Desired};
-use crate::loadbalancer::observe::{self, Observed};
-use crate::loadbalancer::plan::{Env, Planned, Step, scheme};
+use crate::loadbalancer::env::Env;
+use crate::loadbalancer::observed::{self, Observed};
+use crate::loadbalancer::plan::{Planned, Step, scheme};
 use crate::loadbalancer::security_groups::nodes;
-
-#[derive(Debug)]
-pub(super) struct Context<'a> {
-    pub(super) desired: &'a Desired,
-    pub(super) classic: &'a Classic,
-    pub(super) observed: &'a Observed,
-    pub(super) env: &'a Env,
-}
-
-impl Context<'_> {
-    pub(super) fn name(&self) -> String {
-        self.desired.name.clone()
-    }
-}
 
 /// The writes from the observed to the desired balancer. `subnets` gives the wanted subnets, in order.
 ///
@@ -92,7 +79,7 @@ fn create(context: &Context<'_>, subnets: Vec<String>) -> Result<Planned, Provid
     Ok(Planned { steps, findings })
 }
 
-fn update(context: &Context<'_>, existing: &observe::Classic, wanted: &[String]) -> Result<Planned, ProviderError> {
+fn update(context: &Context<'_>, existing: &observed::Classic, wanted: &[String]) -> Result<Planned, ProviderError> {
     let balancer = &existing.balancer;
     let groups = groups::plan(context, Some(balancer))?;
     let rules = NodeRules::of(context, &groups.ids)?;
@@ -119,7 +106,7 @@ fn update(context: &Context<'_>, existing: &observe::Classic, wanted: &[String])
 }
 
 /// As upstream's `UpdateLoadBalancer`: nodes, their groups, and the TLS policy.
-fn hosts_only(context: &Context<'_>, existing: &observe::Classic) -> Result<Planned, ProviderError> {
+fn hosts_only(context: &Context<'_>, existing: &observed::Classic) -> Result<Planned, ProviderError> {
     let balancer = &existing.balancer;
     let ids: Vec<Id> = balancer.security_groups.iter().cloned().map(Id::Known).collect();
     let rules = NodeRules::of(context, &ids)?;

@@ -2,17 +2,16 @@
 
 use ccm_provider::{Change, Verb};
 
-use super::desired::{DRAINING_TIMEOUT_DEFAULT, EMIT_INTERVAL_DEFAULT, IDLE_TIMEOUT_DEFAULT};
-use super::plan::Context;
-use super::step;
+use super::{Context, step};
 use crate::client::Tags;
 use crate::client::elb::{AccessLog, Attributes, ConnectionDraining, HealthCheck};
 use crate::client::write::ElbWrite;
-use crate::loadbalancer::observe;
+use crate::loadbalancer::desired::classic::{DRAINING_TIMEOUT_DEFAULT, EMIT_INTERVAL_DEFAULT, IDLE_TIMEOUT_DEFAULT};
+use crate::loadbalancer::observed;
 use crate::loadbalancer::plan::Step;
 
 /// Adds the tags of the annotation that the balancer lacks; tags are never removed.
-pub(super) fn tags(context: &Context<'_>, existing: &observe::Classic) -> Option<Step> {
+pub(super) fn tags(context: &Context<'_>, existing: &observed::Classic) -> Option<Step> {
     // Ownership tags are reserved; upstream filters them only on creation.
     let mut tags: Tags = context.env.ownership.user_tags(&context.classic.common.tags);
     tags.retain(|key, value| existing.tags.get(key) != Some(value));

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{Finding, Risk, Verb};
 
-use super::plan::Context;
-use super::step;
+use super::{Context, step};
 use crate::annotations::SUBNETS;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;

@@ -1,8 +1,10 @@
 //! The desired state of a Service, from its spec and annotations alone. Makes no call; every mistake is reported before
 //! anything is changed.
 
-pub(crate) mod check;
+mod check;
+pub(crate) mod classic;
 mod hostname;
+pub(crate) mod network;
 mod of_service;
 mod review;
 
@@ -16,7 +18,7 @@ use ccm_provider::{ErrorClass, Finding, ProviderError, ServiceKey};
 use ipnet::IpNet;
 
 use crate::client::{Tags, elb, elbv2};
-use crate::loadbalancer::plan::Env;
+use crate::loadbalancer::env::Env;
 
 pub(crate) use of_service::{first_few, of_service, previous_balancer};
 pub(crate) use review::review;

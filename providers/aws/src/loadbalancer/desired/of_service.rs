@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 
 use ccm_provider::{Finding, ProviderError, Service, ServiceAction, ServiceWork, Severity};
 
-use super::{Classic, Common, Desired, Goal, NamedGroups, Network, Subnets, TargetNode, check, hostname};
+use super::{
+    Classic, Common, Desired, Goal, NamedGroups, Network, Subnets, TargetNode, check, classic, hostname, network,
+};
 use crate::annotations::{
     ADDITIONAL_TAGS, Annotations, EXTRA_SECURITY_GROUPS, INTERNAL, Kind, LintContext, SECURITY_GROUPS, SUBNETS,
     TARGET_NODE_LABELS, TYPE, lint,
 };
-use crate::loadbalancer::plan::Env;
+use crate::loadbalancer::env::Env;
 use crate::node::identity::{BadProviderId, Machine, ProviderId};
 use crate::ownership::Ownership;
 use crate::start::config::HealthProbe;
@@ -174,11 +176,11 @@ fn of_kind(
 ) -> Result<(Goal, Vec<Finding>), ProviderError> {
     let (goal, noticed) = match kind {
         Kind::Classic => {
-            let (classic, noticed) = crate::loadbalancer::classic::desired::classic(service, common, probe)?;
+            let (classic, noticed) = classic::classic(service, common, probe)?;
             (Goal::Classic(Box::new(classic)), noticed)
         }
         Kind::Network => {
-            let (network, noticed) = crate::loadbalancer::network::desired::network(service, common, probe)?;
+            let (network, noticed) = network::network(service, common, probe)?;
             (Goal::Network(Box::new(network)), noticed)
         }
     };

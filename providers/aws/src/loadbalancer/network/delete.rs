@@ -3,11 +3,11 @@
 use ccm_provider::{Finding, ProviderError, Risk, Verb};
 
 use super::super::desired::Desired;
-use super::super::observe::{Observed, TargetGroup};
-use super::super::plan::{Env, Planned};
+use super::super::env::Env;
+use super::super::observed::{Observed, TargetGroup};
+use super::super::plan::Planned;
 use super::super::security_groups::{delete, nodes};
-use super::plan::{is_tagged, step};
-use super::{KIND, group};
+use super::{KIND, group, is_tagged, step};
 use crate::annotations::Kind;
 use crate::client::write::ElbV2Write;
 

@@ -6,11 +6,12 @@ use ccm_provider::{ProviderError, Risk, Verb};
 
 use super::super::desired::Port;
 use super::super::names;
-use super::super::observe::{Network, TargetGroup};
+use super::super::observed::{Network, TargetGroup};
 use super::super::plan::{Step, abbreviated};
-use super::plan::{Context, is_tagged, step};
+use super::{Context, is_tagged, step};
 use crate::client::elbv2::{Attributes, HealthCheck, Target};
-use crate::client::write::{ElbV2Write, Id, Object};
+use crate::client::write::ElbV2Write;
+use crate::client::{Id, Object};
 
 /// Targets in one call, at most.
 const CHUNK: usize = 100;

@@ -4,7 +4,6 @@
 //! calls in `pkg/providers/v1/aws_loadbalancer.go`.
 
 mod delete;
-pub(crate) mod desired;
 mod group;
 mod plan;
 mod port;
@@ -15,19 +14,64 @@ mod warn;
 #[cfg(feature = "sdk")]
 mod tests;
 
-use ccm_provider::LoadBalancerStatus;
+use ccm_provider::{LoadBalancerStatus, Verb};
 
 pub(crate) use delete::delete;
 pub(crate) use plan::plan;
 
+use super::desired::{Desired, Network};
+use super::env::Env;
+use super::observed::{self, Observed};
+use super::plan::Step;
 use crate::client::elbv2::LoadBalancer;
+use crate::client::write::ElbV2Write;
+use crate::client::{Id, Object, Tags, Write};
+use crate::ownership::is_of_service;
 
 /// The type of v2 balancers that this program manages.
 pub(crate) const KIND: &str = "network";
+
+/// What the plan of one balancer is computed from.
+#[derive(Debug)]
+struct Context<'a> {
+    desired: &'a Desired,
+    network: &'a Network,
+    observed: &'a Observed,
+    env: &'a Env,
+    tags: Tags,
+}
+
+impl<'a> Context<'a> {
+    fn existing(&self) -> Option<&'a observed::Network> {
+        self.observed.network.as_ref()
+    }
+
+    fn balancer(&self) -> Id {
+        match self.existing() {
+            Some(existing) => Id::Known(existing.balancer.arn.clone()),
+            None => Id::Made(Object::Balancer(self.desired.name.clone())),
+        }
+    }
+
+    fn vpc(&self) -> &'a str {
+        let existing = self.existing().map(|existing| &*existing.balancer.vpc);
+        existing.filter(|vpc| !vpc.is_empty()).unwrap_or(&self.env.vpc)
+    }
+}
+
+/// Whether the tags say that an object was created for this Service of this cluster.
+fn is_tagged(desired: &Desired, env: &Env, tags: &Tags) -> bool {
+    env.ownership.is_member(tags) && is_of_service(tags, &desired.service)
+}
 
 /// The status of the Service: empty until the balancer has a DNS name, or if AWS could not create it.
 pub(crate) fn status(balancer: &LoadBalancer) -> LoadBalancerStatus {
     // An `active_impaired` balancer works but cannot grow, so its hostname stays (upstream removes it).
     let usable = ["active", "provisioning", "active_impaired"].contains(&&*balancer.state);
     super::status(if usable { &balancer.dns_name } else { "" })
+}
+
+/// A step on an object of the v2 API.
+fn step(verb: Verb, kind: &'static str, id: &str, reason: impl Into<String>, write: ElbV2Write) -> Step {
+    Step::new(verb, kind, id, reason, Write::ElbV2(write))
 }

@@ -3,47 +3,15 @@
 use ccm_provider::{Finding, ProviderError, Risk, Severity, Verb};
 
 use super::super::desired::{Desired, Network};
-use super::super::observe::{self, Observed};
-use super::super::plan::{Env, Planned, Step, scheme};
+use super::super::env::Env;
+use super::super::observed::{self, Observed};
+use super::super::plan::{Planned, Step, scheme};
 use super::security::{self, Security};
-use super::{KIND, group, port, warn};
+use super::{Context, KIND, group, port, step, warn};
 use crate::annotations::{EIP_ALLOCATIONS, Key, PRIVATE_IPV4, invalid};
+use crate::client::Id;
 use crate::client::elbv2::{self, Attributes, SubnetMapping};
-use crate::client::write::{ElbV2Write, Id, Object};
-use crate::client::{Tags, Write};
-use crate::ownership::is_of_service;
-
-#[derive(Debug)]
-pub(super) struct Context<'a> {
-    pub(super) desired: &'a Desired,
-    pub(super) network: &'a Network,
-    pub(super) observed: &'a Observed,
-    pub(super) env: &'a Env,
-    pub(super) tags: Tags,
-}
-
-impl<'a> Context<'a> {
-    pub(super) fn existing(&self) -> Option<&'a observe::Network> {
-        self.observed.network.as_ref()
-    }
-
-    pub(super) fn balancer(&self) -> Id {
-        match self.existing() {
-            Some(existing) => Id::Known(existing.balancer.arn.clone()),
-            None => Id::Made(Object::Balancer(self.desired.name.clone())),
-        }
-    }
-
-    pub(super) fn vpc(&self) -> &'a str {
-        let existing = self.existing().map(|existing| &*existing.balancer.vpc);
-        existing.filter(|vpc| !vpc.is_empty()).unwrap_or(&self.env.vpc)
-    }
-}
-
-/// Whether the tags say that an object was created for this Service of this cluster.
-pub(super) fn is_tagged(desired: &Desired, env: &Env, tags: &Tags) -> bool {
-    env.ownership.is_member(tags) && is_of_service(tags, &desired.service)
-}
+use crate::client::write::ElbV2Write;
 
 /// The writes from the observed to the desired balancer. `subnets` gives the subnets of a new balancer, in order; it is
 /// called only when they matter.
@@ -157,7 +125,7 @@ fn check_count<T>(key: &Key<T>, what: &str, given: &[String], subnets: &[String]
 
 /// Replaces the balancer's security groups. AWS cannot remove the last one, nor add one to a balancer that was created
 /// without.
-fn set_groups(context: &Context<'_>, existing: &observe::Network, wanted: Vec<Id>) -> Option<Step> {
+fn set_groups(context: &Context<'_>, existing: &observed::Network, wanted: Vec<Id>) -> Option<Step> {
     if wanted.is_empty() {
         return None;
     }
@@ -195,9 +163,4 @@ fn attributes(context: &Context<'_>) -> Option<Step> {
     let step =
         step(Verb::Update, "LoadBalancer", &context.desired.name, "its attributes differ from the annotations", write);
     group::with_attributes(step, &changed, is)
-}
-
-/// A step on an object of the v2 API.
-pub(super) fn step(verb: Verb, kind: &'static str, id: &str, reason: impl Into<String>, write: ElbV2Write) -> Step {
-    Step::new(verb, kind, id, reason, Write::ElbV2(write))
 }

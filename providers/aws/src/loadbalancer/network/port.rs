@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use ccm_provider::{Finding, ProviderError, Risk, Verb};
 
 use super::super::desired::Port;
-use super::super::observe::TargetGroup;
+use super::super::observed::TargetGroup;
 use super::super::plan::{Planned, Step};
 use super::group::{self, Chosen};
-use super::plan::{Context, step};
+use super::{Context, step};
 use crate::client::elbv2::Listener;
 use crate::client::write::{ElbV2Write, ListenerWish};
 

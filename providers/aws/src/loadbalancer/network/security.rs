@@ -6,10 +6,10 @@ use ccm_provider::{Finding, ProviderError};
 
 use super::super::plan::Step;
 use super::super::security_groups::{delete, nodes, own};
-use super::plan::Context;
+use super::Context;
 use crate::annotations::Kind;
-use crate::client::Write;
-use crate::client::write::{Ec2Write, Id};
+use crate::client::write::Ec2Write;
+use crate::client::{Id, Write};
 
 #[derive(Debug, Default)]
 pub(super) struct Security {

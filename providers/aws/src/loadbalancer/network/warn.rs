@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use ccm_provider::{Finding, ProviderError};
 
 use super::super::desired::Subnets;
-use super::super::observe;
+use super::super::observed;
 use super::super::plan::scheme;
-use super::plan::Context;
+use super::Context;
 use crate::annotations::{ADDITIONAL_TAGS, EIP_ALLOCATIONS, INTERNAL, Key, PRIVATE_IPV4, SECURITY_GROUPS, SUBNETS};
 
 const REMEDIATION: &str = "to change it, delete the Service and create it again";
@@ -15,7 +15,7 @@ const REMEDIATION: &str = "to change it, delete the Service and create it again"
 /// Findings about settings that AWS does not change on an existing balancer.
 pub(super) fn fixed(
     context: &Context<'_>,
-    existing: &observe::Network,
+    existing: &observed::Network,
     subnets: &dyn Fn() -> Result<Vec<String>, ProviderError>,
 ) -> Vec<Finding> {
     let (network, balancer) = (context.network, &existing.balancer);

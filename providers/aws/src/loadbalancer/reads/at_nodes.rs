@@ -7,9 +7,9 @@ use ccm_kit::Cluster;
 use ccm_provider::ProviderError;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::SETTLED;
 use crate::client::write::Ec2Write;
-use crate::loadbalancer::security_groups::nodes::Recent;
-use crate::loadbalancer::settling::SETTLED;
+use crate::loadbalancer::rules::shared::Recent;
 
 /// Shared by all network balancers.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::plan::Env;
+use super::env::Env;
 use crate::client::ec2::{RouteTable, SecurityGroup, Subnet};
 use crate::client::operation::{Operation, Service};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
@@ -32,6 +32,8 @@ pub(crate) const FRESH: Duration = Duration::from_secs(2);
 pub(crate) const SHORT: Duration = Duration::from_secs(60);
 /// Maximum age of tags if only the nodes changed.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
+/// After this time, reads show a write.
+pub(super) const SETTLED: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 20;
 
 pub(crate) struct Reads {

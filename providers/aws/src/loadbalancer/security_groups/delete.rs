@@ -8,15 +8,17 @@ use std::collections::BTreeMap;
 
 use ccm_provider::{Finding, Verb};
 
-use super::permissions::{self, Rule};
+use super::steps;
 use crate::annotations::Kind;
 use crate::client::ec2::SecurityGroup;
 use crate::client::write::Ec2Write;
 use crate::client::{Id, Write};
 use crate::loadbalancer::desired::Desired;
+use crate::loadbalancer::env::Env;
 use crate::loadbalancer::names;
-use crate::loadbalancer::observe::Observed;
-use crate::loadbalancer::plan::{Env, Step};
+use crate::loadbalancer::observed::Observed;
+use crate::loadbalancer::plan::Step;
+use crate::loadbalancer::rules::{Rule, split};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Removal {
@@ -93,7 +95,7 @@ fn was_made_for(kind: Kind, desired: &Desired, attached: &[String], group: &Secu
 pub(crate) fn references<'a>(to: &str, observed: &'a Observed) -> BTreeMap<&'a str, (&'a SecurityGroup, Vec<Rule>)> {
     let mut references = BTreeMap::new();
     for group in observed.groups.values().filter(|group| group.id != to) {
-        let mut rules = permissions::split(&group.ingress);
+        let mut rules = split(&group.ingress);
         rules.retain(|rule| rule.is_from(to));
         if !rules.is_empty() {
             references.insert(&*group.id, (group, rules));
@@ -108,7 +110,7 @@ pub(crate) fn revoke_main_group_rule(group: &str, observed: &Observed, env: &Env
     for (id, (holder, mut rules)) in references(group, observed) {
         rules.retain(Rule::is_all_traffic);
         if may_be_changed(id, env) && env.ownership.is_member(&holder.tags) {
-            steps.extend(permissions::revoke(&id.into(), rules, "the load balancer no longer uses that group"));
+            steps.extend(steps::revoke(&id.into(), rules, "the load balancer no longer uses that group"));
         }
     }
     steps
@@ -121,7 +123,7 @@ pub(crate) fn revoke_references(group: &SecurityGroup, observed: &Observed, env:
         let ours = |rule: &Rule| env.ownership.is_member(&holder.tags) || rule.is_all_traffic();
         let (revoke, stay): (Vec<_>, Vec<_>) =
             rules.into_iter().partition(|rule| may_be_changed(id, env) && ours(rule));
-        steps.extend(permissions::revoke(&id.into(), revoke, "the group that it lets in is about to be deleted"));
+        steps.extend(steps::revoke(&id.into(), revoke, "the group that it lets in is about to be deleted"));
         findings.extend(stay.iter().map(|rule| blocked(group, holder, rule)));
     }
     (steps, findings)

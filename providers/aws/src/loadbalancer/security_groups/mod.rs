@@ -1,5 +1,5 @@
 //! Security groups of the balancers, and the rules in those of the nodes. Pure functions from desired state,
-//! observation and [`Env`](super::plan::Env) to writes.
+//! observation and [`Env`](super::env::Env) to writes.
 //!
 //! [`own`] plans the groups of a balancer, [`nodes`] the rules that let it reach the nodes, [`delete`] the deletion of
 //! groups. A group is deleted only if tags, name and description show that this program created it. In groups that
@@ -11,7 +11,7 @@
 pub(crate) mod delete;
 pub(crate) mod nodes;
 pub(crate) mod own;
-pub(crate) mod permissions;
+pub(crate) mod steps;
 
 #[cfg(test)]
 #[cfg(feature = "sdk")]

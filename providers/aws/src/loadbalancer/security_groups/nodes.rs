@@ -10,23 +10,16 @@ use ccm_provider::{Finding, ProviderError};
 
 use super::delete::{may_be_changed, references};
 use super::own::transport;
-use super::permissions::{self, Rule, Tuple};
+use super::steps;
 use crate::client::ec2::{Peer, SecurityGroup};
-use crate::client::write::Ec2Write;
 use crate::client::{Id, Tags};
 use crate::loadbalancer::desired::{Common, Desired, Goal, Network};
-use crate::loadbalancer::observe::{Observed, Probes};
-use crate::loadbalancer::plan::{Env, Step};
+use crate::loadbalancer::env::Env;
+use crate::loadbalancer::observed::Observed;
+use crate::loadbalancer::plan::Step;
+use crate::loadbalancer::rules::shared::{CLIENT, HEALTH, SharedRules};
+use crate::loadbalancer::rules::{Rule, peer, split};
 
-/// Begins the description of a rule for clients; the name of the balancer follows after `=`.
-const CLIENT: &str = "kubernetes.io/rule/nlb/client";
-/// Begins the description of a rule for health checks; the name of the balancer follows after `=`.
-const HEALTH: &str = "kubernetes.io/rule/nlb/health";
-/// Description of the rules for "fragmentation needed", which all network balancers share.
-const MTU: &str = "kubernetes.io/rule/nlb/mtu";
-/// Descriptions of this program's rules contain one of these.
-pub(crate) const DESCRIPTIONS: [&str; 3] = [CLIENT, HEALTH, MTU];
-const RULES_PER_GROUP: usize = 60;
 /// Health-check port that means the target's own port.
 const TRAFFIC_PORT: &str = "traffic-port";
 
@@ -118,16 +111,14 @@ pub(crate) fn classic(main: &Id, wanted: &BTreeSet<String>, observed: &Observed,
     let mut rules = ClassicRules::default();
     let known = main.known().unwrap_or_default();
     let references = references(known, observed);
-    let refers_to_itself = observed
-        .groups
-        .get(known)
-        .is_some_and(|group| permissions::split(&group.ingress).iter().any(|rule| rule.is_from(known)));
+    let refers_to_itself =
+        observed.groups.get(known).is_some_and(|group| split(&group.ingress).iter().any(|rule| rule.is_from(known)));
     for group in wanted.iter().filter(|group| may_be_changed(group, env)) {
         let there = references.contains_key(&**group) || (group == known && refers_to_itself);
         if !there {
             let rule = vec![Rule::all_from(main.clone())];
             let reason = "the load balancer sends to nodes of that group";
-            rules.open.extend(permissions::authorize(&group.clone().into(), rule, reason));
+            rules.open.extend(steps::authorize(&group.clone().into(), rule, reason));
         }
     }
     for (group, (holder, mut theirs)) in references {
@@ -135,16 +126,10 @@ pub(crate) fn classic(main: &Id, wanted: &BTreeSet<String>, observed: &Observed,
         let is_member = env.ownership.is_member(&holder.tags);
         if is_member && !wanted.contains(group) && may_be_changed(group, env) {
             let reason = "the load balancer sends to no node of that group";
-            rules.close.extend(permissions::revoke(&group.into(), theirs, reason));
+            rules.close.extend(steps::revoke(&group.into(), theirs, reason));
         }
     }
     rules
-}
-
-/// Whether a rule was created for the network balancer of this name.
-pub(crate) fn is_for(rule: &Rule, balancer: &str) -> bool {
-    let of = |kind: &str| rule.description.strip_prefix(kind).and_then(|rest| rest.strip_prefix('=')) == Some(balancer);
-    of(CLIENT) || of(HEALTH)
 }
 
 /// Updates the rules for a network balancer in every group of the cluster. `goal` is the desired balancer with its
@@ -171,10 +156,10 @@ pub(crate) fn network(
         if is_wanted {
             rules.wanted.clone_from(&wanted);
         }
-        let change = rules.change(&permissions::split(&group.ingress));
+        let change = rules.change(&split(&group.ingress));
         rules.closes = change.gives_up;
         if is_wanted || (env.ownership.is_member(&group.tags) && change.takes_away()) {
-            steps.extend(change.steps(&group.id).into_iter().map(|step| step.shared(&rules)));
+            steps.extend(steps::of_change(&group.id, change).into_iter().map(|step| step.shared(&rules)));
         }
     }
     Ok((steps, groups.findings))
@@ -194,7 +179,7 @@ pub(crate) fn gives_up_rules(desired: &Desired, observed: &Observed, env: &Env) 
         if groups.ids.contains(&group.id) {
             rules.wanted.clone_from(&wanted);
         }
-        rules.change(&permissions::split(&group.ingress)).gives_up
+        rules.change(&split(&group.ingress)).gives_up
     })
 }
 
@@ -231,7 +216,7 @@ fn network_rules(balancer: &str, network: &Network, cidrs: &BTreeSet<String>) ->
             number => number.parse().map_err(|_| ProviderError::bug(format!("{number:?} is no health-check port")))?,
         });
     }
-    let ranges: Vec<Peer> = network.common.source_ranges.iter().map(permissions::peer).collect();
+    let ranges: Vec<Peer> = network.common.source_ranges.iter().map(peer).collect();
     // A client rule for 0.0.0.0/0 allows the health checks too.
     let world = matches!(&*ranges, [Peer::Ipv4(cidr)] if cidr == "0.0.0.0/0");
     let implied = world && clients == probed.iter().map(|port| ("tcp", *port)).collect();
@@ -247,122 +232,4 @@ fn network_rules(balancer: &str, network: &Network, cidrs: &BTreeSet<String>) ->
         rules.extend(peers.map(|peer| Rule::port(protocol, port, peer).described(&format!("{CLIENT}={balancer}"))));
     }
     Ok(rules)
-}
-
-/// The rules that a network balancer needs in a node group. All network balancers change the same groups, so writes are
-/// computed for one balancer at a time, from the group's current state.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SharedRules {
-    balancer: String,
-    wanted: Vec<Rule>,
-    /// Whether rules of this balancer may be revoked; requires `others`.
-    closes: bool,
-    others: BTreeMap<String, Probes>,
-}
-
-impl SharedRules {
-    fn of(desired: &Desired, observed: &Observed) -> Self {
-        let (balancer, others) = (desired.name.clone(), observed.other_balancers.clone());
-        Self { balancer, wanted: Vec::new(), closes: true, others }
-    }
-
-    /// The writes for the group's current state; with `opens` only those that add rules. `recent` are this process's
-    /// last writes, which EC2 may not show yet.
-    pub(crate) fn steps(&self, group: &SecurityGroup, opens: bool, recent: &Recent) -> Vec<Step> {
-        let found = permissions::split(&group.ingress);
-        let mut change = if opens { Change::default() } else { self.change(&recent.at_most(found.clone())) };
-        change.found = found.len();
-        // Adding an existing rule again is harmless, but a rule that was just revoked must not be taken for existing.
-        change.open = self.change(&recent.at_least(found)).open;
-        change.steps(&group.id)
-    }
-
-    fn change(&self, found: &[Rule]) -> Change {
-        let wanted = &self.wanted;
-        let mut open = permissions::missing(wanted, found);
-        let mut close = permissions::surplus(found, wanted);
-        close.retain(|rule| self.closes && is_for(rule, &self.balancer));
-        let gives_up = !close.is_empty();
-        let stays = found.iter().filter(|rule| !close.contains(rule)).chain(&open);
-        let clients = stays.filter(|rule| rule.description.contains(CLIENT)).map(|rule| rule.peer.clone());
-        let networks = clients.filter(|peer| matches!(peer, Peer::Ipv4(_) | Peer::Ipv6(_)));
-        let mtu: Vec<Rule> = networks.map(|peer| Rule::too_big(peer).described(MTU)).collect();
-        let relabelled: Vec<Rule> = close.iter().filter_map(|rule| self.relabelled(rule)).collect();
-        close.retain(|rule| !relabelled.iter().any(|stays| stays.tuple() == rule.tuple()));
-        open.extend(permissions::missing(&mtu, found));
-        // Without any client rule they are left over from a previous balancer.
-        if gives_up || !wanted.is_empty() || mtu.is_empty() {
-            let stale = permissions::surplus(found, &mtu).into_iter();
-            close.extend(stale.filter(|rule| rule.description == MTU));
-        }
-        Change { open, close, relabelled, gives_up, found: found.len() }
-    }
-
-    /// The rule with the description of another balancer whose health checks it allows, if there is one. EC2 keeps one
-    /// description per rule: that of the first balancer.
-    fn relabelled(&self, rule: &Rule) -> Option<Rule> {
-        let Peer::Ipv4(cidr) = &rule.peer else { return None };
-        let port = rule.from_port.filter(|_| rule.from_port == rule.to_port && rule.protocol == "tcp")?;
-        let mut others = self.others.iter();
-        let (name, _) = others.find(|(_, probes)| probes.ports.contains(&port) && probes.cidrs.contains(cidr))?;
-        Some(rule.clone().described(&format!("{HEALTH}={name}")))
-    }
-}
-
-#[derive(Debug, Default)]
-struct Change {
-    open: Vec<Rule>,
-    close: Vec<Rule>,
-    /// Rules that get the description of another balancer that needs them.
-    relabelled: Vec<Rule>,
-    /// Whether any rule of this balancer is revoked or relabelled.
-    gives_up: bool,
-    found: usize,
-}
-
-impl Change {
-    fn takes_away(&self) -> bool {
-        !self.close.is_empty() || !self.relabelled.is_empty()
-    }
-
-    /// Opens before it closes, so that no traffic is blocked in between, unless EC2 has no room for both.
-    fn steps(self, group: &str) -> Vec<Step> {
-        let id = Id::from(group);
-        let room = self.found + self.open.len() <= RULES_PER_GROUP;
-        let open = permissions::authorize(&id, self.open, "clients and health checks of the load balancer need it");
-        let close = permissions::revoke(&id, self.close, "the load balancer no longer needs it");
-        let reason = "health checks of another load balancer need it";
-        let relabelled = permissions::describe(&id, self.relabelled, reason);
-        let steps = if room { [open, relabelled, close] } else { [relabelled, close, open] };
-        steps.into_iter().flatten().collect()
-    }
-}
-
-/// This process's last rule writes to a group, in order.
-#[derive(Debug, Default)]
-pub(crate) struct Recent(BTreeMap<Tuple, Option<Rule>>);
-
-impl Recent {
-    pub(crate) fn add(&mut self, write: &Ec2Write) {
-        let (permissions, opens) = match write {
-            Ec2Write::AuthorizeSecurityGroupIngress { permissions, .. }
-            | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { permissions, .. } => (permissions, true),
-            Ec2Write::RevokeSecurityGroupIngress { permissions, .. } => (permissions, false),
-            _ => return,
-        };
-        let rules = permissions::split(permissions).into_iter();
-        self.0.extend(rules.map(|rule| (rule.tuple(), Some(rule).filter(|_| opens))));
-    }
-
-    fn at_least(&self, mut found: Vec<Rule>) -> Vec<Rule> {
-        found.retain(|rule| !matches!(self.0.get(&rule.tuple()), Some(None)));
-        found
-    }
-
-    /// The rules without those that were closed, and with those that were opened.
-    fn at_most(&self, mut found: Vec<Rule>) -> Vec<Rule> {
-        found.retain(|rule| !self.0.contains_key(&rule.tuple()));
-        found.extend(self.0.values().flatten().cloned());
-        found
-    }
 }

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 
 use ccm_provider::{ProviderError, Verb};
 
-use super::permissions::{self, Rule};
+use super::steps::set_exactly;
 use crate::client::ec2::{Permission, SecurityGroup};
-use crate::client::write::{Ec2Write, Object};
-use crate::client::{Id, Tags, Write};
+use crate::client::write::Ec2Write;
+use crate::client::{Id, Object, Tags, Write};
 use crate::loadbalancer::desired::{Classic, Common, Desired, Network};
+use crate::loadbalancer::env::Env;
 use crate::loadbalancer::names;
-use crate::loadbalancer::observe::Observed;
-use crate::loadbalancer::plan::{Env, Step};
+use crate::loadbalancer::observed::Observed;
+use crate::loadbalancer::plan::Step;
+use crate::loadbalancer::rules::{Rule, peer};
 
 /// The groups of a balancer, with the writes for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,7 +42,7 @@ pub(crate) fn classic(
             let mut rules = Vec::new();
             for (protocol, port) in &classic.open_ports {
                 let ranges = classic.common.source_ranges.iter();
-                rules.extend(ranges.map(|range| Rule::port(protocol, *port, permissions::peer(range))));
+                rules.extend(ranges.map(|range| Rule::port(protocol, *port, peer(range))));
             }
             managed(&name, &description, &classic.common, rules, observed, env)?
         }
@@ -78,7 +80,7 @@ pub(crate) fn network(
     let mut rules = Vec::new();
     for port in &network.ports {
         let (protocol, ranges) = (transport(&port.protocol), network.common.source_ranges.iter());
-        rules.extend(ranges.map(|range| Rule::port(protocol, port.port, permissions::peer(range))));
+        rules.extend(ranges.map(|range| Rule::port(protocol, port.port, peer(range))));
     }
     managed(&name, names::NETWORK_GROUP_DESCRIPTION, &network.common, rules, observed, env)
 }
@@ -108,7 +110,7 @@ fn managed(
     observed: &Observed,
     env: &Env,
 ) -> Result<Groups, ProviderError> {
-    rules.extend(common.source_ranges.iter().map(|range| Rule::too_big(permissions::peer(range))));
+    rules.extend(common.source_ranges.iter().map(|range| Rule::too_big(peer(range))));
     let (id, before, found): (Id, Option<Step>, &[Permission]) = match by_name(name, &observed.groups, env) {
         Some(group) => (group.id.clone().into(), repair(group, env)?, &group.ingress),
         None => {
@@ -117,7 +119,7 @@ fn managed(
             (made, Some(create(name, description, tags, env)), &[])
         }
     };
-    let rules = permissions::set_exactly(&id, found, &rules, "the Service's clients need it");
+    let rules = set_exactly(&id, found, &rules, "the Service's clients need it");
     Ok(Groups { ids: vec![id], before: before.into_iter().collect(), rules })
 }
 

@@ -11,19 +11,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::desired::first_few;
-use super::observe::Observed;
+use super::observed::Observed;
 use super::plan::Recheck;
-use super::security_groups::permissions::{self, Tuple};
+use super::reads::SETTLED;
+use super::rules::{Tuple, split};
 use crate::client::elbv2::{Target, TargetHealth};
-use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, Id};
-use crate::client::{Tags, Write};
+use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
+use crate::client::{Id, Tags, Write};
 use ccm_kit::Cluster;
 
 #[cfg(test)]
 mod tests;
 
-/// After this time, reads show a write.
-pub(super) const SETTLED: Duration = Duration::from_secs(10);
 /// Interval between reads of what is not shown yet.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -110,7 +109,7 @@ fn is_attached(trace: &Trace) -> bool {
 fn traces(write: &Write) -> (Vec<Trace>, Vec<Trace>) {
     let rules = |group: &Id, permissions| {
         let group = group.known().map(str::to_owned);
-        let rules = permissions::split(permissions).into_iter();
+        let rules = split(permissions).into_iter();
         rules.filter_map(|rule| Some(Trace::Rule(group.clone()?, rule.tuple()))).collect()
     };
     match write {
@@ -185,7 +184,7 @@ fn is_shown(trace: &Trace, observed: &Observed) -> bool {
         }
         Trace::SecurityGroup(name) => observed.groups.values().any(|group| group.name == *name),
         Trace::Rule(group, tuple) => {
-            let found = observed.groups.get(group).map(|group| permissions::split(&group.ingress));
+            let found = observed.groups.get(group).map(|group| split(&group.ingress));
             found.is_some_and(|found| found.iter().any(|rule| rule.tuple() == *tuple))
         }
         Trace::Tags(group, tags) => observed

@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use ccm_provider::ProviderError;
 
 use super::desired::{Common, Subnets};
-use super::observe::Observed;
-use super::plan::{Env, scheme};
+use super::env::Env;
+use super::observed::Observed;
+use super::plan::scheme;
 use crate::annotations::SUBNETS;
 use crate::client::ec2::{RouteTable, Subnet};
 use crate::ownership::is_untagged;

@@ -196,7 +196,7 @@ impl aws_credential_types::provider::ProvideCredentials for NoKeys {
 #[tokio::test]
 async fn an_object_that_is_not_made_yet_is_a_slip_of_ours() {
     let stub = Running::start(|_, _| Wire::Reset);
-    let group = Id::Made(crate::client::write::Object::SecurityGroup("k8s-elb-a1".to_owned()));
+    let group = Id::Made(crate::client::Object::SecurityGroup("k8s-elb-a1".to_owned()));
     let error = stub.api().write(&Write::Ec2(Ec2Write::DeleteSecurityGroup { group })).await.unwrap_err();
     assert_eq!((error.kind, stub.forms().len()), (ErrorKind::Malformed, 0), "{error}");
     let tags = Write::Ec2(Ec2Write::DeleteTags { resources: vec!["i-1".to_owned()], tags: Tags::new() });

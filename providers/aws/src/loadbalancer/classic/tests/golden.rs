@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use ccm_provider::ServiceAction;
 
 use crate::annotations::SUBNETS;
-use crate::loadbalancer::plan::Env;
+use crate::loadbalancer::env::Env;
 use crate::loadbalancer::tests::scene::{Asked, Scene, State, clb, env, service, sg};
 
 const CERTIFICATE: (&str, &str) = ("ssl-cert", "arn:aws:acm:us-west-2:1:certificate/x");

@@ -1,3 +1,2 @@
-mod desired;
 mod golden;
 mod pitfalls;

@@ -1,5 +1,4 @@
 //! Plans as text, carried out in the simulated AWS.
 
-mod desired;
 mod golden;
 mod refusals;

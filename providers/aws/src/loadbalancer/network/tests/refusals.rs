@@ -6,7 +6,7 @@ use crate::annotations::{ADDITIONAL_TAGS, EIP_ALLOCATIONS, HEALTH_PROTOCOL, UNHE
 use crate::client::Write;
 use crate::client::elbv2::LoadBalancer;
 use crate::client::write::{Ec2Write, ElbV2Write};
-use crate::loadbalancer::observe::Observed;
+use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::plan::Planned;
 use crate::loadbalancer::tests::scene::{Asked, Scene, nlb, writes};
 

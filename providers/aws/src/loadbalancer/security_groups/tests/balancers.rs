@@ -4,8 +4,8 @@ use crate::client::Tags;
 use crate::client::elb::{Attributes, HealthCheck};
 use crate::client::elbv2;
 use crate::loadbalancer::desired::{Classic, Goal, Network, Port};
-use crate::loadbalancer::observe::{self, Observed};
-use crate::loadbalancer::plan::Env;
+use crate::loadbalancer::env::Env;
+use crate::loadbalancer::observed::{self, Observed};
 use crate::loadbalancer::security_groups::own::{self, Groups};
 use crate::loadbalancer::tests::scene::{CERTIFICATE, Scene, clb, env, nlb, sg};
 
@@ -46,7 +46,7 @@ fn current(groups: &[&str]) -> Observed {
         security_groups: groups.iter().map(|group| (*group).to_owned()).collect(),
         ..elbv2::LoadBalancer::default()
     };
-    let network = observe::Network {
+    let network = observed::Network {
         balancer,
         attributes: elbv2::Attributes::new(),
         listeners: Vec::new(),

@@ -3,10 +3,10 @@ use crate::annotations::Kind;
 use crate::client::Tags;
 use crate::client::ec2::SecurityGroup;
 use crate::loadbalancer::desired::Goal;
-use crate::loadbalancer::observe::Observed;
-use crate::loadbalancer::plan::Env;
+use crate::loadbalancer::env::Env;
+use crate::loadbalancer::observed::Observed;
+use crate::loadbalancer::rules::Rule;
 use crate::loadbalancer::security_groups::delete::{self, Removal};
-use crate::loadbalancer::security_groups::permissions::Rule;
 use crate::loadbalancer::tests::scene::env;
 
 fn managed(tags: Tags) -> SecurityGroup {

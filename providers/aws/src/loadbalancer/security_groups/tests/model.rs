@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use crate::client::Tags;
 use crate::client::ec2::{Peer, SecurityGroup, Subnet};
 use crate::loadbalancer::desired::{Common, Desired, Goal, NamedGroups, Subnets, TargetNode};
-use crate::loadbalancer::observe::{Instance, Observed};
+use crate::loadbalancer::observed::{Instance, Observed};
 use crate::loadbalancer::plan::Step;
-use crate::loadbalancer::security_groups::permissions::{self, Rule};
+use crate::loadbalancer::rules::{self, Rule};
 use crate::loadbalancer::tests::scene::BALANCER;
 
 pub(in crate::loadbalancer) fn desired(goal: Goal) -> Desired {
@@ -51,9 +51,9 @@ pub(in crate::loadbalancer) fn group(id: &str, name: &str, tags: Tags) -> Securi
 }
 
 pub(in crate::loadbalancer) fn with(mut group: SecurityGroup, rules: Vec<Rule>) -> SecurityGroup {
-    let mut all = permissions::split(&group.ingress);
+    let mut all = rules::split(&group.ingress);
     all.extend(rules);
-    group.ingress = permissions::join(all);
+    group.ingress = rules::join(all);
     group
 }
 

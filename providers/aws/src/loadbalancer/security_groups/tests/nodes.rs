@@ -4,10 +4,10 @@ use super::model::{all_from, common, desired, group, instance, member, put, text
 use crate::client::Tags;
 use crate::client::elbv2::{Attributes, HealthCheck};
 use crate::loadbalancer::desired::{Goal, Network, Port};
-use crate::loadbalancer::observe::Observed;
+use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::plan::Step;
+use crate::loadbalancer::rules::Rule;
 use crate::loadbalancer::security_groups::nodes::{self, groups, main_group};
-use crate::loadbalancer::security_groups::permissions::Rule;
 use crate::loadbalancer::tests::scene::{BALANCER, Scene, env, nlb, sg};
 
 fn port(number: i32, protocol: &str, health: &str) -> Port {

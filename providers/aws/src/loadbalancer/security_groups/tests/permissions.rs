@@ -3,7 +3,8 @@ use proptest::prelude::*;
 use super::model::{all_from, texts, v4};
 use crate::client::Id;
 use crate::client::ec2::Peer;
-use crate::loadbalancer::security_groups::permissions::{Rule, join, missing, set_exactly, split, surplus};
+use crate::loadbalancer::rules::{Rule, join, missing, split, surplus};
+use crate::loadbalancer::security_groups::steps::set_exactly;
 
 fn port(port: i32, cidr: &str) -> Rule {
     Rule::port("tcp", port, v4(cidr))

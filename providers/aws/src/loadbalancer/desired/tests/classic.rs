@@ -2,8 +2,8 @@ use ccm_provider::{ErrorClass, Service};
 use serde_json::json;
 
 use crate::client::elb::Listener;
-use crate::loadbalancer::classic::desired::classic;
 use crate::loadbalancer::desired::Classic;
+use crate::loadbalancer::desired::classic::classic;
 use crate::loadbalancer::security_groups::tests::model::common;
 use crate::loadbalancer::tests::scene::{PREFIX, clb, service as service_with};
 use crate::start::config::HealthProbe;

@@ -1,4 +1,4 @@
-//! Reads an observation.
+//! Reads what exists in AWS for a Service, as an [`Observed`].
 //!
 //! Independent reads run concurrently. Both kinds of balancers are read for a deletion, and when the desired one does
 //! not exist: one of the other kind may be left over.
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 
-use super::{Classic, Instance, Network, Observed, Probes, TargetGroup};
 use crate::client::ec2::{SecurityGroup, Subnet};
 use crate::client::elbv2::{self, Which};
 use crate::client::{Answer, Query, elb};
 use crate::loadbalancer::desired::{Desired, Goal, Subnets};
+use crate::loadbalancer::env::Env;
 use crate::loadbalancer::names;
 use crate::loadbalancer::network::KIND;
-use crate::loadbalancer::plan::Env;
+use crate::loadbalancer::observed::{Classic, Instance, Network, Observed, Probes, TargetGroup};
 use crate::loadbalancer::reads::{FRESH, LONG, Reads, SHORT};
 use crate::loadbalancer::security_groups::nodes;
 use crate::loadbalancer::subnets::{is_id, is_internal};

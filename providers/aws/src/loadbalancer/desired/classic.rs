@@ -3,6 +3,7 @@
 
 use ccm_provider::{Finding, ProviderError, Service, ServicePort};
 
+use super::{Classic, Common, check};
 use crate::annotations::{
     ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_INTERVAL, ACCESS_LOG_PREFIX, Annotations, BACKEND_PROTOCOL,
     BackendProtocol, CROSS_ZONE, DRAINING, DRAINING_TIMEOUT, HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT,
@@ -10,15 +11,14 @@ use crate::annotations::{
     SSL_CERT, SSL_POLICY, SSL_PORTS, UNHEALTHY_THRESHOLD,
 };
 use crate::client::elb::{AccessLog, Attributes, ConnectionDraining, HealthCheck, Listener};
-use crate::loadbalancer::desired::{Classic, Common, check};
 use crate::start::config::HealthProbe;
 
 /// Upstream's default for closing idle connections, in seconds.
-pub(super) const IDLE_TIMEOUT_DEFAULT: i32 = 60;
+pub(crate) const IDLE_TIMEOUT_DEFAULT: i32 = 60;
 /// AWS's default draining time, in seconds.
-pub(super) const DRAINING_TIMEOUT_DEFAULT: i32 = 300;
+pub(crate) const DRAINING_TIMEOUT_DEFAULT: i32 = 300;
 /// AWS's default interval of access logs, in minutes.
-pub(super) const EMIT_INTERVAL_DEFAULT: i32 = 60;
+pub(crate) const EMIT_INTERVAL_DEFAULT: i32 = 60;
 
 /// The desired balancer, and findings that are not about annotations.
 ///

@@ -2,7 +2,7 @@
 
 use ccm_provider::{Finding, ProviderError, Service};
 
-use super::super::desired::{Common, Network, Port, check};
+use super::{Common, Network, Port, check};
 use crate::annotations::{
     ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_PREFIX, Annotations, BACKEND_PROTOCOL, BackendProtocol, CROSS_ZONE,
     EIP_ALLOCATIONS, HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD,
@@ -13,8 +13,8 @@ use crate::client::elbv2::{Attributes, HealthCheck};
 use crate::start::config::HealthProbe;
 
 /// Balancer attributes that every sync compares.
-pub(crate) const CROSS_ZONE_ENABLED: &str = "load_balancing.cross_zone.enabled";
-pub(crate) const LOGS_ENABLED: &str = "access_logs.s3.enabled";
+const CROSS_ZONE_ENABLED: &str = "load_balancing.cross_zone.enabled";
+const LOGS_ENABLED: &str = "access_logs.s3.enabled";
 const LOGS_BUCKET: &str = "access_logs.s3.bucket";
 const LOGS_PREFIX: &str = "access_logs.s3.prefix";
 

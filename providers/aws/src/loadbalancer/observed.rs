@@ -1,8 +1,6 @@
 //! What exists in AWS for a Service: objects with its ownership tags, and those that the desired state refers to.
 //! Complete, or an error.
 
-mod gather;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -11,8 +9,6 @@ use crate::client::Tags;
 use crate::client::ec2::{AvailabilityZone, RouteTable, SecurityGroup, Subnet};
 use crate::client::elb;
 use crate::client::elbv2;
-
-pub(crate) use gather::gather;
 
 /// The observation for one desired state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -1,15 +1,14 @@
-//! Permissions as single rules: split for comparison, joined for calls.
+//! Rules of security groups: permissions as single rules, split for comparison, joined for calls.
+
+pub(crate) mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use ccm_provider::Verb;
 use ipnet::IpNet;
 
+use crate::client::Id;
 use crate::client::ec2::{Peer, Permission, Source};
-use crate::client::write::Ec2Write;
-use crate::client::{Id, Write};
-use crate::loadbalancer::plan::Step;
 
 /// All protocols, in a permission.
 const ALL: &str = "-1";
@@ -139,52 +138,6 @@ pub(crate) fn missing(wanted: &[Rule], found: &[Rule]) -> Vec<Rule> {
 pub(crate) fn surplus(found: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     let wanted: BTreeSet<Tuple> = wanted.iter().map(Rule::tuple).collect();
     found.iter().filter(|rule| !wanted.contains(&rule.tuple())).cloned().collect()
-}
-
-/// Sets the rules of a group exactly. Missing rules are opened before surplus ones are closed, so that no client is
-/// blocked in between.
-pub(crate) fn set_exactly(group: &Id, found: &[Permission], wanted: &[Rule], reason: &str) -> Vec<Step> {
-    let found = split(found);
-    let opened = authorize(group, missing(wanted, &found), reason);
-    let closed = revoke(group, surplus(&found, wanted), "the Service doesn't ask for it");
-    opened.into_iter().chain(closed).collect()
-}
-
-pub(crate) fn authorize(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {
-    change(group, rules, reason, |group, permissions| Ec2Write::AuthorizeSecurityGroupIngress { group, permissions })
-}
-
-pub(crate) fn revoke(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {
-    change(group, rules, reason, |group, permissions| Ec2Write::RevokeSecurityGroupIngress { group, permissions })
-}
-
-pub(crate) fn describe(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {
-    if rules.is_empty() {
-        return None;
-    }
-    let summary: Vec<(String, String)> =
-        rules.iter().map(|rule| (rule.to_string(), rule.description.clone())).collect();
-    let (group, permissions) = (group.clone(), join(rules));
-    let id = group.to_string();
-    let write = Write::Ec2(Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, permissions });
-    let step = Step::new(Verb::Update, "SecurityGroup", id, reason, write);
-    let summary = summary.into_iter();
-    Some(summary.fold(step, |step, (rule, text)| step.change(format!("description of {rule}"), None, Some(text))))
-}
-
-fn change(group: &Id, rules: Vec<Rule>, reason: &str, write: impl Fn(Id, Vec<Permission>) -> Ec2Write) -> Option<Step> {
-    if rules.is_empty() {
-        return None;
-    }
-    let mut texts: Vec<String> = rules.iter().map(Rule::to_string).collect();
-    texts.sort();
-    let write = write(group.clone(), join(rules));
-    let opens = matches!(write, Ec2Write::AuthorizeSecurityGroupIngress { .. });
-    let step = Step::new(Verb::Update, "SecurityGroup", group.to_string(), reason, Write::Ec2(write));
-    Some(texts.into_iter().fold(step, |step, text| match opens {
-        true => step.change("ingress", None, Some(text)),
-        false => step.change("ingress", Some(text), None),
-    }))
 }
 
 impl fmt::Display for Rule {

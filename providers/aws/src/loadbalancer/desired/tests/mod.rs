@@ -1,3 +1,8 @@
+#[cfg(feature = "sdk")]
+mod classic;
+#[cfg(feature = "sdk")]
+mod network;
+
 use std::sync::Arc;
 
 use ccm_provider::{
@@ -7,7 +12,7 @@ use ccm_provider::{
 use super::of_service::*;
 use super::*;
 use crate::annotations::{EXTRA_SECURITY_GROUPS, PREFIX};
-use crate::loadbalancer::plan::Env;
+use crate::loadbalancer::env::Env;
 use crate::ownership::Ownership;
 use crate::start::config::HealthProbe;
 

@@ -1,0 +1,65 @@
+//! The names of cloud objects in writes: known, or made by an earlier write of the same plan.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Names a cloud object in a write.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum Id {
+    /// ID or ARN.
+    Known(String),
+    /// What an earlier write of this plan makes: see [`Write::makes`](super::Write::makes).
+    Made(Object),
+}
+
+/// An object by what is known of it before it exists.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum Object {
+    /// A security group by name.
+    SecurityGroup(String),
+    /// A v2 balancer by name.
+    Balancer(String),
+    /// A target group by name.
+    TargetGroup(String),
+}
+
+/// IDs and ARNs of what was made, by object.
+pub(crate) type Made = BTreeMap<Object, String>;
+
+impl Id {
+    /// The ID or ARN, when it is known.
+    pub(crate) fn known(&self) -> Option<&str> {
+        match self {
+            Self::Known(id) => Some(id),
+            Self::Made(_) => None,
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Id {
+    fn from(id: T) -> Self {
+        Self::Known(id.into())
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(id) => f.write_str(id),
+            Self::Made(object) => write!(f, "<{object}>"),
+        }
+    }
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name) = match self {
+            Self::SecurityGroup(name) => ("SecurityGroup", name),
+            Self::Balancer(name) => ("LoadBalancer", name),
+            Self::TargetGroup(name) => ("TargetGroup", name),
+        };
+        write!(f, "{kind} {name}")
+    }
+}

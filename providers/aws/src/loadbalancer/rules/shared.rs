@@ -1,0 +1,132 @@
+//! The rules of network balancers in the groups of the nodes.
+
+use std::collections::BTreeMap;
+
+use super::{Rule, Tuple, missing, split, surplus};
+use crate::client::ec2::{Peer, SecurityGroup};
+use crate::client::write::Ec2Write;
+use crate::loadbalancer::desired::Desired;
+use crate::loadbalancer::observed::{Observed, Probes};
+
+/// Begins the description of a rule for clients; the name of the balancer follows after `=`.
+pub(crate) const CLIENT: &str = "kubernetes.io/rule/nlb/client";
+/// Begins the description of a rule for health checks; the name of the balancer follows after `=`.
+pub(crate) const HEALTH: &str = "kubernetes.io/rule/nlb/health";
+/// Description of the rules for "fragmentation needed", which all network balancers share.
+const MTU: &str = "kubernetes.io/rule/nlb/mtu";
+/// Descriptions of this program's rules contain one of these.
+pub(crate) const DESCRIPTIONS: [&str; 3] = [CLIENT, HEALTH, MTU];
+
+/// Whether a rule was created for the network balancer of this name.
+pub(crate) fn is_for(rule: &Rule, balancer: &str) -> bool {
+    let of = |kind: &str| rule.description.strip_prefix(kind).and_then(|rest| rest.strip_prefix('=')) == Some(balancer);
+    of(CLIENT) || of(HEALTH)
+}
+
+/// The rules that a network balancer needs in a node group. All network balancers change the same groups, so writes are
+/// computed for one balancer at a time, from the group's current state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SharedRules {
+    balancer: String,
+    pub(crate) wanted: Vec<Rule>,
+    /// Whether rules of this balancer may be revoked; requires `others`.
+    pub(crate) closes: bool,
+    others: BTreeMap<String, Probes>,
+}
+
+impl SharedRules {
+    pub(crate) fn of(desired: &Desired, observed: &Observed) -> Self {
+        let (balancer, others) = (desired.name.clone(), observed.other_balancers.clone());
+        Self { balancer, wanted: Vec::new(), closes: true, others }
+    }
+
+    /// The change of the group's current state; with `opens` only the rules that it adds. `recent` are this process's
+    /// last writes, which EC2 may not show yet.
+    pub(crate) fn change_now(&self, group: &SecurityGroup, opens: bool, recent: &Recent) -> Change {
+        let found = split(&group.ingress);
+        let mut change = if opens { Change::default() } else { self.change(&recent.at_most(found.clone())) };
+        change.found = found.len();
+        // Adding an existing rule again is harmless, but a rule that was just revoked must not be taken for existing.
+        change.open = self.change(&recent.at_least(found)).open;
+        change
+    }
+
+    pub(crate) fn change(&self, found: &[Rule]) -> Change {
+        let wanted = &self.wanted;
+        let mut open = missing(wanted, found);
+        let mut close = surplus(found, wanted);
+        close.retain(|rule| self.closes && is_for(rule, &self.balancer));
+        let gives_up = !close.is_empty();
+        let stays = found.iter().filter(|rule| !close.contains(rule)).chain(&open);
+        let clients = stays.filter(|rule| rule.description.contains(CLIENT)).map(|rule| rule.peer.clone());
+        let networks = clients.filter(|peer| matches!(peer, Peer::Ipv4(_) | Peer::Ipv6(_)));
+        let mtu: Vec<Rule> = networks.map(|peer| Rule::too_big(peer).described(MTU)).collect();
+        let relabelled: Vec<Rule> = close.iter().filter_map(|rule| self.relabelled(rule)).collect();
+        close.retain(|rule| !relabelled.iter().any(|stays| stays.tuple() == rule.tuple()));
+        open.extend(missing(&mtu, found));
+        // Without any client rule they are left over from a previous balancer.
+        if gives_up || !wanted.is_empty() || mtu.is_empty() {
+            let stale = surplus(found, &mtu).into_iter();
+            close.extend(stale.filter(|rule| rule.description == MTU));
+        }
+        Change { open, close, relabelled, gives_up, found: found.len() }
+    }
+
+    /// The rule with the description of another balancer whose health checks it allows, if there is one. EC2 keeps one
+    /// description per rule: that of the first balancer.
+    fn relabelled(&self, rule: &Rule) -> Option<Rule> {
+        let Peer::Ipv4(cidr) = &rule.peer else { return None };
+        let port = rule.from_port.filter(|_| rule.from_port == rule.to_port && rule.protocol == "tcp")?;
+        let mut others = self.others.iter();
+        let (name, _) = others.find(|(_, probes)| probes.ports.contains(&port) && probes.cidrs.contains(cidr))?;
+        Some(rule.clone().described(&format!("{HEALTH}={name}")))
+    }
+}
+
+/// What changes in one group.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    pub(crate) open: Vec<Rule>,
+    pub(crate) close: Vec<Rule>,
+    /// Rules that get the description of another balancer that needs them.
+    pub(crate) relabelled: Vec<Rule>,
+    /// Whether any rule of this balancer is revoked or relabelled.
+    pub(crate) gives_up: bool,
+    /// How many rules the group has.
+    pub(crate) found: usize,
+}
+
+impl Change {
+    pub(crate) fn takes_away(&self) -> bool {
+        !self.close.is_empty() || !self.relabelled.is_empty()
+    }
+}
+
+/// This process's last rule writes to a group, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(BTreeMap<Tuple, Option<Rule>>);
+
+impl Recent {
+    pub(crate) fn add(&mut self, write: &Ec2Write) {
+        let (permissions, opens) = match write {
+            Ec2Write::AuthorizeSecurityGroupIngress { permissions, .. }
+            | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { permissions, .. } => (permissions, true),
+            Ec2Write::RevokeSecurityGroupIngress { permissions, .. } => (permissions, false),
+            _ => return,
+        };
+        let rules = split(permissions).into_iter();
+        self.0.extend(rules.map(|rule| (rule.tuple(), Some(rule).filter(|_| opens))));
+    }
+
+    fn at_least(&self, mut found: Vec<Rule>) -> Vec<Rule> {
+        found.retain(|rule| !matches!(self.0.get(&rule.tuple()), Some(None)));
+        found
+    }
+
+    /// The rules without those that were closed, and with those that were opened.
+    fn at_most(&self, mut found: Vec<Rule>) -> Vec<Rule> {
+        found.retain(|rule| !self.0.contains_key(&rule.tuple()));
+        found.extend(self.0.values().flatten().cloned());
+        found
+    }
+}

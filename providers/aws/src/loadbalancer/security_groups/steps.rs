@@ -1,0 +1,71 @@
+//! Steps that change the rules of a group.
+
+use ccm_provider::Verb;
+
+use crate::client::ec2::Permission;
+use crate::client::write::Ec2Write;
+use crate::client::{Id, Write};
+use crate::loadbalancer::plan::Step;
+use crate::loadbalancer::rules::shared::Change;
+use crate::loadbalancer::rules::{Rule, join, missing, split, surplus};
+
+const RULES_PER_GROUP: usize = 60;
+
+/// Sets the rules of a group exactly. Missing rules are opened before surplus ones are closed, so that no client is
+/// blocked in between.
+pub(crate) fn set_exactly(group: &Id, found: &[Permission], wanted: &[Rule], reason: &str) -> Vec<Step> {
+    let found = split(found);
+    let opened = authorize(group, missing(wanted, &found), reason);
+    let closed = revoke(group, surplus(&found, wanted), "the Service doesn't ask for it");
+    opened.into_iter().chain(closed).collect()
+}
+
+/// The steps of a change of shared rules. Opens before it closes, so that no traffic is blocked in between, unless EC2
+/// has no room for both.
+pub(crate) fn of_change(group: &str, change: Change) -> Vec<Step> {
+    let id = Id::from(group);
+    let room = change.found + change.open.len() <= RULES_PER_GROUP;
+    let open = authorize(&id, change.open, "clients and health checks of the load balancer need it");
+    let close = revoke(&id, change.close, "the load balancer no longer needs it");
+    let reason = "health checks of another load balancer need it";
+    let relabelled = describe(&id, change.relabelled, reason);
+    let steps = if room { [open, relabelled, close] } else { [relabelled, close, open] };
+    steps.into_iter().flatten().collect()
+}
+
+pub(crate) fn authorize(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {
+    change(group, rules, reason, |group, permissions| Ec2Write::AuthorizeSecurityGroupIngress { group, permissions })
+}
+
+pub(crate) fn revoke(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {
+    change(group, rules, reason, |group, permissions| Ec2Write::RevokeSecurityGroupIngress { group, permissions })
+}
+
+pub(crate) fn describe(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {
+    if rules.is_empty() {
+        return None;
+    }
+    let summary: Vec<(String, String)> =
+        rules.iter().map(|rule| (rule.to_string(), rule.description.clone())).collect();
+    let (group, permissions) = (group.clone(), join(rules));
+    let id = group.to_string();
+    let write = Write::Ec2(Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, permissions });
+    let step = Step::new(Verb::Update, "SecurityGroup", id, reason, write);
+    let summary = summary.into_iter();
+    Some(summary.fold(step, |step, (rule, text)| step.change(format!("description of {rule}"), None, Some(text))))
+}
+
+fn change(group: &Id, rules: Vec<Rule>, reason: &str, write: impl Fn(Id, Vec<Permission>) -> Ec2Write) -> Option<Step> {
+    if rules.is_empty() {
+        return None;
+    }
+    let mut texts: Vec<String> = rules.iter().map(Rule::to_string).collect();
+    texts.sort();
+    let write = write(group.clone(), join(rules));
+    let opens = matches!(write, Ec2Write::AuthorizeSecurityGroupIngress { .. });
+    let step = Step::new(Verb::Update, "SecurityGroup", group.to_string(), reason, Write::Ec2(write));
+    Some(texts.into_iter().fold(step, |step, text| match opens {
+        true => step.change("ingress", None, Some(text)),
+        false => step.change("ingress", Some(text), None),
+    }))
+}
