@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use ccm_provider::flag::Flag;
+use ccm_provider::well_known::{TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
 use ccm_provider::{Registry, ServiceControllerSpec};
 
 use crate::controllers::{self, Controller};
@@ -64,7 +65,7 @@ impl Program {
         self.flags.retain(|flag| gone.flags.iter().all(|own| own.name != flag.name));
     }
 
-    /// Adds the flags of the providers, and checks that names are unique.
+    /// Adds the flags and controllers of the providers, and checks that names are unique, and that a taint has one owner.
     pub(crate) fn complete(&mut self, registry: &Registry) -> Result<(), Failure> {
         self.flags.extend(registry.flags());
         self.controllers.extend(registry.node_tasks().map(|(provider, spec)| controllers::node_task(provider, spec)));
@@ -82,6 +83,12 @@ impl Program {
         for word in words {
             if !names.insert(word) {
                 return Err(Failure::fatal(format!("the controller name {word:?} was registered twice")));
+            }
+        }
+        let mut taints = BTreeSet::new();
+        for (provider, taint) in registry.node_tasks().flat_map(|(p, task)| task.taints.iter().map(move |t| (p, t))) {
+            if [TAINT_UNINITIALIZED, TAINT_SHUTDOWN].contains(&taint.key) || !taints.insert((provider, taint)) {
+                return Err(Failure::fatal(format!("the taint {taint} was registered twice")));
             }
         }
         let mut hooks = BTreeSet::new();

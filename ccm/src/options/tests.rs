@@ -1,7 +1,11 @@
 use std::sync::Arc;
 
 use ccm_controllers::lifecycle;
-use ccm_provider::{CloudConfig, CloudProvider, ProviderError, ProviderFactory, ServiceControllerSpec};
+use ccm_provider::well_known::{TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
+use ccm_provider::{
+    CloudConfig, CloudProvider, NodeTaskSpec, ProviderError, ProviderFactory, ServiceControllerSpec, TaintEffect,
+    TaintId,
+};
 
 use super::*;
 use crate::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse};
@@ -242,4 +246,49 @@ fn what_a_provider_brings_along_is_on_with_that_provider_only() {
     check(&["--cloud-provider=y"], &[], &[]);
     // It is named, and does not start there: nobody has its classes.
     check(&["--cloud-provider=y", "--controllers=*,x-service"], &both[1..], &[]);
+}
+
+struct Tainting(&'static str, &'static [NodeTaskSpec]);
+
+#[async_trait::async_trait]
+impl ProviderFactory for Tainting {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+    fn node_tasks(&self) -> &'static [NodeTaskSpec] {
+        self.1
+    }
+    async fn build(&self, _: Option<CloudConfig>, _: &FlagValues) -> Result<Arc<dyn CloudProvider>, ProviderError> {
+        Err(ProviderError::unknown("no cloud"))
+    }
+}
+
+const fn tainting(name: &'static str, taints: &'static [TaintId]) -> NodeTaskSpec {
+    NodeTaskSpec { name, aliases: &[], queue: name, on_by_default: true, taints, check: |_| Vec::new() }
+}
+
+const fn evicting(key: &'static str) -> TaintId {
+    TaintId { key, effect: TaintEffect::NoExecute }
+}
+
+#[test]
+fn a_taint_has_one_owner_in_the_program() {
+    const OUT: &[TaintId] = &[evicting("x.io/out")];
+    const SLOW: &[TaintId] = &[TaintId { key: "x.io/out", effect: TaintEffect::NoSchedule }];
+    let refused = |factories: &[(&'static str, &'static [NodeTaskSpec])]| {
+        let mut registry = Registry::new();
+        for (name, tasks) in factories {
+            registry.register(Arc::new(Tainting(name, tasks))).unwrap();
+        }
+        Options::with_providers(&registry, &["--cloud-provider=x"]).err().map(|failure| failure.message)
+    };
+    let twice = |taint: &str| Some(format!("the taint {taint} was registered twice"));
+    assert_eq!(refused(&[("x", &[tainting("a", OUT), tainting("b", SLOW)])]), None);
+    // Only one provider runs.
+    assert_eq!(refused(&[("x", &[tainting("a", OUT)]), ("y", &[tainting("b", OUT)])]), None);
+    assert_eq!(refused(&[("x", &[tainting("a", OUT), tainting("b", OUT)])]), twice("x.io/out:NoExecute"));
+    let uninitialized: &[_] = &[tainting("a", &[evicting(TAINT_UNINITIALIZED)])];
+    assert_eq!(refused(&[("x", uninitialized)]), twice(&format!("{TAINT_UNINITIALIZED}:NoExecute")));
+    let shutdown: &[_] = &[tainting("a", &[evicting(TAINT_SHUTDOWN)])];
+    assert_eq!(refused(&[("x", shutdown)]), twice(&format!("{TAINT_SHUTDOWN}:NoExecute")));
 }

@@ -3,6 +3,7 @@
 //! One generic controller: nodes that are due are queued and handed to the provider together; the changes that it
 //! returns are written to the node through the gate. After a restart, the nodes themselves show what is left to do.
 
+mod decide;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +19,6 @@ use ccm_provider::{
 use ccm_runtime::client::Rate;
 use ccm_runtime::permission::Permission;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
-use ccm_runtime::writer::NodePatch;
 use ccm_runtime::{Queue, RateLimit};
 
 use crate::preview::{self, Preview, Scope};
@@ -29,7 +29,7 @@ pub const PERMISSIONS: &[Permission] = &[Permission::new(
     "",
     "nodes",
     &["patch"],
-    "labels and pod ranges that the provider's own controllers answer with",
+    "labels, taints and pod ranges that the provider's own controllers answer with",
 )];
 
 /// A node and the incarnation given by its provider ID.
@@ -153,7 +153,7 @@ impl Reconciler for NodeTaskController {
             }
         };
         for ((key, work), answer) in keys.into_iter().zip(&work).zip(done) {
-            let outcome = match answer {
+            let outcome = match answer.and_then(|changes| decide::declared(self.spec, changes)) {
                 Ok(changes) => self.write(work, &changes).await,
                 Err(error) => Err(self.failure(&key, work, &error)),
             };
@@ -189,15 +189,13 @@ impl NodeTaskController {
     }
 
     async fn write(&self, work: &NodeWork, changes: &NodeChanges) -> Result<Outcome, SyncError> {
-        let Some(node) = work.node.as_ref().filter(|_| !changes.is_empty()) else { return Ok(Outcome::Done) };
-        let NodeChanges { labels, pod_cidrs } = changes.clone();
-        let patch = NodePatch { labels, pod_cidrs, ..NodePatch::default() };
-        match self.shared.node_writer().write(node, |_| Some(patch.clone())).await {
+        let Some(node) = &work.node else { return Ok(Outcome::Done) };
+        match self.shared.node_writer().write(node, |current| decide::patch(node, current, changes)).await {
             Ok(Some(_)) => {
                 self.task.written(node);
                 Ok(Outcome::Done)
             }
-            // Another node of that name, or none.
+            // Nothing is left to write; or the node changed, which has queued it again if it is still due; or it is gone.
             Ok(None) => Ok(Outcome::Done),
             Err(error) => Err(SyncError::gate("failed to patch the node", error)),
         }

@@ -21,6 +21,7 @@ const SPEC: NodeTaskSpec = NodeTaskSpec {
     aliases: &[],
     queue: "hanging",
     on_by_default: true,
+    taints: &[],
     check: |_: &FlagValues| Vec::new(),
 };
 

@@ -61,7 +61,7 @@ pub use load_balancer::{
     GroupKey, LoadBalancer, LoadBalancerExt, Note, Notes, OneByOneBalancers, ServiceAction, ServiceAnswer, ServiceWork,
     SingleLoadBalancer, batches, reconcile_one_by_one,
 };
-pub use node::{Node, NodeName, NodeRef, Schemes, Taint};
+pub use node::{Node, NodeName, NodeRef, Schemes, Taint, TaintEffect, TaintId};
 pub use node_task::{NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork};
 pub use one_by_one::{OneByOne, SingleInstances, SingleRoutes};
 pub use plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};

@@ -254,6 +254,56 @@ impl Taint {
     }
 }
 
+/// What makes a taint the same one: key and effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaintId {
+    /// Key.
+    pub key: &'static str,
+    /// Effect.
+    pub effect: TaintEffect,
+}
+
+/// What a taint does to pods that do not tolerate it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TaintEffect {
+    /// New ones are not scheduled.
+    NoSchedule,
+    /// New ones are scheduled elsewhere if possible.
+    PreferNoSchedule,
+    /// Running ones are evicted.
+    NoExecute,
+}
+
+impl TaintId {
+    /// Whether it is this taint, whatever its value.
+    pub fn is(self, taint: &Taint) -> bool {
+        *taint.key == *self.key && *taint.effect == *self.effect.as_str()
+    }
+
+    /// Whether the node has it, whatever its value.
+    pub fn is_on(self, node: &Node) -> bool {
+        node.taints.iter().any(|taint| self.is(taint))
+    }
+}
+
+impl TaintEffect {
+    /// As the API server spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoSchedule => "NoSchedule",
+            Self::PreferNoSchedule => "PreferNoSchedule",
+            Self::NoExecute => "NoExecute",
+        }
+    }
+}
+
+impl fmt::Display for TaintId {
+    /// `key:NoExecute`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.key, self.effect.as_str())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,4 @@
-//! Controllers over nodes that a provider brings along: tags on instances, pod ranges that the cloud delegates.
+//! Controllers over nodes that a provider brings along: tags on instances, pod ranges that the cloud delegates, taints.
 //!
 //! The core owns queue, retries, pace and every write to the cluster; the provider says which nodes are due, works on
 //! the cloud, and returns what to write to the node.
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ProviderError;
 use crate::flag::FlagValues;
-use crate::node::{Node, NodeName, NodeRef};
-use crate::plan::Plan;
+use crate::node::{Node, NodeName, NodeRef, TaintEffect, TaintId};
+use crate::plan::{Change, Plan, Risk, Step, Verb};
 
 /// A controller over nodes, as `--controllers` lists it. Its flags are among [`crate::ProviderFactory::flags`].
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +24,8 @@ pub struct NodeTaskSpec {
     pub queue: &'static str,
     /// Whether `*` in `--controllers` includes it.
     pub on_by_default: bool,
+    /// The taints that it adds and removes, and nobody else in the program does. No value: one that is there keeps its own.
+    pub taints: &'static [TaintId],
     /// What is wrong with the flags. Checked only when the controller is enabled and its provider is chosen; any error
     /// ends the process.
     pub check: fn(&FlagValues) -> Vec<String>,
@@ -87,6 +89,9 @@ pub struct NodeWork {
 pub struct NodeChanges {
     /// Labels that are set.
     pub labels: BTreeMap<String, String>,
+    /// Which of [`NodeTaskSpec::taints`] the node is to have, and which not; the others stay as they are. Written only if the
+    /// node is still as the task saw it, else the task is asked again.
+    pub taints: BTreeMap<TaintId, bool>,
     /// `spec.podCIDRs` of a node that has none; empty for "leave alone".
     pub pod_cidrs: Vec<String>,
 }
@@ -94,6 +99,97 @@ pub struct NodeChanges {
 impl NodeChanges {
     /// Whether the node stays as it is.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty() && self.pod_cidrs.is_empty()
+        self.labels.is_empty() && self.taints.is_empty() && self.pod_cidrs.is_empty()
+    }
+
+    /// Without what the node has already.
+    #[must_use]
+    pub fn against(mut self, node: &Node) -> Self {
+        self.labels.retain(|key, value| node.labels.get(key) != Some(value));
+        self.taints.retain(|taint, wanted| taint.is_on(node) != *wanted);
+        if node.pod_cidrs.iter().map(AsRef::as_ref).eq(&self.pod_cidrs) {
+            self.pod_cidrs.clear();
+        }
+        self
+    }
+
+    /// The write as a step of [`NodeTask::plan`]; `None` when the node has everything already.
+    pub fn step(self, node: &Node, reason: &str) -> Option<Step> {
+        let Self { labels, taints, pod_cidrs } = self.against(node);
+        let evicts = taints.iter().any(|(taint, wanted)| *wanted && taint.effect == TaintEffect::NoExecute);
+        let labels = labels.into_iter().map(|(key, value)| Change {
+            field: format!("label {key}").into(),
+            before: node.labels.get(&key).map(str::to_owned),
+            after: Some(value),
+        });
+        let taints = taints.into_iter().map(|(taint, wanted)| {
+            let text = Some(taint.to_string());
+            let (before, after) = if wanted { (None, text) } else { (text, None) };
+            Change { field: "taint".into(), before, after }
+        });
+        let ranges = Some(pod_cidrs.join(",")).filter(|ranges| !ranges.is_empty());
+        let ranges = ranges.map(|after| Change { field: "spec.podCIDRs".into(), before: None, after: Some(after) });
+        let changes: Vec<Change> = labels.chain(taints).chain(ranges).collect();
+        (!changes.is_empty()).then(|| Step {
+            verb: Verb::Update,
+            kind: "Node".into(),
+            id: node.name.to_string(),
+            changes,
+            reason: reason.to_owned(),
+            risk: if evicts { Risk::Disruptive } else { Risk::None },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Taint;
+
+    const OUT: TaintId = TaintId { key: "example.com/out", effect: TaintEffect::NoExecute };
+    const SLOW: TaintId = TaintId { key: "example.com/slow", effect: TaintEffect::NoSchedule };
+
+    fn node() -> Node {
+        let taint = |value: &str, effect: &str| Taint {
+            key: OUT.key.into(),
+            value: value.into(),
+            effect: effect.into(),
+            time_added: None,
+        };
+        Node {
+            name: "a".into(),
+            labels: [("x", "1"), ("y", "1")].into_iter().collect(),
+            taints: [taint("by hand", "NoExecute"), taint("", "NoSchedule")].into(),
+            pod_cidrs: ["10.0.0.0/24".into()].into(),
+            ..Node::default()
+        }
+    }
+
+    fn changes(label: &str, out: bool, slow: bool) -> NodeChanges {
+        NodeChanges {
+            labels: [("x".to_owned(), label.to_owned())].into(),
+            taints: [(OUT, out), (SLOW, slow)].into(),
+            pod_cidrs: vec!["10.0.0.0/24".to_owned()],
+        }
+    }
+
+    #[test]
+    fn what_the_node_has_already_is_no_change() {
+        assert!(changes("1", true, false).against(&node()).is_empty());
+        assert_eq!(changes("1", true, false).step(&node(), "why"), None);
+        let left = changes("2", false, true).against(&node());
+        assert_eq!((left.labels.len(), left.taints.len(), left.pod_cidrs.len()), (1, 2, 0));
+    }
+
+    #[test]
+    fn a_plan_shows_each_change_and_that_pods_are_evicted() {
+        let step = changes("2", false, true).step(&node(), "why").unwrap();
+        assert_eq!(
+            Plan::new("node a").with(step).to_string(),
+            "node a:\n  1. update Node a: label x 1 -> 2, taint example.com/out:NoExecute removed, \
+             taint = example.com/slow:NoSchedule (because why)"
+        );
+        let bare = Node { name: "a".into(), ..Node::default() };
+        assert_eq!(changes("1", true, false).step(&bare, "why").unwrap().risk, Risk::Disruptive);
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use ccm_controllers::preview::Scope;
 use ccm_provider::deadline::{self, READ_DEADLINE};
 use ccm_provider::flag::{Flag, Kind};
-use ccm_provider::{Aspects, FactState, Lookup, NodeRef, Service};
+use ccm_provider::{Aspects, FactState, Lookup, NodeRef, NodeTaskSpec, Service};
 use ccm_runtime::clock::timestamp;
 use ccm_runtime::election;
 use futures::FutureExt as _;
@@ -27,6 +27,7 @@ use super::progress::Progress;
 use super::world::World;
 use super::{Call, Command, SECTION, lint, target};
 use crate::exit::{Failure, Verdict};
+use crate::options::Options;
 use leader::Leader;
 use report::Story;
 
@@ -116,7 +117,7 @@ async fn collect(
     let mut story = match &object {
         Object::Node(node) => match world.shared.unmanaged.label_on(node) {
             Some(label) => object::unmanaged(node, &label, now),
-            None => object::node(node, world.shared.view.as_deref(), now),
+            None => object::node(node, world.shared.view.as_deref(), &tasks(call, &world.options), now),
         },
         Object::Service(service) => object::service(service, class.is_none() || of_class.is_some(), now),
     };
@@ -169,6 +170,13 @@ async fn collect(
     }
     story.plan = Some(previewed);
     Ok(story)
+}
+
+/// The controllers that the provider brings along, as far as they are switched on.
+fn tasks(call: &Call, options: &Options) -> Vec<&'static NodeTaskSpec> {
+    let runs = |task: &&NodeTaskSpec| options.switched_on().any(|known| known.name == task.name);
+    let factory = call.registry.get(&options.cloud_provider);
+    factory.into_iter().flat_map(|factory| factory.node_tasks()).filter(runs).collect()
 }
 
 fn find(world: &World, scope: &Scope) -> Option<Object> {

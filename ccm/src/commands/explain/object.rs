@@ -3,7 +3,7 @@
 use ccm_controllers::service::decide;
 use ccm_provider::node::ConditionStatus;
 use ccm_provider::well_known::{FINALIZER_LOAD_BALANCER, TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
-use ccm_provider::{Fact, Node, Service};
+use ccm_provider::{Fact, Node, NodeTaskSpec, Service};
 use ccm_runtime::InstanceView;
 use jiff::Timestamp;
 use serde_json::json;
@@ -103,7 +103,8 @@ pub(super) fn unmanaged(node: &Node, label: &str, now: Timestamp) -> Story {
     }
 }
 
-pub(super) fn node(node: &Node, view: Option<&InstanceView>, now: Timestamp) -> Story {
+/// `tasks`: the controllers of the provider that run.
+pub(super) fn node(node: &Node, view: Option<&InstanceView>, tasks: &[&NodeTaskSpec], now: Timestamp) -> Story {
     let foreign = view.is_some_and(|view| view.is_foreign(node.provider_id.as_deref()));
     let mut story = Story {
         title: format!("node {}", node.name),
@@ -134,7 +135,7 @@ pub(super) fn node(node: &Node, view: Option<&InstanceView>, now: Timestamp) -> 
         (None, true) => Fact::waiting("provider ID", "none yet; it comes with the initialization"),
         (None, false) => Fact::good("provider ID", "none, and the node counts as initialized"),
     });
-    facts.extend(taints(node));
+    facts.extend(taints(node, tasks));
     facts.push(ready(node));
     facts.extend(network(node));
     facts.extend(decide::why_left_out(node).map(|why| Fact::good("load balancers", format!("not behind them: {why}"))));
@@ -145,7 +146,7 @@ pub(super) fn node(node: &Node, view: Option<&InstanceView>, now: Timestamp) -> 
     story
 }
 
-fn taints(node: &Node) -> Vec<Fact> {
+fn taints(node: &Node, tasks: &[&NodeTaskSpec]) -> Vec<Fact> {
     let mut facts = vec![match node.has_taint(TAINT_UNINITIALIZED) {
         true => Fact::waiting("initialization", format!("the taint {TAINT_UNINITIALIZED} keeps pods away until then")),
         false => Fact::good("initialization", "done: the node has no taint that says otherwise"),
@@ -154,7 +155,11 @@ fn taints(node: &Node) -> Vec<Fact> {
         let text = format!("{TAINT_SHUTDOWN}: the cloud said that the instance is stopped");
         facts.push(Fact::bad("taint", text, "start the instance; the taint goes once the node is Ready"));
     }
-    let others = node.taints.iter().map(|taint| &*taint.key);
+    let owned = |task: &&NodeTaskSpec| task.taints.iter().filter(|own| own.is_on(node)).map(|own| (*own, task.name));
+    let owned: Vec<_> = tasks.iter().flat_map(owned).collect();
+    facts.extend(owned.iter().map(|(taint, task)| Fact::good("taint", format!("{taint}: {task} adds and removes it"))));
+    let others = node.taints.iter().filter(|taint| !owned.iter().any(|(own, _)| own.is(taint)));
+    let others = others.map(|taint| &*taint.key);
     let others: Vec<&str> = others.filter(|key| ![TAINT_UNINITIALIZED, TAINT_SHUTDOWN].contains(key)).collect();
     if !others.is_empty() {
         facts.push(Fact::good("other taints", format!("{}: not from this program", others.join(", "))));

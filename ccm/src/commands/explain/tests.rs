@@ -6,8 +6,8 @@ use ccm_provider::flag::FlagValues;
 use ccm_provider::node::ConditionStatus;
 use ccm_provider::well_known::{FINALIZER_LOAD_BALANCER, LABEL_EXCLUDE_BALANCERS, TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
 use ccm_provider::{
-    ErrorClass, Evidence, EvidenceKind, FactState, Finding, Lookup, Node, NodeRef, Plan, ProviderError, Risk, Service,
-    ServiceKey, Severity, Step, Taint, Verb,
+    ErrorClass, Evidence, EvidenceKind, FactState, Finding, Lookup, Node, NodeRef, NodeTaskSpec, Plan, ProviderError,
+    Risk, Service, ServiceKey, Severity, Step, Taint, TaintEffect, TaintId, Verb,
 };
 use ccm_runtime::election::Seen;
 use ccm_runtime::{ApiError, SyncError};
@@ -117,7 +117,7 @@ fn a_denied_call_names_its_class_and_the_right_that_is_missing() {
 
 #[test]
 fn an_error_of_unknown_cause_gives_way_to_a_link_that_explains_it() {
-    let mut story = object::node(&worker("a", &[TAINT_UNINITIALIZED]), None, now());
+    let mut story = object::node(&worker("a", &[TAINT_UNINITIALIZED]), None, &[], now());
     story.failed("the controllers", "no instance", Some(&ErrorClass::NotFound));
     story.failed("the controllers", "no such thing", Some(&ErrorClass::Unknown));
     assert!(story.conclusion().starts_with("broken: the controllers: no instance (not-found) → "));
@@ -223,12 +223,26 @@ fn hosts_name_each_node_that_is_left_out_and_why() {
 
 #[test]
 fn a_node_lists_each_of_its_taints() {
-    let node = worker("a", &[TAINT_SHUTDOWN, "example.com/x"]);
-    let story = object::node(&node, None, now());
+    let node = worker("a", &[TAINT_SHUTDOWN, "example.com/x", "example.com/own"]);
+    const OWN: &[TaintId] = &[
+        TaintId { key: "example.com/own", effect: TaintEffect::NoSchedule },
+        // Another taint than the one that the node has.
+        TaintId { key: "example.com/x", effect: TaintEffect::NoExecute },
+    ];
+    let task = NodeTaskSpec {
+        name: "x-taints",
+        aliases: &[],
+        queue: "x",
+        on_by_default: true,
+        taints: OWN,
+        check: |_| Vec::new(),
+    };
+    let story = object::node(&node, None, &[&task], now());
     let text = text(&story);
     for line in [
         "  done    initialization: done: the node has no taint that says otherwise\n",
         "  broken  taint: node.cloudprovider.kubernetes.io/shutdown: the cloud said that the instance is stopped\n",
+        "  done    taint: example.com/own:NoSchedule: x-taints adds and removes it\n",
         "  done    other taints: example.com/x: not from this program\n",
     ] {
         assert!(text.contains(line), "{line}{text}");
@@ -382,7 +396,7 @@ fn the_last_error_counts_until_a_sync_went_well() {
     let mut quiet = Story::default();
     quiet.events(events(), now());
     assert_eq!(quiet.conclusion(), "OK");
-    let mut silent = object::node(&worker("a", &[]), None, now());
+    let mut silent = object::node(&worker("a", &[]), None, &[], now());
     silent.events(events(), now());
     assert!(silent.conclusion().starts_with("waiting for the kubelet: "), "{}", silent.conclusion());
     let mut pending = object::service(&web(&json!({})), true, now());

@@ -157,6 +157,9 @@ impl NodePatch {
         if let Some(id) = &self.provider_id {
             node.provider_id = Some(id.as_str().into());
         }
+        if !self.pod_cidrs.is_empty() {
+            node.pod_cidrs = self.pod_cidrs.iter().map(|range| range.as_str().into()).collect();
+        }
     }
 }
 
@@ -249,6 +252,21 @@ mod tests {
             "spec": {"providerID": "fake://1", "taints": taints},
         });
         assert_eq!(body_of(&patch), wanted);
+    }
+
+    #[test]
+    fn a_node_after_a_write_has_all_that_was_written() {
+        let patch = NodePatch {
+            provider_id: Some("fake://1".into()),
+            labels: labels(&[("a", "1")]),
+            taints: Some(vec![shutdown_taint()]),
+            pod_cidrs: vec!["10.0.0.0/24".into()],
+            ..NodePatch::default()
+        };
+        let mut node = Node::default();
+        patch.apply_to(&mut node);
+        assert_eq!((node.labels.get("a"), node.provider_id_or_empty()), (Some("1"), "fake://1"));
+        assert_eq!((&*node.taints, &*node.pod_cidrs), (&[shutdown_taint()][..], &["10.0.0.0/24".into()][..]));
     }
 
     #[test]

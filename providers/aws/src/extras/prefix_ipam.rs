@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_provider::{
-    Change, Node, NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork, Plan, ProviderError, Risk, Step, Verb,
-};
+use ccm_provider::{Node, NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork, Plan, ProviderError};
 
 use crate::client::ec2::Instance;
 use crate::client::{Api, Query};
@@ -22,9 +20,11 @@ pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
     aliases: &[],
     queue: "aws_ipv6_prefix_ipam",
     on_by_default: false,
+    taints: &[],
     check: |_| Vec::new(),
 };
 
+const WHY: &str = "EC2 delegated this prefix to the node's primary interface";
 /// When a node whose interface has no prefix is looked at again: somebody has to delegate one first.
 const NO_PREFIX: Duration = Duration::from_secs(60);
 
@@ -91,16 +91,8 @@ impl NodeTask for PrefixIpam {
     async fn plan(&self, work: &NodeWork) -> Result<Plan, ProviderError> {
         let prefixes = self.prefixes(std::slice::from_ref(work)).await?;
         let changes = judge(work, &prefixes)?;
-        let plan = Plan::new(format!("node {} pod ranges", work.name));
-        let Some(prefix) = changes.pod_cidrs.first() else { return Ok(plan) };
-        Ok(plan.with(Step {
-            verb: Verb::Update,
-            kind: "Node".into(),
-            id: work.name.to_string(),
-            changes: vec![Change { field: "spec.podCIDRs".into(), before: None, after: Some(prefix.clone()) }],
-            reason: "EC2 delegated this prefix to the node's primary interface".into(),
-            risk: Risk::None,
-        }))
+        let step = work.node.as_ref().and_then(|node| changes.step(node, WHY));
+        Ok(Plan { steps: step.into_iter().collect(), ..Plan::new(format!("node {} pod ranges", work.name)) })
     }
 }
 

@@ -35,6 +35,7 @@ pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
     aliases: &[],
     queue: "tagging-controller",
     on_by_default: false,
+    taints: &[],
     check: flags::check,
 };
 
