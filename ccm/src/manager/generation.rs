@@ -48,13 +48,13 @@ pub(super) struct Generation {
 }
 
 /// How the work of a generation ended.
-pub(super) enum Ended {
+pub(super) enum Ended<'r> {
     /// Its controllers could not be started.
     NotStarted(Failure),
     /// A controller ended.
     Failed(Failure),
     /// The next provider is to take over.
-    Changed(Loaded),
+    Changed(&'r mut Reload, Loaded),
 }
 
 impl Generation {
@@ -139,12 +139,12 @@ impl Manager {
     }
 
     /// Starts the controllers of the main lease, then those of the second one, and monitors them.
-    pub(super) async fn work(
+    pub(super) async fn work<'r>(
         &mut self,
         generation: &mut Generation,
         second: Option<&Leadership>,
-        mut reload: Option<&mut Reload>,
-    ) -> Ended {
+        mut reload: Option<&'r mut Reload>,
+    ) -> Ended<'r> {
         generation.second = second.map(part);
         if let Err(failure) = self.start(None, generation).await {
             return Ended::NotStarted(failure);
@@ -158,7 +158,7 @@ impl Manager {
                 biased;
                 leading = second.leading() => leading,
                 failure = died(&mut generation.running) => return Ended::Failed(failure),
-                next = &mut changed => return Ended::Changed(next),
+                (reload, next) = &mut changed => return Ended::Changed(reload, next),
             };
             if leading && let Err(failure) = self.start(Some(&lease), generation).await {
                 return Ended::Failed(failure);
@@ -167,7 +167,7 @@ impl Manager {
         tokio::select! {
             biased;
             failure = died(&mut generation.running) => Ended::Failed(failure),
-            next = changed => Ended::Changed(next),
+            (reload, next) = changed => Ended::Changed(reload, next),
         }
     }
 

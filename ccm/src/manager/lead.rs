@@ -117,22 +117,22 @@ impl Manager {
                 }
             };
             let is_lost = !self.leadership.may_write() || second.as_ref().is_some_and(|s| s.state() == State::Lost);
-            let next = match (ended, reload.as_mut()) {
-                // A lease was lost, and the election is about to return.
-                (Ended::NotStarted(_) | Ended::Failed(_), _) if is_lost => {
-                    return Err(End::Lost(elections.lost().await));
-                }
-                (Ended::Changed(next), Some(reload)) => {
+            let next = match ended {
+                Ended::Changed(reload, next) => {
                     self.end(&mut generation, second.as_ref(), stop, elections).await?;
                     reload.begin(&next);
                     next
                 }
-                (Ended::NotStarted(failure), Some(reload)) if reload.can_go_back() => {
-                    self.end(&mut generation, second.as_ref(), stop, elections).await?;
-                    unless_ended(stop, elections, reload.back(failure)).await??
-                }
-                (Ended::Changed(next), None) => next,
-                (Ended::NotStarted(failure) | Ended::Failed(failure), _) => return Err(failure.into()),
+                // A lease was lost, and the election is about to return.
+                Ended::NotStarted(_) | Ended::Failed(_) if is_lost => return Err(End::Lost(elections.lost().await)),
+                Ended::NotStarted(failure) => match reload.as_mut().filter(|reload| reload.can_go_back()) {
+                    Some(reload) => {
+                        self.end(&mut generation, second.as_ref(), stop, elections).await?;
+                        unless_ended(stop, elections, reload.back(failure)).await??
+                    }
+                    None => return Err(failure.into()),
+                },
+                Ended::Failed(failure) => return Err(failure.into()),
             };
             self.use_provider(next.provider);
         }
@@ -157,11 +157,9 @@ impl Manager {
             match next.await? {
                 Err(true) => return Ok(()),
                 Err(false) => return Err(End::Stopped),
-                Ok(next) => {
-                    if let Some(reload) = &mut reload {
-                        reload.begin(&next);
-                        reload.done();
-                    }
+                Ok((reload, next)) => {
+                    reload.begin(&next);
+                    reload.done();
                     self.use_provider(next.provider);
                 }
             }

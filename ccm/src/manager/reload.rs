@@ -167,9 +167,12 @@ impl Reload {
 }
 
 /// As [`Reload::changed`], where the configuration is watched.
-pub(super) async fn changed(reload: Option<&mut Reload>) -> Loaded {
+pub(super) async fn changed(reload: Option<&mut Reload>) -> (&mut Reload, Loaded) {
     match reload {
-        Some(reload) => reload.changed().await,
+        Some(reload) => {
+            let next = reload.changed().await;
+            (reload, next)
+        }
         None => std::future::pending().await,
     }
 }

@@ -267,28 +267,25 @@ const fn tainting(name: &'static str, taints: &'static [TaintId]) -> NodeTaskSpe
     NodeTaskSpec { name, aliases: &[], queue: name, on_by_default: true, taints, check: |_| Vec::new() }
 }
 
-const fn evicting(key: &'static str) -> TaintId {
-    TaintId { key, effect: TaintEffect::NoExecute }
-}
+const OUT: TaintId = TaintId { key: "x.io/out", effect: TaintEffect::NoExecute };
+const OTHER_EFFECT: TaintId = TaintId { effect: TaintEffect::NoSchedule, ..OUT };
+const ONE: &[NodeTaskSpec] = &[tainting("a", &[OUT]), tainting("b", &[OTHER_EFFECT])];
+const SAME: &[NodeTaskSpec] = &[tainting("c", &[OUT])];
+const TWO: &[NodeTaskSpec] = &[tainting("a", &[OUT]), tainting("b", &[OUT])];
+const INITIALIZED: &[NodeTaskSpec] = &[tainting("a", &[TaintId { key: TAINT_UNINITIALIZED, ..OUT }])];
+const STOPPED: &[NodeTaskSpec] = &[tainting("a", &[TaintId { key: TAINT_SHUTDOWN, ..OUT }])];
 
 #[test]
 fn a_taint_has_one_owner_in_the_program() {
-    const OUT: &[TaintId] = &[evicting("x.io/out")];
-    const SLOW: &[TaintId] = &[TaintId { key: "x.io/out", effect: TaintEffect::NoSchedule }];
-    let refused = |factories: &[(&'static str, &'static [NodeTaskSpec])]| {
+    let refused = |tasks, other| {
         let mut registry = Registry::new();
-        for (name, tasks) in factories {
-            registry.register(Arc::new(Tainting(name, tasks))).unwrap();
-        }
+        registry.register(Arc::new(Tainting("x", tasks))).unwrap();
+        registry.register(Arc::new(Tainting("y", other))).unwrap();
         Options::with_providers(&registry, &["--cloud-provider=x"]).err().map(|failure| failure.message)
     };
-    let twice = |taint: &str| Some(format!("the taint {taint} was registered twice"));
-    assert_eq!(refused(&[("x", &[tainting("a", OUT), tainting("b", SLOW)])]), None);
-    // Only one provider runs.
-    assert_eq!(refused(&[("x", &[tainting("a", OUT)]), ("y", &[tainting("b", OUT)])]), None);
-    assert_eq!(refused(&[("x", &[tainting("a", OUT), tainting("b", OUT)])]), twice("x.io/out:NoExecute"));
-    let uninitialized: &[_] = &[tainting("a", &[evicting(TAINT_UNINITIALIZED)])];
-    assert_eq!(refused(&[("x", uninitialized)]), twice(&format!("{TAINT_UNINITIALIZED}:NoExecute")));
-    let shutdown: &[_] = &[tainting("a", &[evicting(TAINT_SHUTDOWN)])];
-    assert_eq!(refused(&[("x", shutdown)]), twice(&format!("{TAINT_SHUTDOWN}:NoExecute")));
+    // Only one of the providers runs.
+    assert_eq!(refused(ONE, SAME), None);
+    for (tasks, taint) in [(TWO, OUT.key), (INITIALIZED, TAINT_UNINITIALIZED), (STOPPED, TAINT_SHUTDOWN)] {
+        assert_eq!(refused(tasks, &[]), Some(format!("the taint {taint}:NoExecute was registered twice")));
+    }
 }

@@ -155,12 +155,16 @@ fn taints(node: &Node, tasks: &[&NodeTaskSpec]) -> Vec<Fact> {
         let text = format!("{TAINT_SHUTDOWN}: the cloud said that the instance is stopped");
         facts.push(Fact::bad("taint", text, "start the instance; the taint goes once the node is Ready"));
     }
-    let owned = |task: &&NodeTaskSpec| task.taints.iter().filter(|own| own.is_on(node)).map(|own| (*own, task.name));
-    let owned: Vec<_> = tasks.iter().flat_map(owned).collect();
-    facts.extend(owned.iter().map(|(taint, task)| Fact::good("taint", format!("{taint}: {task} adds and removes it"))));
-    let others = node.taints.iter().filter(|taint| !owned.iter().any(|(own, _)| own.is(taint)));
-    let others = others.map(|taint| &*taint.key);
-    let others: Vec<&str> = others.filter(|key| ![TAINT_UNINITIALIZED, TAINT_SHUTDOWN].contains(key)).collect();
+    let mut others = Vec::new();
+    for taint in &node.taints {
+        match tasks.iter().find(|task| task.taints.iter().any(|own| own.is(taint))) {
+            Some(NodeTaskSpec { name, .. }) => {
+                facts.push(Fact::good("taint", format!("{}:{}: {name} adds and removes it", taint.key, taint.effect)));
+            }
+            None if [TAINT_UNINITIALIZED, TAINT_SHUTDOWN].contains(&&*taint.key) => {}
+            None => others.push(&*taint.key),
+        }
+    }
     if !others.is_empty() {
         facts.push(Fact::good("other taints", format!("{}: not from this program", others.join(", "))));
     }
