@@ -11,6 +11,7 @@ mod lifecycle;
 mod long_lane;
 mod metrics;
 mod migration;
+mod node_taints;
 mod nodes;
 mod real_apiserver;
 mod reload;
