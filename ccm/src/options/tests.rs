@@ -281,7 +281,7 @@ fn a_taint_has_one_owner_in_the_program() {
         let mut registry = Registry::new();
         registry.register(Arc::new(Tainting("x", tasks))).unwrap();
         registry.register(Arc::new(Tainting("y", other))).unwrap();
-        Options::with_providers(&registry, &["--cloud-provider=x"]).err().map(|failure| failure.message)
+        Options::with_providers(&registry, ["--cloud-provider=x"]).err().map(|failure| failure.message)
     };
     // Only one of the providers runs.
     assert_eq!(refused(ONE, SAME), None);
