@@ -17,9 +17,10 @@ use ipnet::IpNet;
 use serde_json::Value;
 
 use crate::client::Client;
+use crate::client::failure::refusal;
 use crate::client::metadata::Metadata;
 use crate::client::metrics::caller;
-use crate::client::session::{Session, refusal};
+use crate::client::session::Session;
 use crate::extras::balancer_metrics::BalancerMetrics;
 use crate::extras::volumes::PersistentDisks;
 use crate::flags::{self, FLAGS, Options, user_agent};

@@ -7,7 +7,7 @@ use ccm_kit::call::{Cause, Failure};
 use ccm_kit::http::{Answer, Client, Settings, Tls};
 use http::Request;
 
-use super::session::malformed;
+use super::failure::{malformed, refusal};
 
 /// Overrides the address of the server.
 pub(crate) const HOST_VARIABLE: &str = "GCE_METADATA_HOST";
@@ -40,7 +40,7 @@ impl Metadata {
             timeout: TIMEOUT,
             user_agent,
             request_ids: &[],
-            refusal: super::session::refusal,
+            refusal,
         };
         let base = if host.contains("://") { host } else { format!("http://{host}") };
         let base = format!("{}/computeMetadata/v1/", base.trim_end_matches('/'));

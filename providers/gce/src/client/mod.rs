@@ -5,6 +5,7 @@
 
 pub(crate) mod balancing;
 pub(crate) mod credentials;
+pub(crate) mod failure;
 pub(crate) mod filter;
 pub(crate) mod instance;
 pub(crate) mod metadata;
@@ -97,7 +98,7 @@ struct ScopedPage {
 impl Client {
     pub(crate) fn new(caller: Caller<Operation>, metrics: Metrics, session: Session, links: Links) -> Self {
         Self {
-            waiting: caller.clone().deadline(write::LONGEST_WAIT),
+            waiting: caller.clone().deadline(session::LONGEST_WAIT),
             caller,
             session: Arc::new(session),
             links: Arc::new(links),

@@ -12,13 +12,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::failure::names_policy;
 use super::operation::{OPERATION_WAIT, ORGANIZATION_POLICY, Operation, Verb};
 use super::resource::{Collection, ResourceId, Scope};
 use super::session::Message;
 use super::{ApiError, Client, absence};
 
-/// A wait call has ended after this time, or got lost. The API answers after two minutes at most.
-pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(150);
 /// A write is given up after this time; the operation goes on.
 pub(crate) const WRITE_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// The pause before a failed look at an operation is repeated; doubled each time.
@@ -93,11 +92,6 @@ impl Pending {
         let code = if names_policy(&error.message) { ORGANIZATION_POLICY } else { &*error.code };
         Some(Failure { status, code: code.to_owned(), message: error.message.clone(), ..Failure::default() })
     }
-}
-
-/// Whether a message names a constraint of an organization policy.
-pub(super) fn names_policy(message: &str) -> bool {
-    message.contains("constraints/")
 }
 
 impl Client {

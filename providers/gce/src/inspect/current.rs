@@ -10,7 +10,7 @@ use super::Inspector;
 use crate::loadbalancer::desired::{Desired, Item};
 use crate::loadbalancer::dispatch::{self, Owner};
 use crate::loadbalancer::hosts::Host;
-use crate::loadbalancer::observe::Observed;
+use crate::loadbalancer::observed::Observed;
 
 /// The place of the only Service in its work.
 const PLACE: usize = 0;

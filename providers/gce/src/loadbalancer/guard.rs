@@ -6,7 +6,7 @@ use ccm_provider::{ProviderError, Verb};
 
 use super::Env;
 use super::desired::Desired;
-use super::observe::Observed;
+use super::observed::Observed;
 use super::step::{Act, Step};
 use crate::client::resource::Collection;
 use crate::ownership::ClusterNames;

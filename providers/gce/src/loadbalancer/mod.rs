@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::annotations::{BACKEND_SERVICE, Scheme, TARGET_POOL};
 use crate::client::Client;
-use crate::client::resource::{Links, last_part};
+use crate::client::resource::{Links, Scope, last_part};
 
 mod apply;
 pub(crate) mod desired;
@@ -30,7 +30,8 @@ mod events;
 mod firewall;
 mod guard;
 pub(crate) mod hosts;
-pub(crate) mod observe;
+mod observe;
+pub(crate) mod observed;
 pub(crate) mod plan;
 mod ports;
 mod step;
@@ -41,8 +42,8 @@ use apply::Writer;
 use desired::Desired;
 use dispatch::Owner;
 use events::Events;
-pub(crate) use observe::Observed;
 use observe::Reads;
+use observed::Observed;
 use step::{Outputs, Step};
 pub(crate) use surroundings::{Here, Surroundings};
 
@@ -66,6 +67,12 @@ pub(crate) struct Env {
     #[serde(default)]
     pub(crate) external_groups_prefix: String,
     pub(crate) options: Options,
+}
+
+impl Env {
+    pub(crate) fn region(&self) -> Scope {
+        Scope::region(&self.region)
+    }
 }
 
 /// Switches.

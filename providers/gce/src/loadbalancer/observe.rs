@@ -14,20 +14,18 @@ use ccm_kit::{Known, Misses};
 use ccm_provider::{ProviderError, ServiceAction};
 use futures::future::try_join_all;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::Env;
 use super::desired::{Desired, Item};
 use super::hosts::Host;
+use super::observed::Observed;
 use super::plan;
 use super::surroundings::{NetworkFacts, Surroundings};
 use super::tags;
 use crate::annotations::Scheme;
-use crate::client::balancing::{
-    Address, BackendService, Firewall, ForwardingRule, GroupMember, HealthCheck, InstanceGroup, Named, TargetPool,
-};
+use crate::client::balancing::{Address, ForwardingRule, GroupMember, InstanceGroup, Named};
 use crate::client::filter::Filter;
 use crate::client::operation::{
     ADDRESS_GET, ADDRESS_LIST, BACKEND_SERVICE_GET, BACKEND_SERVICE_LIST, FIREWALL_GET, FIREWALL_LIST,
@@ -49,48 +47,6 @@ const WINDOW: Duration = Duration::from_millis(20);
 const ONE_BY_ONE: usize = 2;
 /// A list for more names than these has no filter: after a start all Services are looked at.
 const MOST_NAMES: usize = 20;
-
-/// What was read. An object that is missing does not exist, or no plan for these Services needs it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Observed {
-    pub(crate) cluster_id: String,
-    pub(crate) network: NetworkFacts,
-    pub(crate) rules: BTreeMap<String, ForwardingRule>,
-    /// By name.
-    pub(crate) addresses: BTreeMap<String, Address>,
-    /// By address, those that were looked for.
-    pub(crate) reserved: BTreeMap<String, Address>,
-    pub(crate) pools: BTreeMap<String, TargetPool>,
-    pub(crate) backends: BTreeMap<String, BackendService>,
-    pub(crate) firewalls: BTreeMap<String, Firewall>,
-    /// Of the older collection, for target pools.
-    pub(crate) http_checks: BTreeMap<String, HealthCheck>,
-    pub(crate) checks: BTreeMap<String, HealthCheck>,
-    /// Members of instance groups, by zone and name.
-    pub(crate) groups: BTreeMap<String, BTreeMap<String, BTreeSet<Host>>>,
-    /// Instances of nodes that do not exist.
-    pub(crate) missing: BTreeSet<Host>,
-    /// The tag of each instance that begins its name, where no tags are configured.
-    #[serde(with = "pairs")]
-    pub(crate) tags: BTreeMap<Host, Option<String>>,
-}
-
-/// JSON has texts as keys only.
-mod pairs {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use super::{BTreeMap, Host};
-
-    type Tags = BTreeMap<Host, Option<String>>;
-
-    pub(super) fn serialize<S: Serializer>(tags: &Tags, to: S) -> Result<S::Ok, S::Error> {
-        tags.iter().collect::<Vec<_>>().serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Tags, D::Error> {
-        Ok(Vec::<(Host, Option<String>)>::deserialize(from)?.into_iter().collect())
-    }
-}
 
 /// The reads, shared by all Services.
 #[derive(Debug)]
@@ -501,18 +457,6 @@ fn needs_rule(env: &Env, item: &Item) -> bool {
 /// Whether a group is that of the cluster: another cluster's name may begin the same.
 fn is_group_of(group: &str, name: &str) -> bool {
     group.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-}
-
-impl Env {
-    pub(crate) fn region(&self) -> Scope {
-        Scope::region(&self.region)
-    }
-}
-
-impl Observed {
-    pub(crate) fn rule(&self, names: &Names) -> Option<&ForwardingRule> {
-        self.rules.get(&names.balancer)
-    }
 }
 
 #[cfg(test)]

@@ -141,9 +141,10 @@ mod tests {
 
     use super::*;
     use crate::client::credentials::{Source, Token, Tokens};
+    use crate::client::failure::refusal;
     use crate::client::metrics::caller;
     use crate::client::resource::Links;
-    use crate::client::session::{Session, refusal};
+    use crate::client::session::Session;
 
     const NETWORK: &str = "https://www.googleapis.com/compute/v1/projects/p/global/networks/n";
     const REGION: &str = "us-central1";

@@ -16,8 +16,8 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{Source, Token, Tokens};
+use crate::client::failure::malformed;
 use crate::client::metrics::Metrics;
-use crate::client::session::malformed;
 
 /// A token of the URL is used until so long before it is over.
 pub(crate) const RENEW_BEFORE: Duration = Duration::from_secs(10);

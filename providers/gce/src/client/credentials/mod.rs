@@ -27,7 +27,7 @@ use http::{HeaderValue, Request, StatusCode, header};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
-use super::session::malformed;
+use super::failure::malformed;
 
 /// The scope of all tokens.
 pub(crate) const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";

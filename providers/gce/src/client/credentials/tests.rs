@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::alternate::Alternate;
 use super::file::Credentials;
 use super::*;
+use crate::client::failure::refusal;
 use crate::client::metrics::Metrics;
-use crate::client::session::refusal;
 
 /// Token endpoints on one port: what each path answers, and what was asked.
 struct Issuers {

@@ -6,31 +6,13 @@
 use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
 
-use super::super::Env;
-use super::super::desired::{Item, Settings, refused};
-use super::super::observe::Observed;
+use super::super::desired::{Settings, refused};
 use super::super::step::{Act, RESERVED, Rank};
-use super::{Draft, external, internal, put, real_scheme, what};
+use super::{Draft, put, what};
 use crate::annotations::{Scheme, Tier};
 use crate::client::balancing::{Address, ForwardingRule};
 use crate::client::operation::{ADDRESS_DELETE, ADDRESS_RESERVE};
 use crate::client::resource::{last_part, same_url};
-
-/// The address of a Service whose rule will be made, if one is wanted: the
-/// reservation of that address is looked up.
-pub(in super::super) fn to_look_for(env: &Env, observed: &Observed, item: &Item) -> Option<String> {
-    let settings = item.settings.as_ref().filter(|_| !item.hosts_only())?;
-    let rule = observed.rule(&item.names).filter(|rule| real_scheme(rule) == item.scheme);
-    let wanted = match item.scheme {
-        Scheme::External => {
-            let tier = external::tier(observed, item, settings, rule);
-            external::makes_rule(env, observed, item, settings, rule).then(|| external::ip(settings, rule, tier))
-        }
-        Scheme::Internal => internal::makes_rule(env, observed, item, settings, rule)
-            .then(|| internal::ip(env, observed, settings, rule)),
-    };
-    wanted.flatten()
-}
 
 /// An address that a load balancer of this kind can have.
 pub(super) struct Kind<'t> {

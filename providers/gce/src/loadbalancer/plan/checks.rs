@@ -6,7 +6,7 @@ use ccm_provider::Verb;
 use serde_json::{Value, json};
 
 use super::super::desired::{Item, Settings};
-use super::super::observe::Observed;
+use super::super::observed::Observed;
 use super::super::step::{Act, Rank};
 use super::{Draft, change, put, update, what};
 use crate::annotations::Scheme;

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::super::Env;
 use super::super::desired::{Item, MOST_PORTS, Settings};
 use super::super::hosts::Host;
-use super::super::observe::Observed;
+use super::super::observed::Observed;
 use super::super::ports;
 use super::super::step::{Act, Rank};
 use super::address::Kind;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::Env;
 use super::super::desired::{Item, MOST_PORTS, OPTIONS_IGNORED, Settings, refused};
-use super::super::observe::Observed;
+use super::super::observed::Observed;
 use super::super::ports;
 use super::super::step::{Act, RESERVED, Rank};
 use super::address::Kind;

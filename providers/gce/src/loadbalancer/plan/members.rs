@@ -6,7 +6,7 @@ use ccm_provider::ProviderError;
 
 use super::super::desired::Settings;
 use super::super::hosts::Host;
-use super::super::observe::Observed;
+use super::super::observed::Observed;
 
 /// So many instances in one call.
 pub(super) const BATCH: usize = 1000;

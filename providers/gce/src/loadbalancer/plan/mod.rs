@@ -13,7 +13,7 @@ use super::Env;
 use super::desired::{Desired, Item, Settings};
 use super::dispatch::Owner;
 use super::hosts::Host;
-use super::observe::Observed;
+use super::observed::Observed;
 use super::step::{Act, Rank, Step};
 use crate::annotations::Scheme;
 use crate::client::Write;
@@ -34,7 +34,6 @@ mod members;
 #[cfg(test)]
 mod tests;
 
-pub(super) use address::to_look_for as address_to_look_for;
 pub(super) use checks::replaces_shared;
 pub(super) use groups::hosts as group_hosts;
 
@@ -147,6 +146,21 @@ pub(crate) fn backend_name(rule: &ForwardingRule) -> Option<String> {
 pub(super) fn shared_backend_name(observed: &Observed, settings: &Settings) -> Option<String> {
     let shares = settings.internal.shares_backend && !observed.network.is_legacy;
     shares.then(|| ClusterNames(&observed.cluster_id).shared_backend_service(&settings.protocol, &settings.affinity))
+}
+
+/// The address of a Service whose rule will be made, if one is wanted: the reservation of that address is looked up.
+pub(super) fn address_to_look_for(env: &Env, observed: &Observed, item: &Item) -> Option<String> {
+    let settings = item.settings.as_ref().filter(|_| !item.hosts_only())?;
+    let rule = observed.rule(&item.names).filter(|rule| real_scheme(rule) == item.scheme);
+    let wanted = match item.scheme {
+        Scheme::External => {
+            let tier = external::tier(observed, item, settings, rule);
+            external::makes_rule(env, observed, item, settings, rule).then(|| external::ip(settings, rule, tier))
+        }
+        Scheme::Internal => internal::makes_rule(env, observed, item, settings, rule)
+            .then(|| internal::ip(env, observed, settings, rule)),
+    };
+    wanted.flatten()
 }
 
 /// Whether a rule is that of another controller, which has the same name for it.

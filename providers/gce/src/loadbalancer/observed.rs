@@ -1,0 +1,58 @@
+//! What was observed of the cloud: what plans are made from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::hosts::Host;
+use super::surroundings::NetworkFacts;
+use crate::client::balancing::{Address, BackendService, Firewall, ForwardingRule, HealthCheck, TargetPool};
+use crate::ownership::Names;
+
+/// What was read. An object that is missing does not exist, or no plan for these Services needs it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Observed {
+    pub(crate) cluster_id: String,
+    pub(crate) network: NetworkFacts,
+    pub(crate) rules: BTreeMap<String, ForwardingRule>,
+    /// By name.
+    pub(crate) addresses: BTreeMap<String, Address>,
+    /// By address, those that were looked for.
+    pub(crate) reserved: BTreeMap<String, Address>,
+    pub(crate) pools: BTreeMap<String, TargetPool>,
+    pub(crate) backends: BTreeMap<String, BackendService>,
+    pub(crate) firewalls: BTreeMap<String, Firewall>,
+    /// Of the older collection, for target pools.
+    pub(crate) http_checks: BTreeMap<String, HealthCheck>,
+    pub(crate) checks: BTreeMap<String, HealthCheck>,
+    /// Members of instance groups, by zone and name.
+    pub(crate) groups: BTreeMap<String, BTreeMap<String, BTreeSet<Host>>>,
+    /// Instances of nodes that do not exist.
+    pub(crate) missing: BTreeSet<Host>,
+    /// The tag of each instance that begins its name, where no tags are configured.
+    #[serde(with = "pairs")]
+    pub(crate) tags: BTreeMap<Host, Option<String>>,
+}
+
+impl Observed {
+    pub(crate) fn rule(&self, names: &Names) -> Option<&ForwardingRule> {
+        self.rules.get(&names.balancer)
+    }
+}
+
+/// JSON has texts as keys only.
+mod pairs {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{BTreeMap, Host};
+
+    type Tags = BTreeMap<Host, Option<String>>;
+
+    pub(super) fn serialize<S: Serializer>(tags: &Tags, to: S) -> Result<S::Ok, S::Error> {
+        tags.iter().collect::<Vec<_>>().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Tags, D::Error> {
+        Ok(Vec::<(Host, Option<String>)>::deserialize(from)?.into_iter().collect())
+    }
+}
