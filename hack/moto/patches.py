@@ -2,7 +2,7 @@
 
 Each is something that AWS documents otherwise and without which a cloud controller manager fails or never settles. What
 moto does differently and does not matter for that stays as it is; the table of the behaviour suite
-(tests/cloudsim/tests/it/deviations.rs) lists it. Nothing here checks input that no controller sends.
+(tests/cloudsim/tests/it/deviations/moto.rs) lists it. Nothing here checks input that no controller sends.
 """
 
 import functools

@@ -1,15 +1,11 @@
 //! A case: requests, and what is expected of each answer. What differs is noted as a line and not asserted, since one of the
 //! servers is expected to differ.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-
 use ccm_cloudsim::aws::model::Element;
+use wildmatch::WildMatch;
 
 use crate::api::Api;
-
-/// Named values: those of the scene, and those saved by earlier steps. `{name}` in a form stands for one.
-pub(crate) type Values = BTreeMap<String, String>;
+use crate::values::{Values, fill, named};
 
 /// A case.
 #[derive(Debug)]
@@ -95,8 +91,8 @@ impl Case {
         let mut values = values.clone();
         let mut found = Vec::new();
         for (number, step) in (1..).zip(&self.steps) {
-            let answer = api.call(step.operation, &filled(&step.form, &values));
-            let mut say = |what: String| found.push(format!("step {number} {}: {what}", step.operation));
+            let answer = api.call(step.operation, &fill(&step.form, &values));
+            let mut say = |what: String| found.push(format!("{}: step {number} {}: {what}", self.name, step.operation));
             match (answer, step.fails) {
                 (Err(code), None) => {
                     say(format!("answers {code}"));
@@ -123,14 +119,15 @@ impl Check {
         let at = |path: &str| answer.at(path).map(|element| element.text.as_str());
         match self {
             Check::Is(path, text) => {
-                let wanted = filled(text, values);
+                let wanted = fill(text, values);
                 let is = at(path);
                 (is != Some(wanted.as_str())).then(|| format!("{path} is {is:?}, not {wanted:?}"))
             }
             Check::Like(path, pattern) => {
-                let wanted = filled(pattern, values);
+                let wanted = fill(pattern, values);
                 let is = at(path);
-                (!is.is_some_and(|is| like(is, &wanted))).then(|| format!("{path} is {is:?}, not like {wanted:?}"))
+                (!is.is_some_and(|is| WildMatch::new(&wanted).matches(is)))
+                    .then(|| format!("{path} is {is:?}, not like {wanted:?}"))
             }
             Check::Absent(path) => {
                 let found = answer.at(path).filter(|found| !found.text.is_empty() || !found.children.is_empty());
@@ -141,7 +138,7 @@ impl Check {
                 (is != *count).then(|| format!("{path} has {is} entries, not {count}"))
             }
             Check::Each(list, path, texts) => {
-                let mut wanted: Vec<String> = filled(texts, values).split_whitespace().map(str::to_owned).collect();
+                let mut wanted: Vec<String> = fill(texts, values).split_whitespace().map(str::to_owned).collect();
                 let entries = answer.at(list).map(|list| list.children.as_slice()).unwrap_or_default();
                 let text = |entry: &Element| {
                     if path.is_empty() { Some(entry.text.clone()) } else { entry.at(path).map(|e| e.text.clone()) }
@@ -160,42 +157,4 @@ impl Check {
             },
         }
     }
-}
-
-/// A text with its placeholders filled in.
-pub(crate) fn filled(text: &str, values: &Values) -> String {
-    let mut filled = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('{') {
-        let (name, tail) = after.split_once('}').expect("a closing brace");
-        // What an earlier step failed to save is left as it is, and fails the request.
-        let _ = write!(filled, "{before}{}", values.get(name).map_or("absent", String::as_str));
-        rest = tail;
-    }
-    filled.push_str(rest);
-    filled
-}
-
-/// The other way round, so that lines don't depend on generated IDs. Longer values first: an ARN contains names.
-fn named(text: &str, values: &Values) -> String {
-    let mut pairs: Vec<(&String, &String)> = values.iter().filter(|(_, value)| value.len() > 6).collect();
-    pairs.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-    pairs.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(value.as_str(), &format!("{{{name}}}")))
-}
-
-/// Whether a text fits a pattern in which `*` stands for anything.
-pub(crate) fn like(text: &str, pattern: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
-    let mut parts = parts.peekable();
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return rest.ends_with(part);
-        }
-        match rest.split_once(part) {
-            Some((_, after)) => rest = after,
-            None => return false,
-        }
-    }
-    rest.is_empty()
 }

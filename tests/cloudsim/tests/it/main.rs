@@ -13,3 +13,4 @@ mod long_lane;
 mod openstack;
 mod scene;
 mod suite;
+mod values;

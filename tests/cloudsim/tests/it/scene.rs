@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use ccm_cloudsim::moto;
 
 use crate::api::{Api, REGION, authorization};
-use crate::case::Values;
+use crate::values::Values;
 
 /// A network with two zones (`subnet_a`, `subnet_b`, and `subnet_a2` in the first zone), an internet gateway, the groups `sg1` and
 /// `sg2`, the running instances `i1` (in `subnet_a`) and `i2` (in `subnet_b`) in group `sg1`, the main route table `rtb`, the elastic

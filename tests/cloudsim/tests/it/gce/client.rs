@@ -1,7 +1,8 @@
 //! A client of our own: it knows where the objects of each resource are, and nothing else.
 
-use super::run::{Case, Got, Values, fill, filled};
+use super::run::{Case, Got, filled};
 use crate::http::send;
+use crate::values::{Values, fill, save};
 use ccm_cloudsim::core::rest::encoded;
 use serde_json::Value;
 
@@ -48,7 +49,7 @@ impl Own {
                 step.parameters.iter().map(|(name, value)| (name.as_str(), fill(value, &values))).collect();
             let (method, path) = request(step.method, &parameters);
             let got = self.send(method, &path, &filled(&step.body, &values));
-            step.save(&got, &mut values);
+            save(&step.saves, &got.json, &mut values);
             answers.push(got);
         }
         answers

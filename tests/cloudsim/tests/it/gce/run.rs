@@ -1,10 +1,7 @@
 //! A case is a list of calls of methods of the API with what each has to answer. Writes are waited for.
 
+use crate::values::{Values, fill, save};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-
-/// Values by name: what answers gave.
-pub(crate) type Values = BTreeMap<String, String>;
 
 /// A case; it begins with the scene and nothing else.
 #[derive(Debug)]
@@ -108,37 +105,19 @@ impl Case {
                     say(format!("{pointer} is {is}, not {wanted}"));
                 }
             }
-            step.save(got, &mut values);
+            save(&step.saves, &got.json, &mut values);
         }
         found
     }
 }
 
 impl Step {
-    /// Keeps what later steps need.
-    pub(crate) fn save(&self, got: &Got, values: &mut Values) {
-        for (name, pointer) in &self.saves {
-            let value = got.json.pointer(pointer).map_or("absent".to_owned(), plain);
-            values.insert((*name).to_owned(), value);
-        }
-    }
-
     /// The step as another program reads it.
     pub(crate) fn json(&self) -> Value {
         json!({
             "method": self.method, "parameters": self.parameters, "body": self.body, "saves": self.saves, "wrong": self.wrong,
         })
     }
-}
-
-/// A value as it stands in a text.
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// A text with the values that stand in it.
-pub(crate) fn fill(text: &str, values: &Values) -> String {
-    values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
 }
 
 /// A JSON value with the values that stand in its texts.

@@ -2,7 +2,6 @@
 
 mod cases;
 mod client;
-mod deviations;
 mod long_lane;
 mod run;
 mod scene;

@@ -2,11 +2,9 @@
 
 use super::client::Client;
 use crate::http::Answer;
+use crate::values::{Values, fill, named, plain, save};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// Values by name: IDs of the scene and what answers gave.
-pub(crate) type Values = BTreeMap<String, String>;
+use std::collections::BTreeSet;
 
 /// A case.
 #[derive(Debug)]
@@ -96,17 +94,17 @@ impl Case {
     ) -> (Vec<Answer>, Vec<String>) {
         let (mut answers, mut found) = (Vec::new(), Vec::new());
         for step in &self.steps {
-            let what = filled(&step.what, values);
+            let what = fill(&step.what, values);
             let answer = match what.strip_prefix("wait ") {
                 Some(balancer) => wait(client, balancer, pause),
-                None => client.call(&what, &step.headers, &filled(&step.body, values)),
+                None => client.call(&what, &step.headers, &fill(&step.body, values)),
             };
             let mut say = |text: String| found.push(named(&format!("{}: {}: {text}", self.name, step.what), values));
             if answer.status != step.status && step.status != 0 {
                 say(format!("{} instead of {}: {}", answer.status, step.status, answer.text));
             }
             for (pointer, wanted) in &step.is {
-                let wanted = filled(wanted, values);
+                let wanted = fill(wanted, values);
                 let is = answer.json.pointer(pointer).map(plain).unwrap_or("absent".to_owned());
                 if is != wanted {
                     say(format!("{pointer} is {is}, not {wanted}"));
@@ -115,10 +113,7 @@ impl Case {
             for line in after(step) {
                 say(line);
             }
-            for (name, pointer) in &step.saves {
-                let value = answer.json.pointer(pointer).map(plain).unwrap_or("absent".to_owned());
-                values.insert((*name).to_owned(), value);
-            }
+            save(&step.saves, &answer.json, values);
             answers.push(answer);
         }
         (answers, found)
@@ -135,22 +130,6 @@ fn wait(client: &Client, balancer: &str, pause: &dyn Fn()) -> Answer {
         pause();
     }
     panic!("load balancer {balancer} does not get ready");
-}
-
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// A text with its values filled in; braces around what is no value stay.
-pub(crate) fn filled(text: &str, values: &Values) -> String {
-    values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
-}
-
-/// The other way round, so that texts of two clouds can be compared.
-pub(crate) fn named(text: &str, values: &Values) -> String {
-    let mut pairs: Vec<(&String, &String)> = values.iter().filter(|(_, value)| value.len() > 5).collect();
-    pairs.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-    pairs.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(value.as_str(), &format!("{{{name}}}")))
 }
 
 /// What an answer has: its fields, each with the type of its value.

@@ -1,7 +1,7 @@
 //! What each case finds: a project with a network, ports, servers and an external network, simulated or real.
 
 use super::client::{Client, password};
-use super::run::Values;
+use crate::values::Values;
 use ccm_cloudsim::core::clock::Mode;
 use ccm_cloudsim::openstack::seed::{ServerSeed, SubnetSeed};
 use ccm_cloudsim::openstack::{OpenStack, Options};

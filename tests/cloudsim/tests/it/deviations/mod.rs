@@ -1,0 +1,59 @@
+//! Where the answers of two clouds to the same cases are known to differ: the tables, and the one check of them.
+
+pub(crate) mod moto;
+pub(crate) mod openstack;
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+
+use wildmatch::WildMatch;
+
+/// A known difference. In the case and its lines `*` stands for anything.
+#[derive(Debug)]
+pub(crate) struct Deviation {
+    case: &'static str,
+    /// The lines that the case gives.
+    lines: &'static [&'static str],
+    /// Why they differ, and why that is not corrected.
+    reason: &'static str,
+    /// The vendor's document that decides, where the other cloud is wrong.
+    pub(crate) document: &'static str,
+}
+
+const fn differs(case: &'static str, lines: &'static [&'static str], reason: &'static str) -> Deviation {
+    Deviation { case, lines, reason, document: "" }
+}
+
+impl Deviation {
+    const fn decided_by(self, document: &'static str) -> Self {
+        Self { document, ..self }
+    }
+}
+
+fn like(text: &str, pattern: &str) -> bool {
+    WildMatch::new(pattern).matches(text)
+}
+
+/// Each case has a name of its own, and each entry of the table is about one of them and says why.
+pub(crate) fn check_names(names: &[&str], table: &[Deviation]) {
+    let unique: BTreeSet<&&str> = names.iter().collect();
+    assert_eq!(unique.len(), names.len());
+    for Deviation { case, lines, reason, .. } in table {
+        assert!(names.iter().any(|name| like(name, case)), "the table names the unknown case {case:?}");
+        assert!(!lines.is_empty() && !reason.is_empty(), "{case:?} says too little");
+    }
+}
+
+/// Fails for each line that the table lacks. The lines begin with the case.
+pub(crate) fn check(table: &[Deviation], found: &[String]) {
+    let of = |entry: &Deviation| entry.lines.iter().map(|line| format!("{}: {line}", entry.case)).collect::<Vec<_>>();
+    let patterns: Vec<String> = table.iter().flat_map(of).collect();
+    for pattern in patterns.iter().filter(|pattern| !found.iter().any(|line| like(line, pattern))) {
+        // The other cloud got better: no defect of ours. Past the test harness, which would keep it to itself.
+        let notice = format!("\nNOTICE: this differs no longer; take it out of the table: {pattern:?}\n");
+        std::io::stderr().write_all(notice.as_bytes()).expect("stderr");
+    }
+    let new = found.iter().filter(|line| !patterns.iter().any(|pattern| like(line, pattern)));
+    let new: Vec<&str> = new.map(String::as_str).collect();
+    assert!(new.is_empty(), "new differences:\n{}", new.join("\n"));
+}
