@@ -11,11 +11,13 @@
 //!                     └──> feed ──> view (a screen, or a log)
 //! ```
 
+mod act;
 mod args;
 mod feed;
 mod scene;
 mod sdk;
 mod summary;
+mod text;
 mod tour;
 mod view;
 mod world;

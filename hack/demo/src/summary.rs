@@ -1,10 +1,8 @@
 //! What the tour showed, in figures.
 
-use std::time::Duration;
-
+use crate::text::{count, hang, pad};
 use crate::tour::Tour;
 use crate::view;
-use crate::view::text::{count, hang, pad};
 use crate::world::Calls;
 
 /// Further reading, besides the provider's own page; each page exists.
@@ -13,17 +11,6 @@ const READ_NEXT: [(&str, &str); 3] = [
     ("ccm/ARCHITECTURE.md", "one page: the parts, and what must always hold"),
     ("controllers/src", "the decisions that you saw: pure functions in files named decide.rs"),
 ];
-
-#[derive(Debug, Default)]
-pub(crate) struct Findings {
-    pub(crate) acts: Vec<String>,
-    pub(crate) initialized_after: Duration,
-    pub(crate) services: usize,
-    pub(crate) services_deleted: usize,
-    pub(crate) deleted: Vec<String>,
-    /// Nodes that the cloud could not judge, and how often it was asked.
-    pub(crate) kept: Vec<(String, u64)>,
-}
 
 pub(crate) fn summary(tour: &Tour, live: bool) -> String {
     let findings = &tour.findings;

@@ -7,7 +7,7 @@ use ccm_test_apiserver::Patch;
 use serde_json::json;
 
 use super::Tour;
-use crate::view::text::count;
+use crate::text::count;
 use crate::world::{Ready, State};
 
 const WEB: &str = "default/web";

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use serde_json::json;
 
+use crate::act::Act;
 use crate::args::{Args, Pace};
 use crate::feed::{Feed, Item, Source};
 use crate::scene::Scene;
 use crate::scene::manager::Running;
-use crate::summary::Findings;
 use crate::world::{Calls, State};
 
 /// Poll interval of waits.
@@ -23,25 +23,6 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Width of a command line.
 const COMMAND: usize = 70;
 
-/// A part of the tour; each cloud has its own choice of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Act {
-    /// Nodes join; the manager only plans.
-    LookFirst,
-    /// The same without `--dry-run`.
-    ForReal,
-    /// The Services want another port.
-    Changed,
-    /// A machine goes; its Node follows.
-    Terminated,
-    /// The cloud gives no answer; the Node stays.
-    CannotTell,
-    /// Another process takes over and has nothing to do.
-    Restarted,
-    /// Services go, but not before their balancers.
-    Deleted,
-}
-
 #[derive(Debug)]
 pub(crate) struct Tour {
     pub(crate) scene: Scene,
@@ -50,6 +31,18 @@ pub(crate) struct Tour {
     pace: Pace,
     feed: Arc<Feed>,
     manager: Option<Running>,
+}
+
+/// What the tour showed.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) acts: Vec<String>,
+    pub(crate) initialized_after: Duration,
+    pub(crate) services: usize,
+    pub(crate) services_deleted: usize,
+    pub(crate) deleted: Vec<String>,
+    /// Nodes that the cloud could not judge, and how often it was asked.
+    pub(crate) kept: Vec<(String, u64)>,
 }
 
 impl Tour {

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::plain;
-use super::text::{clip, count, pad, wrap};
 use crate::feed::{Entry, Item};
+use crate::text::{clip, count, pad, wrap};
 use crate::world::{NodeRow, Ready, State};
 
 const CELL: usize = 40;

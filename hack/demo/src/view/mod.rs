@@ -2,7 +2,6 @@
 
 pub(crate) mod live;
 mod plain;
-pub(crate) mod text;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::text::{hang, wrap};
 use crate::feed::{self, Entry, Item};
+use crate::text::{hang, wrap};
 
 /// Where the text of an entry begins.
 const INDENT: usize = 17;

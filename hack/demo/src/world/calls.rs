@@ -190,7 +190,7 @@ impl State {
 
     fn balancer_is(&mut self, service: &str, balancer: Balancer, at: Duration, feed: &Feed) {
         let (kind, count, ports) = (balancer.kind, balancer.hosts.len(), balancer.ports.clone());
-        let hosts = crate::view::text::count(count, "host");
+        let hosts = crate::text::count(count, "host");
         let Some(old) = self.balancers.insert(service.to_owned(), balancer) else {
             feed.fact_at(at, Source::Cloud, service, format!("{kind} made, {hosts}"));
             return;

@@ -19,8 +19,8 @@ use tokio::task::JoinSet;
 
 use super::simulated::{Seen, Simulated, follow};
 use super::{Cloud, Machine, Profile};
+use crate::act::Act;
 use crate::feed::Feed;
-use crate::tour::Act;
 use crate::world::World;
 use crate::world::calls::Balancer;
 

@@ -11,8 +11,8 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::{Cloud, Machine, Profile};
+use crate::act::Act;
 use crate::feed::Feed;
-use crate::tour::Act;
 use crate::world::{World, calls};
 
 static PROFILE: Profile = Profile {

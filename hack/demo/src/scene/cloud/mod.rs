@@ -16,9 +16,9 @@ use anyhow::Result;
 use ccm_provider::ProviderFactory;
 use tokio::task::JoinSet;
 
+use crate::act::Act;
 use crate::args::{Args, CloudName};
 use crate::feed::Feed;
-use crate::tour::Act;
 use crate::world::World;
 
 /// Machines up to this number get the pod ranges that newcomers know from other tools.
