@@ -12,6 +12,8 @@ use futures::StreamExt;
 use http::Method;
 use serde_json::{Value, json};
 
+/// Where Services are made.
+pub(crate) const SERVICES: &str = "/api/v1/namespaces/default/services";
 /// Requests of the loader under way at once.
 const IN_FLIGHT: usize = 16;
 
@@ -115,13 +117,43 @@ impl Cluster {
         }
     }
 
+    /// Makes a Service with a load balancer; `spec`: its ports, and what is not the default.
+    pub(crate) async fn make_service(&self, name: &str, annotations: Value, mut spec: Value) -> anyhow::Result<()> {
+        if let Some(spec) = spec.as_object_mut() {
+            spec.insert("type".into(), "LoadBalancer".into());
+            spec.insert("selector".into(), json!({"app": name}));
+        }
+        let metadata = json!({"name": name, "annotations": annotations});
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
+        self.send(Method::POST, SERVICES, &service).await
+    }
+
+    /// Deletes Services, and waits until there is none with a load balancer.
+    pub(crate) async fn delete_services(&self, names: impl Iterator<Item = &str>) -> anyhow::Result<()> {
+        let began = Instant::now();
+        for name in names {
+            self.send(Method::DELETE, &format!("{SERVICES}/{name}"), &json!({})).await?;
+        }
+        loop {
+            let mut left = 0;
+            // The Service `kubernetes` of the API server is none of them.
+            let has = |service: &Value| text(service, "/spec/type") == "LoadBalancer";
+            self.each(SERVICES, |service| left += usize::from(has(service))).await?;
+            if left == 0 {
+                return Ok(());
+            }
+            anyhow::ensure!(began.elapsed() < Duration::from_secs(3600), "{left} Services are left after an hour");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
     /// Waits until so many Services have an address.
     pub(crate) async fn until_served(&self, wanted: usize) -> anyhow::Result<()> {
         let began = Instant::now();
         loop {
             let mut served = 0;
             let has = |service: &Value| service.pointer("/status/loadBalancer/ingress/0").is_some();
-            self.each("/api/v1/namespaces/default/services", |service| served += usize::from(has(service))).await?;
+            self.each(SERVICES, |service| served += usize::from(has(service))).await?;
             if served >= wanted {
                 return Ok(());
             }
@@ -152,6 +184,11 @@ impl Cluster {
             Err(error) => Err(error).with_context(|| path.to_owned()),
         }
     }
+}
+
+/// The text at a pointer, empty if there is none.
+pub(crate) fn text(object: &Value, pointer: &str) -> String {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// A node to make.

@@ -1,9 +1,7 @@
 //! What the benchmarks on simulated clouds print, and when they look.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-use tokio::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::process::Manager;
 
@@ -42,16 +40,23 @@ pub(crate) fn row(figure: &str, value: f64, unit: &str, goal: Option<f64>) {
 /// Waits until the program writes neither to the cloud, by the number of its writes, nor to the API server for a while. Refreshing
 /// goes on at rest.
 pub(crate) async fn rest(manager: &Manager, cloud: impl Fn() -> usize, quiet: Duration) -> anyhow::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(1800);
-    let look = async || -> anyhow::Result<_> { Ok((cloud(), manager.writes().await?)) };
+    unchanged(async || Ok((cloud(), manager.writes().await?)), quiet).await.map(drop)
+}
+
+/// Waits until what is looked at has been the same for a while. Answers since when it is.
+pub(crate) async fn unchanged<T: PartialEq>(
+    look: impl AsyncFn() -> anyhow::Result<T>,
+    quiet: Duration,
+) -> anyhow::Result<Instant> {
+    let began = Instant::now();
     let (mut last, mut since) = (look().await?, Instant::now());
     while since.elapsed() < quiet {
-        anyhow::ensure!(Instant::now() < deadline, "no rest within 30 minutes");
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        anyhow::ensure!(began.elapsed() < Duration::from_secs(1800), "no rest within 30 minutes");
+        tokio::time::sleep(Duration::from_millis(200)).await;
         let now = look().await?;
         if now != last {
             (last, since) = (now, Instant::now());
         }
     }
-    Ok(())
+    Ok(since)
 }

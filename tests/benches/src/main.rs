@@ -57,6 +57,26 @@ struct Settings {
     out: PathBuf,
 }
 
+impl Settings {
+    /// The program that runs on this simulated cloud.
+    fn program(&self, cloud: &str) -> anyhow::Result<PathBuf> {
+        self.program.clone().with_context(|| {
+            format!(
+                "which program? `cargo build --release -p ccm --features {cloud}`, then --ccm target/release/ccm (or \
+                 CCM_BENCH_PROGRAM)"
+            )
+        })
+    }
+
+    fn wants(&self, run: &str) -> bool {
+        self.runs.is_empty() || self.runs.iter().any(|wanted| wanted == run || wanted == "all")
+    }
+
+    fn most_nodes(&self, default: usize) -> usize {
+        self.nodes.iter().max().copied().unwrap_or(default)
+    }
+}
+
 fn main() -> ExitCode {
     // The measured process is this program again, as a cloud-controller-manager with the provider of the benchmark.
     if std::env::var_os(process::ROLE).is_some() {
@@ -86,15 +106,13 @@ fn measure() -> anyhow::Result<()> {
             return openstack::run(&settings).await;
         }
         if matches!(&*settings.which, "all" | "startup") {
-            let nodes = settings.nodes.iter().max().copied().unwrap_or(5000);
-            runs::startup(nodes, &settings.out).await.context("startup")?;
+            runs::startup(settings.most_nodes(5000), &settings.out).await.context("startup")?;
         }
         if matches!(&*settings.which, "all" | "memory") {
             runs::memory(&settings.nodes, &settings.out).await.context("memory")?;
         }
         if matches!(&*settings.which, "all" | "idle") {
-            let nodes = settings.nodes.iter().max().copied().unwrap_or(5000);
-            runs::idle(nodes, settings.minutes).await.context("idle")?;
+            runs::idle(settings.most_nodes(5000), settings.minutes).await.context("idle")?;
         }
         Ok(())
     })
@@ -115,9 +133,9 @@ fn settings(mut args: impl Iterator<Item = String>) -> anyhow::Result<Settings> 
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
         match &*arg {
-            run if settings.which == "aws" && aws::knows(run) => settings.runs.push(arg),
-            run if settings.which == "gce" && gce::knows(run) => settings.runs.push(arg),
-            run if settings.which == "openstack" && openstack::knows(run) => settings.runs.push(arg),
+            run if settings.which == "aws" && aws::RUNS.contains(&run) => settings.runs.push(arg),
+            run if settings.which == "gce" && gce::RUNS.contains(&run) => settings.runs.push(arg),
+            run if settings.which == "openstack" && openstack::RUNS.contains(&run) => settings.runs.push(arg),
             "all" | "startup" | "memory" | "idle" | "aws" | "gce" | "openstack" => settings.which = arg,
             "--ccm" => settings.program = Some(value()?.into()),
             "--former" => settings.former = Some(value()?.into()),

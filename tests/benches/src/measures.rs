@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::cluster::Cluster;
-use crate::figures::row;
+use crate::figures::{row, unchanged};
 use crate::process::{Manager, Memory};
 use crate::runs::{BURST, count, mib};
 
 /// Counts nodes that lost the taint.
-const UNTAINTED: &str = "node_controller_cloud_provider_taint_removal_delay_seconds_count";
+pub(crate) const UNTAINTED: &str = "node_controller_cloud_provider_taint_removal_delay_seconds_count";
 /// Each kubelet writes its status so often.
 const STATUS: Duration = Duration::from_secs(300);
 
@@ -58,15 +58,7 @@ impl Joined {
 /// of it was seen.
 pub(crate) async fn settled(manager: &Manager, mark: impl Fn() -> u64, quiet: Duration) -> anyhow::Result<Instant> {
     let synced = async || manager.metric("service_controller_loadbalancer_sync_total", "").await;
-    let mut last = (mark(), synced().await?, Instant::now());
-    while last.2.elapsed() < quiet {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        let now = (mark(), synced().await?);
-        if now != (last.0, last.1) {
-            last = (now.0, now.1, Instant::now());
-        }
-    }
-    Ok(last.2)
+    unchanged(async || Ok((mark(), synced().await?)), quiet).await
 }
 
 /// What the program did while nothing happened but kubelets writing their status.

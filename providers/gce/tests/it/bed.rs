@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ccm_cloudsim::gce::seed::{Cluster, ClusterSeed, InstanceSeed};
-use ccm_cloudsim::gce::{Gce, Metadata, Options};
+use ccm_cloudsim::gce::{BALANCING, Gce, Metadata, Options};
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{
     AddressType, CloudConfig, CloudProvider, Node, NodeAddress, NodeRef, ProviderError, ProviderFactory as _,
@@ -148,18 +148,6 @@ pub(crate) fn flags(given: &[&'static str]) -> FlagValues {
     values
 }
 
-const KINDS: [&str; 9] = [
-    "addresses",
-    "backendServices",
-    "firewalls",
-    "forwardingRules",
-    "healthChecks",
-    "httpHealthChecks",
-    "instanceGroups",
-    "routes",
-    "targetPools",
-];
-
 /// Without the addresses that the cloud gives out: which Service gets which one depends on time.
 fn unnumbered(text: &str) -> String {
     let mut parts = text.split("34.64.");
@@ -172,7 +160,7 @@ fn unnumbered(text: &str) -> String {
 pub(crate) fn contents(cloud: &Gce) -> Vec<String> {
     const CHANGING: [&str; 4] = ["id", "creationTimestamp", "fingerprint", "labelFingerprint"];
     let mut lines = Vec::new();
-    for kind in KINDS {
+    for kind in BALANCING.into_iter().chain(["routes"]) {
         for mut object in cloud.objects(kind) {
             object.as_object_mut().unwrap().retain(|key, _| !CHANGING.contains(&&**key));
             if let Some(instances) = object.get_mut("instances").and_then(Value::as_array_mut) {

@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{Machine, Scene, listed, nodes_of, row, sum, table};
-use crate::cluster::NodeSpec;
+use crate::cluster::{NodeSpec, text};
 use crate::measures;
 use crate::runs::{count, mib};
 
@@ -41,13 +41,11 @@ fn edge(machines: &[Machine], first: usize, tainted: bool) -> Vec<Bytes> {
 async fn create(scene: &Scene, services: usize) -> anyhow::Result<()> {
     let (began, mark) = (Instant::now(), scene.aws.mark());
     for number in 0..services {
-        let body = json!({"apiVersion": "v1", "kind": "Service",
-            "metadata": {"name": format!("service-{number}"), "annotations": {
-                "service.beta.kubernetes.io/aws-load-balancer-type": "nlb",
-                "service.beta.kubernetes.io/aws-load-balancer-target-node-labels": format!("{}={}", EDGE.0, EDGE.1)}},
-            "spec": {"type": "LoadBalancer", "selector": {"app": format!("app-{number}")},
-                "ports": [{"name": "web", "port": 443, "targetPort": 8443, "protocol": "TCP"}]}});
-        scene.cluster.send(Method::POST, "/api/v1/namespaces/default/services", &body).await?;
+        let annotations = json!({
+            "service.beta.kubernetes.io/aws-load-balancer-type": "nlb",
+            "service.beta.kubernetes.io/aws-load-balancer-target-node-labels": format!("{}={}", EDGE.0, EDGE.1)});
+        let ports = json!([{"name": "web", "port": 443, "targetPort": 8443, "protocol": "TCP"}]);
+        scene.cluster.make_service(&format!("service-{number}"), annotations, json!({"ports": ports})).await?;
     }
     scene.cluster.until_served(services).await?;
     table(&format!("AWS balancers: {services} Services with an NLB of one port, made at once"));
@@ -88,7 +86,6 @@ async fn replace(scene: &Scene, manager: &crate::process::Manager, nodes: usize)
     let mark = scene.aws.mark();
     let mut names = Vec::new();
     let is_edge = |node: &Value| node.pointer("/metadata/labels/node.example.com~1edge").is_some();
-    let text = |node: &Value, path: &str| node.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     scene
         .cluster
         .each("/api/v1/nodes", |node| {

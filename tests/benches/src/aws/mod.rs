@@ -30,42 +30,39 @@ use crate::figures::{self, listed, row, sum, table};
 use crate::process::Manager;
 
 /// The runs, in their order.
-const RUNS: [&str; 9] =
+pub(crate) const RUNS: [&str; 9] =
     ["burst", "burst-by-name", "handover", "quiet", "partial", "throttle", "balancers", "takeover", "all"];
 /// Cluster ID in the account.
 const CLUSTER: &str = "bench";
 
 /// Carries out the wanted runs.
 pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
-    let program = settings.program.clone().context(
-        "which program? `cargo build --release -p ccm --features aws`, then --ccm target/release/ccm (or CCM_BENCH_PROGRAM)",
-    )?;
-    let nodes = settings.nodes.iter().max().copied().unwrap_or(5000);
-    let wanted = |run: &str| settings.runs.is_empty() || settings.runs.iter().any(|w| w == run || w == "all");
-    if wanted("burst") {
+    let program = settings.program("aws")?;
+    let nodes = settings.most_nodes(5000);
+    if settings.wants("burst") {
         nodes::burst(Scene::start(&program, &settings.out).await?, nodes, true).await.context("burst")?;
     }
-    if wanted("burst-by-name") {
+    if settings.wants("burst-by-name") {
         nodes::burst(Scene::start(&program, &settings.out).await?, nodes, false).await.context("burst-by-name")?;
     }
-    if wanted("handover") {
+    if settings.wants("handover") {
         handover::run(Scene::start(&program, &settings.out).await?).await.context("handover")?;
     }
-    if wanted("quiet") {
+    if settings.wants("quiet") {
         quiet::run(Scene::start(&program, &settings.out).await?, nodes, settings.minutes).await.context("quiet")?;
     }
-    if wanted("partial") {
+    if settings.wants("partial") {
         unrest::partial(Scene::start(&program, &settings.out).await?).await.context("partial")?;
     }
-    if wanted("throttle") {
+    if settings.wants("throttle") {
         unrest::throttle(Scene::start(&program, &settings.out).await?).await.context("throttle")?;
     }
-    if wanted("balancers") {
+    if settings.wants("balancers") {
         balancers::run(Scene::start(&program, &settings.out).await?, nodes, settings.services)
             .await
             .context("balancers")?;
     }
-    if wanted("takeover") {
+    if settings.wants("takeover") {
         let Some(from) = &settings.former else {
             anyhow::ensure!(settings.runs.is_empty(), "takeover from which build? --former <program>");
             return Ok(());
@@ -74,11 +71,6 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
         takeover::run(scene, from).await.context("takeover")?;
     }
     Ok(())
-}
-
-/// Whether there is such a run.
-pub(crate) fn knows(run: &str) -> bool {
-    RUNS.contains(&run)
 }
 
 /// An account, a cluster, and the program that looks after it.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{Machine, Scene, listed, nodes_of, row, sum, table};
+use crate::cluster::text;
+use crate::measures::UNTAINTED;
 use crate::runs::{BURST, count, mib};
 
-/// Counts nodes that lost the taint,
-const UNTAINTED: &str = "node_controller_cloud_provider_taint_removal_delay_seconds_count";
-/// and those whose addresses are written too.
+/// Counts nodes whose addresses are written too.
 pub(super) const INITIALIZED: &str = "node_controller_initial_node_sync_delay_seconds_count";
 
 /// A burst of new nodes: when does the last taint go, and at which cost?
@@ -64,7 +64,7 @@ async fn wrong(scene: &Scene, machines: &[Machine]) -> anyhow::Result<usize> {
     scene
         .cluster
         .each("/api/v1/nodes", |node| {
-            let text = |path: &str| node.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let text = |path: &str| text(node, path);
             let label = |key: &str| !text(&format!("/metadata/labels/{}", key.replace('/', "~1"))).is_empty();
             let list = |path: &str| node.pointer(path).and_then(Value::as_array).cloned().unwrap_or_default();
             let is_tainted = list("/spec/taints").iter().any(|taint| {

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ccm_test_bed::AuditEntry;
-use http::Method;
 use serde_json::{Value, json};
 
 use super::{Scene, listed, nodes_of, row, table};
+use crate::cluster::{SERVICES, text};
+use crate::figures;
 use crate::process::Manager;
 use crate::runs::count;
 
@@ -28,7 +29,6 @@ const FLAGS: &[&str] = &[
     "--cluster-cidr=10.64.0.0/12",
     "--node-status-update-frequency=30s",
 ];
-const SERVICES: &str = "/api/v1/namespaces/default/services";
 const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/11111111-2222-3333-4444-555555555555";
 const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer";
 
@@ -42,15 +42,9 @@ pub(super) async fn run(scene: Scene, from: &Path) -> anyhow::Result<()> {
     for (name, annotations, spec) in &services {
         let annotations: BTreeMap<String, &str> =
             annotations.iter().map(|(key, value)| (format!("{PREFIX}-{key}"), *value)).collect();
-        let mut spec = spec.clone();
-        if let Some(spec) = spec.as_object_mut() {
-            spec.insert("type".into(), "LoadBalancer".into());
-            spec.insert("selector".into(), json!({"app": name}));
-        }
-        let body = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": annotations}, "spec": spec});
-        scene.cluster.send(Method::POST, SERVICES, &body).await?;
+        scene.cluster.make_service(name, json!(annotations), spec.clone()).await?;
     }
-    wait(&scene, "balancers", |ready, _| ready == services.len()).await?;
+    scene.cluster.until_served(services.len()).await?;
     rest(&scene).await?;
     table(&format!("AWS take-over: {NODES} nodes and their routes, {} Services", services.len()));
     println!("calls of {}: {}", from.display(), listed(&written(&scene, 0)));
@@ -58,7 +52,7 @@ pub(super) async fn run(scene: Scene, from: &Path) -> anyhow::Result<()> {
     for (program, log) in [(&*scene.program, "log"), (from, "back.log"), (&*scene.program, "again.log")] {
         let manager = quiet(&scene, program, log).await?;
         if log == "again.log" {
-            remove(&scene, services.len()).await?;
+            remove(&scene, services.iter().map(|(name, ..)| *name)).await?;
         }
         manager.terminate().await?;
     }
@@ -185,8 +179,6 @@ fn written(scene: &Scene, mark: u64) -> BTreeMap<String, u64> {
 async fn versions(scene: &Scene) -> anyhow::Result<BTreeMap<String, String>> {
     let mut versions = BTreeMap::new();
     for path in ["/api/v1/nodes", SERVICES] {
-        let text =
-            |object: &Value, path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let see = |object: &Value| {
             let version = text(object, "/metadata/resourceVersion");
             versions.insert(format!("{path}/{}", text(object, "/metadata/name")), version);
@@ -198,60 +190,19 @@ async fn versions(scene: &Scene) -> anyhow::Result<BTreeMap<String, String>> {
 
 /// Waits until neither the cloud nor a node or Service changes for a while. A leader renews its lease all the time.
 async fn rest(scene: &Scene) -> anyhow::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(600);
-    let look = async || -> anyhow::Result<_> { Ok((written(scene, 0), versions(scene).await?)) };
-    let (mut last, mut since) = (look().await?, Instant::now());
-    while since.elapsed() < Duration::from_secs(20) {
-        anyhow::ensure!(Instant::now() < deadline, "no rest within 10 minutes");
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let now = look().await?;
-        if now != last {
-            (last, since) = (now, Instant::now());
-        }
-    }
-    Ok(())
-}
-
-/// Waits for a number of Services with an address, of how many.
-async fn wait(scene: &Scene, what: &str, reached: impl Fn(usize, usize) -> bool) -> anyhow::Result<()> {
-    let began = Instant::now();
-    loop {
-        let (mut ready, mut all) = (0, 0);
-        scene
-            .cluster
-            .each(SERVICES, |service| {
-                // The Service `kubernetes` of the API server is none of them.
-                all += usize::from(service.pointer("/spec/type").and_then(Value::as_str) == Some("LoadBalancer"));
-                ready += usize::from(service.pointer("/status/loadBalancer/ingress/0/hostname").is_some());
-            })
-            .await?;
-        if reached(ready, all) {
-            return Ok(());
-        }
-        anyhow::ensure!(
-            began.elapsed() < Duration::from_secs(600),
-            "{what}: {ready} of {all} Services after 10 minutes"
-        );
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
+    let look = async || Ok((written(scene, 0), versions(scene).await?));
+    figures::unchanged(look, Duration::from_secs(20)).await.map(drop)
 }
 
 /// The last program deletes what the first one made.
-async fn remove(scene: &Scene, services: usize) -> anyhow::Result<()> {
-    let mut names = Vec::new();
-    let name =
-        |service: &Value| service.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    scene.cluster.each(SERVICES, |service| names.push(name(service))).await?;
-    for name in names.iter().filter(|name| *name != "kubernetes") {
-        scene.cluster.send(Method::DELETE, &format!("{SERVICES}/{name}"), &json!({})).await?;
-    }
-    wait(scene, "deletion", |_, all| all == 0).await?;
+async fn remove(scene: &Scene, services: impl Iterator<Item = &str>) -> anyhow::Result<()> {
+    scene.cluster.delete_services(services).await?;
     rest(scene).await?;
     let left = scene.aws.world(|world| {
         let groups = world.ec2.groups.values().filter(|group| group.name.starts_with("k8s-"));
         world.elb.balancers.len() + world.elbv2.balancers.len() + world.elbv2.groups.len() + groups.count()
     });
-    println!("\nThe {services} Services are deleted");
+    println!("\nThe Services are deleted");
     row("balancers, target groups and security groups left", count(left), "", Some(0.0));
     Ok(())
 }

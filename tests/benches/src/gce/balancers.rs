@@ -2,31 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use http::Method;
+use ccm_cloudsim::gce::BALANCING;
 use serde_json::json;
 
 use super::{Kind, NODES, OPERATION, Scene, ZONES, listed, name, of, row, sum, table};
+use crate::cluster::SERVICES;
 use crate::measures;
 use crate::process::Manager;
 use crate::runs::{BURST, count};
 
-pub(super) const SERVICES: &str = "/api/v1/namespaces/default/services";
 /// Writes a second that stay below the quota of the API.
 const PACE: f64 = 18.0;
 /// So many writes go out at once after a quiet time.
 const AT_ONCE: f64 = 240.0;
-/// All that load balancers are made of.
-pub(super) const COLLECTIONS: [&str; 8] = [
-    "addresses",
-    "backendServices",
-    "firewalls",
-    "forwardingRules",
-    "healthChecks",
-    "httpHealthChecks",
-    "instanceGroups",
-    "targetPools",
-];
-
 /// What a sync of a Service costs that is as desired, alone.
 pub(super) async fn looks(scene: &Scene) -> anyhow::Result<()> {
     let manager = scene.program_over(NODES).await?;
@@ -122,27 +110,11 @@ pub(super) async fn end(
     theirs: usize,
 ) -> anyhow::Result<()> {
     let (services, mark, began) = (names.len(), scene.cloud.mark(), Instant::now());
-    for name in names {
-        scene.cluster.send(Method::DELETE, &format!("{SERVICES}/{name}"), &json!({})).await?;
-    }
-    let gone = async || -> anyhow::Result<bool> {
-        let mut left = 0;
-        scene
-            .cluster
-            .each(SERVICES, |service| {
-                left += usize::from(service.pointer("/spec/type").is_some_and(|kind| kind == "LoadBalancer"));
-            })
-            .await?;
-        Ok(left == 0)
-    };
-    while !gone().await? {
-        anyhow::ensure!(began.elapsed() < Duration::from_secs(3600), "Services are left after an hour");
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
+    scene.cluster.delete_services(names.iter().map(String::as_str)).await?;
     let took = began.elapsed();
     scene.rest(manager, BURST).await?;
     let (calls, writes) = (scene.calls(mark), count(scene.written(mark)));
-    let left: usize = COLLECTIONS.into_iter().map(|collection| scene.objects(collection)).sum();
+    let left: usize = BALANCING.into_iter().map(|collection| scene.objects(collection)).sum();
     table(&format!("GCE end: {services} {what} Services deleted at once"));
     row("all are gone after", took.as_secs_f64(), " s", None);
     row("writes per Service", writes / count(services.max(1)), "", None);

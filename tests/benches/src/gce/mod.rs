@@ -18,7 +18,6 @@ use bytes::Bytes;
 use ccm_cloudsim::core::latency::Latency;
 use ccm_cloudsim::gce::seed::InstanceSeed;
 use ccm_cloudsim::gce::{Gce, Metadata, Options};
-use http::Method;
 use serde_json::json;
 use tokio::process::Command;
 
@@ -28,7 +27,7 @@ use crate::figures::{self, listed, of, row, sum, table};
 use crate::process::Manager;
 
 /// The runs, in their order.
-const RUNS: [&str; 8] = ["looks", "hosts", "external", "internal", "nodes", "quiet", "takeover", "all"];
+pub(crate) const RUNS: [&str; 8] = ["looks", "hosts", "external", "internal", "nodes", "quiet", "takeover", "all"];
 const PROJECT: &str = "p";
 const REGION: &str = "us-central1";
 const ZONES: [&str; 3] = ["us-central1-a", "us-central1-b", "us-central1-c"];
@@ -41,38 +40,30 @@ const OPERATION: Duration = Duration::from_secs(2);
 
 /// Carries out the wanted runs.
 pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
-    let program = settings.program.clone().context(
-        "which program? `cargo build --release -p ccm --features gce`, then --ccm target/release/ccm (or CCM_BENCH_PROGRAM)",
-    )?;
-    let nodes = settings.nodes.iter().max().copied().unwrap_or(5000);
-    let wanted = |run: &str| settings.runs.is_empty() || settings.runs.iter().any(|w| w == run || w == "all");
+    let program = settings.program("gce")?;
+    let nodes = settings.most_nodes(5000);
     let scene = async || Scene::start(program.clone(), settings.out.join("ccm-gce.log")).await;
-    if wanted("looks") {
+    if settings.wants("looks") {
         balancers::looks(&scene().await?).await.context("looks")?;
     }
-    if wanted("hosts") {
+    if settings.wants("hosts") {
         balancers::hosts(&scene().await?, settings.services * 2 / 5).await.context("hosts")?;
     }
     for (run, kind) in [("external", Kind::External), ("internal", Kind::Internal)] {
-        if wanted(run) {
+        if settings.wants(run) {
             balancers::made(&scene().await?, settings.services, kind).await.context(run)?;
         }
     }
-    if wanted("nodes") {
+    if settings.wants("nodes") {
         nodes::burst(&scene().await?, nodes).await.context("nodes")?;
     }
-    if wanted("quiet") {
+    if settings.wants("quiet") {
         nodes::quiet(&scene().await?, nodes, settings.services, settings.minutes).await.context("quiet")?;
     }
-    if let (true, Some(former)) = (wanted("takeover"), &settings.former) {
+    if let (true, Some(former)) = (settings.wants("takeover"), &settings.former) {
         takeover::run(scene, former, &settings.out).await.context("takeover")?;
     }
     Ok(())
-}
-
-/// Whether there is such a run.
-pub(crate) fn knows(run: &str) -> bool {
-    RUNS.contains(&run)
 }
 
 /// What kind of load balancer a Service asks for.
@@ -170,11 +161,8 @@ impl Scene {
                 Kind::External => json!({}),
                 Kind::Internal => json!({"networking.gke.io/load-balancer-type": "Internal"}),
             };
-            let body = json!({"apiVersion": "v1", "kind": "Service",
-                "metadata": {"name": name, "annotations": annotations},
-                "spec": {"type": "LoadBalancer", "selector": {"app": name},
-                    "ports": [{"name": "web", "port": 443, "targetPort": 8443, "protocol": "TCP"}]}});
-            self.cluster.send(Method::POST, "/api/v1/namespaces/default/services", &body).await?;
+            let ports = json!([{"name": "web", "port": 443, "targetPort": 8443, "protocol": "TCP"}]);
+            self.cluster.make_service(&name, annotations, json!({"ports": ports})).await?;
         }
         self.cluster.until_served(wanted).await
     }

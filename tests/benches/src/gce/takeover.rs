@@ -5,11 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use ccm_cloudsim::gce::BALANCING;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::balancers::{COLLECTIONS, SERVICES, end};
+use super::balancers::end;
 use super::{NODES, REGION, Scene, row, table};
+use crate::cluster::SERVICES;
 use crate::figures;
 use crate::runs::count;
 
@@ -60,8 +62,8 @@ async fn take_over(scene: &Scene, former: &Path, args: &[&str], shapes: &[&str],
     scene.cluster.make(scene.instances(0..NODES, true, false)?, Duration::ZERO).await?;
     let manager = scene.start_program(former, args).await?;
     figures::rest(&manager, || scene.written(0), Duration::from_secs(15)).await?;
-    for (name, service) in &services {
-        scene.cluster.send(Method::POST, SERVICES, service).await.with_context(|| name.clone())?;
+    for (name, (annotations, spec)) in &services {
+        scene.cluster.make_service(name, annotations.clone(), spec.clone()).await.with_context(|| name.clone())?;
     }
     scene.cluster.until_served(services.len()).await?;
     figures::rest(&manager, || scene.written(0), Duration::from_secs(15)).await?;
@@ -80,8 +82,8 @@ async fn take_over(scene: &Scene, former: &Path, args: &[&str], shapes: &[&str],
     manager.stop().await
 }
 
-/// The shapes, by name.
-fn services(scene: &Scene) -> anyhow::Result<BTreeMap<String, Value>> {
+/// The annotations and specifications of all shapes, by name.
+fn services(scene: &Scene) -> anyhow::Result<BTreeMap<String, (Value, Value)>> {
     let reserve = json!({"name": RESERVED});
     let addresses = format!("projects/{}/regions/{REGION}/addresses", super::PROJECT);
     scene.cloud.by_hand("POST", &addresses, &reserve).map_err(|error| anyhow::anyhow!("{}", error.message))?;
@@ -123,10 +125,9 @@ fn services(scene: &Scene) -> anyhow::Result<BTreeMap<String, Value>> {
         if name.starts_with("internal") {
             merge(&mut annotations, &json!({"networking.gke.io/load-balancer-type": "Internal"}));
         }
-        let mut spec = json!({"type": "LoadBalancer", "selector": {"app": name}, "ports": tcp(&[80])});
+        let mut spec = json!({"ports": tcp(&[80])});
         merge(&mut spec, &more);
-        let metadata = json!({"name": name, "annotations": annotations});
-        (name, json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}))
+        (name, (annotations, spec))
     });
     Ok(all.collect())
 }
@@ -161,7 +162,7 @@ async fn recorded(scene: &Scene, args: &[&str]) -> anyhow::Result<String> {
         })
         .await?;
     services.retain(|service| service.pointer("/spec/type") == Some(&json!("LoadBalancer")));
-    let collections: Vec<&str> = COLLECTIONS.into_iter().chain(["routes"]).collect();
+    let collections: Vec<&str> = BALANCING.into_iter().chain(["routes"]).collect();
     let dump = scene.cloud.world(|world| world.dump(&collections));
     let lines = |list: &[Value]| list.iter().map(|one| format!("  {one}")).collect::<Vec<_>>().join(",\n");
     let objects = dump.get("objects").and_then(Value::as_object).into_iter().flatten();

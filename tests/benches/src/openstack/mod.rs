@@ -16,7 +16,6 @@ use bytes::Bytes;
 use ccm_cloudsim::core::latency::Latency;
 use ccm_cloudsim::openstack::seed::{ServerSeed, SubnetSeed};
 use ccm_cloudsim::openstack::{OpenStack, Options};
-use http::Method;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -29,36 +28,30 @@ use crate::process::Manager;
 const READ: Duration = Duration::from_millis(50);
 const WRITE: Duration = Duration::from_millis(500);
 /// The runs, in their order.
-const RUNS: [&str; 6] = ["nodes", "ports", "member", "restart", "quiet", "all"];
+pub(crate) const RUNS: [&str; 6] = ["nodes", "ports", "member", "restart", "quiet", "all"];
 
 /// Carries out the wanted runs.
 pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
-    let program = settings.program.clone().context(
-        "which program? `cargo build --release -p ccm --features openstack`, then --ccm target/release/ccm (or CCM_BENCH_PROGRAM)",
-    )?;
-    let nodes = settings.nodes.iter().max().copied().unwrap_or(1000);
-    let wanted = |run: &str| settings.runs.is_empty() || settings.runs.iter().any(|w| w == run || w == "all");
+    let program = settings.program("openstack")?;
+    let nodes = settings.most_nodes(1000);
     let scene = async || Scene::start(program.clone(), settings.out.join("ccm-openstack.log")).await;
-    if wanted("nodes") {
+    if settings.wants("nodes") {
         nodes::burst(&scene().await?, nodes).await.context("nodes")?;
     }
-    if wanted("ports") || wanted("member") {
+    if settings.wants("ports") || settings.wants("member") {
         for busy in &settings.busy {
-            balancers::ports(&scene().await?, Duration::from_secs(*busy), wanted("member")).await.context("ports")?;
+            balancers::ports(&scene().await?, Duration::from_secs(*busy), settings.wants("member"))
+                .await
+                .context("ports")?;
         }
     }
-    if wanted("restart") {
+    if settings.wants("restart") {
         balancers::restart(&scene().await?, settings.services).await.context("restart")?;
     }
-    if wanted("quiet") {
+    if settings.wants("quiet") {
         nodes::quiet(&scene().await?, nodes, settings.services, settings.minutes).await.context("quiet")?;
     }
     Ok(())
-}
-
-/// Whether there is such a run.
-pub(crate) fn knows(run: &str) -> bool {
-    RUNS.contains(&run)
 }
 
 /// A project, a cluster, and the program that looks after it.
@@ -134,9 +127,8 @@ impl Scene {
     /// Makes a Service with these ports.
     async fn service(&self, name: &str, ports: std::ops::Range<u16>) -> anyhow::Result<()> {
         let port = |number: u16| json!({"name": format!("p{number}"), "port": number, "protocol": "TCP"});
-        let body = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-            "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports.map(port).collect::<Vec<Value>>()}});
-        self.cluster.send(Method::POST, "/api/v1/namespaces/default/services", &body).await
+        let ports: Vec<Value> = ports.map(port).collect();
+        self.cluster.make_service(name, json!({}), json!({"ports": ports})).await
     }
 
     /// Makes Services of one port each, and waits until they are served.

@@ -8,6 +8,18 @@ use crate::core::rest::Problem;
 use crate::core::rows::Row;
 use serde_json::{Map, Value};
 
+/// The collections of all that load balancers are made of.
+pub const BALANCING: [&str; 8] = [
+    "addresses",
+    "backendServices",
+    "firewalls",
+    "forwardingRules",
+    "healthChecks",
+    "httpHealthChecks",
+    "instanceGroups",
+    "targetPools",
+];
+
 /// Fields of an object.
 pub(super) type Fields = Map<String, Value>;
 

@@ -35,6 +35,7 @@ mod tokens;
 mod verbs;
 mod world;
 
+pub use kinds::BALANCING;
 pub use metadata::Metadata;
 pub use model::cache_folder;
 pub use options::Options;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ccm_cloudsim::gce::seed::ClusterSeed;
-use ccm_cloudsim::gce::{Gce, Options};
+use ccm_cloudsim::gce::{BALANCING, Gce, Options};
 use ccm_provider::{
     CloudProvider, LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, NodeRef, Notes, ProviderError,
     ProviderFactory as _, Service, ServiceAction, ServiceAnswer,
@@ -191,7 +191,7 @@ impl Scene {
     /// Kind and name of all that the project has for load balancers.
     pub(super) fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
-        for kind in KINDS {
+        for kind in BALANCING {
             names.extend(self.cloud().objects(kind).iter().map(|object| {
                 let name = object["name"].as_str().unwrap_or_default().replace(LB, "LB");
                 format!("{kind} {name}")
@@ -220,17 +220,6 @@ impl Scene {
         assert_eq!(self.cloud().violations(), [] as [&str; 0]);
     }
 }
-
-const KINDS: [&str; 8] = [
-    "addresses",
-    "backendServices",
-    "firewalls",
-    "forwardingRules",
-    "healthChecks",
-    "httpHealthChecks",
-    "instanceGroups",
-    "targetPools",
-];
 
 async fn start(bed: &Bed, cluster: &Arc<TestCluster>, more: &str, given: &[&'static str]) -> Arc<dyn CloudProvider> {
     let provider = bed.build(more, &flags(given)).await.unwrap();
