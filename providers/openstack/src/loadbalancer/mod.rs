@@ -229,6 +229,11 @@ impl Planned for Balancers {
         cloud.looked().clear();
         let done = cloud.writer.apply(step, outputs, &|subject, message| cloud.refused(subject, message)).await;
         match &step.write {
+            Write::CreateBalancer { name, .. } if done.is_ok() => {
+                if let Some(id) = outputs.lock().ids.get(&plan::create::balancer_id(name)) {
+                    cloud.reads.made(name, id);
+                }
+            }
             Write::DeleteBalancer { id: gone, .. } => cloud.reads.parts.forget(gone),
             Write::Octavia { balancer, .. } if done.is_err() => cloud.reads.parts.forget(balancer),
             _ => {}

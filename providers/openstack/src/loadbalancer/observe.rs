@@ -6,6 +6,7 @@
 //! ([`Parts`]). What several Services need at the same time is read once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ccm_kit::batch::{Batcher, Limits};
@@ -116,6 +117,8 @@ pub(super) struct Reads {
     certificates: Certificates,
     ports: NodePorts,
     pub(super) parts: Parts,
+    /// The IDs of balancers that were made and not read since, by name.
+    made: Mutex<BTreeMap<String, String>>,
 }
 
 impl Reads {
@@ -139,8 +142,14 @@ impl Reads {
             certificates: Certificates::default(),
             ports,
             parts: Parts::default(),
+            made: Mutex::default(),
             client,
         }
+    }
+
+    /// A balancer was made: the next observation needs no search for it.
+    pub(super) fn made(&self, name: &str, id: &str) {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), id.to_owned());
     }
 
     /// Everything that a plan for these items needs.
@@ -190,14 +199,16 @@ impl Reads {
 
     /// The balancer of a Service: by the noted ID, else by its name, else by the name that older releases gave.
     async fn find(&self, item: &Item) -> Result<Option<LoadBalancer>, ProviderError> {
-        if let Some(id) = &item.annotated
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner).remove(&item.name);
+        let known = item.annotated.clone().or(made);
+        if let Some(id) = &known
             && let Some(found) = self.one(By::Id(id.clone())).await?
         {
             return Ok(Some(found));
         }
         let of_today = self.one(By::Name(item.name.clone()));
-        // A Service with a noted ID is not that old.
-        if item.annotated.is_some() {
+        // A Service whose balancer is known is not that old.
+        if known.is_some() {
             return of_today.await;
         }
         let (of_today, legacy) = futures::try_join!(of_today, self.one(By::Name(item.legacy.clone())))?;

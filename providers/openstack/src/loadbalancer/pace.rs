@@ -1,14 +1,14 @@
 //! How long changes of balancers take in this cloud, learned from what was too early and what was not. Pure.
 //!
-//! Each change shows two times: after the one it was still at work, after the other it had ended. The bounds of all changes are made
-//! of them. While the bounds are far apart, the next change is sent between them; once they are close, a little after the upper
-//! one. So a cloud costs a few refusals when the process is young, and hardly any later.
+//! A change that comes late enough shows only that the one before it took no longer: the time becomes a little shorter. One that
+//! comes too early is refused, and sets the time to what the one before it took. So one or two in ten are refused. That costs
+//! calls; to wait for the longest would cost time at each change.
 //!
 //! * Nothing known: a creation of a few seconds takes about as long as a change. Without one, each attempt comes at twice the
 //!   time of the one before it.
 //! * A change that takes much longer than all others is an exception; two in a row are a slower cloud.
-//! * A cloud that became faster shows itself to a look now and then that comes before the lower bound. A look that is too early
-//!   costs less than a change that is.
+//! * A cloud that became much faster shows itself to a look now and then at half of the time. A look that is too early costs
+//!   less than a change that is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,49 +25,32 @@ const WITH_MACHINE: Duration = Duration::from_secs(15);
 const LONGEST: Duration = Duration::from_secs(60);
 /// The most between attempts at a change that takes longer than known.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// The least between attempts, and between bounds that are not close.
+/// The least between attempts.
 const LEAST: Duration = Duration::from_millis(60);
-/// Bounds in this ratio are close.
-const CLOSE: f64 = 1.08;
-/// Where the next attempt is between bounds that are not, as an exponent of their ratio: nearer to the upper one, because time is
-/// lost for one change and a refusal is a call.
-const BELOW: f64 = 0.25;
-/// So much after the upper bound is safe.
-const MARGIN: f64 = 1.02;
-/// Longer than the upper bound by this factor is an exception.
+/// What is left of the time after a change that was late enough.
+const SHORTER: f64 = 0.97;
+/// What ended before this part of the time is much faster.
+const MUCH_FASTER: f64 = 0.6;
+/// Longer than the time by this factor is an exception.
 const EXCEPTION: f64 = 2.5;
-/// Of so many looks, one comes before the lower bound, by the factor.
-const PROBE: (u32, f64) = (4, 0.9);
-/// What ended before the lower bound lowers it to this part of its time.
-const FASTER: f64 = 0.3;
-/// Pauses after an attempt later than the upper bound, as parts of the time so far.
-const PAUSES: [f64; 3] = [0.15, 0.3, 0.5];
+/// Of so many looks, one comes at half of the time.
+const PROBE: u32 = 4;
+/// The first pause after an attempt at the usual time that was too early, as a part of that time. Each further one is twice as
+/// long.
+const LATER: f64 = 0.2;
 
 /// How long changes take, and which balancers are at work.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    bounds: Option<Bounds>,
-    /// How long the last creation took.
-    creation: Option<Duration>,
+    /// After this time a change has probably ended.
+    learned: Option<Duration>,
     /// Whether the last change was an exception.
     was_late: bool,
+    /// How long the last creation took.
+    creation: Option<Duration>,
     /// Looks at changes.
     looks: u32,
     busy: BTreeMap<String, Busy>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Bounds {
-    /// At this time changes were still at work.
-    lower: Duration,
-    /// At this time they had ended.
-    upper: Duration,
-}
-
-impl Bounds {
-    fn are_close(self) -> bool {
-        self.upper.saturating_sub(self.lower) <= LEAST || self.upper <= self.lower.mul_f64(CLOSE)
-    }
 }
 
 /// A change that may not have ended.
@@ -77,7 +60,7 @@ struct Busy {
     /// It was at work after this time.
     at_work: Duration,
     /// How often that was seen.
-    seen: usize,
+    seen: u32,
     /// Another program may have begun it.
     is_foreign: bool,
 }
@@ -93,17 +76,13 @@ impl Pace {
     pub(super) fn next_look(&mut self, balancer: &str) -> Option<Instant> {
         let busy = *self.busy.get(balancer)?;
         self.looks = self.looks.wrapping_add(u32::from(busy.seen == 0));
-        match self.bounds.filter(|bounds| bounds.are_close()) {
-            Some(bounds) if busy.seen == 0 && self.looks.is_multiple_of(PROBE.0) => {
-                Some(busy.since + bounds.lower.mul_f64(PROBE.1).min(LONGEST))
-            }
-            _ => self.next_change(balancer),
-        }
+        let is_probe = busy.seen == 0 && self.learned.is_some() && self.looks.is_multiple_of(PROBE);
+        if is_probe { Some(busy.since + self.usual() / 2) } else { self.next_change(balancer) }
     }
 
     /// The first look at a balancer that is made or deleted comes after this time, later ones after [`longer`] ones.
     pub(super) fn first_look(&self) -> Duration {
-        if self.bounds.is_none() && self.creation.is_none() { EARLY } else { FIRST }
+        if self.learned.is_none() && self.creation.is_none() { EARLY } else { FIRST }
     }
 
     /// A balancer was made in this time.
@@ -140,28 +119,15 @@ impl Pace {
 
     /// After this time a change is believed to have ended.
     fn usual(&self) -> Duration {
-        let usual = match (self.bounds, self.hint()) {
-            (Some(bounds), _) if bounds.are_close() => bounds.upper.mul_f64(MARGIN),
-            (Some(Bounds { lower, upper }), _) => {
-                let ratio = lower.as_secs_f64() / upper.as_secs_f64();
-                upper.mul_f64(ratio.max(0.05).powf(BELOW))
-            }
-            (None, Some(creation)) => creation / 3,
-            (None, None) => EARLY,
-        };
-        usual.min(LONGEST)
+        self.learned.or_else(|| Some(self.hint()? / 3)).unwrap_or(EARLY).min(LONGEST)
     }
 
     /// The same for a change that was at work at that time.
     fn again(&self, busy: Busy) -> Duration {
         let so_far = busy.at_work;
-        let upper = self.bounds.map(|bounds| bounds.upper).or_else(|| self.hint());
-        let pause = match upper.map(|upper| upper.mul_f64(MARGIN).saturating_sub(so_far)) {
-            Some(left) if left >= LEAST => left.min(LONGEST),
-            Some(_) => {
-                let part = PAUSES.get(busy.seen - 1).or(PAUSES.last()).copied().unwrap_or_default();
-                so_far.mul_f64(part).clamp(LEAST, LONGEST_PAUSE)
-            }
+        let pause = match self.learned.or_else(|| self.hint()).map(|known| known.min(LONGEST).saturating_sub(so_far)) {
+            Some(left) if left >= LEAST => left,
+            Some(_) => (so_far.mul_f64(LATER) * 2_u32.pow(busy.seen.clamp(1, 8) - 1)).clamp(LEAST, LONGEST_PAUSE),
             None => so_far.clamp(FIRST, LONGEST_PAUSE),
         };
         so_far + pause
@@ -174,22 +140,23 @@ impl Pace {
 
     /// A change was at work after the one time and had ended after the other.
     fn learn(&mut self, at_work: Duration, ended: Duration) {
-        let new = Bounds { lower: at_work, upper: ended.max(Duration::from_millis(1)) };
-        let Some(Bounds { lower, upper }) = &mut self.bounds else {
+        // Nearer to the later one: time is lost for one change, and a refusal is a call.
+        let about = (ended.mul_f64(0.75) + at_work.mul_f64(0.25)).max(Duration::from_millis(1));
+        let Some(learned) = self.learned else {
             // Nobody looked for long.
             let is_vague = at_work.is_zero() && ended > LONGEST;
-            self.bounds = (!is_vague).then_some(new);
+            self.learned = (!is_vague).then_some(about);
             return;
         };
-        let is_exception = at_work > upper.mul_f64(EXCEPTION);
-        if at_work > *upper {
+        let is_exception = at_work > learned.mul_f64(EXCEPTION);
+        if at_work >= learned {
             if !is_exception || self.was_late {
-                (*lower, *upper) = (new.lower, new.upper);
+                self.learned = Some(about);
             }
-        } else if ended < *lower {
-            *lower = at_work.max(ended.mul_f64(FASTER));
+        } else if ended < learned.mul_f64(MUCH_FASTER) {
+            self.learned = Some(about);
         } else {
-            (*lower, *upper) = ((*lower).max(at_work), (*upper).min(new.upper));
+            self.learned = Some(learned.mul_f64(SHORTER));
         }
         self.was_late = is_exception;
     }
@@ -197,7 +164,7 @@ impl Pace {
 
 /// The pause after this one between looks at a balancer that is made or deleted.
 pub(super) fn longer(pause: Duration) -> Duration {
-    pause.max(FIRST / 2).mul_f64(1.2).min(LONGEST_PAUSE)
+    pause.max(FIRST / 2).mul_f64(1.3).min(LONGEST_PAUSE)
 }
 
 #[cfg(test)]
@@ -252,7 +219,7 @@ mod tests {
             assert!(first.refused <= 3 && first.looks == 1, "{seconds}: {} and {}", first.refused, first.looks);
             assert!(first.seconds < seconds * 11.2, "{seconds}: {} s", first.seconds);
             let later = changes(&mut pace, 10, |_| seconds);
-            assert!(later.refused <= 1 && later.seconds < seconds * 11.2, "{seconds}: {} s", later.seconds);
+            assert!(later.refused <= 2 && later.seconds < seconds * 11.5, "{seconds}: {} s", later.seconds);
         }
     }
 
@@ -262,24 +229,24 @@ mod tests {
             // A creation with a machine says nothing.
             let mut pace = made_in(90.0);
             let first = changes(&mut pace, 10, |_| seconds);
-            assert!(first.refused <= 12, "{seconds}: {}", first.refused);
-            assert!(first.seconds < seconds * 12.0 + 1.0, "{seconds}: {} s", first.seconds);
+            assert!(first.refused <= 13, "{seconds}: {}", first.refused);
+            assert!(first.seconds < seconds * 14.0 + 1.0, "{seconds}: {} s", first.seconds);
             let later = changes(&mut pace, 10, |_| seconds);
-            assert!(later.refused <= 1 && later.looks <= 2, "{seconds}: {} and {}", later.refused, later.looks);
-            assert!(later.seconds < seconds * 11.2 + 0.5, "{seconds}: {} s", later.seconds);
+            assert!(later.refused <= 2 && later.looks <= 2, "{seconds}: {} and {}", later.refused, later.looks);
+            assert!(later.seconds < seconds * 14.0 + 0.5, "{seconds}: {} s", later.seconds);
         }
     }
 
     #[test]
-    fn changes_that_differ_a_little_are_hardly_refused() {
+    fn of_changes_that_differ_a_little_two_in_ten_are_refused() {
         let mut pace = Pace::default();
         let takes = |change: u32| 5.0 + f64::from(change * 7 % 5) / 10.0;
         changes(&mut pace, 20, takes);
         let series: Vec<Cost> = (0..10).map(|_| changes(&mut pace, 10, takes)).collect();
         let refused: usize = series.iter().map(|cost| cost.refused).sum();
         let seconds: f64 = series.iter().map(|cost| cost.seconds).sum();
-        assert!(refused <= 5, "{refused}");
-        assert!(seconds < 10.0 * 52.0 * 1.1, "{seconds}");
+        assert!(refused <= 20, "{refused}");
+        assert!(seconds < 10.0 * 52.0 * 1.12, "{seconds}");
     }
 
     #[test]
@@ -289,7 +256,7 @@ mod tests {
         let series: Vec<Cost> = (0..10).map(|_| changes(&mut pace, 10, takes)).collect();
         let refused: usize = series.iter().map(|cost| cost.refused + cost.looks).sum();
         let seconds: f64 = series.iter().map(|cost| cost.seconds).sum();
-        assert!(refused <= 25, "{refused}");
+        assert!(refused <= 30, "{refused}");
         // 18.4 s if each change were noticed at once.
         assert!(seconds < 10.0 * 27.0, "{seconds}");
     }
@@ -298,13 +265,12 @@ mod tests {
     fn an_exception_changes_nothing_and_two_are_a_slower_cloud() {
         let mut pace = made_in(5.0);
         changes(&mut pace, 10, |_| 5.0);
-        let usual = pace.usual();
         changes(&mut pace, 10, |change| if change == 4 { 25.0 } else { 5.0 });
-        assert_eq!(pace.usual(), usual);
+        assert!(pace.usual() < Duration::from_secs(6), "{:?}", pace.usual());
         changes(&mut pace, 4, |_| 25.0);
         assert!(pace.usual() > Duration::from_secs(20), "{:?}", pace.usual());
         let later = changes(&mut pace, 10, |_| 25.0);
-        assert!(later.refused <= 1 && later.seconds < 25.0 * 11.2, "{} and {}", later.refused, later.seconds);
+        assert!(later.refused <= 2 && later.seconds < 25.0 * 11.5, "{} and {}", later.refused, later.seconds);
     }
 
     #[test]
