@@ -109,6 +109,7 @@ impl Writer {
             Write::DeleteBalancer { id, cascade, is_replaced } => {
                 self.delete_balancer(id, *cascade).await?;
                 self.settling.forget(&Trace::Balancer(step.id.clone()));
+                self.settling.wrote(Trace::Deleted(id.clone()));
                 match is_replaced {
                     // What the new one needs is read first.
                     true => Err(ProviderError::in_progress(format!("load balancer {id} is made again"), NOW)),
@@ -235,6 +236,7 @@ impl Writer {
                     _ => {}
                 }
                 self.settling.forget(&Trace::Balancer(name.to_owned()));
+                self.settling.wrote(Trace::Deleted(id.clone()));
                 outputs.lock().balancers.remove(&id);
                 outputs.lock().ids.clear();
                 let text = format!(

@@ -1,8 +1,8 @@
 //! What this process wrote a moment ago and a read may not show yet.
 //!
 //! Behind an API are several servers and databases, of which one may be late. Until what was made is shown, nothing is decided
-//! about its Service: another balancer would be made, or one that is deleted would be taken for gone. And a read that leaves
-//! nothing to do right after a write may be older than that write.
+//! about its Service: another balancer would be made, one that is deleted would be taken for gone, or the ID of one that is gone
+//! would be noted. And a read that leaves nothing to do right after a write may be older than that write.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,11 +19,13 @@ const SETTLED: Duration = Duration::from_secs(5);
 /// Interval between reads of what is not shown yet.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What was written, by the name of the balancer that its Service has of its own.
+/// What was written, by the name of the balancer that its Service has of its own if nothing else is said.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trace {
     /// A balancer was made.
     Balancer(String),
+    /// A balancer was deleted, by its ID.
+    Deleted(String),
     /// A floating IP was made for it.
     FloatingIp(String),
     /// A security group was made, by its own name.
@@ -63,7 +65,11 @@ impl Settling {
     /// Notes in an observation what it does not show.
     pub(super) fn mark(&self, observed: &mut Observed, desired: &Desired) {
         for (place, item) in &desired.items {
-            if self.hides(observed, *place, item) {
+            let is_deleted = |id: &&String| self.is_recent(&Trace::Deleted((*id).clone()));
+            if observed.balancer_of.get(place).filter(is_deleted).is_some() {
+                observed.balancer_of.remove(place);
+                observed.hidden.insert(*place);
+            } else if self.hides(observed, *place, item) {
                 observed.hidden.insert(*place);
             }
             if self.is_recent(&Trace::Any(item.name.clone())) {
@@ -128,6 +134,11 @@ mod tests {
         assert_eq!(marked(), (vec![0], vec![1]));
         settling.forget(&Trace::Any(api.clone()));
         assert_eq!(marked(), (vec![0], vec![]));
+        settling.forget(&Trace::Balancer(web));
+        settling.wrote(Trace::Deleted("lb-1".to_owned()));
+        let mut observed = Observed { balancer_of: [(0, "lb-1".to_owned())].into(), ..Observed::default() };
+        settling.mark(&mut observed, &desired);
+        assert_eq!((observed.hidden, observed.balancer_of), ([0].into(), [].into()));
         double.advance(SETTLED);
         assert_eq!(marked(), (vec![], vec![]));
     }
