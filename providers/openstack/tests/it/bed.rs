@@ -1,7 +1,7 @@
 //! A simulated OpenStack with a project, networks and servers, and the provider as a process would make it: from a cloud.conf,
 //! over HTTP, with a login.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ccm_cloudsim::openstack::seed::{ServerSeed, SubnetSeed};
@@ -10,6 +10,7 @@ use ccm_provider::flag::FlagValues;
 use ccm_provider::{AddressType, CloudConfig, CloudProvider, Node, NodeAddress, NodeRef, ProviderFactory as _};
 use ccm_provider_contract::TestCluster;
 use ccm_provider_openstack::Factory;
+use ccm_test_openstack::id;
 use serde_json::{Value, json};
 
 /// Value of `--cluster-name`.
@@ -116,8 +117,18 @@ const KINDS: [&str; 9] = [
 /// a server's port; sorted.
 pub(crate) fn contents(cloud: &OpenStack) -> Vec<String> {
     let mut lines = Vec::new();
+    // Their members may keep the port of checks that nobody makes; a new monitor corrects it.
+    let unchecked =
+        cloud.resources("pool").into_iter().filter(|pool| pool["healthmonitor_id"].as_str().is_none_or(str::is_empty));
+    let unchecked: BTreeSet<String> =
+        unchecked.flat_map(|pool| pool["members"].as_array().cloned()).flatten().map(|it| id(&it).to_owned()).collect();
     for kind in KINDS {
-        lines.extend(cloud.resources(kind).into_iter().map(|it| format!("{kind} {}", shape(it))));
+        lines.extend(cloud.resources(kind).into_iter().map(|mut it| {
+            if kind == "member" && unchecked.contains(id(&it)) {
+                it["monitor_port"] = Value::Null;
+            }
+            format!("{kind} {}", shape(it))
+        }));
     }
     let groups = cloud.resources("security_group").into_iter();
     let names: BTreeMap<String, Value> =
