@@ -14,6 +14,19 @@ pub(crate) enum Certificate {
     Secret(String),
 }
 
+impl Certificate {
+    /// Reads a reference, whose last two parts count: `https://barbican/v1/containers/<UUID>`.
+    pub(crate) fn parse(reference: &str) -> Result<Self, String> {
+        let mut parts = reference.rsplit('/');
+        match (parts.next(), parts.next()) {
+            (Some(id), Some("containers")) => Ok(Self::Container(id.to_owned())),
+            (Some(id), Some("secrets")) => Ok(Self::Secret(id.to_owned())),
+            (_, Some(kind)) => Err(format!("tlsContainerRef type {kind} unknown")),
+            _ => Err(format!("invalid tlsContainerRef {reference:?}: it ends in containers/UUID or secrets/UUID")),
+        }
+    }
+}
+
 /// Metadata, none of which matters.
 #[derive(Deserialize)]
 struct Exists {}
@@ -26,5 +39,20 @@ impl Client {
             Certificate::Secret(id) => (SECRET_GET, format!("secrets/{id}")),
         };
         Ok(self.find::<Exists>(operation, path, "").await?.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_two_parts_of_a_reference_count() {
+        let container = Certificate::Container("u".to_owned());
+        assert_eq!(Certificate::parse("https://barbican:9311/v1/containers/u"), Ok(container));
+        assert_eq!(Certificate::parse("secrets/u"), Ok(Certificate::Secret("u".to_owned())));
+        let other = Certificate::parse("https://barbican/v1/orders/u");
+        assert_eq!(other.unwrap_err(), "tlsContainerRef type orders unknown");
+        assert!(Certificate::parse("u").unwrap_err().starts_with("invalid tlsContainerRef"));
     }
 }

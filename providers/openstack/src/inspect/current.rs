@@ -6,7 +6,7 @@ use ccm_provider::{Finding, NodeRef, Planned as _, ProviderError, Service, Servi
 
 use super::Inspector;
 use crate::loadbalancer::desired::Item;
-use crate::loadbalancer::observe::{Balancer, Observed};
+use crate::loadbalancer::observed::{Balancer, Observed};
 
 /// The place of the only Service in its work.
 pub(super) const PLACE: usize = 0;

@@ -7,7 +7,7 @@ use super::{Inspector, about, members, remediation};
 use crate::client::octavia::{ACTIVE, ERROR, Listener, LoadBalancer};
 use crate::loadbalancer::desired::{Item, Settings};
 use crate::loadbalancer::names;
-use crate::loadbalancer::observe::{Balancer, service_tags};
+use crate::loadbalancer::observed::{Balancer, service_tags};
 
 pub(super) async fn explain(
     openstack: &Inspector,

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use sha2::{Digest, Sha256};
 
 use super::desired::Item;
-use super::observe::Observed;
+use super::observed::Observed;
 use crate::client::octavia::{ACTIVE, LoadBalancer, Version};
 
 /// `<hash>/<time>`; `None` where the balancer shows no time.

@@ -56,28 +56,3 @@ impl Certificates {
         found.get(certificate).is_some_and(|when| when.elapsed() < FOUND_AGE)
     }
 }
-
-/// Reads a reference, whose last two parts count: `https://barbican/v1/containers/<UUID>`.
-pub(super) fn parse(reference: &str) -> Result<Certificate, String> {
-    let mut parts = reference.rsplit('/');
-    match (parts.next(), parts.next()) {
-        (Some(id), Some("containers")) => Ok(Certificate::Container(id.to_owned())),
-        (Some(id), Some("secrets")) => Ok(Certificate::Secret(id.to_owned())),
-        (_, Some(kind)) => Err(format!("tlsContainerRef type {kind} unknown")),
-        _ => Err(format!("invalid tlsContainerRef {reference:?}: it ends in containers/UUID or secrets/UUID")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_two_parts_of_a_reference_count() {
-        let container = Certificate::Container("u".to_owned());
-        assert_eq!(parse("https://barbican:9311/v1/containers/u"), Ok(container));
-        assert_eq!(parse("secrets/u"), Ok(Certificate::Secret("u".to_owned())));
-        assert_eq!(parse("https://barbican/v1/orders/u").unwrap_err(), "tlsContainerRef type orders unknown");
-        assert!(parse("u").unwrap_err().starts_with("invalid tlsContainerRef"));
-    }
-}

@@ -4,7 +4,7 @@ use ccm_provider::{ProviderError, ServiceAction};
 
 use super::desired::Desired;
 use super::names;
-use super::observe::{Observed, service_tags};
+use super::observed::{Observed, service_tags};
 use super::step::{Step, Write};
 use crate::client::octavia::ERROR;
 use crate::client::operation::{LISTENER_DELETE, LISTENER_UPDATE};

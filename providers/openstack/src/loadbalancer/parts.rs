@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::observe::Balancer;
+use super::observed::Balancer;
 use crate::client::octavia::{ACTIVE, Listener, LoadBalancer, Pool};
 
 /// By the ID of the balancer: its time of change, and what it had then.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::desired::Desired;
 use super::names;
-use super::observe::{Balancer, Group, Observed};
+use super::observed::{Balancer, Group, Observed};
 
 /// Keeps what plans for this desired state read.
 pub(super) fn redact(desired: &Desired, observed: &mut Observed) {

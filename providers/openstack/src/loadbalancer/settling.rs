@@ -12,7 +12,7 @@ use ccm_kit::Cluster;
 use ccm_provider::{ProviderError, ServiceAction};
 
 use super::desired::{Desired, Item};
-use super::observe::Observed;
+use super::observed::Observed;
 
 /// Reads show a write after this time.
 const SETTLED: Duration = Duration::from_secs(5);

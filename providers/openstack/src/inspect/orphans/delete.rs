@@ -5,7 +5,7 @@ use ccm_provider::{Planned as _, ServiceAction, ServiceWork, Steps};
 use super::*;
 use crate::annotations::{KEEP_FLOATING_IP, LOAD_BALANCER_ID};
 use crate::inspect::current::PLACE;
-use crate::loadbalancer::observe::{Observed, service_tags};
+use crate::loadbalancer::observed::{Observed, service_tags};
 
 /// # Errors
 ///

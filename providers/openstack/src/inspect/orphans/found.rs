@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use super::*;
 use crate::client::network::Port;
 use crate::client::octavia::Member;
-use crate::loadbalancer::observe::service_tags;
+use crate::loadbalancer::observed::service_tags;
 
 /// So many are read at the same time.
 const AT_ONCE: usize = 20;

@@ -13,7 +13,6 @@ use ccm_provider::{ErrorClass, Finding, Node, ProviderError, Service, ServiceAct
 use ipnet::IpNet;
 use serde::Serialize;
 
-use super::certificates;
 use super::names::{self, Descriptions};
 use super::pattern::NamePattern;
 use super::selector::NodeSelector;
@@ -387,7 +386,7 @@ impl Source<'_> {
         if reference.is_empty() || self.config.load_balancer.container_store != BARBICAN {
             return Ok(None);
         }
-        certificates::parse(reference).map(Some).map_err(|problem| refused(&problem))
+        Certificate::parse(reference).map(Some).map_err(|problem| refused(&problem))
     }
 
     fn family(&self) -> Option<Family> {

@@ -4,7 +4,7 @@ use ccm_provider::{ProviderError, Verb};
 use serde_json::Value;
 
 use super::super::desired::Settings;
-use super::super::observe::Balancer;
+use super::super::observed::Balancer;
 use super::super::step::{Write, made};
 use super::{Draft, Fields, refused};
 use crate::client::octavia::LoadBalancer;

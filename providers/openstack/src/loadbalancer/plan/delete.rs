@@ -4,7 +4,7 @@ use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
 
 use super::super::names;
-use super::super::observe::{Balancer, service_tags};
+use super::super::observed::{Balancer, service_tags};
 use super::super::step::Write;
 use super::ports::has_listener;
 use super::{BUSY, Draft, tag_change};

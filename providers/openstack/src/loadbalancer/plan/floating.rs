@@ -4,7 +4,7 @@ use ccm_provider::{Finding, ProviderError, Verb};
 
 use super::super::desired::Settings;
 use super::super::names;
-use super::super::observe::Balancer;
+use super::super::observed::Balancer;
 use super::super::step::Write;
 use super::{Draft, Fields, refused};
 use crate::client::network::FloatingIp;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use ccm_provider::{ProviderError, Verb};
 
 use super::super::desired::{Port as ServicePort, Settings};
-use super::super::observe::Group;
+use super::super::observed::Group;
 use super::super::step::{Write, made};
 use super::{Draft, refused};
 use crate::client::network::{Port, Rule};

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::Env;
 use super::desired::{Desired, Item, Settings};
 use super::names;
-use super::observe::{Balancer, Observed, service_tags};
+use super::observed::{Balancer, Observed, service_tags};
 use super::settling::not_shown;
 use super::step::{Step, Write};
 use crate::annotations::RECREATE_IN_ERROR;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::super::desired::{Monitor as DesiredMonitor, Port, Settings};
 use super::super::names;
-use super::super::observe::Balancer;
+use super::super::observed::Balancer;
 use super::ports::Place;
 use super::{Changed, Draft, Fields, Octavia, part};
 use crate::client::octavia::{Monitor, Pool};

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::desired::{Port, Settings};
 use super::super::names;
-use super::super::observe::{Balancer, service_tags};
+use super::super::observed::{Balancer, service_tags};
 use super::super::step::{Write, made};
 use super::{Changed, Draft, Fields, Octavia, change, part, refused};
 use crate::client::octavia::{ERROR, Listener, Member, Pool};

@@ -6,7 +6,7 @@ use ccm_provider::{Finding, Verb};
 use http::Method;
 
 use super::super::names;
-use super::super::observe::Balancer;
+use super::super::observed::Balancer;
 use super::super::step::Write;
 use super::{Draft, Fields, Octavia, change};
 use crate::client::operation::{LISTENER_UPDATE, MONITOR_UPDATE, Operation, POOL_UPDATE};

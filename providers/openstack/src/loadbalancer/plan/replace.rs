@@ -8,7 +8,7 @@ use std::time::Duration;
 use ccm_provider::{Finding, ProviderError, Verb};
 
 use super::super::desired::Settings;
-use super::super::observe::{Balancer, service_tags};
+use super::super::observed::{Balancer, service_tags};
 use super::super::step::Write;
 use super::{Draft, children_in_error, refused};
 use crate::annotations::RECREATE_IN_ERROR;

@@ -1,0 +1,113 @@
+//! What was read of the cloud for a group of Services; see [`observe`](super::observe).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::desired::Settings;
+use super::names;
+use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
+use crate::client::octavia::{Listener, LoadBalancer, Member, Monitor, Pool, Version};
+
+/// What was read.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Observed {
+    pub(crate) version: Version,
+    /// The ID of the balancer of each item, by the place of the item. Missing: there is none.
+    pub(crate) balancer_of: BTreeMap<usize, String>,
+    pub(crate) balancers: BTreeMap<String, Balancer>,
+    /// Floating IPs on the balancers, those with the wanted addresses, and leftovers of these Services.
+    pub(crate) floating_ips: Vec<FloatingIp>,
+    /// For items that need a floating IP or a subnet: where it may be made.
+    pub(crate) places: BTreeMap<usize, Places>,
+    /// The security groups with the names of the items.
+    pub(crate) groups: BTreeMap<usize, Group>,
+    /// Why the certificate of an item cannot be used.
+    pub(crate) bad_certificates: BTreeMap<usize, String>,
+    /// What an item alone needs and could not be read; the others that use the balancer go on.
+    #[serde(default)]
+    pub(crate) unread: BTreeMap<usize, String>,
+    /// Items of which something was made that is not shown yet.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) hidden: BTreeSet<usize>,
+    /// Items for which something was written that was not seen yet.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) unsettled: BTreeSet<usize>,
+}
+
+/// A balancer and what is below it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Balancer {
+    pub(crate) lb: LoadBalancer,
+    /// Read no further: it is as noted.
+    pub(crate) is_unread: bool,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) pools: Vec<Pool>,
+    /// By the ID of the pool.
+    pub(crate) members: BTreeMap<String, Vec<Member>>,
+    /// The pools whose members were read whole.
+    pub(crate) whole: BTreeSet<String>,
+    pub(crate) monitors: Vec<Monitor>,
+}
+
+/// Where something new may be made.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Places {
+    /// The subnet of a node.
+    pub(crate) node_subnet: Option<String>,
+    /// The external network; `None`: there is none.
+    pub(crate) external: Option<String>,
+    /// The subnets of floating IPs in order; empty: Neutron chooses.
+    pub(crate) external_subnets: Vec<String>,
+    /// Why no floating IP can be made.
+    pub(crate) problem: Option<String>,
+}
+
+/// A security group of a Service and the ports that concern it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Group {
+    /// `None`: not made yet.
+    pub(crate) group: Option<SecurityGroup>,
+    /// Of the members: `None` where there is none.
+    pub(crate) subnet: Option<Subnet>,
+    /// The ports of the members.
+    pub(crate) ports: Vec<Port>,
+    /// The ports that have the group.
+    pub(crate) with_group: Vec<Port>,
+}
+
+impl Observed {
+    /// The balancer of an item.
+    pub(crate) fn balancer(&self, place: usize) -> Option<&Balancer> {
+        self.balancers.get(self.balancer_of.get(&place)?)
+    }
+
+    /// The floating IP on the balancer of an item.
+    pub(crate) fn floating_ip_of(&self, place: usize) -> Option<&FloatingIp> {
+        let port = &self.balancer(place)?.lb.vip_port_id;
+        self.floating_ips.iter().find(|ip| ip.port_id.as_ref() == Some(port) && !port.is_empty())
+    }
+
+    /// Whether more than the balancer itself was read for an item, or there is none.
+    pub(crate) fn is_read(&self, place: usize) -> bool {
+        self.balancer(place).is_none_or(|balancer| !balancer.is_unread)
+    }
+
+    /// The subnet of the members of an item. With a network alone there is none: Octavia then takes the address as reachable.
+    pub(crate) fn member_subnet(&self, place: usize, settings: &Settings) -> Option<String> {
+        if let Some(subnet) = &settings.member_subnet {
+            return Some(subnet.clone());
+        }
+        if !settings.vip.follows_nodes() && !settings.manages_group {
+            return None;
+        }
+        let of_balancer = self.balancer(place).map(|balancer| balancer.lb.vip_subnet_id.clone());
+        let of_nodes = || self.places.get(&place).and_then(|places| places.node_subnet.clone());
+        of_balancer.filter(|subnet| !subnet.is_empty()).or_else(of_nodes)
+    }
+}
+
+/// The tags of Services on an object.
+pub(crate) fn service_tags(tags: &[String]) -> impl Iterator<Item = &str> + Clone {
+    tags.iter().map(String::as_str).filter(|tag| names::is_service_tag(tag))
+}
