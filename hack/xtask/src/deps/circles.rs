@@ -18,8 +18,8 @@ type Exports = BTreeMap<Module, BTreeMap<String, String>>;
 /// Which module imports which of the same folder, and where.
 type Edges = BTreeMap<Module, BTreeMap<Module, Vec<String>>>;
 
-/// One line per circle in this `src` folder, at the top level or also below it.
-pub(super) fn check(src: &Path, inner: bool) -> anyhow::Result<Vec<String>> {
+/// One line per circle in this `src` folder.
+pub(super) fn check(src: &Path) -> anyhow::Result<Vec<String>> {
     let mut files = Vec::new();
     list(src, &mut files)?;
     let mut parsed = Vec::new();
@@ -27,9 +27,7 @@ pub(super) fn check(src: &Path, inner: bool) -> anyhow::Result<Vec<String>> {
         let module = module_of(file.strip_prefix(src)?);
         parsed.push((file.display().to_string(), module, parse(&file)?));
     }
-    let mut edges = edges(parsed);
-    edges.retain(|module, _| inner || module.len() == 1);
-    Ok(circles(&edges))
+    Ok(circles(&edges(parsed)))
 }
 
 /// The imports of files: each with its name, its module and its tokens.

@@ -55,9 +55,6 @@ const fn tool(name: &'static str, folder: &'static str) -> Rule {
     Rule { name, folder, workspace: Workspace::Anything, externals: Externals::Anything, features: &[] }
 }
 
-/// Crates with circles between modules below the top level; there only the top level is checked.
-pub(crate) const INNER_CIRCLES: &[&str] = &["ccm-provider-openstack"];
-
 pub(crate) const RULES: &[Rule] = &[
     Rule {
         name: "ccm-provider",
