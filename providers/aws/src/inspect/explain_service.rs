@@ -8,9 +8,9 @@ use crate::loadbalancer::desired::previous_balancer;
 use crate::loadbalancer::desired::{Desired, Goal};
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::observed::{Classic, Network, Observed};
-use crate::loadbalancer::plan::scheme;
 use crate::loadbalancer::rules::shared::is_for;
 use crate::loadbalancer::rules::{Rule, split};
+use crate::loadbalancer::step::scheme;
 
 pub(super) async fn explain(aws: &Inspector, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
     if let Some(class) = service.spec.load_balancer_class.as_deref().filter(|_| !service.needs_cleanup()) {

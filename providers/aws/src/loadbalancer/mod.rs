@@ -14,12 +14,12 @@ pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod observe;
 pub(crate) mod observed;
-pub(crate) mod plan;
 pub(crate) mod reads;
 mod redact;
 pub(crate) mod rules;
 pub(crate) mod security_groups;
 mod settling;
+pub(crate) mod step;
 pub(crate) mod subnets;
 
 #[cfg(test)]
@@ -48,9 +48,9 @@ use apply::Outputs;
 use desired::{Desired, Goal};
 use env::Env;
 use observed::Observed;
-use plan::{Purpose, Step};
 use reads::Reads;
 use settling::Settling;
+use step::{Purpose, Step};
 
 /// Reason of the events about the annotations of a Service.
 const REASON: &str = "AWSLoadBalancerWarning";
@@ -119,7 +119,7 @@ impl Balancers {
     /// # Errors
     ///
     /// The desired state cannot be reached from what exists in the cloud.
-    pub(crate) fn plan_one(&self, desired: &Desired, observed: &Observed) -> Result<plan::Planned, ProviderError> {
+    pub(crate) fn plan_one(&self, desired: &Desired, observed: &Observed) -> Result<step::Planned, ProviderError> {
         let env = &self.env;
         match &desired.goal {
             Goal::Absent => {

@@ -12,7 +12,7 @@ use crate::loadbalancer::apply::Outputs;
 use crate::loadbalancer::desired::{Desired, Goal, NamedGroups};
 use crate::loadbalancer::guard::guard;
 use crate::loadbalancer::observe::gather;
-use crate::loadbalancer::plan;
+use crate::loadbalancer::step;
 
 /// When to retry a deletion that AWS blocks for a while.
 const HELD: Duration = Duration::from_secs(5);
@@ -90,7 +90,7 @@ pub(super) async fn of_balancer(
     aws: &Inspector,
     cluster: &str,
     handle: &OrphanRef,
-) -> Result<(Observed, Vec<plan::Step>), ProviderError> {
+) -> Result<(Observed, Vec<step::Step>), ProviderError> {
     let (name, service, classic) = match handle {
         OrphanRef::Classic { name, service } => (name, service, true),
         OrphanRef::Network { name, service, .. } => (name, service, false),
@@ -121,7 +121,7 @@ pub(super) async fn of_balancer(
     Ok((observed, steps))
 }
 
-async fn write_all(aws: &Inspector, steps: Vec<plan::Step>) -> Result<(), ProviderError> {
+async fn write_all(aws: &Inspector, steps: Vec<step::Step>) -> Result<(), ProviderError> {
     let outputs = Mutex::new(Outputs::default());
     for step in &steps {
         aws.balancers().apply(step, &outputs).await?;
@@ -149,7 +149,7 @@ async fn target_group(
         return Err(ProviderError::retry(message, HELD));
     }
     let write = Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group: arn.clone() });
-    let step = plan::Step::new(Verb::Delete, "TargetGroup", name, "nothing claims it", write);
+    let step = step::Step::new(Verb::Delete, "TargetGroup", name, "nothing claims it", write);
     write_all(aws, vec![step]).await
 }
 
@@ -182,7 +182,7 @@ async fn security_group(
         return Err(refused(what, &blocked.join("; ")));
     }
     let write = Write::Ec2(Ec2Write::DeleteSecurityGroup { group: id.clone().into() });
-    steps.push(plan::Step::new(Verb::Delete, "SecurityGroup", id, "nothing claims it", write));
+    steps.push(step::Step::new(Verb::Delete, "SecurityGroup", id, "nothing claims it", write));
     write_all(aws, steps).await
 }
 

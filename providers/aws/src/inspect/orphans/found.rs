@@ -184,7 +184,7 @@ fn as_value(handle: &OrphanRef) -> serde_json::Value {
 }
 
 /// One step for all writes: the other writes become its changes.
-fn summary(steps: &[crate::loadbalancer::plan::Step], name: &str, why: &str) -> Step {
+fn summary(steps: &[crate::loadbalancer::step::Step], name: &str, why: &str) -> Step {
     let mut summary = deletion("LoadBalancer", name, why);
     for step in steps.iter().filter(|step| step.summary.verb != Verb::Delete) {
         let change = |change: &Change| Change {

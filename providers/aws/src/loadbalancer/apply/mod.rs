@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use ccm_provider::{ErrorClass, ProviderError};
 
-use super::plan::{Recheck, Step};
 use super::reads::Reads;
 use super::rules::shared::SharedRules;
 use super::security_groups::steps;
+use super::step::{Recheck, Step};
 use crate::client::ec2::{Permission, Source};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{ApiError, Made, Query, Write};

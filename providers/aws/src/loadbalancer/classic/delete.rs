@@ -9,8 +9,8 @@ use crate::client::write::ElbWrite;
 use crate::loadbalancer::desired::Desired;
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{Classic, Observed};
-use crate::loadbalancer::plan::{Planned, Step};
 use crate::loadbalancer::security_groups::{delete as groups, nodes};
+use crate::loadbalancer::step::{Planned, Step};
 
 /// The writes that delete everything of this Service's classic balancer: the rules in the nodes' groups, the balancer,
 /// its own group. Group and rules are also found without the balancer, so that an interrupted deletion or creation

@@ -10,8 +10,8 @@ use crate::client::Id;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::names;
-use crate::loadbalancer::plan::Step;
 use crate::loadbalancer::security_groups::{delete, own};
+use crate::loadbalancer::step::Step;
 
 const GROUPS_PER_BALANCER: usize = 5;
 

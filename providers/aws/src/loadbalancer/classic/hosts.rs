@@ -7,7 +7,7 @@ use ccm_provider::{Risk, Verb};
 use super::{Context, step};
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
-use crate::loadbalancer::plan::{Step, abbreviated};
+use crate::loadbalancer::step::{Step, abbreviated};
 
 fn wanted<'a>(context: &'a Context<'_>) -> BTreeSet<&'a String> {
     let targets = context.classic.common.targets.keys();

@@ -9,7 +9,7 @@ use crate::client::elb::{Listener, ListenerDescription, LoadBalancer, Policy};
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::names;
 use crate::loadbalancer::observed;
-use crate::loadbalancer::plan::Step;
+use crate::loadbalancer::step::Step;
 
 const PROXY_PROTOCOL_TYPE: &str = "ProxyProtocolPolicyType";
 const SSL_NEGOTIATION_TYPE: &str = "SSLNegotiationPolicyType";

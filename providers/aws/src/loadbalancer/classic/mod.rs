@@ -23,7 +23,7 @@ pub(crate) use plan::plan;
 use super::desired::{Classic, Desired};
 use super::env::Env;
 use super::observed::Observed;
-use super::plan::Step;
+use super::step::Step;
 use crate::client::Write;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;

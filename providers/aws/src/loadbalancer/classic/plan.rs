@@ -10,8 +10,8 @@ use crate::client::write::ElbWrite;
 use crate::loadbalancer::desired::{Classic, Desired};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{self, Observed};
-use crate::loadbalancer::plan::{Planned, Step, scheme};
 use crate::loadbalancer::security_groups::nodes;
+use crate::loadbalancer::step::{Planned, Step, scheme};
 
 /// The writes from the observed to the desired balancer. `subnets` gives the wanted subnets, in order.
 ///

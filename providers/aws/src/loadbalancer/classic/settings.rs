@@ -8,7 +8,7 @@ use crate::client::elb::{AccessLog, Attributes, ConnectionDraining, HealthCheck}
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::desired::classic::{DRAINING_TIMEOUT_DEFAULT, EMIT_INTERVAL_DEFAULT, IDLE_TIMEOUT_DEFAULT};
 use crate::loadbalancer::observed;
-use crate::loadbalancer::plan::Step;
+use crate::loadbalancer::step::Step;
 
 /// Adds the tags of the annotation that the balancer lacks; tags are never removed.
 pub(super) fn tags(context: &Context<'_>, existing: &observed::Classic) -> Option<Step> {

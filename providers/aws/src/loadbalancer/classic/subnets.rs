@@ -9,7 +9,7 @@ use super::{Context, step};
 use crate::annotations::SUBNETS;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
-use crate::loadbalancer::plan::Step;
+use crate::loadbalancer::step::Step;
 
 type Ids<'a> = BTreeSet<&'a str>;
 

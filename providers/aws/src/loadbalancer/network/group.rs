@@ -7,7 +7,7 @@ use ccm_provider::{ProviderError, Risk, Verb};
 use super::super::desired::Port;
 use super::super::names;
 use super::super::observed::{Network, TargetGroup};
-use super::super::plan::{Step, abbreviated};
+use super::super::step::{Step, abbreviated};
 use super::{Context, is_tagged, step};
 use crate::client::elbv2::{Attributes, HealthCheck, Target};
 use crate::client::write::ElbV2Write;

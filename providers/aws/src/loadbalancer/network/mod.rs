@@ -22,7 +22,7 @@ pub(crate) use plan::plan;
 use super::desired::{Desired, Network};
 use super::env::Env;
 use super::observed::{self, Observed};
-use super::plan::Step;
+use super::step::Step;
 use crate::client::elbv2::LoadBalancer;
 use crate::client::write::ElbV2Write;
 use crate::client::{Id, Object, Tags, Write};

@@ -5,7 +5,7 @@ use ccm_provider::{Finding, ProviderError, Risk, Severity, Verb};
 use super::super::desired::{Desired, Network};
 use super::super::env::Env;
 use super::super::observed::{self, Observed};
-use super::super::plan::{Planned, Step, scheme};
+use super::super::step::{Planned, Step, scheme};
 use super::security::{self, Security};
 use super::{Context, KIND, group, port, step, warn};
 use crate::annotations::{EIP_ALLOCATIONS, Key, PRIVATE_IPV4, invalid};

@@ -6,7 +6,7 @@ use ccm_provider::{Finding, ProviderError, Risk, Verb};
 
 use super::super::desired::Port;
 use super::super::observed::TargetGroup;
-use super::super::plan::{Planned, Step};
+use super::super::step::{Planned, Step};
 use super::group::{self, Chosen};
 use super::{Context, step};
 use crate::client::elbv2::Listener;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{Finding, ProviderError};
 
-use super::super::plan::Step;
 use super::super::security_groups::{delete, nodes, own};
+use super::super::step::Step;
 use super::Context;
 use crate::annotations::Kind;
 use crate::client::write::Ec2Write;

@@ -6,7 +6,7 @@ use ccm_provider::{Finding, ProviderError};
 
 use super::super::desired::Subnets;
 use super::super::observed;
-use super::super::plan::scheme;
+use super::super::step::scheme;
 use super::Context;
 use crate::annotations::{ADDITIONAL_TAGS, EIP_ALLOCATIONS, INTERNAL, Key, PRIVATE_IPV4, SECURITY_GROUPS, SUBNETS};
 

@@ -17,8 +17,8 @@ use crate::loadbalancer::desired::Desired;
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::names;
 use crate::loadbalancer::observed::Observed;
-use crate::loadbalancer::plan::Step;
 use crate::loadbalancer::rules::{Rule, split};
+use crate::loadbalancer::step::Step;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Removal {

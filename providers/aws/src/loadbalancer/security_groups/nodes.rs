@@ -16,9 +16,9 @@ use crate::client::{Id, Tags};
 use crate::loadbalancer::desired::{Common, Desired, Goal, Network};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::Observed;
-use crate::loadbalancer::plan::Step;
 use crate::loadbalancer::rules::shared::{CLIENT, HEALTH, SharedRules};
 use crate::loadbalancer::rules::{Rule, peer, split};
+use crate::loadbalancer::step::Step;
 
 /// Health-check port that means the target's own port.
 const TRAFFIC_PORT: &str = "traffic-port";

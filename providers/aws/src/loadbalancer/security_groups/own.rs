@@ -12,8 +12,8 @@ use crate::loadbalancer::desired::{Classic, Common, Desired, Network};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::names;
 use crate::loadbalancer::observed::Observed;
-use crate::loadbalancer::plan::Step;
 use crate::loadbalancer::rules::{Rule, peer};
+use crate::loadbalancer::step::Step;
 
 /// The groups of a balancer, with the writes for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use ccm_provider::Verb;
 use crate::client::ec2::Permission;
 use crate::client::write::Ec2Write;
 use crate::client::{Id, Write};
-use crate::loadbalancer::plan::Step;
 use crate::loadbalancer::rules::shared::Change;
 use crate::loadbalancer::rules::{Rule, join, missing, split, surplus};
+use crate::loadbalancer::step::Step;
 
 const RULES_PER_GROUP: usize = 60;
 

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use super::desired::first_few;
 use super::observed::Observed;
-use super::plan::Recheck;
 use super::reads::SETTLED;
 use super::rules::{Tuple, split};
+use super::step::Recheck;
 use crate::client::elbv2::{Target, TargetHealth};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{Id, Tags, Write};

@@ -13,7 +13,7 @@ use ccm_provider::ProviderError;
 use super::desired::{Common, Subnets};
 use super::env::Env;
 use super::observed::Observed;
-use super::plan::scheme;
+use super::step::scheme;
 use crate::annotations::SUBNETS;
 use crate::client::ec2::{RouteTable, Subnet};
 use crate::ownership::is_untagged;

@@ -15,7 +15,7 @@ use crate::loadbalancer::Balancers;
 use crate::loadbalancer::desired::{Desired, Goal, Network};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::Observed;
-use crate::loadbalancer::plan::{Planned, Step};
+use crate::loadbalancer::step::{Planned, Step};
 use crate::node::fleet::Fleet;
 use crate::node::zones::Zones;
 use crate::ownership::Ownership;

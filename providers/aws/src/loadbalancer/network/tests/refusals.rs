@@ -7,7 +7,7 @@ use crate::client::Write;
 use crate::client::elbv2::LoadBalancer;
 use crate::client::write::{Ec2Write, ElbV2Write};
 use crate::loadbalancer::observed::Observed;
-use crate::loadbalancer::plan::Planned;
+use crate::loadbalancer::step::Planned;
 use crate::loadbalancer::tests::scene::{Asked, Scene, nlb, writes};
 
 fn one() -> Asked {

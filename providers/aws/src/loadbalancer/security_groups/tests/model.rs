@@ -6,8 +6,8 @@ use crate::client::Tags;
 use crate::client::ec2::{Peer, SecurityGroup, Subnet};
 use crate::loadbalancer::desired::{Common, Desired, Goal, NamedGroups, Subnets, TargetNode};
 use crate::loadbalancer::observed::{Instance, Observed};
-use crate::loadbalancer::plan::Step;
 use crate::loadbalancer::rules::{self, Rule};
+use crate::loadbalancer::step::Step;
 use crate::loadbalancer::tests::scene::BALANCER;
 
 pub(in crate::loadbalancer) fn desired(goal: Goal) -> Desired {

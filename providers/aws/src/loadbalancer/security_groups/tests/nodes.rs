@@ -5,9 +5,9 @@ use crate::client::Tags;
 use crate::client::elbv2::{Attributes, HealthCheck};
 use crate::loadbalancer::desired::{Goal, Network, Port};
 use crate::loadbalancer::observed::Observed;
-use crate::loadbalancer::plan::Step;
 use crate::loadbalancer::rules::Rule;
 use crate::loadbalancer::security_groups::nodes::{self, groups, main_group};
+use crate::loadbalancer::step::Step;
 use crate::loadbalancer::tests::scene::{BALANCER, Scene, env, nlb, sg};
 
 fn port(number: i32, protocol: &str, health: &str) -> Port {

@@ -1,4 +1,4 @@
-//! The writes from observed to desired.
+//! A step of a plan: one write, what it is for, and what is shown of it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
