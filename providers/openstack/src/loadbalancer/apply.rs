@@ -26,8 +26,8 @@ use crate::client::operation::{FLOATING_IP_CREATE, LB_CREATE, LB_DELETE, Operati
 use crate::client::{ApiError, Client, is_busy};
 
 /// Looks until it is given up: about as long as upstream waits, 271 s and 326 s.
-const LOOKS: u32 = 41;
-const LOOKS_AT_DELETION: u32 = 48;
+const LOOKS: u32 = 36;
+const LOOKS_AT_DELETION: u32 = 42;
 /// So many looks at a balancer that was made may not show it: some seconds.
 const LOOKS_UNTIL_SHOWN: u32 = 6;
 /// When a balancer that was deleted to be made again is made.
