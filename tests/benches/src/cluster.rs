@@ -130,37 +130,39 @@ impl Cluster {
 
     /// Deletes Services, and waits until there is none with a load balancer.
     pub(crate) async fn delete_services(&self, names: impl Iterator<Item = &str>) -> anyhow::Result<()> {
-        let began = Instant::now();
         for name in names {
             self.send(Method::DELETE, &format!("{SERVICES}/{name}"), &json!({})).await?;
         }
-        loop {
-            let mut left = 0;
-            // The Service `kubernetes` of the API server is none of them.
-            let has = |service: &Value| text(service, "/spec/type") == "LoadBalancer";
-            self.each(SERVICES, |service| left += usize::from(has(service))).await?;
-            if left == 0 {
-                return Ok(());
-            }
-            anyhow::ensure!(began.elapsed() < Duration::from_secs(3600), "{left} Services are left after an hour");
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
+        // The Service `kubernetes` of the API server is none of them.
+        let is_left = |service: &Value| text(service, "/spec/type") == "LoadBalancer";
+        self.until_count(is_left, "are left", |left| left == 0).await
     }
 
     /// Waits until so many Services have an address.
     pub(crate) async fn until_served(&self, wanted: usize) -> anyhow::Result<()> {
+        let has = |service: &Value| service.pointer("/status/loadBalancer/ingress/0").is_some();
+        self.until_count(has, &format!("of {wanted} have an address"), |served| served >= wanted).await
+    }
+
+    /// Waits until the right number of Services is as asked.
+    async fn until_count(
+        &self,
+        is_one: impl Fn(&Value) -> bool,
+        what: &str,
+        is_right: impl Fn(usize) -> bool,
+    ) -> anyhow::Result<()> {
         let began = Instant::now();
         loop {
-            let mut served = 0;
-            let has = |service: &Value| service.pointer("/status/loadBalancer/ingress/0").is_some();
-            self.each(SERVICES, |service| served += usize::from(has(service))).await?;
-            if served >= wanted {
+            let mut count = 0;
+            self.each(SERVICES, |service| count += usize::from(is_one(service))).await?;
+            if is_right(count) {
                 return Ok(());
             }
-            eprintln!("{served} of {wanted} Services have an address after {} s", began.elapsed().as_secs());
-            anyhow::ensure!(began.elapsed() < Duration::from_secs(3600), "only {served} of {wanted} after an hour");
+            let after = began.elapsed();
+            eprintln!("{count} Services {what} after {} s", after.as_secs());
+            anyhow::ensure!(after < Duration::from_secs(3600), "{count} Services {what} after an hour");
             // Each look costs the API server more, the more Services there are.
-            tokio::time::sleep(Duration::from_millis(100).max(Duration::from_secs(5).min(began.elapsed() / 20))).await;
+            tokio::time::sleep((after / 20).clamp(Duration::from_millis(100), Duration::from_secs(5))).await;
         }
     }
 

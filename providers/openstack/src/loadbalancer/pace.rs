@@ -99,7 +99,9 @@ impl Pace {
         self.looks = self.looks.wrapping_add(u32::from(busy.seen == 0));
         let is_probe = busy.seen == 0 && self.looks.is_multiple_of(PROBE);
         match self.learned {
-            Some(Learned { too_early, .. }) if is_probe && !too_early.is_zero() => Some(busy.since + too_early.mul_f64(BEFORE)),
+            Some(Learned { too_early, .. }) if is_probe && !too_early.is_zero() => {
+                Some(busy.since + too_early.mul_f64(BEFORE))
+            }
             _ => self.next_change(balancer),
         }
     }
