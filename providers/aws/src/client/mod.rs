@@ -31,10 +31,9 @@ pub(crate) type ApiError = CallError<operation::Operation>;
 /// The answer of one operation, all its pages together.
 pub(crate) type Answer<T> = Result<T, ApiError>;
 
-/// AWS, as far as this program uses it. A read follows all pages and fails whole if any page does: an incomplete answer is
-/// never passed on. Pacing, retries and metrics are inside.
+/// Reads of EC2.
 #[async_trait]
-pub(crate) trait Api: Send + Sync + std::fmt::Debug {
+pub(crate) trait ReadEc2: Send + Sync {
     /// `ec2:DescribeInstances`. An unknown ID in [`Query::ids`] fails the whole call with `InvalidInstanceID.NotFound`;
     /// as values of the filter `instance-id` unknown IDs are just absent.
     async fn instances(&self, query: &Query) -> Answer<Vec<ec2::Instance>>;
@@ -52,7 +51,11 @@ pub(crate) trait Api: Send + Sync + std::fmt::Debug {
     async fn security_groups(&self, query: &Query) -> Answer<Vec<ec2::SecurityGroup>>;
     /// `ec2:DescribeVolumes`
     async fn volumes(&self, query: &Query) -> Answer<Vec<ec2::Volume>>;
+}
 
+/// Reads of classic balancers.
+#[async_trait]
+pub(crate) trait ReadElb: Send + Sync {
     /// `elasticloadbalancing:DescribeLoadBalancers` of classic balancers. With names (at most 400) those, where an unknown
     /// name fails the whole call with `LoadBalancerNotFound`; without, all of the account and region.
     async fn classic_balancers(&self, names: &[String]) -> Answer<Vec<elb::LoadBalancer>>;
@@ -62,7 +65,11 @@ pub(crate) trait Api: Send + Sync + std::fmt::Debug {
     async fn classic_policies(&self, name: &str) -> Answer<Vec<elb::Policy>>;
     /// `elasticloadbalancing:DescribeTags` of at most 20 classic balancers, by name.
     async fn classic_tags(&self, names: &[String]) -> Answer<BTreeMap<String, Tags>>;
+}
 
+/// Reads of network balancers.
+#[async_trait]
+pub(crate) trait ReadElbV2: Send + Sync {
     /// `elasticloadbalancing:DescribeLoadBalancers` (v2). By name, an unknown one gives `LoadBalancerNotFound`.
     async fn balancers(&self, which: &elbv2::Which) -> Answer<Vec<elbv2::LoadBalancer>>;
     /// `elasticloadbalancing:DescribeLoadBalancerAttributes` (v2).
@@ -77,7 +84,12 @@ pub(crate) trait Api: Send + Sync + std::fmt::Debug {
     async fn target_health(&self, target_group_arn: &str) -> Answer<Vec<elbv2::TargetHealth>>;
     /// `elasticloadbalancing:DescribeTags` (v2) of at most 20 balancers, listeners or target groups, by ARN.
     async fn balancer_tags(&self, arns: &[String]) -> Answer<BTreeMap<String, Tags>>;
+}
 
+/// AWS, as far as this program uses it. A read follows all pages and fails whole if any page does: an incomplete answer is
+/// never passed on. Pacing, retries and metrics are inside.
+#[async_trait]
+pub(crate) trait Api: ReadEc2 + ReadElb + ReadElbV2 + std::fmt::Debug {
     /// Sends one write, whose [`Id`]s must all be known. Answers with the ID or ARN of what was made, if anything was.
     async fn write(&self, write: &Write) -> Answer<Option<String>>;
 

@@ -230,15 +230,15 @@ mod tests {
         assert_ne!(read, budget(Service::ElbV2, "RegisterTargets"));
     }
 
-    /// The documentation of each method of the trait begins with the permission that it needs.
+    /// The documentation of each method of the traits begins with the permission that it needs.
     #[test]
-    fn the_reads_are_those_of_the_trait() {
+    fn the_reads_are_those_of_the_traits() {
         let source = include_str!("mod.rs");
-        let (_, of_trait) = source.split_once("pub(crate) trait Api").unwrap();
-        let (of_trait, _) = of_trait.split_once("async fn write").unwrap();
+        let (_, of_traits) = source.split_once("pub(crate) trait ReadEc2").unwrap();
+        let (of_traits, _) = of_traits.split_once("pub(crate) trait Api").unwrap();
         let documented: Vec<&str> =
-            of_trait.split('`').filter(|text| text.contains(":Describe") && !text.contains(' ')).collect();
-        assert_eq!(documented.len(), of_trait.matches("async fn ").count(), "{documented:?}");
+            of_traits.split('`').filter(|text| text.contains(":Describe") && !text.contains(' ')).collect();
+        assert_eq!(documented.len(), of_traits.matches("async fn ").count(), "{documented:?}");
         let permissions: Vec<String> = READS.iter().copied().map(Operation::permission).collect();
         assert_eq!(documented, permissions);
         let distinct: BTreeSet<&Operation> = READS.iter().collect();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use async_trait::async_trait;
 use aws_sdk_ec2::types as sdk;
 
 use super::{SdkApi, all_known, convert, known, malformed, some, split};
@@ -10,7 +11,7 @@ use crate::client::ec2::{
 };
 use crate::client::operation::{Operation, Service};
 use crate::client::write::{Ec2Write, RouteTarget};
-use crate::client::{Answer, Query};
+use crate::client::{Answer, Query, ReadEc2};
 
 const fn read(name: &'static str) -> Operation {
     Operation::new(Service::Ec2, name)
@@ -21,107 +22,92 @@ const PAGE: i32 = 1_000;
 /// Route tables come in smaller pages.
 const ROUTE_TABLE_PAGE: i32 = 100;
 
-/// A describe call with a query: all its parts, all their pages, each object once.
+/// A describe call with a query: all its parts, all their pages, each object once. The closure takes entries and the next
+/// token from a page.
 macro_rules! describe {
-    ($api:ident, $query:ident, $name:literal, $call:ident, $set_ids:ident, $page:expr, $take:expr, $id:ident) => {{
+    ($api:ident, $query:ident, $name:expr, $call:ident, $set_ids:ident, $page:expr, $take:expr) => {{
         let mut all = Vec::new();
         let parts = split($query);
         let several = parts.len() > 1;
         for part in &parts {
             let size = part.ids.is_empty().then_some($page);
             let send = |token: Option<String>| {
-                let request = $api
-                    .clients
-                    .ec2
-                    .$call()
-                    .$set_ids(some(part.ids.iter().cloned().collect()))
-                    .set_filters(some(part.filters.iter().map(convert::filter).collect()))
-                    .set_max_results(size)
-                    .set_next_token(token);
-                request.send()
+                let request = $api.clients.ec2.$call().$set_ids(some(part.ids.iter().cloned().collect()));
+                let request = request.set_filters(some(part.filters.iter().map(convert::filter).collect()));
+                request.set_max_results(size).set_next_token(token).send()
             };
             all.append(&mut $api.pages(read($name), send, $take).await?);
         }
         if several {
             // What has several values of the split filter is in several answers.
             let mut seen = BTreeSet::new();
-            all.retain(|entry| seen.insert(entry.$id.clone()));
+            all.retain(|entry| seen.insert(entry.id.clone()));
         }
         Ok(all)
     }};
 }
 
-pub(super) async fn instances(api: &SdkApi, query: &Query) -> Answer<Vec<Instance>> {
-    let take = |page: aws_sdk_ec2::operation::describe_instances::DescribeInstancesOutput| {
-        let reservations = page.reservations.unwrap_or_default().into_iter();
-        let instances = reservations.flat_map(|reservation| reservation.instances.unwrap_or_default());
-        (instances.map(convert::instance).collect(), page.next_token)
-    };
-    describe!(api, query, "DescribeInstances", describe_instances, set_instance_ids, PAGE, take, id)
-}
+#[async_trait]
+impl ReadEc2 for SdkApi {
+    async fn instances(&self, query: &Query) -> Answer<Vec<Instance>> {
+        describe!(self, query, "DescribeInstances", describe_instances, set_instance_ids, PAGE, |page| {
+            let reservations = page.reservations.unwrap_or_default().into_iter();
+            let instances = reservations.flat_map(|reservation| reservation.instances.unwrap_or_default());
+            (instances.map(convert::instance).collect(), page.next_token)
+        })
+    }
 
-pub(super) async fn instance_topology(api: &SdkApi, ids: &[String]) -> Answer<BTreeMap<String, Vec<String>>> {
-    let send = |token| {
-        let request = api.clients.ec2.describe_instance_topology();
-        request.set_instance_ids(some(ids.to_vec())).set_next_token(token).send()
-    };
-    let take = |page: aws_sdk_ec2::operation::describe_instance_topology::DescribeInstanceTopologyOutput| {
+    async fn instance_topology(&self, ids: &[String]) -> Answer<BTreeMap<String, Vec<String>>> {
+        let send = |token| {
+            let request = self.clients.ec2.describe_instance_topology();
+            request.set_instance_ids(some(ids.to_vec())).set_next_token(token).send()
+        };
         let nodes = |from: sdk::InstanceTopology| Some((from.instance_id?, from.network_nodes.unwrap_or_default()));
-        (page.instances.unwrap_or_default().into_iter().filter_map(nodes).collect(), page.next_token)
-    };
-    let all = api.pages(read("DescribeInstanceTopology"), send, take).await?;
-    Ok(all.into_iter().collect())
-}
+        let all = self.pages(read("DescribeInstanceTopology"), send, |page| {
+            (page.instances.unwrap_or_default().into_iter().filter_map(nodes).collect(), page.next_token)
+        });
+        Ok(all.await?.into_iter().collect())
+    }
 
-pub(super) async fn network_interfaces(api: &SdkApi, query: &Query) -> Answer<Vec<NetworkInterface>> {
-    let take = |page: aws_sdk_ec2::operation::describe_network_interfaces::DescribeNetworkInterfacesOutput| {
-        let interfaces = page.network_interfaces.unwrap_or_default().into_iter();
-        (interfaces.map(convert::network_interface).collect(), page.next_token)
-    };
-    describe!(
-        api,
-        query,
-        "DescribeNetworkInterfaces",
-        describe_network_interfaces,
-        set_network_interface_ids,
-        PAGE,
-        take,
-        id
-    )
-}
+    async fn network_interfaces(&self, query: &Query) -> Answer<Vec<NetworkInterface>> {
+        let operation = "DescribeNetworkInterfaces";
+        describe!(self, query, operation, describe_network_interfaces, set_network_interface_ids, PAGE, |page| {
+            let interfaces = page.network_interfaces.unwrap_or_default().into_iter();
+            (interfaces.map(convert::network_interface).collect(), page.next_token)
+        })
+    }
 
-pub(super) async fn availability_zones(api: &SdkApi) -> Answer<Vec<AvailabilityZone>> {
-    let send = || api.clients.ec2.describe_availability_zones().send();
-    let answer = api.call(read("DescribeAvailabilityZones"), send).await?;
-    Ok(answer.availability_zones.unwrap_or_default().into_iter().filter_map(convert::zone).collect())
-}
+    async fn availability_zones(&self) -> Answer<Vec<AvailabilityZone>> {
+        let send = || self.clients.ec2.describe_availability_zones().send();
+        let answer = self.call(read("DescribeAvailabilityZones"), send).await?;
+        Ok(answer.availability_zones.unwrap_or_default().into_iter().filter_map(convert::zone).collect())
+    }
 
-pub(super) async fn subnets(api: &SdkApi, query: &Query) -> Answer<Vec<Subnet>> {
-    let take = |page: aws_sdk_ec2::operation::describe_subnets::DescribeSubnetsOutput| {
-        (page.subnets.unwrap_or_default().into_iter().map(convert::subnet).collect(), page.next_token)
-    };
-    describe!(api, query, "DescribeSubnets", describe_subnets, set_subnet_ids, PAGE, take, id)
-}
+    async fn subnets(&self, query: &Query) -> Answer<Vec<Subnet>> {
+        describe!(self, query, "DescribeSubnets", describe_subnets, set_subnet_ids, PAGE, |page| {
+            (page.subnets.unwrap_or_default().into_iter().map(convert::subnet).collect(), page.next_token)
+        })
+    }
 
-pub(super) async fn route_tables(api: &SdkApi, query: &Query) -> Answer<Vec<RouteTable>> {
-    let take = |page: aws_sdk_ec2::operation::describe_route_tables::DescribeRouteTablesOutput| {
-        (page.route_tables.unwrap_or_default().into_iter().map(convert::route_table).collect(), page.next_token)
-    };
-    describe!(api, query, "DescribeRouteTables", describe_route_tables, set_route_table_ids, ROUTE_TABLE_PAGE, take, id)
-}
+    async fn route_tables(&self, query: &Query) -> Answer<Vec<RouteTable>> {
+        let page = ROUTE_TABLE_PAGE;
+        describe!(self, query, "DescribeRouteTables", describe_route_tables, set_route_table_ids, page, |page| {
+            (page.route_tables.unwrap_or_default().into_iter().map(convert::route_table).collect(), page.next_token)
+        })
+    }
 
-pub(super) async fn security_groups(api: &SdkApi, query: &Query) -> Answer<Vec<SecurityGroup>> {
-    let take = |page: aws_sdk_ec2::operation::describe_security_groups::DescribeSecurityGroupsOutput| {
-        (page.security_groups.unwrap_or_default().into_iter().map(convert::security_group).collect(), page.next_token)
-    };
-    describe!(api, query, "DescribeSecurityGroups", describe_security_groups, set_group_ids, PAGE, take, id)
-}
+    async fn security_groups(&self, query: &Query) -> Answer<Vec<SecurityGroup>> {
+        describe!(self, query, "DescribeSecurityGroups", describe_security_groups, set_group_ids, PAGE, |page| {
+            let groups = page.security_groups.unwrap_or_default().into_iter();
+            (groups.map(convert::security_group).collect(), page.next_token)
+        })
+    }
 
-pub(super) async fn volumes(api: &SdkApi, query: &Query) -> Answer<Vec<Volume>> {
-    let take = |page: aws_sdk_ec2::operation::describe_volumes::DescribeVolumesOutput| {
-        (page.volumes.unwrap_or_default().into_iter().map(convert::volume).collect(), page.next_token)
-    };
-    describe!(api, query, "DescribeVolumes", describe_volumes, set_volume_ids, PAGE, take, id)
+    async fn volumes(&self, query: &Query) -> Answer<Vec<Volume>> {
+        describe!(self, query, "DescribeVolumes", describe_volumes, set_volume_ids, PAGE, |page| {
+            (page.volumes.unwrap_or_default().into_iter().map(convert::volume).collect(), page.next_token)
+        })
+    }
 }
 
 /// `dry` is sent as `DryRun`: with `true` EC2 answers an error whose code says whether it would have done it.

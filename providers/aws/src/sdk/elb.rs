@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use aws_sdk_elasticloadbalancing::types as sdk;
 
 use super::{SdkApi, all_known, chunks, malformed, some, time};
@@ -10,7 +11,7 @@ use crate::client::elb::{
 };
 use crate::client::operation::{Operation, Service};
 use crate::client::write::ElbWrite;
-use crate::client::{Answer, Tags};
+use crate::client::{Answer, ReadElb, Tags};
 
 const fn read(name: &'static str) -> Operation {
     Operation::new(Service::Elb, name)
@@ -21,21 +22,70 @@ const NAMES: usize = 400;
 /// Balancers whose tags one call may read.
 const TAGGED: usize = 20;
 
-pub(super) async fn balancers(api: &SdkApi, names: &[String]) -> Answer<Vec<LoadBalancer>> {
-    let mut all = Vec::new();
-    for names in chunks(names, NAMES) {
-        let send = |marker| {
-            let request = api.clients.elb.describe_load_balancers();
-            request.set_load_balancer_names(some(names.to_vec())).set_marker(marker).send()
-        };
-        let take =
-            |page: aws_sdk_elasticloadbalancing::operation::describe_load_balancers::DescribeLoadBalancersOutput| {
+#[async_trait]
+impl ReadElb for SdkApi {
+    async fn classic_balancers(&self, names: &[String]) -> Answer<Vec<LoadBalancer>> {
+        let mut all = Vec::new();
+        for names in chunks(names, NAMES) {
+            let send = |marker| {
+                let request = self.clients.elb.describe_load_balancers();
+                request.set_load_balancer_names(some(names.to_vec())).set_marker(marker).send()
+            };
+            let found = self.pages(read("DescribeLoadBalancers"), send, |page| {
                 let list = page.load_balancer_descriptions.unwrap_or_default();
                 (list.into_iter().map(balancer).collect(), page.next_marker)
-            };
-        all.append(&mut api.pages(read("DescribeLoadBalancers"), send, take).await?);
+            });
+            all.append(&mut found.await?);
+        }
+        Ok(all)
     }
-    Ok(all)
+
+    async fn classic_attributes(&self, name: &str) -> Answer<Attributes> {
+        let request = self.clients.elb.describe_load_balancer_attributes().load_balancer_name(name);
+        let answer = self.call(read("DescribeLoadBalancerAttributes"), || request.clone().send()).await?;
+        let Some(from) = answer.load_balancer_attributes else { return Ok(Attributes::default()) };
+        Ok(Attributes {
+            access_log: from.access_log.map(|from| AccessLog {
+                enabled: from.enabled,
+                emit_interval: from.emit_interval,
+                bucket: from.s3_bucket_name,
+                prefix: from.s3_bucket_prefix,
+            }),
+            connection_draining: from
+                .connection_draining
+                .map(|from| ConnectionDraining { enabled: from.enabled, timeout: from.timeout }),
+            idle_timeout: from.connection_settings.map(|from| from.idle_timeout),
+            cross_zone: from.cross_zone_load_balancing.map(|from| from.enabled),
+        })
+    }
+
+    async fn classic_policies(&self, name: &str) -> Answer<Vec<Policy>> {
+        let request = self.clients.elb.describe_load_balancer_policies().load_balancer_name(name);
+        let answer = self.call(read("DescribeLoadBalancerPolicies"), || request.clone().send()).await?;
+        let pair = |from: sdk::PolicyAttributeDescription| {
+            Some((from.attribute_name?, from.attribute_value.unwrap_or_default()))
+        };
+        let policy = |from: sdk::PolicyDescription| Policy {
+            name: from.policy_name.unwrap_or_default(),
+            kind: from.policy_type_name.unwrap_or_default(),
+            attributes: from.policy_attribute_descriptions.unwrap_or_default().into_iter().filter_map(pair).collect(),
+        };
+        Ok(answer.policy_descriptions.unwrap_or_default().into_iter().map(policy).collect())
+    }
+
+    async fn classic_tags(&self, names: &[String]) -> Answer<BTreeMap<String, Tags>> {
+        let mut all = BTreeMap::new();
+        for names in names.chunks(TAGGED) {
+            let request = self.clients.elb.describe_tags().set_load_balancer_names(some(names.to_vec()));
+            let answer = self.call(read("DescribeTags"), || request.clone().send()).await?;
+            for from in answer.tag_descriptions.unwrap_or_default() {
+                let tags = from.tags.unwrap_or_default().into_iter();
+                let tags = tags.map(|tag| (tag.key, tag.value.unwrap_or_default())).collect();
+                all.insert(from.load_balancer_name.unwrap_or_default(), tags);
+            }
+        }
+        Ok(all)
+    }
 }
 
 fn balancer(from: sdk::LoadBalancerDescription) -> LoadBalancer {
@@ -82,52 +132,6 @@ fn health_check(from: sdk::HealthCheck) -> HealthCheck {
         healthy_threshold: from.healthy_threshold,
         unhealthy_threshold: from.unhealthy_threshold,
     }
-}
-
-pub(super) async fn attributes(api: &SdkApi, name: &str) -> Answer<Attributes> {
-    let request = api.clients.elb.describe_load_balancer_attributes().load_balancer_name(name);
-    let answer = api.call(read("DescribeLoadBalancerAttributes"), || request.clone().send()).await?;
-    let Some(from) = answer.load_balancer_attributes else { return Ok(Attributes::default()) };
-    Ok(Attributes {
-        access_log: from.access_log.map(|from| AccessLog {
-            enabled: from.enabled,
-            emit_interval: from.emit_interval,
-            bucket: from.s3_bucket_name,
-            prefix: from.s3_bucket_prefix,
-        }),
-        connection_draining: from
-            .connection_draining
-            .map(|from| ConnectionDraining { enabled: from.enabled, timeout: from.timeout }),
-        idle_timeout: from.connection_settings.map(|from| from.idle_timeout),
-        cross_zone: from.cross_zone_load_balancing.map(|from| from.enabled),
-    })
-}
-
-pub(super) async fn policies(api: &SdkApi, name: &str) -> Answer<Vec<Policy>> {
-    let request = api.clients.elb.describe_load_balancer_policies().load_balancer_name(name);
-    let answer = api.call(read("DescribeLoadBalancerPolicies"), || request.clone().send()).await?;
-    let pair =
-        |from: sdk::PolicyAttributeDescription| Some((from.attribute_name?, from.attribute_value.unwrap_or_default()));
-    let policy = |from: sdk::PolicyDescription| Policy {
-        name: from.policy_name.unwrap_or_default(),
-        kind: from.policy_type_name.unwrap_or_default(),
-        attributes: from.policy_attribute_descriptions.unwrap_or_default().into_iter().filter_map(pair).collect(),
-    };
-    Ok(answer.policy_descriptions.unwrap_or_default().into_iter().map(policy).collect())
-}
-
-pub(super) async fn tags(api: &SdkApi, names: &[String]) -> Answer<BTreeMap<String, Tags>> {
-    let mut all = BTreeMap::new();
-    for names in names.chunks(TAGGED) {
-        let request = api.clients.elb.describe_tags().set_load_balancer_names(some(names.to_vec()));
-        let answer = api.call(read("DescribeTags"), || request.clone().send()).await?;
-        for from in answer.tag_descriptions.unwrap_or_default() {
-            let tags = from.tags.unwrap_or_default().into_iter();
-            let tags = tags.map(|tag| (tag.key, tag.value.unwrap_or_default())).collect();
-            all.insert(from.load_balancer_name.unwrap_or_default(), tags);
-        }
-    }
-    Ok(all)
 }
 
 pub(super) async fn write(api: &SdkApi, operation: Operation, write: &ElbWrite) -> Answer<()> {

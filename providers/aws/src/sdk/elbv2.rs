@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use aws_sdk_elasticloadbalancingv2::types as sdk;
 
 use super::{SdkApi, all_known, known, malformed, some, time};
@@ -10,7 +11,7 @@ use crate::client::elbv2::{
 };
 use crate::client::operation::{Operation, Service};
 use crate::client::write::{ElbV2Write, ListenerWish};
-use crate::client::{Answer, Tags};
+use crate::client::{Answer, ReadElbV2, Tags};
 
 const fn read(name: &'static str) -> Operation {
     Operation::new(Service::ElbV2, name)
@@ -19,35 +20,102 @@ const fn read(name: &'static str) -> Operation {
 /// Objects that may be named in one call.
 const NAMED: usize = 20;
 
-/// What one call names: names, ARNs, balancer.
-type Part = (Option<Vec<String>>, Option<Vec<String>>, Option<String>);
-
-/// A [`Which`] cut into single calls.
-fn parts(which: &Which) -> Vec<Part> {
+/// A [`Which`] cut into single calls, each with the names or the balancer that it names.
+fn parts(which: &Which) -> Vec<(Option<Vec<String>>, Option<String>)> {
     match which {
-        Which::All => vec![(None, None, None)],
-        Which::Names(names) => names.chunks(NAMED).map(|names| (Some(names.to_vec()), None, None)).collect(),
-        Which::OfBalancer(arn) => vec![(None, None, Some(arn.clone()))],
+        Which::All => vec![(None, None)],
+        Which::Names(names) => names.chunks(NAMED).map(|names| (Some(names.to_vec()), None)).collect(),
+        Which::OfBalancer(arn) => vec![(None, Some(arn.clone()))],
     }
 }
 
-pub(super) async fn balancers(api: &SdkApi, which: &Which) -> Answer<Vec<LoadBalancer>> {
-    let operation = read("DescribeLoadBalancers");
-    let mut all = Vec::new();
-    for (names, arns, balancer_arn) in parts(which) {
-        // `OfBalancer` of balancers is the balancer itself.
-        let arns = arns.or(balancer_arn.map(|arn| vec![arn]));
-        let send = |marker| {
-            let request = api.clients.elbv2.describe_load_balancers();
-            request.set_names(names.clone()).set_load_balancer_arns(arns.clone()).set_marker(marker).send()
-        };
-        let take =
-            |page: aws_sdk_elasticloadbalancingv2::operation::describe_load_balancers::DescribeLoadBalancersOutput| {
-                (page.load_balancers.unwrap_or_default().into_iter().map(balancer).collect(), page.next_marker)
+#[async_trait]
+impl ReadElbV2 for SdkApi {
+    async fn balancers(&self, which: &Which) -> Answer<Vec<LoadBalancer>> {
+        let mut all = Vec::new();
+        for (names, arn) in parts(which) {
+            // `OfBalancer` of balancers is the balancer itself.
+            let arns = arn.map(|arn| vec![arn]);
+            let send = |marker| {
+                let request = self.clients.elbv2.describe_load_balancers();
+                request.set_names(names.clone()).set_load_balancer_arns(arns.clone()).set_marker(marker).send()
             };
-        all.append(&mut api.pages(operation, send, take).await?);
+            let found = self.pages(read("DescribeLoadBalancers"), send, |page| {
+                (page.load_balancers.unwrap_or_default().into_iter().map(balancer).collect(), page.next_marker)
+            });
+            all.append(&mut found.await?);
+        }
+        Ok(all)
     }
-    Ok(all)
+
+    async fn balancer_attributes(&self, arn: &str) -> Answer<BTreeMap<String, String>> {
+        let request = self.clients.elbv2.describe_load_balancer_attributes().load_balancer_arn(arn);
+        let answer = self.call(read("DescribeLoadBalancerAttributes"), || request.clone().send()).await?;
+        let pair = |from: sdk::LoadBalancerAttribute| Some((from.key?, from.value.unwrap_or_default()));
+        Ok(answer.attributes.unwrap_or_default().into_iter().filter_map(pair).collect())
+    }
+
+    async fn listeners(&self, balancer_arn: &str) -> Answer<Vec<Listener>> {
+        let send = |marker| {
+            let request = self.clients.elbv2.describe_listeners();
+            request.load_balancer_arn(balancer_arn).set_marker(marker).send()
+        };
+        let found = self.pages(read("DescribeListeners"), send, |page| {
+            (page.listeners.unwrap_or_default().into_iter().map(listener).collect(), page.next_marker)
+        });
+        found.await
+    }
+
+    async fn target_groups(&self, which: &Which) -> Answer<Vec<TargetGroup>> {
+        let mut all = Vec::new();
+        for (names, balancer_arn) in parts(which) {
+            let send = |marker| {
+                let request = self.clients.elbv2.describe_target_groups();
+                request.set_names(names.clone()).set_load_balancer_arn(balancer_arn.clone()).set_marker(marker).send()
+            };
+            let found = self.pages(read("DescribeTargetGroups"), send, |page| {
+                (page.target_groups.unwrap_or_default().into_iter().map(target_group).collect(), page.next_marker)
+            });
+            all.append(&mut found.await?);
+        }
+        Ok(all)
+    }
+
+    async fn target_group_attributes(&self, arn: &str) -> Answer<BTreeMap<String, String>> {
+        let request = self.clients.elbv2.describe_target_group_attributes().target_group_arn(arn);
+        let answer = self.call(read("DescribeTargetGroupAttributes"), || request.clone().send()).await?;
+        let pair = |from: sdk::TargetGroupAttribute| Some((from.key?, from.value.unwrap_or_default()));
+        Ok(answer.attributes.unwrap_or_default().into_iter().filter_map(pair).collect())
+    }
+
+    async fn target_health(&self, target_group_arn: &str) -> Answer<Vec<TargetHealth>> {
+        let request = self.clients.elbv2.describe_target_health().target_group_arn(target_group_arn);
+        let answer = self.call(read("DescribeTargetHealth"), || request.clone().send()).await?;
+        let health = |from: sdk::TargetHealthDescription| {
+            let target = from.target?;
+            let (state, reason) = from.target_health.map(|health| (health.state, health.reason)).unwrap_or_default();
+            Some(TargetHealth {
+                target: Target { id: target.id.unwrap_or_default(), port: target.port.unwrap_or_default() },
+                state: state.map(|state| state.as_str().to_owned()).unwrap_or_default(),
+                reason: reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
+            })
+        };
+        Ok(answer.target_health_descriptions.unwrap_or_default().into_iter().filter_map(health).collect())
+    }
+
+    async fn balancer_tags(&self, arns: &[String]) -> Answer<BTreeMap<String, Tags>> {
+        let mut all = BTreeMap::new();
+        for arns in arns.chunks(NAMED) {
+            let request = self.clients.elbv2.describe_tags().set_resource_arns(some(arns.to_vec()));
+            let answer = self.call(read("DescribeTags"), || request.clone().send()).await?;
+            for from in answer.tag_descriptions.unwrap_or_default() {
+                let pair = |tag: sdk::Tag| Some((tag.key?, tag.value.unwrap_or_default()));
+                let tags = from.tags.unwrap_or_default().into_iter().filter_map(pair).collect();
+                all.insert(from.resource_arn.unwrap_or_default(), tags);
+            }
+        }
+        Ok(all)
+    }
 }
 
 fn balancer(from: sdk::LoadBalancer) -> LoadBalancer {
@@ -75,24 +143,6 @@ fn zone(from: sdk::AvailabilityZone) -> BalancerZone {
     }
 }
 
-pub(super) async fn balancer_attributes(api: &SdkApi, arn: &str) -> Answer<BTreeMap<String, String>> {
-    let request = api.clients.elbv2.describe_load_balancer_attributes().load_balancer_arn(arn);
-    let answer = api.call(read("DescribeLoadBalancerAttributes"), || request.clone().send()).await?;
-    let pair = |from: sdk::LoadBalancerAttribute| Some((from.key?, from.value.unwrap_or_default()));
-    Ok(answer.attributes.unwrap_or_default().into_iter().filter_map(pair).collect())
-}
-
-pub(super) async fn listeners(api: &SdkApi, balancer_arn: &str) -> Answer<Vec<Listener>> {
-    let send = |marker| {
-        let request = api.clients.elbv2.describe_listeners();
-        request.load_balancer_arn(balancer_arn).set_marker(marker).send()
-    };
-    let take = |page: aws_sdk_elasticloadbalancingv2::operation::describe_listeners::DescribeListenersOutput| {
-        (page.listeners.unwrap_or_default().into_iter().map(listener).collect(), page.next_marker)
-    };
-    api.pages(read("DescribeListeners"), send, take).await
-}
-
 fn listener(from: sdk::Listener) -> Listener {
     let certificates = from.certificates.unwrap_or_default().into_iter();
     Listener {
@@ -109,24 +159,6 @@ fn listener(from: sdk::Listener) -> Listener {
 fn forward(from: sdk::Action) -> Option<String> {
     let groups = from.forward_config.and_then(|config| config.target_groups).unwrap_or_default();
     from.target_group_arn.or_else(|| groups.into_iter().find_map(|group| group.target_group_arn))
-}
-
-pub(super) async fn target_groups(api: &SdkApi, which: &Which) -> Answer<Vec<TargetGroup>> {
-    let operation = read("DescribeTargetGroups");
-    let mut all = Vec::new();
-    for (names, arns, balancer_arn) in parts(which) {
-        let send = |marker| {
-            let request = api.clients.elbv2.describe_target_groups();
-            let request = request.set_names(names.clone()).set_target_group_arns(arns.clone());
-            request.set_load_balancer_arn(balancer_arn.clone()).set_marker(marker).send()
-        };
-        let take =
-            |page: aws_sdk_elasticloadbalancingv2::operation::describe_target_groups::DescribeTargetGroupsOutput| {
-                (page.target_groups.unwrap_or_default().into_iter().map(target_group).collect(), page.next_marker)
-            };
-        all.append(&mut api.pages(operation, send, take).await?);
-    }
-    Ok(all)
 }
 
 fn target_group(from: sdk::TargetGroup) -> TargetGroup {
@@ -148,42 +180,6 @@ fn target_group(from: sdk::TargetGroup) -> TargetGroup {
         },
         balancers: from.load_balancer_arns.unwrap_or_default(),
     }
-}
-
-pub(super) async fn target_group_attributes(api: &SdkApi, arn: &str) -> Answer<BTreeMap<String, String>> {
-    let request = api.clients.elbv2.describe_target_group_attributes().target_group_arn(arn);
-    let answer = api.call(read("DescribeTargetGroupAttributes"), || request.clone().send()).await?;
-    let pair = |from: sdk::TargetGroupAttribute| Some((from.key?, from.value.unwrap_or_default()));
-    Ok(answer.attributes.unwrap_or_default().into_iter().filter_map(pair).collect())
-}
-
-pub(super) async fn target_health(api: &SdkApi, target_group_arn: &str) -> Answer<Vec<TargetHealth>> {
-    let request = api.clients.elbv2.describe_target_health().target_group_arn(target_group_arn);
-    let answer = api.call(read("DescribeTargetHealth"), || request.clone().send()).await?;
-    let health = |from: sdk::TargetHealthDescription| {
-        let target = from.target?;
-        let (state, reason) = from.target_health.map(|health| (health.state, health.reason)).unwrap_or_default();
-        Some(TargetHealth {
-            target: Target { id: target.id.unwrap_or_default(), port: target.port.unwrap_or_default() },
-            state: state.map(|state| state.as_str().to_owned()).unwrap_or_default(),
-            reason: reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
-        })
-    };
-    Ok(answer.target_health_descriptions.unwrap_or_default().into_iter().filter_map(health).collect())
-}
-
-pub(super) async fn tags(api: &SdkApi, arns: &[String]) -> Answer<BTreeMap<String, Tags>> {
-    let mut all = BTreeMap::new();
-    for arns in arns.chunks(NAMED) {
-        let request = api.clients.elbv2.describe_tags().set_resource_arns(some(arns.to_vec()));
-        let answer = api.call(read("DescribeTags"), || request.clone().send()).await?;
-        for from in answer.tag_descriptions.unwrap_or_default() {
-            let pair = |tag: sdk::Tag| Some((tag.key?, tag.value.unwrap_or_default()));
-            let tags = from.tags.unwrap_or_default().into_iter().filter_map(pair).collect();
-            all.insert(from.resource_arn.unwrap_or_default(), tags);
-        }
-    }
-    Ok(all)
 }
 
 pub(super) async fn write(api: &SdkApi, operation: Operation, write: &ElbV2Write) -> Answer<Option<String>> {

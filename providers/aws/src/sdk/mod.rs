@@ -11,7 +11,7 @@ mod failure;
 mod http;
 mod intercept;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::future::Future;
 
 use async_trait::async_trait;
@@ -22,7 +22,7 @@ use ccm_kit::call::{Caller, ErrorKind};
 
 use crate::client::metrics::Metrics;
 use crate::client::operation::Operation;
-use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Id, Query, Tags, Write};
+use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Id, Query, Write};
 
 /// The clients of the services. Retries of the SDK must be off: they are made here.
 #[derive(Debug, Clone)]
@@ -128,85 +128,6 @@ fn chunks<T>(list: &[T], size: usize) -> Vec<&[T]> {
 
 #[async_trait]
 impl Api for SdkApi {
-    async fn instances(&self, query: &Query) -> Answer<Vec<crate::client::ec2::Instance>> {
-        ec2::instances(self, query).await
-    }
-
-    async fn instance_topology(&self, ids: &[String]) -> Answer<BTreeMap<String, Vec<String>>> {
-        ec2::instance_topology(self, ids).await
-    }
-
-    async fn network_interfaces(&self, query: &Query) -> Answer<Vec<crate::client::ec2::NetworkInterface>> {
-        ec2::network_interfaces(self, query).await
-    }
-
-    async fn availability_zones(&self) -> Answer<Vec<crate::client::ec2::AvailabilityZone>> {
-        ec2::availability_zones(self).await
-    }
-
-    async fn subnets(&self, query: &Query) -> Answer<Vec<crate::client::ec2::Subnet>> {
-        ec2::subnets(self, query).await
-    }
-
-    async fn route_tables(&self, query: &Query) -> Answer<Vec<crate::client::ec2::RouteTable>> {
-        ec2::route_tables(self, query).await
-    }
-
-    async fn security_groups(&self, query: &Query) -> Answer<Vec<crate::client::ec2::SecurityGroup>> {
-        ec2::security_groups(self, query).await
-    }
-
-    async fn volumes(&self, query: &Query) -> Answer<Vec<crate::client::ec2::Volume>> {
-        ec2::volumes(self, query).await
-    }
-
-    async fn classic_balancers(&self, names: &[String]) -> Answer<Vec<crate::client::elb::LoadBalancer>> {
-        elb::balancers(self, names).await
-    }
-
-    async fn classic_attributes(&self, name: &str) -> Answer<crate::client::elb::Attributes> {
-        elb::attributes(self, name).await
-    }
-
-    async fn classic_policies(&self, name: &str) -> Answer<Vec<crate::client::elb::Policy>> {
-        elb::policies(self, name).await
-    }
-
-    async fn classic_tags(&self, names: &[String]) -> Answer<BTreeMap<String, Tags>> {
-        elb::tags(self, names).await
-    }
-
-    async fn balancers(&self, which: &crate::client::elbv2::Which) -> Answer<Vec<crate::client::elbv2::LoadBalancer>> {
-        elbv2::balancers(self, which).await
-    }
-
-    async fn balancer_attributes(&self, arn: &str) -> Answer<BTreeMap<String, String>> {
-        elbv2::balancer_attributes(self, arn).await
-    }
-
-    async fn listeners(&self, balancer_arn: &str) -> Answer<Vec<crate::client::elbv2::Listener>> {
-        elbv2::listeners(self, balancer_arn).await
-    }
-
-    async fn target_groups(
-        &self,
-        which: &crate::client::elbv2::Which,
-    ) -> Answer<Vec<crate::client::elbv2::TargetGroup>> {
-        elbv2::target_groups(self, which).await
-    }
-
-    async fn target_group_attributes(&self, arn: &str) -> Answer<BTreeMap<String, String>> {
-        elbv2::target_group_attributes(self, arn).await
-    }
-
-    async fn target_health(&self, target_group_arn: &str) -> Answer<Vec<crate::client::elbv2::TargetHealth>> {
-        elbv2::target_health(self, target_group_arn).await
-    }
-
-    async fn balancer_tags(&self, arns: &[String]) -> Answer<BTreeMap<String, Tags>> {
-        elbv2::tags(self, arns).await
-    }
-
     async fn write(&self, write: &Write) -> Answer<Option<String>> {
         let operation = write.operation();
         match write {

@@ -1,6 +1,6 @@
 //! Each operation once against the simulated AWS, which checks requests against AWS's own models where those are installed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_cloudsim::aws::ec2::seed::{InstanceSeed, Network, NetworkSeed, instances, network};
 use ccm_cloudsim::aws::{Aws, Options};

@@ -16,6 +16,7 @@ use ccm_provider::metric::Registry;
 use futures::future::BoxFuture;
 
 use super::*;
+use crate::client::{ReadEc2 as _, ReadElb as _, ReadElbV2 as _, Tags};
 
 /// Clients of an endpoint, with keys that the simulated AWS takes.
 fn clients(url: &str) -> Clients {
