@@ -26,8 +26,7 @@ mod routes;
 mod sdk;
 mod start;
 #[cfg(test)]
-#[cfg(feature = "sdk")]
-mod world;
+mod tests;
 
 pub use client::metrics::metrics_reference;
 pub use extras::volumes::VOLUME_SOURCES;

@@ -30,7 +30,6 @@ use crate::node::instances::{Ec2Instances, Settings};
 use crate::node::zones::Zones;
 use crate::routes::{self, VpcRoutes, VpcTable};
 use crate::sdk::connect::Sdk;
-use crate::start::config::NlbGroups;
 use crate::start::{Start, start};
 
 /// Builds the provider for `--cloud-provider=aws`.
@@ -105,8 +104,7 @@ impl Aws {
                 let class = ErrorClass::Invalid { findings: Vec::new() };
                 ProviderError::new(class, format!("SupportedTopologyInstanceTypePattern: {error}"))
             })?;
-        let probe = start.config.health_probe.clone();
-        let balancers = Balancers::new(api.clone(), fleet.clone(), zones, cluster.clone(), env(&start), probe);
+        let balancers = Balancers::new(api.clone(), fleet.clone(), zones, cluster.clone(), env(&start));
         let routes = VpcRoutes::new(VpcTable::new(route_settings(&start), api.clone(), fleet), cluster.clone());
         let volumes = EbsVolumes::new(api.clone());
         let (instances, balancers) = (Arc::new(instances), Arc::new(PlannedLoadBalancer(balancers)));
@@ -164,7 +162,8 @@ fn env(start: &Start) -> Env {
         self_subnet: start.subnet.clone(),
         node_groups_untouched: start.config.leave_node_groups_alone,
         shared_group: start.config.classic_group.clone(),
-        managed_network_groups: start.config.nlb_groups == NlbGroups::Managed,
+        managed_network_groups: start.config.managed_network_groups,
+        shared_probe: start.config.shared_probe.clone(),
     }
 }
 
@@ -215,7 +214,7 @@ impl CloudProvider for Aws {
     }
 
     fn facts(&self) -> Value {
-        replay::facts(&env(&self.start), &self.start.config.health_probe)
+        replay::facts(&env(&self.start))
     }
 
     fn metrics(&self) -> Option<Registry> {

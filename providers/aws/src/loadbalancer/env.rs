@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ownership::Ownership;
+use crate::start::config::SharedProbe;
 
 /// Input of every plan besides desired state and observation; fixed at start.
 ///
@@ -25,4 +26,7 @@ pub(crate) struct Env {
     /// `NLBSecurityGroupMode = Managed`
     #[serde(default)]
     pub(crate) managed_network_groups: bool,
+    /// `ClusterServiceLoadBalancerHealthProbeMode = Shared`; `None` is `ServiceNodePort`.
+    #[serde(default)]
+    pub(crate) shared_probe: Option<SharedProbe>,
 }

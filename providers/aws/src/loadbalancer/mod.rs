@@ -43,7 +43,6 @@ use crate::node::fleet::Fleet;
 use crate::node::identity::instance_of;
 use crate::node::instances::GRACE;
 use crate::node::zones::Zones;
-use crate::start::config::HealthProbe;
 use apply::Outputs;
 use desired::{Desired, Goal};
 use env::Env;
@@ -59,7 +58,6 @@ const REASON: &str = "AWSLoadBalancerWarning";
 #[derive(Debug)]
 pub(crate) struct Balancers {
     pub(crate) env: Env,
-    probe: HealthProbe,
     cloud: Option<Cloud>,
 }
 
@@ -90,23 +88,16 @@ pub(crate) struct Observation {
 }
 
 impl Balancers {
-    pub(crate) fn new(
-        api: Arc<dyn Api>,
-        fleet: Fleet,
-        zones: Arc<Zones>,
-        cluster: Cluster,
-        env: Env,
-        probe: HealthProbe,
-    ) -> Self {
+    pub(crate) fn new(api: Arc<dyn Api>, fleet: Fleet, zones: Arc<Zones>, cluster: Cluster, env: Env) -> Self {
         let reads = Reads::new(api, fleet, zones, cluster.clone(), &env);
         let settling = Settling::new(cluster.clone());
         let cloud = Some(Cloud { reads, settling, recent: Mutex::default(), cluster });
-        Self { env, probe, cloud }
+        Self { env, cloud }
     }
 
     /// For plans from recorded observations only.
-    pub(crate) fn without_cloud(env: Env, probe: HealthProbe) -> Self {
-        Self { env, probe, cloud: None }
+    pub(crate) fn without_cloud(env: Env) -> Self {
+        Self { env, cloud: None }
     }
 
     pub(crate) fn cloud(&self) -> Result<&Cloud, ProviderError> {
@@ -237,7 +228,7 @@ impl Planned for Balancers {
         let mut wanted = Vec::new();
         let mut verdicts = Vec::new();
         for item in work {
-            let desired = desired::of_service(cluster, item, &self.env, &self.probe);
+            let desired = desired::of_service(cluster, item, &self.env);
             if let (Err(ProviderError::ImplementedElsewhere), Some(finding)) =
                 (&desired, desired::previous_balancer(&item.service))
             {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::node::instances::tests::lend;
-use crate::world::{World, eni, id, new_interface, owned};
+use crate::tests::world::{World, eni, id, new_interface, owned};
 use ccm_cloudsim::aws::ec2::model::{Route as Leads, Target};
 use ccm_kit::Cluster;
 use ccm_provider::{ErrorClass, Node, NodeRef, Route, Routes};

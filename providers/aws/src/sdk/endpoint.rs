@@ -14,7 +14,8 @@ pub(super) struct Overridden(Endpoint);
 impl Overridden {
     pub(super) fn new(service: Service, entry: &ServiceOverride) -> Self {
         // The names in IAM and in signatures are the same for all services called here.
-        let name = entry.signing_name.clone().unwrap_or_else(|| service.iam().to_owned());
+        let name = Some(entry.signing_name.clone()).filter(|name| !name.is_empty());
+        let name = name.unwrap_or_else(|| service.iam().to_owned());
         let scheme = EndpointAuthScheme::with_capacity("sigv4", 2)
             .put("signingName", name)
             .put("signingRegion", entry.signing_region.clone());

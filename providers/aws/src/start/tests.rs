@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::world::{World, id};
+use crate::tests::world::{World, id};
 
 /// A host: what its metadata service says, and the cloud behind it. Notes what is asked, in order.
 #[derive(Default)]

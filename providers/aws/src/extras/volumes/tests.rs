@@ -1,5 +1,5 @@
 use super::*;
-use crate::world::World;
+use crate::tests::world::World;
 use ccm_cloudsim::aws::ec2::model::Volume;
 use ccm_provider::well_known::ANNOTATION_PROVISIONED_BY;
 use serde_json::{Value, json};

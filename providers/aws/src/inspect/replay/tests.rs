@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::ownership::Ownership;
+use crate::start::config::SharedProbe;
 
 fn env() -> Env {
     Env {
@@ -12,13 +13,13 @@ fn env() -> Env {
         node_groups_untouched: true,
         shared_group: Some("sg-1".to_owned()),
         managed_network_groups: true,
+        shared_probe: Some(SharedProbe { port: 10256, path: "/healthz".to_owned() }),
     }
 }
 
 #[test]
 fn facts_are_settings_and_ids_and_come_back_whole() {
-    let probe = HealthProbe::Shared { port: 10256, path: "/healthz".to_owned() };
-    let facts = facts(&env(), &probe);
+    let facts = facts(&env());
     assert_eq!(
         facts,
         json!({
@@ -27,15 +28,15 @@ fn facts_are_settings_and_ids_and_come_back_whole() {
             "sharedProbe": {"port": 10256, "path": "/healthz"},
         })
     );
-    let (read, read_probe) = read(&facts).unwrap();
-    assert_eq!((format!("{read:?}"), read_probe), (format!("{:?}", env()), probe));
+    let read = balancers(&facts).unwrap().0.env;
+    assert_eq!(format!("{read:?}"), format!("{:?}", env()));
 }
 
 #[test]
 fn facts_of_an_older_version_have_defaults_and_foreign_ones_are_refused() {
     let old = json!({"cluster": "c1", "vpc": "vpc-1", "fromTheFuture": {"x": 1}});
-    let (read, probe) = read(&old).unwrap();
-    assert_eq!((&*read.ownership.cluster, read.ownership.legacy, probe), ("c1", false, HealthProbe::NodePort));
+    let read = balancers(&old).unwrap().0.env;
+    assert_eq!((&*read.ownership.cluster, read.ownership.legacy, read.shared_probe), ("c1", false, None));
     for odd in [json!(null), json!({}), json!({"cluster": "c1"}), json!({"cluster": 1, "vpc": "v"}), json!("x")] {
         let error = balancers(&odd).unwrap_err().to_string();
         assert!(error.starts_with("the facts about AWS in the snapshot cannot be read: "), "{error}");
@@ -45,7 +46,7 @@ fn facts_of_an_older_version_have_defaults_and_foreign_ones_are_refused() {
 
 #[tokio::test]
 async fn every_call_to_aws_is_refused() {
-    let balancers = balancers(&facts(&env(), &HealthProbe::NodePort)).unwrap();
+    let balancers = balancers(&facts(&env())).unwrap();
     let service = ccm_provider::Service::default();
     let error = balancers.get("c", &service).await.unwrap_err().to_string();
     let why = "there is no AWS behind a snapshot: only what was observed can be planned from";
@@ -56,7 +57,7 @@ async fn every_call_to_aws_is_refused() {
 
 #[test]
 fn an_observation_that_is_none_names_the_service() {
-    let balancers = balancers(&facts(&env(), &HealthProbe::NodePort)).unwrap();
+    let balancers = balancers(&facts(&env())).unwrap();
     let service: ccm_provider::Service =
         serde_json::from_value(json!({"metadata": {"namespace": "d", "name": "web"}})).unwrap();
     let item = ServiceWork { service: service.into(), nodes: [].into(), action: ServiceAction::Delete };

@@ -18,10 +18,10 @@ use crate::node::fleet::Fleet;
 use crate::node::instances::tests::lend;
 use crate::node::instances::{Ec2Instances, Settings};
 use crate::node::zones::Zones;
-use crate::ownership::Ownership;
 use crate::routes;
-use crate::start::config::{Family, HealthProbe};
-use crate::world::{World, dns_name, id};
+use crate::start::config::Family;
+use crate::tests::env;
+use crate::tests::world::{World, dns_name, id};
 
 /// Value of `--cluster-name`.
 pub(super) const CLUSTER: &str = "kubernetes";
@@ -68,16 +68,8 @@ impl Bed {
     pub(super) fn new() -> Self {
         let world = World::default().launched(2);
         [1, 2].into_iter().for_each(|number| world.interface(number, |interface| interface.source_dest_check = false));
-        let env = Env {
-            ownership: Ownership { cluster: "c1".to_owned(), legacy: false },
-            vpc: "vpc-1".to_owned(),
-            self_subnet: String::new(),
-            node_groups_untouched: false,
-            shared_group: None,
-            managed_network_groups: false,
-        };
         let nodes = vec![Arc::new(node(1)), Arc::new(node(2))];
-        Self { world, nodes, env, own_table: None }
+        Self { world, nodes, env: env(), own_table: None }
     }
 
     /// Changes the table of the cluster.
@@ -125,8 +117,7 @@ impl Bed {
         };
         let (zones, fleet) = (Arc::new(Zones::new(api.clone())), Fleet::new(api.clone()));
         let instances = Ec2Instances::new(settings.clone(), api.clone(), zones.clone(), cluster.clone()).unwrap();
-        let (env, probe) = (self.env.clone(), HealthProbe::NodePort);
-        let balancers = Balancers::new(api.clone(), fleet, zones, cluster.clone(), env, probe);
+        let balancers = Balancers::new(api.clone(), fleet, zones, cluster.clone(), self.env.clone());
         let routes = routes::Settings {
             vpc: self.env.vpc.clone(),
             table: self.own_table.clone(),

@@ -9,7 +9,7 @@ use ccm_cloudsim::aws::ec2::model::Target;
 use super::bed::{Bed, CLUSTER, node};
 use super::{has, lines};
 use crate::client::Tags;
-use crate::world::{NODE_GROUP, dns_name, group, new_interface, owned, route_to};
+use crate::tests::world::{NODE_GROUP, dns_name, group, new_interface, owned, route_to};
 
 async fn explain(bed: &Bed, node: &Node) -> String {
     lines(&bed.inspector().explain_node(CLUSTER, node).await.unwrap())

@@ -5,7 +5,7 @@ use super::bed::{Bed, CLUSTER, service};
 use super::{has, lines};
 use crate::annotations::PREFIX;
 use crate::client::elbv2::Which;
-use crate::world::NODE_GROUP;
+use crate::tests::world::NODE_GROUP;
 
 async fn explain(bed: &Bed, service: &Service) -> String {
     lines(&bed.inspector().explain_service(CLUSTER, service).await.unwrap())
@@ -139,7 +139,7 @@ async fn a_balancer_without_our_mark_is_bad_and_so_is_its_plan() {
     let (mut classic, mut network) = (service("old", ""), service("web", "nlb"));
     bed.make(&mut classic).await;
     bed.make(&mut network).await;
-    bed.tags(|tags| drop(tags.remove(crate::world::KEY)));
+    bed.tags(|tags| drop(tags.remove(crate::tests::world::KEY)));
     for service in [&classic, &network] {
         has(
             &explain(&bed, service).await,

@@ -13,7 +13,7 @@ use crate::annotations::PREFIX;
 use crate::client::operation::READS;
 use crate::client::write::Ec2Write;
 use crate::ownership::Ownership;
-use crate::world::{KEY, NODE_GROUP, dns_name, group, id, launch, route_to, rule};
+use crate::tests::world::{KEY, NODE_GROUP, dns_name, group, id, launch, route_to, rule};
 
 async fn checks(bed: &Bed, services: &[&Service]) -> Vec<Check> {
     bed.inspector().migration_checks(CLUSTER, &bed.claims(services)).await

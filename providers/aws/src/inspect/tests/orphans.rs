@@ -10,7 +10,7 @@ use super::has;
 use crate::client::Tags;
 use crate::loadbalancer::names;
 use crate::ownership::{Ownership, SERVICE_KEY};
-use crate::world::{KEY, NODE_GROUP, eni, group, id, new_interface, owned, route_to, rule};
+use crate::tests::world::{KEY, NODE_GROUP, eni, group, id, new_interface, owned, route_to, rule};
 
 fn summary(orphans: &[Orphan]) -> String {
     let line = |orphan: &Orphan| {

@@ -12,10 +12,11 @@ use super::*;
 use crate::client::ec2::{Peer, Source};
 use crate::client::elbv2::Target;
 use crate::client::{Id, Object, Tags};
-use crate::loadbalancer::tests::scene::{BALANCER, Scene, clb, env, nlb};
+use crate::loadbalancer::tests::scene::{BALANCER, Scene, clb, nlb};
 use crate::node::fleet::Fleet;
 use crate::node::zones::Zones;
-use crate::world::{World, group, id, new_interface, rule};
+use crate::tests::env;
+use crate::tests::world::{World, group, id, new_interface, rule};
 
 const GROUP: &str = "sg-00000000000000007";
 

@@ -11,7 +11,7 @@ use crate::annotations::{
     SSL_CERT, SSL_POLICY, SSL_PORTS, UNHEALTHY_THRESHOLD,
 };
 use crate::client::elb::{AccessLog, Attributes, ConnectionDraining, HealthCheck, Listener};
-use crate::start::config::HealthProbe;
+use crate::start::config::SharedProbe;
 
 /// Upstream's default for closing idle connections, in seconds.
 pub(crate) const IDLE_TIMEOUT_DEFAULT: i32 = 60;
@@ -28,7 +28,7 @@ pub(crate) const EMIT_INTERVAL_DEFAULT: i32 = 60;
 pub(crate) fn classic(
     service: &Service,
     common: Common,
-    probe: &HealthProbe,
+    probe: Option<&SharedProbe>,
 ) -> Result<(Classic, Vec<Finding>), ProviderError> {
     let annotations = Annotations::read(&service.metadata.annotations);
     let (ports, findings) = usable_ports(service)?;
@@ -125,7 +125,7 @@ fn attributes(annotations: Annotations<'_>) -> Result<Attributes, ProviderError>
 fn health_check(
     service: &Service,
     annotations: Annotations<'_>,
-    probe: &HealthProbe,
+    probe: Option<&SharedProbe>,
     first: i32,
 ) -> Result<HealthCheck, ProviderError> {
     let annotated_port = annotations.get(&HEALTH_PORT)?;
@@ -134,8 +134,8 @@ fn health_check(
             Some(HealthPort::Traffic) => (HealthProtocol::Http, first, path.to_owned()),
             _ => (HealthProtocol::Http, port, path.to_owned()),
         },
-        (_, HealthProbe::Shared { port, path }) => (HealthProtocol::Http, i32::from(*port), path.clone()),
-        (_, HealthProbe::NodePort) => (backend_probe(annotations)?, first, "/".to_owned()),
+        (_, Some(SharedProbe { port, path })) => (HealthProtocol::Http, i32::from(*port), path.clone()),
+        (_, None) => (backend_probe(annotations)?, first, "/".to_owned()),
     };
     let protocol = annotations.get(&HEALTH_PROTOCOL)?.unwrap_or(protocol);
     let port = match annotated_port {

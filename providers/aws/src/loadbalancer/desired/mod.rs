@@ -147,7 +147,7 @@ pub(crate) struct Classic {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Network {
     pub(crate) common: Common,
-    /// One per Service port, sorted by port and protocol; empty only in [`Network::hosts_only`].
+    /// One per Service port, sorted by port and protocol; empty only with [`Network::is_hosts_only`].
     pub(crate) ports: Vec<Port>,
     /// `eip-allocations`, one per subnet; used at creation only.
     pub(crate) allocations: Vec<String>,
@@ -159,20 +159,8 @@ pub(crate) struct Network {
     pub(crate) target_group_attributes: Option<elbv2::Attributes>,
 }
 
-impl Classic {
-    /// A balancer whose nodes are updated although the rest of its desired state is invalid.
-    pub(crate) fn hosts_only(common: Common) -> Self {
-        Self { common, ..Self::default() }
-    }
-}
-
 impl Network {
-    /// A balancer whose nodes are updated although the rest of its desired state is invalid.
-    pub(crate) fn hosts_only(common: Common) -> Self {
-        Self { common, ..Self::default() }
-    }
-
-    /// Whether this is a [`Network::hosts_only`]: all others have ports.
+    /// Whether only its nodes are updated, because the rest of its desired state is invalid: all others have ports.
     pub(crate) fn is_hosts_only(&self) -> bool {
         self.ports.is_empty()
     }

@@ -10,7 +10,7 @@ use crate::annotations::{
     UNHEALTHY_THRESHOLD,
 };
 use crate::client::elbv2::{Attributes, HealthCheck};
-use crate::start::config::HealthProbe;
+use crate::start::config::SharedProbe;
 
 /// Balancer attributes that every sync compares.
 const CROSS_ZONE_ENABLED: &str = "load_balancing.cross_zone.enabled";
@@ -29,7 +29,7 @@ const TRAFFIC_PORT: &str = "traffic-port";
 pub(crate) fn network(
     service: &Service,
     common: Common,
-    probe: &HealthProbe,
+    probe: Option<&SharedProbe>,
 ) -> Result<(Network, Vec<Finding>), ProviderError> {
     let annotations = Annotations::read(&service.metadata.annotations);
     let health_check = health_check(service, annotations, probe)?;
@@ -91,12 +91,12 @@ fn ports(
 
 /// The health check of the nodes, the same for each port.
 ///
-/// Upstream: `buildNLBHealthCheckConfiguration` in `pkg/providers/v1/aws.go`. With [`HealthProbe::Shared`] the
+/// Upstream: `buildNLBHealthCheckConfiguration` in `pkg/providers/v1/aws.go`. With a [`SharedProbe`] the
 /// annotations for protocol, port and path have no effect (kept: clusters rely on one probe for all Services).
 fn health_check(
     service: &Service,
     annotations: Annotations<'_>,
-    probe: &HealthProbe,
+    probe: Option<&SharedProbe>,
 ) -> Result<HealthCheck, ProviderError> {
     let local = service.spec.external_traffic_policy == "Local";
     // Without a health-check node port, upstream would probe port 0.
@@ -118,7 +118,7 @@ fn health_check(
         None => port,
     };
     let (protocol, port, path) = match probe {
-        HealthProbe::Shared { port, path } if !local => (HealthProtocol::Http, port.to_string(), path.clone()),
+        Some(SharedProbe { port, path }) if !local => (HealthProtocol::Http, port.to_string(), path.clone()),
         _ => (protocol, port, path),
     };
     Ok(HealthCheck {

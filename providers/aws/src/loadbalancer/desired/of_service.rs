@@ -14,8 +14,7 @@ use crate::annotations::{
 };
 use crate::loadbalancer::env::Env;
 use crate::node::identity::{BadProviderId, Machine, ProviderId};
-use crate::ownership::Ownership;
-use crate::start::config::HealthProbe;
+use crate::start::config::SharedProbe;
 
 /// The controller that manages the balancer of a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +41,7 @@ impl Controller {
 /// # Errors
 ///
 /// The first failing check of upstream's `EnsureLoadBalancer`, in its order, before any call.
-pub(crate) fn of_service(
-    cluster_name: &str,
-    item: &ServiceWork,
-    env: &Env,
-    probe: &HealthProbe,
-) -> Result<Option<Desired>, ProviderError> {
+pub(crate) fn of_service(cluster_name: &str, item: &ServiceWork, env: &Env) -> Result<Option<Desired>, ProviderError> {
     let service = &*item.service;
     let annotations = Annotations::read(&service.metadata.annotations);
     let controller = Controller::of(annotations);
@@ -69,26 +63,20 @@ pub(crate) fn of_service(
         return Ok(ours.then_some(desired));
     }
     let Controller::This(kind) = controller else { return Err(ProviderError::ImplementedElsewhere) };
-    match complete(&mut desired, item, env, probe, kind) {
+    match complete(&mut desired, item, env, kind) {
         Err(error) if item.action == ServiceAction::UpdateHosts => only_hosts(&mut desired, item, kind, error)?,
         verdict => verdict?,
     }
     Ok(Some(desired))
 }
 
-fn complete(
-    desired: &mut Desired,
-    item: &ServiceWork,
-    env: &Env,
-    probe: &HealthProbe,
-    kind: Kind,
-) -> Result<(), ProviderError> {
-    let (goal, noticed) = goal(item, &env.ownership, probe, kind)?;
+fn complete(desired: &mut Desired, item: &ServiceWork, env: &Env, kind: Kind) -> Result<(), ProviderError> {
+    let (goal, noticed) = goal(item, env, kind)?;
     let context = LintContext {
         service: &item.service,
         kind,
         managed_network_groups: Some(env.managed_network_groups),
-        shared_probe: Some(matches!(probe, HealthProbe::Shared { .. })),
+        shared_probe: Some(env.shared_probe.is_some()),
         ownership: &env.ownership,
     };
     desired.goal = goal;
@@ -98,12 +86,7 @@ fn complete(
 }
 
 /// The goal, with findings that are not about annotations.
-fn goal(
-    item: &ServiceWork,
-    ownership: &Ownership,
-    probe: &HealthProbe,
-    kind: Kind,
-) -> Result<(Goal, Vec<Finding>), ProviderError> {
+fn goal(item: &ServiceWork, env: &Env, kind: Kind) -> Result<(Goal, Vec<Finding>), ProviderError> {
     let service = &*item.service;
     let annotations = Annotations::read(&service.metadata.annotations);
     if let Some(refused) = check::before_ports(service, annotations, kind).into_iter().next() {
@@ -115,10 +98,10 @@ fn goal(
         internal: annotations.get_or_default(&INTERNAL)?,
         source_ranges: check::source_ranges(service)?,
         subnets: annotations.get(&SUBNETS)?.map_or(Subnets::Discover, Subnets::Named),
-        tags: ownership.user_tags(&annotations.get_or_default(&ADDITIONAL_TAGS)?),
+        tags: env.ownership.user_tags(&annotations.get_or_default(&ADDITIONAL_TAGS)?),
         targets,
     };
-    let (goal, mut findings) = of_kind(service, common, kind, probe)?;
+    let (goal, mut findings) = of_kind(service, common, kind, env.shared_probe.as_ref())?;
     check::after_ports(service)?;
     findings.extend(noticed);
     Ok((goal, findings))
@@ -126,9 +109,9 @@ fn goal(
 
 /// All errors of [`goal`], which stops at the first, and the other findings. Unreadable annotation values are left to
 /// [`lint`].
-pub(super) fn refusals(service: &Service, kind: Kind, probe: &HealthProbe) -> (Vec<ProviderError>, Vec<Finding>) {
+pub(super) fn refusals(service: &Service, kind: Kind) -> (Vec<ProviderError>, Vec<Finding>) {
     let mut refused = check::before_ports(service, Annotations::read(&service.metadata.annotations), kind);
-    let (of_kind, noticed) = match of_kind(service, Common::default(), kind, probe) {
+    let (of_kind, noticed) = match of_kind(service, Common::default(), kind, None) {
         Ok((_, noticed)) => (None, noticed),
         Err(error) => (Some(error), Vec::new()),
     };
@@ -156,8 +139,8 @@ fn only_hosts(
     let common = Common { must_exist: true, internal: true, targets, ..Common::default() };
     // The kind itself may be the mistake.
     desired.goal = match hostname::of(service).and_then(hostname::kind).unwrap_or(kind) {
-        Kind::Classic => Goal::Classic(Box::new(Classic::hosts_only(common))),
-        Kind::Network => Goal::Network(Box::new(Network::hosts_only(common))),
+        Kind::Classic => Goal::Classic(Box::new(Classic { common, ..Classic::default() })),
+        Kind::Network => Goal::Network(Box::new(Network { common, ..Network::default() })),
     };
     desired.findings = noticed;
     desired.findings.push(Finding::new(
@@ -172,7 +155,7 @@ fn of_kind(
     service: &Service,
     common: Common,
     kind: Kind,
-    probe: &HealthProbe,
+    probe: Option<&SharedProbe>,
 ) -> Result<(Goal, Vec<Finding>), ProviderError> {
     let (goal, noticed) = match kind {
         Kind::Classic => {

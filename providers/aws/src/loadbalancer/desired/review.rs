@@ -5,7 +5,6 @@ use ccm_provider::{ErrorClass, Finding, ProviderError, Service, Severity};
 use super::of_service::{Controller, previous_balancer, refusals};
 use crate::annotations::{Annotations, LintContext, TABLE, TYPE, lint, lint_other_controller};
 use crate::ownership::Ownership;
-use crate::start::config::HealthProbe;
 
 /// All findings, those that prevent a balancer first.
 ///
@@ -20,7 +19,7 @@ pub(crate) fn review(service: &Service) -> Vec<Finding> {
     let ownership = Ownership::untagged();
     let context =
         LintContext { service: &stored, kind, managed_network_groups: None, shared_probe: None, ownership: &ownership };
-    let (refused, noticed) = refusals(&stored, kind, &HealthProbe::NodePort);
+    let (refused, noticed) = refusals(&stored, kind);
     let mut findings: Vec<Finding> = Vec::new();
     for finding in refused.iter().flat_map(summary) {
         // Report one mistake per key.

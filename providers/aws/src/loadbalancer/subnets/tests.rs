@@ -1,17 +1,9 @@
 use super::*;
 use crate::client::Tags;
 use crate::client::ec2::{AvailabilityZone, Route};
-use crate::ownership::Ownership;
 
 fn env() -> Env {
-    Env {
-        ownership: Ownership { cluster: "c1".to_owned(), legacy: false },
-        vpc: "vpc-1".to_owned(),
-        self_subnet: "subnet-self".to_owned(),
-        node_groups_untouched: false,
-        shared_group: None,
-        managed_network_groups: false,
-    }
+    Env { self_subnet: "subnet-self".to_owned(), ..crate::tests::env() }
 }
 
 /// `ID zone tag,tag` of each subnet; a route table that leads outside for all but those whose tags have `private`.

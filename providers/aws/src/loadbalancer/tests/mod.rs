@@ -16,13 +16,13 @@ use super::*;
 use crate::annotations::PREFIX;
 use crate::client::elbv2::HealthCheck;
 use crate::client::{Id, Tags};
-use crate::world::{KEY, NODE_GROUP, World, group, id, owned};
-use scene::env;
+use crate::tests::env;
+use crate::tests::world::{KEY, NODE_GROUP, World, group, id, owned};
 
 fn balancers(world: &World) -> Balancers {
     let api = world.api();
     let zones = Arc::new(Zones::new(api.clone()));
-    Balancers::new(api.clone(), Fleet::new(api), zones, Cluster::default(), env(), HealthProbe::NodePort)
+    Balancers::new(api.clone(), Fleet::new(api), zones, Cluster::default(), env())
 }
 
 fn world() -> World {

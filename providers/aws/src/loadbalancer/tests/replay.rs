@@ -8,6 +8,7 @@ use super::*;
 use crate::annotations::INTERNAL;
 use crate::client::Tags;
 use crate::inspect::replay;
+use crate::start::config::SharedProbe;
 
 /// What is different about a world, on top of what its Service made of it.
 #[derive(Debug, Clone, Copy)]
@@ -187,7 +188,7 @@ async fn same(here: &dyn LoadBalancer, asked: &Asked) -> Result<Plan, String> {
     // Nothing but text goes to the other process. What cannot be observed is null there.
     let kept = kept.map_or_else(|_| "null".to_owned(), |kept| kept.to_string());
     assert!(!kept.contains(CANARY), "{kept}");
-    let facts = replay::facts(&asked.env, &asked.probe).to_string();
+    let facts = replay::facts(&asked.env).to_string();
     let there = replay::balancers(&serde_json::from_str(&facts).unwrap()).unwrap();
     let replayed = there.plan_observed("kubernetes", item, &serde_json::from_str(&kept).unwrap());
     let text = |answer: &Result<Plan, ProviderError>| match answer {
@@ -214,14 +215,11 @@ async fn what_is_refused_is_refused_elsewhere_without_any_observation() {
 #[test]
 fn desired_states_are_the_same_from_the_facts() {
     // Both processes have the Service; the desired state must not depend on anything else.
-    let facts = [
-        (env(), HealthProbe::NodePort),
-        (Env { managed_network_groups: true, ..env() }, HealthProbe::Shared { port: 8080, path: "/x".to_owned() }),
-    ];
-    for (env, probe) in facts {
-        let there = replay::balancers(&replay::facts(&env, &probe)).unwrap();
+    let shared_probe = Some(SharedProbe { port: 8080, path: "/x".to_owned() });
+    for env in [env(), Env { managed_network_groups: true, shared_probe, ..env() }] {
+        let there = replay::balancers(&replay::facts(&env)).unwrap();
         let [item] = work(&service(1, "nlb"), ServiceAction::Ensure);
-        let here = desired::of_service("kubernetes", &item, &env, &probe).unwrap().unwrap();
+        let here = desired::of_service("kubernetes", &item, &env).unwrap().unwrap();
         let read = there.0.desired("kubernetes", std::slice::from_ref(&item)).0.remove(0);
         assert_eq!(format!("{here:?}"), format!("{read:?}"));
     }

@@ -18,9 +18,9 @@ use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::step::{Planned, Step};
 use crate::node::fleet::Fleet;
 use crate::node::zones::Zones;
-use crate::ownership::Ownership;
-use crate::start::config::HealthProbe;
-use crate::world::{self, NODE_GROUP, World, id};
+use crate::start::config::SharedProbe;
+use crate::tests::env;
+use crate::tests::world::{self, NODE_GROUP, World, id};
 
 pub(in crate::loadbalancer) const BALANCER: &str = "a0f1e2d3caaaabbbbcccc0123456789a";
 pub(in crate::loadbalancer) const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/one";
@@ -47,20 +47,8 @@ pub(in crate::loadbalancer) struct Asked {
     pub(in crate::loadbalancer) service: Service,
     /// By the numbers of their instances.
     pub(in crate::loadbalancer) nodes: Vec<usize>,
-    pub(in crate::loadbalancer) probe: HealthProbe,
     pub(in crate::loadbalancer) env: Env,
     pub(in crate::loadbalancer) action: ServiceAction,
-}
-
-pub(in crate::loadbalancer) fn env() -> Env {
-    Env {
-        ownership: Ownership { cluster: "c1".to_owned(), legacy: false },
-        vpc: "vpc-1".to_owned(),
-        self_subnet: String::new(),
-        node_groups_untouched: false,
-        shared_group: None,
-        managed_network_groups: false,
-    }
 }
 
 /// `shop/web` with these ports and annotations, whose prefix is left out.
@@ -94,8 +82,7 @@ pub(in crate::loadbalancer) fn clb(annotations: &[(&str, &str)]) -> Asked {
 
 impl Asked {
     pub(in crate::loadbalancer) fn of(service: Service) -> Self {
-        let (probe, action) = (HealthProbe::NodePort, ServiceAction::Ensure);
-        Self { service, nodes: (1..=3).collect(), probe, env: env(), action }
+        Self { service, nodes: (1..=3).collect(), env: env(), action: ServiceAction::Ensure }
     }
 
     pub(in crate::loadbalancer) fn with<T>(mut self, key: &Key<T>, value: &str) -> Self {
@@ -130,7 +117,7 @@ impl Asked {
     }
 
     pub(in crate::loadbalancer) fn shared(mut self) -> Self {
-        self.probe = HealthProbe::Shared { port: 10256, path: "/healthz".to_owned() };
+        self.env.shared_probe = Some(SharedProbe { port: 10256, path: "/healthz".to_owned() });
         self
     }
 
@@ -154,7 +141,7 @@ impl Asked {
 
     /// What the Service wants.
     pub(in crate::loadbalancer) fn desired(&self) -> Result<Desired, ProviderError> {
-        let desired = crate::loadbalancer::desired::of_service("kubernetes", &self.work(), &self.env, &self.probe)?;
+        let desired = crate::loadbalancer::desired::of_service("kubernetes", &self.work(), &self.env)?;
         Ok(desired.expect("ours"))
     }
 }
@@ -224,7 +211,7 @@ impl Scene {
     pub(in crate::loadbalancer) fn balancers(&self, asked: &Asked) -> Balancers {
         let api = self.world.api();
         let (fleet, zones) = (Fleet::new(api.clone()), Arc::new(Zones::new(api.clone())));
-        Balancers::new(api, fleet, zones, Cluster::default(), asked.env.clone(), asked.probe.clone())
+        Balancers::new(api, fleet, zones, Cluster::default(), asked.env.clone())
     }
 
     pub(in crate::loadbalancer) async fn observe(&self, asked: &Asked) -> Observed {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::node::identity::instance_of;
-use crate::world::{World, id};
+use crate::tests::world::{World, id};
 use ccm_cloudsim::aws::ec2::InstanceState;
 use ccm_provider::{Node, NodeRef};
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::world::{World, dns_name, id, new_interface};
+use crate::tests::world::{World, dns_name, id, new_interface};
 use ccm_cloudsim::aws::ec2::InstanceState;
 use ccm_cloudsim::aws::ec2::model::Zone;
 use ccm_cloudsim::core::faults::{Fault, Rule};

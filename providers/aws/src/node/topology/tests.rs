@@ -1,5 +1,5 @@
 use super::*;
-use crate::world::{World, id};
+use crate::tests::world::{World, id};
 
 fn topology(world: &Arc<World>) -> Topology {
     Topology::new(world.api(), None).unwrap()

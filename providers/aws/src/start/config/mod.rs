@@ -6,6 +6,7 @@
 use ccm_kit::gcfg::{self, Reader};
 use ccm_provider::{Finding, ProviderError, Severity};
 use regex::Regex;
+use serde::{Deserialize, Serialize};
 
 use crate::ownership::Ownership;
 
@@ -49,12 +50,12 @@ pub(crate) struct Config {
     pub(crate) classic_group: Option<String>,
     /// `NodeIPFamilies`
     pub(crate) families: NodeIpFamilies,
-    /// `ClusterServiceLoadBalancerHealthProbeMode` and the two keys that go with it.
-    pub(crate) health_probe: HealthProbe,
+    /// `ClusterServiceLoadBalancerHealthProbeMode = Shared` and the two keys that go with it.
+    pub(crate) shared_probe: Option<SharedProbe>,
     /// `SupportedTopologyInstanceTypePattern`; `None`: the built-in one.
     pub(crate) topology_types: Option<Regex>,
-    /// `NLBSecurityGroupMode`
-    pub(crate) nlb_groups: NlbGroups,
+    /// `NLBSecurityGroupMode = Managed`
+    pub(crate) managed_network_groups: bool,
     /// `[ServiceOverride "…"]`, in the order of the file.
     pub(crate) overrides: Vec<ServiceOverride>,
 }
@@ -101,22 +102,12 @@ impl NodeIpFamilies {
     }
 }
 
-/// What a balancer asks to learn whether a node serves a Service with the traffic policy `Cluster`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) enum HealthProbe {
-    /// The Service's own node port.
-    #[default]
-    NodePort,
-    /// kube-proxy, over HTTP, the same for all Services.
-    Shared { port: u16, path: String },
-}
-
-/// Whether NLBs get security groups made here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum NlbGroups {
-    #[default]
-    None,
-    Managed,
+/// Where kube-proxy answers, over HTTP and the same for all Services, whether a node serves Services with the traffic policy
+/// `Cluster`. Without it balancers ask each Service's own node port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SharedProbe {
+    pub(crate) port: u16,
+    pub(crate) path: String,
 }
 
 /// The account that a role belongs to, taken from its name.

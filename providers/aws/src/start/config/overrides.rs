@@ -3,7 +3,6 @@
 use ccm_provider::{Finding, Severity};
 use http::Uri;
 
-use super::table::Override;
 use crate::client::operation::Service;
 
 /// What an override can be about.
@@ -47,21 +46,21 @@ impl Endpoint {
 /// Services that upstream or the in-tree provider had clients of, but that are not called.
 const NEVER_CALLED: [&str; 2] = ["KMS", "autoscaling"];
 
-/// Another address for a service.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Another address for a service, trimmed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ServiceOverride {
     /// The name of its subsection.
     pub(crate) name: String,
-    /// As written, trimmed.
     pub(crate) service: String,
-    /// Trimmed.
     pub(crate) region: String,
     /// With scheme and host.
     pub(crate) url: String,
     /// The region that requests are signed for.
     pub(crate) signing_region: String,
-    /// The name that requests are signed for; `None`: the service's own.
-    pub(crate) signing_name: Option<String>,
+    /// Has no effect.
+    pub(super) signing_method: String,
+    /// The name that requests are signed for; empty: the service's own.
+    pub(crate) signing_name: String,
 }
 
 impl ServiceOverride {
@@ -72,26 +71,23 @@ impl ServiceOverride {
 }
 
 /// Checks what was read; those with mistakes are left out.
-pub(super) fn check(read: Vec<(String, Override)>, findings: &mut Vec<Finding>) -> Vec<ServiceOverride> {
+pub(super) fn check(read: Vec<(String, ServiceOverride)>, findings: &mut Vec<Finding>) -> Vec<ServiceOverride> {
     let mut checked: Vec<ServiceOverride> = Vec::new();
-    for (name, raw) in read {
+    for (name, mut candidate) in read {
         let before = findings.len();
-        let candidate = ServiceOverride {
-            service: raw.service.trim().to_owned(),
-            region: raw.region.trim().to_owned(),
-            url: raw.url.trim().to_owned(),
-            signing_region: raw.signing_region.trim().to_owned(),
-            signing_name: Some(raw.signing_name.trim().to_owned()).filter(|name| !name.is_empty()),
-            name,
-        };
+        candidate.name = name;
+        let ServiceOverride { service, region, url, signing_region, signing_name, .. } = &mut candidate;
+        for text in [service, region, url, signing_region, signing_name] {
+            *text = text.trim().to_owned();
+        }
         candidate.missing(findings);
         candidate.check_url(findings);
         candidate.check_twice(&checked, findings);
         candidate.check_service(&checked, findings);
-        if !matches!(raw.signing_method.trim().to_ascii_lowercase().as_str(), "" | "v4" | "sigv4" | "aws4-hmac-sha256")
-        {
+        let method = &candidate.signing_method;
+        if !matches!(method.trim().to_ascii_lowercase().as_str(), "" | "v4" | "sigv4" | "aws4-hmac-sha256") {
             let text = "no effect: requests are signed with version 4; remove the key";
-            candidate.note(findings, Severity::Warning, "SigningMethod", &raw.signing_method, text);
+            candidate.note(findings, Severity::Warning, "SigningMethod", method, text);
         }
         let is_good = findings.iter().skip(before).all(|finding| finding.severity != Severity::Error);
         if is_good {

@@ -3,7 +3,8 @@
 use ccm_kit::gcfg::{Field, Key, Table};
 use ccm_provider::{Finding, Severity};
 
-use super::{Config, Family, HealthProbe, KUBE_PROXY_HEALTH_PATH, KUBE_PROXY_HEALTH_PORT, NlbGroups, NodeIpFamilies};
+use super::overrides::ServiceOverride;
+use super::{Config, Family, KUBE_PROXY_HEALTH_PATH, KUBE_PROXY_HEALTH_PORT, NodeIpFamilies, SharedProbe};
 
 /// `[Global]` as read, before keys are compared with each other.
 #[derive(Debug, Default)]
@@ -13,17 +14,6 @@ pub(super) struct Global {
     is_probe_shared: bool,
     probe_port: i64,
     probe_path: String,
-}
-
-/// A `[ServiceOverride "…"]` as read.
-#[derive(Debug, Default)]
-pub(super) struct Override {
-    pub(super) service: String,
-    pub(super) region: String,
-    pub(super) url: String,
-    pub(super) signing_region: String,
-    pub(super) signing_method: String,
-    pub(super) signing_name: String,
 }
 
 pub(super) static GLOBAL: Table<Global> = Table {
@@ -137,7 +127,7 @@ pub(super) static GLOBAL: Table<Global> = Table {
             "NLBSecurityGroupMode",
             Field::Custom {
                 kind: "`Managed`",
-                set: |g, value| nlb_groups(value).map(|mode| g.config.nlb_groups = mode),
+                set: |g, value| nlb_groups(value).map(|managed| g.config.managed_network_groups = managed),
             },
             "",
             "`Managed`: new network load balancers get a security group of their own. Otherwise they get none.",
@@ -147,7 +137,7 @@ pub(super) static GLOBAL: Table<Global> = Table {
     ],
 };
 
-pub(super) static OVERRIDE: Table<Override> = Table {
+pub(super) static OVERRIDE: Table<ServiceOverride> = Table {
     section: "ServiceOverride",
     doc: "Another address for a service. One section for each service and region; the subsection is any name: `[ServiceOverride \"1\"]`.",
     keys: &[
@@ -202,10 +192,11 @@ fn probe(value: &str) -> Result<bool, String> {
     }
 }
 
-fn nlb_groups(value: &str) -> Result<NlbGroups, String> {
+/// Whether network balancers get security groups made here.
+fn nlb_groups(value: &str) -> Result<bool, String> {
     match value {
-        "Managed" => Ok(NlbGroups::Managed),
-        "" => Ok(NlbGroups::None),
+        "Managed" => Ok(true),
+        "" => Ok(false),
         _ => Err("invalid NLB security group mode; write Managed, or leave the key out".to_owned()),
     }
 }
@@ -222,7 +213,7 @@ fn warning(key: &str, value: &str, message: impl Into<String>) -> Finding {
 impl Global {
     /// Compares the keys with each other.
     pub(super) fn check(self, findings: &mut Vec<Finding>) -> Config {
-        let health_probe = self.health_probe(findings);
+        let shared_probe = self.shared_probe(findings);
         let mut families: Vec<Family> = Vec::new();
         for family in &self.families {
             if families.contains(family) {
@@ -235,7 +226,7 @@ impl Global {
                 families.push(*family);
             }
         }
-        let mut config = Config { health_probe, ..self.config };
+        let mut config = Config { shared_probe, ..self.config };
         if !families.is_empty() {
             config.families = NodeIpFamilies(families);
         }
@@ -243,11 +234,11 @@ impl Global {
         config
     }
 
-    fn health_probe(&self, findings: &mut Vec<Finding>) -> HealthProbe {
+    fn shared_probe(&self, findings: &mut Vec<Finding>) -> Option<SharedProbe> {
         if self.is_probe_shared {
             let port = u16::try_from(self.probe_port).ok().filter(|port| *port != 0).unwrap_or(KUBE_PROXY_HEALTH_PORT);
             let path = if self.probe_path.is_empty() { KUBE_PROXY_HEALTH_PATH } else { &self.probe_path };
-            return HealthProbe::Shared { port, path: path.to_owned() };
+            return Some(SharedProbe { port, path: path.to_owned() });
         }
         let unused = "no effect without ClusterServiceLoadBalancerHealthProbeMode = Shared";
         if self.probe_port != 0 {
@@ -257,7 +248,7 @@ impl Global {
         if !self.probe_path.is_empty() {
             findings.push(warning("ClusterServiceSharedLoadBalancerHealthProbePath", &self.probe_path, unused));
         }
-        HealthProbe::NodePort
+        None
     }
 }
 

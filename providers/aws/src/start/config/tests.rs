@@ -29,7 +29,7 @@ fn no_file_is_an_empty_file() {
     assert_eq!(none.families.as_slice(), [Family::Ipv4]);
     assert_eq!(none.region().unwrap(), None);
     assert_eq!(none.role().unwrap(), None);
-    assert_eq!(none.health_probe, HealthProbe::NodePort);
+    assert_eq!(none.shared_probe, None);
 }
 
 /// Pitfall 1.
@@ -79,8 +79,8 @@ NLBSecurityGroupMode = Managed
     assert_eq!((config.cluster_tag.as_str(), config.cluster_id.as_str()), ("c1", "c1"));
     assert!(config.leave_node_groups_alone && config.is_off_instance());
     assert_eq!(config.families.as_slice(), [Family::Ipv6]);
-    assert_eq!(config.health_probe, HealthProbe::Shared { port: 10000, path: "/ready?a#b".to_owned() });
-    assert_eq!(config.nlb_groups, NlbGroups::Managed);
+    assert_eq!(config.shared_probe, Some(SharedProbe { port: 10000, path: "/ready?a#b".to_owned() }));
+    assert!(config.managed_network_groups);
     assert!(
         config.topology_types.as_ref().is_some_and(|types| types.is_match("p5.large") && !types.is_match("m5.large"))
     );
@@ -89,9 +89,9 @@ NLBSecurityGroupMode = Managed
 #[test]
 fn the_shared_probe_has_defaults() {
     let (config, _) = good("[Global]\nClusterServiceLoadBalancerHealthProbeMode = Shared\n");
-    assert_eq!(config.health_probe, HealthProbe::Shared { port: 10256, path: "/healthz".to_owned() });
+    assert_eq!(config.shared_probe, Some(SharedProbe { port: 10256, path: "/healthz".to_owned() }));
     let (config, _) = good("[Global]\nClusterServiceLoadBalancerHealthProbeMode = ServiceNodePort\n");
-    assert_eq!(config.health_probe, HealthProbe::NodePort);
+    assert_eq!(config.shared_probe, None);
 }
 
 #[test]
@@ -267,10 +267,9 @@ fn urls_must_be_usable() {
     let (config, findings) =
         good(&format!("[ServiceOverride \"1\"]\n{}", override_of("EC2", " r", "\" http://[::1]:8/p/ \"")));
     assert_eq!(findings, Vec::<String>::new());
-    let found = config
-        .override_for(Endpoint::Of(Service::Ec2), "r")
-        .map(|entry| (entry.url.as_str(), entry.signing_name.as_deref()));
-    assert_eq!(found, Some(("http://[::1]:8/p/", None)));
+    let found =
+        config.override_for(Endpoint::Of(Service::Ec2), "r").map(|entry| (entry.url.as_str(), &*entry.signing_name));
+    assert_eq!(found, Some(("http://[::1]:8/p/", "")));
 }
 
 #[test]

@@ -6,7 +6,8 @@ use ccm_provider::ServiceAction;
 
 use crate::annotations::SUBNETS;
 use crate::loadbalancer::env::Env;
-use crate::loadbalancer::tests::scene::{Asked, Scene, State, clb, env, service, sg};
+use crate::loadbalancer::tests::scene::{Asked, Scene, State, clb, service, sg};
+use crate::tests::env;
 
 const CERTIFICATE: (&str, &str) = ("ssl-cert", "arn:aws:acm:us-west-2:1:certificate/x");
 
@@ -114,7 +115,7 @@ async fn page() -> String {
         let tags = state.ec2.groups[sg("sg-nodes")].tags.clone();
         state.ec2.groups.get_mut(sg("sg-new")).unwrap().tags = tags;
         for number in [2, 3] {
-            let interface = state.ec2.interfaces.get_mut(&crate::world::eni(number)).unwrap();
+            let interface = state.ec2.interfaces.get_mut(&crate::tests::world::eni(number)).unwrap();
             interface.groups = vec![sg("sg-new").to_owned()];
         }
     });

@@ -100,7 +100,7 @@ async fn an_entry_without_listener_is_left_alone_and_reported() {
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_instance_is_gone_is_not_registered() {
     let scene = Scene::made(&clb(&[]).nodes(1..=2)).await;
-    scene.world.ec2(|ec2| ec2.instances.remove(&crate::world::id(3)));
+    scene.world.ec2(|ec2| ec2.instances.remove(&crate::tests::world::id(3)));
     assert_eq!(writes(&scene.plan(&clb(&[])).await), [""; 0]);
 }
 

@@ -6,7 +6,7 @@ use crate::loadbalancer::desired::Classic;
 use crate::loadbalancer::desired::classic::classic;
 use crate::loadbalancer::security_groups::tests::model::common;
 use crate::loadbalancer::tests::scene::{PREFIX, clb, service as service_with};
-use crate::start::config::HealthProbe;
+use crate::start::config::SharedProbe;
 
 type Written = &'static [(&'static str, &'static str)];
 
@@ -17,11 +17,11 @@ fn service(annotations: &[(&str, &str)]) -> Service {
 const CERTIFICATE: &str = "arn:aws:acm:us-west-2:1:certificate/x";
 
 fn wanted(service: &Service) -> Classic {
-    classic(service, common(1, &["0.0.0.0/0"]), &HealthProbe::NodePort).unwrap().0
+    classic(service, common(1, &["0.0.0.0/0"]), None).unwrap().0
 }
 
 fn refused(annotations: &[(&str, &str)]) -> String {
-    let error = classic(&service(annotations), common(1, &[]), &HealthProbe::NodePort).unwrap_err();
+    let error = classic(&service(annotations), common(1, &[]), None).unwrap_err();
     assert!(matches!(error.class(), ErrorClass::Invalid { .. }), "{error:?}");
     error.to_string()
 }
@@ -92,18 +92,18 @@ fn mistakes_are_refused_with_key_and_value_before_any_call() {
 fn only_tcp_ports_with_a_node_port_are_served() {
     let ports = |second: serde_json::Value| json!([{"port": 80, "nodePort": 31080, "protocol": "TCP"}, second]);
     let some = service_with(&ports(json!({"port": 81, "protocol": "TCP"})), &[]);
-    let (desired, findings) = classic(&some, common(1, &[]), &HealthProbe::NodePort).unwrap();
+    let (desired, findings) = classic(&some, common(1, &[]), None).unwrap();
     assert_eq!((desired.listeners.len(), desired.open_ports.len()), (1, 2));
     assert!(findings[0].message.contains("port 81"), "{findings:?}");
     let none = service_with(&json!([{"port": 80, "protocol": "TCP"}]), &[]);
-    let error = classic(&none, common(1, &[]), &HealthProbe::NodePort).unwrap_err().to_string();
+    let error = classic(&none, common(1, &[]), None).unwrap_err().to_string();
     assert!(error.contains("no usable ports"), "{error}");
     let udp = service_with(&json!([{"port": 53, "nodePort": 31053, "protocol": "UDP"}]), &[]);
-    let error = classic(&udp, common(1, &[]), &HealthProbe::NodePort).unwrap_err().to_string();
+    let error = classic(&udp, common(1, &[]), None).unwrap_err().to_string();
     assert!(error.contains("\"UDP\"") && error.contains("network load balancer"), "{error}");
 }
 
-fn target(local: bool, probe: &HealthProbe, annotations: &[(&str, &str)]) -> String {
+fn target(local: bool, probe: Option<&SharedProbe>, annotations: &[(&str, &str)]) -> String {
     let mut service = service(annotations);
     if local {
         service.spec.external_traffic_policy = "Local".to_owned();
@@ -114,28 +114,29 @@ fn target(local: bool, probe: &HealthProbe, annotations: &[(&str, &str)]) -> Str
 
 #[test]
 fn the_health_check_follows_traffic_policy_probe_mode_and_annotations() {
-    let shared = HealthProbe::Shared { port: 10256, path: "/healthz".to_owned() };
-    let own = HealthProbe::NodePort;
-    let cases: &[(bool, &HealthProbe, Written, &str)] = &[
-        (false, &own, &[], "TCP:31080"),
-        (false, &own, &[("backend-protocol", "HTTPS")], "SSL:31080"),
-        (false, &own, &[("backend-protocol", "ssl")], "SSL:31080"),
-        (false, &own, &[("healthcheck-protocol", "http")], "HTTP:31080/"),
-        (false, &own, &[("healthcheck-protocol", "Https"), ("healthcheck-path", "/up")], "HTTPS:31080/up"),
-        (false, &own, &[("healthcheck-path", "/up")], "TCP:31080"),
-        (false, &own, &[("healthcheck-port", "traffic-port")], "TCP:31080"),
-        (false, &own, &[("healthcheck-port", "9000")], "TCP:9000"),
-        (true, &own, &[], "HTTP:32000/healthz"),
-        (true, &shared, &[], "HTTP:32000/healthz"),
-        (true, &own, &[("healthcheck-port", "traffic-port")], "HTTP:31080/healthz"),
-        (true, &own, &[("healthcheck-port", "9000"), ("healthcheck-path", "/up")], "HTTP:9000/up"),
-        (true, &own, &[("healthcheck-protocol", "tcp")], "TCP:32000"),
-        (false, &shared, &[], "HTTP:10256/healthz"),
+    let shared = SharedProbe { port: 10256, path: "/healthz".to_owned() };
+    let shared = Some(&shared);
+    let own = None;
+    let cases: &[(bool, Option<&SharedProbe>, Written, &str)] = &[
+        (false, own, &[], "TCP:31080"),
+        (false, own, &[("backend-protocol", "HTTPS")], "SSL:31080"),
+        (false, own, &[("backend-protocol", "ssl")], "SSL:31080"),
+        (false, own, &[("healthcheck-protocol", "http")], "HTTP:31080/"),
+        (false, own, &[("healthcheck-protocol", "Https"), ("healthcheck-path", "/up")], "HTTPS:31080/up"),
+        (false, own, &[("healthcheck-path", "/up")], "TCP:31080"),
+        (false, own, &[("healthcheck-port", "traffic-port")], "TCP:31080"),
+        (false, own, &[("healthcheck-port", "9000")], "TCP:9000"),
+        (true, own, &[], "HTTP:32000/healthz"),
+        (true, shared, &[], "HTTP:32000/healthz"),
+        (true, own, &[("healthcheck-port", "traffic-port")], "HTTP:31080/healthz"),
+        (true, own, &[("healthcheck-port", "9000"), ("healthcheck-path", "/up")], "HTTP:9000/up"),
+        (true, own, &[("healthcheck-protocol", "tcp")], "TCP:32000"),
+        (false, shared, &[], "HTTP:10256/healthz"),
         // Unlike on a network load balancer, annotations win.
-        (false, &shared, &[("healthcheck-protocol", "tcp"), ("healthcheck-port", "9000")], "TCP:9000"),
+        (false, shared, &[("healthcheck-protocol", "tcp"), ("healthcheck-port", "9000")], "TCP:9000"),
     ];
     for (local, probe, annotations, expected) in cases {
-        assert_eq!(target(*local, probe, annotations), *expected, "{local} {probe:?} {annotations:?}");
+        assert_eq!(target(*local, *probe, annotations), *expected, "{local} {probe:?} {annotations:?}");
     }
 }
 

@@ -12,20 +12,7 @@ use ccm_provider::{
 use super::of_service::*;
 use super::*;
 use crate::annotations::{EXTRA_SECURITY_GROUPS, PREFIX};
-use crate::loadbalancer::env::Env;
-use crate::ownership::Ownership;
-use crate::start::config::HealthProbe;
-
-fn env() -> Env {
-    Env {
-        ownership: Ownership { cluster: "c1".to_owned(), legacy: false },
-        vpc: "vpc-1".to_owned(),
-        self_subnet: String::new(),
-        node_groups_untouched: false,
-        shared_group: None,
-        managed_network_groups: false,
-    }
-}
+use crate::tests::env;
 
 /// A Service with one port and these annotations, by the ends of their names.
 fn service(annotations: &[(&str, &str)]) -> Service {
@@ -63,7 +50,7 @@ fn work(service: Service, nodes: Vec<Arc<Node>>, action: ServiceAction) -> Servi
 }
 
 fn ask(service: Service, action: ServiceAction) -> Result<Option<Desired>, ProviderError> {
-    of_service("kubernetes", &work(service, Vec::new(), action), &env(), &HealthProbe::NodePort)
+    of_service("kubernetes", &work(service, Vec::new(), action), &env())
 }
 
 fn ensure(service: Service) -> Result<Desired, String> {
@@ -261,7 +248,7 @@ fn nodes_are_chosen_by_label_and_reported_by_instance() {
     let ids = |labels: &str| {
         let service = service(&[("target-node-labels", labels)]);
         let item = work(service, nodes.clone(), ServiceAction::Ensure);
-        let desired = of_service("kubernetes", &item, &env(), &HealthProbe::NodePort).unwrap().unwrap();
+        let desired = of_service("kubernetes", &item, &env()).unwrap().unwrap();
         let Goal::Classic(classic) = desired.goal else { panic!() };
         classic.common.targets.into_values().map(|target| target.name).collect::<Vec<_>>().join("")
     };
@@ -282,7 +269,7 @@ fn nodes_without_an_instance_are_left_out_and_bad_ids_are_reported() {
         node("new", "", &[]),
     ];
     let item = work(service(&[]), nodes, ServiceAction::Ensure);
-    let desired = of_service("kubernetes", &item, &env(), &HealthProbe::NodePort).unwrap().unwrap();
+    let desired = of_service("kubernetes", &item, &env()).unwrap().unwrap();
     let summary: Vec<String> =
         desired.findings.iter().map(|finding| format!("{:?} {finding}", finding.severity)).collect();
     assert_eq!(

@@ -7,7 +7,8 @@ use crate::loadbalancer::desired::{Classic, Goal, Network, Port};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{self, Observed};
 use crate::loadbalancer::security_groups::own::{self, Groups};
-use crate::loadbalancer::tests::scene::{CERTIFICATE, Scene, clb, env, nlb, sg};
+use crate::loadbalancer::tests::scene::{CERTIFICATE, Scene, clb, nlb, sg};
+use crate::tests::env;
 
 fn classic(ranges: &[&str]) -> Classic {
     Classic {

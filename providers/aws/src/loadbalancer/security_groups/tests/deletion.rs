@@ -7,7 +7,7 @@ use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::rules::Rule;
 use crate::loadbalancer::security_groups::delete::{self, Removal};
-use crate::loadbalancer::tests::scene::env;
+use crate::tests::env;
 
 fn managed(tags: Tags) -> SecurityGroup {
     SecurityGroup {

@@ -8,7 +8,8 @@ use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::rules::Rule;
 use crate::loadbalancer::security_groups::nodes::{self, groups, main_group};
 use crate::loadbalancer::step::Step;
-use crate::loadbalancer::tests::scene::{BALANCER, Scene, env, nlb, sg};
+use crate::loadbalancer::tests::scene::{BALANCER, Scene, nlb, sg};
+use crate::tests::env;
 
 fn port(number: i32, protocol: &str, health: &str) -> Port {
     Port {
