@@ -234,16 +234,17 @@ fn assume_role() -> Statement {
 fn trust() -> Statement {
     Statement {
         sid: "TrustBaseRole",
-        effect: "Allow",
         principal: Some(BTreeMap::from([("AWS", "BASE_ROLE")])),
-        action: vec!["sts:AssumeRole"],
         resource: Vec::new(),
         condition: conditions(When::Key("aws:SourceAccount", &["ACCOUNT_ID"])),
+        ..assume_role()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ccm_kit::call::Operation as _;
+
     use super::*;
     use crate::client::operation::{Operation, READS, Service};
     use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
@@ -252,7 +253,7 @@ mod tests {
         let writes =
             [(Service::Ec2, Ec2Write::NAMES), (Service::Elb, ElbWrite::NAMES), (Service::ElbV2, ElbV2Write::NAMES)];
         let writes = writes.iter().flat_map(|(service, names)| names.iter().map(|name| Operation::new(*service, name)));
-        READS.iter().copied().chain(writes).map(Operation::permission).collect()
+        READS.iter().copied().chain(writes).map(|operation| operation.permission()).collect()
     }
 
     #[test]

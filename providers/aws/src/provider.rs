@@ -24,7 +24,7 @@ use crate::inspect::lint::Checks;
 use crate::inspect::replay;
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::env::Env;
-use crate::node::fleet::Fleet;
+use crate::node::fleet;
 use crate::node::identity::{InstanceId, Own};
 use crate::node::instances::{Ec2Instances, Settings};
 use crate::node::zones::Zones;
@@ -97,7 +97,7 @@ impl Aws {
     ) -> Result<Self, ProviderError> {
         let (api, cluster) = (start.api.clone(), Cluster::default());
         let zones = Arc::new(Zones::new(api.clone()));
-        let fleet = Fleet::new(api.clone());
+        let fleet = fleet::new(api.clone());
         let settings = settings(&start, flags.bool(FARGATE_SHUTDOWN));
         let instances =
             Ec2Instances::new(settings.clone(), api.clone(), zones.clone(), cluster.clone()).map_err(|error| {

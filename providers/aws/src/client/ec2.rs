@@ -59,7 +59,6 @@ pub(crate) struct NetworkInterface {
     pub(crate) ipv6: Vec<String>,
     pub(crate) subnet: String,
     pub(crate) vpc: String,
-    pub(crate) description: String,
 }
 
 /// An availability zone.
@@ -81,8 +80,6 @@ pub(crate) struct Subnet {
     pub(crate) zone: String,
     /// IPv4 block, as CIDR; empty in an IPv6-only subnet.
     pub(crate) cidr: String,
-    /// Associated IPv6 blocks, as CIDR.
-    pub(crate) ipv6_cidrs: Vec<String>,
     pub(crate) tags: Tags,
 }
 

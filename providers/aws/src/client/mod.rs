@@ -98,6 +98,11 @@ pub(crate) trait Api: ReadEc2 + ReadElb + ReadElbV2 + std::fmt::Debug {
     async fn dry_run(&self, write: &write::Ec2Write) -> Answer<()>;
 }
 
+/// Whether a message of AWS names an object: its name or ID as a whole word, and not merely a longer one.
+pub(crate) fn names(message: &str, object: &str) -> bool {
+    message.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(|word| word == object)
+}
+
 /// What a describe call of EC2 is narrowed to. Empty means everything that the account has in the region.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Query {

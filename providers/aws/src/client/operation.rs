@@ -56,16 +56,6 @@ impl Operation {
     pub(crate) fn dry_run(self) -> Self {
         Self { is_dry_run: true, ..self }
     }
-
-    /// The permission it needs: `ec2:DescribeInstances`.
-    pub(crate) fn permission(self) -> String {
-        format!("{}:{}", self.service.iam(), self.name)
-    }
-
-    /// Whether it changes anything.
-    pub(crate) fn is_mutating(self) -> bool {
-        !self.name.starts_with("Describe") && self.service != Service::Sts
-    }
 }
 
 impl call::Operation for Operation {
@@ -91,12 +81,13 @@ impl call::Operation for Operation {
         Budget { name, pace: Pace { per_second, burst, at_once } }
     }
 
+    /// `ec2:DescribeInstances`
     fn permission(&self) -> String {
-        (*self).permission()
+        format!("{}:{}", self.service.iam(), self.name)
     }
 
     fn is_mutating(&self) -> bool {
-        (*self).is_mutating()
+        !self.name.starts_with("Describe") && self.service != Service::Sts
     }
 
     fn needs_lease(&self) -> bool {
@@ -239,7 +230,7 @@ mod tests {
         let documented: Vec<&str> =
             of_traits.split('`').filter(|text| text.contains(":Describe") && !text.contains(' ')).collect();
         assert_eq!(documented.len(), of_traits.matches("async fn ").count(), "{documented:?}");
-        let permissions: Vec<String> = READS.iter().copied().map(Operation::permission).collect();
+        let permissions: Vec<String> = READS.iter().map(Operation::permission).collect();
         assert_eq!(documented, permissions);
         let distinct: BTreeSet<&Operation> = READS.iter().collect();
         assert_eq!(distinct.len(), READS.len());

@@ -177,7 +177,7 @@ impl Cloud {
     }
 }
 
-/// The status with a hostname; empty without one.
+/// The status of a Service: empty until its balancer has a DNS name.
 fn status(hostname: &str) -> LoadBalancerStatus {
     let ingress = LoadBalancerIngress { hostname: hostname.to_owned(), ..LoadBalancerIngress::default() };
     LoadBalancerStatus { ingress: Some(ingress).filter(|_| !hostname.is_empty()).into_iter().collect() }
@@ -353,7 +353,7 @@ impl Planned for Balancers {
         let (desired, observation) = wanted.iter().zip(observed).find(|(desired, _)| desired.service == key)?;
         let network = observation.observed.network.as_ref().map(|network| &network.balancer);
         let network = network.filter(|balancer| balancer.kind == network::KIND).map(network::status);
-        let classic = observation.observed.classic.as_ref().map(|classic| classic::status(&classic.balancer));
+        let classic = observation.observed.classic.as_ref().map(|classic| status(&classic.balancer.dns_name));
         match desired.goal {
             Goal::Classic(_) => classic,
             Goal::Network(_) => network,

@@ -41,18 +41,6 @@ pub(crate) enum OwnershipError {
     Missing,
 }
 
-/// An object carries the tag of another cluster.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "resource {resource:?} has tag belonging to another cluster: {key:?}={found:?} (expected {expected:?}); remove the tag if the resource is ours, or rename or delete the resource"
-)]
-pub(crate) struct Foreign {
-    resource: String,
-    key: String,
-    found: String,
-    expected: String,
-}
-
 impl Ownership {
     /// From `KubernetesClusterTag` and `KubernetesClusterID` of the configuration; `None` when neither is set.
     pub(crate) fn from_config(tag: &str, id: &str) -> Result<Option<Self>, OwnershipError> {
@@ -144,8 +132,8 @@ impl Ownership {
     }
 
     /// The cluster's tags that an object lacks because it was created before tags could be part of the creation. An
-    /// empty value counts as missing, a different one as another cluster's.
-    pub(crate) fn repair(&self, resource: &str, found: &Tags) -> Result<Tags, Foreign> {
+    /// empty value counts as missing; a different one is another cluster's, which the error says.
+    pub(crate) fn repair(&self, resource: &str, found: &Tags) -> Result<Tags, String> {
         let mut missing = Tags::new();
         for (key, expected) in self.cluster_tags() {
             match found.get(&key).map(String::as_str) {
@@ -154,7 +142,10 @@ impl Ownership {
                     missing.insert(key, expected);
                 }
                 Some(value) => {
-                    return Err(Foreign { resource: resource.to_owned(), key, found: value.to_owned(), expected });
+                    return Err(format!(
+                        "resource {resource:?} has tag belonging to another cluster: {key:?}={value:?} (expected {expected:?}); \
+                         remove the tag if the resource is ours, or rename or delete the resource"
+                    ));
                 }
             }
         }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::node::fleet;
 use crate::node::instances::tests::lend;
 use crate::tests::world::{World, eni, id, new_interface, owned};
 use ccm_cloudsim::aws::ec2::model::{Route as Leads, Target};
@@ -43,7 +44,7 @@ fn bed(nodes: Vec<NodeRef>, routes: Vec<Leads>) -> (Arc<World>, VpcRoutes, Arc<T
 }
 
 fn routes_in(settings: Settings, world: &World, cluster: Cluster) -> VpcRoutes {
-    VpcRoutes::new(VpcTable::new(settings, world.api(), Fleet::new(world.api())), cluster)
+    VpcRoutes::new(VpcTable::new(settings, world.api(), fleet::new(world.api())), cluster)
 }
 
 fn settings(table: Option<&str>) -> Settings {

@@ -79,7 +79,6 @@ pub(super) fn network_interface(from: sdk::NetworkInterface) -> NetworkInterface
         ipv6: ipv6.into_iter().filter_map(|address| address.ipv6_address).collect(),
         subnet: from.subnet_id.unwrap_or_default(),
         vpc: from.vpc_id.unwrap_or_default(),
-        description: from.description.unwrap_or_default(),
     }
 }
 
@@ -89,17 +88,11 @@ pub(super) fn zone(from: sdk::AvailabilityZone) -> Option<AvailabilityZone> {
 }
 
 pub(super) fn subnet(from: sdk::Subnet) -> Subnet {
-    let gone = |block: &sdk::SubnetIpv6CidrBlockAssociation| {
-        let state = block.ipv6_cidr_block_state.as_ref().and_then(|state| state.state.as_ref());
-        state.is_some_and(|state| !matches!(state.as_str(), "associated" | "associating"))
-    };
-    let blocks = from.ipv6_cidr_block_association_set.unwrap_or_default();
     Subnet {
         id: from.subnet_id.unwrap_or_default(),
         vpc: from.vpc_id.unwrap_or_default(),
         zone: from.availability_zone.unwrap_or_default(),
         cidr: from.cidr_block.unwrap_or_default(),
-        ipv6_cidrs: blocks.into_iter().filter(|block| !gone(block)).filter_map(|block| block.ipv6_cidr_block).collect(),
         tags: tags(from.tags),
     }
 }

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 pub(crate) use self::flags::{FLAGS, Settings};
 use crate::client::metrics::Metrics;
 use crate::client::write::{Ec2Write, Write};
-use crate::client::{Api, ApiError, Id, Tags};
+use crate::client::{Api, ApiError, Id, Tags, names};
 use crate::node::identity::ProviderId;
 
 /// How `--controllers` lists it.
@@ -170,11 +170,6 @@ impl Tagging {
             (Some(Outcome::Failed(error)), _) => Err(error.clone().into()),
         }
     }
-}
-
-/// Whether EC2's text names the instance, and not merely a longer ID.
-fn names(text: &str, id: &str) -> bool {
-    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(|word| word == id)
 }
 
 #[async_trait]

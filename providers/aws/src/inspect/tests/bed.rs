@@ -14,7 +14,7 @@ use crate::client::Tags;
 use crate::inspect::Inspector;
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::env::Env;
-use crate::node::fleet::Fleet;
+use crate::node::fleet;
 use crate::node::instances::tests::lend;
 use crate::node::instances::{Ec2Instances, Settings};
 use crate::node::zones::Zones;
@@ -115,7 +115,7 @@ impl Bed {
             topology_types: None,
             fargate_counts_as_stopped: true,
         };
-        let (zones, fleet) = (Arc::new(Zones::new(api.clone())), Fleet::new(api.clone()));
+        let (zones, fleet) = (Arc::new(Zones::new(api.clone())), fleet::new(api.clone()));
         let instances = Ec2Instances::new(settings.clone(), api.clone(), zones.clone(), cluster.clone()).unwrap();
         let balancers = Balancers::new(api.clone(), fleet, zones, cluster.clone(), self.env.clone());
         let routes = routes::Settings {

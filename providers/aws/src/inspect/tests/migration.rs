@@ -1,3 +1,4 @@
+use ccm_kit::call::Operation as _;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

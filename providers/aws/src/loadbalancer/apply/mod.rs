@@ -111,12 +111,11 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
         Err(error) if is_so_already(&write, &error) => Ok(()),
         Err(error) if is_held(&write, &error) => Err(held(&write, error, reads).await),
         Err(error) if is_rule_of_several(&write, &error) => one_by_one(&write, reads).await,
-        Err(error) if targets::is_about_targets(&write, &error) => without_refused(write, error, outputs, reads).await,
-        Err(error) => Err(error.into()),
+        Err(error) => without_refused(write, error, outputs, reads).await,
     }
 }
 
-/// Retries a write without the targets that AWS refuses. Each round drops at least one, so this ends.
+/// Retries a write without the targets that AWS refuses, if it is those. Each round drops at least one, so this ends.
 async fn without_refused(
     mut write: Write,
     mut error: ApiError,
@@ -124,7 +123,7 @@ async fn without_refused(
     reads: &Reads,
 ) -> Result<(), ProviderError> {
     loop {
-        let named = if targets::is_about_targets(&write, &error) { targets::named(&write, &error) } else { Vec::new() };
+        let named = targets::named(&write, &error);
         if named.is_empty() {
             return Err(error.into());
         }

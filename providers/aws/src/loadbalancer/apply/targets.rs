@@ -1,7 +1,7 @@
 //! Targets that AWS refuses; the others are registered without them.
 
 use crate::client::write::{ElbV2Write, ElbWrite};
-use crate::client::{ApiError, Write};
+use crate::client::{ApiError, Write, names};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refused {
@@ -11,41 +11,28 @@ pub(super) struct Refused {
     pub(super) said: String,
 }
 
-/// Whether the error is about single targets of the write.
-pub(super) fn is_about_targets(write: &Write, error: &ApiError) -> bool {
-    match write {
-        Write::ElbV2(ElbV2Write::RegisterTargets { .. } | ElbV2Write::DeregisterTargets { .. }) => {
-            error.is(&["InvalidTarget"])
-        }
-        Write::Elb(
-            ElbWrite::RegisterInstancesWithLoadBalancer { .. } | ElbWrite::DeregisterInstancesFromLoadBalancer { .. },
-        ) => error.is(&["InvalidInstance", "InvalidEndPoint"]),
-        _ => false,
-    }
-}
-
+/// The targets of the write that AWS refuses, if the error is about single targets and names them.
 pub(super) fn named(write: &Write, error: &ApiError) -> Vec<Refused> {
-    let adding = matches!(
-        write,
-        Write::ElbV2(ElbV2Write::RegisterTargets { .. })
-            | Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { .. })
-    );
-    let words: Vec<&str> = error.message.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
-    let ids = ids(write).into_iter().filter(|id| words.contains(&&**id));
-    ids.map(|id| Refused { id, adding, said: error.message.clone() }).collect()
-}
-
-fn ids(write: &Write) -> Vec<String> {
-    match write {
-        Write::ElbV2(ElbV2Write::RegisterTargets { targets, .. } | ElbV2Write::DeregisterTargets { targets, .. }) => {
-            targets.iter().map(|target| target.id.clone()).collect()
+    use ElbV2Write::{DeregisterTargets, RegisterTargets};
+    use ElbWrite::{DeregisterInstancesFromLoadBalancer, RegisterInstancesWithLoadBalancer};
+    let (adding, codes, ids): (_, &[&str], Vec<&String>) = match write {
+        Write::ElbV2(RegisterTargets { targets, .. } | DeregisterTargets { targets, .. }) => {
+            let adding = matches!(write, Write::ElbV2(RegisterTargets { .. }));
+            (adding, &["InvalidTarget"], targets.iter().map(|target| &target.id).collect())
         }
         Write::Elb(
-            ElbWrite::RegisterInstancesWithLoadBalancer { instances, .. }
-            | ElbWrite::DeregisterInstancesFromLoadBalancer { instances, .. },
-        ) => instances.clone(),
-        _ => Vec::new(),
-    }
+            RegisterInstancesWithLoadBalancer { instances, .. } | DeregisterInstancesFromLoadBalancer { instances, .. },
+        ) => {
+            let adding = matches!(write, Write::Elb(RegisterInstancesWithLoadBalancer { .. }));
+            (adding, &["InvalidInstance", "InvalidEndPoint"], instances.iter().collect())
+        }
+        _ => return Vec::new(),
+    };
+    let is_refused = |id: &&String| error.is(codes) && names(&error.message, id);
+    ids.into_iter()
+        .filter(is_refused)
+        .map(|id| Refused { id: id.clone(), adding, said: error.message.clone() })
+        .collect()
 }
 
 /// The write without the refused targets; `None` when nothing is left.

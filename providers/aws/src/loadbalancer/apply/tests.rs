@@ -13,7 +13,7 @@ use crate::client::ec2::{Peer, Source};
 use crate::client::elbv2::Target;
 use crate::client::{Id, Object, Tags};
 use crate::loadbalancer::tests::scene::{BALANCER, Scene, clb, nlb};
-use crate::node::fleet::Fleet;
+use crate::node::fleet;
 use crate::node::zones::Zones;
 use crate::tests::env;
 use crate::tests::world::{World, group, id, new_interface, rule};
@@ -38,7 +38,7 @@ impl Bed {
 
     fn over(world: World) -> Self {
         let (api, zones) = (world.api(), Arc::new(Zones::new(world.api())));
-        let reads = Reads::new(api.clone(), Fleet::new(api), zones, Cluster::default(), &env());
+        let reads = Reads::new(api.clone(), fleet::new(api), zones, Cluster::default(), &env());
         Self { world, reads, outputs: Outputs::default() }
     }
 

@@ -15,7 +15,7 @@ mod subnets;
 #[cfg(feature = "sdk")]
 mod tests;
 
-use ccm_provider::{LoadBalancerStatus, Verb};
+use ccm_provider::Verb;
 
 pub(crate) use delete::delete;
 pub(crate) use plan::plan;
@@ -25,7 +25,6 @@ use super::env::Env;
 use super::observed::Observed;
 use super::step::Step;
 use crate::client::Write;
-use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
 
 /// What the plan of one balancer is computed from.
@@ -41,11 +40,6 @@ impl Context<'_> {
     fn name(&self) -> String {
         self.desired.name.clone()
     }
-}
-
-/// The status of the Service: empty until the balancer has a DNS name.
-pub(crate) fn status(balancer: &LoadBalancer) -> LoadBalancerStatus {
-    super::status(&balancer.dns_name)
 }
 
 fn step(verb: Verb, kind: &'static str, balancer: &str, reason: impl Into<String>, write: ElbWrite) -> Step {

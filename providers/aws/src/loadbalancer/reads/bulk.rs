@@ -13,7 +13,7 @@ use ccm_kit::{Bulk, Interrupted};
 use super::interrupted;
 use crate::client::elbv2::Which;
 use crate::client::operation::Service;
-use crate::client::{Answer, Api, ApiError, Tags, elb, elbv2};
+use crate::client::{self, Answer, Api, ApiError, Tags, elb, elbv2};
 
 const NOT_FOUND: &[&str] = &["LoadBalancerNotFound", "AccessPointNotFound", "TargetGroupNotFound", "ListenerNotFound"];
 
@@ -81,7 +81,7 @@ async fn named<T, F: Future<Output = Answer<Vec<T>>>>(
         match by_name(left.clone()).await {
             Err(error) if error.is(NOT_FOUND) => {
                 let before = left.len();
-                left.retain(|name| before > 1 && !names_it(&error.message, name));
+                left.retain(|name| before > 1 && !client::names(&error.message, name));
                 match left.len() {
                     0 => return Ok(Vec::new()),
                     // The message names none of them.
@@ -93,11 +93,6 @@ async fn named<T, F: Future<Output = Answer<Vec<T>>>>(
         }
     }
     all.await
-}
-
-/// Whether a message contains the name as a whole word.
-fn names_it(text: &str, name: &str) -> bool {
-    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(|word| word == name)
 }
 
 /// Tags of all objects that exist; one by one if some do not, which is rare: all of a batch existed a moment ago.

@@ -145,8 +145,7 @@ fn create(name: &str, description: &str, tags: Tags, env: &Env) -> Step {
 
 /// Adds the cluster's tags to a managed group without them: created when tags could not be part of the creation.
 fn repair(group: &SecurityGroup, env: &Env) -> Result<Option<Step>, ProviderError> {
-    let missing =
-        env.ownership.repair(&group.id, &group.tags).map_err(|foreign| ProviderError::unknown(foreign.to_string()))?;
+    let missing = env.ownership.repair(&group.id, &group.tags).map_err(ProviderError::unknown)?;
     if missing.is_empty() {
         return Ok(None);
     }

@@ -16,13 +16,14 @@ use super::*;
 use crate::annotations::PREFIX;
 use crate::client::elbv2::HealthCheck;
 use crate::client::{Id, Tags};
+use crate::node::fleet;
 use crate::tests::env;
 use crate::tests::world::{KEY, NODE_GROUP, World, group, id, owned};
 
 fn balancers(world: &World) -> Balancers {
     let api = world.api();
     let zones = Arc::new(Zones::new(api.clone()));
-    Balancers::new(api.clone(), Fleet::new(api), zones, Cluster::default(), env())
+    Balancers::new(api.clone(), fleet::new(api), zones, Cluster::default(), env())
 }
 
 fn world() -> World {

@@ -16,7 +16,7 @@ use crate::loadbalancer::desired::{Desired, Goal, Network};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::step::{Planned, Step};
-use crate::node::fleet::Fleet;
+use crate::node::fleet;
 use crate::node::zones::Zones;
 use crate::start::config::SharedProbe;
 use crate::tests::env;
@@ -210,7 +210,7 @@ impl Scene {
     /// The balancers of a new process.
     pub(in crate::loadbalancer) fn balancers(&self, asked: &Asked) -> Balancers {
         let api = self.world.api();
-        let (fleet, zones) = (Fleet::new(api.clone()), Arc::new(Zones::new(api.clone())));
+        let (fleet, zones) = (fleet::new(api.clone()), Arc::new(Zones::new(api.clone())));
         Balancers::new(api, fleet, zones, Cluster::default(), asked.env.clone())
     }
 

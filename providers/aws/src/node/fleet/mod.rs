@@ -4,13 +4,12 @@
 //! as a Fargate node: then each Service lists again (`pkg/providers/v1/aws.go`, `getInstancesByIDs`). Here only the missing
 //! instances are looked up, and what does not exist is remembered for some seconds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::{Bulk, Interrupted, Known, Limits};
-use tokio::time::Instant;
 
 use crate::client::ec2::Instance;
 use crate::client::{Answer, Api, ApiError};
@@ -56,12 +55,11 @@ impl Member {
     }
 }
 
-/// Instances by ID, remembered; cheap to clone.
-#[derive(Debug, Clone)]
-pub(crate) struct Fleet(Known<Members>);
+/// Instances by ID, remembered for at most [`MAX_AGE`]; cheap to clone.
+pub(crate) type Fleet = Known<Members>;
 
 #[derive(Debug)]
-struct Members(Instances);
+pub(crate) struct Members(Instances);
 
 #[async_trait]
 impl Bulk for Members {
@@ -83,28 +81,6 @@ impl Bulk for Members {
     }
 }
 
-impl Fleet {
-    pub(crate) fn new(api: Arc<dyn Api>) -> Self {
-        Self(Known::new(Members(Instances(api)), Limits::of(IDS_AT_ONCE), MAX_AGE, MISS_KEPT))
-    }
-
-    /// The instances among the IDs that exist, seen at most `max_age` (and never more than [`MAX_AGE`]) ago and not before
-    /// `not_before`, the time of the last write to one of them.
-    ///
-    /// # Errors
-    ///
-    /// Some of them could not be read.
-    pub(crate) async fn get(
-        &self,
-        ids: &BTreeSet<InstanceId>,
-        max_age: Duration,
-        not_before: Option<Instant>,
-    ) -> Answer<BTreeMap<InstanceId, Arc<Member>>> {
-        self.0.get(ids, max_age, not_before).await
-    }
-
-    /// Forgets what is known of an instance, because it was changed.
-    pub(crate) fn forget(&self, id: &InstanceId) {
-        self.0.forget(id);
-    }
+pub(crate) fn new(api: Arc<dyn Api>) -> Fleet {
+    Known::new(Members(Instances(api)), Limits::of(IDS_AT_ONCE), MAX_AGE, MISS_KEPT)
 }

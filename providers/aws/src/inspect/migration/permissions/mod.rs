@@ -9,7 +9,7 @@ mod calls;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_kit::call::{ErrorKind, Meaning};
+use ccm_kit::call::{ErrorKind, Meaning, Operation as _};
 use ccm_provider::{Check, Claims, ProviderError, Service};
 
 use super::nodes::NodeInstances;
