@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,6 +19,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
+
+use crate::lock::lock;
 
 /// How long a call waits for a task that it starts: enough for reads that find nothing to do.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -74,10 +76,6 @@ impl<B: LoadBalancer + 'static> Background<B> {
         Self { balancers, ended, tasks: Mutex::default() }
     }
 
-    fn tasks(&self) -> MutexGuard<'_, Vec<Task>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the answers to this work from tasks that have ended, or says how old the running task of these groups is. Other
     /// answers for the groups are of no use any more.
     fn answers(
@@ -85,7 +83,7 @@ impl<B: LoadBalancer + 'static> Background<B> {
         groups: &BTreeSet<GroupKey>,
         work: &[ServiceWork],
     ) -> Result<BTreeMap<ServiceKey, ServiceAnswer>, Running> {
-        let mut tasks = self.tasks();
+        let mut tasks = lock(&self.tasks);
         tasks.retain(|task| task.is_running() || task.began.elapsed() < KEPT);
         let concerns = |task: &Task| !task.groups.is_disjoint(groups);
         if let Some(task) = tasks.iter().find(|task| concerns(task) && task.is_running()) {
@@ -135,7 +133,7 @@ impl<B: LoadBalancer + 'static> Background<B> {
             let _ = sender.send(Some(work.iter().map(|item| item.service.key()).zip(ended).collect()));
         });
         let stop = task.abort_handle();
-        self.tasks().push(Task { groups, began, work: by_key, answers: answers.clone(), stop });
+        lock(&self.tasks).push(Task { groups, began, work: by_key, answers: answers.clone(), stop });
         Running { began, answers }
     }
 }
@@ -175,7 +173,7 @@ impl<B: LoadBalancer + 'static> LoadBalancer for Background<B> {
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
         let groups = self.groups(service);
         let concerns = |task: &Task| !task.groups.is_disjoint(&groups);
-        if self.tasks().iter().any(|task| concerns(task) && (task.is_running() || task.deletes(&service.key()))) {
+        if lock(&self.tasks).iter().any(|task| concerns(task) && (task.is_running() || task.deletes(&service.key()))) {
             // The deletion that follows gets the answer of the task.
             return Ok(Some(service.status.load_balancer.clone()));
         }

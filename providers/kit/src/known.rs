@@ -1,12 +1,13 @@
 //! Answers by key, remembered for a while: what does not exist, too.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::batch::{Batcher, Bulk, Limits};
+use crate::lock::lock;
 
 /// Keyed answers of a cloud. Only what is not known, or is too old, is asked for, joined with what other callers ask for at the
 /// same time. Cheap to clone.
@@ -56,7 +57,7 @@ impl<B: Bulk> Known<B> {
         let mut values = BTreeMap::new();
         let mut missing = Vec::new();
         {
-            let answers = self.answers();
+            let answers = lock(&self.0.answers);
             for key in keys {
                 match answers.get(key).filter(|answer| self.is_fresh(answer, max_age, not_before)) {
                     Some(answer) => values.extend(answer.value.clone().map(|value| (key.clone(), value))),
@@ -69,7 +70,7 @@ impl<B: Bulk> Known<B> {
         }
         let asked = Instant::now();
         let outcomes = self.0.batcher.ask(missing).await;
-        let mut answers = self.answers();
+        let mut answers = lock(&self.0.answers);
         answers.retain(|_, answer| self.is_fresh(answer, Duration::MAX, None));
         let mut failed = None;
         for (key, outcome) in outcomes {
@@ -86,15 +87,11 @@ impl<B: Bulk> Known<B> {
 
     /// Forgets what is known of a key, because it was written to.
     pub fn forget(&self, key: &B::Item) {
-        self.answers().remove(key);
+        lock(&self.0.answers).remove(key);
     }
 
     fn is_fresh(&self, answer: &Answer<B::Answer>, max_age: Duration, not_before: Option<Instant>) -> bool {
         let kept = if answer.value.is_some() { self.0.kept } else { self.0.miss_kept };
         answer.asked.elapsed() < kept.min(max_age) && not_before.is_none_or(|not_before| answer.asked >= not_before)
-    }
-
-    fn answers(&self) -> MutexGuard<'_, BTreeMap<B::Item, Answer<B::Answer>>> {
-        self.0.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

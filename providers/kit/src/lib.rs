@@ -9,6 +9,8 @@
 //! * [`directory`]: instances of nodes, listed or looked up, with evidence.
 //! * [`routes`]: routes to pods, planned for a table that the cloud supplies.
 //! * [`cluster`]: what the core passes to the provider.
+//! * [`inspect`]: what the commands say where the cloud could not be asked.
+//! * [`lock`]: a mutex without poison.
 //! * `http`: requests of JSON over HTTP, behind the feature of that name.
 //! * [`background`]: load balancers whose changes take minutes.
 //! * [`glob`]: `*` and `?` patterns over whole texts.
@@ -27,7 +29,9 @@ pub mod gcfg;
 pub mod glob;
 #[cfg(feature = "http")]
 pub mod http;
+pub mod inspect;
 pub mod known;
+mod lock;
 pub mod routes;
 pub mod snapshot;
 
@@ -38,5 +42,6 @@ pub use directory::Directory;
 pub use document::{Fields, Problems, Value};
 pub use glob::Glob;
 pub use known::Known;
+pub use lock::lock;
 pub use routes::PlannedRoutes;
 pub use snapshot::{Cached, Misses, Stamped};

@@ -21,9 +21,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_kit::Cluster;
-use ccm_provider::{
-    Check, Claims, ErrorClass, Fact, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service,
-};
+use ccm_kit::inspect::{remediation, unchecked, unreadable};
+use ccm_provider::{Check, Claims, Fact, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service};
 
 use crate::client::ec2::SecurityGroup;
 use crate::client::{Answer, Api, Query};
@@ -68,24 +67,6 @@ impl Inspector {
         let found = self.api.security_groups(&Query::by("group-id", ids)).await?;
         Ok(found.into_iter().map(|group| (group.id.clone(), group)).collect())
     }
-}
-
-/// The remediation for an error. Errors about no particular object contain their own.
-fn remediation(error: &ProviderError) -> String {
-    match error.class() {
-        ErrorClass::Unknown => "do what the message says; it is retried automatically".to_owned(),
-        class => class.remediation(),
-    }
-}
-
-fn unreadable(about: impl Into<String>, error: impl Into<ProviderError>) -> Fact {
-    let error = error.into();
-    Fact::bad(about, format!("could not be read: {error}"), remediation(&error))
-}
-
-fn unchecked(check: &str, subject: impl Into<String>, error: impl Into<ProviderError>) -> Check {
-    let error = error.into();
-    Check::error(check, subject, format!("could not be checked: {error}"), remediation(&error))
 }
 
 #[async_trait]

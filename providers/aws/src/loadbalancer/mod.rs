@@ -27,10 +27,10 @@ pub(crate) mod subnets;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ccm_kit::Cluster;
+use ccm_kit::{Cluster, lock};
 use ccm_provider::{
     ErrorClass, EventType, Finding, LoadBalancerIngress, LoadBalancerStatus, Node, NodeRef, Planned, ProviderError,
     Service, ServiceKey, ServiceWork, Severity, Steps, Subject,
@@ -162,18 +162,14 @@ impl Cloud {
 
     /// Keeps the observation for the deletion that the core starts after asking whether there is anything to delete.
     fn keep_observation(&self, balancer: &str, observed: &Observed) {
-        let mut recent = self.recent();
+        let mut recent = lock(&self.recent);
         recent.retain(|_, (at, _)| at.elapsed() < OBSERVATION_TTL);
         recent.insert(balancer.to_owned(), (Instant::now(), observed.clone()));
     }
 
     fn take_observation(&self, balancer: &str) -> Option<Observed> {
-        let (at, observed) = self.recent().remove(balancer)?;
+        let (at, observed) = lock(&self.recent).remove(balancer)?;
         (at.elapsed() < OBSERVATION_TTL).then_some(observed)
-    }
-
-    fn recent(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, Observed)>> {
-        lock(&self.recent)
     }
 }
 
@@ -181,10 +177,6 @@ impl Cloud {
 fn status(hostname: &str) -> LoadBalancerStatus {
     let ingress = LoadBalancerIngress { hostname: hostname.to_owned(), ..LoadBalancerIngress::default() };
     LoadBalancerStatus { ingress: Some(ingress).filter(|_| !hostname.is_empty()).into_iter().collect() }
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether AWS certainly did nothing.
@@ -311,7 +303,7 @@ impl Planned for Balancers {
         tracing::info!(step = %step.summary, "writing");
         let Purpose { balancer, keeps, recheck } = &step.purpose;
         outputs.recheck.clone_from(recheck);
-        cloud.recent().remove(balancer);
+        lock(&cloud.recent).remove(balancer);
         let write = outputs.completed(&step.write);
         // Recorded before the call too: the answer may be lost.
         if *keeps {

@@ -12,9 +12,8 @@ mod services;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm_provider::{
-    Check, Claims, ErrorClass, Fact, Finding, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service,
-};
+use ccm_kit::inspect::{remediation, unchecked, unreadable};
+use ccm_provider::{Check, Claims, Fact, Finding, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service};
 
 use crate::loadbalancer::Balancers;
 use crate::node::instances::GceInstances;
@@ -30,24 +29,6 @@ pub(crate) struct Inspector {
     pub(crate) balancers: Arc<PlannedLoadBalancer<Balancers>>,
     /// What the start found in the configuration.
     pub(crate) findings: Vec<Finding>,
-}
-
-/// The remediation for an error. Errors about no particular object contain their own.
-fn remediation(error: &ProviderError) -> String {
-    match error.class() {
-        ErrorClass::Unknown => "do what the message says; it is retried automatically".to_owned(),
-        class => class.remediation(),
-    }
-}
-
-fn unreadable(about: impl Into<String>, error: impl Into<ProviderError>) -> Fact {
-    let error = error.into();
-    Fact::bad(about, format!("could not be read: {error}"), remediation(&error))
-}
-
-fn unchecked(check: &str, subject: impl Into<String>, error: impl Into<ProviderError>) -> Check {
-    let error = error.into();
-    Check::error(check, subject, format!("could not be checked: {error}"), remediation(&error))
 }
 
 #[async_trait]

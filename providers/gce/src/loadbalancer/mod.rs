@@ -8,10 +8,10 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ccm_kit::Cluster;
+use ccm_kit::{Cluster, lock};
 use ccm_provider::{
     Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Note, Notes, Planned, ProviderError, Service,
     ServiceAction, ServiceWork, Steps,
@@ -116,14 +116,10 @@ struct Cloud {
 }
 
 impl Cloud {
-    fn looked(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, Observed)>> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A write begins or ends.
     fn written(&self) {
         self.writes.fetch_add(1, Ordering::SeqCst);
-        self.looked().clear();
+        lock(&self.looked).clear();
     }
 }
 
@@ -188,7 +184,7 @@ impl Planned for Balancers {
             _ => None,
         };
         // The core asks whether there is anything to delete, and deletes right after.
-        if let Some((at, observed)) = deleted.and_then(|name| cloud.looked().remove(name))
+        if let Some((at, observed)) = deleted.and_then(|name| lock(&cloud.looked).remove(name))
             && at.elapsed() < LOOKED
         {
             return Ok(observed);
@@ -197,7 +193,7 @@ impl Planned for Balancers {
         let observed = cloud.reads.observe(&self.env, desired).await?;
         // What was read while something was written may be half of it.
         if let Some(name) = deleted.filter(|_| written == cloud.writes.load(Ordering::SeqCst)) {
-            let mut looked = cloud.looked();
+            let mut looked = lock(&cloud.looked);
             looked.retain(|_, (at, _)| at.elapsed() < LOOKED);
             looked.insert(name.clone(), (Instant::now(), observed.clone()));
         }

@@ -5,12 +5,12 @@
 //! the life of the process, and again after each change.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::batch::{Bulk, Interrupted, Limits};
-use ccm_kit::{Known, Misses};
+use ccm_kit::{Known, Misses, lock};
 use ccm_provider::{ProviderError, ServiceAction};
 use futures::future::try_join_all;
 use serde::de::DeserializeOwned;
@@ -134,19 +134,19 @@ impl Reads {
 
     /// Whether nothing was left behind of a balancer when it was last looked at, and it has the same shape.
     fn is_settled(&self, item: &Item) -> bool {
-        let settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let settled = lock(&self.settled);
         settled.get(&item.names.balancer).is_some_and(|shape| Some(*shape) == shape_of(item))
     }
 
     /// Notes that nothing is left behind.
     pub(super) fn settle(&self, item: &Item) {
-        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut settled = lock(&self.settled);
         settled.extend(shape_of(item).map(|shape| (item.names.balancer.clone(), shape)));
     }
 
     /// Notes that something may be left behind.
     pub(super) fn unsettle(&self, balancer: &str) {
-        self.settled.lock().unwrap_or_else(PoisonError::into_inner).remove(balancer);
+        lock(&self.settled).remove(balancer);
     }
 
     /// Everything that a plan for these items needs.
@@ -333,7 +333,7 @@ impl Reads {
         scope: &Scope,
         names: BTreeSet<String>,
     ) -> Result<BTreeMap<String, T>, ProviderError> {
-        if names.len() > ONE_BY_ONE && !self.unlisted().contains(&list) {
+        if names.len() > ONE_BY_ONE && !lock(&self.unlisted).contains(&list) {
             let filter = match names.len() <= MOST_NAMES {
                 true => Filter::default().one_of("name", names.iter().map(String::as_str)),
                 false => Filter::default(),
@@ -345,7 +345,7 @@ impl Reads {
                 }
                 Err(error) if is_forbidden(&error) => {
                     tracing::warn!(%error, "the objects are read one by one, which takes long with many Services");
-                    self.unlisted().insert(list);
+                    lock(&self.unlisted).insert(list);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -355,10 +355,6 @@ impl Reads {
             Ok::<_, ApiError>(found.map(|found| (name, found)))
         });
         Ok(try_join_all(read).await?.into_iter().flatten().collect())
-    }
-
-    fn unlisted(&self) -> MutexGuard<'_, BTreeSet<Operation>> {
-        self.unlisted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Who has an address reserved in the region.

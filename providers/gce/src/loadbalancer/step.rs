@@ -4,8 +4,9 @@
 //! they are sent.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use ccm_kit::lock;
 use ccm_provider::{Change, Risk, Subject, Verb};
 use serde_json::Value;
 
@@ -141,7 +142,7 @@ pub(crate) struct Made {
 
 impl Outputs {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Made> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// The address of an item, if a step made it known.

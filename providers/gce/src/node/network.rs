@@ -1,8 +1,8 @@
 //! The network of the cluster, and the subnetwork of its internal balancers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use ccm_kit::Cluster;
+use ccm_kit::{Cluster, lock};
 use ccm_provider::{NodeReader, ProviderError, address};
 
 use crate::client::Client;
@@ -63,13 +63,13 @@ impl Network {
         if let Some(url) = &self.configured {
             return Ok(Subnet::Url(url.clone()));
         }
-        let known = self.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = lock(&self.found).clone();
         if let Some(known) = known {
             return Ok(known);
         }
         let found = self.find().await?;
         if !matches!(found, Subnet::Unknown(_)) {
-            *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
+            *lock(&self.found) = Some(found.clone());
         }
         Ok(found)
     }

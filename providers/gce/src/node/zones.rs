@@ -4,10 +4,10 @@
 //! one: the list is read again then, once for all who see it, and at most every five minutes.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ccm_kit::Cluster;
+use ccm_kit::{Cluster, lock};
 use ccm_provider::well_known::{LABEL_ZONE, LABEL_ZONE_BETA};
 use ccm_provider::{Node, NodeReader, ProviderError};
 use tokio::time::Instant;
@@ -71,8 +71,7 @@ impl Zones {
         if let Some(zones) = self.known(&of_nodes) {
             return Ok(zones);
         }
-        let before =
-            self.known.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|known| known.zones.clone());
+        let before = lock(&self.known).as_ref().map(|known| known.zones.clone());
         let again = before.is_some().then(Instant::now);
         let zones: BTreeSet<String> = match (self.client.zones(&self.region).await, before) {
             (Ok(zones), _) => zones.into_iter().collect(),
@@ -87,13 +86,13 @@ impl Zones {
             tracing::warn!(zone, "a node is in a zone that the region does not have");
         }
         let known = Known { zones: zones.clone(), again };
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        *lock(&self.known) = Some(known);
         Ok(zones)
     }
 
     /// The zones that are known, unless a node shows that there are more and it is time to look.
     fn known(&self, of_nodes: &BTreeSet<String>) -> Option<BTreeSet<String>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let known = lock(&self.known).clone()?;
         known.serves(&self.region, of_nodes).then_some(known.zones)
     }
 

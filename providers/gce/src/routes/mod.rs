@@ -12,12 +12,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::routes::{Entry, RouteTable, Table, Target};
-use ccm_kit::{Cached, Interrupted, PlannedRoutes};
+use ccm_kit::{Cached, Interrupted, PlannedRoutes, lock};
 use ccm_provider::{NewRoute, Node, NodeName, ProviderError};
 use futures::FutureExt;
 use ipnet::IpNet;
@@ -101,7 +101,7 @@ impl NetworkRoutes {
     }
 
     fn list(&self, cluster: &str) -> Read {
-        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lists = lock(&self.lists);
         let new = || {
             let (client, prefix) = (self.client.clone(), prefix(cluster));
             let network = ResourceId::parse(&self.network).map_or_else(|| self.network.clone(), |id| id.to_string());

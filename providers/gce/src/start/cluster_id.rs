@@ -2,10 +2,10 @@
 //!
 //! Upstream: `gce_clusterid.go`. Both processes that find none create it; the API server keeps the first, and both use that.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ccm_kit::Cluster;
+use ccm_kit::{Cluster, lock};
 use ccm_provider::{ConfigMapData, ConfigMapSpec, ProviderError};
 use tokio::time::Instant;
 
@@ -52,7 +52,7 @@ impl ClusterId {
     ///
     /// The ConfigMap cannot be read or created, or has neither ID.
     pub(crate) async fn get(&self) -> Result<Ids, ProviderError> {
-        if let Some((read, ids)) = &*self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        if let Some((read, ids)) = &*lock(&self.known)
             && read.elapsed() < KEPT
         {
             return Ok(ids.clone());
@@ -71,7 +71,7 @@ impl ClusterId {
                 UID.namespace, UID.name
             ))
         })?;
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, ids.clone()));
+        *lock(&self.known) = Some((began, ids.clone()));
         Ok(ids)
     }
 }

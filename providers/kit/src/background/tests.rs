@@ -50,7 +50,7 @@ async fn ensure(balancers: &Background<Slow>, service: &Service) -> Result<Strin
 async fn fast_work_is_answered_at_once() {
     let balancers = slow(1);
     assert_eq!(ensure(&balancers, &service("a")).await.unwrap(), "192.0.2.1");
-    assert!(balancers.tasks().is_empty());
+    assert!(lock(&balancers.tasks).is_empty());
 }
 
 #[tokio::test(start_paused = true)]

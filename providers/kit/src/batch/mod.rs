@@ -11,13 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+
+use crate::lock::lock;
 
 /// A call that takes many items.
 #[async_trait]
@@ -197,7 +199,7 @@ impl Limits {
 
 impl<B: Bulk> Shared<B> {
     fn lock(&self) -> MutexGuard<'_, State<B>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     async fn close(self: Arc<Self>, number: u64, width: Duration) {

@@ -1,7 +1,7 @@
 //! The queue of one budget.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -10,6 +10,8 @@ use tokio::time::Instant;
 
 use super::pressure::Pressure;
 use super::{CallError, CallMetrics, ErrorKind, Priority};
+
+use crate::lock::lock;
 
 /// The pause after the first throttled call; each failed probe doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -179,7 +181,7 @@ impl Lane {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -23,7 +23,7 @@ mod tests;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Debug;
 use std::future::Future;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use ccm_provider::LeaderToken;
@@ -35,7 +35,9 @@ use tokio::time::{Instant, timeout_at};
 pub use self::error::{CallError, Cause, ErrorKind, Failure, Meaning};
 pub use self::lane::Pace;
 use self::lane::{End, Lane};
+
 pub use self::metrics::{CallDefs, CallMetrics, Observer};
+use crate::lock::lock;
 
 /// How often an operation is sent at most.
 const ATTEMPTS: u32 = 3;
@@ -293,7 +295,7 @@ impl<O: Operation> Caller<O> {
 
     fn lane(&self, budget: Budget) -> Arc<Lane> {
         let pace = if self.unlimited { Pace { per_second: 1e6, burst: 1e6, at_once: 1_000 } } else { budget.pace };
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = lock(&self.lanes);
         let new = || Arc::new(Lane::new(budget.name, pace, self.seed, self.metrics.clone()));
         lanes.entry(budget.name).or_insert_with(new).clone()
     }
@@ -304,7 +306,7 @@ impl<O: Operation> Caller<O> {
             return Duration::ZERO;
         }
         let longest = FIRST_PAUSE.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_PAUSE);
-        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rng = lock(&self.rng);
         longest.mul_f64(rng.random_range(0.5..=1.0))
     }
 

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Display};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,6 +23,7 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use crate::Cluster;
+use crate::lock::lock;
 
 pub mod plan;
 #[cfg(test)]
@@ -194,10 +195,10 @@ impl<T: RouteTable> PlannedRoutes<T> {
     /// The table could not be read.
     pub async fn observe(&self, cluster: &str, max_age: Duration) -> Result<Observed<T>, ProviderError> {
         let nodes = self.cluster.nodes().ok_or_else(|| ProviderError::bug("routes were asked for before the start"))?;
-        let last_write = self.memory().last_write;
+        let last_write = lock(&self.memory).last_write;
         let table = self.table.read(cluster, max_age, last_write).await?;
-        let observed = Observed::new(table, &nodes.list(), &self.memory().former);
-        self.memory().former.clone_from(&observed.former);
+        let observed = Observed::new(table, &nodes.list(), &lock(&self.memory).former);
+        lock(&self.memory).former.clone_from(&observed.former);
         Ok(observed)
     }
 
@@ -210,7 +211,7 @@ impl<T: RouteTable> PlannedRoutes<T> {
         let mut observed = self.observe(cluster, TABLE_AGE).await?;
         let wanted = routes.iter().filter_map(|new| observed.hop(&new.route).cloned()).collect();
         let in_the_way = routes.iter().flat_map(|new| observed.in_the_way(&new.route)).cloned().collect();
-        let last_write = self.memory().last_write;
+        let last_write = lock(&self.memory).last_write;
         observed.facts = self.table.facts(&wanted, &in_the_way, last_write).await?;
         Ok(observed)
     }
@@ -227,7 +228,7 @@ impl<T: RouteTable> PlannedRoutes<T> {
             for step in &steps {
                 tracing::info!(step = %step, "route");
                 let answer = self.table.write(&step.write).await;
-                self.memory().last_write = Some(Instant::now());
+                lock(&self.memory).last_write = Some(Instant::now());
                 answer?;
             }
             Ok(())
@@ -238,10 +239,6 @@ impl<T: RouteTable> PlannedRoutes<T> {
             answers.push(answer);
         }
         answers
-    }
-
-    fn memory(&self) -> MutexGuard<'_, Memory<T::Hop>> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

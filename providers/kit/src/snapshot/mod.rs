@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::batch::{Interrupted, bounded};
+use crate::lock::lock;
 
 /// A value with the time at which the read of it began: whatever existed before that is in it.
 #[derive(Debug)]
@@ -158,7 +159,7 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Cached<T, E> {
 
 impl<T, E> Shared<T, E> {
     fn lock(&self) -> MutexGuard<'_, State<T, E>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -217,7 +218,7 @@ impl<K: Ord> Misses<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<K, Instant>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seen)
     }
 }
 

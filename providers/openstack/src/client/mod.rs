@@ -13,11 +13,12 @@ mod ports;
 pub(crate) mod session;
 pub(crate) mod storage;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure};
 use ccm_kit::http::Answer;
 pub(crate) use ccm_kit::http::{Query, escaped, null};
+use ccm_kit::lock;
 use ccm_provider::{LeaderToken, ProviderError};
 use http::Method;
 use serde::de::DeserializeOwned;
@@ -61,12 +62,12 @@ impl Client {
 
     /// The time of the last write to a port.
     pub(crate) fn ports_written(&self) -> Option<Instant> {
-        *self.ports_written.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.ports_written)
     }
 
     /// The time of the last write to Octavia.
     pub(crate) fn balancers_written(&self) -> Option<Instant> {
-        *self.balancers_written.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.balancers_written)
     }
 
     /// The error of a start without a token or an endpoint.

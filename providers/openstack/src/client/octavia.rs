@@ -1,8 +1,8 @@
 //! Octavia: load balancers and what is below them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::PoisonError;
 
+use ccm_kit::lock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -306,7 +306,7 @@ impl Client {
         let message = Message { method, path: format!("lbaas/{path}"), body, revision: None };
         let answer = self.write(operation, &message).await;
         // Refused or not: an answer may be lost.
-        *self.balancers_written.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *lock(&self.balancers_written) = Some(Instant::now());
         answer
     }
 }

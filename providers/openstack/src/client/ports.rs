@@ -5,9 +5,10 @@
 //! from what the one before it left.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ccm_kit::lock;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -31,7 +32,7 @@ pub(super) struct Turns(Mutex<BTreeMap<String, (Instant, Turn)>>);
 impl Turns {
     fn of(&self, port: &str) -> Turn {
         let now = Instant::now();
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = lock(&self.0);
         if !turns.contains_key(port) {
             turns.retain(|_, (asked, turn)| now - *asked < KEPT || Arc::strong_count(turn) > 1);
         }
@@ -85,7 +86,7 @@ impl Client {
         };
         let answer = self.write(PORT_UPDATE, &message).await;
         // Refused or not: an answer may be lost.
-        *self.ports_written.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *lock(&self.ports_written) = Some(Instant::now());
         Ok(answer?.get_mut("port").and_then(|port| serde_json::from_value(port.take()).ok()))
     }
 }

@@ -5,12 +5,13 @@
 //!
 //! Upstream: gophercloud `openstack/{client,endpoint_search}.go`, `provider_client.go`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure};
 use ccm_kit::http::{Answer, Client};
+use ccm_kit::lock;
 use ccm_provider::ProviderError;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use jiff::Timestamp;
@@ -172,7 +173,7 @@ impl Session {
     }
 
     fn current(&self) -> Option<Arc<Token>> {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.token).clone()
     }
 
     fn is_nova_old(&self) -> bool {
@@ -192,7 +193,7 @@ impl Session {
             return Ok(current);
         }
         let token = Arc::new(self.log_in().await?);
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        *lock(&self.token) = Some(token.clone());
         Ok(token)
     }
 

@@ -16,9 +16,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_kit::Cluster;
-use ccm_provider::{
-    Check, Claims, ErrorClass, Fact, Finding, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service,
-};
+use ccm_kit::inspect::{remediation, unchecked, unreadable};
+use ccm_provider::{Check, Claims, Fact, Finding, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service};
 use ipnet::IpNet;
 
 use crate::client::Client;
@@ -50,24 +49,6 @@ impl Inspector {
         let off = || ProviderError::unknown("load balancers are switched off: [LoadBalancer] enabled is false");
         self.balancers.as_ref().map(|planned| &planned.0).ok_or_else(off)
     }
-}
-
-/// The remediation for an error. Errors about no particular object contain their own.
-fn remediation(error: &ProviderError) -> String {
-    match error.class() {
-        ErrorClass::Unknown => "do what the message says; it is retried automatically".to_owned(),
-        class => class.remediation(),
-    }
-}
-
-fn unreadable(about: impl Into<String>, error: impl Into<ProviderError>) -> Fact {
-    let error = error.into();
-    Fact::bad(about, format!("could not be read: {error}"), remediation(&error))
-}
-
-fn unchecked(check: &str, subject: impl Into<String>, error: impl Into<ProviderError>) -> Check {
-    let error = error.into();
-    Check::error(check, subject, format!("could not be checked: {error}"), remediation(&error))
 }
 
 /// `load balancer kube_service_… (ID)`

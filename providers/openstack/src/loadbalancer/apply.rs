@@ -6,10 +6,11 @@
 //!
 //! Upstream: `pkg/util/openstack/loadbalancer.go`, which polls after each change, in growing steps without a bound.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use ccm_kit::call::ErrorKind;
+use ccm_kit::lock;
 use ccm_provider::{ErrorClass, ProviderError, Subject};
 use http::Method;
 use serde_json::{Value, json};
@@ -256,8 +257,8 @@ impl Writer {
     async fn delete_balancer(&self, id: &str, cascade: bool) -> Result<(), ProviderError> {
         let path = path_of(id, cascade);
         self.when_ready(id, LB_DELETE, &Method::DELETE, &path, None).await?;
-        self.pace().forget(id);
-        let mut pause = self.pace().first_look();
+        lock(&self.pace).forget(id);
+        let mut pause = lock(&self.pace).first_look();
         for _ in 0..self.looks_at_deletion {
             sleep(pause).await;
             match self.client.load_balancer(id).await {
@@ -333,14 +334,14 @@ impl Writer {
     ) -> Result<Value, WriteError> {
         let mut conflicts = 0;
         loop {
-            let due = self.pace().next_change(balancer);
+            let due = lock(&self.pace).next_change(balancer);
             if let Some(due) = due {
                 sleep_until(due).await;
             }
             let answer = self.client.write_octavia(operation, method.clone(), path, body.clone()).await;
             match answer {
                 Ok(answer) => {
-                    self.pace().sent(balancer, Instant::now());
+                    lock(&self.pace).sent(balancer, Instant::now());
                     return Ok(answer);
                 }
                 Err(error) if *method == Method::DELETE && error.status == Some(404) && error.code != "404" => {
@@ -348,7 +349,7 @@ impl Writer {
                 }
                 Err(error) if is_busy(&error) && conflicts < self.looks => {
                     conflicts += 1;
-                    self.pace().at_work(balancer, Instant::now());
+                    lock(&self.pace).at_work(balancer, Instant::now());
                     // 409 is also what a balancer or pool in ERROR answers.
                     if conflicts % 4 == 0
                         && operation != LB_DELETE
@@ -369,20 +370,20 @@ impl Writer {
     /// Waits until a balancer is active. One that was just made may not be shown yet.
     async fn until_active(&self, id: &str, is_new: bool) -> Result<LoadBalancer, Wait> {
         let began = Instant::now();
-        let mut pause = self.pace().first_look();
+        let mut pause = lock(&self.pace).first_look();
         for look in 0..self.looks {
-            let due = self.pace().next_look(id);
+            let due = lock(&self.pace).next_look(id);
             sleep_until(due.unwrap_or_else(|| Instant::now() + pause)).await;
             match self.client.load_balancer(id).await {
                 Ok(Some(lb)) if lb.provisioning_status == ACTIVE => {
-                    self.pace().ended(id, Instant::now());
+                    lock(&self.pace).ended(id, Instant::now());
                     if is_new {
-                        self.pace().created(began.elapsed());
+                        lock(&self.pace).created(began.elapsed());
                     }
                     return Ok(lb);
                 }
                 Ok(Some(lb)) if lb.provisioning_status == ERROR => return Err(Wait::Failed),
-                Ok(Some(_)) if due.is_some() => self.pace().at_work(id, Instant::now()),
+                Ok(Some(_)) if due.is_some() => lock(&self.pace).at_work(id, Instant::now()),
                 Ok(Some(_)) => {}
                 Ok(None) if is_new && look < LOOKS_UNTIL_SHOWN => {}
                 Ok(None) => return Err(Wait::Gone),
@@ -395,10 +396,6 @@ impl Writer {
             pause = longer(pause);
         }
         Err(Wait::Late)
-    }
-
-    fn pace(&self) -> std::sync::MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

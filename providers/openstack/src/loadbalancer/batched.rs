@@ -1,11 +1,12 @@
 //! What several Services need at the same time is read once.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::batch::{Bulk, Interrupted};
+use ccm_kit::lock;
 use futures::future::try_join_all;
 use tokio::time::Instant;
 
@@ -38,17 +39,13 @@ impl Balancers {
         let now = Instant::now();
         let written = self.client.balancers_written();
         let is_fresh = |began: Instant| now - began < LIST_AGE && written.is_none_or(|written| began > written);
-        let last = self.listed().clone();
+        let last = lock(&self.listed).clone();
         if let Some((_, all)) = last.filter(|(began, _)| is_fresh(*began)) {
             return Ok(all);
         }
         let all = Arc::new(self.client.load_balancers(Query::default()).await?);
-        *self.listed() = Some((now, all.clone()));
+        *lock(&self.listed) = Some((now, all.clone()));
         Ok(all)
-    }
-
-    fn listed(&self) -> MutexGuard<'_, Option<(Instant, Arc<Vec<LoadBalancer>>)>> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

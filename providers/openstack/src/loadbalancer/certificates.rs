@@ -3,9 +3,10 @@
 //! Upstream: `checkService` in `pkg/openstack/loadbalancer.go`, which asks at every reconcile.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use ccm_kit::lock;
 use ccm_provider::{ProviderError, ServiceAction};
 use tokio::time::Instant;
 
@@ -45,14 +46,14 @@ impl Certificates {
         if !client.has_certificate(certificate).await? {
             return Ok(Some(format!("failed to get tls container {}: Barbican has none", settings.tls_container)));
         }
-        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = lock(&self.0);
         found.retain(|_, when| when.elapsed() < FOUND_AGE);
         found.insert(certificate.clone(), Instant::now());
         Ok(None)
     }
 
     fn was_found(&self, certificate: &Certificate) -> bool {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = lock(&self.0);
         found.get(certificate).is_some_and(|when| when.elapsed() < FOUND_AGE)
     }
 }

@@ -5,10 +5,10 @@
 //! one change at a time, each for about a second: [`ccm_kit::Background`] keeps that from occupying a worker.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_kit::Cluster;
+use ccm_kit::{Cluster, lock};
 use ccm_provider::{
     EventType, Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Notes, Planned, ProviderError,
     Service, ServiceAction, ServiceWork, Severity, Steps, Subject,
@@ -118,10 +118,6 @@ impl Balancers {
 }
 
 impl Cloud {
-    fn looked(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, Observed)>> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Octavia refused a change without which the balancer works.
     fn refused(&self, subject: &Subject, message: &str) {
         if let Some(context) = self.cluster.context() {
@@ -144,7 +140,7 @@ impl Cloud {
             }
         };
         let now: BTreeSet<(String, String)> = findings.iter().map(event).collect();
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = lock(&self.reported);
         let before = reported.remove(&key).unwrap_or_default();
         for (reason, message) in now.difference(&before) {
             context.events.event(&Subject::service(service), EventType::Warning, reason, message);
@@ -184,7 +180,7 @@ impl Planned for Balancers {
             _ => None,
         };
         // The core asks whether there is anything to delete, and deletes right after.
-        if let Some((at, observed)) = deleted.and_then(|name| cloud.looked().remove(name))
+        if let Some((at, observed)) = deleted.and_then(|name| lock(&cloud.looked).remove(name))
             && at.elapsed() < LOOKED
         {
             return Ok(observed);
@@ -192,7 +188,7 @@ impl Planned for Balancers {
         let mut observed = cloud.reads.observe(desired).await?;
         cloud.writer.settling.mark(&mut observed, desired);
         if let Some(name) = deleted {
-            let mut looked = cloud.looked();
+            let mut looked = lock(&cloud.looked);
             looked.retain(|_, (at, _)| at.elapsed() < LOOKED);
             looked.insert(name.clone(), (Instant::now(), observed.clone()));
         }
@@ -228,7 +224,7 @@ impl Planned for Balancers {
     async fn apply(&self, step: &Step, outputs: &Outputs) -> Result<(), ProviderError> {
         tracing::info!(step = %step.describe(), "writing");
         let cloud = self.cloud()?;
-        cloud.looked().clear();
+        lock(&cloud.looked).clear();
         let done = cloud.writer.apply(step, outputs, &|subject, message| cloud.refused(subject, message)).await;
         match &step.write {
             Write::CreateBalancer { name, .. } if done.is_ok() => {

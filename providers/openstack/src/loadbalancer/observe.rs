@@ -6,11 +6,11 @@
 //! ([`Parts`]). What several Services need at the same time is read once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use ccm_kit::batch::{Batcher, Limits};
-use ccm_kit::{Cached, Stamped};
+use ccm_kit::{Cached, Stamped, lock};
 use ccm_provider::{ProviderError, ServiceAction};
 use futures::FutureExt;
 use futures::future::try_join_all;
@@ -82,7 +82,7 @@ impl Reads {
 
     /// A balancer was made: the next observation needs no search for it.
     pub(super) fn made(&self, name: &str, id: &str) {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), id.to_owned());
+        lock(&self.made).insert(name.to_owned(), id.to_owned());
     }
 
     /// Everything that a plan for these items needs.
@@ -132,7 +132,7 @@ impl Reads {
 
     /// The balancer of a Service: by the noted ID, else by its name, else by the name that older releases gave.
     async fn find(&self, item: &Item) -> Result<Option<LoadBalancer>, ProviderError> {
-        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner).remove(&item.name);
+        let made = lock(&self.made).remove(&item.name);
         let known = item.annotated.clone().or(made);
         if let Some(id) = &known
             && let Some(found) = self.one(By::Id(id.clone())).await?

@@ -4,7 +4,9 @@
 //! its listeners and pools are those that were read then, and only the members are read.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use ccm_kit::lock;
 
 use super::observed::Balancer;
 use crate::client::octavia::{ACTIVE, Listener, LoadBalancer, Pool};
@@ -29,22 +31,18 @@ impl Parts {
         let (listeners, mut pools) = (balancer.listeners.clone(), balancer.pools.clone());
         // There may be thousands.
         pools.iter_mut().for_each(|pool| pool.members = Vec::new());
-        self.lock().insert(lb.id.clone(), Kept { updated_at: lb.updated_at.clone(), listeners, pools });
+        lock(&self.0).insert(lb.id.clone(), Kept { updated_at: lb.updated_at.clone(), listeners, pools });
     }
 
     /// The listeners and pools, if the balancer has not changed.
     pub(super) fn of(&self, lb: &LoadBalancer) -> Option<(Vec<Listener>, Vec<Pool>)> {
-        let kept = self.lock();
+        let kept = lock(&self.0);
         let kept = kept.get(&lb.id).filter(|kept| kept.updated_at == lb.updated_at)?;
         (lb.provisioning_status == ACTIVE).then(|| (kept.listeners.clone(), kept.pools.clone()))
     }
 
     /// The balancer goes, or a change of it failed.
     pub(super) fn forget(&self, balancer: &str) {
-        self.lock().remove(balancer);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).remove(balancer);
     }
 }

@@ -5,10 +5,10 @@
 //! would be noted. And a read that leaves nothing to do right after a write may be older than that write.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use ccm_kit::Cluster;
+use ccm_kit::{Cluster, lock};
 use ccm_provider::{ProviderError, ServiceAction};
 
 use super::desired::{Desired, Item};
@@ -48,18 +48,18 @@ impl Settling {
 
     pub(super) fn wrote(&self, trace: Trace) {
         let now = self.cluster.now();
-        let mut written = self.lock();
+        let mut written = lock(&self.written);
         written.retain(|_, at| now.saturating_duration_since(*at) < SETTLED);
         written.insert(trace, now);
     }
 
     /// It is gone, or was seen.
     pub(super) fn forget(&self, trace: &Trace) {
-        self.lock().remove(trace);
+        lock(&self.written).remove(trace);
     }
 
     fn is_recent(&self, trace: &Trace) -> bool {
-        self.lock().get(trace).is_some_and(|at| self.cluster.now().saturating_duration_since(*at) < SETTLED)
+        lock(&self.written).get(trace).is_some_and(|at| self.cluster.now().saturating_duration_since(*at) < SETTLED)
     }
 
     /// Notes in an observation what it does not show.
@@ -88,10 +88,6 @@ impl Settling {
         observed.balancer(place).is_none() && is_recent(Trace::Balancer, &item.name)
             || wants_group && !has_group && is_recent(Trace::Group, &item.group)
             || item.action != ServiceAction::UpdateHosts && !has_ip && is_recent(Trace::FloatingIp, &item.name)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Trace, Instant>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,8 +4,9 @@
 //! filled in from the [`Outputs`] when the write is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use ccm_kit::lock;
 use ccm_provider::{Change, Risk, Subject, Verb};
 use http::Method;
 use serde_json::Value;
@@ -119,7 +120,7 @@ pub(crate) struct Made {
 
 impl Outputs {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Made> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     pub(crate) fn put(&self, name: &str, id: &str) {

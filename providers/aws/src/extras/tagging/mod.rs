@@ -12,11 +12,11 @@ mod flags;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_kit::Cluster;
+use ccm_kit::{Cluster, lock};
 use ccm_provider::{
     Change, Node, NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork, Plan, ProviderError, Risk, Step, Verb,
 };
@@ -136,7 +136,7 @@ impl Tagging {
 
     /// The instances that need no further call, without those that are about to lose their tags.
     fn tagged_just_now(&self, new: &[String], gone: &[String]) -> BTreeMap<String, Outcome> {
-        let mut tagged = self.tagged();
+        let mut tagged = lock(&self.tagged);
         tagged.retain(|id, at| at.elapsed() < LABEL_LATE && !gone.contains(id));
         new.iter().filter(|id| tagged.contains_key(*id)).map(|id| (id.clone(), Outcome::Done)).collect()
     }
@@ -144,11 +144,7 @@ impl Tagging {
     fn remember(&self, outcomes: &BTreeMap<String, Outcome>) {
         let done = outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Done));
         let now = Instant::now();
-        self.tagged().extend(done.map(|(id, _)| (id.clone(), now)));
-    }
-
-    fn tagged(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
-        self.tagged.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tagged).extend(done.map(|(id, _)| (id.clone(), now)));
     }
 
     fn is_young(&self, node: &Node) -> bool {

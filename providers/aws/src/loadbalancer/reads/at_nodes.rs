@@ -1,9 +1,9 @@
 //! Serializes changes of the nodes' security groups, and remembers recent ones.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
-use ccm_kit::Cluster;
+use ccm_kit::{Cluster, lock};
 use ccm_provider::ProviderError;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -38,7 +38,7 @@ impl AtNodes {
             return;
         };
         let now = self.cluster.now();
-        let mut written = self.written();
+        let mut written = lock(&self.written);
         written.retain(|(at, ..)| now.saturating_duration_since(*at) < SETTLED);
         written.push((now, group.to_string(), write.clone()));
     }
@@ -46,14 +46,10 @@ impl AtNodes {
     /// Recent writes to a group, which EC2 may not show yet.
     pub(in crate::loadbalancer) fn recent(&self, group: &str) -> Recent {
         let mut recent = Recent::default();
-        let (now, written) = (self.cluster.now(), self.written());
+        let (now, written) = (self.cluster.now(), lock(&self.written));
         let is_recent = |at: &Instant| now.saturating_duration_since(*at) < SETTLED;
         let of_group = written.iter().filter(|(at, of, _)| of == group && is_recent(at));
         of_group.for_each(|(_, _, write)| recent.add(write));
         recent
-    }
-
-    fn written(&self) -> MutexGuard<'_, Vec<(Instant, String, Ec2Write)>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,10 +8,10 @@ mod at_nodes;
 mod bulk;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits};
+use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits, lock};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
@@ -168,7 +168,7 @@ impl Reads {
     /// pace of their other calls, and each would need its own call.
     fn with_neighbours(&self, missing: &BTreeSet<String>) -> BTreeSet<String> {
         let mut wanted = missing.clone();
-        let not_before = self.remembered().target_groups;
+        let not_before = lock(&self.remembered).target_groups;
         let is_young = |began: Instant| began.elapsed() < SHORT && not_before.is_none_or(|written| began >= written);
         let Some(listed) = self.target_groups.last().filter(|listed| is_young(listed.began)) else { return wanted };
         let own = listed.value.iter().position(|group| missing.contains(&group.arn)).unwrap_or_default();
@@ -195,26 +195,26 @@ impl Reads {
 
     /// The security groups of the VPC with the cluster's tag.
     pub(crate) async fn groups(&self, max_age: Duration) -> Answer<Arc<Vec<SecurityGroup>>> {
-        let not_before = self.remembered().groups;
+        let not_before = lock(&self.remembered).groups;
         Ok(self.groups.get(max_age, not_before).await?.value)
     }
 
     /// All target groups of the account.
     pub(crate) async fn target_groups(&self, max_age: Duration) -> Answer<Arc<Vec<elbv2::TargetGroup>>> {
-        let not_before = self.remembered().target_groups;
+        let not_before = lock(&self.remembered).target_groups;
         Ok(self.target_groups.get(max_age, not_before).await?.value)
     }
 
     /// All v2 balancers of the account, at most a second old.
     pub(crate) async fn balancers(&self) -> Answer<Arc<Vec<elbv2::LoadBalancer>>> {
-        let not_before = self.remembered().balancers;
+        let not_before = lock(&self.remembered).balancers;
         Ok(self.balancers.get(Duration::from_secs(1), not_before).await?.value)
     }
 
     /// Invalidates what a write may have changed. Called after each write, whatever its result.
     pub(crate) fn wrote(&self, write: &Write) {
         let now = Instant::now();
-        let mut remembered = self.remembered();
+        let mut remembered = lock(&self.remembered);
         match write {
             Write::Ec2(
                 Ec2Write::CreateSecurityGroup { .. }
@@ -232,7 +232,7 @@ impl Reads {
     }
 
     fn remembered_tags(&self, of: &str, max_age: Duration) -> Option<Tags> {
-        let remembered = self.remembered();
+        let remembered = lock(&self.remembered);
         let (asked, tags) = remembered.tags.get(of)?;
         (asked.elapsed() < max_age && self.ownership.is_member(tags)).then(|| tags.clone())
     }
@@ -240,14 +240,10 @@ impl Reads {
     /// Caches tags; `None` is an object that does not exist.
     fn remember_tags(&self, of: &str, asked: Instant, tags: Option<Tags>) -> Option<Tags> {
         let tags = tags?;
-        let mut remembered = self.remembered();
+        let mut remembered = lock(&self.remembered);
         remembered.tags.retain(|_, (asked, _)| asked.elapsed() < LONG);
         remembered.tags.insert(of.to_owned(), (asked, tags.clone()));
         Some(tags)
-    }
-
-    fn remembered(&self) -> MutexGuard<'_, Remembered> {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

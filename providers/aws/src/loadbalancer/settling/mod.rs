@@ -7,7 +7,7 @@
 //! that AWS must show them. (A new process waits longer than that before it leads.)
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::desired::first_few;
@@ -18,7 +18,7 @@ use super::step::Recheck;
 use crate::client::elbv2::{Target, TargetHealth};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{Id, Tags, Write};
-use ccm_kit::Cluster;
+use ccm_kit::{Cluster, lock};
 
 #[cfg(test)]
 mod tests;
@@ -56,7 +56,7 @@ impl Settling {
     /// Records that something was, or may have been, written for a balancer.
     pub(crate) fn wrote(&self, balancer: &str, write: &Write) {
         let Some(now) = self.now() else { return };
-        let mut written = self.written();
+        let mut written = lock(&self.written);
         written.retain(|_, traces| {
             traces.retain(|_, at| now.saturating_duration_since(*at) < SETTLED);
             !traces.is_empty()
@@ -72,7 +72,7 @@ impl Settling {
 
     pub(crate) fn refused(&self, balancer: &str, write: &Write) {
         let (left, _) = traces(write);
-        if let Some(traces) = self.written().get_mut(balancer) {
+        if let Some(traces) = lock(&self.written).get_mut(balancer) {
             traces.retain(|trace, _| !left.contains(trace));
         }
     }
@@ -80,7 +80,7 @@ impl Settling {
     /// When to read again, if the observation does not show all relevant writes for a balancer.
     pub(crate) fn left(&self, balancer: &str, observed: &Observed, deleting: bool) -> Option<Duration> {
         let now = self.now()?;
-        let written = self.written();
+        let written = lock(&self.written);
         let matters = |trace: &Trace| match trace {
             Trace::Target(..) => !deleting,
             Trace::Rule(..) => true,
@@ -94,10 +94,6 @@ impl Settling {
     /// `None` before the provider is initialized, when nothing is written.
     fn now(&self) -> Option<Instant> {
         self.cluster.context().map(|context| context.clock.now())
-    }
-
-    fn written(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<Trace, Instant>>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

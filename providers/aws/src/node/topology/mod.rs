@@ -4,10 +4,10 @@
 //! unknown type about one instance only: when that has no topology, the type has none.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ccm_kit::Misses;
+use ccm_kit::{Misses, lock};
 use ccm_provider::ProviderError;
 use regex::Regex;
 use tokio::sync::Semaphore;
@@ -104,7 +104,7 @@ impl Topology {
 
     /// Which instances to read next: all of the types that must or do have a topology, one of each other type.
     fn round(&self, instances: &BTreeMap<InstanceId, String>, done: &Layers) -> Vec<(InstanceId, String)> {
-        let having = self.having().clone();
+        let having = lock(&self.having).clone();
         let mut tried: BTreeSet<&str> = BTreeSet::new();
         let asked = self
             .worth_asking(instances)
@@ -151,16 +151,12 @@ impl Topology {
             return layers;
         }
         if !layers.is_empty() {
-            self.having().insert(kind.to_owned());
-        } else if self.required.is_match(kind) || self.having().contains(kind) {
+            lock(&self.having).insert(kind.to_owned());
+        } else if self.required.is_match(kind) || lock(&self.having).contains(kind) {
             self.none_of_instance.add(id.clone());
         } else {
             self.none_of_type.add(kind.to_owned());
         }
         layers
-    }
-
-    fn having(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.having.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,13 +3,13 @@
 //! Upstream: `token_source.go` of cloud-provider-gcp.
 
 use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use ccm_kit::call::Failure;
 use ccm_kit::http::Client;
+use ccm_kit::lock;
 use http::{Request, header};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -52,7 +52,7 @@ impl Alternate {
     /// Takes a turn: when it is there.
     pub(super) fn turn(&self) -> Instant {
         let now = Instant::now();
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pace = lock(&self.pace);
         let full = now.checked_sub(INTERVAL * (BURST - 1)).unwrap_or(now);
         let turn = pace.map_or(full, |next| next.max(full));
         *pace = Some(turn + INTERVAL);

@@ -16,13 +16,14 @@ mod sign;
 mod tests;
 
 use std::fmt::{self, Debug};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use ccm_kit::call::{Cause, Failure};
 use ccm_kit::http::{Client, escaped};
+use ccm_kit::lock;
 use http::{HeaderValue, Request, StatusCode, header};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -114,7 +115,7 @@ impl Tokens {
     }
 
     fn current(&self) -> Option<Arc<Token>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.current).clone()
     }
 
     /// One fetch for all who wait; a token that changed meanwhile is the new one.
@@ -126,7 +127,7 @@ impl Tokens {
             return Ok(current);
         }
         let token = Arc::new(self.source.fetch().await.map_err(no_token)?);
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        *lock(&self.current) = Some(token.clone());
         Ok(token)
     }
 }

@@ -4,11 +4,11 @@
 //! are read ([`Directory`] over [`source`]), and the answers are judged ([`Judge`], pure).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_kit::{Cluster, Directory, call, directory};
+use ccm_kit::{Cluster, Directory, call, directory, lock};
 use ccm_provider::{
     Aspects, Instance, InstanceMetadata, InstancesV2, Lookup, Node, NodeRef, PodInterface, PodRanges, ProviderError,
     Snapshot,
@@ -101,12 +101,12 @@ impl GceInstances {
         if project == own || !is_number(project) {
             return project == own;
         }
-        let known = self.projects.lock().unwrap_or_else(PoisonError::into_inner).get(project).cloned();
+        let known = lock(&self.projects).get(project).cloned();
         if let Some(name) = known {
             return name == *own;
         }
         let Ok(Some(name)) = self.client.project_name(project).await else { return false };
-        let mut projects = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut projects = lock(&self.projects);
         *projects.entry(project.to_owned()).or_insert(name) == *own
     }
 
