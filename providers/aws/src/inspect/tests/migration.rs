@@ -1,4 +1,4 @@
-use ccm_kit::call::Operation as _;
+use ccm_kit::call::Operation;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ async fn every_permission_of_ec2_and_every_read_is_asked_for() {
     let text = of(&checks(&bed, &[&web]).await, "permissions");
     let granted = text.lines().find(|line| line.contains("checked and granted: ")).unwrap().to_owned();
     let granted: BTreeSet<&str> = granted.split(|c: char| c.is_whitespace() || c == ',').collect();
-    let reads = READS.iter().map(|read| read.permission());
+    let reads = READS.iter().map(Operation::permission);
     let writes = Ec2Write::NAMES.iter().map(|name| format!("ec2:{name}"));
     for permission in reads.chain(writes) {
         assert!(granted.contains(&*permission), "{permission}: {text}");
