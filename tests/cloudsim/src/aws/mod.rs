@@ -10,8 +10,6 @@ mod endpoint;
 pub mod error;
 pub mod imds;
 mod lbnet;
-#[cfg(test)]
-mod lbnet_scene;
 pub mod model;
 pub mod options;
 pub mod query;
@@ -124,4 +122,4 @@ fn frame(service: Service, action: &str, request_id: &str, inside: &Xml) -> Stri
 }
 
 #[cfg(test)]
-mod http_tests;
+mod tests;

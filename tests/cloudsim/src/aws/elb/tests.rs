@@ -1,5 +1,5 @@
-use crate::aws::lbnet_scene::{CERTIFICATE, call, pass, scene};
 use crate::aws::model::Element;
+use crate::aws::tests::scene::{CERTIFICATE, call, pass, scene};
 use crate::aws::{Service, World};
 
 const LISTENER: &str = "Listeners.member.1.Protocol=tcp&Listeners.member.1.LoadBalancerPort=80\

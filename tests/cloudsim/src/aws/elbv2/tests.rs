@@ -1,5 +1,5 @@
-use crate::aws::lbnet_scene::{CERTIFICATE, call, pass, scene};
 use crate::aws::model::Element;
+use crate::aws::tests::scene::{CERTIFICATE, call, pass, scene};
 use crate::aws::{Options, Service, World};
 
 fn v2(world: &mut World, action: &str, form: &str) -> Result<Element, String> {

@@ -1,8 +1,8 @@
 //! The running services, spoken to in plain HTTP over a socket.
 
-use super::ec2::seed::{InstanceSeed, NetworkSeed, instances, network};
-use super::imds::ImdsOptions;
-use super::{Aws, Options, Service};
+use crate::aws::ec2::seed::{InstanceSeed, NetworkSeed, instances, network};
+use crate::aws::imds::ImdsOptions;
+use crate::aws::{Aws, Call, Options, Service, handle};
 use crate::core::clock::Mode;
 use crate::core::faults::{Fault, Faults, Rule};
 use crate::core::throttle::BucketSpec;
@@ -420,7 +420,7 @@ fn thousands_of_instances_are_seeded_and_paged() {
     }
     assert_eq!((pages, seen), (5, 5000));
     let begun = Instant::now();
-    let page = super::Call::direct(Service::Ec2, "DescribeInstances", "MaxResults=1000").unwrap();
-    let items = aws.world(|world| super::handle(world, &page).unwrap().items());
+    let page = Call::direct(Service::Ec2, "DescribeInstances", "MaxResults=1000").unwrap();
+    let items = aws.world(|world| handle(world, &page).unwrap().items());
     println!("a page of {items} written in {:?}", begun.elapsed());
 }

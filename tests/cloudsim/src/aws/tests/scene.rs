@@ -1,8 +1,8 @@
 //! A small network for the unit tests of load balancers, made without EC2's API.
 
-use super::ec2::model::{Address, Gateway, Instance, InstanceState, SecurityGroup, Subnet, Tags, Vpc};
-use super::model::Element;
-use super::{Call, Options, Service, World, frame, handle};
+use crate::aws::ec2::model::{Address, Gateway, Instance, InstanceState, SecurityGroup, Subnet, Tags, Vpc};
+use crate::aws::model::Element;
+use crate::aws::{Call, Options, Service, World, frame, handle};
 use crate::core::clock::Mode;
 use jiff::Timestamp;
 use std::net::Ipv4Addr;
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A certificate that exists.
-pub(super) const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/1";
+pub(in crate::aws) const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/1";
 
 /// `vpc-1` with subnets `subnet-a`, `-b`, `-c` in the zones of these letters and `subnet-a2` in zone a; the groups `sg-1`, `sg-2`;
 /// the running instances `i-a`, `i-b`; the stopped `i-stopped`; the elastic addresses `eip-1`, `eip-2`. And `vpc-2` with `subnet-far`,
 /// `sg-far`, `i-far`. The clock stands still.
-pub(super) fn scene(change: impl FnOnce(&mut Options)) -> World {
+pub(in crate::aws) fn scene(change: impl FnOnce(&mut Options)) -> World {
     let mut options = Options { clock: Mode::Stepped { start: Timestamp::UNIX_EPOCH }, ..Options::default() };
     change(&mut options);
     let mut world = World::new(Arc::new(options));
@@ -98,7 +98,7 @@ fn instance(world: &World, subnet: &str, state: InstanceState) -> Instance {
 }
 
 /// Carries out a call, as the endpoint does: the answer's result, or the code of the error.
-pub(super) fn call(world: &mut World, service: Service, action: &str, form: &str) -> Result<Element, String> {
+pub(in crate::aws) fn call(world: &mut World, service: Service, action: &str, form: &str) -> Result<Element, String> {
     world.settle();
     let call = Call::direct(service, action, form).unwrap();
     let xml = handle(world, &call).map_err(|error| error.code_for(service).to_owned())?;
@@ -108,6 +108,6 @@ pub(super) fn call(world: &mut World, service: Service, action: &str, form: &str
 }
 
 /// Moves the clock.
-pub(super) fn pass(world: &World, seconds: u64) {
+pub(in crate::aws) fn pass(world: &World, seconds: u64) {
     world.clock.step(Duration::from_secs(seconds));
 }

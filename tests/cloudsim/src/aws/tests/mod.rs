@@ -1,0 +1,4 @@
+//! The running services over HTTP, and the scene of the load balancers' tests.
+
+mod http;
+pub(super) mod scene;
