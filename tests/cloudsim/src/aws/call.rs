@@ -10,15 +10,12 @@ use http::HeaderMap;
 /// A parsed and admitted call.
 #[derive(Debug)]
 pub struct Call {
-    /// The service that it is for.
     pub service: Service,
     /// Operation, e.g. `DescribeInstances`.
     pub action: String,
     /// API version, e.g. `2016-11-15`.
     pub version: String,
-    /// The parameters.
     pub params: Params,
-    /// Request headers.
     pub headers: HeaderMap,
     /// Who signed; none for the one operation that takes no signature.
     pub caller: Option<Caller>,

@@ -6,11 +6,9 @@ use super::xml::Xml;
 /// An error as AWS answers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
-    /// HTTP status.
     pub status: u16,
     /// Error code, e.g. `InvalidGroup.NotFound`.
     pub code: String,
-    /// Text for people.
     pub message: String,
 }
 

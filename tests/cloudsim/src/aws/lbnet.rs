@@ -12,7 +12,6 @@ pub(super) struct Subnet {
     pub(super) id: String,
     pub(super) vpc: String,
     pub(super) zone: String,
-    /// IPv4 block.
     pub(super) cidr: String,
     pub(super) has_ipv6: bool,
 }

@@ -12,13 +12,10 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// The one region.
     pub region: String,
-    /// The one account.
     pub account: String,
     /// Seed of IDs and of the fault injector.
     pub seed: u64,
-    /// How the clock runs.
     pub clock: Mode,
     /// Real time that calls take.
     pub latency: Latency,
@@ -30,7 +27,6 @@ pub struct Options {
     /// Reads are answered from the world as it was this long ago.
     #[serde(with = "crate::core::millis")]
     pub stale_reads: Duration,
-    /// Quotas.
     pub limits: Limits,
     /// How long state changes take.
     pub delays: Delays,
@@ -43,7 +39,6 @@ pub struct Options {
     pub validate: bool,
     /// Ports: 0 takes any free one.
     pub port: u16,
-    /// Port of the admin API.
     pub admin_port: u16,
 }
 
@@ -75,35 +70,24 @@ impl Default for Options {
 pub struct Limits {
     /// Inbound rules of a security group (IPv4 and IPv6 count apart).
     pub rules_per_group: usize,
-    /// Security groups of a network interface.
     pub groups_per_interface: usize,
     /// Security groups of the region.
     pub groups: usize,
-    /// Routes of a route table.
     pub routes_per_table: usize,
     /// Tags of a resource.
     pub tags: usize,
-    /// Values of one filter.
     pub filter_values: usize,
     /// Filters of one call. `unverified`
     pub filters: usize,
     /// Elastic addresses of the region.
     pub addresses: usize,
-    /// Classic load balancers of the region.
     pub classic_balancers: usize,
-    /// Listeners of a classic load balancer.
     pub classic_listeners: usize,
-    /// Instances of a classic load balancer.
     pub classic_instances: usize,
-    /// Network load balancers of the region.
     pub network_balancers: usize,
-    /// Listeners of a network load balancer.
     pub network_listeners: usize,
-    /// Target groups of the region.
     pub target_groups: usize,
-    /// Targets of a target group.
     pub targets_per_group: usize,
-    /// Target groups of a network load balancer.
     pub groups_per_balancer: usize,
     /// Certificates of a listener, the default one not counted.
     pub certificates: usize,

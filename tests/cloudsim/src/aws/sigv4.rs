@@ -8,7 +8,6 @@ use http::HeaderMap;
 /// The caller named in the `Authorization` header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// Access key ID.
     pub access_key: String,
     /// Region of the credential scope.
     pub region: String,

@@ -17,13 +17,9 @@ pub struct StsState {
 /// A session of an assumed role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    /// The role.
     pub role_arn: String,
-    /// Name that the caller gave the session.
     pub name: String,
-    /// External ID that the caller presented.
     pub external_id: Option<String>,
-    /// When the credentials end.
     pub expires: Timestamp,
     /// The request's `x-amz-*` headers (save the token) by name, and whether the signature covers each.
     pub headers: BTreeMap<String, (String, bool)>,

@@ -15,9 +15,7 @@ use std::time::Duration;
 /// State of all services. Cloning it takes a snapshot; the clock stays shared.
 #[derive(Debug, Clone)]
 pub struct World {
-    /// How it behaves.
     pub options: Arc<Options>,
-    /// The virtual clock.
     pub clock: Clock,
     /// Source of IDs, seeded.
     pub rng: StdRng,
@@ -49,7 +47,6 @@ pub enum Due {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dump {
-    /// Virtual time.
     pub now: Timestamp,
     /// Of [`World::ec2`].
     pub ec2: ec2::Ec2State,

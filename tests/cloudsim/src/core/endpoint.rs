@@ -57,9 +57,7 @@ pub trait Cloud: Send + Sized + 'static {
 /// Everything behind the endpoint.
 #[derive(Debug)]
 pub struct Inside<C> {
-    /// State of the cloud.
     pub cloud: C,
-    /// Fault rules.
     pub faults: Faults,
     /// Calls so far.
     pub ledger: Ledger,
@@ -90,7 +88,6 @@ impl<C: Cloud> Inside<C> {
 /// The endpoint.
 #[derive(Debug)]
 pub struct Endpoint<C> {
-    /// Everything behind it.
     pub inside: Mutex<Inside<C>>,
 }
 

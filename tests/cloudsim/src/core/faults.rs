@@ -11,25 +11,19 @@ use serde::{Deserialize, Serialize};
 pub enum Fault {
     /// An error of the cloud instead of the effect.
     Code {
-        /// HTTP status.
         status: u16,
-        /// The cloud's error code.
         code: String,
-        /// Text of the error.
         #[serde(default)]
         message: String,
     },
     /// A bare HTTP answer with a text body instead of the effect, as a proxy would give it.
     Status {
-        /// HTTP status.
         status: u16,
-        /// The body.
         #[serde(default)]
         body: String,
     },
     /// An HTML error page instead of the effect.
     Html {
-        /// HTTP status.
         status: u16,
     },
     /// The connection is reset; nothing was done.
@@ -51,9 +45,7 @@ pub enum Fault {
     Operation {
         /// HTTP status that the operation reports.
         status: u16,
-        /// The cloud's error code.
         code: String,
-        /// Text of the error.
         #[serde(default)]
         message: String,
     },
@@ -88,7 +80,6 @@ impl Fault {
 /// When a fault strikes. Every condition that is set must hold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Service name.
     #[serde(default)]
     pub service: Option<String>,
     /// Action name; `*` at the end matches any rest.
@@ -109,7 +100,6 @@ pub struct Rule {
     /// Strike with this probability, drawn from the seeded generator; none: always.
     #[serde(default)]
     pub probability: Option<f64>,
-    /// What happens.
     pub fault: Fault,
 }
 
@@ -169,11 +159,8 @@ pub struct Faults {
 /// A call as the rules see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// Service name.
     pub service: &'a str,
-    /// Action name.
     pub action: &'a str,
-    /// Whether it changes something.
     pub mutating: bool,
     /// Parameters as in the ledger, but whole.
     pub params: &'a str,

@@ -18,7 +18,6 @@ pub struct Entry {
     pub at: Timestamp,
     /// The service, named as by the cloud: `ec2`, `network`, …; `imds` for instance metadata, whose action is the path.
     pub service: String,
-    /// Operation name.
     pub action: String,
     /// The caller: access key ID or user; empty if the call was not signed.
     pub access_key: String,
@@ -51,7 +50,6 @@ pub struct Entry {
 /// How many calls and what they moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Calls.
     pub calls: u64,
     /// Calls answered with an error.
     pub errors: u64,

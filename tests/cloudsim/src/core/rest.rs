@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 pub struct Route<W: 'static> {
     /// Service in ledger, faults and throttles.
     pub service: &'static str,
-    /// Method.
     pub method: &'static str,
     /// Path; `{}` stands for one segment.
     pub path: &'static str,
@@ -26,13 +25,9 @@ pub struct Route<W: 'static> {
 /// A call.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// Service.
     pub service: &'static str,
-    /// Action.
     pub action: &'static str,
-    /// Whether it changes something.
     pub mutating: bool,
-    /// Method.
     pub method: Method,
     /// Path as it was sent, without the query.
     pub path: String,
@@ -42,20 +37,17 @@ pub struct Call {
     pub query: Vec<(String, String)>,
     /// Body as it was sent.
     pub body: Bytes,
-    /// Headers.
     pub headers: HeaderMap,
 }
 
 /// An answer.
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
-    /// Status.
     pub status: u16,
     /// Body: JSON, if [`Reply::kind`] says nothing else.
     pub body: Vec<u8>,
     /// Content type; empty means JSON.
     pub kind: &'static str,
-    /// Further headers.
     pub headers: Vec<(&'static str, String)>,
     /// How many objects it lists.
     pub items: u64,
@@ -66,11 +58,9 @@ pub struct Reply {
 /// An error of a service, before it is put into the service's own form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// HTTP status.
     pub status: u16,
     /// The service's code or type.
     pub code: String,
-    /// Text.
     pub message: String,
     /// The call does not follow the service's API: a defect of the caller.
     pub violation: bool,

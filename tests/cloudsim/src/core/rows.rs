@@ -10,9 +10,7 @@ use std::collections::BTreeMap;
 pub struct Row {
     /// Number in the order of creation.
     pub seq: u64,
-    /// When it was made.
     pub made: Timestamp,
-    /// Its fields.
     pub fields: Map<String, Value>,
 }
 
@@ -85,7 +83,6 @@ impl Row {
 /// A resource as an answer shows it: without the fields of the simulation, and only with those asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
-    /// Its fields.
     pub fields: &'a Map<String, Value>,
     /// The fields asked for; empty: all.
     pub only: &'a [&'a str],

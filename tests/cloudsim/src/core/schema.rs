@@ -26,7 +26,6 @@ pub struct Description {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Method {
-    /// HTTP method.
     pub http_method: String,
     /// Path; a parameter stands in braces.
     pub path: String,
@@ -83,7 +82,6 @@ pub struct Finding {
     pub at: String,
     /// What is there, or nothing.
     pub is: String,
-    /// What is wrong with it.
     pub why: Why,
 }
 

@@ -26,7 +26,6 @@ pub type Request = http::Request<Bytes>;
 /// What becomes of a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// An answer.
     Reply(http::Response<Bytes>),
     /// An answer whose body ends after this many bytes although its length says otherwise.
     Cut(http::Response<Bytes>, usize),

@@ -6,9 +6,7 @@ use std::net::IpAddr;
 /// A field of an object.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
-    /// Its name.
     pub name: &'static str,
-    /// What it holds.
     pub kind: Kind,
     /// Whether it must be there.
     pub need: Need,
@@ -30,7 +28,6 @@ pub enum Need {
 pub enum Kind {
     /// A text of at most this many characters.
     Text(usize),
-    /// A UUID.
     Uuid,
     /// An IP address.
     Address,
@@ -38,13 +35,10 @@ pub enum Kind {
     Cidr,
     /// A whole number from the first to the second.
     Int(i64, i64),
-    /// True or false.
     Bool,
     /// One of these texts.
     OneOf(&'static [&'static str]),
-    /// A list.
     List(&'static Kind),
-    /// An object.
     Object(&'static [Field]),
     /// An object whose keys and values are texts.
     Texts,
@@ -78,11 +72,8 @@ pub enum Why {
 pub struct Mismatch {
     /// The objects around it, joined by dots; empty at the top.
     pub inside: String,
-    /// The field.
     pub field: String,
-    /// What it holds.
     pub value: Value,
-    /// What is wrong.
     pub why: Why,
 }
 

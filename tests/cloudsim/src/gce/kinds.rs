@@ -35,7 +35,6 @@ pub(super) struct Kind {
     pub(super) scope: Scope,
     /// Metric of its quota.
     pub(super) quota: &'static str,
-    /// Its rules.
     pub(super) rules: Rules,
 }
 

@@ -14,7 +14,6 @@ use std::time::Duration;
 pub struct Options {
     /// Seed of IDs and of the fault injector.
     pub seed: u64,
-    /// How the clock runs.
     pub clock: Mode,
     /// Real time that calls take.
     pub latency: Latency,
@@ -26,7 +25,6 @@ pub struct Options {
     pub lag: Lag,
     /// Port: 0 takes any free one.
     pub port: u16,
-    /// Port of the admin API.
     pub admin_port: u16,
     /// How many calls the ledger keeps.
     pub ledger_entries: usize,

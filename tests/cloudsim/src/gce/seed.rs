@@ -10,15 +10,10 @@ use serde_json::{Value, json};
 /// An instance to be made.
 #[derive(Debug, Clone, Default)]
 pub struct InstanceSeed<'a> {
-    /// Project.
     pub project: &'a str,
-    /// Zone.
     pub zone: &'a str,
-    /// Name.
     pub name: &'a str,
-    /// Path of the subnetwork.
     pub subnetwork: &'a str,
-    /// Network tags.
     pub tags: &'a [&'a str],
     /// Whether it has an external address.
     pub external: bool,
@@ -31,13 +26,10 @@ pub struct InstanceSeed<'a> {
 /// A project with a network, a subnetwork and instances in zones of one region.
 #[derive(Debug, Clone)]
 pub struct ClusterSeed<'a> {
-    /// Project.
     pub project: &'a str,
     /// Project of the network; empty: the same.
     pub network_project: &'a str,
-    /// Network.
     pub network: &'a str,
-    /// Subnetwork.
     pub subnetwork: &'a str,
     /// Its range.
     pub range: &'a str,
@@ -47,7 +39,6 @@ pub struct ClusterSeed<'a> {
     pub zones: &'a [&'a str],
     /// How many instances, named `n1`, `n2`, ….
     pub nodes: usize,
-    /// Their network tags.
     pub tags: &'a [&'a str],
 }
 
@@ -70,11 +61,8 @@ impl Default for ClusterSeed<'_> {
 /// Paths of what was made for a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// Network.
     pub network: String,
-    /// Subnetwork.
     pub subnetwork: String,
-    /// Instances.
     pub instances: Vec<String>,
 }
 

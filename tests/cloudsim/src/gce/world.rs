@@ -29,9 +29,7 @@ const LONG: usize = 100_000;
 /// State of the cloud.
 #[derive(Debug)]
 pub struct World {
-    /// How it behaves.
     pub options: Options,
-    /// The virtual clock.
     pub clock: Clock,
     /// URL of the endpoint, without a path.
     pub url: String,

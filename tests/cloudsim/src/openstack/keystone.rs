@@ -26,9 +26,7 @@ pub struct Identity {
 /// A user.
 #[derive(Debug, Clone)]
 pub struct User {
-    /// Name.
     pub name: String,
-    /// Password.
     pub password: String,
     /// Roles by ID of the project; a role in the domain has the ID of the domain.
     pub roles: BTreeMap<String, Vec<String>>,
@@ -37,13 +35,9 @@ pub struct User {
 /// An application credential.
 #[derive(Debug, Clone)]
 pub struct Credential {
-    /// Name.
     pub name: String,
-    /// Secret.
     pub secret: String,
-    /// ID of its user.
     pub user: String,
-    /// ID of its project.
     pub project: String,
 }
 

@@ -12,7 +12,6 @@ pub(super) type Show = fn(&World, &Row) -> Map<String, Value>;
 
 /// How a kind of resource is listed.
 pub(super) struct Listing {
-    /// Its kind.
     pub(super) kind: &'static str,
     /// Name of the list.
     pub(super) name: &'static str,

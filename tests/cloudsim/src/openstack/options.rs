@@ -14,7 +14,6 @@ use std::time::Duration;
 pub struct Options {
     /// Seed of IDs and of the fault injector.
     pub seed: u64,
-    /// How the clock runs.
     pub clock: Mode,
     /// Real time that calls take.
     pub latency: Latency,
@@ -70,9 +69,7 @@ pub struct CatalogEntry {
     pub name: String,
     /// Path behind the URL of the simulation, or a whole URL.
     pub path: String,
-    /// Regions.
     pub regions: Vec<String>,
-    /// Interfaces.
     pub interfaces: Vec<String>,
 }
 

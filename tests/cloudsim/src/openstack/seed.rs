@@ -11,13 +11,9 @@ use std::net::IpAddr;
 /// A subnet to be made. The default is a range of IPv4.
 #[derive(Debug, Clone, Default)]
 pub struct SubnetSeed<'a> {
-    /// Network.
     pub network: &'a str,
-    /// Name.
     pub name: &'a str,
-    /// Range.
     pub cidr: &'a str,
-    /// Tags.
     pub tags: &'a [&'a str],
     /// First and last address that are given out; none: all but the first and the last.
     pub pool: Option<(&'a str, &'a str)>,
@@ -26,9 +22,7 @@ pub struct SubnetSeed<'a> {
 /// A server to be made.
 #[derive(Debug, Clone, Default)]
 pub struct ServerSeed<'a> {
-    /// Project.
     pub project: &'a str,
-    /// Name.
     pub name: &'a str,
     /// Flavor; empty: a name that is no flavor.
     pub flavor: &'a str,

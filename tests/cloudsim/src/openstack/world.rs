@@ -21,9 +21,7 @@ use std::time::Duration;
 /// State of all services.
 #[derive(Debug)]
 pub struct World {
-    /// How it behaves.
     pub options: Options,
-    /// The virtual clock.
     pub clock: Clock,
     /// URL of the endpoint.
     pub url: String,

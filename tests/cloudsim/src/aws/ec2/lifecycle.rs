@@ -11,11 +11,8 @@ use std::net::Ipv4Addr;
 /// What a new instance should be like.
 #[derive(Debug, Clone)]
 pub struct Launch {
-    /// Type.
     pub instance_type: String,
-    /// Image.
     pub image: String,
-    /// Key pair.
     pub key_name: Option<String>,
     /// Its interfaces by device index; the first has index 0.
     pub interfaces: Vec<NewInterface>,
@@ -23,7 +20,6 @@ pub struct Launch {
     pub resource_name: bool,
     /// Hop limit of the metadata service.
     pub metadata_hops: u8,
-    /// Tags.
     pub tags: Tags,
 }
 

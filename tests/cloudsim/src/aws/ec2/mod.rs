@@ -27,7 +27,6 @@ use serde::{Deserialize, Serialize};
 pub enum Due {
     /// An instance reaches its next state.
     Instance {
-        /// The instance.
         id: String,
         /// The state that it is on its way to.
         to: InstanceState,

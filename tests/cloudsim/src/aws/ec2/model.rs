@@ -15,25 +15,18 @@ pub type Tags = BTreeMap<String, String>;
 pub struct Ec2State {
     /// The account that owns everything.
     pub account: String,
-    /// The region.
     pub region: String,
     /// Zones by name.
     pub zones: BTreeMap<String, Zone>,
-    /// Networks.
     pub vpcs: BTreeMap<String, Vpc>,
-    /// Subnets.
     pub subnets: BTreeMap<String, Subnet>,
-    /// Internet gateways.
     pub gateways: BTreeMap<String, Gateway>,
-    /// Route tables.
     pub route_tables: BTreeMap<String, RouteTable>,
-    /// Security groups.
     pub groups: BTreeMap<String, SecurityGroup>,
     /// Instances, terminated ones for an hour.
     pub instances: BTreeMap<String, Instance>,
     /// Network interfaces of instances, load balancers and others.
     pub interfaces: BTreeMap<String, Interface>,
-    /// Volumes.
     pub volumes: BTreeMap<String, Volume>,
     /// Elastic addresses by allocation ID.
     pub addresses: BTreeMap<String, Address>,
@@ -70,30 +63,23 @@ pub struct Zone {
 /// A network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vpc {
-    /// IPv4 block.
     pub cidr: String,
-    /// IPv6 block.
     pub ipv6_cidr: Option<String>,
     /// The account's default network.
     pub default: bool,
-    /// Tags.
     pub tags: Tags,
 }
 
 /// A subnet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
-    /// Its network.
     pub vpc: String,
     /// Its zone's name.
     pub zone: String,
-    /// IPv4 block.
     pub cidr: String,
-    /// IPv6 block.
     pub ipv6_cidr: Option<String>,
     /// Instances get a public address by default.
     pub map_public_ip: bool,
-    /// Tags.
     pub tags: Tags,
     /// Offset in the block at which the search for a free address goes on.
     pub next_ip: u32,
@@ -104,22 +90,18 @@ pub struct Subnet {
 pub struct Gateway {
     /// The network that it is attached to.
     pub vpc: Option<String>,
-    /// Tags.
     pub tags: Tags,
 }
 
 /// A route table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteTable {
-    /// Its network.
     pub vpc: String,
     /// Associations by ID.
     pub associations: BTreeMap<String, Association>,
     /// Routes in the order of their creation.
     pub routes: Vec<Route>,
-    /// Tags.
     pub tags: Tags,
-    /// When it was made.
     pub created: Timestamp,
 }
 
@@ -129,7 +111,6 @@ pub struct RouteTable {
 pub enum Association {
     /// All subnets without a table of their own.
     Main,
-    /// This subnet.
     Subnet(String),
 }
 
@@ -138,9 +119,7 @@ pub enum Association {
 pub struct Route {
     /// IPv4 or IPv6 block, or a prefix list.
     pub destination: String,
-    /// Where it goes.
     pub target: Target,
-    /// When it was made.
     pub created: Timestamp,
 }
 
@@ -148,15 +127,12 @@ pub struct Route {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// The network itself.
     Local,
     /// A gateway: internet (`igw-…`), virtual private (`vgw-…`), NAT (`nat-…`).
     Gateway(String),
     /// An interface, with the instance that it belonged to when the route was made.
     Interface {
-        /// The interface.
         interface: String,
-        /// Its instance.
         instance: Option<String>,
     },
 }
@@ -166,24 +142,19 @@ pub enum Target {
 pub struct SecurityGroup {
     /// Name, unique in its network.
     pub name: String,
-    /// Description.
     pub description: String,
-    /// Its network.
     pub vpc: String,
     /// Inbound rules in the order of their creation.
     pub ingress: Vec<Rule>,
     /// Outbound rules.
     pub egress: Vec<Rule>,
-    /// Tags.
     pub tags: Tags,
-    /// When it was made.
     pub created: Timestamp,
 }
 
 /// One rule: one protocol and port range, one source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Rule ID.
     pub id: String,
     /// `tcp`, `udp`, `icmp`, `icmpv6`, a number, or `-1` for all.
     pub protocol: String,
@@ -193,7 +164,6 @@ pub struct Rule {
     pub to: Option<i64>,
     /// Where from (outbound: where to).
     pub peer: Peer,
-    /// Description.
     pub description: Option<String>,
 }
 
@@ -201,13 +171,9 @@ pub struct Rule {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Peer {
-    /// IPv4 block.
     V4(String),
-    /// IPv6 block.
     V6(String),
-    /// Security group.
     Group(String),
-    /// Prefix list.
     Prefix(String),
 }
 
@@ -215,17 +181,12 @@ pub enum Peer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InstanceState {
-    /// Being started.
     Pending,
-    /// Runs.
     Running,
-    /// Being terminated.
     ShuttingDown,
     /// Terminated; visible for an hour.
     Terminated,
-    /// Being stopped.
     Stopping,
-    /// Stopped.
     Stopped,
 }
 
@@ -264,17 +225,13 @@ pub struct Instance {
     pub reservation: String,
     /// Position among the instances of its reservation.
     pub launch_index: u32,
-    /// Image.
     pub image: String,
     /// Type, e.g. `m5.large`.
     pub instance_type: String,
-    /// State.
     pub state: InstanceState,
     /// When it was last started.
     pub launched: Timestamp,
-    /// When it was made.
     pub created: Timestamp,
-    /// Network.
     pub vpc: String,
     /// Subnet of the primary interface.
     pub subnet: String,
@@ -286,22 +243,18 @@ pub struct Instance {
     pub public_dns: String,
     /// Interfaces by device index.
     pub interfaces: Vec<String>,
-    /// Key pair.
     pub key_name: Option<String>,
     /// Network nodes from the top; empty: a type without topology.
     pub topology: Vec<String>,
     /// How many hops an answer of the metadata service's token request may take.
     pub metadata_hops: u8,
-    /// Tags.
     pub tags: Tags,
 }
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
-    /// Subnet.
     pub subnet: String,
-    /// Network.
     pub vpc: String,
     /// Zone's name.
     pub zone: String,
@@ -319,35 +272,27 @@ pub struct Interface {
     pub public_ip: Option<Ipv4Addr>,
     /// Elastic address behind `public_ip`.
     pub allocation: Option<String>,
-    /// IPv6 addresses.
     pub ipv6: Vec<Ipv6Addr>,
     /// Delegated IPv6 prefixes.
     #[serde(default)]
     pub ipv6_prefixes: Vec<String>,
-    /// Security groups.
     pub groups: Vec<String>,
     /// Drops traffic that is not its own.
     pub source_dest_check: bool,
-    /// What it is attached to.
     pub attachment: Option<Attachment>,
-    /// Tags.
     pub tags: Tags,
-    /// When it was made.
     pub created: Timestamp,
 }
 
 /// What an interface is attached to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
-    /// Attachment ID.
     pub id: String,
     /// The instance; none for those of services.
     pub instance: Option<String>,
-    /// Device index.
     pub device: u32,
     /// `attaching`, `attached`, `detaching`.
     pub status: String,
-    /// Since when.
     pub since: Timestamp,
     /// Goes with the instance.
     pub delete_on_termination: bool,
@@ -364,20 +309,16 @@ pub struct Volume {
     pub kind: String,
     /// `available`, `in-use`, …
     pub state: String,
-    /// Tags.
     pub tags: Tags,
-    /// When it was made.
     pub created: Timestamp,
 }
 
 /// An elastic address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    /// The address.
     pub public_ip: Ipv4Addr,
     /// The interface that has it.
     pub interface: Option<String>,
-    /// Tags.
     pub tags: Tags,
 }
 

@@ -10,11 +10,8 @@ use std::time::Duration;
 /// What a new interface should be like.
 #[derive(Debug, Clone, Default)]
 pub struct NewInterface {
-    /// Subnet.
     pub subnet: String,
-    /// Security groups.
     pub groups: Vec<String>,
-    /// Description.
     pub description: String,
     /// `interface` if empty.
     pub kind: String,
@@ -32,7 +29,6 @@ pub struct NewInterface {
     pub allocation: Option<String>,
     /// Gets a public address.
     pub public: bool,
-    /// Tags.
     pub tags: Tags,
 }
 

@@ -32,7 +32,6 @@ impl Default for NetworkSeed {
 /// What a seeded network is made of.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Network {
-    /// The network.
     pub vpc: String,
     /// Public subnets in the order of the zones.
     pub public: Vec<String>,
@@ -42,7 +41,6 @@ pub struct Network {
     pub main_table: String,
     /// The table of the public subnets; it leads to the internet gateway.
     pub public_table: String,
-    /// The internet gateway.
     pub gateway: String,
     /// The network's default security group.
     pub default_group: String,
@@ -54,17 +52,12 @@ pub struct Network {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InstanceSeed {
-    /// How many.
     pub count: usize,
     /// Subnets, taken in turn.
     pub subnets: Vec<String>,
-    /// Security groups.
     pub groups: Vec<String>,
-    /// Type.
     pub instance_type: String,
-    /// State.
     pub state: InstanceState,
-    /// Tags.
     pub tags: Tags,
     /// IPv6 addresses of each.
     pub ipv6: usize,

@@ -26,9 +26,7 @@ pub struct ElbState {
 /// A classic load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Balancer {
-    /// Its name.
     pub name: String,
-    /// Host name.
     pub dns_name: String,
     /// Scheme `internal`.
     pub internal: bool,
@@ -36,7 +34,6 @@ pub struct Balancer {
     pub vpc: String,
     /// Subnet to its interface there.
     pub subnets: BTreeMap<String, String>,
-    /// Security groups.
     pub groups: Vec<String>,
     /// By balancer port.
     pub listeners: BTreeMap<u16, Listener>,
@@ -46,13 +43,9 @@ pub struct Balancer {
     pub policies: BTreeMap<String, Policy>,
     /// Registered instances, oldest first.
     pub instances: Vec<String>,
-    /// The one health check.
     pub health_check: HealthCheck,
-    /// Attributes.
     pub attributes: Attributes,
-    /// Tags.
     pub tags: BTreeMap<String, String>,
-    /// When it was made.
     pub created: Timestamp,
 }
 
@@ -98,15 +91,12 @@ pub struct HealthCheck {
 /// Attributes with AWS's defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
-    /// Cross-zone load balancing.
     pub cross_zone: bool,
-    /// Connection draining.
     pub draining: bool,
     /// Of connection draining, seconds. Reported also while that is off.
     pub draining_timeout: u16,
     /// Seconds.
     pub idle_timeout: u16,
-    /// Access logs.
     pub access_log: AccessLog,
     /// `elb.http.desyncmitigationmode`.
     pub desync_mode: String,
@@ -115,11 +105,9 @@ pub struct Attributes {
 /// Access log settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessLog {
-    /// On or off.
     pub enabled: bool,
     /// Minutes: 5 or 60.
     pub emit_interval: Option<u16>,
-    /// Bucket.
     pub bucket: Option<String>,
     /// Prefix in the bucket.
     pub prefix: Option<String>,

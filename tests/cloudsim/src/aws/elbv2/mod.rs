@@ -34,9 +34,7 @@ pub struct ElbV2State {
 pub struct Balancer {
     /// `arn:…:loadbalancer/net/NAME/ID`.
     pub arn: String,
-    /// Its name.
     pub name: String,
-    /// Host name.
     pub dns_name: String,
     /// Scheme `internal`.
     pub internal: bool,
@@ -54,16 +52,13 @@ pub struct Balancer {
     pub state: String,
     /// What is not at its default.
     pub attributes: BTreeMap<String, String>,
-    /// Tags.
     pub tags: BTreeMap<String, String>,
-    /// When it was made.
     pub created: Timestamp,
 }
 
 /// How a balancer is in a subnet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
-    /// The interface there.
     pub interface: String,
     /// Elastic address.
     pub allocation: Option<String>,
@@ -76,7 +71,6 @@ pub struct Mapping {
 pub struct TargetGroup {
     /// `arn:…:targetgroup/NAME/ID`.
     pub arn: String,
-    /// Its name.
     pub name: String,
     /// What it was made with; the health check can change.
     pub settings: Settings,
@@ -84,9 +78,7 @@ pub struct TargetGroup {
     pub targets: BTreeMap<String, Target>,
     /// What is not at its default.
     pub attributes: BTreeMap<String, String>,
-    /// Tags.
     pub tags: BTreeMap<String, String>,
-    /// When it was made.
     pub created: Timestamp,
 }
 
@@ -103,7 +95,6 @@ pub struct Settings {
     pub target_type: String,
     /// `ipv4` or `ipv6`.
     pub address_type: String,
-    /// The health check.
     pub check: Check,
 }
 
@@ -133,7 +124,6 @@ pub struct Check {
 pub struct Target {
     /// Instance ID or address.
     pub id: String,
-    /// Its port.
     pub port: u16,
     /// Registered at.
     pub since: Timestamp,
@@ -148,7 +138,6 @@ pub struct Listener {
     pub arn: String,
     /// ARN of the balancer.
     pub balancer: String,
-    /// Front port.
     pub port: u16,
     /// `TCP`, `TLS`, `UDP`, `TCP_UDP`.
     pub protocol: String,
@@ -160,7 +149,6 @@ pub struct Listener {
     pub alpn: Option<String>,
     /// ARN of the group that it forwards to.
     pub group: String,
-    /// Tags.
     pub tags: BTreeMap<String, String>,
 }
 
