@@ -84,6 +84,12 @@ impl Params {
         self.items(name).into_iter().filter_map(Params::own).collect()
     }
 
+    /// The texts of a list, to keep.
+    #[must_use]
+    pub fn texts(&self, name: &str) -> Vec<String> {
+        self.list(name).into_iter().map(str::to_owned).collect()
+    }
+
     /// A flag.
     ///
     /// # Errors

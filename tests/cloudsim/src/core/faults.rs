@@ -23,9 +23,7 @@ pub enum Fault {
         body: String,
     },
     /// An HTML error page instead of the effect.
-    Html {
-        status: u16,
-    },
+    Html { status: u16 },
     /// The connection is reset; nothing was done.
     ResetBefore,
     /// The connection is reset after the effect: done but not acknowledged.

@@ -1,7 +1,7 @@
 //! Filters and pages, the same for all describes of EC2.
 
 use super::model::Tags;
-use crate::aws::{ApiError, Call, World};
+use crate::aws::{ApiError, Call, World, Xml};
 
 /// The filters of a call; all must hold, each by any of its values.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl Filters {
             if !tagged && !names.contains(&name.as_str()) {
                 return Err(ApiError::new("InvalidParameterValue", format!("The filter '{name}' is invalid")));
             }
-            let values: Vec<String> = item.list("Value").into_iter().map(str::to_owned).collect();
+            let values = item.texts("Value");
             if values.is_empty() {
                 return Err(ApiError::new("InvalidParameterValue", format!("The filter '{name}' requires a value")));
             }
@@ -91,6 +91,9 @@ fn wild(pattern: &str, value: &str) -> bool {
     }
 }
 
+/// The objects of a page, and the token of the next one if there are more.
+pub(super) type Taken<'a, T> = (Vec<(&'a String, T)>, Option<String>);
+
 /// A page of a list that is ordered by ID.
 #[derive(Debug, Clone)]
 pub struct Page {
@@ -137,10 +140,7 @@ impl Page {
     }
 
     /// Takes this page from objects ordered by ID, and the token of the next one if there are more.
-    pub fn take<'a, T>(
-        &self,
-        objects: impl Iterator<Item = (&'a String, T)>,
-    ) -> (Vec<(&'a String, T)>, Option<String>) {
+    pub fn take<'a, T>(&self, objects: impl Iterator<Item = (&'a String, T)>) -> Taken<'a, T> {
         let mut page = Vec::new();
         let mut rest = objects.skip_while(|(id, _)| self.after.as_ref().is_some_and(|after| *id <= after));
         while page.len() < self.max {
@@ -152,6 +152,19 @@ impl Page {
         let token = rest.next().and(page.last()).map(|(id, _)| seal_token(id));
         (page, token)
     }
+}
+
+/// The answer of a describe: the objects of a page, and the token of the next.
+pub(super) fn listing<'a, T>(
+    name: &str,
+    (found, token): Taken<'a, T>,
+    mut item: impl FnMut(&mut Xml, &'a str, T),
+) -> Xml {
+    let mut xml = Xml::new();
+    xml.count(found.len());
+    xml.list(name, "item", found, |xml, (id, object)| item(xml, id, object));
+    xml.opt("nextToken", token.as_deref());
+    xml
 }
 
 /// Tokens are opaque: hexadecimal digits of the ID, so that nobody takes them for one.

@@ -1,8 +1,9 @@
 //! Reads of instances.
 
-use super::filters::{Filters, Page};
-use super::model::{Instance, InstanceState, Interface};
-use super::{Ec2State, tag_set, time, unknown_ids, well_formed};
+use super::filters::{Filters, Page, Taken, listing};
+use super::interfaces::{group_set, item as interface};
+use super::model::{Instance, InstanceState};
+use super::{Ec2State, check_known, tag_set, time, well_formed};
 use crate::aws::{ApiError, Call, World, Xml};
 use std::collections::BTreeSet;
 
@@ -24,12 +25,7 @@ pub(super) fn check_ids(world: &World, ids: &[&str]) -> Result<(), ApiError> {
     if let Some(bad) = ids.iter().find(|id| !well_formed(id, "i-")) {
         return Err(ApiError::new("InvalidInstanceID.Malformed", format!("Invalid id: \"{bad}\"")));
     }
-    let unknown: BTreeSet<&str> = ids.iter().copied().filter(|id| known(world, id).is_none()).collect();
-    if unknown.is_empty() {
-        return Ok(());
-    }
-    let unknown: Vec<&str> = unknown.into_iter().collect();
-    Err(unknown_ids("InvalidInstanceID.NotFound", "instance", &unknown))
+    check_known(ids, "InvalidInstanceID.NotFound", "instance", |id| known(world, id).is_some())
 }
 
 /// An instance, if it is known by now.
@@ -66,7 +62,7 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     while let Some((_, first)) = rest.first() {
         let same = rest.iter().take_while(|(_, instance)| instance.reservation == first.reservation).count();
         let (reservation, others) = rest.split_at(same);
-        reservation_item(&mut xml, ec2, &first.reservation, reservation);
+        xml.elem("item", |xml| self::reservation(xml, ec2, &first.reservation, reservation));
         rest = others;
     }
     xml.close("reservationSet");
@@ -88,14 +84,12 @@ fn narrowed(ec2: &Ec2State, filters: &Filters) -> Option<BTreeSet<String>> {
     Some(interfaces.filter_map(|id| ec2.interfaces.get(id)?.attachment.as_ref()?.instance.clone()).collect())
 }
 
-type Found<'a> = (Vec<(&'a String, &'a Instance)>, Option<String>);
-
 fn select<'a>(
     world: &'a World,
     filters: &Filters,
     page: &Page,
     candidates: impl Iterator<Item = (&'a String, &'a Instance)>,
-) -> Found<'a> {
+) -> Taken<'a, &'a Instance> {
     page.take(candidates.filter(|(id, instance)| {
         world.known("instance", instance.created)
             && !world.ec2.left_out.contains(*id)
@@ -128,10 +122,6 @@ pub(super) fn reservation(xml: &mut Xml, ec2: &Ec2State, id: &str, instances: &[
     xml.text("ownerId", &ec2.account);
     xml.raw("<groupSet/>");
     xml.list("instancesSet", "item", instances, |xml, (id, found)| instance(xml, ec2, id, found));
-}
-
-fn reservation_item(xml: &mut Xml, ec2: &Ec2State, id: &str, instances: &[(&String, &Instance)]) {
-    xml.elem("item", |xml| reservation(xml, ec2, id, instances));
 }
 
 fn instance(xml: &mut Xml, ec2: &Ec2State, id: &str, found: &Instance) {
@@ -177,7 +167,7 @@ fn instance(xml: &mut Xml, ec2: &Ec2State, id: &str, found: &Instance) {
     xml.raw("<virtualizationType>hvm</virtualizationType><hypervisor>xen</hypervisor>");
     tag_set(xml, &found.tags);
     let interfaces = found.interfaces.iter().filter_map(|id| ec2.interfaces.get_key_value(id));
-    xml.list("networkInterfaceSet", "item", interfaces, |xml, (id, found)| interface(xml, ec2, id, found));
+    xml.list("networkInterfaceSet", "item", interfaces, |xml, (id, found)| interface(xml, ec2, id, found, true));
     xml.raw("<ebsOptimized>false</ebsOptimized><enaSupport>true</enaSupport>");
     xml.elem("metadataOptions", |xml| {
         xml.raw("<state>applied</state><httpTokens>required</httpTokens>");
@@ -187,70 +177,6 @@ fn instance(xml: &mut Xml, ec2: &Ec2State, id: &str, found: &Instance) {
     if let Some(ip) = primary.and_then(|primary| primary.ipv6.first()) {
         xml.value("ipv6Address", ip);
     }
-}
-
-pub(super) fn group_set(xml: &mut Xml, ec2: &Ec2State, groups: &[String]) {
-    xml.list("groupSet", "item", groups, |xml, id| {
-        xml.text("groupId", id);
-        xml.text("groupName", ec2.groups.get(id).map(|group| group.name.as_str()).unwrap_or_default());
-    });
-}
-
-fn interface(xml: &mut Xml, ec2: &Ec2State, id: &str, found: &Interface) {
-    xml.text("networkInterfaceId", id);
-    xml.text("subnetId", &found.subnet);
-    xml.text("vpcId", &found.vpc);
-    xml.text("description", &found.description);
-    xml.text("ownerId", &ec2.account);
-    xml.text("status", if found.attachment.is_some() { "in-use" } else { "available" });
-    xml.text("macAddress", &found.mac);
-    addresses(xml, ec2, found);
-    xml.value("sourceDestCheck", found.source_dest_check);
-    group_set(xml, ec2, &found.groups);
-    if let Some(attachment) = &found.attachment {
-        xml.elem("attachment", |xml| {
-            xml.text("attachmentId", &attachment.id);
-            xml.value("deviceIndex", attachment.device);
-            xml.text("status", &attachment.status);
-            xml.text("attachTime", &time(attachment.since));
-            xml.value("deleteOnTermination", attachment.delete_on_termination);
-            xml.raw("<networkCardIndex>0</networkCardIndex>");
-        });
-    }
-    xml.text("interfaceType", &found.kind);
-}
-
-/// The addresses of an interface: the same elements in both describes.
-pub(super) fn addresses(xml: &mut Xml, ec2: &Ec2State, found: &Interface) {
-    if let Some(ip) = found.private_ips.first() {
-        xml.value("privateIpAddress", ip);
-        xml.text("privateDnsName", &super::lifecycle::ip_name(&ec2.region, *ip));
-    }
-    association(xml, ec2, found);
-    xml.list("privateIpAddressesSet", "item", found.private_ips.iter().enumerate(), |xml, (n, ip)| {
-        xml.value("privateIpAddress", ip);
-        xml.text("privateDnsName", &super::lifecycle::ip_name(&ec2.region, *ip));
-        xml.value("primary", n == 0);
-        if n == 0 {
-            association(xml, ec2, found);
-        }
-    });
-    if !found.ipv6.is_empty() {
-        xml.list("ipv6AddressesSet", "item", &found.ipv6, |xml, ip| xml.value("ipv6Address", ip));
-    }
-    if !found.ipv6_prefixes.is_empty() {
-        xml.list("ipv6PrefixSet", "item", &found.ipv6_prefixes, |xml, prefix| xml.text("ipv6Prefix", prefix));
-    }
-}
-
-fn association(xml: &mut Xml, ec2: &Ec2State, found: &Interface) {
-    let Some(ip) = found.public_ip else { return };
-    xml.elem("association", |xml| {
-        xml.opt("allocationId", found.allocation.as_deref());
-        xml.text("ipOwnerId", if found.allocation.is_some() { &ec2.account } else { "amazon" });
-        xml.text("publicDnsName", &super::lifecycle::public_name(&ec2.region, ip));
-        xml.value("publicIp", ip);
-    });
 }
 
 pub(super) fn describe_topology(world: &World, call: &Call) -> Result<Xml, ApiError> {
@@ -265,16 +191,12 @@ pub(super) fn describe_topology(world: &World, call: &Call) -> Result<Xml, ApiEr
     if ids.len() > 100 {
         return Err(ApiError::new("InvalidParameterValue", "At most 100 instance IDs can be specified."));
     }
-    let page = if ids.is_empty() {
-        Page::parse(world, call, 1..=100)?
-    } else {
-        if call.params.has("MaxResults") {
-            let text = "The parameter instanceIds cannot be used with the parameter maxResults";
-            return Err(ApiError::new("InvalidParameterCombination", text));
-        }
-        check_ids(world, &ids)?;
-        Page::parse(world, call, 1..=100)?
-    };
+    if !ids.is_empty() && call.params.has("MaxResults") {
+        let text = "The parameter instanceIds cannot be used with the parameter maxResults";
+        return Err(ApiError::new("InvalidParameterCombination", text));
+    }
+    check_ids(world, &ids)?;
+    let page = Page::parse(world, call, 1..=100)?;
     let wanted: BTreeSet<&str> = ids.into_iter().collect();
     let passes = |id: &str, found: &Instance| {
         (wanted.is_empty() || wanted.contains(id))
@@ -285,16 +207,12 @@ pub(super) fn describe_topology(world: &World, call: &Call) -> Result<Xml, ApiEr
                 name => has(ec2, id, found, name, is),
             })
     };
-    let (found, token) = page.take(ec2.instances.iter().filter(|(id, found)| passes(id, found)));
-    let mut xml = Xml::new();
-    xml.list("instanceSet", "item", &found, |xml, (id, found)| {
+    let found = page.take(ec2.instances.iter().filter(|(id, found)| passes(id, found)));
+    Ok(listing("instanceSet", found, |xml, id, found| {
         xml.text("instanceId", id);
         xml.text("instanceType", &found.instance_type);
         xml.texts("networkNodeSet", "item", &found.topology);
         xml.text("availabilityZone", &found.zone);
         xml.opt("zoneId", ec2.zones.get(&found.zone).map(|zone| zone.id.as_str()));
-    });
-    xml.opt("nextToken", token.as_deref());
-    xml.count(found.len());
-    Ok(xml)
+    }))
 }

@@ -1,12 +1,13 @@
 //! Network interfaces: those of instances, of load balancers, and free ones.
 
-use super::filters::{Filters, Page};
-use super::instances::{addresses, group_set};
+use super::filters::{Filters, Page, listing};
+use super::lifecycle::{ip_name, public_name};
 use super::model::Interface;
 use super::network::check_groups;
-use super::{Ec2State, tag_set, time, unknown_ids, well_formed};
+use super::{Ec2State, check_known, tag_set, time, well_formed};
 use crate::aws::{ApiError, Call, World, Xml};
-use std::net::IpAddr;
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 
 const FILTERS: &[&str] = &[
     "addresses.private-ip-address",
@@ -23,11 +24,7 @@ pub(super) fn check(world: &World, ids: &[&str]) -> Result<(), ApiError> {
     }
     let known =
         |id: &str| world.ec2.interfaces.get(id).is_some_and(|interface| world.known("interface", interface.created));
-    let unknown: Vec<&str> = ids.iter().copied().filter(|id| !known(id)).collect();
-    if unknown.is_empty() {
-        return Ok(());
-    }
-    Err(unknown_ids("InvalidNetworkInterfaceID.NotFound", "networkInterface", &unknown))
+    check_known(ids, "InvalidNetworkInterfaceID.NotFound", "networkInterface", known)
 }
 
 pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
@@ -46,20 +43,16 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
             && filters.pass(&interface.tags, |name, is| has(interface, name, is))
     };
     let by_ip = filters.exact("private-ip-address").or_else(|| filters.exact("addresses.private-ip-address"));
-    let (found, token) = match by_ip {
+    let found = match by_ip {
         Some(addresses) => {
-            let users = |ip: &String| ec2.index.by_ip.get(&ip.parse::<IpAddr>().ok()?);
-            let ids: std::collections::BTreeSet<&String> = addresses.iter().filter_map(users).flatten().collect();
+            let users = |ip: &String| ec2.index.by_ip.get(&ip.parse::<Ipv4Addr>().ok()?);
+            let ids: BTreeSet<&String> = addresses.iter().filter_map(users).flatten().collect();
             let found = ids.into_iter().filter_map(|id| ec2.interfaces.get_key_value(id));
             page.take(found.filter(|(id, interface)| passes(id, interface)))
         }
         None => page.take(ec2.interfaces.iter().filter(|(id, interface)| passes(id, interface))),
     };
-    let mut xml = Xml::with_capacity(found.len() * 2048);
-    xml.list("networkInterfaceSet", "item", &found, |xml, (id, interface)| item(xml, ec2, id, interface));
-    xml.opt("nextToken", token.as_deref());
-    xml.count(found.len());
-    Ok(xml)
+    Ok(listing("networkInterfaceSet", found, |xml, id, interface| item(xml, ec2, id, interface, false)))
 }
 
 fn has(found: &Interface, name: &str, is: &dyn Fn(&str) -> bool) -> bool {
@@ -75,20 +68,14 @@ fn has(found: &Interface, name: &str, is: &dyn Fn(&str) -> bool) -> bool {
     }
 }
 
-fn status(found: &Interface) -> &'static str {
-    if found.attachment.is_some() { "in-use" } else { "available" }
-}
-
-fn item(xml: &mut Xml, ec2: &Ec2State, id: &str, found: &Interface) {
+/// An interface as its own describe shows it, or as a part of its instance.
+pub(super) fn item(xml: &mut Xml, ec2: &Ec2State, id: &str, found: &Interface, in_instance: bool) {
     xml.text("networkInterfaceId", id);
     xml.text("subnetId", &found.subnet);
     xml.text("vpcId", &found.vpc);
-    xml.text("availabilityZone", &found.zone);
     xml.text("description", &found.description);
     xml.text("ownerId", &ec2.account);
-    xml.opt("requesterId", found.requester.as_deref());
-    xml.value("requesterManaged", found.requester.is_some());
-    xml.text("status", status(found));
+    xml.text("status", if found.attachment.is_some() { "in-use" } else { "available" });
     xml.text("macAddress", &found.mac);
     addresses(xml, ec2, found);
     xml.value("sourceDestCheck", found.source_dest_check);
@@ -96,43 +83,104 @@ fn item(xml: &mut Xml, ec2: &Ec2State, id: &str, found: &Interface) {
     if let Some(attachment) = &found.attachment {
         xml.elem("attachment", |xml| {
             xml.text("attachmentId", &attachment.id);
-            xml.opt("instanceId", attachment.instance.as_deref());
-            xml.text("instanceOwnerId", found.requester.as_deref().unwrap_or(&ec2.account));
             xml.value("deviceIndex", attachment.device);
             xml.text("status", &attachment.status);
             xml.text("attachTime", &time(attachment.since));
             xml.value("deleteOnTermination", attachment.delete_on_termination);
+            if in_instance {
+                xml.raw("<networkCardIndex>0</networkCardIndex>");
+            } else {
+                xml.opt("instanceId", attachment.instance.as_deref());
+                xml.text("instanceOwnerId", found.requester.as_deref().unwrap_or(&ec2.account));
+            }
         });
     }
-    tag_set(xml, &found.tags);
     xml.text("interfaceType", &found.kind);
+    if !in_instance {
+        xml.text("availabilityZone", &found.zone);
+        xml.opt("requesterId", found.requester.as_deref());
+        xml.value("requesterManaged", found.requester.is_some());
+        tag_set(xml, &found.tags);
+    }
+}
+
+pub(super) fn group_set(xml: &mut Xml, ec2: &Ec2State, groups: &[String]) {
+    xml.list("groupSet", "item", groups, |xml, id| {
+        xml.text("groupId", id);
+        xml.text("groupName", ec2.groups.get(id).map(|group| group.name.as_str()).unwrap_or_default());
+    });
+}
+
+/// The addresses of an interface: the same elements in both describes.
+fn addresses(xml: &mut Xml, ec2: &Ec2State, found: &Interface) {
+    if let Some(ip) = found.private_ips.first() {
+        xml.value("privateIpAddress", ip);
+        xml.text("privateDnsName", &ip_name(&ec2.region, *ip));
+    }
+    association(xml, ec2, found);
+    xml.list("privateIpAddressesSet", "item", found.private_ips.iter().enumerate(), |xml, (n, ip)| {
+        xml.value("privateIpAddress", ip);
+        xml.text("privateDnsName", &ip_name(&ec2.region, *ip));
+        xml.value("primary", n == 0);
+        if n == 0 {
+            association(xml, ec2, found);
+        }
+    });
+    if !found.ipv6.is_empty() {
+        xml.list("ipv6AddressesSet", "item", &found.ipv6, |xml, ip| xml.value("ipv6Address", ip));
+    }
+    if !found.ipv6_prefixes.is_empty() {
+        xml.list("ipv6PrefixSet", "item", &found.ipv6_prefixes, |xml, prefix| xml.text("ipv6Prefix", prefix));
+    }
+}
+
+fn association(xml: &mut Xml, ec2: &Ec2State, found: &Interface) {
+    let Some(ip) = found.public_ip else { return };
+    xml.elem("association", |xml| {
+        xml.opt("allocationId", found.allocation.as_deref());
+        xml.text("ipOwnerId", if found.allocation.is_some() { &ec2.account } else { "amazon" });
+        xml.text("publicDnsName", &public_name(&ec2.region, ip));
+        xml.value("publicIp", ip);
+    });
 }
 
 pub(super) fn modify_attribute(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let id = call.params.required("NetworkInterfaceId")?;
     check(world, &[id])?;
-    let groups: Vec<String> = call.params.list("SecurityGroupId").into_iter().map(str::to_owned).collect();
-    let check = match call.params.sub("SourceDestCheck") {
-        Some(value) => value.flag("Value")?,
-        None => None,
-    };
-    if check.is_none() && groups.is_empty() {
-        return Err(ApiError::new("InvalidParameterCombination", "No attributes specified."));
-    }
+    let change = Change::read(call, "SecurityGroupId")?;
     let Some(vpc) = world.ec2.interfaces.get(id).map(|interface| interface.vpc.clone()) else {
         return Ok(Xml::done());
     };
-    check_groups(world, &groups, &vpc)?;
+    check_groups(world, &change.groups, &vpc)?;
     let Some(interface) = world.ec2.interfaces.get_mut(id) else { return Ok(Xml::done()) };
     if interface.requester.is_some() {
         let text = format!("You do not have permission to access the specified resource {id}.");
         return Err(ApiError::with_status(400, "AuthFailure", text));
     }
-    if let Some(check) = check {
-        interface.source_dest_check = check;
-    }
-    if !groups.is_empty() {
-        interface.groups = groups;
-    }
+    change.apply(interface);
     Ok(Xml::done())
+}
+
+/// What can be changed of an interface, also by way of its instance.
+pub(super) struct Change {
+    source_dest_check: Option<bool>,
+    pub(super) groups: Vec<String>,
+}
+
+impl Change {
+    pub(super) fn read(call: &Call, groups: &str) -> Result<Self, ApiError> {
+        let check = call.params.sub("SourceDestCheck").map(|value| value.flag("Value")).transpose()?.flatten();
+        let change = Change { source_dest_check: check, groups: call.params.texts(groups) };
+        if change.source_dest_check.is_none() && change.groups.is_empty() {
+            return Err(ApiError::new("InvalidParameterCombination", "No attributes specified."));
+        }
+        Ok(change)
+    }
+
+    pub(super) fn apply(self, interface: &mut Interface) {
+        interface.source_dest_check = self.source_dest_check.unwrap_or(interface.source_dest_check);
+        if !self.groups.is_empty() {
+            interface.groups = self.groups;
+        }
+    }
 }

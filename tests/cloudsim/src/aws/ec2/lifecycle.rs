@@ -1,8 +1,10 @@
 //! The life of instances: run, stop, start, terminate, and the attributes that routing needs.
 
 use super::instances::{check_ids, known, reservation};
+use super::interfaces::Change;
 use super::model::{Attachment, Instance, InstanceState, Tags};
 use super::network::{NewInterface, create_interface, remove_interface};
+use super::security_groups::by_name;
 use super::{Due, made_before, remember, tags_for};
 use crate::aws::query::Params;
 use crate::aws::{ApiError, Call, World, Xml, world};
@@ -58,8 +60,11 @@ pub(super) fn run(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let reservation = world.new_id("r-");
     let mut made = Vec::new();
     for index in 0..most {
-        match start_one(world, launch.clone(), &reservation, u32::try_from(index).unwrap_or(u32::MAX)) {
-            Ok(id) => made.push(id),
+        match place(world, launch.clone(), &reservation, u32::try_from(index).unwrap_or(u32::MAX)) {
+            Ok(id) => {
+                go_on(world, &id);
+                made.push(id);
+            }
             Err(_) if index >= least => break,
             Err(error) => {
                 // All or nothing below the wanted least.
@@ -103,10 +108,8 @@ fn read_launch(world: &World, call: &Call) -> Result<Launch, ApiError> {
             interfaces.push(read_interface(world, spec, params)?);
         }
     }
-    let hops = match params.sub("MetadataOptions") {
-        Some(options) => options.int("HttpPutResponseHopLimit")?,
-        None => None,
-    };
+    let options = params.sub("MetadataOptions");
+    let hops = options.map(|options| options.int("HttpPutResponseHopLimit")).transpose()?.flatten();
     let hostname = params.sub("PrivateDnsNameOptions").and_then(|options| options.get("HostnameType"));
     Ok(Launch {
         instance_type: params.get("InstanceType").unwrap_or("m1.small").to_owned(),
@@ -133,15 +136,9 @@ fn read_interface(world: &World, spec: &Params, whole: &Params) -> Result<NewInt
             .ok_or_else(|| ApiError::new("MissingInput", "No subnets found for the default VPC; specify a subnet."))?,
     };
     let found = world.ec2.subnets.get(&subnet);
-    let mut groups: Vec<String> = spec.list("SecurityGroupId").into_iter().map(str::to_owned).collect();
+    let mut groups = spec.texts("SecurityGroupId");
     if let (true, Some(found)) = (groups.is_empty(), found) {
-        groups = world
-            .ec2
-            .groups
-            .iter()
-            .filter(|(_, group)| group.vpc == found.vpc && group.name == "default")
-            .map(|(id, _)| id.clone())
-            .collect();
+        groups.extend(by_name(world, &found.vpc, "default"));
     }
     let number = |name: &str| -> Result<usize, ApiError> {
         Ok(spec.int(name)?.and_then(|number| usize::try_from(number).ok()).unwrap_or(0))
@@ -164,13 +161,6 @@ fn read_interface(world: &World, spec: &Params, whole: &Params) -> Result<NewInt
         subnet,
         ..NewInterface::default()
     })
-}
-
-/// Makes one instance and starts it.
-fn start_one(world: &mut World, launch: Launch, reservation: &str, index: u32) -> Result<String, ApiError> {
-    let id = place(world, launch, reservation, index)?;
-    go_on(world, &id);
-    Ok(id)
 }
 
 /// Makes one instance with its interfaces; it is pending, and stays so without [`go_on`].
@@ -400,29 +390,17 @@ pub(super) fn modify_attribute(world: &mut World, call: &Call) -> Result<Xml, Ap
     let id = call.params.required("InstanceId")?;
     check_ids(world, &[id])?;
     let Some(instance) = known(world, id) else { return Ok(Xml::done()) };
-    let groups: Vec<String> = call.params.list("GroupId").into_iter().map(str::to_owned).collect();
-    let check = match call.params.sub("SourceDestCheck") {
-        Some(value) => value.flag("Value")?,
-        None => None,
-    };
-    if check.is_none() && groups.is_empty() {
-        return Err(ApiError::new("InvalidParameterCombination", "No attributes specified."));
-    }
+    let change = Change::read(call, "GroupId")?;
     if instance.interfaces.len() > 1 {
         return Err(several_interfaces(id));
     }
     let (vpc, interface) = (instance.vpc.clone(), instance.interfaces.first().cloned());
-    super::network::check_groups(world, &groups, &vpc)?;
+    super::network::check_groups(world, &change.groups, &vpc)?;
     let Some(interface) = interface.and_then(|id| world.ec2.interfaces.get_mut(&id)) else {
         // unverified: what a terminated instance answers.
         return Err(ApiError::new("IncorrectInstanceState", format!("The instance '{id}' is terminated.")));
     };
-    if let Some(check) = check {
-        interface.source_dest_check = check;
-    }
-    if !groups.is_empty() {
-        interface.groups = groups;
-    }
+    change.apply(interface);
     Ok(Xml::done())
 }
 

@@ -20,6 +20,7 @@ use super::{ApiError, Call, World, Xml};
 use jiff::Timestamp;
 use model::Token;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// What happens by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -163,6 +164,15 @@ fn unknown_ids(code: &str, what: &str, ids: &[&str]) -> ApiError {
         many => format!("The {what} IDs '{}' do not exist", many.join(", ")),
     };
     ApiError::new(code, text)
+}
+
+/// Checks that there are objects of all these IDs.
+fn check_known(ids: &[&str], code: &str, what: &str, known: impl Fn(&str) -> bool) -> Result<(), ApiError> {
+    let unknown: BTreeSet<&str> = ids.iter().copied().filter(|id| !known(id)).collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    Err(unknown_ids(code, what, &Vec::from_iter(unknown)))
 }
 
 /// Whether an ID has the form of its kind: prefix and 8 or 17 hexadecimal digits.

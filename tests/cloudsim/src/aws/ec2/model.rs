@@ -4,7 +4,7 @@ use super::super::Options;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Tags by key.
 pub type Tags = BTreeMap<String, String>;
@@ -46,7 +46,7 @@ pub struct Ec2State {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Index {
     pub(super) by_dns: HashMap<String, BTreeSet<String>>,
-    pub(super) by_ip: HashMap<IpAddr, BTreeSet<String>>,
+    pub(super) by_ip: HashMap<Ipv4Addr, BTreeSet<String>>,
 }
 
 /// An availability, local or wavelength zone.
@@ -335,20 +335,19 @@ impl Ec2State {
     /// An empty account with the zones of its region.
     #[must_use]
     pub fn new(options: &Options) -> Self {
-        let zone = |letter: char, id: u32, kind: &str| {
+        // IDs don't follow the letters in real accounts either.
+        let zones = [('a', 2), ('b', 1), ('c', 3), ('d', 4)].map(|(letter, id)| {
             let zone = Zone {
                 id: format!("{}-az{id}", short_region(&options.region)),
-                kind: kind.to_owned(),
+                kind: "availability-zone".to_owned(),
                 state: "available".to_owned(),
             };
             (format!("{}{letter}", options.region), zone)
-        };
-        // IDs don't follow the letters in real accounts either.
-        let zones = [('a', 2), ('b', 1), ('c', 3), ('d', 4)];
+        });
         Ec2State {
             account: options.account.clone(),
             region: options.region.clone(),
-            zones: zones.into_iter().map(|(letter, id)| zone(letter, id, "availability-zone")).collect(),
+            zones: zones.into(),
             ..Ec2State::default()
         }
     }
@@ -363,7 +362,7 @@ impl Ec2State {
         }
         for (id, interface) in &self.interfaces {
             for ip in &interface.private_ips {
-                index.by_ip.entry(IpAddr::V4(*ip)).or_default().insert(id.clone());
+                index.by_ip.entry(*ip).or_default().insert(id.clone());
             }
         }
         self.index = index;

@@ -4,7 +4,7 @@ use super::model::{Address, Attachment, Interface, Tags};
 use super::{Due, World};
 use crate::aws::{ApiError, world};
 use ipnet::{Ipv4Net, Ipv6Net};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 /// What a new interface should be like.
@@ -145,13 +145,7 @@ pub fn remove_interface(world: &mut World, id: &str) {
 /// `InvalidGroup.NotFound`, `InvalidParameter` (another network), `SecurityGroupsPerInterfaceLimitExceeded`.
 pub fn check_groups(world: &World, groups: &[String], vpc: &str) -> Result<(), ApiError> {
     for id in groups {
-        let group = world
-            .ec2
-            .groups
-            .get(id)
-            .filter(|group| world.known("security-group", group.created))
-            .ok_or_else(|| super::security_groups::not_found(id))?;
-        if group.vpc != vpc {
+        if super::security_groups::find(world, id)?.vpc != vpc {
             let text = format!("Security group {id} and the subnet belong to different networks.");
             return Err(ApiError::new("InvalidParameter", text));
         }
@@ -200,16 +194,16 @@ pub fn allocate_address(world: &mut World, tags: Tags) -> Result<String, ApiErro
 
 /// Marks an address as used by an interface.
 fn occupy(world: &mut World, interface: &str, ip: Ipv4Addr) {
-    world.ec2.index.by_ip.entry(IpAddr::V4(ip)).or_default().insert(interface.to_owned());
+    world.ec2.index.by_ip.entry(ip).or_default().insert(interface.to_owned());
 }
 
 /// Marks addresses as no longer used by an interface.
 fn vacate(world: &mut World, interface: &str, ips: &[Ipv4Addr]) {
-    for ip in ips.iter().copied().map(IpAddr::V4) {
-        if let Some(users) = world.ec2.index.by_ip.get_mut(&ip) {
+    for ip in ips {
+        if let Some(users) = world.ec2.index.by_ip.get_mut(ip) {
             users.remove(interface);
             if users.is_empty() {
-                world.ec2.index.by_ip.remove(&ip);
+                world.ec2.index.by_ip.remove(ip);
             }
         }
     }
@@ -217,7 +211,7 @@ fn vacate(world: &mut World, interface: &str, ips: &[Ipv4Addr]) {
 
 /// Whether an interface of this network has the address.
 fn taken(world: &World, vpc: &str, ip: Ipv4Addr) -> bool {
-    world.ec2.index.by_ip.get(&IpAddr::V4(ip)).is_some_and(|users| {
+    world.ec2.index.by_ip.get(&ip).is_some_and(|users| {
         // One without its interface yet is being made right now.
         users.iter().any(|id| world.ec2.interfaces.get(id).is_none_or(|interface| interface.vpc == vpc))
     })

@@ -1,32 +1,24 @@
 //! Permissions of security groups: the wire merges rules of the same protocol and ports, the state keeps them apart.
 
 use super::model::{Peer, Rule, SecurityGroup};
-use super::security_groups::not_found;
+use super::security_groups::{by_name, find, not_found};
 use crate::aws::query::Params;
 use crate::aws::{ApiError, World, Xml};
 use ipnet::{Ipv4Net, Ipv6Net};
 
-/// A rule as a caller names it: all but its ID.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) protocol: String,
-    pub(super) from: Option<i64>,
-    pub(super) to: Option<i64>,
-    pub(super) peer: Peer,
-    pub(super) description: Option<String>,
-}
+impl Rule {
+    /// Whether it allows what another one does; IDs and descriptions don't count.
+    pub(super) fn is(&self, other: &Rule) -> bool {
+        self.range() == other.range() && self.peer == other.peer
+    }
 
-impl Wanted {
-    /// Whether the rule is this one; descriptions don't count.
-    pub(super) fn is(&self, rule: &Rule) -> bool {
-        self.protocol == rule.protocol && self.from == rule.from && self.to == rule.to && self.peer == rule.peer
+    fn range(&self) -> (&str, Option<i64>, Option<i64>) {
+        (&self.protocol, self.from, self.to)
     }
 
     /// In the words of EC2's errors.
     pub(super) fn words(&self) -> String {
-        let peer = match &self.peer {
-            Peer::V4(text) | Peer::V6(text) | Peer::Group(text) | Peer::Prefix(text) => text,
-        };
+        let (_, _, peer) = self.peer.on_wire();
         let protocol = if self.protocol == "-1" { "ALL".to_owned() } else { self.protocol.to_uppercase() };
         match (self.from, self.to) {
             (Some(from), Some(to)) => {
@@ -37,15 +29,31 @@ impl Wanted {
     }
 }
 
-/// The rules that a call names, split to one peer each.
-pub(super) fn read(world: &World, params: &Params, vpc: &str) -> Result<Vec<Wanted>, ApiError> {
+/// The lists of a permission, with the element that names the peer.
+const LISTS: [(&str, &str); 4] =
+    [("groups", "groupId"), ("ipRanges", "cidrIp"), ("ipv6Ranges", "cidrIpv6"), ("prefixListIds", "prefixListId")];
+
+impl Peer {
+    /// The list of a permission that it is in, its element there when it is answered alone, and its text.
+    fn on_wire(&self) -> (&'static str, &'static str, &str) {
+        match self {
+            Peer::V4(block) => ("ipRanges", "cidrIpv4", block),
+            Peer::V6(block) => ("ipv6Ranges", "cidrIpv6", block),
+            Peer::Group(id) => ("groups", "referencedGroupId", id),
+            Peer::Prefix(list) => ("prefixListIds", "prefixListId", list),
+        }
+    }
+}
+
+/// The rules that a call names, split to one peer each; they have no IDs yet.
+pub(super) fn read(world: &World, params: &Params, vpc: &str) -> Result<Vec<Rule>, ApiError> {
     let mut wanted = Vec::new();
     for permission in params.items("IpPermissions") {
         let (protocol, from, to) = range(permission)?;
         let mut add = |peer: Peer, item: &Params| -> Result<(), ApiError> {
             let description = item.get("Description").map(str::to_owned);
             check_description(description.as_deref())?;
-            wanted.push(Wanted { protocol: protocol.clone(), from, to, peer, description });
+            wanted.push(Rule { id: String::new(), protocol: protocol.clone(), from, to, peer, description });
             Ok(())
         };
         for item in permission.items("IpRanges") {
@@ -63,18 +71,12 @@ pub(super) fn read(world: &World, params: &Params, vpc: &str) -> Result<Vec<Want
     }
     if let Some(cidr) = params.get("CidrIp") {
         let (protocol, from, to) = range(params)?;
-        wanted.push(Wanted { protocol, from, to, peer: v4(cidr)?, description: None });
+        wanted.push(Rule { id: String::new(), protocol, from, to, peer: v4(cidr)?, description: None });
     }
     if wanted.is_empty() {
         return Err(ApiError::new("MissingParameter", "Source group missing and no CIDR or prefix list given."));
     }
-    let repeated = wanted.iter().enumerate().any(|(n, rule)| {
-        let same = |other: &Wanted| {
-            (&other.protocol, other.from, other.to, &other.peer) == (&rule.protocol, rule.from, rule.to, &rule.peer)
-        };
-        wanted.iter().skip(n + 1).any(same)
-    });
-    if repeated {
+    if wanted.iter().enumerate().any(|(n, rule)| wanted.iter().skip(n + 1).any(|other| other.is(rule))) {
         return Err(ApiError::new("InvalidParameterValue", "The same permission must not appear multiple times"));
     }
     Ok(wanted)
@@ -134,41 +136,37 @@ fn group(world: &World, item: &Params, vpc: &str) -> Result<Peer, ApiError> {
     }
     let id = match (item.get("GroupId"), item.get("GroupName")) {
         (Some(id), _) => id.to_owned(),
-        (None, Some(name)) => super::security_groups::by_name(world, vpc, name).ok_or_else(|| not_found(name))?,
+        (None, Some(name)) => by_name(world, vpc, name).ok_or_else(|| not_found(name))?,
         (None, None) => return Err(ApiError::missing("GroupId")),
     };
-    let found = world.ec2.groups.get(&id).filter(|group| world.known("security-group", group.created));
-    match found {
-        None => Err(not_found(&id)),
-        Some(group) if group.vpc != vpc => {
-            let text = "You have specified two resources that belong to different networks.";
-            Err(ApiError::new("InvalidGroup.NotFound", text))
-        }
-        Some(_) => Ok(Peer::Group(id)),
+    if find(world, &id)?.vpc != vpc {
+        let text = "You have specified two resources that belong to different networks.";
+        return Err(ApiError::new("InvalidGroup.NotFound", text));
     }
+    Ok(Peer::Group(id))
 }
 
 fn check_description(text: Option<&str>) -> Result<(), ApiError> {
+    let Some(text) = text.filter(|text| !describes(text)) else { return Ok(()) };
+    let text = format!(
+        "Invalid rule description ({text}). Valid descriptions are strings less than 256 characters \
+         from the following set: a-zA-Z0-9. _-:/()#,@[]+=&;{{}}!$*"
+    );
+    Err(ApiError::new("InvalidParameterValue", text))
+}
+
+/// Whether a text may describe a group or a rule.
+pub(super) fn describes(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || " ._-:/()#,@[]+=&;{}!$*".contains(c);
-    match text {
-        Some(text) if text.len() > 255 || !text.chars().all(allowed) => {
-            let text = format!(
-                "Invalid rule description ({text}). Valid descriptions are strings less than 256 characters \
-                 from the following set: a-zA-Z0-9. _-:/()#,@[]+=&;{{}}!$*"
-            );
-            Err(ApiError::new("InvalidParameterValue", text))
-        }
-        _ => Ok(()),
-    }
+    text.len() <= 255 && text.chars().all(allowed)
 }
 
 /// Writes the rules of one direction as merged permissions: one for each protocol and port range.
 pub(super) fn write(xml: &mut Xml, name: &str, account: &str, rules: &[Rule]) {
-    let mut ranges: Vec<(&str, Option<i64>, Option<i64>)> = Vec::new();
+    let mut ranges = Vec::new();
     for rule in rules {
-        let range = (rule.protocol.as_str(), rule.from, rule.to);
-        if !ranges.contains(&range) {
-            ranges.push(range);
+        if !ranges.contains(&rule.range()) {
+            ranges.push(rule.range());
         }
     }
     xml.list(name, "item", ranges, |xml, range| {
@@ -178,32 +176,16 @@ pub(super) fn write(xml: &mut Xml, name: &str, account: &str, rules: &[Rule]) {
             xml.value("fromPort", from);
             xml.value("toPort", to);
         }
-        let rules: Vec<&Rule> =
-            rules.iter().filter(|rule| (rule.protocol.as_str(), rule.from, rule.to) == range).collect();
-        let pick = |pick: fn(&Peer) -> Option<&str>| {
-            let picked: Vec<(&str, Option<&str>)> =
-                rules.iter().filter_map(|rule| Some((pick(&rule.peer)?, rule.description.as_deref()))).collect();
-            picked
-        };
-        let groups = pick(|peer| if let Peer::Group(id) = peer { Some(id) } else { None });
-        xml.list("groups", "item", groups, |xml, (id, description)| {
-            xml.text("userId", account);
-            xml.text("groupId", id);
-            xml.opt("description", description);
-        });
-        let blocks = pick(|peer| if let Peer::V4(block) = peer { Some(block) } else { None });
-        described(xml, "ipRanges", "cidrIp", blocks);
-        let blocks = pick(|peer| if let Peer::V6(block) = peer { Some(block) } else { None });
-        described(xml, "ipv6Ranges", "cidrIpv6", blocks);
-        let lists = pick(|peer| if let Peer::Prefix(id) = peer { Some(id) } else { None });
-        described(xml, "prefixListIds", "prefixListId", lists);
-    });
-}
-
-fn described(xml: &mut Xml, list: &str, name: &str, values: Vec<(&str, Option<&str>)>) {
-    xml.list(list, "item", values, |xml, (value, description)| {
-        xml.text(name, value);
-        xml.opt("description", description);
+        for (list, element) in LISTS {
+            let inside = rules.iter().filter(|rule| rule.range() == range && rule.peer.on_wire().0 == list);
+            xml.list(list, "item", inside, |xml, rule| {
+                if list == "groups" {
+                    xml.text("userId", account);
+                }
+                xml.text(element, rule.peer.on_wire().2);
+                xml.opt("description", rule.description.as_deref());
+            });
+        }
     });
 }
 
@@ -219,15 +201,12 @@ pub(super) fn write_rules(xml: &mut Xml, name: &str, account: &str, group: &str,
         xml.text("ipProtocol", &rule.protocol);
         xml.value("fromPort", rule.from.unwrap_or(-1));
         xml.value("toPort", rule.to.unwrap_or(-1));
-        match &rule.peer {
-            Peer::V4(block) => xml.text("cidrIpv4", block),
-            Peer::V6(block) => xml.text("cidrIpv6", block),
-            Peer::Prefix(list) => xml.text("prefixListId", list),
-            Peer::Group(id) if revoked => xml.text("referencedGroupId", id),
-            Peer::Group(id) => xml.elem("referencedGroupInfo", |xml| {
+        match (&rule.peer, rule.peer.on_wire()) {
+            (Peer::Group(id), _) if !revoked => xml.elem("referencedGroupInfo", |xml| {
                 xml.text("groupId", id);
                 xml.text("userId", account);
             }),
+            (_, (_, element, peer)) => xml.text(element, peer),
         }
         xml.opt("description", rule.description.as_deref());
     });

@@ -1,42 +1,35 @@
 //! Route tables and routes.
 
-use super::filters::{Filters, Page};
+use super::filters::{Filters, Page, listing};
 use super::instances::check_ids;
 use super::lifecycle::several_interfaces;
 use super::model::{Association, InstanceState, Route, RouteTable, Target};
-use super::{tag_set, unknown_ids};
+use super::{check_known, tag_set};
 use crate::aws::{ApiError, Call, World, Xml};
 use ipnet::{Ipv4Net, Ipv6Net};
 
 const FILTERS: &[&str] = &["association.main", "route-table-id", "vpc-id"];
 
-fn unknown_table(ids: &[&str]) -> ApiError {
-    unknown_ids("InvalidRouteTableID.NotFound", "routeTable", ids)
-}
-
 fn known<'a>(world: &'a World, id: &str) -> Option<&'a RouteTable> {
     world.ec2.route_tables.get(id).filter(|table| world.known("route-table", table.created))
+}
+
+pub(super) fn check(world: &World, ids: &[&str]) -> Result<(), ApiError> {
+    check_known(ids, "InvalidRouteTableID.NotFound", "routeTable", |id| known(world, id).is_some())
 }
 
 pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let filters = Filters::parse(world, call, FILTERS)?;
     let ids = call.params.list("RouteTableId");
-    let unknown: Vec<&str> = ids.iter().copied().filter(|id| known(world, id).is_none()).collect();
-    if !unknown.is_empty() {
-        return Err(unknown_table(&unknown));
-    }
+    check(world, &ids)?;
     let page = Page::parse(world, call, 5..=100)?;
     let passes = |id: &String, table: &RouteTable| {
         (ids.is_empty() || ids.contains(&id.as_str()))
             && known(world, id).is_some()
             && filters.pass(&table.tags, |name, is| has(id, table, name, is))
     };
-    let (found, token) = page.take(world.ec2.route_tables.iter().filter(|(id, table)| passes(id, table)));
-    let mut xml = Xml::new();
-    xml.list("routeTableSet", "item", &found, |xml, (id, table)| item(xml, world, id, table));
-    xml.opt("nextToken", token.as_deref());
-    xml.count(found.len());
-    Ok(xml)
+    let found = page.take(world.ec2.route_tables.iter().filter(|(id, table)| passes(id, table)));
+    Ok(listing("routeTableSet", found, |xml, id, table| item(xml, world, id, table)))
 }
 
 fn has(id: &str, table: &RouteTable, name: &str, is: &dyn Fn(&str) -> bool) -> bool {
@@ -189,48 +182,44 @@ fn target(world: &World, call: &Call) -> Result<Target, ApiError> {
     Err(ApiError::missing("gatewayId, natGatewayId, networkInterfaceId or instanceId"))
 }
 
+fn table_mut<'a>(world: &'a mut World, id: &str) -> Result<&'a mut RouteTable, ApiError> {
+    check(world, &[id])?;
+    world.ec2.route_tables.get_mut(id).ok_or_else(|| ApiError::missing("RouteTableId"))
+}
+
 pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let id = call.params.required("RouteTableId")?;
-    let (destination, target) = (destination(call)?, target(world, call)?);
-    let table = known(world, id).ok_or_else(|| unknown_table(&[id]))?;
+    let (destination, target, created) = (destination(call)?, target(world, call)?, world.now());
+    let limit = world.options.limits.routes_per_table;
+    let table = table_mut(world, id)?;
     if table.routes.iter().any(|route| route.destination == destination) {
         // unverified: that a repeat with the same target fails too.
         let text = format!("The route identified by {destination} already exists.");
         return Err(ApiError::new("RouteAlreadyExists", text));
     }
-    if table.routes.len() >= world.options.limits.routes_per_table {
+    if table.routes.len() >= limit {
         let text = format!("The maximum number of routes has been reached in {id}.");
         return Err(ApiError::new("RouteLimitExceeded", text));
     }
-    let created = world.now();
-    if let Some(table) = world.ec2.route_tables.get_mut(id) {
-        table.routes.push(Route { destination, target, created });
-    }
+    table.routes.push(Route { destination, target, created });
     Ok(Xml::done())
 }
 
 pub(super) fn replace(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let id = call.params.required("RouteTableId")?;
-    let (destination, target) = (destination(call)?, target(world, call)?);
-    known(world, id).ok_or_else(|| unknown_table(&[id]))?;
-    let created = world.now();
-    let table = world.ec2.route_tables.get_mut(id);
-    match table.and_then(|table| table.routes.iter_mut().find(|route| route.destination == destination)) {
-        None => {
-            let text = format!("There is no route defined for '{destination}' in the route table.");
-            Err(ApiError::new("InvalidParameterValue", text))
-        }
-        Some(route) => {
-            *route = Route { destination, target, created };
-            Ok(Xml::done())
-        }
-    }
+    let (destination, target, created) = (destination(call)?, target(world, call)?, world.now());
+    let Some(route) = table_mut(world, id)?.routes.iter_mut().find(|route| route.destination == destination) else {
+        let text = format!("There is no route defined for '{destination}' in the route table.");
+        return Err(ApiError::new("InvalidParameterValue", text));
+    };
+    *route = Route { destination, target, created };
+    Ok(Xml::done())
 }
 
 pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let id = call.params.required("RouteTableId")?;
     let destination = destination(call)?;
-    let table = known(world, id).ok_or_else(|| unknown_table(&[id]))?;
+    let table = table_mut(world, id)?;
     let Some(at) = table.routes.iter().position(|route| route.destination == destination) else {
         let text = format!("no route with destination-cidr-block {destination} in route table {id}");
         return Err(ApiError::new("InvalidRoute.NotFound", text));
@@ -239,8 +228,6 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         let text = format!("cannot remove local route {destination} in route table {id}");
         return Err(ApiError::new("InvalidParameterValue", text));
     }
-    if let Some(table) = world.ec2.route_tables.get_mut(id) {
-        table.routes.remove(at);
-    }
+    table.routes.remove(at);
     Ok(Xml::done())
 }

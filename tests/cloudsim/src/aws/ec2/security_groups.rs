@@ -1,8 +1,8 @@
 //! Security groups and their inbound rules.
 
-use super::filters::{Filters, Page};
+use super::filters::{Filters, Page, listing};
 use super::model::{Peer, Rule, SecurityGroup};
-use super::permissions::{Wanted, load, read, write, write_rules};
+use super::permissions::{describes, load, read, write, write_rules};
 use super::{tag_set, tags_for, well_formed};
 use crate::aws::{ApiError, Call, World, Xml};
 
@@ -25,8 +25,17 @@ fn known<'a>(world: &'a World, id: &str) -> Result<&'a SecurityGroup, ApiError> 
     if !well_formed(id, "sg-") {
         return Err(ApiError::new("InvalidGroupId.Malformed", format!("Invalid id: \"{id}\" (expecting \"sg-...\")")));
     }
+    find(world, id)
+}
+
+/// A group, if it is known by now.
+pub(in crate::aws) fn find<'a>(world: &'a World, id: &str) -> Result<&'a SecurityGroup, ApiError> {
     let found = world.ec2.groups.get(id).filter(|group| world.known("security-group", group.created));
     found.ok_or_else(|| not_found(id))
+}
+
+fn default_vpc(world: &World) -> Option<String> {
+    world.ec2.vpcs.iter().find(|(_, vpc)| vpc.default).map(|(id, _)| id.clone())
 }
 
 pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
@@ -54,10 +63,9 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
             && world.known("security-group", group.created)
             && filters.pass(&group.tags, |name, is| has(id, group, name, is))
     };
-    let (found, token) = page.take(world.ec2.groups.iter().filter(|(id, group)| passes(id, group)));
+    let found = page.take(world.ec2.groups.iter().filter(|(id, group)| passes(id, group)));
     let account = &world.ec2.account;
-    let mut xml = Xml::new();
-    xml.list("securityGroupInfo", "item", &found, |xml, (id, group)| {
+    Ok(listing("securityGroupInfo", found, |xml, id, group| {
         xml.text("ownerId", account);
         xml.text("groupId", id);
         xml.text("groupName", &group.name);
@@ -67,10 +75,7 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
         write(xml, "ipPermissionsEgress", account, &group.egress);
         tag_set(xml, &group.tags);
         xml.text("securityGroupArn", &arn(world, id));
-    });
-    xml.opt("nextToken", token.as_deref());
-    xml.count(found.len());
-    Ok(xml)
+    }))
 }
 
 fn arn(world: &World, id: &str) -> String {
@@ -92,10 +97,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let description = call.params.required("GroupDescription")?.to_owned();
     let vpc = match call.params.get("VpcId") {
         Some(vpc) => vpc.to_owned(),
-        None => {
-            let default = world.ec2.vpcs.iter().find(|(_, vpc)| vpc.default).map(|(id, _)| id.clone());
-            default.ok_or_else(|| ApiError::new("VPCIdNotSpecified", "No default VPC for this user"))?
-        }
+        None => default_vpc(world).ok_or_else(|| ApiError::new("VPCIdNotSpecified", "No default VPC for this user"))?,
     };
     if !world.ec2.vpcs.contains_key(&vpc) {
         return Err(ApiError::new("InvalidVpcID.NotFound", format!("The vpc ID '{vpc}' does not exist")));
@@ -106,8 +108,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
             format!("Value ({name}) for parameter groupName is invalid."),
         ));
     }
-    let allowed = |c: char| c.is_ascii_alphanumeric() || " ._-:/()#,@[]+=&;{}!$*".contains(c);
-    if description.len() > 255 || !description.chars().all(allowed) {
+    if !describes(&description) {
         let text = format!(
             "Value ({description}) for parameter GroupDescription is invalid. Character sets beyond ASCII are not supported."
         );
@@ -160,8 +161,7 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let id = match (call.params.get("GroupId"), call.params.get("GroupName")) {
         (Some(id), _) => id.to_owned(),
         (None, Some(name)) => {
-            let default = world.ec2.vpcs.iter().find(|(_, vpc)| vpc.default).map(|(id, _)| id.clone());
-            default.and_then(|vpc| by_name(world, &vpc, name)).ok_or_else(|| not_found(name))?
+            default_vpc(world).and_then(|vpc| by_name(world, &vpc, name)).ok_or_else(|| not_found(name))?
         }
         (None, None) => return Err(ApiError::missing("GroupId")),
     };
@@ -184,26 +184,23 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     Ok(xml)
 }
 
-/// The group that a rule call is about, and the rules that it names.
-fn addressed(world: &World, call: &Call) -> Result<(String, Vec<Wanted>), ApiError> {
+/// The group that a rule call is about, to change it, and the rules that it names.
+fn addressed(world: &World, call: &Call) -> Result<(String, SecurityGroup, Vec<Rule>), ApiError> {
     let id = call.params.required("GroupId")?;
-    let group = known(world, id)?;
-    Ok((id.to_owned(), read(world, &call.params, &group.vpc)?))
+    let group = known(world, id)?.clone();
+    let rules = read(world, &call.params, &group.vpc)?;
+    Ok((id.to_owned(), group, rules))
 }
 
 pub(super) fn authorize(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let (id, wanted) = addressed(world, call)?;
-    let mut group = known(world, &id)?.clone();
-    let mut added = Vec::new();
-    for new in wanted {
+    let (id, mut group, mut added) = addressed(world, call)?;
+    for new in &mut added {
         if group.ingress.iter().any(|rule| new.is(rule)) {
             let text = format!("the specified rule {} already exists", new.words());
             return Err(ApiError::new("InvalidPermission.Duplicate", text));
         }
-        let Wanted { protocol, from, to, peer, description } = new;
-        let rule = Rule { id: world.new_id("sgr-"), protocol, from, to, peer, description };
-        group.ingress.push(rule.clone());
-        added.push(rule);
+        new.id = world.new_id("sgr-");
+        group.ingress.push(new.clone());
     }
     let (v4, v6) = load(&group);
     let limit = world.options.limits.rules_per_group;
@@ -221,8 +218,7 @@ pub(super) fn revoke(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let rule_ids = call.params.list("SecurityGroupRuleId");
     let mut revoked = Vec::new();
     let (id, mut group) = if rule_ids.is_empty() {
-        let (id, wanted) = addressed(world, call)?;
-        let mut group = known(world, &id)?.clone();
+        let (id, mut group, wanted) = addressed(world, call)?;
         for gone in wanted {
             let Some(at) = group.ingress.iter().position(|rule| gone.is(rule)) else {
                 // unverified for default networks, where AWS documents an answer without error.
@@ -255,8 +251,7 @@ pub(super) fn revoke(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
 }
 
 pub(super) fn update_descriptions(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let (id, wanted) = addressed(world, call)?;
-    let mut group = known(world, &id)?.clone();
+    let (id, mut group, wanted) = addressed(world, call)?;
     for new in wanted {
         let Some(rule) = group.ingress.iter_mut().find(|rule| new.is(rule)) else {
             let text = "The specified rule does not exist in this security group.";

@@ -1,11 +1,11 @@
 //! Zones, networks, subnets, gateways.
 
-use super::filters::{Filters, Page};
-use super::model::{Association, Gateway, Subnet, Tags, Vpc};
-use super::{tag_set, tags_for, unknown_ids};
+use super::filters::{Filters, Page, listing};
+use super::model::{Association, Gateway, Subnet, Tags, Vpc, Zone};
+use super::{check_known, tag_set, tags_for, unknown_ids};
 use crate::aws::{ApiError, Call, World, Xml};
 use ipnet::{Ipv4Net, Ipv6Net};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
 pub(super) fn describe_zones(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let names = ["group-name", "opt-in-status", "region-name", "state", "zone-id", "zone-name", "zone-type"];
@@ -19,25 +19,21 @@ pub(super) fn describe_zones(world: &World, call: &Call) -> Result<Xml, ApiError
         }
     }
     let no_tags = Tags::new();
-    let found: Vec<_> = ec2
-        .zones
-        .iter()
-        .filter(|(name, zone)| {
-            (wanted.is_empty() || wanted.contains(&name.as_str()))
-                && (ids.is_empty() || ids.contains(&zone.id.as_str()))
-                && filters.pass(&no_tags, |key, is| match key {
-                    "region-name" | "group-name" => is(&ec2.region),
-                    "state" => is(&zone.state),
-                    "zone-id" => is(&zone.id),
-                    "zone-name" => is(name),
-                    "zone-type" => is(&zone.kind),
-                    "opt-in-status" => is(opt_in(&zone.kind)),
-                    _ => false,
-                })
-        })
-        .collect();
-    let mut xml = Xml::new();
-    xml.list("availabilityZoneInfo", "item", &found, |xml, (name, zone)| {
+    let passes = |name: &String, zone: &Zone| {
+        (wanted.is_empty() || wanted.contains(&name.as_str()))
+            && (ids.is_empty() || ids.contains(&zone.id.as_str()))
+            && filters.pass(&no_tags, |key, is| match key {
+                "region-name" | "group-name" => is(&ec2.region),
+                "state" => is(&zone.state),
+                "zone-id" => is(&zone.id),
+                "zone-name" => is(name),
+                "zone-type" => is(&zone.kind),
+                "opt-in-status" => is(opt_in(&zone.kind)),
+                _ => false,
+            })
+    };
+    let found = Page::whole().take(ec2.zones.iter().filter(|(name, zone)| passes(name, zone)));
+    Ok(listing("availabilityZoneInfo", found, |xml, name, zone| {
         xml.text("optInStatus", opt_in(&zone.kind));
         xml.raw("<messageSet/>");
         xml.text("regionName", &ec2.region);
@@ -47,26 +43,21 @@ pub(super) fn describe_zones(world: &World, call: &Call) -> Result<Xml, ApiError
         xml.text("networkBorderGroup", &ec2.region);
         xml.text("zoneType", &zone.kind);
         xml.text("zoneState", &zone.state);
-    });
-    xml.count(found.len());
-    Ok(xml)
+    }))
 }
 
 fn opt_in(kind: &str) -> &'static str {
     if kind == "availability-zone" { "opt-in-not-required" } else { "opted-in" }
 }
 
-fn unknown_vpc(ids: &[&str]) -> ApiError {
-    unknown_ids("InvalidVpcID.NotFound", "vpc", ids)
+fn unknown_vpc(id: &str) -> ApiError {
+    unknown_ids("InvalidVpcID.NotFound", "vpc", &[id])
 }
 
 pub(super) fn describe_vpcs(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let filters = Filters::parse(world, call, &["cidr", "is-default", "owner-id", "state", "vpc-id"])?;
     let ids = call.params.list("VpcId");
-    let unknown: Vec<&str> = ids.iter().copied().filter(|id| !world.ec2.vpcs.contains_key(*id)).collect();
-    if !unknown.is_empty() {
-        return Err(unknown_vpc(&unknown));
-    }
+    check_known(&ids, "InvalidVpcID.NotFound", "vpc", |id| world.ec2.vpcs.contains_key(id))?;
     let page = Page::parse(world, call, 5..=1000)?;
     let account = &world.ec2.account;
     let passes = |id: &String, vpc: &Vpc| {
@@ -80,12 +71,8 @@ pub(super) fn describe_vpcs(world: &World, call: &Call) -> Result<Xml, ApiError>
                 _ => false,
             })
     };
-    let (found, token) = page.take(world.ec2.vpcs.iter().filter(|(id, vpc)| passes(id, vpc)));
-    let mut xml = Xml::new();
-    xml.list("vpcSet", "item", &found, |xml, (id, vpc)| vpc_item(xml, account, id, vpc));
-    xml.opt("nextToken", token.as_deref());
-    xml.count(found.len());
-    Ok(xml)
+    let found = page.take(world.ec2.vpcs.iter().filter(|(id, vpc)| passes(id, vpc)));
+    Ok(listing("vpcSet", found, |xml, id, vpc| vpc_item(xml, account, id, vpc)))
 }
 
 fn vpc_item(xml: &mut Xml, account: &str, id: &str, vpc: &Vpc) {
@@ -170,10 +157,7 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let filters = Filters::parse(world, call, FILTERS)?;
     let ids = call.params.list("SubnetId");
     let ec2 = &world.ec2;
-    let unknown: Vec<&str> = ids.iter().copied().filter(|id| !ec2.subnets.contains_key(*id)).collect();
-    if !unknown.is_empty() {
-        return Err(unknown_ids("InvalidSubnetID.NotFound", "subnet", &unknown));
-    }
+    check_known(&ids, "InvalidSubnetID.NotFound", "subnet", |id| ec2.subnets.contains_key(id))?;
     let page = Page::parse(world, call, 5..=1000)?;
     let zone_id = |subnet: &Subnet| ec2.zones.get(&subnet.zone).map(|zone| zone.id.as_str()).unwrap_or_default();
     let passes = |id: &String, subnet: &Subnet| {
@@ -190,12 +174,8 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
                 _ => false,
             })
     };
-    let (found, token) = page.take(ec2.subnets.iter().filter(|(id, subnet)| passes(id, subnet)));
-    let mut xml = Xml::new();
-    xml.list("subnetSet", "item", &found, |xml, (id, subnet)| item(xml, world, id, subnet));
-    xml.opt("nextToken", token.as_deref());
-    xml.count(found.len());
-    Ok(xml)
+    let found = page.take(ec2.subnets.iter().filter(|(id, subnet)| passes(id, subnet)));
+    Ok(listing("subnetSet", found, |xml, id, subnet| item(xml, world, id, subnet)))
 }
 
 fn default_subnet(world: &World, subnet: &Subnet) -> bool {
@@ -225,16 +205,14 @@ fn free_addresses(world: &World, subnet: &Subnet) -> u64 {
     let Ok(block) = subnet.cidr.parse::<Ipv4Net>() else { return 0 };
     let size = u64::from(u32::MAX >> block.prefix_len()) + 1;
     let index = &world.ec2.index.by_ip;
-    let used = |ip: Ipv4Addr| {
-        index.get(&IpAddr::V4(ip)).is_some_and(|users| {
-            users.iter().filter_map(|id| world.ec2.interfaces.get(id)).any(|user| user.vpc == subnet.vpc)
-        })
+    let used = |ip: &Ipv4Addr| {
+        let users = index.get(ip).into_iter().flatten().filter_map(|id| world.ec2.interfaces.get(id));
+        users.into_iter().any(|user| user.vpc == subnet.vpc)
     };
     let taken = if index.len() < usize::try_from(size).unwrap_or(usize::MAX) {
-        let inside = index.keys().filter_map(|ip| if let IpAddr::V4(ip) = ip { Some(*ip) } else { None });
-        inside.filter(|ip| block.contains(ip) && used(*ip)).count()
+        index.keys().filter(|ip| block.contains(*ip) && used(ip)).count()
     } else {
-        block.hosts().filter(|ip| used(*ip)).count()
+        block.hosts().filter(used).count()
     };
     size.saturating_sub(5).saturating_sub(u64::try_from(taken).unwrap_or(u64::MAX))
 }
@@ -252,7 +230,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         Some(zone) => return Err(ApiError::bad_value("availabilityZone", zone, "No such zone.")),
         None => world.ec2.zones.keys().next().cloned().unwrap_or_default(),
     };
-    let vpc = world.ec2.vpcs.get(&vpc_id).ok_or_else(|| unknown_vpc(&[&vpc_id]))?;
+    let vpc = world.ec2.vpcs.get(&vpc_id).ok_or_else(|| unknown_vpc(&vpc_id))?;
     let inside = vpc.cidr.parse::<Ipv4Net>().is_ok_and(|vpc| vpc.contains(&block));
     if !inside || !(16..=28).contains(&block.prefix_len()) {
         return Err(ApiError::new("InvalidSubnet.Range", format!("The CIDR '{cidr}' is invalid.")));
@@ -302,7 +280,7 @@ pub(super) fn attach_gateway(world: &mut World, call: &Call) -> Result<Xml, ApiE
     let id = call.params.required("InternetGatewayId")?;
     let vpc = call.params.required("VpcId")?;
     if !world.ec2.vpcs.contains_key(vpc) {
-        return Err(unknown_vpc(&[vpc]));
+        return Err(unknown_vpc(vpc));
     }
     if world.ec2.gateways.values().any(|gateway| gateway.vpc.as_deref() == Some(vpc)) {
         let text = format!("Network {vpc} already has an internet gateway attached");

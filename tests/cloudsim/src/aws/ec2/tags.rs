@@ -1,6 +1,6 @@
 //! Tags of EC2's resources.
 
-use super::filters::{Filters, Page};
+use super::filters::{Filters, Page, listing};
 use super::model::{Ec2State, Tags};
 use super::{instances, unknown_ids};
 use crate::aws::{ApiError, Call, World, Xml};
@@ -65,17 +65,10 @@ fn check_resource(world: &World, id: &str) -> Result<(), ApiError> {
     };
     match kind(id) {
         Some("instance") => instances::check_ids(world, &[id]),
-        Some("security-group") => {
-            let group = ec2.groups.get(id).filter(|group| world.known("security-group", group.created));
-            group.map(|_| ()).ok_or_else(|| super::security_groups::not_found(id))
-        }
+        Some("security-group") => super::security_groups::find(world, id).map(|_| ()),
         Some("subnet") => found(ec2.subnets.contains_key(id), "InvalidSubnetID.NotFound", "subnet"),
         Some("vpc") => found(ec2.vpcs.contains_key(id), "InvalidVpcID.NotFound", "vpc"),
-        Some("route-table") => {
-            let table = ec2.route_tables.get(id);
-            let known = table.is_some_and(|table| world.known("route-table", table.created));
-            found(known, "InvalidRouteTableID.NotFound", "routeTable")
-        }
+        Some("route-table") => super::routes::check(world, &[id]),
         Some("internet-gateway") => {
             found(ec2.gateways.contains_key(id), "InvalidInternetGatewayID.NotFound", "internetGateway")
         }
@@ -91,7 +84,7 @@ fn check_resource(world: &World, id: &str) -> Result<(), ApiError> {
 }
 
 fn resources(world: &World, call: &Call) -> Result<Vec<String>, ApiError> {
-    let ids: Vec<String> = call.params.list("ResourceId").into_iter().map(str::to_owned).collect();
+    let ids = call.params.texts("ResourceId");
     if ids.is_empty() {
         return Err(ApiError::missing("ResourceIdSet"));
     }
@@ -147,16 +140,15 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let filters = Filters::parse(world, call, &["key", "resource-id", "resource-type", "value"])?;
     let page = Page::parse(world, call, 5..=1000)?;
     let ec2 = &world.ec2;
-    let mut all: Vec<(&String, &Tags)> = Vec::new();
-    all.extend(ec2.instances.iter().map(|(id, found)| (id, &found.tags)));
-    all.extend(ec2.groups.iter().map(|(id, found)| (id, &found.tags)));
-    all.extend(ec2.subnets.iter().map(|(id, found)| (id, &found.tags)));
-    all.extend(ec2.vpcs.iter().map(|(id, found)| (id, &found.tags)));
-    all.extend(ec2.route_tables.iter().map(|(id, found)| (id, &found.tags)));
-    all.extend(ec2.gateways.iter().map(|(id, found)| (id, &found.tags)));
-    all.extend(ec2.interfaces.iter().map(|(id, found)| (id, &found.tags)));
-    all.extend(ec2.volumes.iter().map(|(id, found)| (id, &found.tags)));
-    all.extend(ec2.addresses.iter().map(|(id, found)| (id, &found.tags)));
+    let all = (ec2.instances.iter().map(|(id, found)| (id, &found.tags)))
+        .chain(ec2.groups.iter().map(|(id, found)| (id, &found.tags)))
+        .chain(ec2.subnets.iter().map(|(id, found)| (id, &found.tags)))
+        .chain(ec2.vpcs.iter().map(|(id, found)| (id, &found.tags)))
+        .chain(ec2.route_tables.iter().map(|(id, found)| (id, &found.tags)))
+        .chain(ec2.gateways.iter().map(|(id, found)| (id, &found.tags)))
+        .chain(ec2.interfaces.iter().map(|(id, found)| (id, &found.tags)))
+        .chain(ec2.volumes.iter().map(|(id, found)| (id, &found.tags)))
+        .chain(ec2.addresses.iter().map(|(id, found)| (id, &found.tags)));
     let mut rows: Vec<(String, (&str, &str, &str))> = Vec::new();
     for (id, tags) in all {
         for (key, value) in tags {
@@ -174,15 +166,11 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
         }
     }
     rows.sort_unstable();
-    let (found, token) = page.take(rows.iter().map(|(row, tag)| (row, tag)));
-    let mut xml = Xml::new();
-    xml.list("tagSet", "item", &found, |xml, (_, (id, key, value))| {
+    let found = page.take(rows.iter().map(|(row, tag)| (row, tag)));
+    Ok(listing("tagSet", found, |xml, _, (id, key, value)| {
         xml.text("resourceId", id);
         xml.opt("resourceType", kind(id));
         xml.text("key", key);
         xml.text("value", value);
-    });
-    xml.opt("nextToken", token.as_deref());
-    xml.count(found.len());
-    Ok(xml)
+    }))
 }

@@ -1,8 +1,8 @@
 //! Volumes and elastic addresses.
 
-use super::filters::{Filters, Page};
+use super::filters::{Filters, Page, listing};
 use super::model::Volume;
-use super::{made_before, remember, tag_set, tags_for, time, unknown_ids, well_formed};
+use super::{check_known, made_before, remember, tag_set, tags_for, time, well_formed};
 use crate::aws::{ApiError, Call, World, Xml};
 
 pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
@@ -16,11 +16,8 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let known =
         |id: &str, volume: &Volume| (ids.is_empty() || ids.contains(&id)) && world.known("volume", volume.created);
     let volumes = &world.ec2.volumes;
-    let unknown: Vec<&str> =
-        ids.iter().copied().filter(|id| !volumes.get(*id).is_some_and(|volume| known(id, volume))).collect();
-    if !unknown.is_empty() {
-        return Err(unknown_ids("InvalidVolume.NotFound", "volume", &unknown));
-    }
+    let found = |id: &str| volumes.get(id).is_some_and(|volume| known(id, volume));
+    check_known(&ids, "InvalidVolume.NotFound", "volume", found)?;
     let page = Page::parse(world, call, 5..=1000)?;
     let passes = |id: &String, volume: &Volume| {
         known(id, volume)
@@ -33,12 +30,8 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
                 _ => false,
             })
     };
-    let (found, token) = page.take(volumes.iter().filter(|(id, volume)| passes(id, volume)));
-    let mut xml = Xml::new();
-    xml.list("volumeSet", "item", &found, |xml, (id, volume)| item(xml, id, volume));
-    xml.opt("nextToken", token.as_deref());
-    xml.count(found.len());
-    Ok(xml)
+    let found = page.take(volumes.iter().filter(|(id, volume)| passes(id, volume)));
+    Ok(listing("volumeSet", found, item))
 }
 
 fn item(xml: &mut Xml, id: &str, volume: &Volume) {

@@ -123,7 +123,7 @@ impl Balancer {
 /// Replaces the policies of an instance port. A port that no listener uses can only lose its policies.
 pub(super) fn set_backend(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let port = port(&call.params, "InstancePort")?;
-    let names: Vec<String> = call.params.list("PolicyNames").into_iter().map(str::to_owned).collect();
+    let names = call.params.texts("PolicyNames");
     let balancer = named_mut(world, call)?;
     balancer.check_policies(&names)?;
     if names.is_empty() {
@@ -139,7 +139,7 @@ pub(super) fn set_backend(world: &mut World, call: &Call) -> Result<Xml, ApiErro
 
 pub(super) fn set_listener(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let port = port(&call.params, "LoadBalancerPort")?;
-    let names: Vec<String> = call.params.list("PolicyNames").into_iter().map(str::to_owned).collect();
+    let names = call.params.texts("PolicyNames");
     let balancer = named_mut(world, call)?;
     balancer.check_policies(&names)?;
     let negotiation = names
