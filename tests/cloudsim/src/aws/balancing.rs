@@ -1,6 +1,7 @@
 //! What both kinds of load balancers share: names, tags, pages, subnets, groups and interfaces.
 
-use super::{ApiError, Call, World, Xml, lbnet};
+use super::ec2::{Subnet, security_groups};
+use super::{ApiError, Call, World, Xml};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Security groups of a balancer: AWS's fixed limit for both kinds.
@@ -86,20 +87,23 @@ pub(super) fn page(world: &World, call: &Call, keys: Vec<String>) -> Result<(Vec
 }
 
 /// Checks the subnets that a balancer is to be in: they exist, in one VPC, at most one per zone.
-pub(super) fn check_subnets(world: &World, ids: &[String]) -> Result<Vec<lbnet::Subnet>, ApiError> {
-    let mut subnets: Vec<lbnet::Subnet> = Vec::with_capacity(ids.len());
+pub(super) fn check_subnets<'a>(
+    world: &'a World,
+    ids: impl IntoIterator<Item = &'a String>,
+) -> Result<Vec<(&'a str, &'a Subnet)>, ApiError> {
+    let mut subnets: Vec<(&str, &Subnet)> = Vec::new();
     for id in ids {
-        let Some(subnet) = lbnet::subnet(world, id) else {
+        let Some(subnet) = world.ec2.subnets.get(id) else {
             return Err(ApiError::new("SubnetNotFound", format!("The subnet ID '{id}' does not exist")));
         };
-        if let Some(other) = subnets.iter().find(|other| other.vpc != subnet.vpc) {
-            return Err(contradiction(format!("Subnets '{}' and '{id}' are not in the same VPC", other.id)));
+        if let Some((other, _)) = subnets.iter().find(|(_, other)| other.vpc != subnet.vpc) {
+            return Err(contradiction(format!("Subnets '{other}' and '{id}' are not in the same VPC")));
         }
-        if subnets.iter().any(|other| other.zone == subnet.zone) {
+        if subnets.iter().any(|(_, other)| other.zone == subnet.zone) {
             let text = "cannot be attached to multiple subnets in the same Availability Zone";
             return Err(contradiction(format!("A load balancer {text}: '{id}' in {}", subnet.zone)));
         }
-        subnets.push(subnet);
+        subnets.push((id, subnet));
     }
     Ok(subnets)
 }
@@ -107,7 +111,7 @@ pub(super) fn check_subnets(world: &World, ids: &[String]) -> Result<Vec<lbnet::
 /// Checks security groups: they exist, in this VPC, not too many.
 pub(super) fn check_groups(world: &World, vpc: &str, ids: &[String]) -> Result<(), ApiError> {
     for id in ids {
-        if lbnet::group(world, id).is_none_or(|group| group.vpc != vpc) {
+        if !security_groups::find(world, id).is_ok_and(|group| group.vpc == vpc) {
             let text = format!("Security group '{id}' does not exist in VPC '{vpc}'");
             return Err(ApiError::new("InvalidSecurityGroup", text));
         }
@@ -120,7 +124,7 @@ pub(super) fn check_groups(world: &World, vpc: &str, ids: &[String]) -> Result<(
 
 /// A public balancer needs a route to an internet gateway.
 pub(super) fn check_gateway(world: &World, vpc: &str, internal: bool) -> Result<(), ApiError> {
-    if internal || lbnet::has_gateway(world, vpc) {
+    if internal || world.ec2.gateways.values().any(|gateway| gateway.vpc.as_deref() == Some(vpc)) {
         return Ok(());
     }
     Err(ApiError::new("InvalidSubnet", format!("VPC {vpc} has no internet gateway")))

@@ -113,6 +113,26 @@ impl Params {
             .transpose()
     }
 
+    /// A whole number within limits.
+    ///
+    /// # Errors
+    /// [`ApiError::bad_value`] unless it is one.
+    pub fn within(&self, name: &str, min: u16, max: u16) -> Result<Option<u16>, ApiError> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| (min..=max).contains(number));
+        let why = || format!("It must be a whole number between {min} and {max}.");
+        number.map(Some).ok_or_else(|| ApiError::bad_value(name, text, &why()))
+    }
+
+    /// The same, which must be there.
+    ///
+    /// # Errors
+    /// It isn't, or is not one.
+    pub fn required_within(&self, name: &str, min: u16, max: u16) -> Result<u16, ApiError> {
+        self.required(name)?;
+        self.within(name, min, max)?.ok_or_else(|| ApiError::missing(name))
+    }
+
     /// Tags at a name (`Tag`, `Tags`): pairs of `Key` and `Value`.
     ///
     /// # Errors

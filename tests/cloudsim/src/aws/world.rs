@@ -37,8 +37,6 @@ pub struct World {
 pub enum Due {
     /// In EC2.
     Ec2(ec2::Due),
-    /// Among the classic load balancers.
-    Elb(elb::Due),
     /// Among the network load balancers and target groups.
     Elbv2(elbv2::Due),
 }
@@ -110,7 +108,6 @@ impl World {
             }
             match entry.remove() {
                 Due::Ec2(due) => ec2::settle(self, &due),
-                Due::Elb(due) => elb::settle(self, &due),
                 Due::Elbv2(due) => elbv2::settle(self, &due),
             }
         }

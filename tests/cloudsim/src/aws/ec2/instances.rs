@@ -29,7 +29,7 @@ pub(super) fn check_ids(world: &World, ids: &[&str]) -> Result<(), ApiError> {
 }
 
 /// An instance, if it is known by now.
-pub(super) fn known<'a>(world: &'a World, id: &str) -> Option<&'a Instance> {
+pub(in crate::aws) fn known<'a>(world: &'a World, id: &str) -> Option<&'a Instance> {
     world.ec2.instances.get(id).filter(|instance| world.known("instance", instance.created))
 }
 

@@ -14,6 +14,7 @@ mod subnets;
 mod tags;
 mod volumes;
 
+pub(super) use instances::known as known_instance;
 pub use model::{Ec2State, Instance, InstanceState, Interface, SecurityGroup, Subnet, Tags};
 
 use super::{ApiError, Call, World, Xml};

@@ -1,11 +1,9 @@
 //! Addresses and interfaces, and the helpers with which load balancers take part in the network.
 
 use super::model::{Address, Attachment, Interface, Tags};
-use super::{Due, World};
-use crate::aws::{ApiError, world};
+use crate::aws::{ApiError, World};
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::time::Duration;
 
 /// What a new interface should be like.
 #[derive(Debug, Clone, Default)]
@@ -15,8 +13,6 @@ pub struct NewInterface {
     pub description: String,
     /// `interface` if empty.
     pub kind: String,
-    /// The service that makes it, if it isn't a user.
-    pub requester: Option<String>,
     /// Its primary address; a free one if none.
     pub private_ip: Option<Ipv4Addr>,
     /// Further private addresses.
@@ -29,7 +25,6 @@ pub struct NewInterface {
     pub allocation: Option<String>,
     /// Gets a public address.
     pub public: bool,
-    pub tags: Tags,
 }
 
 /// Makes an interface, unattached.
@@ -66,7 +61,7 @@ pub fn create_interface(world: &mut World, new: NewInterface) -> Result<String, 
         zone: subnet.zone,
         description: new.description,
         kind: if new.kind.is_empty() { "interface".to_owned() } else { new.kind },
-        requester: new.requester,
+        requester: None,
         mac: format!("02:00:{}", mac.join(":")),
         private_ips,
         public_ip,
@@ -76,7 +71,7 @@ pub fn create_interface(world: &mut World, new: NewInterface) -> Result<String, 
         groups: new.groups,
         source_dest_check: true,
         attachment: None,
-        tags: new.tags,
+        tags: Tags::new(),
         created: world.now(),
     };
     world.ec2.interfaces.insert(id.clone(), interface);
@@ -107,8 +102,7 @@ fn more_addresses(
 /// # Errors
 /// Those of [`create_interface`].
 pub fn create_balancer_interface(world: &mut World, new: NewInterface) -> Result<String, ApiError> {
-    let requester = Some("amazon-elb".to_owned());
-    let id = create_interface(world, NewInterface { requester, ..new })?;
+    let id = create_interface(world, new)?;
     let attachment = Attachment {
         id: world.new_id("ela-attach-"),
         instance: None,
@@ -118,16 +112,10 @@ pub fn create_balancer_interface(world: &mut World, new: NewInterface) -> Result
         delete_on_termination: false,
     };
     if let Some(interface) = world.ec2.interfaces.get_mut(&id) {
+        interface.requester = Some("amazon-elb".to_owned());
         interface.attachment = Some(attachment);
     }
     Ok(id)
-}
-
-/// Lets interfaces (of a deleted load balancer) disappear after a while; until then they use their groups and subnets.
-pub fn release_interfaces(world: &mut World, ids: impl IntoIterator<Item = String>, after: Duration) {
-    for id in ids {
-        world.after(after, world::Due::Ec2(Due::Release(id)));
-    }
 }
 
 /// Removes an interface at once.

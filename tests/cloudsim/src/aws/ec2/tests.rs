@@ -3,7 +3,7 @@
 use super::seed::{InstanceSeed, Network, NetworkSeed, instances, network};
 use super::*;
 use crate::aws::model::Models;
-use crate::aws::{Options, Service, frame};
+use crate::aws::{Options, Service, frame, lbnet};
 use crate::core::clock::Mode;
 use crate::core::lag::Lag;
 use std::sync::Arc;
@@ -336,7 +336,7 @@ fn interfaces_of_a_deleted_balancer_hold_their_group_until_they_are_gone() {
     let form =
         "Filter.1.Name=description&Filter.1.Value.1=ELB a1&Filter.2.Name=requester-managed&Filter.2.Value.1=true";
     assert_eq!(one(&ok(&mut world, "DescribeNetworkInterfaces", form), "networkInterfaceId"), interface);
-    network::release_interfaces(&mut world, [interface], Duration::from_secs(60));
+    lbnet::unplug(&mut world, [interface]);
     assert_eq!(code(&mut world, "DeleteSecurityGroup", &format!("GroupId={id}")), "DependencyViolation");
     step(&world, 60);
     ok(&mut world, "DeleteSecurityGroup", &format!("GroupId={id}"));
@@ -498,7 +498,7 @@ fn ipv6_addresses_and_prefixes_come_from_the_subnets_block() {
     let xml = ok(&mut world, "RunInstances", &form);
     let block: ipnet::Ipv6Net = world.ec2.subnets[&net.private[0]].ipv6_cidr.as_deref().unwrap().parse().unwrap();
     let sets = all(&xml, "ipv6AddressesSet");
-    let addresses: std::collections::BTreeSet<String> = sets.iter().flat_map(|set| all(set, "ipv6Address")).collect();
+    let addresses: BTreeSet<String> = sets.iter().flat_map(|set| all(set, "ipv6Address")).collect();
     assert_eq!(addresses.len(), 4);
     assert!(addresses.iter().all(|text| block.contains(&text.parse::<std::net::Ipv6Addr>().unwrap())));
     let prefixes = all(&xml, "ipv6Prefix");

@@ -47,11 +47,10 @@ impl Attributes {
         if let Some(part) = params.sub("ConnectionDraining") {
             self.draining = enabled(part)?;
             // unverified: without a timeout it goes back to the default.
-            self.draining_timeout = number(part, "Timeout", 1, 3600)?.unwrap_or(300);
+            self.draining_timeout = part.within("Timeout", 1, 3600)?.unwrap_or(300);
         }
         if let Some(part) = params.sub("ConnectionSettings") {
-            self.idle_timeout =
-                number(part, "IdleTimeout", 1, 4000)?.ok_or_else(|| ApiError::missing("IdleTimeout"))?;
+            self.idle_timeout = part.required_within("IdleTimeout", 1, 4000)?;
         }
         if let Some(part) = params.sub("AccessLog") {
             self.access_log = access_log(part)?;
@@ -100,7 +99,7 @@ impl AccessLog {
 /// Switched off, it forgets the rest. unverified: what AWS reports of a log that is off.
 fn access_log(part: &Params) -> Result<AccessLog, ApiError> {
     let text = |name| part.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
-    let interval = number(part, "EmitInterval", 5, 60)?;
+    let interval = part.within("EmitInterval", 5, 60)?;
     if interval.is_some_and(|interval| interval != 5 && interval != 60) {
         return Err(invalid("EmitInterval must be 5 or 60"));
     }
@@ -121,12 +120,6 @@ fn access_log(part: &Params) -> Result<AccessLog, ApiError> {
 
 fn enabled(part: &Params) -> Result<bool, ApiError> {
     part.flag("Enabled")?.ok_or_else(|| ApiError::missing("Enabled"))
-}
-
-fn number(part: &Params, name: &str, min: u16, max: u16) -> Result<Option<u16>, ApiError> {
-    let Some(text) = part.get(name) else { return Ok(None) };
-    let number = text.parse().ok().filter(|number| (min..=max).contains(number));
-    number.map(Some).ok_or_else(|| invalid(format!("{name} '{text}' must be between {min} and {max}")))
 }
 
 /// AWS takes one name, for all the plural.

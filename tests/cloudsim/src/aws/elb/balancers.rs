@@ -2,8 +2,14 @@
 
 use super::{Attributes, Balancer, HealthCheck, find, listeners, named, named_mut, not_found};
 use crate::aws::balancing::{self, contradiction, invalid};
+use crate::aws::ec2::network::NewInterface;
+use crate::aws::ec2::security_groups::{by_name, find as find_group};
 use crate::aws::{ApiError, Call, World, Xml, lbnet};
 use std::collections::BTreeMap;
+
+/// That of us-west-2; nothing depends on which one another region has.
+/// <https://docs.aws.amazon.com/general/latest/gr/elb.html>
+const HOSTED_ZONE: &str = "Z1H1FL5HABSF5";
 
 pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let name = call.params.required("LoadBalancerName")?;
@@ -15,13 +21,13 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         // Only default subnets can be meant; no account of today has to have them.
         return Err(contradiction("This account has no default subnets; name subnets instead of zones"));
     }
-    let subnets = balancing::check_subnets(world, &balancing::unique(call, "Subnets"))?;
-    let Some(vpc) = subnets.first().map(|subnet| subnet.vpc.clone()) else {
+    let subnets = balancing::unique(call, "Subnets");
+    let Some(vpc) = balancing::check_subnets(world, &subnets)?.first().map(|(_, subnet)| subnet.vpc.clone()) else {
         return Err(invalid("Either AvailabilityZones or SubnetIds must be specified"));
     };
     let mut groups = balancing::unique(call, "SecurityGroups");
     if groups.is_empty() {
-        groups.extend(lbnet::default_group(world, &vpc));
+        groups.extend(by_name(world, &vpc, "default"));
     }
     balancing::check_groups(world, &vpc, &groups)?;
     balancing::check_gateway(world, &vpc, internal)?;
@@ -45,7 +51,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     for (port, listener) in listeners {
         balancer.add_listener(port, listener);
     }
-    balancer.plug(world, subnets.into_iter().map(|subnet| subnet.id))?;
+    balancer.plug(world, subnets)?;
     let mut xml = Xml::new();
     xml.text("DNSName", &balancer.dns_name);
     world.elb.balancers.insert(name.to_owned(), balancer);
@@ -79,15 +85,16 @@ impl Balancer {
         }
     }
 
-    fn plug(&mut self, world: &mut World, subnets: impl Iterator<Item = String>) -> Result<(), ApiError> {
-        let plugs = subnets.map(|subnet| lbnet::Plug {
+    fn plug(&mut self, world: &mut World, subnets: Vec<String>) -> Result<(), ApiError> {
+        let interfaces = subnets.into_iter().map(|subnet| NewInterface {
             subnet,
             description: format!("ELB {}", self.name),
             groups: self.groups.clone(),
             public: !self.internal,
-            ..lbnet::Plug::default()
+            ..NewInterface::default()
         });
-        self.subnets.extend(lbnet::plug(world, plugs.collect())?);
+        let made = lbnet::plug(world, interfaces)?;
+        self.subnets.extend(made);
         Ok(())
     }
 }
@@ -98,19 +105,6 @@ fn dns_name(world: &mut World, name: &str, internal: bool) -> String {
     let prefix = if internal { "internal-" } else { "" };
     let region = world.options.region.clone();
     format!("{prefix}{name}-{number}.{region}.elb.{}", balancing::dns_suffix(&region))
-}
-
-/// The hosted zone of balancers in a region. <https://docs.aws.amazon.com/general/latest/gr/elb.html>
-fn hosted_zone(region: &str) -> &'static str {
-    match region {
-        "us-east-1" => "Z35SXDOTRQ7X7K",
-        "us-east-2" => "Z3AADJGX6KTTL2",
-        "us-west-1" => "Z368ELLRRE2KJ0",
-        "eu-west-1" => "Z32O12XQLNTSW2",
-        "eu-central-1" => "Z215JYRZR1TBD5",
-        // us-west-2; nothing depends on which one another region has.
-        _ => "Z1H1FL5HABSF5",
-    }
 }
 
 pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
@@ -138,10 +132,10 @@ fn write(xml: &mut Xml, world: &World, balancer: &Balancer) {
         // unverified: internal balancers have none.
         xml.text("CanonicalHostedZoneName", &balancer.dns_name);
     }
-    xml.text("CanonicalHostedZoneNameID", hosted_zone(&world.options.region));
+    xml.text("CanonicalHostedZoneNameID", HOSTED_ZONE);
     balancer.write_listeners(xml);
     balancer.write_policies(xml);
-    let zones = balancer.subnets.keys().filter_map(|id| lbnet::subnet(world, id)).map(|subnet| subnet.zone);
+    let zones = balancer.subnets.keys().filter_map(|id| world.ec2.subnets.get(id)).map(|subnet| &subnet.zone);
     xml.texts("AvailabilityZones", "member", zones);
     xml.texts("Subnets", "member", balancer.subnets.keys());
     xml.text("VPCId", &balancer.vpc);
@@ -149,8 +143,8 @@ fn write(xml: &mut Xml, world: &World, balancer: &Balancer) {
     xml.elem("HealthCheck", |xml| balancer.health_check.write(xml));
     xml.elem("SourceSecurityGroup", |xml| {
         xml.text("OwnerAlias", &world.options.account);
-        let name = balancer.groups.first().and_then(|id| lbnet::group(world, id)).map(|group| group.name);
-        xml.text("GroupName", name.as_deref().unwrap_or("default"));
+        let group = balancer.groups.first().and_then(|id| find_group(world, id).ok());
+        xml.text("GroupName", group.map_or("default", |group| &group.name));
     });
     xml.texts("SecurityGroups", "member", &balancer.groups);
     xml.text("CreatedTime", &balancing::time(balancer.created));
@@ -170,9 +164,8 @@ pub(super) fn attach(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let mut balancer = named(world, call)?.clone();
     let new: Vec<String> =
         balancing::unique(call, "Subnets").into_iter().filter(|id| !balancer.subnets.contains_key(id)).collect();
-    let all: Vec<String> = balancer.subnets.keys().chain(&new).cloned().collect();
-    balancing::check_subnets(world, &all)?;
-    balancer.plug(world, new.into_iter())?;
+    balancing::check_subnets(world, balancer.subnets.keys().chain(&new))?;
+    balancer.plug(world, new)?;
     Ok(store(world, balancer))
 }
 
@@ -205,9 +198,7 @@ pub(super) fn apply_groups(world: &mut World, call: &Call) -> Result<Xml, ApiErr
     let balancer = named_mut(world, call)?;
     balancer.groups.clone_from(&groups);
     let interfaces: Vec<String> = balancer.subnets.values().cloned().collect();
-    for interface in interfaces {
-        lbnet::regroup(world, &interface, &groups);
-    }
+    lbnet::regroup(world, &interfaces, &groups);
     let mut xml = Xml::new();
     xml.texts("SecurityGroups", "member", &groups);
     Ok(xml)

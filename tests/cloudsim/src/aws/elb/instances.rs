@@ -2,6 +2,7 @@
 
 use super::{Balancer, HealthCheck, named, named_mut};
 use crate::aws::balancing::{contradiction, invalid};
+use crate::aws::ec2::known_instance;
 use crate::aws::query::Params;
 use crate::aws::{ApiError, Call, World, Xml, lbnet};
 
@@ -17,24 +18,16 @@ impl HealthCheck {
     fn read(params: &Params) -> Result<Self, ApiError> {
         let check = HealthCheck {
             target: target(params.required("Target")?)?,
-            interval: within(params, "Interval", 5, 300)?,
-            timeout: within(params, "Timeout", 2, 60)?,
-            unhealthy: within(params, "UnhealthyThreshold", 2, 10)?,
-            healthy: within(params, "HealthyThreshold", 2, 10)?,
+            interval: params.required_within("Interval", 5, 300)?,
+            timeout: params.required_within("Timeout", 2, 60)?,
+            unhealthy: params.required_within("UnhealthyThreshold", 2, 10)?,
+            healthy: params.required_within("HealthyThreshold", 2, 10)?,
         };
         if check.timeout >= check.interval {
             return Err(invalid("HealthCheck Timeout must be less than HealthCheck Interval"));
         }
         Ok(check)
     }
-}
-
-fn within(params: &Params, name: &str, min: u16, max: u16) -> Result<u16, ApiError> {
-    let text = params.required(name)?;
-    text.parse()
-        .ok()
-        .filter(|number| (min..=max).contains(number))
-        .ok_or_else(|| invalid(format!("HealthCheck {name} '{text}' must be a whole number between {min} and {max}")))
 }
 
 /// `PROTOCOL:PORT[/PATH]`, the protocol in upper case; a path with HTTP and HTTPS only, and always there.
@@ -69,7 +62,7 @@ pub(super) fn configure_health_check(world: &mut World, call: &Call) -> Result<X
 impl Balancer {
     /// The registered instances; terminated ones go by themselves.
     pub(super) fn alive<'a>(&'a self, world: &'a World) -> impl Iterator<Item = &'a String> {
-        self.instances.iter().filter(|id| lbnet::instance(world, id).is_some_and(|instance| !instance.terminated))
+        self.instances.iter().filter(|id| lbnet::alive(world, id).is_some())
     }
 }
 
@@ -86,8 +79,7 @@ pub(super) fn register(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     let balancer = named(world, call)?;
     let mut instances: Vec<String> = balancer.alive(world).cloned().collect();
     for id in ids(call)? {
-        let instance =
-            lbnet::instance(world, &id).filter(|instance| !instance.terminated).ok_or_else(|| unknown(&id))?;
+        let instance = lbnet::alive(world, &id).ok_or_else(|| unknown(&id))?;
         if instance.vpc != balancer.vpc {
             let text = format!("EC2 instance {id} is not in the same VPC as ELB.");
             return Err(ApiError::new("InvalidInstance", text));
@@ -106,7 +98,7 @@ pub(super) fn register(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
 pub(super) fn deregister(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let balancer = named(world, call)?;
     let gone = ids(call)?;
-    if let Some(id) = gone.iter().find(|id| !balancer.instances.contains(id) && lbnet::instance(world, id).is_none()) {
+    if let Some(id) = gone.iter().find(|id| !balancer.instances.contains(id) && known_instance(world, id).is_none()) {
         return Err(unknown(id));
     }
     let instances = balancer.alive(world).filter(|id| !gone.contains(id)).cloned().collect();

@@ -1,6 +1,6 @@
 //! Listeners of classic load balancers.
 
-use super::{Balancer, Listener, named, named_mut, policies, port};
+use super::{Balancer, Listener, named, named_mut, policies};
 use crate::aws::balancing::{contradiction, invalid};
 use crate::aws::query::Params;
 use crate::aws::{ApiError, Call, World, Xml};
@@ -14,7 +14,7 @@ pub(super) fn read(world: &World, call: &Call) -> Result<BTreeMap<u16, Listener>
     }
     let mut listeners = BTreeMap::new();
     for item in items {
-        let front = port(item, "LoadBalancerPort")?;
+        let front = item.required_within("LoadBalancerPort", 1, 65535)?;
         if listeners.insert(front, read_one(world, item)?).is_some() {
             return Err(contradiction(format!("The load balancer port {front} is given twice")));
         }
@@ -49,7 +49,7 @@ fn read_one(world: &World, item: &Params) -> Result<Listener, ApiError> {
     Ok(Listener {
         protocol,
         instance_protocol,
-        instance_port: port(item, "InstancePort")?,
+        instance_port: item.required_within("InstancePort", 1, 65535)?,
         certificate: certificate.filter(|_| secure),
         policies: Vec::new(),
     })

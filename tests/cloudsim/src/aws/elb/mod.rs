@@ -126,15 +126,6 @@ impl Default for Attributes {
     }
 }
 
-/// What happens by itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Due {}
-
-/// Lets something happen that was due.
-pub fn settle(_world: &mut World, due: &Due) {
-    match *due {}
-}
-
 /// Carries out a call.
 ///
 /// # Errors
@@ -189,15 +180,6 @@ fn find<'a>(world: &'a World, name: &str) -> Option<&'a Balancer> {
 
 fn not_found(name: &str) -> ApiError {
     ApiError::new("LoadBalancerNotFound", format!("There is no ACTIVE Load Balancer named '{name}'"))
-}
-
-/// A port of a request.
-fn port(call: &super::query::Params, name: &str) -> Result<u16, ApiError> {
-    let text = call.required(name)?;
-    text.parse()
-        .ok()
-        .filter(|port| *port > 0)
-        .ok_or_else(|| ApiError::bad_value(name, text, "It must be between 1 and 65535."))
 }
 
 #[cfg(test)]

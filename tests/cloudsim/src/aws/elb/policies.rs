@@ -1,6 +1,6 @@
 //! Policies of classic load balancers.
 
-use super::{Balancer, Policy, named, named_mut, port};
+use super::{Balancer, Policy, named, named_mut};
 use crate::aws::balancing::contradiction;
 use crate::aws::{ApiError, Call, World, Xml};
 
@@ -122,7 +122,7 @@ impl Balancer {
 
 /// Replaces the policies of an instance port. A port that no listener uses can only lose its policies.
 pub(super) fn set_backend(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let port = port(&call.params, "InstancePort")?;
+    let port = call.params.required_within("InstancePort", 1, 65535)?;
     let names = call.params.texts("PolicyNames");
     let balancer = named_mut(world, call)?;
     balancer.check_policies(&names)?;
@@ -138,7 +138,7 @@ pub(super) fn set_backend(world: &mut World, call: &Call) -> Result<Xml, ApiErro
 }
 
 pub(super) fn set_listener(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let port = port(&call.params, "LoadBalancerPort")?;
+    let port = call.params.required_within("LoadBalancerPort", 1, 65535)?;
     let names = call.params.texts("PolicyNames");
     let balancer = named_mut(world, call)?;
     balancer.check_policies(&names)?;

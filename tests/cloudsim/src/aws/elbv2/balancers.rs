@@ -2,9 +2,15 @@
 
 use super::{Balancer, Due, Mapping, arn_prefix, balancer};
 use crate::aws::balancing::{self, contradiction, invalid};
+use crate::aws::ec2::Subnet;
+use crate::aws::ec2::network::NewInterface;
 use crate::aws::{ApiError, Call, Due as AnyDue, World, Xml, lbnet};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+
+/// That of us-west-2; nothing depends on which one another region has.
+/// <https://docs.aws.amazon.com/general/latest/gr/elb.html>
+const HOSTED_ZONE: &str = "Z18D5FSROUN65G";
 
 /// What a request says about subnets: each with its addresses.
 type Wanted = BTreeMap<String, Mapping>;
@@ -27,8 +33,8 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let address_type = call.params.get("IpAddressType").unwrap_or("ipv4").to_owned();
     let tags = balancing::tags(call)?;
     let wanted = wanted_subnets(world, call, internal)?;
-    let subnets = balancing::check_subnets(world, &wanted.keys().cloned().collect::<Vec<_>>())?;
-    let vpc = subnets.first().map(|subnet| subnet.vpc.clone()).unwrap_or_default();
+    let subnets = balancing::check_subnets(world, wanted.keys())?;
+    let vpc = subnets.first().map(|(_, subnet)| subnet.vpc.clone()).unwrap_or_default();
     check_address_type(&address_type, &subnets)?;
     let groups = balancing::unique(call, "SecurityGroups");
     balancing::check_groups(world, &vpc, &groups)?;
@@ -115,16 +121,17 @@ fn make(
 impl Balancer {
     fn plug(&mut self, world: &mut World, wanted: Wanted) -> Result<(), ApiError> {
         let short = self.arn.rsplit_once("loadbalancer/").map_or("", |(_, short)| short);
-        let plugs = wanted.iter().map(|(subnet, mapping)| lbnet::Plug {
+        let interfaces = wanted.iter().map(|(subnet, mapping)| NewInterface {
             subnet: subnet.clone(),
-            description: format!("ELB {short}"),
             groups: self.groups.clone(),
-            network: true,
-            public: !self.internal,
+            description: format!("ELB {short}"),
+            kind: "network_load_balancer".to_owned(),
+            private_ip: mapping.private_ipv4.as_ref().and_then(|address| address.parse().ok()),
             allocation: mapping.allocation.clone(),
-            private_ipv4: mapping.private_ipv4.clone(),
+            public: !self.internal,
+            ..NewInterface::default()
         });
-        let mut made = lbnet::plug(world, plugs.collect())?;
+        let mut made = lbnet::plug(world, interfaces)?;
         self.subnets.extend(wanted.into_iter().map(|(subnet, mapping)| {
             let interface = made.remove(&subnet).unwrap_or_default();
             (subnet, Mapping { interface, ..mapping })
@@ -135,7 +142,7 @@ impl Balancer {
     fn write(&self, xml: &mut Xml, world: &World) {
         xml.text("LoadBalancerArn", &self.arn);
         xml.text("DNSName", &self.dns_name);
-        xml.text("CanonicalHostedZoneId", hosted_zone(&world.options.region));
+        xml.text("CanonicalHostedZoneId", HOSTED_ZONE);
         xml.text("CreatedTime", &balancing::time(self.created));
         xml.text("LoadBalancerName", &self.name);
         xml.text("Scheme", if self.internal { "internal" } else { "internet-facing" });
@@ -152,31 +159,19 @@ impl Balancer {
 
     fn write_zones(&self, xml: &mut Xml, world: &World) {
         xml.list("AvailabilityZones", "member", &self.subnets, |xml, (id, mapping)| {
-            let zone = lbnet::subnet(world, id).map(|subnet| subnet.zone).unwrap_or_default();
-            xml.text("ZoneName", &zone);
+            xml.text("ZoneName", world.ec2.subnets.get(id).map_or("", |subnet| &subnet.zone));
             xml.text("SubnetId", id);
             let address = (mapping.allocation.is_some() || mapping.private_ipv4.is_some()).then_some(mapping);
             xml.list("LoadBalancerAddresses", "member", address, |xml, mapping| {
                 if let Some(id) = &mapping.allocation {
-                    xml.opt("IpAddress", lbnet::address(world, id).map(|address| address.public_ip).as_deref());
+                    if let Some(address) = world.ec2.addresses.get(id) {
+                        xml.value("IpAddress", address.public_ip);
+                    }
                     xml.text("AllocationId", id);
                 }
                 xml.opt("PrivateIPv4Address", mapping.private_ipv4.as_deref());
             });
         });
-    }
-}
-
-/// The hosted zone of network balancers in a region. <https://docs.aws.amazon.com/general/latest/gr/elb.html>
-fn hosted_zone(region: &str) -> &'static str {
-    match region {
-        "us-east-1" => "Z26RNL4JYFTOTI",
-        "us-east-2" => "ZLMOA37VPKANP",
-        "us-west-1" => "Z24FKFUX50B4VW",
-        "eu-west-1" => "Z2IFOLAFXWLO4F",
-        "eu-central-1" => "Z3F0SRJ5LGBH90",
-        // us-west-2; nothing depends on which one another region has.
-        _ => "Z18D5FSROUN65G",
     }
 }
 
@@ -217,7 +212,7 @@ fn check_mapping(world: &World, subnet: &str, mapping: &Mapping, internal: bool)
     if !internal {
         return Err(contradiction("Only an internal load balancer can have private IPv4 addresses of choice"));
     }
-    let inside = lbnet::subnet(world, subnet).is_none_or(|subnet| {
+    let inside = world.ec2.subnets.get(subnet).is_none_or(|subnet| {
         let net = subnet.cidr.parse::<ipnet::Ipv4Net>().ok();
         address.parse::<Ipv4Addr>().ok().zip(net).is_some_and(|(address, net)| net.contains(&address))
     });
@@ -229,24 +224,23 @@ fn check_mapping(world: &World, subnet: &str, mapping: &Mapping, internal: bool)
 
 fn check_allocations(world: &World, wanted: &Wanted) -> Result<(), ApiError> {
     for id in wanted.values().filter_map(|mapping| mapping.allocation.as_deref()) {
-        let Some(address) = lbnet::address(world, id) else {
+        let Some(address) = world.ec2.addresses.get(id) else {
             let text = format!("The allocation IDs '{id}' do not exist");
             return Err(ApiError::new("AllocationIdNotFound", text));
         };
-        if address.in_use {
+        if address.interface.is_some() {
             return Err(ApiError::new("ResourceInUse", format!("The allocation ID '{id}' is in use")));
         }
     }
     Ok(())
 }
 
-fn check_address_type(address_type: &str, subnets: &[lbnet::Subnet]) -> Result<(), ApiError> {
+fn check_address_type(address_type: &str, subnets: &[(&str, &Subnet)]) -> Result<(), ApiError> {
     match address_type {
         "ipv4" => Ok(()),
-        "dualstack" => match subnets.iter().find(|subnet| !subnet.has_ipv6) {
-            Some(subnet) => {
-                let text = format!("The subnet '{}' must have an IPv6 CIDR block", subnet.id);
-                Err(ApiError::new("InvalidSubnet", text))
+        "dualstack" => match subnets.iter().find(|(_, subnet)| subnet.ipv6_cidr.is_none()) {
+            Some((id, _)) => {
+                Err(ApiError::new("InvalidSubnet", format!("The subnet '{id}' must have an IPv6 CIDR block")))
             }
             None => Ok(()),
         },
@@ -322,9 +316,7 @@ pub(super) fn set_groups(world: &mut World, call: &Call) -> Result<Xml, ApiError
     let Some(balancer) = world.elbv2.balancers.get_mut(&arn) else { return Ok(Xml::new()) };
     balancer.groups.clone_from(&groups);
     let interfaces: Vec<String> = balancer.subnets.values().map(|mapping| mapping.interface.clone()).collect();
-    for interface in interfaces {
-        lbnet::regroup(world, &interface, &groups);
-    }
+    lbnet::regroup(world, &interfaces, &groups);
     let mut xml = Xml::new();
     xml.texts("SecurityGroupIds", "member", &groups);
     xml.text("EnforceSecurityGroupInboundRulesOnPrivateLinkTraffic", "on");
@@ -336,9 +328,9 @@ pub(super) fn set_subnets(world: &mut World, call: &Call) -> Result<Xml, ApiErro
     let arn = call.params.required("LoadBalancerArn")?.to_owned();
     let mut balancer = balancer(world, &arn)?.clone();
     let wanted = wanted_subnets(world, call, balancer.internal)?;
-    let subnets = balancing::check_subnets(world, &wanted.keys().cloned().collect::<Vec<_>>())?;
-    if let Some(subnet) = subnets.iter().find(|subnet| subnet.vpc != balancer.vpc) {
-        return Err(contradiction(format!("The subnet '{}' is not in VPC '{}'", subnet.id, balancer.vpc)));
+    let subnets = balancing::check_subnets(world, wanted.keys())?;
+    if let Some((id, _)) = subnets.iter().find(|(_, subnet)| subnet.vpc != balancer.vpc) {
+        return Err(contradiction(format!("The subnet '{id}' is not in VPC '{}'", balancer.vpc)));
     }
     if let Some(address_type) = call.params.get("IpAddressType") {
         address_type.clone_into(&mut balancer.address_type);

@@ -1,8 +1,8 @@
 //! Target groups.
 
-use super::{Check, Settings, TargetGroup, arn_prefix, balancer, group, number};
+use super::{Check, Settings, TargetGroup, arn_prefix, balancer, group};
 use crate::aws::balancing::{self, invalid};
-use crate::aws::{ApiError, Call, World, Xml, lbnet};
+use crate::aws::{ApiError, Call, World, Xml};
 use std::collections::BTreeMap;
 
 /// Made with the settings that one of the same name has, it is that one.
@@ -47,9 +47,9 @@ fn settings(world: &World, call: &Call) -> Result<Settings, ApiError> {
     if !["TCP", "TLS", "UDP", "TCP_UDP"].contains(&protocol.as_str()) {
         return Err(invalid(format!("Protocol '{protocol}' is not supported for network load balancers")));
     }
-    let port = number(call, "Port", 1, 65535)?.ok_or_else(|| invalid("A port must be specified"))?;
+    let port = call.params.within("Port", 1, 65535)?.ok_or_else(|| invalid("A port must be specified"))?;
     let vpc = call.params.get("VpcId").ok_or_else(|| invalid("A VPC ID must be specified"))?.to_owned();
-    if !lbnet::vpc_exists(world, &vpc) {
+    if !world.ec2.vpcs.contains_key(&vpc) {
         return Err(invalid(format!("The VPC ID '{vpc}' is not found")));
     }
     let address_type = call.params.get("IpAddressType").unwrap_or("ipv4").to_owned();
@@ -86,12 +86,21 @@ fn check(call: &Call, present: Option<&Check>) -> Result<Check, ApiError> {
         matcher: matcher
             .or_else(|| present.and_then(|check| check.matcher.clone()))
             .or_else(|| http.then(|| "200-399".to_owned())),
-        interval: number(call, "HealthCheckIntervalSeconds", 5, 300)?
+        interval: call
+            .params
+            .within("HealthCheckIntervalSeconds", 5, 300)?
             .unwrap_or(present.map_or(30, |check| check.interval)),
-        timeout: number(call, "HealthCheckTimeoutSeconds", 2, 120)?
+        timeout: call
+            .params
+            .within("HealthCheckTimeoutSeconds", 2, 120)?
             .unwrap_or(present.map_or(timeout, |check| check.timeout)),
-        healthy: number(call, "HealthyThresholdCount", 2, 10)?.unwrap_or(present.map_or(5, |check| check.healthy)),
-        unhealthy: number(call, "UnhealthyThresholdCount", 2, 10)?
+        healthy: call
+            .params
+            .within("HealthyThresholdCount", 2, 10)?
+            .unwrap_or(present.map_or(5, |check| check.healthy)),
+        unhealthy: call
+            .params
+            .within("UnhealthyThresholdCount", 2, 10)?
             .unwrap_or(present.map_or(2, |check| check.unhealthy)),
         protocol,
         port,

@@ -1,7 +1,8 @@
 //! The health of targets, as the clock and the instances have it.
 
 use super::{Target, TargetGroup, group, targets};
-use crate::aws::{ApiError, Call, World, Xml, lbnet};
+use crate::aws::ec2::{InstanceState, known_instance};
+use crate::aws::{ApiError, Call, World, Xml};
 use crate::core::clock::later;
 
 /// State, reason and description.
@@ -49,8 +50,8 @@ fn verdict(world: &World, group: &TargetGroup, target: &Target) -> Verdict {
         let text = "Target deregistration is in progress";
         return ("draining", Some("Target.DeregistrationInProgress"), Some(text));
     }
-    let instance = lbnet::instance(world, &target.id);
-    if instance.as_ref().is_some_and(|instance| !instance.running) {
+    let instance = known_instance(world, &target.id);
+    if instance.is_some_and(|instance| instance.state != InstanceState::Running) {
         return ("unused", Some("Target.InvalidState"), Some("Target is in the stopped state"));
     }
     let balancers = world.elbv2.balancers_of(&group.arn);
@@ -59,9 +60,9 @@ fn verdict(world: &World, group: &TargetGroup, target: &Target) -> Verdict {
         return ("unused", Some("Target.NotInUse"), Some(text));
     }
     let subnets = balancers.iter().filter_map(|arn| world.elbv2.balancers.get(*arn)).flat_map(|b| b.subnets.keys());
-    let mut zones = subnets.filter_map(|id| lbnet::subnet(world, id)).map(|subnet| subnet.zone);
-    if let Some(instance) = &instance
-        && !zones.any(|zone| zone == instance.zone)
+    let mut zones = subnets.filter_map(|id| world.ec2.subnets.get(id)).map(|subnet| &subnet.zone);
+    if let Some(instance) = instance
+        && !zones.any(|zone| *zone == instance.zone)
     {
         let text = "Target is in an Availability Zone that is not enabled for the load balancer";
         return ("unused", Some("Target.NotInUse"), Some(text));

@@ -1,6 +1,6 @@
 //! Listeners of network load balancers.
 
-use super::{Listener, balancer, group, listener, number};
+use super::{Listener, balancer, group, listener};
 use crate::aws::balancing::{self, contradiction, invalid};
 use crate::aws::{ApiError, Call, World, Xml};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ const POLICIES: [&str; 24] = [
 pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let arn = call.params.required("LoadBalancerArn")?.to_owned();
     balancer(world, &arn)?;
-    let port = number(call, "Port", 1, 65535)?.ok_or_else(|| invalid("A listener port must be specified"))?;
+    let port = call.params.within("Port", 1, 65535)?.ok_or_else(|| invalid("A listener port must be specified"))?;
     let protocol = call.params.get("Protocol").ok_or_else(|| invalid("A listener protocol must be specified"))?;
     let tags = balancing::tags(call)?;
     let group = action(call)?.ok_or_else(|| invalid("A default action must be specified"))?;
@@ -81,7 +81,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
 /// What isn't given stays, save that a listener without TLS loses certificate and policy.
 pub(super) fn modify(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let mut desired = listener(world, call.params.required("ListenerArn")?)?.clone();
-    if let Some(port) = number(call, "Port", 1, 65535)? {
+    if let Some(port) = call.params.within("Port", 1, 65535)? {
         desired.port = port;
     }
     if let Some(protocol) = call.params.get("Protocol") {

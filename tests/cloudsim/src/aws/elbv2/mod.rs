@@ -267,14 +267,5 @@ fn arn_prefix(world: &World) -> String {
     format!("arn:{}:elasticloadbalancing:{region}:{}:", super::balancing::partition(region), world.options.account)
 }
 
-/// A number of a request within limits.
-fn number(call: &Call, name: &str, min: u16, max: u16) -> Result<Option<u16>, ApiError> {
-    let Some(text) = call.params.get(name) else { return Ok(None) };
-    let number = text.parse().ok().filter(|number| (min..=max).contains(number));
-    number.map(Some).ok_or_else(|| {
-        super::balancing::invalid(format!("Value '{text}' of {name} must be a whole number between {min} and {max}"))
-    })
-}
-
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Targets of groups: registering and deregistering.
 
 use super::{Target, TargetGroup, group};
-use crate::aws::balancing::invalid;
+use crate::aws::ec2::InstanceState;
 use crate::aws::query::Params;
 use crate::aws::{ApiError, Call, World, Xml, lbnet};
 use crate::core::clock::later;
@@ -12,14 +12,7 @@ impl TargetGroup {
     /// The target of a request, with the group's port where it has none.
     pub(super) fn read_target(&self, item: &Params) -> Result<(String, String, u16), ApiError> {
         let id = item.required("Id")?.to_owned();
-        let port = match item.get("Port") {
-            None => self.settings.port,
-            Some(text) => text
-                .parse()
-                .ok()
-                .filter(|port| *port > 0)
-                .ok_or_else(|| invalid(format!("Target port '{text}' must be between 1 and 65535")))?,
-        };
+        let port = item.within("Port", 1, 65535)?.unwrap_or(self.settings.port);
         Ok((format!("{id}:{port}"), id, port))
     }
 }
@@ -38,9 +31,9 @@ pub(super) fn register(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     for item in items(call)? {
         let (key, id, port) = group.read_target(item)?;
         if group.settings.target_type == "instance" {
-            match lbnet::instance(world, &id) {
-                Some(instance) if instance.vpc == group.settings.vpc && !instance.terminated => {
-                    if !instance.running {
+            match lbnet::alive(world, &id) {
+                Some(instance) if instance.vpc == group.settings.vpc => {
+                    if instance.state != InstanceState::Running {
                         asleep.push(id.clone());
                     }
                 }
@@ -110,8 +103,7 @@ pub(super) fn forget_gone(world: &mut World, arn: &str) {
     let Some(mut group) = world.elbv2.groups.remove(arn) else { return };
     group.targets.retain(|_, target| {
         let drained = target.draining_until.is_some_and(|until| until <= now);
-        let dead = || lbnet::instance(world, &target.id).is_none_or(|instance| instance.terminated);
-        !(drained || (target.id.starts_with("i-") && dead()))
+        !(drained || (target.id.starts_with("i-") && lbnet::alive(world, &target.id).is_none()))
     });
     world.elbv2.groups.insert(arn.to_owned(), group);
 }
