@@ -59,13 +59,11 @@ impl Moto {
     }
 
     /// Where it listens, on 127.0.0.1.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// `http://127.0.0.1:<port>`, the endpoint of every service.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

@@ -13,8 +13,6 @@ pub struct Call {
     pub service: Service,
     /// Operation, e.g. `DescribeInstances`.
     pub action: String,
-    /// API version, e.g. `2016-11-15`.
-    pub version: String,
     pub params: Params,
     pub headers: HeaderMap,
     /// Who signed; none for the one operation that takes no signature.
@@ -51,31 +49,20 @@ impl Call {
         if action.is_empty() {
             return Err((service, ApiError::with_status(400, "MissingAction", "The request is missing an action.")));
         }
-        Ok(Call { service, action, version, params, headers, caller })
+        Ok(Call { service, action, params, headers, caller })
     }
 
     /// Whether the operation changes something. With `DryRun` EC2 only says whether it could.
-    #[must_use]
     pub fn mutating(&self) -> bool {
         let dry = self.service == Service::Ec2 && self.params.get("DryRun") == Some("true");
         mutating(&self.action) && !dry
     }
 
-    /// Text of a request header.
-    #[must_use]
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).and_then(|value| value.to_str().ok())
-    }
-
     /// A call to a service from inside a test: no signature, parameters as a form.
-    ///
-    /// # Errors
-    /// The form is malformed.
     pub fn direct(service: Service, action: &str, form: &str) -> Result<Call, ApiError> {
         Ok(Call {
             service,
             action: action.to_owned(),
-            version: String::new(),
             params: Params::parse(form)?,
             headers: HeaderMap::new(),
             caller: None,
@@ -84,7 +71,6 @@ impl Call {
 }
 
 /// Whether an operation changes something, by its name.
-#[must_use]
 pub fn mutating(action: &str) -> bool {
     !["Describe", "Get", "List", "AssumeRole"].iter().any(|prefix| action.starts_with(prefix))
 }

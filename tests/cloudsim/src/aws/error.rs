@@ -14,37 +14,31 @@ pub struct ApiError {
 
 impl ApiError {
     /// A client error (400), which nearly all of AWS's are.
-    #[must_use]
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         ApiError::with_status(400, code, message)
     }
 
     /// An error with another status.
-    #[must_use]
     pub fn with_status(status: u16, code: &str, message: impl Into<String>) -> Self {
         ApiError { status, code: code.to_owned(), message: message.into() }
     }
 
     /// The service is asked for an operation that the simulation doesn't have.
-    #[must_use]
     pub fn unknown_action(action: &str) -> Self {
         ApiError::new("InvalidAction", format!("The action {action} is not valid for this web service."))
     }
 
     /// A parameter is missing. ELB and STS call this a `ValidationError` (see [`ApiError::render`]).
-    #[must_use]
     pub fn missing(name: &str) -> Self {
         ApiError::new("MissingParameter", format!("The request must contain the parameter {name}"))
     }
 
     /// A parameter has a bad value. ELB and STS call this a `ValidationError` (see [`ApiError::render`]).
-    #[must_use]
     pub fn bad_value(name: &str, value: &str, why: &str) -> Self {
         ApiError::new("InvalidParameterValue", format!("Value ({value}) for parameter {name} is invalid. {why}"))
     }
 
     /// The code in the vocabulary of the service.
-    #[must_use]
     pub fn code_for(&self, service: Service) -> &str {
         match (service, self.code.as_str()) {
             (Service::Ec2, code) => code,
@@ -54,7 +48,6 @@ impl ApiError {
     }
 
     /// The body of the error answer in the dialect of the service.
-    #[must_use]
     pub fn render(&self, service: Service, request_id: &str) -> String {
         let mut xml = Xml::document();
         if service == Service::Ec2 {

@@ -50,7 +50,6 @@ pub struct Imds {
 
 impl Imds {
     /// `http://127.0.0.1:<port>`, for `AWS_EC2_METADATA_SERVICE_ENDPOINT`.
-    #[must_use]
     pub fn url(&self) -> String {
         self.server.url()
     }

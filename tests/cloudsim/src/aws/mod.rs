@@ -44,7 +44,6 @@ pub enum Service {
 
 impl Service {
     /// Name in ledger, faults and throttles.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Service::Ec2 => "ec2",
@@ -55,7 +54,6 @@ impl Service {
     }
 
     /// XML namespace of the answers.
-    #[must_use]
     pub fn namespace(self) -> &'static str {
         match self {
             Service::Ec2 => "http://ec2.amazonaws.com/doc/2016-11-15/",
@@ -66,7 +64,6 @@ impl Service {
     }
 
     /// The service of an API version.
-    #[must_use]
     pub fn of_version(version: &str) -> Option<Self> {
         match version {
             "2016-11-15" => Some(Service::Ec2),
@@ -78,7 +75,6 @@ impl Service {
     }
 
     /// The service of a name in a credential scope; the two kinds of balancers share one name.
-    #[must_use]
     pub fn of_scope(name: &str, version: &str) -> Option<Self> {
         match name {
             "ec2" => Some(Service::Ec2),
@@ -91,9 +87,6 @@ impl Service {
 }
 
 /// Carries out a call on the world: the inside of the answer or an error. Every state change goes through here.
-///
-/// # Errors
-/// As AWS answers them.
 pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     match call.service {
         Service::Ec2 => ec2::handle(world, call),

@@ -89,8 +89,6 @@ pub struct Limits {
     pub target_groups: usize,
     pub targets_per_group: usize,
     pub groups_per_balancer: usize,
-    /// Certificates of a listener, the default one not counted.
-    pub certificates: usize,
 }
 
 impl Default for Limits {
@@ -112,7 +110,6 @@ impl Default for Limits {
             target_groups: 3000,
             targets_per_group: 1000,
             groups_per_balancer: 3000,
-            certificates: 25,
         }
     }
 }
@@ -165,7 +162,6 @@ impl Default for Delays {
 
 impl Delays {
     /// No waiting at all, except that terminated instances stay visible for their hour.
-    #[must_use]
     pub fn none() -> Self {
         Delays {
             pending: Duration::ZERO,

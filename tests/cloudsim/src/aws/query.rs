@@ -35,40 +35,32 @@ impl Params {
     }
 
     /// The node's own value (for lists of texts).
-    #[must_use]
     pub fn own(&self) -> Option<&str> {
         self.read.store(true, Ordering::Relaxed);
         self.value.as_deref()
     }
 
     /// The text at a name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.children.get(name)?.own()
     }
 
     /// The text at a name, which must be there and not empty.
-    ///
-    /// # Errors
-    /// [`ApiError::missing`].
     pub fn required(&self, name: &str) -> Result<&str, ApiError> {
         self.get(name).filter(|value| !value.is_empty()).ok_or_else(|| ApiError::missing(name))
     }
 
     /// Whether the name is given at all; an empty list is given as `Name=`.
-    #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.children.get(name).inspect(|node| node.read.store(true, Ordering::Relaxed)).is_some()
     }
 
     /// The structure at a name.
-    #[must_use]
     pub fn sub(&self, name: &str) -> Option<&Params> {
         self.children.get(name).inspect(|node| node.read.store(true, Ordering::Relaxed))
     }
 
     /// The items of a list in the order of their positions.
-    #[must_use]
     pub fn items(&self, name: &str) -> Vec<&Params> {
         let Some(node) = self.sub(name) else { return Vec::new() };
         let node = node.sub("member").unwrap_or(node);
@@ -79,21 +71,16 @@ impl Params {
     }
 
     /// The texts of a list in the order of their positions.
-    #[must_use]
     pub fn list(&self, name: &str) -> Vec<&str> {
         self.items(name).into_iter().filter_map(Params::own).collect()
     }
 
     /// The texts of a list, to keep.
-    #[must_use]
     pub fn texts(&self, name: &str) -> Vec<String> {
         self.list(name).into_iter().map(str::to_owned).collect()
     }
 
     /// A flag.
-    ///
-    /// # Errors
-    /// [`ApiError::bad_value`] unless it is `true` or `false`.
     pub fn flag(&self, name: &str) -> Result<Option<bool>, ApiError> {
         match self.get(name) {
             None => Ok(None),
@@ -104,9 +91,6 @@ impl Params {
     }
 
     /// A whole number.
-    ///
-    /// # Errors
-    /// [`ApiError::bad_value`] unless it is one.
     pub fn int(&self, name: &str) -> Result<Option<i64>, ApiError> {
         self.get(name)
             .map(|text| text.parse().map_err(|_| ApiError::bad_value(name, text, "It must be a whole number.")))
@@ -114,9 +98,6 @@ impl Params {
     }
 
     /// A whole number within limits.
-    ///
-    /// # Errors
-    /// [`ApiError::bad_value`] unless it is one.
     pub fn within(&self, name: &str, min: u16, max: u16) -> Result<Option<u16>, ApiError> {
         let Some(text) = self.get(name) else { return Ok(None) };
         let number = text.parse().ok().filter(|number| (min..=max).contains(number));
@@ -125,18 +106,12 @@ impl Params {
     }
 
     /// The same, which must be there.
-    ///
-    /// # Errors
-    /// It isn't, or is not one.
     pub fn required_within(&self, name: &str, min: u16, max: u16) -> Result<u16, ApiError> {
         self.required(name)?;
         self.within(name, min, max)?.ok_or_else(|| ApiError::missing(name))
     }
 
     /// Tags at a name (`Tag`, `Tags`): pairs of `Key` and `Value`.
-    ///
-    /// # Errors
-    /// A tag without a key.
     pub fn tags(&self, name: &str) -> Result<BTreeMap<String, String>, ApiError> {
         self.items(name)
             .into_iter()
@@ -145,7 +120,6 @@ impl Params {
     }
 
     /// Paths of the values that nobody looked at.
-    #[must_use]
     pub fn unread(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.walk("", &mut |path, node| {
@@ -163,7 +137,6 @@ impl Params {
     }
 
     /// All parameters as `path=value` joined by `&`, secrets left out, at most about `limit` bytes.
-    #[must_use]
     pub fn summary(&self, limit: usize) -> String {
         let mut text = String::new();
         self.walk("", &mut |path, node| {

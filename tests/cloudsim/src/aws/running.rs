@@ -49,7 +49,6 @@ impl Aws {
     }
 
     /// URL of the endpoint of all services.
-    #[must_use]
     pub fn url(&self) -> String {
         self.server.url()
     }
@@ -60,15 +59,11 @@ impl Aws {
     }
 
     /// URL of the admin API (see the module `admin`).
-    #[must_use]
     pub fn admin_url(&self) -> String {
         self.admin.url()
     }
 
     /// Starts the metadata service of an instance.
-    ///
-    /// # Errors
-    /// There is no such instance, or the port is taken.
     pub fn imds(&self, instance: &str, options: ImdsOptions) -> io::Result<Imds> {
         start_imds(&self.runtime.spawner(), &self.endpoint, instance, options)
     }
@@ -84,7 +79,6 @@ impl Aws {
     }
 
     /// The virtual clock.
-    #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -98,9 +92,6 @@ impl Aws {
 
     /// Carries out a call as somebody else's: without signature, latency, faults and ledger. For what happens in the account
     /// besides the caller under test.
-    ///
-    /// # Errors
-    /// As the service answers them.
     pub fn by_hand(&self, service: Service, action: &str, form: &str) -> Result<String, ApiError> {
         let call = Call::direct(service, action, form)?;
         self.world(|world| super::handle(world, &call)).map(Xml::into_string)
@@ -123,7 +114,6 @@ impl Aws {
 
     /// What so far did not follow the vendor's models, in requests and in answers, one line each; tests assert that there is
     /// nothing. Always empty where the models are not installed (see [`super::model`]).
-    #[must_use]
     pub fn violations(&self) -> Vec<String> {
         lock(&self.endpoint.inside).violations.clone()
     }
@@ -140,23 +130,16 @@ impl Aws {
     }
 
     /// A mark in the ledger: the number of the last call so far.
-    #[must_use]
     pub fn mark(&self) -> u64 {
         self.ledger(|ledger| ledger.mark())
     }
 
     /// The whole state as JSON: stable, sorted.
-    ///
-    /// # Errors
-    /// Never for states made through the API; those of serde otherwise.
     pub fn dump(&self) -> serde_json::Result<String> {
         self.world(|world| serde_json::to_string_pretty(&world.dump()))
     }
 
     /// Takes over a dumped state.
-    ///
-    /// # Errors
-    /// The text is no dump.
     pub fn load(&self, dump: &str) -> serde_json::Result<()> {
         let dump: Dump = serde_json::from_str(dump)?;
         self.world(|world| world.load(dump));

@@ -26,7 +26,6 @@ pub struct Session {
 }
 
 /// The error for expired credentials in the service's own vocabulary.
-#[must_use]
 pub fn expired_error(service: Service) -> ApiError {
     match service {
         Service::Ec2 => ApiError::new("RequestExpired", "Request has expired."),
@@ -37,16 +36,12 @@ pub fn expired_error(service: Service) -> ApiError {
 }
 
 /// The refusal of a caller whose session has ended.
-#[must_use]
 pub fn expired(world: &World, call: &Call) -> Option<ApiError> {
     let session = world.sts.sessions.get(&call.caller.as_ref()?.access_key)?;
     (session.expires <= world.now()).then(|| expired_error(call.service))
 }
 
 /// Carries out a call.
-///
-/// # Errors
-/// As AWS answers them.
 pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     match call.action.as_str() {
         "AssumeRole" => assume(world, call),

@@ -64,7 +64,6 @@ pub struct Dump {
 
 impl World {
     /// An empty account.
-    #[must_use]
     pub fn new(options: Arc<Options>) -> Self {
         let clock = Clock::new(options.clock);
         World {
@@ -81,13 +80,11 @@ impl World {
     }
 
     /// The virtual time.
-    #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
     /// Whether an object of this kind made at `created` is known yet (see [`crate::core::lag`]).
-    #[must_use]
     pub fn known(&self, kind: &str, created: Timestamp) -> bool {
         self.options.lag.known(kind, created, self.now())
     }
@@ -138,7 +135,6 @@ impl World {
     }
 
     /// The state as data.
-    #[must_use]
     pub fn dump(&self) -> Dump {
         Dump {
             now: self.now(),

@@ -11,25 +11,21 @@ pub struct Xml {
 
 impl Xml {
     /// Nothing yet.
-    #[must_use]
     pub fn new() -> Self {
         Xml::default()
     }
 
     /// Nothing yet, with room for this many bytes.
-    #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         Xml { text: String::with_capacity(bytes), items: 0 }
     }
 
     /// A document with its XML declaration.
-    #[must_use]
     pub fn document() -> Self {
         Xml { text: "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned(), items: 0 }
     }
 
     /// The answer of operations that only say yes: `<return>true</return>`, EC2's way.
-    #[must_use]
     pub fn done() -> Self {
         let mut xml = Xml::new();
         xml.text("return", "true");
@@ -139,19 +135,16 @@ impl Xml {
     }
 
     /// How many objects the answer lists.
-    #[must_use]
     pub fn items(&self) -> u64 {
         self.items
     }
 
     /// What was written.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
     /// What was written.
-    #[must_use]
     pub fn into_string(self) -> String {
         self.text
     }

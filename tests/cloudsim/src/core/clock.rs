@@ -41,7 +41,6 @@ pub struct Clock(Arc<Mutex<Inner>>);
 
 impl Clock {
     /// A clock in the given mode.
-    #[must_use]
     pub fn new(mode: Mode) -> Self {
         let inner = match mode {
             Mode::Real { scale } => Inner { base: Timestamp::now(), running: Some((Instant::now(), scale)) },
@@ -51,13 +50,11 @@ impl Clock {
     }
 
     /// The virtual time.
-    #[must_use]
     pub fn now(&self) -> Timestamp {
         lock(&self.0).now()
     }
 
     /// How much real time passes until a virtual time; none: the clock stands still.
-    #[must_use]
     pub fn real_time_until(&self, to: Timestamp) -> Option<Duration> {
         let inner = lock(&self.0);
         let (_, scale) = inner.running.filter(|(_, scale)| *scale > 0.0)?;
@@ -91,7 +88,6 @@ impl Inner {
 }
 
 /// `from` plus `by`, at most the last time that can be represented.
-#[must_use]
 pub fn later(from: Timestamp, by: Duration) -> Timestamp {
     SignedDuration::try_from(by).ok().and_then(|by| from.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
 }

@@ -68,7 +68,6 @@ pub struct Inside<C> {
 
 impl<C: Cloud> Inside<C> {
     /// A cloud with nothing in its ledger.
-    #[must_use]
     pub fn new(cloud: C, seed: u64, ledger_entries: usize, throttle: &[BucketSpec]) -> Self {
         Inside {
             cloud,

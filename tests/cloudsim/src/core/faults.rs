@@ -51,13 +51,11 @@ pub enum Fault {
 
 impl Fault {
     /// Whether the operation is carried out in spite of the fault.
-    #[must_use]
     pub fn applies_effect(&self) -> bool {
         matches!(self, Fault::ResetAfter | Fault::Truncate | Fault::UnknownElements)
     }
 
     /// Short name for the ledger.
-    #[must_use]
     pub fn name(&self) -> String {
         match self {
             Fault::Code { code, .. } => code.clone(),
@@ -103,7 +101,6 @@ pub struct Rule {
 
 impl Rule {
     /// A rule that strikes every call until it is narrowed.
-    #[must_use]
     pub fn every(fault: Fault) -> Self {
         Rule {
             service: None,
@@ -118,7 +115,6 @@ impl Rule {
     }
 
     /// Every write from the `nth` on (1 is the first): what a process that died there would have left undone.
-    #[must_use]
     pub fn writes_from(nth: u64, fault: Fault) -> Self {
         Rule { mutating: Some(true), skip: nth.saturating_sub(1), ..Rule::every(fault) }
     }
@@ -166,7 +162,6 @@ pub struct Seen<'a> {
 
 impl Faults {
     /// No rules; probabilities are drawn from this seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         Faults { rules: Vec::new(), rng: StdRng::seed_from_u64(seed) }
     }
@@ -187,7 +182,6 @@ impl Faults {
     }
 
     /// Whether a rule looks into parameters, so that they must be written out for it.
-    #[must_use]
     pub fn reads_params(&self) -> bool {
         self.rules.iter().any(|armed| armed.rule.params.is_some())
     }

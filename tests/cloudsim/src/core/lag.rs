@@ -24,13 +24,11 @@ impl Lag {
     }
 
     /// The lag of a kind.
-    #[must_use]
     pub fn of(&self, kind: &str) -> Duration {
         self.0.get(kind).copied().map(Duration::from_millis).unwrap_or_default()
     }
 
     /// Whether an object of this kind, made at `created`, is known at `now`.
-    #[must_use]
     pub fn known(&self, kind: &str, created: Timestamp, now: Timestamp) -> bool {
         self.0.get(kind).is_none_or(|millis| later(created, Duration::from_millis(*millis)) <= now)
     }

@@ -21,7 +21,6 @@ pub struct Latency {
 
 impl Latency {
     /// What this action takes.
-    #[must_use]
     pub fn of(&self, action: &str, mutating: bool) -> Duration {
         self.actions
             .iter()

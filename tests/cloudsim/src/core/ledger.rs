@@ -70,7 +70,6 @@ pub struct Ledger {
 
 impl Ledger {
     /// An empty ledger that keeps the last `keep` calls.
-    #[must_use]
     pub fn new(keep: usize) -> Self {
         Ledger { entries: VecDeque::new(), totals: BTreeMap::new(), next: 1, keep }
     }
@@ -93,7 +92,6 @@ impl Ledger {
     }
 
     /// A mark: [`Ledger::since`] gives the calls after it.
-    #[must_use]
     pub fn mark(&self) -> u64 {
         self.next - 1
     }
@@ -104,7 +102,6 @@ impl Ledger {
     }
 
     /// Calls by `service:action` after a mark.
-    #[must_use]
     pub fn counts(&self, mark: u64) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for entry in self.since(mark) {
@@ -119,14 +116,12 @@ impl Ledger {
     }
 
     /// Totals by `service:action` since the start, also of calls that the list has dropped.
-    #[must_use]
     pub fn totals(&self) -> BTreeMap<String, Totals> {
         self.totals.iter().map(|((service, action), totals)| (format!("{service}:{action}"), *totals)).collect()
     }
 
     /// The calls as text, a line each: the reads sorted, since those of one task may pass those of another, then the writes in
     /// their order.
-    #[must_use]
     pub fn record_of_calls(&self) -> String {
         let line = |entry: &Entry| {
             let Entry { service, action, params, status, code, .. } = entry;

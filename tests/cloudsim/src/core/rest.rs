@@ -77,13 +77,11 @@ pub enum Lost {
 
 impl Problem {
     /// An error that a caller has to expect.
-    #[must_use]
     pub fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
         Problem { status, code: code.to_owned(), message: message.into(), violation: false }
     }
 
     /// An error that shows a defect of the caller.
-    #[must_use]
     pub fn violation(status: u16, code: &str, message: impl Into<String>) -> Self {
         Problem { violation: true, ..Problem::new(status, code, message) }
     }
@@ -91,19 +89,16 @@ impl Problem {
 
 impl Reply {
     /// A JSON answer.
-    #[must_use]
     pub fn json(status: u16, value: &impl Serialize) -> Self {
         Reply { status, body: serde_json::to_vec(value).unwrap_or_default(), ..Reply::default() }
     }
 
     /// An answer without a body.
-    #[must_use]
     pub fn empty(status: u16) -> Self {
         Reply { status, ..Reply::default() }
     }
 
     /// As an HTTP response.
-    #[must_use]
     pub fn response(self) -> Response<Bytes> {
         let mut response = Response::new(Bytes::from(self.body));
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -120,7 +115,6 @@ impl Reply {
 
 impl Call {
     /// The first value of a query parameter.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.all(name).next()
     }
@@ -131,25 +125,21 @@ impl Call {
     }
 
     /// The segment that stood for the n-th `{}`, from 0.
-    #[must_use]
     pub fn id(&self, n: usize) -> &str {
         self.ids.get(n).map(String::as_str).unwrap_or_default()
     }
 
     /// A header, or nothing.
-    #[must_use]
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
     /// Whether it is to make something.
-    #[must_use]
     pub fn method_is_post(&self) -> bool {
         self.method == Method::POST
     }
 
     /// The body, if it is a JSON object.
-    #[must_use]
     pub fn object(&self) -> Option<Map<String, Value>> {
         serde_json::from_slice(&self.body).ok()
     }
@@ -199,7 +189,6 @@ fn ids(template: &str, path: &str) -> Option<Vec<String>> {
 }
 
 /// A query, decoded.
-#[must_use]
 pub fn query(text: &str) -> Vec<(String, String)> {
     let pairs = text.split('&').filter(|pair| !pair.is_empty());
     pairs
@@ -229,7 +218,6 @@ fn decoded(text: &str, plus: bool) -> String {
 }
 
 /// Percent-encoding of what is no letter, digit or one of `-._~:`.
-#[must_use]
 pub fn encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()

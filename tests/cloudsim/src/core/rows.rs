@@ -19,25 +19,21 @@ pub type Table = BTreeMap<String, Row>;
 
 impl Row {
     /// A field's text, or nothing.
-    #[must_use]
     pub fn text(&self, name: &str) -> &str {
         self.fields.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
     /// Whether a field is true.
-    #[must_use]
     pub fn is(&self, name: &str) -> bool {
         self.fields.get(name).and_then(Value::as_bool).unwrap_or_default()
     }
 
     /// A field's number, or 0.
-    #[must_use]
     pub fn number(&self, name: &str) -> i64 {
         self.fields.get(name).and_then(Value::as_i64).unwrap_or_default()
     }
 
     /// A field's list, or nothing.
-    #[must_use]
     pub fn list(&self, name: &str) -> &[Value] {
         self.fields.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     }
@@ -53,20 +49,17 @@ impl Row {
     }
 
     /// Its fields as answers show them.
-    #[must_use]
     pub fn shown(&self) -> Map<String, Value> {
         let seen = self.fields.iter().filter(|(name, _)| !name.starts_with('_'));
         seen.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     /// Its ID.
-    #[must_use]
     pub fn id(&self) -> &str {
         self.text("id")
     }
 
     /// Whether a field has one of these values, as a query writes them.
-    #[must_use]
     pub fn matches<'a>(&self, name: &str, mut wanted: impl Iterator<Item = &'a str>) -> bool {
         let value = self.fields.get(name);
         wanted.any(|wanted| match value {
@@ -123,7 +116,6 @@ impl Serialize for Page<'_> {
 }
 
 /// The part of a list after a marker, of at most `limit` rows. None: the marker is not in the list.
-#[must_use]
 pub fn page<'a>(mut rows: Vec<&'a Row>, marker: Option<&str>, limit: Option<usize>) -> Option<Vec<&'a Row>> {
     if let Some(marker) = marker {
         let at = rows.iter().position(|row| row.id() == marker)?;

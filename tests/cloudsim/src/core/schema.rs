@@ -122,7 +122,6 @@ impl Description {
     }
 
     /// What is wrong with the parameters of a request: those of its path, by name, and of its query.
-    #[must_use]
     pub fn check_parameters(&self, method: &Method, path: &[(&str, &str)], query: &[(String, String)]) -> Vec<Finding> {
         let query = query.iter().map(|(name, value)| (name.as_str(), value.as_str(), "query"));
         let given = path.iter().map(|(name, value)| (*name, *value, "path")).chain(query);
@@ -142,7 +141,6 @@ impl Description {
     }
 
     /// What is wrong with a value of a schema.
-    #[must_use]
     pub fn check(&self, schema: &str, at: &str, value: &Value, way: Way<'_>) -> Vec<Finding> {
         let mut found = Vec::new();
         match self.schemas.get(schema) {
@@ -155,7 +153,6 @@ impl Description {
 
 impl Method {
     /// What stands for the parameters of the path, by name, if a path fits it.
-    #[must_use]
     pub fn path_values<'a>(&'a self, path: &'a str) -> Option<Vec<(&'a str, &'a str)>> {
         let mut values = Vec::new();
         let mut segments = path.trim_matches('/').split('/');

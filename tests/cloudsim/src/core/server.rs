@@ -81,7 +81,6 @@ impl Runtime {
     }
 
     /// Starts servers on this thread.
-    #[must_use]
     pub fn spawner(&self) -> Spawner {
         Spawner { handle: self.handle.clone(), arrived: self.arrived.clone() }
     }
@@ -135,13 +134,11 @@ impl Drop for Runtime {
 
 impl Server {
     /// Where it listens.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// `http://127.0.0.1:<port>`.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

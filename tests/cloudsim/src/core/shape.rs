@@ -78,19 +78,16 @@ pub struct Mismatch {
 }
 
 /// An optional field.
-#[must_use]
 pub const fn may(name: &'static str, kind: Kind) -> Field {
     Field { name, kind, need: Need::Optional }
 }
 
 /// A required field.
-#[must_use]
 pub const fn must(name: &'static str, kind: Kind) -> Field {
     Field { name, kind, need: Need::Required }
 }
 
 /// A field that only answers have.
-#[must_use]
 pub const fn answer(name: &'static str) -> Field {
     Field { name, kind: Kind::Any, need: Need::ReadOnly }
 }
@@ -169,14 +166,12 @@ fn kind(value: &Value, wanted: Kind, field: &str, inside: &str) -> Result<(), Mi
 }
 
 /// Whether a text is a UUID.
-#[must_use]
 pub fn uuid(text: &str) -> bool {
     let hex = text.bytes().filter(u8::is_ascii_hexdigit).count();
     hex == 32 && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
 }
 
 /// Whether a text is a CIDR, with host bits or without.
-#[must_use]
 pub fn cidr(text: &str) -> bool {
     text.parse::<ipnet::IpNet>().is_ok()
 }

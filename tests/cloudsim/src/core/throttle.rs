@@ -34,7 +34,6 @@ pub struct Throttle(Vec<Bucket>);
 
 impl Throttle {
     /// Full buckets.
-    #[must_use]
     pub fn new(specs: &[BucketSpec]) -> Self {
         Throttle(specs.iter().map(|spec| Bucket { spec: spec.clone(), tokens: spec.burst, at: None }).collect())
     }
@@ -68,7 +67,6 @@ impl BucketSpec {
 }
 
 /// Whether a name matches a pattern with an optional `*` at its end.
-#[must_use]
 pub fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |prefix| name.starts_with(prefix))
 }

@@ -23,13 +23,11 @@ pub struct Metadata {
 
 impl Metadata {
     /// Its URL; what it serves is below `/computeMetadata/v1/`.
-    #[must_use]
     pub fn url(&self) -> String {
         self.server.url()
     }
 
     /// Its address and port, as the variable `GCE_METADATA_HOST` names them.
-    #[must_use]
     pub fn host(&self) -> String {
         self.server.address().to_string()
     }

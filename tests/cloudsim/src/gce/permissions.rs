@@ -27,7 +27,6 @@ pub(super) fn of(action: &str) -> String {
 
 impl World {
     /// Whether the caller has a permission in a project.
-    #[must_use]
     pub fn permits(&self, project: &str, permission: &str) -> bool {
         let verb = permission.rsplit('.').next().unwrap_or_default();
         if self.options.read_only.iter().any(|read_only| read_only == project) && !matches!(verb, "get" | "list") {

@@ -51,49 +51,41 @@ impl Gce {
     }
 
     /// The base of the Compute API, with a slash at its end: what `api-endpoint` names.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("{}{PATH}", self.root())
     }
 
     /// The URL of the endpoint of all services, without a path.
-    #[must_use]
     pub fn root(&self) -> String {
         self.server.url()
     }
 
     /// The URL that gives tokens to service accounts with a key.
-    #[must_use]
     pub fn token_url(&self) -> String {
         format!("{}/token", self.root())
     }
 
     /// The URL that gives tokens for those of other identity providers, as the Security Token Service does.
-    #[must_use]
     pub fn exchange_url(&self) -> String {
         format!("{}/v1/token", self.root())
     }
 
     /// The URL that gives tokens of a service account to callers that may act as it.
-    #[must_use]
     pub fn impersonation_url(&self, account: &str) -> String {
         format!("{}/v1/projects/-/serviceAccounts/{account}:generateAccessToken", self.root())
     }
 
     /// The URL of a source of tokens as `token-url` names one.
-    #[must_use]
     pub fn alternate_token_url(&self) -> String {
         format!("{}/alternate-token", self.root())
     }
 
     /// URL of the admin API: clock, faults, ledger, options and violations.
-    #[must_use]
     pub fn admin_url(&self) -> String {
         self.admin.url()
     }
 
     /// A new token of some account.
-    #[must_use]
     pub fn token(&self) -> String {
         self.world(|world| world.token("test@example.com").0)
     }
@@ -121,7 +113,6 @@ impl Gce {
     }
 
     /// The virtual clock.
-    #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -155,7 +146,6 @@ impl Gce {
 
     /// All objects of a collection (`forwardingRules`, `backendServices`, …) of all places as the API shows them, whatever late
     /// reads show; by path.
-    #[must_use]
     pub fn objects(&self, collection: &str) -> Vec<Value> {
         self.world(|world| {
             let shown = world.store.all(collection).filter_map(|(key, row)| {
@@ -192,14 +182,12 @@ impl Gce {
     }
 
     /// A mark in the ledger: the number of the last call so far.
-    #[must_use]
     pub fn mark(&self) -> u64 {
         self.ledger(|ledger| ledger.mark())
     }
 
     /// What callers sent that does not follow the API, and what the simulation answered that does not, one line each; tests
     /// assert that there is nothing.
-    #[must_use]
     pub fn violations(&self) -> Vec<String> {
         let inside = lock(&self.endpoint.inside);
         inside.violations.iter().chain(&inside.cloud.mistakes).cloned().collect()

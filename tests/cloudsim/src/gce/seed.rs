@@ -91,7 +91,6 @@ impl World {
 
     /// All objects of these collections as they are, fields of the simulation included, by path; what the service assigns
     /// is left out.
-    #[must_use]
     pub fn dump(&self, collections: &[&str]) -> Value {
         let assigned = ["kind", "id", "creationTimestamp", "name", "selfLink", "region", "zone"];
         let objects = collections.iter().flat_map(|collection| self.store.all(collection)).map(|(key, row)| {
@@ -266,7 +265,6 @@ impl World {
     }
 
     /// The fields of an object, those of the simulation included; nothing: it is not there.
-    #[must_use]
     pub fn object(&self, path: &str) -> Option<&Fields> {
         self.store.get(unlink(path)).map(|row| &row.fields)
     }

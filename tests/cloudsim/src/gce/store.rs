@@ -36,7 +36,6 @@ pub(super) struct Due {
 
 impl Store {
     /// An object as it is, whatever reads show.
-    #[must_use]
     pub fn get(&self, key: &str) -> Option<&Row> {
         self.rows.get(collection(key))?.get(key)
     }

@@ -64,7 +64,6 @@ pub struct World {
 
 impl World {
     /// An empty cloud.
-    #[must_use]
     pub(super) fn new(options: Options, model: Option<Arc<Model>>) -> Self {
         World {
             clock: Clock::new(options.clock),
@@ -89,13 +88,11 @@ impl World {
     }
 
     /// The virtual time.
-    #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
     /// A time as the API writes it.
-    #[must_use]
     pub(super) fn stamp(&self, time: Timestamp) -> String {
         let pacific = later_by_hours(time, -8);
         pacific.strftime("%Y-%m-%dT%H:%M:%S.%3f-08:00").to_string()
@@ -130,7 +127,6 @@ impl World {
     }
 
     /// The ID of a project, by its ID or its number.
-    #[must_use]
     pub fn project_id(&self, project: &str) -> Option<String> {
         let found = self.projects.iter().find(|(id, number)| *id == project || number.to_string() == project);
         found.map(|(id, _)| id.clone())

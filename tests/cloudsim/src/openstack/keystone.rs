@@ -95,7 +95,6 @@ const AUTH: &[Field] = &[
 
 impl Identity {
     /// The caller with this token.
-    #[must_use]
     pub fn who(&self, token: &str, now: Timestamp) -> Option<Who> {
         let token = self.tokens.get(token).filter(|token| token.expires > now)?;
         let project = match &token.scope {

@@ -17,7 +17,6 @@ pub struct Metadata {
 
 impl Metadata {
     /// Its URL; the document is at `/openstack/latest/meta_data.json`.
-    #[must_use]
     pub fn url(&self) -> String {
         self.server.url()
     }

@@ -75,7 +75,6 @@ pub struct CatalogEntry {
 
 impl CatalogEntry {
     /// An endpoint with all interfaces in `RegionOne`.
-    #[must_use]
     pub fn new(kind: &str, name: &str, path: &str) -> Self {
         CatalogEntry {
             kind: kind.to_owned(),

@@ -48,19 +48,16 @@ impl OpenStack {
     }
 
     /// URL of the endpoint of all services; each is at a path of its own.
-    #[must_use]
     pub fn url(&self) -> String {
         self.server.url()
     }
 
     /// URL of the admin API: clock, faults, ledger and options.
-    #[must_use]
     pub fn admin_url(&self) -> String {
         self.admin.url()
     }
 
     /// URL of Keystone, without a version.
-    #[must_use]
     pub fn auth_url(&self) -> String {
         format!("{}/identity", self.url())
     }
@@ -88,7 +85,6 @@ impl OpenStack {
     }
 
     /// The virtual clock.
-    #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -120,7 +116,6 @@ impl OpenStack {
     }
 
     /// All load balancers with everything in them, in the order of creation.
-    #[must_use]
     pub fn balancers(&self) -> Vec<Value> {
         self.world(|world| {
             let mut rows: Vec<_> = world.table("loadbalancer").values().collect();
@@ -130,7 +125,6 @@ impl OpenStack {
     }
 
     /// All resources of a kind as their service shows them, in the order of creation: `floatingip`, `port`, `server`, …
-    #[must_use]
     pub fn resources(&self, kind: &str) -> Vec<Value> {
         self.world(|world| {
             let mut rows: Vec<_> = world.table(kind).values().collect();
@@ -184,13 +178,11 @@ impl OpenStack {
     }
 
     /// A mark in the ledger: the number of the last call so far.
-    #[must_use]
     pub fn mark(&self) -> u64 {
         self.ledger(|ledger| ledger.mark())
     }
 
     /// What callers sent that does not follow the APIs, one line each; tests assert that there is nothing.
-    #[must_use]
     pub fn violations(&self) -> Vec<String> {
         lock(&self.endpoint.inside).violations.clone()
     }

@@ -76,7 +76,6 @@ pub struct Who {
 
 impl World {
     /// An empty cloud.
-    #[must_use]
     pub fn new(options: Options) -> Self {
         World {
             clock: Clock::new(options.clock),
@@ -96,13 +95,11 @@ impl World {
     }
 
     /// The virtual time.
-    #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
     /// The virtual time in a format of `strftime`.
-    #[must_use]
     pub fn stamp(&self, format: &str) -> String {
         self.now().strftime(format).to_string()
     }
@@ -131,7 +128,6 @@ impl World {
     }
 
     /// The resources of a kind.
-    #[must_use]
     pub fn table(&self, kind: &str) -> &Table {
         static NONE: Table = Table::new();
         self.tables.get(kind).unwrap_or(&NONE)
@@ -152,7 +148,6 @@ impl World {
     }
 
     /// A resource of any project.
-    #[must_use]
     pub fn row(&self, kind: &str, id: &str) -> Option<&Row> {
         self.table(kind).get(id)
     }
@@ -168,13 +163,11 @@ impl World {
     }
 
     /// A resource that the caller sees.
-    #[must_use]
     pub fn seen(&self, kind: &str, id: &str) -> Option<&Row> {
         self.row(kind, id).filter(|row| self.sees(kind, row))
     }
 
     /// Whether the caller sees a resource: its own, shared ones, and those that are already known.
-    #[must_use]
     pub fn sees(&self, kind: &str, row: &Row) -> bool {
         let open = row.is("shared") || row.is("router:external");
         let mine = self.who.admin || open || row.text("project_id") == self.who.project;
@@ -194,7 +187,6 @@ impl World {
     }
 
     /// Whether the caller's project has as many resources of a kind as it may.
-    #[must_use]
     pub fn full(&self, kind: &str) -> bool {
         let mine = || self.table(kind).values().filter(|row| row.text("project_id") == self.who.project).count();
         self.options.quotas.get(kind).is_some_and(|most| mine() >= *most)

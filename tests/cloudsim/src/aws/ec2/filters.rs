@@ -15,9 +15,6 @@ struct Filter {
 
 impl Filters {
     /// Reads the filters of a call; `names` are those that its operation knows.
-    ///
-    /// # Errors
-    /// `InvalidParameterValue` for an unknown filter or one without values, `FilterLimitExceeded` for too many.
     pub fn parse(world: &World, call: &Call, names: &[&str]) -> Result<Self, ApiError> {
         let limits = &world.options.limits;
         let mut filters = Vec::new();
@@ -59,7 +56,6 @@ impl Filters {
     }
 
     /// The values of a filter if none of them has a wildcard: an index can answer it.
-    #[must_use]
     pub fn exact(&self, name: &str) -> Option<&[String]> {
         let filter = self.0.iter().find(|filter| filter.name == name)?;
         let plain = filter.values.iter().all(|value| !value.contains(['*', '?', '\\']));
@@ -104,9 +100,6 @@ pub struct Page {
 
 impl Page {
     /// Reads `MaxResults` and `NextToken`.
-    ///
-    /// # Errors
-    /// `InvalidParameterValue` outside `range`, `InvalidNextToken` for a token that isn't ours.
     pub fn parse(world: &World, call: &Call, range: std::ops::RangeInclusive<i64>) -> Result<Self, ApiError> {
         let asked = call.params.int("MaxResults")?;
         if let Some(asked) = asked.filter(|asked| asked < range.start()) {
@@ -128,13 +121,11 @@ impl Page {
     }
 
     /// Everything at once.
-    #[must_use]
     pub fn whole() -> Self {
         Page { max: usize::MAX, after: None }
     }
 
     /// Whether the caller asked for pages (`MaxResults` or `NextToken`).
-    #[must_use]
     pub fn asked(call: &Call) -> bool {
         call.params.has("MaxResults") || call.params.has("NextToken")
     }

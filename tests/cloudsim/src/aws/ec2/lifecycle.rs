@@ -26,14 +26,12 @@ pub struct Launch {
 }
 
 /// The DNS name of a private address in a region.
-#[must_use]
 pub fn ip_name(region: &str, ip: Ipv4Addr) -> String {
     let [a, b, c, d] = ip.octets();
     format!("ip-{a}-{b}-{c}-{d}.{}", domain(region))
 }
 
 /// The DNS name of a public address in a region.
-#[must_use]
 pub fn public_name(region: &str, ip: Ipv4Addr) -> String {
     let [a, b, c, d] = ip.octets();
     let middle = if region == "us-east-1" { "compute-1".to_owned() } else { format!("{region}.compute") };

@@ -49,9 +49,6 @@ pub fn settle(world: &mut World, due: &Due) {
 }
 
 /// Carries out a call.
-///
-/// # Errors
-/// As AWS answers them.
 pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     if call.params.flag("DryRun")? == Some(true) {
         // On a copy: what a dry run checks is what the run would have met.

@@ -192,7 +192,6 @@ pub enum InstanceState {
 
 impl InstanceState {
     /// Name on the wire.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             InstanceState::Pending => "pending",
@@ -205,7 +204,6 @@ impl InstanceState {
     }
 
     /// Code on the wire.
-    #[must_use]
     pub fn code(self) -> u16 {
         match self {
             InstanceState::Pending => 0,
@@ -333,7 +331,6 @@ pub struct Token {
 
 impl Ec2State {
     /// An empty account with the zones of its region.
-    #[must_use]
     pub fn new(options: &Options) -> Self {
         // IDs don't follow the letters in real accounts either.
         let zones = [('a', 2), ('b', 1), ('c', 3), ('d', 4)].map(|(letter, id)| {
@@ -369,14 +366,12 @@ impl Ec2State {
     }
 
     /// The primary interface of an instance.
-    #[must_use]
     pub fn primary_interface<'a>(&'a self, instance: &'a Instance) -> Option<(&'a str, &'a Interface)> {
         let id = instance.interfaces.first()?;
         Some((id, self.interfaces.get(id)?))
     }
 
     /// Whether a subnet is public: its route table, else the network's main one, leads to an internet gateway.
-    #[must_use]
     pub fn is_public(&self, subnet: &str) -> bool {
         let Some(vpc) = self.subnets.get(subnet).map(|subnet| &subnet.vpc) else { return false };
         let used = |wanted: &Association| {

@@ -1,6 +1,6 @@
 //! Addresses and interfaces, and the helpers with which load balancers take part in the network.
 
-use super::model::{Address, Attachment, Interface, Tags};
+use super::model::{Address, Attachment, Interface, Subnet, Tags};
 use crate::aws::{ApiError, World};
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -28,17 +28,13 @@ pub struct NewInterface {
 }
 
 /// Makes an interface, unattached.
-///
-/// # Errors
-/// `InvalidSubnetID.NotFound`, `InvalidGroup.NotFound`, `SecurityGroupsPerInterfaceLimitExceeded`,
-/// `InsufficientFreeAddressesInSubnet`, `InvalidIPAddress.InUse`, `InvalidAllocationID.NotFound`, …
 pub fn create_interface(world: &mut World, new: NewInterface) -> Result<String, ApiError> {
     let subnet = world.ec2.subnets.get(&new.subnet).cloned().ok_or_else(|| {
         ApiError::new("InvalidSubnetID.NotFound", format!("The subnet ID '{}' does not exist", new.subnet))
     })?;
     check_groups(world, &new.groups, &subnet.vpc)?;
     let primary = match new.private_ip {
-        Some(ip) => claim(world, &new.subnet, ip)?,
+        Some(ip) => claim(world, &subnet, ip)?,
         None => free_ip(world, &new.subnet)?,
     };
     let ipv6 = ipv6_addresses(subnet.ipv6_cidr.as_deref(), primary, new.ipv6)?;
@@ -98,9 +94,6 @@ fn more_addresses(
 
 /// Makes the interface of a load balancer in a subnet. The description is what the real ones bear: `ELB <name>` for classic
 /// ones, `ELB net/<name>/<id>` for network ones.
-///
-/// # Errors
-/// Those of [`create_interface`].
 pub fn create_balancer_interface(world: &mut World, new: NewInterface) -> Result<String, ApiError> {
     let id = create_interface(world, new)?;
     let attachment = Attachment {
@@ -128,9 +121,6 @@ pub fn remove_interface(world: &mut World, id: &str) {
 }
 
 /// Checks that groups exist, are of this network, and are not too many.
-///
-/// # Errors
-/// `InvalidGroup.NotFound`, `InvalidParameter` (another network), `SecurityGroupsPerInterfaceLimitExceeded`.
 pub fn check_groups(world: &World, groups: &[String], vpc: &str) -> Result<(), ApiError> {
     for id in groups {
         if super::security_groups::find(world, id)?.vpc != vpc {
@@ -146,9 +136,6 @@ pub fn check_groups(world: &World, groups: &[String], vpc: &str) -> Result<(), A
 }
 
 /// Gives an elastic address to an interface: the address.
-///
-/// # Errors
-/// `InvalidAllocationID.NotFound`, `Resource.AlreadyAssociated`.
 pub fn associate(world: &mut World, allocation: &str, interface: &str) -> Result<Ipv4Addr, ApiError> {
     let address = world.ec2.addresses.get_mut(allocation).ok_or_else(|| unknown_allocation(allocation))?;
     if address.interface.as_deref().is_some_and(|user| user != interface) {
@@ -160,15 +147,11 @@ pub fn associate(world: &mut World, allocation: &str, interface: &str) -> Result
 }
 
 /// The error for an allocation ID that nobody knows.
-#[must_use]
 pub fn unknown_allocation(id: &str) -> ApiError {
     ApiError::new("InvalidAllocationID.NotFound", format!("The allocation ID '{id}' does not exist"))
 }
 
 /// Makes an elastic address: its allocation ID.
-///
-/// # Errors
-/// `AddressLimitExceeded`.
 pub fn allocate_address(world: &mut World, tags: Tags) -> Result<String, ApiError> {
     if world.ec2.addresses.len() >= world.options.limits.addresses {
         let text = "The maximum number of addresses has been reached.";
@@ -205,14 +188,12 @@ fn taken(world: &World, vpc: &str, ip: Ipv4Addr) -> bool {
     })
 }
 
-fn claim(world: &World, subnet: &str, ip: Ipv4Addr) -> Result<Ipv4Addr, ApiError> {
-    let Some(found) = world.ec2.subnets.get(subnet) else { return Err(ApiError::missing("SubnetId")) };
-    let block: Option<Ipv4Net> = found.cidr.parse().ok();
-    if !block.is_some_and(|block| block.contains(&ip)) {
+fn claim(world: &World, subnet: &Subnet, ip: Ipv4Addr) -> Result<Ipv4Addr, ApiError> {
+    if !subnet.cidr.parse::<Ipv4Net>().is_ok_and(|block| block.contains(&ip)) {
         let text = "Address does not fall within the subnet's address range";
         return Err(ApiError::new("InvalidParameterValue", text));
     }
-    if taken(world, &found.vpc, ip) {
+    if taken(world, &subnet.vpc, ip) {
         return Err(ApiError::new("InvalidIPAddress.InUse", format!("Address {ip} is in use.")));
     }
     Ok(ip)

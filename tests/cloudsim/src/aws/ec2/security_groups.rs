@@ -9,13 +9,11 @@ use crate::aws::{ApiError, Call, World, Xml};
 const FILTERS: &[&str] = &["group-id", "group-name", "ip-permission.group-id", "vpc-id"];
 
 /// The error for a group that nobody knows.
-#[must_use]
 pub fn not_found(id: &str) -> ApiError {
     ApiError::new("InvalidGroup.NotFound", format!("The security group '{id}' does not exist"))
 }
 
 /// A group of a network by its name.
-#[must_use]
 pub fn by_name(world: &World, vpc: &str, name: &str) -> Option<String> {
     let found = world.ec2.groups.iter().find(|(_, group)| group.vpc == vpc && group.name == name);
     found.map(|(id, _)| id.clone())

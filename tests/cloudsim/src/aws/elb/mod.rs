@@ -127,9 +127,6 @@ impl Default for Attributes {
 }
 
 /// Carries out a call.
-///
-/// # Errors
-/// As AWS answers them.
 pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     match call.action.as_str() {
         "CreateLoadBalancer" => balancers::create(world, call),

@@ -174,9 +174,6 @@ pub fn settle(world: &mut World, due: &Due) {
 }
 
 /// Carries out a call.
-///
-/// # Errors
-/// As AWS answers them.
 pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     match call.action.as_str() {
         "CreateLoadBalancer" => balancers::create(world, call),
@@ -207,7 +204,6 @@ pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
 
 impl ElbV2State {
     /// The balancer of a name.
-    #[must_use]
     pub fn balancer_named(&self, name: &str) -> Option<&Balancer> {
         self.balancers.values().find(|balancer| balancer.name == name)
     }

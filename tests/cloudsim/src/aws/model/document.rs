@@ -51,14 +51,12 @@ impl Element {
     }
 
     /// The first child of a name.
-    #[must_use]
     pub fn child(&self, name: &str) -> Option<&Self> {
         self.children.iter().find(|child| child.name == name)
     }
 
     /// The text at a path of names such as `Error/Code`. A name that several children have means the first;
     /// `*` means the first of any name.
-    #[must_use]
     pub fn at(&self, path: &str) -> Option<&Self> {
         path.split('/').try_fold(
             self,

@@ -163,7 +163,6 @@ impl Models {
 
     /// What is wrong with a request, one line each; empty when nothing is. `parameters` is the decoded form,
     /// with `Action` and `Version`.
-    #[must_use]
     pub fn check_request(&self, service: &str, parameters: &[(String, String)]) -> Vec<String> {
         let Some(model) = self.services.get(service) else {
             return vec![format!("no model of a service {service:?}")];
@@ -172,7 +171,6 @@ impl Models {
     }
 
     /// [`Models::check_request`] of a form as it was sent.
-    #[must_use]
     pub fn check_form(&self, service: &str, form: &str) -> Vec<String> {
         let pairs = form.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -185,7 +183,6 @@ impl Models {
     }
 
     /// What is wrong with an answer of the double, one line each; empty when nothing is.
-    #[must_use]
     pub fn check_response(&self, service: &str, operation: &str, status: u16, body: &str) -> Vec<String> {
         let Some(model) = self.services.get(service) else {
             return vec![format!("no model of a service {service:?}")];
