@@ -1,8 +1,8 @@
 //! What both kinds of load balancers share: names, tags, pages, subnets, groups and interfaces.
 
-use super::ec2::{Subnet, security_groups};
+use super::ec2::{Subnet, Tags, security_groups};
 use super::{ApiError, Call, World, Xml};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Security groups of a balancer: AWS's fixed limit for both kinds.
 const GROUPS: usize = 5;
@@ -33,7 +33,7 @@ pub(super) fn check_name(what: &str, name: &str) -> Result<(), ApiError> {
 }
 
 /// The tags of a request, with AWS's rules: no key twice, none that begins with `aws:`.
-pub(super) fn tags(call: &Call) -> Result<BTreeMap<String, String>, ApiError> {
+pub(super) fn tags(call: &Call) -> Result<Tags, ApiError> {
     let items = call.params.items("Tags");
     let tags = call.params.tags("Tags")?;
     if tags.len() < items.len() {
@@ -46,31 +46,39 @@ pub(super) fn tags(call: &Call) -> Result<BTreeMap<String, String>, ApiError> {
     }
 }
 
-/// Adds tags up to the quota.
-pub(super) fn add_tags(
-    world: &World,
-    to: &mut BTreeMap<String, String>,
-    new: BTreeMap<String, String>,
-) -> Result<(), ApiError> {
-    let mut all = to.clone();
-    all.extend(new);
-    if all.len() > world.options.limits.tags {
+/// Tags together with new ones, up to the quota.
+pub(super) fn add_tags(world: &World, mut tags: Tags, new: Tags) -> Result<Tags, ApiError> {
+    tags.extend(new);
+    if tags.len() > world.options.limits.tags {
         return Err(ApiError::new("TooManyTags", "The maximum number of tags on the resource has been exceeded"));
     }
-    *to = all;
-    Ok(())
+    Ok(tags)
 }
 
 /// The tags as both services list them.
-pub(super) fn write_tags(xml: &mut Xml, tags: &BTreeMap<String, String>) {
+pub(super) fn write_tags(xml: &mut Xml, tags: &Tags) {
     xml.list("Tags", "member", tags, |xml, (key, value)| {
         xml.text("Key", key);
         xml.text("Value", value);
     });
 }
 
-/// Cuts a page out of sorted keys, by `PageSize` and `Marker` of the request: the keys of the page, and the next marker.
-pub(super) fn page(world: &World, call: &Call, keys: Vec<String>) -> Result<(Vec<String>, Option<String>), ApiError> {
+/// An answer that lists objects, with the marker of the next page.
+pub(super) fn listing<T>(name: &str, objects: Vec<T>, next: Option<String>, write: impl FnMut(&mut Xml, T)) -> Xml {
+    let mut xml = Xml::new();
+    xml.count(objects.len());
+    xml.list(name, "member", objects, write);
+    xml.opt("NextMarker", next.as_deref());
+    xml
+}
+
+/// Cuts a page out of keys, by `PageSize` and `Marker` of the request: the keys of the page, and the next marker.
+pub(super) fn page(
+    world: &World,
+    call: &Call,
+    mut keys: Vec<String>,
+) -> Result<(Vec<String>, Option<String>), ApiError> {
+    keys.sort_unstable();
     let size = call.params.int("PageSize")?.unwrap_or(400);
     let size = usize::try_from(size).ok().filter(|size| (1..=400).contains(size)).ok_or_else(|| {
         invalid(format!("Value '{size}' at 'pageSize' failed to satisfy constraint: it must be between 1 and 400"))

@@ -76,20 +76,14 @@ pub fn mutating(action: &str) -> bool {
 }
 
 fn missing_token(service: Service) -> ApiError {
-    match service {
-        Service::Ec2 => {
-            ApiError::with_status(401, "AuthFailure", "AWS was not able to validate the provided access credentials")
-        }
-        Service::Elb | Service::Elbv2 | Service::Sts => {
-            ApiError::with_status(403, "MissingAuthenticationToken", "Request is missing Authentication Token")
-        }
-    }
+    let text = match service {
+        Service::Ec2 => "AWS was not able to validate the provided access credentials",
+        Service::Elb | Service::Elbv2 | Service::Sts => "Request is missing Authentication Token",
+    };
+    ApiError::unauthorized(service, "MissingAuthenticationToken", text)
 }
 
 fn wrong_scope(service: Service, name: &str) -> ApiError {
     let text = format!("Credential should be scoped to correct service, not '{name}'.");
-    match service {
-        Service::Ec2 => ApiError::with_status(401, "AuthFailure", text),
-        Service::Elb | Service::Elbv2 | Service::Sts => ApiError::with_status(403, "SignatureDoesNotMatch", text),
-    }
+    ApiError::unauthorized(service, "SignatureDoesNotMatch", text)
 }

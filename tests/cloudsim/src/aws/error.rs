@@ -38,6 +38,14 @@ impl ApiError {
         ApiError::new("InvalidParameterValue", format!("Value ({value}) for parameter {name} is invalid. {why}"))
     }
 
+    /// The caller is not taken for who it says: EC2 has a code of its own for that.
+    pub(super) fn unauthorized(service: Service, code: &str, message: impl Into<String>) -> Self {
+        match service {
+            Service::Ec2 => ApiError::with_status(401, "AuthFailure", message),
+            Service::Elb | Service::Elbv2 | Service::Sts => ApiError::with_status(403, code, message),
+        }
+    }
+
     /// The code in the vocabulary of the service.
     pub fn code_for(&self, service: Service) -> &str {
         match (service, self.code.as_str()) {

@@ -32,13 +32,11 @@ pub struct ImdsOptions {
     pub role: Option<String>,
     /// Switched off for the instance: everything is 403.
     pub disabled: bool,
-    /// Serves requests without a token too (version 1).
-    pub tokens_optional: bool,
 }
 
 impl Default for ImdsOptions {
     fn default() -> Self {
-        ImdsOptions { port: 0, hops: 1, role: Some("node".to_owned()), disabled: false, tokens_optional: false }
+        ImdsOptions { port: 0, hops: 1, role: Some("node".to_owned()), disabled: false }
     }
 }
 
@@ -156,11 +154,8 @@ impl Metadata {
         let mut inside = lock(&self.endpoint.inside);
         inside.world.settle();
         let now = inside.world.now();
-        let admitted = match header(request, "x-aws-ec2-metadata-token") {
-            None => self.options.tokens_optional,
-            Some(token) => lock(&self.tokens).get(token).is_some_and(|ends| *ends > now),
-        };
-        if !admitted {
+        let token = header(request, "x-aws-ec2-metadata-token");
+        if !token.is_some_and(|token| lock(&self.tokens).get(token).is_some_and(|ends| *ends > now)) {
             return plain(StatusCode::UNAUTHORIZED, "");
         }
         let path = request.uri().path().trim_matches('/');

@@ -62,12 +62,7 @@ pub fn parse(headers: &HeaderMap) -> Result<Option<Caller>, ApiError> {
 /// # Errors
 /// The service's own code for a signature that doesn't fit.
 pub fn check(caller: &Caller, headers: &HeaderMap, service: Service, options: &Options) -> Result<(), ApiError> {
-    let refuse = |text: String| {
-        Err(match service {
-            Service::Ec2 => ApiError::with_status(401, "AuthFailure", text),
-            Service::Elb | Service::Elbv2 | Service::Sts => ApiError::with_status(403, "SignatureDoesNotMatch", text),
-        })
-    };
+    let refuse = |text: String| Err(ApiError::unauthorized(service, "SignatureDoesNotMatch", text));
     if caller.region != options.region {
         return refuse(format!(
             "Credential should be scoped to a valid region, not '{}' (this is {}).",

@@ -124,15 +124,20 @@ pub(super) fn reservation(xml: &mut Xml, ec2: &Ec2State, id: &str, instances: &[
     xml.list("instancesSet", "item", instances, |xml, (id, found)| instance(xml, ec2, id, found));
 }
 
+pub(super) fn state(xml: &mut Xml, name: &str, state: InstanceState) {
+    let (code, text) = state.on_wire();
+    xml.elem(name, |xml| {
+        xml.value("code", code);
+        xml.text("name", text);
+    });
+}
+
 fn instance(xml: &mut Xml, ec2: &Ec2State, id: &str, found: &Instance) {
     let gone = found.state == InstanceState::Terminated;
     let primary = ec2.primary_interface(found).map(|(_, interface)| interface);
     xml.text("instanceId", id);
     xml.text("imageId", &found.image);
-    xml.elem("instanceState", |xml| {
-        xml.value("code", found.state.code());
-        xml.text("name", found.state.name());
-    });
+    state(xml, "instanceState", found.state);
     xml.text("privateDnsName", &found.private_dns);
     xml.text("dnsName", &found.public_dns);
     xml.opt("keyName", found.key_name.as_deref());

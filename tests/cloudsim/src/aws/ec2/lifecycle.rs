@@ -1,6 +1,6 @@
 //! The life of instances: run, stop, start, terminate, and the attributes that routing needs.
 
-use super::instances::{check_ids, known, reservation};
+use super::instances::{check_ids, known, reservation, state};
 use super::interfaces::Change;
 use super::model::{Attachment, Instance, InstanceState, Tags};
 use super::network::{NewInterface, create_interface, remove_interface};
@@ -370,12 +370,6 @@ fn change(
         move_on(world, id, *then);
     }
     let mut xml = Xml::new();
-    let state = |xml: &mut Xml, name: &str, state: InstanceState| {
-        xml.elem(name, |xml| {
-            xml.value("code", state.code());
-            xml.text("name", state.name());
-        });
-    };
     xml.list("instancesSet", "item", &steps, |xml, (id, before, step)| {
         xml.text("instanceId", id);
         state(xml, "currentState", step.map_or(*before, |(now, _)| now));

@@ -193,25 +193,18 @@ pub enum InstanceState {
 impl InstanceState {
     /// Name on the wire.
     pub fn name(self) -> &'static str {
-        match self {
-            InstanceState::Pending => "pending",
-            InstanceState::Running => "running",
-            InstanceState::ShuttingDown => "shutting-down",
-            InstanceState::Terminated => "terminated",
-            InstanceState::Stopping => "stopping",
-            InstanceState::Stopped => "stopped",
-        }
+        self.on_wire().1
     }
 
-    /// Code on the wire.
-    pub fn code(self) -> u16 {
+    /// Code and name on the wire.
+    pub(super) fn on_wire(self) -> (u16, &'static str) {
         match self {
-            InstanceState::Pending => 0,
-            InstanceState::Running => 16,
-            InstanceState::ShuttingDown => 32,
-            InstanceState::Terminated => 48,
-            InstanceState::Stopping => 64,
-            InstanceState::Stopped => 80,
+            InstanceState::Pending => (0, "pending"),
+            InstanceState::Running => (16, "running"),
+            InstanceState::ShuttingDown => (32, "shutting-down"),
+            InstanceState::Terminated => (48, "terminated"),
+            InstanceState::Stopping => (64, "stopping"),
+            InstanceState::Stopped => (80, "stopped"),
         }
     }
 }

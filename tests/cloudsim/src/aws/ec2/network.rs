@@ -1,6 +1,7 @@
 //! Addresses and interfaces, and the helpers with which load balancers take part in the network.
 
-use super::model::{Address, Attachment, Interface, Subnet, Tags};
+use super::model::{Attachment, Interface, Subnet, Tags};
+use super::unknown_ids;
 use crate::aws::{ApiError, World};
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -136,31 +137,15 @@ pub fn check_groups(world: &World, groups: &[String], vpc: &str) -> Result<(), A
 }
 
 /// Gives an elastic address to an interface: the address.
-pub fn associate(world: &mut World, allocation: &str, interface: &str) -> Result<Ipv4Addr, ApiError> {
-    let address = world.ec2.addresses.get_mut(allocation).ok_or_else(|| unknown_allocation(allocation))?;
+fn associate(world: &mut World, allocation: &str, interface: &str) -> Result<Ipv4Addr, ApiError> {
+    let address = (world.ec2.addresses.get_mut(allocation))
+        .ok_or_else(|| unknown_ids("InvalidAllocationID.NotFound", "allocation", &[allocation]))?;
     if address.interface.as_deref().is_some_and(|user| user != interface) {
         let text = format!("resource {allocation} is already associated with associate-id");
         return Err(ApiError::new("Resource.AlreadyAssociated", text));
     }
     address.interface = Some(interface.to_owned());
     Ok(address.public_ip)
-}
-
-/// The error for an allocation ID that nobody knows.
-pub fn unknown_allocation(id: &str) -> ApiError {
-    ApiError::new("InvalidAllocationID.NotFound", format!("The allocation ID '{id}' does not exist"))
-}
-
-/// Makes an elastic address: its allocation ID.
-pub fn allocate_address(world: &mut World, tags: Tags) -> Result<String, ApiError> {
-    if world.ec2.addresses.len() >= world.options.limits.addresses {
-        let text = "The maximum number of addresses has been reached.";
-        return Err(ApiError::new("AddressLimitExceeded", text));
-    }
-    let id = world.new_id("eipalloc-");
-    let public_ip = public_ip(world);
-    world.ec2.addresses.insert(id.clone(), Address { public_ip, interface: None, tags });
-    Ok(id)
 }
 
 /// Marks an address as used by an interface.
@@ -246,7 +231,7 @@ fn ipv6_prefix(block: Option<&str>, primary: Ipv4Addr) -> Result<String, ApiErro
 }
 
 /// A public address that nothing has; 100.64.0.0/10 is nobody's in the public network, so no test can reach a stranger.
-fn public_ip(world: &mut World) -> Ipv4Addr {
+pub(super) fn public_ip(world: &mut World) -> Ipv4Addr {
     use rand::Rng;
     loop {
         let ip = Ipv4Addr::from(u32::from(Ipv4Addr::new(100, 64, 0, 0)) | world.rng.random_range(1..0x3f_ffff_u32));

@@ -1,7 +1,8 @@
 //! Volumes and elastic addresses.
 
 use super::filters::{Filters, Page, listing};
-use super::model::Volume;
+use super::model::{Address, Volume};
+use super::network::public_ip;
 use super::{check_known, made_before, remember, tag_set, tags_for, time, well_formed};
 use crate::aws::{ApiError, Call, World, Xml};
 
@@ -84,13 +85,15 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
 pub(super) fn allocate_address(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let _domain = call.params.get("Domain");
     let tags = tags_for(world, call, "elastic-ip")?;
-    let id = super::network::allocate_address(world, tags)?;
+    if world.ec2.addresses.len() >= world.options.limits.addresses {
+        return Err(ApiError::new("AddressLimitExceeded", "The maximum number of addresses has been reached."));
+    }
+    let (id, public_ip) = (world.new_id("eipalloc-"), public_ip(world));
     let mut xml = Xml::new();
     xml.text("domain", "vpc");
     xml.text("allocationId", &id);
-    if let Some(address) = world.ec2.addresses.get(&id) {
-        xml.value("publicIp", address.public_ip);
-    }
+    xml.value("publicIp", public_ip);
     xml.text("networkBorderGroup", &world.ec2.region);
+    world.ec2.addresses.insert(id, Address { public_ip, interface: None, tags });
     Ok(xml)
 }

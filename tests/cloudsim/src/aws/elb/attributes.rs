@@ -126,8 +126,8 @@ fn enabled(part: &Params) -> Result<bool, ApiError> {
 pub(super) fn add_tags(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let new = balancing::tags(call)?;
     for name in names(world, call)? {
-        let mut tags = find(world, &name).map(|balancer| balancer.tags.clone()).unwrap_or_default();
-        balancing::add_tags(world, &mut tags, new.clone())?;
+        let tags = find(world, &name).map(|balancer| balancer.tags.clone()).unwrap_or_default();
+        let tags = balancing::add_tags(world, tags, new.clone())?;
         if let Some(balancer) = world.elb.balancers.get_mut(&name) {
             balancer.tags = tags;
         }
@@ -137,14 +137,11 @@ pub(super) fn add_tags(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
 
 pub(super) fn describe_tags(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let names = names(world, call)?;
-    let mut xml = Xml::new();
-    xml.count(names.len());
-    let balancers = names.iter().filter_map(|name| find(world, name));
-    xml.list("TagDescriptions", "member", balancers, |xml, balancer| {
+    let balancers = names.iter().filter_map(|name| find(world, name)).collect();
+    Ok(balancing::listing("TagDescriptions", balancers, None, |xml, balancer| {
         xml.text("LoadBalancerName", &balancer.name);
         balancing::write_tags(xml, &balancer.tags);
-    });
-    Ok(xml)
+    }))
 }
 
 fn names(world: &World, call: &Call) -> Result<Vec<String>, ApiError> {

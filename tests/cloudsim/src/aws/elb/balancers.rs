@@ -1,7 +1,8 @@
 //! Balancers: making, listing, deleting, and the subnets and security groups they have.
 
 use super::{Attributes, Balancer, HealthCheck, find, listeners, named, named_mut, not_found};
-use crate::aws::balancing::{self, contradiction, invalid};
+use crate::aws::balancing::{self, contradiction, invalid, listing};
+use crate::aws::ec2::Tags;
 use crate::aws::ec2::network::NewInterface;
 use crate::aws::ec2::security_groups::{by_name, find as find_group};
 use crate::aws::{ApiError, Call, World, Xml, lbnet};
@@ -42,12 +43,11 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
             "The quota for the number of load balancers has been reached",
         ));
     }
-    let mut own_tags = BTreeMap::new();
-    balancing::add_tags(world, &mut own_tags, tags)?;
+    let tags = balancing::add_tags(world, Tags::new(), tags)?;
     let first_port = listeners.values().next().map_or(80, |listener| listener.instance_port);
     let mut balancer = Balancer::new(world, name, internal, vpc, first_port);
     balancer.groups = groups;
-    balancer.tags = own_tags;
+    balancer.tags = tags;
     for (port, listener) in listeners {
         balancer.add_listener(port, listener);
     }
@@ -115,14 +115,9 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     if names.is_empty() {
         names = world.elb.balancers.keys().filter(|name| find(world, name).is_some()).cloned().collect();
     }
-    names.sort_unstable();
     let (names, next) = balancing::page(world, call, names)?;
-    let mut xml = Xml::new();
-    xml.count(names.len());
-    let balancers = names.iter().filter_map(|name| find(world, name));
-    xml.list("LoadBalancerDescriptions", "member", balancers, |xml, balancer| write(xml, world, balancer));
-    xml.opt("NextMarker", next.as_deref());
-    Ok(xml)
+    let balancers = names.iter().filter_map(|name| find(world, name)).collect();
+    Ok(listing("LoadBalancerDescriptions", balancers, next, |xml, balancer| write(xml, world, balancer)))
 }
 
 fn write(xml: &mut Xml, world: &World, balancer: &Balancer) {

@@ -1,7 +1,7 @@
 //! Policies of classic load balancers.
 
 use super::{Balancer, Policy, named, named_mut};
-use crate::aws::balancing::contradiction;
+use crate::aws::balancing::{contradiction, listing};
 use crate::aws::{ApiError, Call, World, Xml};
 
 /// What a listener with a certificate has from the start.
@@ -83,17 +83,14 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
         return Err(unknown(missing));
     }
     policies.retain(|(name, _)| names.is_empty() || names.contains(&name.as_str()));
-    let mut xml = Xml::new();
-    xml.count(policies.len());
-    xml.list("PolicyDescriptions", "member", &policies, |xml, (name, policy)| {
-        xml.text("PolicyName", name);
+    Ok(listing("PolicyDescriptions", policies, None, |xml, (name, policy)| {
+        xml.text("PolicyName", &name);
         xml.text("PolicyTypeName", &policy.kind);
         xml.list("PolicyAttributeDescriptions", "member", &policy.attributes, |xml, (name, value)| {
             xml.text("AttributeName", name);
             xml.text("AttributeValue", value);
         });
-    });
-    Ok(xml)
+    }))
 }
 
 fn unknown(name: &str) -> ApiError {

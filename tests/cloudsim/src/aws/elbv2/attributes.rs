@@ -1,6 +1,6 @@
 //! Attributes of network load balancers and their target groups.
 
-use super::{TargetGroup, balancer, group};
+use super::{Settings, balancer, group};
 use crate::aws::balancing::{contradiction, invalid};
 use crate::aws::{ApiError, Call, World, Xml};
 use std::collections::BTreeMap;
@@ -87,19 +87,18 @@ fn change(
     Ok(attributes)
 }
 
-fn write(rows: &[Row], attributes: &BTreeMap<String, String>, default: impl Fn(&str) -> Option<&'static str>) -> Xml {
+fn write(rows: &[Row], attributes: &BTreeMap<String, String>) -> Xml {
     let mut xml = Xml::new();
     xml.list("Attributes", "member", rows, |xml, (key, usual, _)| {
         xml.text("Key", key);
-        let value = attributes.get(*key).map(String::as_str).or_else(|| default(key)).unwrap_or(usual);
-        xml.text("Value", value);
+        xml.text("Value", attributes.get(*key).map_or(usual, String::as_str));
     });
     xml
 }
 
 pub(super) fn describe_balancer(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let balancer = balancer(world, call.params.required("LoadBalancerArn")?)?;
-    Ok(write(&BALANCER, &balancer.attributes, |_| None))
+    Ok(write(&BALANCER, &balancer.attributes))
 }
 
 pub(super) fn modify_balancer(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
@@ -110,7 +109,7 @@ pub(super) fn modify_balancer(world: &mut World, call: &Call) -> Result<Xml, Api
     if at("access_logs.s3.enabled") == "true" && at("access_logs.s3.bucket").is_empty() {
         return Err(contradiction("An S3 bucket must be specified when access logs are enabled"));
     }
-    let xml = write(&BALANCER, &attributes, |_| None);
+    let xml = write(&BALANCER, &attributes);
     if let Some(balancer) = world.elbv2.balancers.get_mut(&arn) {
         balancer.attributes = attributes;
     }
@@ -118,15 +117,14 @@ pub(super) fn modify_balancer(world: &mut World, call: &Call) -> Result<Xml, Api
 }
 
 /// Client addresses are preserved by default, save for address targets over TCP and TLS.
-fn group_default(group: &TargetGroup) -> impl Fn(&str) -> Option<&'static str> {
-    let settings = &group.settings;
+pub(super) fn of_new_group(settings: &Settings) -> BTreeMap<String, String> {
     let ip_over_tcp = settings.target_type == "ip" && ["TCP", "TLS"].contains(&settings.protocol.as_str());
-    move |key| (key == "preserve_client_ip.enabled" && ip_over_tcp).then_some("false")
+    ip_over_tcp.then(|| ("preserve_client_ip.enabled".to_owned(), "false".to_owned())).into_iter().collect()
 }
 
 pub(super) fn describe_group(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let group = group(world, call.params.required("TargetGroupArn")?)?;
-    Ok(write(&GROUP, &group.attributes, group_default(group)))
+    Ok(write(&GROUP, &group.attributes))
 }
 
 pub(super) fn modify_group(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
@@ -140,7 +138,7 @@ pub(super) fn modify_group(world: &mut World, call: &Call) -> Result<Xml, ApiErr
     if group.settings.protocol == "TLS" && attributes.get("stickiness.enabled").is_some_and(|value| value == "true") {
         return Err(contradiction("You cannot enable stickiness on target groups with the TLS protocol"));
     }
-    let xml = write(&GROUP, &attributes, group_default(group));
+    let xml = write(&GROUP, &attributes);
     if let Some(group) = world.elbv2.groups.get_mut(&arn) {
         group.attributes = attributes;
     }

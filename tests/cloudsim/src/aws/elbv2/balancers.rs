@@ -2,8 +2,8 @@
 
 use super::{Balancer, Due, Mapping, arn_prefix, balancer};
 use crate::aws::balancing::{self, contradiction, invalid};
-use crate::aws::ec2::Subnet;
 use crate::aws::ec2::network::NewInterface;
+use crate::aws::ec2::{Subnet, Tags};
 use crate::aws::{ApiError, Call, Due as AnyDue, World, Xml, lbnet};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -42,7 +42,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let spec = Spec { internal, address_type, wanted, groups };
     if let Some(existing) = world.elbv2.balancer_named(name) {
         if spec.is(existing) {
-            return Ok(answer(world, &[existing], None));
+            return Ok(answer(world, vec![existing], None));
         }
         let text = format!("A load balancer with the same name '{name}' exists, but with different settings");
         return Err(ApiError::new("DuplicateLoadBalancerName", text));
@@ -54,10 +54,9 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
             "The quota for the number of load balancers has been reached",
         ));
     }
-    let mut own_tags = BTreeMap::new();
-    balancing::add_tags(world, &mut own_tags, tags)?;
-    let made = make(world, name, &vpc, spec, own_tags)?;
-    let xml = answer(world, &[&made], None);
+    let tags = balancing::add_tags(world, Tags::new(), tags)?;
+    let made = make(world, name, &vpc, spec, tags)?;
+    let xml = answer(world, vec![&made], None);
     world.after(world.options.delays.provisioning, AnyDue::Elbv2(Due::Activate(made.arn.clone())));
     world.elbv2.balancers.insert(made.arn.clone(), made);
     Ok(xml)
@@ -90,13 +89,7 @@ impl Spec {
     }
 }
 
-fn make(
-    world: &mut World,
-    name: &str,
-    vpc: &str,
-    spec: Spec,
-    tags: BTreeMap<String, String>,
-) -> Result<Balancer, ApiError> {
+fn make(world: &mut World, name: &str, vpc: &str, spec: Spec, tags: Tags) -> Result<Balancer, ApiError> {
     let id = world.hex(16);
     let region = world.options.region.clone();
     let mut balancer = Balancer {
@@ -248,12 +241,8 @@ fn check_address_type(address_type: &str, subnets: &[(&str, &Subnet)]) -> Result
     }
 }
 
-fn answer(world: &World, balancers: &[&Balancer], next: Option<&str>) -> Xml {
-    let mut xml = Xml::new();
-    xml.count(balancers.len());
-    xml.list("LoadBalancers", "member", balancers, |xml, balancer| balancer.write(xml, world));
-    xml.opt("NextMarker", next);
-    xml
+fn answer(world: &World, balancers: Vec<&Balancer>, next: Option<String>) -> Xml {
+    balancing::listing("LoadBalancers", balancers, next, |xml, balancer| balancer.write(xml, world))
 }
 
 pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
@@ -277,10 +266,8 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     if arns.is_empty() && names.is_empty() {
         found = world.elbv2.balancers.values().filter(known).map(|balancer| balancer.arn.clone()).collect();
     }
-    found.sort_unstable();
     let (page, next) = balancing::page(world, call, found)?;
-    let balancers: Vec<&Balancer> = page.iter().filter_map(|arn| world.elbv2.balancers.get(arn)).collect();
-    Ok(answer(world, &balancers, next.as_deref()))
+    Ok(answer(world, page.iter().filter_map(|arn| world.elbv2.balancers.get(arn)).collect(), next))
 }
 
 /// Takes its listeners along. Deleting what isn't there succeeds.

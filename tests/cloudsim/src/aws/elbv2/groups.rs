@@ -1,7 +1,8 @@
 //! Target groups.
 
-use super::{Check, Settings, TargetGroup, arn_prefix, balancer, group};
+use super::{Check, Settings, TargetGroup, arn_prefix, attributes, balancer, group};
 use crate::aws::balancing::{self, invalid};
+use crate::aws::ec2::Tags;
 use crate::aws::{ApiError, Call, World, Xml};
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let tags = balancing::tags(call)?;
     if let Some(existing) = world.elbv2.groups.values().find(|group| group.name == name) {
         if existing.settings == settings {
-            return Ok(answer(world, &[existing], None));
+            return Ok(answer(world, vec![existing], None));
         }
         let text = format!("A target group with the same name '{name}' exists, but with different settings");
         return Err(ApiError::new("DuplicateTargetGroupName", text));
@@ -22,18 +23,18 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     if world.elbv2.groups.len() >= world.options.limits.target_groups {
         return Err(ApiError::new("TooManyTargetGroups", "The quota for the number of target groups has been reached"));
     }
-    let mut own_tags = BTreeMap::new();
-    balancing::add_tags(world, &mut own_tags, tags)?;
+    let tags = balancing::add_tags(world, Tags::new(), tags)?;
+    let attributes = attributes::of_new_group(&settings);
     let made = TargetGroup {
         arn: format!("{}targetgroup/{name}/{}", arn_prefix(world), world.hex(16)),
         name,
         settings,
         targets: BTreeMap::new(),
-        attributes: BTreeMap::new(),
-        tags: own_tags,
+        attributes,
+        tags,
         created: world.now(),
     };
-    let xml = answer(world, &[&made], None);
+    let xml = answer(world, vec![&made], None);
     world.elbv2.groups.insert(made.arn.clone(), made);
     Ok(xml)
 }
@@ -115,15 +116,13 @@ fn check(call: &Call, present: Option<&Check>) -> Result<Check, ApiError> {
 pub(super) fn modify(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let mut changed = group(world, call.params.required("TargetGroupArn")?)?.clone();
     changed.settings.check = check(call, Some(&changed.settings.check))?;
-    let xml = answer(world, &[&changed], None);
+    let xml = answer(world, vec![&changed], None);
     world.elbv2.groups.insert(changed.arn.clone(), changed);
     Ok(xml)
 }
 
-fn answer(world: &World, groups: &[&TargetGroup], next: Option<&str>) -> Xml {
-    let mut xml = Xml::new();
-    xml.count(groups.len());
-    xml.list("TargetGroups", "member", groups, |xml, group| {
+fn answer(world: &World, groups: Vec<&TargetGroup>, next: Option<String>) -> Xml {
+    balancing::listing("TargetGroups", groups, next, |xml, group| {
         let (settings, check) = (&group.settings, &group.settings.check);
         xml.text("TargetGroupArn", &group.arn);
         xml.text("TargetGroupName", &group.name);
@@ -144,9 +143,7 @@ fn answer(world: &World, groups: &[&TargetGroup], next: Option<&str>) -> Xml {
         xml.texts("LoadBalancerArns", "member", world.elbv2.balancers_of(&group.arn));
         xml.text("TargetType", &settings.target_type);
         xml.text("IpAddressType", &settings.address_type);
-    });
-    xml.opt("NextMarker", next);
-    xml
+    })
 }
 
 pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
@@ -158,7 +155,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
         return Err(invalid(text));
     }
     let known = |group: &&TargetGroup| world.known("target-group", group.created);
-    let mut found: Vec<String> = if let Some(of) = of {
+    let found: Vec<String> = if let Some(of) = of {
         let of = balancer(world, of)?.arn.as_str();
         let groups = world.elbv2.groups.values().filter(known);
         groups
@@ -177,10 +174,8 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     } else {
         world.elbv2.groups.values().filter(known).map(|group| group.arn.clone()).collect()
     };
-    found.sort_unstable();
     let (page, next) = balancing::page(world, call, found)?;
-    let groups: Vec<&TargetGroup> = page.iter().filter_map(|arn| world.elbv2.groups.get(arn)).collect();
-    Ok(answer(world, &groups, next.as_deref()))
+    Ok(answer(world, page.iter().filter_map(|arn| world.elbv2.groups.get(arn)).collect(), next))
 }
 
 /// Deleting what isn't there succeeds.

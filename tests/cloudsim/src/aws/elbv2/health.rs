@@ -1,6 +1,7 @@
 //! The health of targets, as the clock and the instances have it.
 
 use super::{Target, TargetGroup, group, targets};
+use crate::aws::balancing::listing;
 use crate::aws::ec2::{InstanceState, known_instance};
 use crate::aws::{ApiError, Call, World, Xml};
 use crate::core::clock::later;
@@ -27,9 +28,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
         let known = group.targets.get(&key).map(|target| verdict(world, group, target));
         rows.push((id, port, known.unwrap_or(NOT_REGISTERED)));
     }
-    let mut xml = Xml::new();
-    xml.count(rows.len());
-    xml.list("TargetHealthDescriptions", "member", rows, |xml, (id, port, (state, reason, description))| {
+    Ok(listing("TargetHealthDescriptions", rows, None, |xml, (id, port, (state, reason, description))| {
         xml.elem("Target", |xml| {
             xml.text("Id", &id);
             xml.value("Port", port);
@@ -41,8 +40,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
             xml.opt("Reason", reason);
             xml.opt("Description", description);
         });
-    });
-    Ok(xml)
+    }))
 }
 
 fn verdict(world: &World, group: &TargetGroup, target: &Target) -> Verdict {

@@ -2,8 +2,9 @@
 
 use super::{Listener, balancer, group, listener};
 use crate::aws::balancing::{self, contradiction, invalid};
+use crate::aws::ec2::Tags;
 use crate::aws::{ApiError, Call, World, Xml};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// What a TLS listener has when none is asked for, through the API.
 const DEFAULT_POLICY: &str = "ELBSecurityPolicy-2016-08";
@@ -53,7 +54,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         policy: call.params.get("SslPolicy").map(str::to_owned),
         alpn: alpn(call)?,
         group,
-        tags: BTreeMap::new(),
+        tags: Tags::new(),
     };
     check(world, &mut desired)?;
     let same = world.elbv2.listeners.values().find(|other| {
@@ -63,7 +64,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         other == desired
     });
     if let Some(same) = same {
-        return Ok(answer(&[same], None));
+        return Ok(answer(vec![same], None));
     }
     check_free(world, &desired)?;
     if world.elbv2.listeners.values().filter(|other| other.balancer == arn).count()
@@ -71,9 +72,9 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     {
         return Err(ApiError::new("TooManyListeners", "The quota for the number of listeners has been reached"));
     }
-    balancing::add_tags(world, &mut desired.tags, tags)?;
+    desired.tags = balancing::add_tags(world, Tags::new(), tags)?;
     desired.arn = format!("{}/{}", arn.replacen(":loadbalancer/", ":listener/", 1), world.hex(16));
-    let xml = answer(&[&desired], None);
+    let xml = answer(vec![&desired], None);
     world.elbv2.listeners.insert(desired.arn.clone(), desired);
     Ok(xml)
 }
@@ -96,7 +97,7 @@ pub(super) fn modify(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     desired.group = action(call)?.unwrap_or(desired.group);
     check(world, &mut desired)?;
     check_free(world, &desired)?;
-    let xml = answer(&[&desired], None);
+    let xml = answer(vec![&desired], None);
     world.elbv2.listeners.insert(desired.arn.clone(), desired);
     Ok(xml)
 }
@@ -217,10 +218,8 @@ fn check_free(world: &World, desired: &Listener) -> Result<(), ApiError> {
     Err(ApiError::new("DuplicateListener", text))
 }
 
-fn answer(listeners: &[&Listener], next: Option<&str>) -> Xml {
-    let mut xml = Xml::new();
-    xml.count(listeners.len());
-    xml.list("Listeners", "member", listeners, |xml, listener| {
+fn answer(listeners: Vec<&Listener>, next: Option<String>) -> Xml {
+    balancing::listing("Listeners", listeners, next, |xml, listener| {
         xml.text("ListenerArn", &listener.arn);
         xml.text("LoadBalancerArn", &listener.balancer);
         xml.value("Port", listener.port);
@@ -239,36 +238,27 @@ fn answer(listeners: &[&Listener], next: Option<&str>) -> Xml {
                 xml.list("TargetGroups", "member", [group], |xml, group| xml.text("TargetGroupArn", group));
             });
         });
-    });
-    xml.opt("NextMarker", next);
-    xml
+    })
 }
 
 pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let arns = balancing::unique(call, "ListenerArns");
-    let mut found: Vec<String> = match (call.params.get("LoadBalancerArn"), arns.is_empty()) {
+    let found: Vec<String> = match (call.params.get("LoadBalancerArn"), arns.is_empty()) {
         (None, true) => return Err(invalid("You must specify either listener ARNs or a load balancer ARN")),
         (Some(_), false) => {
             return Err(invalid("Listener ARNs and a load balancer ARN cannot be specified at the same time"));
         }
         (Some(arn), true) => {
             let arn = balancer(world, arn)?.arn.clone();
-            world
-                .elbv2
-                .listeners
-                .values()
-                .filter(|other| other.balancer == arn)
-                .map(|other| other.arn.clone())
-                .collect()
+            let listeners = world.elbv2.listeners.values().filter(|other| other.balancer == arn);
+            listeners.map(|listener| listener.arn.clone()).collect()
         }
         (None, false) => {
             arns.iter().map(|arn| listener(world, arn).map(|found| found.arn.clone())).collect::<Result<_, _>>()?
         }
     };
-    found.sort_unstable();
     let (page, next) = balancing::page(world, call, found)?;
-    let listeners: Vec<&Listener> = page.iter().filter_map(|arn| world.elbv2.listeners.get(arn)).collect();
-    Ok(answer(&listeners, next.as_deref()))
+    Ok(answer(page.iter().filter_map(|arn| world.elbv2.listeners.get(arn)).collect(), next))
 }
 
 pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {

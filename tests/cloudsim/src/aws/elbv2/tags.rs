@@ -2,10 +2,8 @@
 
 use super::{balancer, group, listener};
 use crate::aws::balancing::{self, invalid};
+use crate::aws::ec2::Tags;
 use crate::aws::{ApiError, Call, World, Xml};
-use std::collections::BTreeMap;
-
-type Tags = BTreeMap<String, String>;
 
 /// The resources of a request with their tags; one that is unknown is an error of its kind.
 fn named(world: &World, call: &Call) -> Result<Vec<(String, Tags)>, ApiError> {
@@ -43,7 +41,7 @@ pub(super) fn add(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let new = balancing::tags(call)?;
     let mut all = named(world, call)?;
     for (_, tags) in &mut all {
-        balancing::add_tags(world, tags, new.clone())?;
+        *tags = balancing::add_tags(world, std::mem::take(tags), new.clone())?;
     }
     for (arn, tags) in all {
         store(world, &arn, tags);
@@ -53,11 +51,8 @@ pub(super) fn add(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
 
 pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let all = named(world, call)?;
-    let mut xml = Xml::new();
-    xml.count(all.len());
-    xml.list("TagDescriptions", "member", &all, |xml, (arn, tags)| {
-        xml.text("ResourceArn", arn);
-        balancing::write_tags(xml, tags);
-    });
-    Ok(xml)
+    Ok(balancing::listing("TagDescriptions", all, None, |xml, (arn, tags)| {
+        xml.text("ResourceArn", &arn);
+        balancing::write_tags(xml, &tags);
+    }))
 }
