@@ -167,7 +167,7 @@ impl Endpoint {
             }
         };
         if let Some(models) = &inside.models {
-            inside.violations.extend(models.check_form(call.service.name(), form));
+            inside.violations.extend(models.check_request(call.service.name(), &call.params));
         }
         service_fields(&mut entry, &call);
         let refusal = sts::expired(&inside.world, &call).or_else(|| {

@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A node of the tree: a value, children by name or position, or both.
 #[derive(Debug, Default)]
 pub struct Params {
-    value: Option<String>,
+    pub(super) value: Option<String>,
+    /// The value stood in the form more than once.
+    pub(super) twice: bool,
     read: AtomicBool,
-    children: BTreeMap<String, Params>,
+    pub(super) children: BTreeMap<String, Params>,
 }
 
 impl Params {
@@ -29,7 +31,7 @@ impl Params {
             for part in key.split('.') {
                 node = node.children.entry(part.to_owned()).or_default();
             }
-            node.value = Some(decode(value)?);
+            node.twice = node.value.replace(decode(value)?).is_some();
         }
         Ok(root)
     }
@@ -52,7 +54,7 @@ impl Params {
 
     /// Whether the name is given at all; an empty list is given as `Name=`.
     pub fn has(&self, name: &str) -> bool {
-        self.children.get(name).inspect(|node| node.read.store(true, Ordering::Relaxed)).is_some()
+        self.sub(name).is_some()
     }
 
     /// The structure at a name.
@@ -164,7 +166,7 @@ impl Params {
 }
 
 /// Undoes percent-encoding and `+`.
-pub(super) fn decode(text: &str) -> Result<String, ApiError> {
+fn decode(text: &str) -> Result<String, ApiError> {
     let bad = || ApiError::new("MalformedQueryString", "The query string contains a syntax error.");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

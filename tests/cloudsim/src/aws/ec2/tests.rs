@@ -3,6 +3,7 @@
 use super::seed::{InstanceSeed, Network, NetworkSeed, instances, network};
 use super::*;
 use crate::aws::model::Models;
+use crate::aws::query::Params;
 use crate::aws::{Options, Service, frame, lbnet};
 use crate::core::clock::Mode;
 use crate::core::lag::Lag;
@@ -39,7 +40,7 @@ fn call(world: &mut World, action: &str, form: &str) -> Result<String, ApiError>
         let body = frame(Service::Ec2, action, "r-1", &xml);
         assert_eq!(models.check_response("ec2", action, 200, &body), Vec::<String>::new(), "{action}");
         let form = format!("Action={action}&Version=2016-11-15&{form}");
-        assert_eq!(models.check_form("ec2", &form), Vec::<String>::new(), "{action}");
+        assert_eq!(models.check_request("ec2", &Params::parse(&form).unwrap()), Vec::<String>::new(), "{action}");
     }
     Ok(xml.into_string())
 }

@@ -18,8 +18,7 @@ use serde::Deserialize;
 
 pub use document::Element;
 
-use super::ApiError;
-use super::query::decode;
+use super::query::Params;
 
 /// Where else the models are: the folder with `ec2.json`, `elb.json`, `elbv2.json` and `sts.json`.
 pub const FOLDER_ENV: &str = "CCM_AWS_MODELS";
@@ -161,25 +160,12 @@ impl Models {
         Ok(Self { services })
     }
 
-    /// What is wrong with a request, one line each; empty when nothing is. `parameters` is the decoded form,
-    /// with `Action` and `Version`.
-    pub fn check_request(&self, service: &str, parameters: &[(String, String)]) -> Vec<String> {
+    /// What is wrong with a request, one line each; empty when nothing is.
+    pub fn check_request(&self, service: &str, params: &Params) -> Vec<String> {
         let Some(model) = self.services.get(service) else {
             return vec![format!("no model of a service {service:?}")];
         };
-        request::check(service, model, parameters)
-    }
-
-    /// [`Models::check_request`] of a form as it was sent.
-    pub fn check_form(&self, service: &str, form: &str) -> Vec<String> {
-        let pairs = form.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Ok((decode(key)?, decode(value)?))
-        });
-        match pairs.collect::<Result<Vec<_>, ApiError>>() {
-            Ok(parameters) => self.check_request(service, &parameters),
-            Err(error) => vec![format!("{service}: {}", error.message)],
-        }
+        request::check(service, model, params)
     }
 
     /// What is wrong with an answer of the double, one line each; empty when nothing is.

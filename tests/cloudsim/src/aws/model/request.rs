@@ -2,14 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Reference, Service, Shape};
-
-/// The parameters as a tree: `Filter.1.Value.2=x` is `x` under four names.
-#[derive(Debug, Default)]
-struct Node {
-    value: Option<String>,
-    children: BTreeMap<String, Node>,
-}
+use super::{Params, Reference, Service, Shape};
 
 struct Check<'a> {
     model: &'a Service,
@@ -17,35 +10,23 @@ struct Check<'a> {
     found: Vec<String>,
 }
 
-pub(super) fn check(service: &str, model: &Service, parameters: &[(String, String)]) -> Vec<String> {
-    let mut root = Node::default();
-    let (mut action, mut version) = (None, None);
-    let mut twice = Vec::new();
-    for (key, value) in parameters {
-        match key.as_str() {
-            "Action" => action = Some(value.as_str()),
-            "Version" => version = Some(value.as_str()),
-            _ => {
-                let node =
-                    key.split('.').fold(&mut root, |node, name| node.children.entry(name.to_owned()).or_default());
-                if node.value.replace(value.clone()).is_some() {
-                    twice.push(format!("{service}: the parameter {key} is given twice"));
-                }
-            }
-        }
-    }
+pub(super) fn check(service: &str, model: &Service, params: &Params) -> Vec<String> {
+    let text = |name: &str| params.children.get(name).and_then(|node| node.value.as_deref());
+    let (action, version) = (text("Action"), text("Version"));
     let Some(action) = action else { return vec![format!("{service}: a request without Action")] };
     let Some(operation) = model.operations.get(action) else {
         return vec![format!("{service}: there is no operation {action}")];
     };
-    let mut check = Check { model, at: format!("{service} {action} request"), found: twice };
+    let mut check = Check { model, at: format!("{service} {action} request"), found: Vec::new() };
     if version != Some(model.metadata.api_version.as_str()) {
         check.say("Version", &format!("is {version:?}, not {:?}", model.metadata.api_version));
     }
     match operation.input.as_ref().and_then(|input| model.shape(input)) {
-        Some(shape) => check.structure("", &root, shape),
-        None if root.children.is_empty() => {}
-        None => check.say("", &format!("takes no parameters, and has {:?}", root.children.keys().collect::<Vec<_>>())),
+        Some(shape) => check.structure("", params, shape),
+        None if params.children.keys().all(is_frame) => {}
+        None => {
+            check.say("", &format!("takes no parameters, and has {:?}", params.children.keys().collect::<Vec<_>>()));
+        }
     }
     check.found
 }
@@ -56,10 +37,13 @@ impl Check<'_> {
         self.found.push(line);
     }
 
-    fn structure(&mut self, path: &str, node: &Node, shape: &Shape) {
+    fn structure(&mut self, path: &str, node: &Params, shape: &Shape) {
         let names: BTreeMap<String, &Reference> =
             shape.members.iter().map(|(name, member)| (self.name_of(name, member), member)).collect();
         for (name, child) in &node.children {
+            if path.is_empty() && is_frame(name) {
+                continue;
+            }
             let below = join(path, name);
             match names.get(name).and_then(|member| self.model.shape(member)) {
                 Some(shape) => self.node(&below, child, shape),
@@ -75,7 +59,10 @@ impl Check<'_> {
         }
     }
 
-    fn node(&mut self, path: &str, node: &Node, shape: &Shape) {
+    fn node(&mut self, path: &str, node: &Params, shape: &Shape) {
+        if node.twice {
+            self.say(path, "is given twice");
+        }
         match shape.kind.as_str() {
             "structure" => self.structure(path, node, shape),
             "list" => self.list(path, node, shape),
@@ -95,7 +82,7 @@ impl Check<'_> {
         }
     }
 
-    fn list(&mut self, path: &str, node: &Node, shape: &Shape) {
+    fn list(&mut self, path: &str, node: &Params, shape: &Shape) {
         let Some(member) = shape.member.as_deref() else { return };
         let inside = if self.model.is_ec2() || shape.flattened {
             Some((path.to_owned(), node))
@@ -142,6 +129,11 @@ impl Check<'_> {
             .or_else(|| member.location_name.as_deref().map(capitalized))
             .unwrap_or_else(|| name.to_owned())
     }
+}
+
+/// What every request has.
+fn is_frame(name: &String) -> bool {
+    matches!(name.as_str(), "Action" | "Version")
 }
 
 fn capitalized(name: &str) -> String {

@@ -4,16 +4,11 @@ fn models() -> Option<Arc<Models>> {
     Models::shared().unwrap()
 }
 
-fn form(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
-}
-
 #[track_caller]
 fn request(service: &str, version: &str, pairs: &[(&str, &str)], expected: &[&str]) {
     let Some(models) = models() else { return };
-    let mut parameters = form(pairs);
-    parameters.push(("Version".to_owned(), version.to_owned()));
-    let found = models.check_request(service, &parameters);
+    let pairs: String = pairs.iter().map(|(key, value)| format!("{key}={value}&")).collect();
+    let found = models.check_request(service, &Params::parse(&format!("{pairs}Version={version}")).unwrap());
     assert_eq!(found.len(), expected.len(), "{found:#?}");
     for (line, part) in found.iter().zip(expected) {
         assert!(line.contains(part), "{line:?} does not contain {part:?}");
@@ -70,6 +65,8 @@ fn each_kind_of_mistake_in_a_request_is_named() {
         &["Filters is unknown; known here"],
     );
     request("ec2", "2016-11-15", &[("Action", "DescribeVpcs"), ("VpcId.2", "a")], &["entries [2], not 1 to 1"]);
+    let twice = [("Action", "DescribeVpcs"), ("VpcId.1", "a"), ("VpcId.1", "b")];
+    request("ec2", "2016-11-15", &twice, &["VpcId.1 is given twice"]);
     request("elbv2", "2015-12-01", &[("Action", "DeleteListener")], &["ListenerArn is required and absent"]);
     request(
         "elbv2",
