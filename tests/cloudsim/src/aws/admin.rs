@@ -10,11 +10,11 @@
 
 use super::World;
 use super::ec2::seed::{self, InstanceSeed, NetworkSeed};
-use super::endpoint::{Endpoint, Inside};
 use super::imds::{Imds, ImdsOptions};
-use super::running::start_imds;
+use super::running::{change_options, reset, start_imds};
 use super::world::Dump;
 use crate::core::admin::{self, Refusal, Served, bad, read, to_value};
+use crate::core::endpoint::{Endpoint, Inside};
 use crate::core::lock;
 use crate::core::server::{Answer, Handler, Request, Spawner};
 use futures::future::BoxFuture;
@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex};
 /// The admin API of an endpoint.
 #[derive(Debug)]
 pub(super) struct Admin {
-    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) endpoint: Arc<Endpoint<World>>,
     pub(super) url: String,
     pub(super) spawner: Spawner,
     pub(super) imds: Mutex<BTreeMap<String, Imds>>,
@@ -61,10 +61,12 @@ impl Admin {
             _ => {
                 let mut inside = lock(&self.endpoint.inside);
                 let inside = &mut *inside;
-                inside.world.settle();
-                let (clock, options) = (inside.world.clock.clone(), inside.world.options.clone());
+                inside.cloud.settle();
+                let (clock, options) = (inside.cloud.clock.clone(), inside.cloud.options.clone());
                 admin::serve(request, &clock, &mut inside.faults, &mut inside.ledger)
-                    .or_else(|| admin::options(request, &*options, |new| inside.change(|options| *options = new)))
+                    .or_else(|| {
+                        admin::options(request, &*options, |new| change_options(inside, |options| *options = new))
+                    })
                     .or_else(|| state(inside, request))
             }
         }
@@ -89,18 +91,18 @@ impl Admin {
 }
 
 /// What is asked of the state.
-fn state(inside: &mut Inside, request: &Request) -> Served {
+fn state(inside: &mut Inside<World>, request: &Request) -> Served {
     Some(match (request.method(), request.uri().path()) {
         (&Method::POST, "/reset") => {
-            inside.reset();
+            reset(inside);
             Ok(json!({}))
         }
-        (&Method::GET, "/dump") => to_value(&inside.world.dump()),
+        (&Method::GET, "/dump") => to_value(&inside.cloud.dump()),
         (&Method::POST, "/load") => read::<Dump>(request).map(|dump| {
-            inside.world.load(dump);
+            inside.cloud.load(dump);
             json!({})
         }),
-        (&Method::POST, "/seed") => read(request).and_then(|seed| plant(&mut inside.world, seed)),
+        (&Method::POST, "/seed") => read(request).and_then(|seed| plant(&mut inside.cloud, seed)),
         _ => return None,
     })
 }

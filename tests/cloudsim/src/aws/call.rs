@@ -15,6 +15,8 @@ pub struct Call {
     pub action: String,
     pub params: Params,
     pub headers: HeaderMap,
+    /// ID of the request.
+    pub id: String,
     /// Who signed; none for the one operation that takes no signature.
     pub caller: Option<Caller>,
 }
@@ -49,7 +51,7 @@ impl Call {
         if action.is_empty() {
             return Err((service, ApiError::with_status(400, "MissingAction", "The request is missing an action.")));
         }
-        Ok(Call { service, action, params, headers, caller })
+        Ok(Call { service, action, params, headers, id: String::new(), caller })
     }
 
     /// Whether the operation changes something. With `DryRun` EC2 only says whether it could.
@@ -65,6 +67,7 @@ impl Call {
             action: action.to_owned(),
             params: Params::parse(form)?,
             headers: HeaderMap::new(),
+            id: String::new(),
             caller: None,
         })
     }

@@ -2,9 +2,9 @@
 
 use super::World;
 use super::ec2::{Instance, InstanceState, Interface, Subnet};
-use super::endpoint::Endpoint;
 use super::sts::Session;
 use crate::core::clock::later;
+use crate::core::endpoint::Endpoint;
 use crate::core::faults::{Fault, Seen};
 use crate::core::ledger::Entry;
 use crate::core::lock;
@@ -56,7 +56,7 @@ impl Imds {
 /// The service behind the port.
 #[derive(Debug)]
 pub(super) struct Metadata {
-    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) endpoint: Arc<Endpoint<World>>,
     pub(super) instance: String,
     pub(super) options: ImdsOptions,
     /// Tokens and when they end.
@@ -106,7 +106,7 @@ impl Metadata {
             _ => (0, 0),
         };
         let mut inside = lock(&self.endpoint.inside);
-        let at = inside.world.now();
+        let at = inside.cloud.now();
         inside.ledger.record(Entry {
             at,
             service: "imds".to_owned(),
@@ -122,7 +122,7 @@ impl Metadata {
 
     fn out_of_reach(&self) -> bool {
         let inside = lock(&self.endpoint.inside);
-        let limit = inside.world.ec2.instances.get(&self.instance).map_or(0, |instance| instance.metadata_hops);
+        let limit = inside.cloud.ec2.instances.get(&self.instance).map_or(0, |instance| instance.metadata_hops);
         self.options.hops > limit
     }
 
@@ -135,8 +135,8 @@ impl Metadata {
             return plain(StatusCode::BAD_REQUEST, "");
         };
         let mut inside = lock(&self.endpoint.inside);
-        let token = inside.world.hex(56);
-        let ends = later(inside.world.now(), Duration::from_secs(seconds));
+        let token = inside.cloud.hex(56);
+        let ends = later(inside.cloud.now(), Duration::from_secs(seconds));
         drop(inside);
         lock(&self.tokens).insert(token.clone(), ends);
         let mut response = plain(StatusCode::OK, &token);
@@ -152,8 +152,8 @@ impl Metadata {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "");
         }
         let mut inside = lock(&self.endpoint.inside);
-        inside.world.settle();
-        let now = inside.world.now();
+        inside.cloud.settle();
+        let now = inside.cloud.now();
         let token = header(request, "x-aws-ec2-metadata-token");
         if !token.is_some_and(|token| lock(&self.tokens).get(token).is_some_and(|ends| *ends > now)) {
             return plain(StatusCode::UNAUTHORIZED, "");
@@ -162,12 +162,12 @@ impl Metadata {
         let document = path.strip_prefix("latest").unwrap_or(path).trim_matches('/').to_owned();
         if let (Some(role), true) = (&self.options.role, document.starts_with("meta-data/iam/security-credentials/")) {
             return if document.rsplit('/').next() == Some(role) {
-                plain(StatusCode::OK, &self.credentials(&mut inside.world, role))
+                plain(StatusCode::OK, &self.credentials(&mut inside.cloud, role))
             } else {
                 plain(StatusCode::NOT_FOUND, "")
             };
         }
-        match lookup(&tree(&inside.world, &self.instance, self.options.role.as_deref()), &document) {
+        match lookup(&tree(&inside.cloud, &self.instance, self.options.role.as_deref()), &document) {
             Some(text) => plain(StatusCode::OK, &text),
             None => plain(StatusCode::NOT_FOUND, ""),
         }

@@ -1,11 +1,12 @@
 //! A running simulated AWS.
 
 use super::admin::Admin;
-use super::endpoint::{Endpoint, Inside};
 use super::imds::{Imds, ImdsOptions, Metadata};
+use super::model::Models;
 use super::world::Dump;
 use super::{ApiError, Call, Options, Service, World, Xml};
 use crate::core::clock::Clock;
+use crate::core::endpoint::{Endpoint, Inside};
 use crate::core::faults::{Faults, Rule};
 use crate::core::ledger::Ledger;
 use crate::core::lock;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex};
 /// A simulated AWS that listens on loopback until it is dropped.
 #[derive(Debug)]
 pub struct Aws {
-    endpoint: Arc<Endpoint>,
+    endpoint: Arc<Endpoint<World>>,
     clock: Clock,
     server: Server,
     admin: Server,
@@ -33,8 +34,12 @@ impl Aws {
     pub fn start(options: Options) -> io::Result<Self> {
         let runtime = Runtime::start("cloudsim-aws")?;
         let (port, admin_port) = (options.port, options.admin_port);
-        let inside = Inside::new(Arc::new(options))?;
-        let clock = inside.world.clock.clone();
+        let models = if options.validate { Models::shared()? } else { None };
+        let options = Arc::new(options);
+        let mut world = World::new(options.clone());
+        world.models = models;
+        let clock = world.clock.clone();
+        let inside = Inside::new(world, options.seed, options.ledger_entries, &options.throttle);
         let endpoint = Arc::new(Endpoint { inside: Mutex::new(inside) });
         let spawner = runtime.spawner();
         let server = spawner.serve(port, endpoint.clone())?;
@@ -70,12 +75,12 @@ impl Aws {
 
     /// An empty account that behaves the same; faults, ledger and violations are forgotten.
     pub fn reset(&self) {
-        lock(&self.endpoint.inside).reset();
+        reset(&mut lock(&self.endpoint.inside));
     }
 
     /// Changes how it behaves from now on: latency, throttles, lags, quotas, delays, page sizes.
     pub fn change(&self, change: impl FnOnce(&mut Options)) {
-        lock(&self.endpoint.inside).change(change);
+        change_options(&mut lock(&self.endpoint.inside), change);
     }
 
     /// The virtual clock.
@@ -86,8 +91,8 @@ impl Aws {
     /// Looks into the world or changes it, between two calls. What is due by now has happened.
     pub fn world<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
         let mut inside = lock(&self.endpoint.inside);
-        inside.world.settle();
-        look(&mut inside.world)
+        inside.cloud.settle();
+        look(&mut inside.cloud)
     }
 
     /// Carries out a call as somebody else's: without signature, latency, faults and ledger. For what happens in the account
@@ -156,11 +161,11 @@ impl Drop for Aws {
 /// Starts the metadata service of an instance.
 pub(super) fn start_imds(
     spawner: &Spawner,
-    endpoint: &Arc<Endpoint>,
+    endpoint: &Arc<Endpoint<World>>,
     instance: &str,
     options: ImdsOptions,
 ) -> io::Result<Imds> {
-    if !lock(&endpoint.inside).world.ec2.instances.contains_key(instance) {
+    if !lock(&endpoint.inside).cloud.ec2.instances.contains_key(instance) {
         return Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no instance {instance}")));
     }
     let port = options.port;
@@ -172,4 +177,31 @@ pub(super) fn start_imds(
         credentials: Mutex::new(None),
     };
     Ok(Imds { server: spawner.serve(port, Arc::new(metadata))? })
+}
+
+/// See [`Aws::reset`].
+pub(super) fn reset(inside: &mut Inside<World>) {
+    inside.cloud = inside.cloud.emptied();
+    let options = inside.cloud.options.clone();
+    inside.faults = Faults::new(options.seed);
+    inside.ledger.clear();
+    inside.set_throttle(&options.throttle);
+    inside.violations.clear();
+}
+
+/// See [`Aws::change`]. The account, the region, the clock's mode and the ports stay what they were.
+pub(super) fn change_options(inside: &mut Inside<World>, change: impl FnOnce(&mut Options)) {
+    let mut options = inside.cloud.options.as_ref().clone();
+    let buckets = options.throttle.clone();
+    change(&mut options);
+    if options.throttle != buckets {
+        inside.set_throttle(&options.throttle);
+    }
+    // What is not checked is listed among the violations, which tests read.
+    let models = if options.validate { Models::shared() } else { Ok(None) };
+    inside.cloud.models = models.unwrap_or_else(|error| {
+        inside.violations.push(error.to_string());
+        None
+    });
+    inside.cloud.options = Arc::new(options);
 }

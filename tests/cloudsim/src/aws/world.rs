@@ -1,5 +1,6 @@
 //! The one world that all services of a simulated AWS share.
 
+use super::model::Models;
 use super::options::Options;
 use super::{ec2, elb, elbv2, sts};
 use crate::core::clock::{Clock, later};
@@ -7,7 +8,7 @@ use jiff::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,10 @@ pub struct World {
     pub elbv2: elbv2::ElbV2State,
     /// Credentials given out.
     pub sts: sts::StsState,
+    /// The world before each recent write, oldest first; kept only for stale reads.
+    pub(super) past: VecDeque<(Timestamp, World)>,
+    /// What requests and answers are held against.
+    pub(super) models: Option<Arc<Models>>,
     agenda: BTreeMap<(Timestamp, u64), Due>,
     appointments: u64,
 }
@@ -73,10 +78,17 @@ impl World {
             elb: elb::ElbState::default(),
             elbv2: elbv2::ElbV2State::default(),
             sts: sts::StsState::default(),
+            past: VecDeque::new(),
+            models: None,
             agenda: BTreeMap::new(),
             appointments: 0,
             options,
         }
+    }
+
+    /// The same account with nothing in it: it behaves the same, and its clock goes on.
+    pub(super) fn emptied(&self) -> Self {
+        World { clock: self.clock.clone(), models: self.models.clone(), ..World::new(self.options.clone()) }
     }
 
     /// The virtual time.

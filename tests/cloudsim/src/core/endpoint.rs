@@ -1,11 +1,11 @@
-//! The HTTP endpoint of a cloud with JSON over REST: admits, delays, fails and books calls around the routes.
+//! The HTTP endpoint of a cloud: admits, delays, fails and books calls around what the cloud does.
 
 use super::clock::Clock;
 use super::faults::{Fault, Faults, Seen};
 use super::latency::Latency;
 use super::ledger::{Entry, Ledger};
 use super::lock;
-use super::rest::{Call, Lost, Problem, Reply, Route, find};
+use super::rest::Reply;
 use super::server::{Answer, Handler, Request};
 use super::throttle::{BucketSpec, Throttle};
 use futures::future::BoxFuture;
@@ -13,45 +13,35 @@ use jiff::Timestamp;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How much of a call's parameters the ledger keeps, bytes.
-const SUMMARY: usize = 400;
-
 /// What a cloud adds to the endpoint.
 pub trait Cloud: Send + Sized + 'static {
-    /// Its routes.
-    fn routes() -> &'static [Route<Self>];
+    /// A call that is understood.
+    type Call: Send + Sync;
     /// Lets everything happen that is due, and returns the time.
     fn settle(&mut self) -> Timestamp;
+    fn clock(&self) -> &Clock;
     /// Latency of its calls.
     fn latency(&self) -> &Latency;
-    /// Who calls, for the ledger, and whether the call may go on.
+    /// Reads a request, and writes into the entry what it asks for. What is not understood is answered at once.
     ///
     /// # Errors
-    /// The caller is not known (any more).
-    fn authenticate(&mut self, call: &Call) -> Result<String, Problem>;
-    /// Carries a call out: a read perhaps on an older state.
-    ///
-    /// # Errors
-    /// As the service answers them.
-    fn run(&mut self, route: &Route<Self>, call: &Call) -> Result<Reply, Problem> {
-        (route.run)(self, call)
-    }
-    /// What no route takes: the service that answers, and how.
-    fn lost(&self, request: &Request, lost: Lost) -> (&'static str, Reply);
-    /// An injected error, or one of a throttle.
-    fn injected(&mut self, call: &Call, fault: &Fault) -> Reply;
-    /// Its clock.
-    fn clock(&self) -> &Clock;
+    /// The answer.
+    fn read(&mut self, request: &Request, entry: &mut Entry, violations: &mut Vec<String>)
+    -> Result<Self::Call, Reply>;
+    /// All parameters, for faults, without secrets.
+    fn params(&self, call: &Self::Call) -> String;
     /// Until when a call is to be held back that came at a time; asked again whenever that time has come.
-    fn held(&self, _call: &Call, _arrived: Timestamp) -> Option<Timestamp> {
+    fn held(&self, _call: &Self::Call, _arrived: Timestamp) -> Option<Timestamp> {
         None
     }
-    /// An error in the form of a service.
-    fn render(&self, service: &str, problem: &Problem) -> Reply;
+    /// Carries a call out, or says in the entry why not.
+    fn carry_out(&mut self, call: &Self::Call, entry: &mut Entry, violations: &mut Vec<String>) -> Reply;
+    /// An injected error, or one of a throttle.
+    fn injected(&mut self, call: &Self::Call, fault: &Fault, entry: &mut Entry) -> Reply;
     /// Headers that each answer has.
-    fn finish(&mut self, call: &Call, reply: &mut Reply);
-    /// Parameters for the ledger and for faults, without secrets.
-    fn params(&self, call: &Call) -> String;
+    fn finish(&mut self, _call: &Self::Call, _reply: &mut Reply, _violations: &mut Vec<String>) {}
+    /// Adds to an answer what nobody knows.
+    fn add_unknown(reply: &mut Reply);
 }
 
 /// Everything behind the endpoint.
@@ -91,9 +81,8 @@ pub struct Endpoint<C> {
 }
 
 /// A call on its way.
-struct Admitted<C: 'static> {
-    route: &'static Route<C>,
-    call: Call,
+struct Admitted<C: Cloud> {
+    call: C::Call,
     entry: Entry,
     latency: Duration,
     fault: Option<Fault>,
@@ -119,7 +108,7 @@ impl<C: Cloud> Handler for Endpoint<C> {
 }
 
 impl<C: Cloud> Endpoint<C> {
-    /// Finds the route of a request and what is to go wrong; what no route takes is answered at once.
+    /// Reads a request and finds what is to go wrong.
     fn admit(&self, request: &Request) -> Result<Box<Admitted<C>>, Reply> {
         let mut inside = lock(&self.inside);
         let inside = &mut *inside;
@@ -129,32 +118,24 @@ impl<C: Cloud> Endpoint<C> {
             bytes_in: u64::try_from(request.body().len()).unwrap_or(u64::MAX),
             ..Entry::default()
         };
-        let (route, call) = match find(C::routes(), request) {
-            Ok(found) => found,
-            Err(lost) => {
-                let (service, reply) = inside.cloud.lost(request, lost);
-                let what = format!("{} {}", request.method(), request.uri());
-                inside.violations.push(format!("{service}: no route takes {what}"));
-                entry = Entry { service: service.to_owned(), params: what, status: reply.status, ..entry };
-                inside.ledger.record(Entry { code: Some("lost".to_owned()), ..entry });
+        let call = match inside.cloud.read(request, &mut entry, &mut inside.violations) {
+            Ok(call) => call,
+            Err(reply) => {
+                entry.status = reply.status;
+                inside.ledger.record(entry);
                 return Err(reply);
             }
         };
-        let params = inside.cloud.params(&call);
-        entry.service = call.service.to_owned();
-        entry.action = call.action.to_owned();
-        entry.mutating = call.mutating;
-        entry.continued = call.get("marker").or(call.get("pageToken")).is_some();
-        let fault = if inside.throttle.admit(call.service, call.action, call.mutating, entry.at) {
-            let Call { service, action, mutating, .. } = call;
-            inside.faults.strike(Seen { service, action, mutating, params: &params })
+        let Entry { service, action, mutating, .. } = &entry;
+        let fault = if inside.throttle.admit(service, action, *mutating, entry.at) {
+            let params = if inside.faults.reads_params() { inside.cloud.params(&call) } else { String::new() };
+            inside.faults.strike(Seen { service, action, mutating: *mutating, params: &params })
         } else {
             Some(Fault::Throttle)
         };
+        let latency = inside.cloud.latency().of(action, *mutating);
         entry.fault = fault.as_ref().map(Fault::name);
-        entry.params = cut(params);
-        let latency = inside.cloud.latency().of(call.action, call.mutating);
-        Ok(Box::new(Admitted { route, call, entry, latency, fault }))
+        Ok(Box::new(Admitted { call, entry, latency, fault }))
     }
 
     /// Waits for as long as the cloud holds a call back. A clock that stands still is moved: nobody else would, in a test that
@@ -182,7 +163,7 @@ impl<C: Cloud> Endpoint<C> {
 
     /// Carries the call out, unless it is to fail, and books it.
     fn finish(&self, admitted: Admitted<C>) -> Answer {
-        let Admitted { route, call, mut entry, fault, .. } = admitted;
+        let Admitted { call, mut entry, fault, .. } = admitted;
         let mut inside = lock(&self.inside);
         let inside = &mut *inside;
         inside.cloud.settle();
@@ -191,16 +172,12 @@ impl<C: Cloud> Endpoint<C> {
                 inside.ledger.record(entry);
                 return Answer::Reset;
             }
-            Some(fault) if !fault.applies_effect() => {
-                let reply = inside.cloud.injected(&call, fault);
-                entry.code = Some(fault.name());
-                reply
-            }
-            _ => carry_out(inside, route, &call, &mut entry),
+            Some(fault) if !fault.applies_effect() => inside.cloud.injected(&call, fault, &mut entry),
+            _ => inside.cloud.carry_out(&call, &mut entry, &mut inside.violations),
         };
-        inside.cloud.finish(&call, &mut reply);
+        inside.cloud.finish(&call, &mut reply, &mut inside.violations);
         if fault == Some(Fault::UnknownElements) {
-            add_unknown(&mut reply);
+            C::add_unknown(&mut reply);
         }
         entry.items = reply.items;
         entry.status = if fault == Some(Fault::ResetAfter) { 0 } else { reply.status };
@@ -218,47 +195,6 @@ impl<C: Cloud> Endpoint<C> {
             _ => Answer::Reply(reply.response()),
         }
     }
-}
-
-fn carry_out<C: Cloud>(inside: &mut Inside<C>, route: &Route<C>, call: &Call, entry: &mut Entry) -> Reply {
-    let outcome = match inside.cloud.authenticate(call) {
-        Ok(caller) => {
-            entry.access_key = caller;
-            inside.cloud.run(route, call)
-        }
-        Err(problem) => Err(problem),
-    };
-    let what = || format!("{}:{} {}", call.service, call.action, call.path);
-    match outcome {
-        Ok(reply) => {
-            entry.applied = reply.status < 400;
-            inside.violations.extend(reply.violation.as_ref().map(|text| format!("{}: {text}", what())));
-            reply
-        }
-        Err(problem) => {
-            if problem.violation {
-                inside.violations.push(format!("{}: {} {}", what(), problem.status, problem.message));
-            }
-            let reply = inside.cloud.render(call.service, &problem);
-            entry.code = Some(problem.code);
-            reply
-        }
-    }
-}
-
-/// Adds a field that nobody knows to the outermost object.
-fn add_unknown(reply: &mut Reply) {
-    if reply.body.first() == Some(&b'{') {
-        let tail = reply.body.split_off(1);
-        let comma: &[u8] = if tail.first() == Some(&b'}') { b"" } else { b"," };
-        reply.body = [b"{\"from_the_future\":[{\"flag\":true}]", comma, &tail].concat();
-    }
-}
-
-fn cut(mut params: String) -> String {
-    let end = (0..=SUMMARY.min(params.len())).rev().find(|end| params.is_char_boundary(*end)).unwrap_or(0);
-    params.truncate(end);
-    params
 }
 
 fn header(request: &Request, name: &str) -> String {

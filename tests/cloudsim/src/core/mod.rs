@@ -8,6 +8,7 @@ pub mod lag;
 pub mod latency;
 pub mod ledger;
 pub mod rest;
+pub mod routes;
 pub mod rows;
 pub mod schema;
 pub mod server;

@@ -6,8 +6,9 @@ use super::places::Spot;
 use super::running::change_options;
 use super::world::World;
 use crate::core::admin;
-use crate::core::endpoint::{Cloud as _, Endpoint};
+use crate::core::endpoint::Endpoint;
 use crate::core::lock;
+use crate::core::routes::Rest as _;
 use crate::core::rows::Row;
 use crate::core::server::{Answer, Handler, Request};
 use futures::future::BoxFuture;
@@ -33,9 +34,7 @@ impl Handler for Admin {
                     admin::REQUESTS.into_iter().chain(["GET /violations", "GET /objects"]).collect();
                 Some(Ok(json!({ "endpoint": url, "requests": requests })))
             }
-            (&Method::GET, "/violations") => {
-                Some(Ok(inside.violations.iter().chain(&inside.cloud.mistakes).cloned().collect()))
-            }
+            (&Method::GET, "/violations") => Some(admin::to_value(&inside.violations)),
             (&Method::GET, "/objects") => {
                 let world = &inside.cloud;
                 let shown = |(key, row): (&str, &Row)| {

@@ -8,11 +8,12 @@ use super::places::PATH;
 use super::world::World;
 use super::{kinds, places};
 use crate::core::clock::Clock;
-use crate::core::endpoint::{Cloud as _, Endpoint, Inside};
+use crate::core::endpoint::{Endpoint, Inside};
 use crate::core::faults::{Faults, Rule};
 use crate::core::ledger::Ledger;
 use crate::core::lock;
 use crate::core::rest::{Problem, find};
+use crate::core::routes::Rest as _;
 use crate::core::server::{Answer, Handler as _, Request, Runtime, Server};
 use bytes::Bytes;
 use serde_json::Value;
@@ -189,17 +190,13 @@ impl Gce {
     /// What callers sent that does not follow the API, and what the simulation answered that does not, one line each; tests
     /// assert that there is nothing.
     pub fn violations(&self) -> Vec<String> {
-        let inside = lock(&self.endpoint.inside);
-        inside.violations.iter().chain(&inside.cloud.mistakes).cloned().collect()
+        lock(&self.endpoint.inside).violations.clone()
     }
 
     /// The same, and forgets them: for tests that send what is wrong on purpose.
     #[must_use]
     pub fn take_violations(&self) -> Vec<String> {
-        let mut inside = lock(&self.endpoint.inside);
-        let mut taken = std::mem::take(&mut inside.violations);
-        taken.append(&mut inside.cloud.mistakes);
-        taken
+        std::mem::take(&mut lock(&self.endpoint.inside).violations)
     }
 }
 

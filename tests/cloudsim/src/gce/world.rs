@@ -9,10 +9,10 @@ use super::store::{Due, Store};
 use super::tokens::Tokens;
 use super::{errors, operations, permissions, routes};
 use crate::core::clock::{Clock, later};
-use crate::core::endpoint::Cloud;
 use crate::core::faults::Fault;
 use crate::core::latency::Latency;
 use crate::core::rest::{Call, Lost, Problem, Reply, Route};
+use crate::core::routes::Rest;
 use crate::core::rows::Row;
 use crate::core::server::Request;
 use jiff::Timestamp;
@@ -47,8 +47,6 @@ pub struct World {
     long_answers: BTreeSet<&'static str>,
     /// Keys of all operations, the oldest first, with the calls that began them, as in `requests`.
     pub(super) operations: VecDeque<(String, String)>,
-    /// Answers of the simulation that are not as Google's description says, one line each.
-    pub(super) mistakes: Vec<String>,
     /// How many external addresses were given out, by tier.
     pub(super) external: BTreeMap<String, u64>,
     /// Who has which address.
@@ -77,7 +75,6 @@ impl World {
             requests: BTreeMap::new(),
             operations: VecDeque::new(),
             long_answers: BTreeSet::new(),
-            mistakes: Vec::new(),
             external: BTreeMap::new(),
             instances_by_address: RefCell::default(),
             model,
@@ -229,7 +226,7 @@ fn later_by_hours(time: Timestamp, hours: i64) -> Timestamp {
     time.checked_add(jiff::SignedDuration::from_hours(hours)).unwrap_or(time)
 }
 
-impl Cloud for World {
+impl Rest for World {
     fn routes() -> &'static [Route<Self>] {
         routes::ROUTES
     }
@@ -298,14 +295,14 @@ impl Cloud for World {
         if matches!(service, "oauth2" | "sts") { super::tokens::render(problem) } else { errors::render(problem) }
     }
 
-    fn finish(&mut self, call: &Call, reply: &mut Reply) {
+    fn finish(&mut self, call: &Call, reply: &mut Reply, violations: &mut Vec<String>) {
         if reply.kind.is_empty() {
             reply.kind = "application/json; charset=UTF-8";
         }
         // All long answers of a method are made by the same code: one of them is enough.
         let looked_at = reply.body.len() > LONG && !self.long_answers.insert(call.action);
         if let Some(model) = self.model.clone().filter(|_| reply.status == 200 && !looked_at) {
-            self.mistakes.extend(model.check_answer(call, &reply.body));
+            violations.extend(model.check_answer(call, &reply.body));
         }
     }
 

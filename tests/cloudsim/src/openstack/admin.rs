@@ -3,8 +3,9 @@
 use super::World;
 use super::running::change_options;
 use crate::core::admin;
-use crate::core::endpoint::{Cloud as _, Endpoint};
+use crate::core::endpoint::Endpoint;
 use crate::core::lock;
+use crate::core::routes::Rest as _;
 use crate::core::server::{Answer, Handler, Request};
 use futures::future::BoxFuture;
 use http::Method;

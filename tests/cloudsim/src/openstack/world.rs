@@ -4,10 +4,10 @@ use super::keystone::Identity;
 use super::options::Options;
 use super::{octavia, routes};
 use crate::core::clock::{Clock, later};
-use crate::core::endpoint::Cloud;
 use crate::core::faults::Fault;
 use crate::core::latency::Latency;
 use crate::core::rest::{Call, Lost, Problem, Reply, Route};
+use crate::core::routes::Rest;
 use crate::core::rows::{Row, Table};
 use crate::core::server::Request;
 use jiff::{SignedDuration, Timestamp};
@@ -193,7 +193,7 @@ impl World {
     }
 }
 
-impl Cloud for World {
+impl Rest for World {
     fn routes() -> &'static [Route<Self>] {
         routes::ROUTES
     }
@@ -284,7 +284,7 @@ impl Cloud for World {
         routes::render(service, problem, &self.url)
     }
 
-    fn finish(&mut self, call: &Call, reply: &mut Reply) {
+    fn finish(&mut self, call: &Call, reply: &mut Reply, _violations: &mut Vec<String>) {
         let id = format!("req-{}", self.uuid());
         reply.headers.push(("x-openstack-request-id", id));
         if call.service == "compute" {

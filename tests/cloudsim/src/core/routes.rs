@@ -1,0 +1,143 @@
+//! A cloud with JSON over REST behind the endpoint: each call takes a route.
+
+use super::clock::Clock;
+use super::endpoint::Cloud;
+use super::faults::Fault;
+use super::latency::Latency;
+use super::ledger::Entry;
+use super::rest::{Call, Lost, Problem, Reply, Route, find};
+use super::server::Request;
+use jiff::Timestamp;
+
+/// How much of a call's parameters the ledger keeps, bytes.
+const SUMMARY: usize = 400;
+
+/// What a cloud adds to its routes.
+pub trait Rest: Send + Sized + 'static {
+    /// Its routes.
+    fn routes() -> &'static [Route<Self>];
+    /// Lets everything happen that is due, and returns the time.
+    fn settle(&mut self) -> Timestamp;
+    fn clock(&self) -> &Clock;
+    /// Latency of its calls.
+    fn latency(&self) -> &Latency;
+    /// Who calls, for the ledger, and whether the call may go on.
+    ///
+    /// # Errors
+    /// The caller is not known (any more).
+    fn authenticate(&mut self, call: &Call) -> Result<String, Problem>;
+    /// Carries a call out: a read perhaps on an older state.
+    ///
+    /// # Errors
+    /// As the service answers them.
+    fn run(&mut self, route: &Route<Self>, call: &Call) -> Result<Reply, Problem> {
+        (route.run)(self, call)
+    }
+    /// What no route takes: the service that answers, and how.
+    fn lost(&self, request: &Request, lost: Lost) -> (&'static str, Reply);
+    /// An injected error, or one of a throttle.
+    fn injected(&mut self, call: &Call, fault: &Fault) -> Reply;
+    /// See [`Cloud::held`].
+    fn held(&self, _call: &Call, _arrived: Timestamp) -> Option<Timestamp> {
+        None
+    }
+    /// An error in the form of a service.
+    fn render(&self, service: &str, problem: &Problem) -> Reply;
+    /// Headers that each answer has.
+    fn finish(&mut self, call: &Call, reply: &mut Reply, violations: &mut Vec<String>);
+    /// Parameters for the ledger and for faults, without secrets.
+    fn params(&self, call: &Call) -> String;
+}
+
+impl<C: Rest> Cloud for C {
+    type Call = (&'static Route<C>, Call);
+
+    fn settle(&mut self) -> Timestamp {
+        Rest::settle(self)
+    }
+
+    fn clock(&self) -> &Clock {
+        Rest::clock(self)
+    }
+
+    fn latency(&self) -> &Latency {
+        Rest::latency(self)
+    }
+
+    fn read(
+        &mut self,
+        request: &Request,
+        entry: &mut Entry,
+        violations: &mut Vec<String>,
+    ) -> Result<Self::Call, Reply> {
+        let (route, call) = find(C::routes(), request).map_err(|lost| {
+            let (service, reply) = self.lost(request, lost);
+            entry.params = format!("{} {}", request.method(), request.uri());
+            violations.push(format!("{service}: no route takes {}", entry.params));
+            entry.service = service.to_owned();
+            entry.code = Some("lost".to_owned());
+            reply
+        })?;
+        entry.service = call.service.to_owned();
+        entry.action = call.action.to_owned();
+        entry.mutating = call.mutating;
+        entry.continued = call.get("marker").or(call.get("pageToken")).is_some();
+        entry.params = cut(Rest::params(self, &call));
+        Ok((route, call))
+    }
+
+    fn params(&self, (_, call): &Self::Call) -> String {
+        Rest::params(self, call)
+    }
+
+    fn held(&self, (_, call): &Self::Call, arrived: Timestamp) -> Option<Timestamp> {
+        Rest::held(self, call, arrived)
+    }
+
+    fn carry_out(&mut self, (route, call): &Self::Call, entry: &mut Entry, violations: &mut Vec<String>) -> Reply {
+        let outcome = self.authenticate(call).and_then(|caller| {
+            entry.access_key = caller;
+            self.run(route, call)
+        });
+        let what = || format!("{}:{} {}", call.service, call.action, call.path);
+        match outcome {
+            Ok(reply) => {
+                entry.applied = reply.status < 400;
+                violations.extend(reply.violation.as_ref().map(|text| format!("{}: {text}", what())));
+                reply
+            }
+            Err(problem) => {
+                if problem.violation {
+                    violations.push(format!("{}: {} {}", what(), problem.status, problem.message));
+                }
+                let reply = self.render(call.service, &problem);
+                entry.code = Some(problem.code);
+                reply
+            }
+        }
+    }
+
+    fn injected(&mut self, (_, call): &Self::Call, fault: &Fault, entry: &mut Entry) -> Reply {
+        entry.code = Some(fault.name());
+        Rest::injected(self, call, fault)
+    }
+
+    fn finish(&mut self, (_, call): &Self::Call, reply: &mut Reply, violations: &mut Vec<String>) {
+        Rest::finish(self, call, reply, violations);
+    }
+
+    /// Adds a field that nobody knows to the outermost object.
+    fn add_unknown(reply: &mut Reply) {
+        if reply.body.first() == Some(&b'{') {
+            let tail = reply.body.split_off(1);
+            let comma: &[u8] = if tail.first() == Some(&b'}') { b"" } else { b"," };
+            reply.body = [b"{\"from_the_future\":[{\"flag\":true}]", comma, &tail].concat();
+        }
+    }
+}
+
+fn cut(mut params: String) -> String {
+    let end = (0..=SUMMARY.min(params.len())).rev().find(|end| params.is_char_boundary(*end)).unwrap_or(0);
+    params.truncate(end);
+    params
+}
