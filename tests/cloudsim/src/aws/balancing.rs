@@ -64,11 +64,11 @@ pub(super) fn write_tags(xml: &mut Xml, tags: &Tags) {
 }
 
 /// An answer that lists objects, with the marker of the next page.
-pub(super) fn listing<T>(name: &str, objects: Vec<T>, next: Option<String>, write: impl FnMut(&mut Xml, T)) -> Xml {
+pub(super) fn listing<T>(name: &str, objects: Vec<T>, next: Option<&str>, write: impl FnMut(&mut Xml, T)) -> Xml {
     let mut xml = Xml::new();
     xml.count(objects.len());
     xml.list(name, "member", objects, write);
-    xml.opt("NextMarker", next.as_deref());
+    xml.opt("NextMarker", next);
     xml
 }
 

@@ -154,8 +154,9 @@ impl Metadata {
         let mut inside = lock(&self.endpoint.inside);
         inside.cloud.settle();
         let now = inside.cloud.now();
-        let token = header(request, "x-aws-ec2-metadata-token");
-        if !token.is_some_and(|token| lock(&self.tokens).get(token).is_some_and(|ends| *ends > now)) {
+        let tokens = lock(&self.tokens);
+        let ends = header(request, "x-aws-ec2-metadata-token").and_then(|token| tokens.get(token));
+        if ends.is_none_or(|ends| *ends <= now) {
             return plain(StatusCode::UNAUTHORIZED, "");
         }
         let path = request.uri().path().trim_matches('/');

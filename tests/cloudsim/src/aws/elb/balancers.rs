@@ -117,7 +117,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     }
     let (names, next) = balancing::page(world, call, names)?;
     let balancers = names.iter().filter_map(|name| find(world, name)).collect();
-    Ok(listing("LoadBalancerDescriptions", balancers, next, |xml, balancer| write(xml, world, balancer)))
+    Ok(listing("LoadBalancerDescriptions", balancers, next.as_deref(), |xml, balancer| write(xml, world, balancer)))
 }
 
 fn write(xml: &mut Xml, world: &World, balancer: &Balancer) {

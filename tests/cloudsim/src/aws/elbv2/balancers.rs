@@ -241,7 +241,7 @@ fn check_address_type(address_type: &str, subnets: &[(&str, &Subnet)]) -> Result
     }
 }
 
-fn answer(world: &World, balancers: Vec<&Balancer>, next: Option<String>) -> Xml {
+fn answer(world: &World, balancers: Vec<&Balancer>, next: Option<&str>) -> Xml {
     balancing::listing("LoadBalancers", balancers, next, |xml, balancer| balancer.write(xml, world))
 }
 
@@ -267,7 +267,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
         found = world.elbv2.balancers.values().filter(known).map(|balancer| balancer.arn.clone()).collect();
     }
     let (page, next) = balancing::page(world, call, found)?;
-    Ok(answer(world, page.iter().filter_map(|arn| world.elbv2.balancers.get(arn)).collect(), next))
+    Ok(answer(world, page.iter().filter_map(|arn| world.elbv2.balancers.get(arn)).collect(), next.as_deref()))
 }
 
 /// Takes its listeners along. Deleting what isn't there succeeds.

@@ -121,7 +121,7 @@ pub(super) fn modify(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     Ok(xml)
 }
 
-fn answer(world: &World, groups: Vec<&TargetGroup>, next: Option<String>) -> Xml {
+fn answer(world: &World, groups: Vec<&TargetGroup>, next: Option<&str>) -> Xml {
     balancing::listing("TargetGroups", groups, next, |xml, group| {
         let (settings, check) = (&group.settings, &group.settings.check);
         xml.text("TargetGroupArn", &group.arn);
@@ -175,7 +175,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
         world.elbv2.groups.values().filter(known).map(|group| group.arn.clone()).collect()
     };
     let (page, next) = balancing::page(world, call, found)?;
-    Ok(answer(world, page.iter().filter_map(|arn| world.elbv2.groups.get(arn)).collect(), next))
+    Ok(answer(world, page.iter().filter_map(|arn| world.elbv2.groups.get(arn)).collect(), next.as_deref()))
 }
 
 /// Deleting what isn't there succeeds.

@@ -218,7 +218,7 @@ fn check_free(world: &World, desired: &Listener) -> Result<(), ApiError> {
     Err(ApiError::new("DuplicateListener", text))
 }
 
-fn answer(listeners: Vec<&Listener>, next: Option<String>) -> Xml {
+fn answer(listeners: Vec<&Listener>, next: Option<&str>) -> Xml {
     balancing::listing("Listeners", listeners, next, |xml, listener| {
         xml.text("ListenerArn", &listener.arn);
         xml.text("LoadBalancerArn", &listener.balancer);
@@ -258,7 +258,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
         }
     };
     let (page, next) = balancing::page(world, call, found)?;
-    Ok(answer(page.iter().filter_map(|arn| world.elbv2.listeners.get(arn)).collect(), next))
+    Ok(answer(page.iter().filter_map(|arn| world.elbv2.listeners.get(arn)).collect(), next.as_deref()))
 }
 
 pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {

@@ -23,7 +23,7 @@ pub(super) fn check(service: &str, model: &Service, params: &Params) -> Vec<Stri
     }
     match operation.input.as_ref().and_then(|input| model.shape(input)) {
         Some(shape) => check.structure("", params, shape),
-        None if params.children.keys().all(is_frame) => {}
+        None if params.children.keys().all(|name| is_frame(name)) => {}
         None => {
             check.say("", &format!("takes no parameters, and has {:?}", params.children.keys().collect::<Vec<_>>()));
         }
@@ -132,8 +132,8 @@ impl Check<'_> {
 }
 
 /// What every request has.
-fn is_frame(name: &String) -> bool {
-    matches!(name.as_str(), "Action" | "Version")
+fn is_frame(name: &str) -> bool {
+    matches!(name, "Action" | "Version")
 }
 
 fn capitalized(name: &str) -> String {
