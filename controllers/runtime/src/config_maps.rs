@@ -104,7 +104,10 @@ mod tests {
             };
             let body = match uid {
                 Some(uid) => json!({"metadata": {"name": UID.name}, "data": {"uid": uid}}),
-                None => json!({"kind": "Status", "code": code, "message": "no", "reason": "x"}),
+                None => {
+                    let reason = if code == 404 { "NotFound" } else { "x" };
+                    json!({"kind": "Status", "code": code, "message": "no", "reason": reason})
+                }
             };
             let answer = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
             async move { answer }

@@ -89,9 +89,9 @@ impl ApiError {
         self.code() == 401
     }
 
-    /// 404
+    /// 404: the object does not exist. The page of a proxy with this code says nothing about it.
     pub fn is_not_found(&self) -> bool {
-        self.code() == 404
+        matches!(self, Self::Status { code: 404, reason, .. } if reason == "NotFound")
     }
 
     /// 409: another client wrote in between, or the object exists already.

@@ -77,6 +77,15 @@ fn an_html_error_page_becomes_a_readable_error() {
 }
 
 #[test]
+fn only_the_api_server_says_that_an_object_does_not_exist() {
+    let said = |body: &[u8]| status_error(StatusCode::NOT_FOUND, body, None).is_not_found();
+    assert!(said(br#"{"kind":"Status","reason":"NotFound","message":"nodes \"a\" not found","code":404}"#));
+    for page in [&b"<html><h1>404 Not Found</h1></html>"[..], b"404 page not found\n", b"{}", b""] {
+        assert!(!said(page));
+    }
+}
+
+#[test]
 fn a_status_keeps_message_reason_and_delay() {
     let body = br#"{"kind":"Status","reason":"TooManyRequests","message":"slow down","code":429,
         "details":{"retryAfterSeconds":7}}"#;
@@ -325,13 +334,13 @@ async fn a_token_that_is_refused_is_replaced_and_the_request_sent_once_more() {
 #[tokio::test]
 async fn an_account_is_made_when_it_is_missing_and_its_namespace_when_that_may_be_seen() {
     let status = |code: u16, reason: &str| (code, None, json!({"message": reason, "reason": reason, "code": code}));
-    for (namespace_code, expected) in [
-        (200, vec!["GET account", "GET namespace", "POST accounts"]),
-        (403, vec!["GET account", "GET namespace", "POST accounts"]),
-        (404, vec!["GET account", "GET namespace", "POST namespaces", "POST accounts"]),
+    for (code, reason, expected) in [
+        (200, "", vec!["GET account", "GET namespace", "POST accounts"]),
+        (403, "Forbidden", vec!["GET account", "GET namespace", "POST accounts"]),
+        (404, "NotFound", vec!["GET account", "GET namespace", "POST namespaces", "POST accounts"]),
     ] {
         let (base, requests) = server(move |seen, _| match (seen.method.as_str(), &*seen.path) {
-            ("GET", "/api/v1/namespaces/kube-system") => status(namespace_code, "namespace"),
+            ("GET", "/api/v1/namespaces/kube-system") => status(code, reason),
             ("GET", _) => status(404, "NotFound"),
             // Neither the missing right nor the replica that was faster is a failure.
             ("POST", "/api/v1/namespaces") => status(403, "Forbidden"),
@@ -353,7 +362,7 @@ async fn an_account_is_made_when_it_is_missing_and_its_namespace_when_that_may_b
                 format!("{} {what}", seen.method)
             })
             .collect();
-        assert_eq!(named, expected, "{namespace_code}");
+        assert_eq!(named, expected, "{code}");
     }
 }
 

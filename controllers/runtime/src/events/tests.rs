@@ -56,6 +56,7 @@ async fn serve(server: Server, request: Request<Body>) -> Result<Response<Full<B
     }
     let answer = match code {
         200 => json!({}),
+        404 => json!({"kind": "Status", "code": code, "reason": "NotFound", "message": "status 404"}),
         _ => json!({"kind": "Status", "code": code, "message": format!("status {code}")}),
     };
     let mut response = Response::new(Full::from(answer.to_string()));

@@ -178,6 +178,7 @@ async fn each_way_in_which_the_api_server_fails_is_waited_out() {
         Effect::Status { code: 403, reason: None, message, retry_after: None },
         Effect::HtmlPage { code: 502 },
         Effect::HtmlPage { code: 200 },
+        Effect::HtmlPage { code: 404 },
         Effect::LoseRequest,
         Effect::LoseAnswer,
         Effect::FailAfterEffect { code: 504 },

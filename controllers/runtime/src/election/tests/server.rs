@@ -212,7 +212,8 @@ fn success(object: &Value) -> Answer {
 }
 
 fn failure(code: u16, message: &str) -> Answer {
-    let body = json!({"kind": "Status", "code": code, "reason": "", "message": message});
+    let reason = if code == 404 { "NotFound" } else { "" };
+    let body = json!({"kind": "Status", "code": code, "reason": reason, "message": message});
     let mut response = success(&body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
     response

@@ -142,16 +142,18 @@ async fn a_service_deleted_without_its_finalizer_is_cleaned_up_from_memory() {
 
 #[tokio::test(start_paused = true)]
 async fn a_balancer_is_deleted_for_a_service_gone_from_the_watch_only_when_the_api_server_says_so() {
-    let (rig, _manager) = balanced("").await;
-    rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
-    // 0 s and 5 s; the third answer is "not found".
-    rig.faults().add(Fault::status(500).on(Match::on("get", "services")).times(2));
-    rig.delete("services", "default", "s").await;
-    let moments = rig.moments("EnsureLoadBalancerDeleted", 2 * MINUTE).await;
-    assert_moments(&moments, &[15]);
-    let (asked, events) = (rig.store().log().count_of("get", "services"), rig.events("s").await);
-    assert_eq!(asked, 3, "one question for each try");
-    assert!(events.iter().all(|event| event.starts_with("Normal ")), "{events:?}");
+    for fault in [Fault::status(500), Fault::new(Effect::HtmlPage { code: 404 })] {
+        let (rig, _manager) = balanced("").await;
+        rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
+        // 0 s and 5 s; the third answer is "not found".
+        rig.faults().add(fault.on(Match::on("get", "services")).times(2));
+        rig.delete("services", "default", "s").await;
+        let moments = rig.moments("EnsureLoadBalancerDeleted", 2 * MINUTE).await;
+        assert_moments(&moments, &[15]);
+        let (asked, events) = (rig.store().log().count_of("get", "services"), rig.events("s").await);
+        assert_eq!(asked, 3, "one question for each try");
+        assert!(events.iter().all(|event| event.starts_with("Normal ")), "{events:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -157,6 +157,25 @@ async fn a_status_patch_that_finds_no_object_is_no_error() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_404_of_a_proxy_is_no_word_about_the_service() {
+    let rig = Rig::new("").await;
+    add_node(&rig, "n").await;
+    let page = |skip| {
+        let on_status = Match::on("patch", "services").subresource("status");
+        Fault { skip, ..Fault::new(Effect::HtmlPage { code: 404 }).on(on_status).times(1) }
+    };
+    rig.faults().add(page(1));
+    rig.create(service("s")).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.until_service("s", "has an address", has_address).await;
+    // Nor is the finalizer given up.
+    rig.faults().clear();
+    rig.faults().add(page(0));
+    rig.delete("services", "default", "s").await;
+    rig.until(MINUTE, "s is gone", async |rig| rig.service("s").await.is_none().then_some(())).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_status_patch_that_meets_a_conflict_is_tried_again_without_another_ensure() {
     let rig = Rig::new("").await;
     add_node(&rig, "n").await;
@@ -288,6 +307,7 @@ async fn each_way_in_which_the_api_server_fails_ends_with_one_balancer_and_the_r
         Effect::Status { code: 429, reason: None, message: None, retry_after: Some(3) },
         Effect::Status { code: 503, reason: None, message: None, retry_after: None },
         Effect::HtmlPage { code: 502 },
+        Effect::HtmlPage { code: 404 },
         Effect::LoseRequest,
         Effect::LoseAnswer,
         Effect::FailAfterEffect { code: 504 },

@@ -30,9 +30,10 @@ pub(super) struct Proxy {
     fault: Arc<watch::Sender<Fault>>,
 }
 
-const ANSWERS: [&str; 5] = [
+const ANSWERS: [&str; 6] = [
     "502 Bad Gateway\r\nContent-Type: text/html\r\n\r\n<html><h1>Bad gateway</h1></html>",
     "200 OK\r\nContent-Type: text/html\r\n\r\n<html><h1>Please log in</h1></html>",
+    "404 Not Found\r\nContent-Type: text/html\r\n\r\n<html><h1>Not found</h1></html>",
     "429 Too Many Requests\r\nRetry-After: 1\r\n\r\n",
     "503 Service Unavailable\r\n\r\n",
     "500 Internal Server Error\r\n\r\n{\"kind\":\"Status\",\"code\":500,\"reason\":\"InternalError\",\"message\":\"etcdserver: leader changed\"}",
