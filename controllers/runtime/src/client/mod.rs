@@ -191,9 +191,10 @@ impl Client {
             if paced {
                 self.pace(call, deadline, pause).await?;
             }
+            let identity = self.identity().await?;
+            // The wait for a turn and for credentials may have been long.
             may()?;
             let began = Instant::now();
-            let identity = self.identity().await?;
             let answer = self.attempt(call, &identity, repeats > 0).await;
             let error = match answer {
                 Ok(response) => return Ok(response),

@@ -280,6 +280,23 @@ async fn a_token_is_renewed_when_a_fifth_of_its_life_is_left_and_nobody_waits_fo
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_whose_token_comes_after_the_lease_is_lost_is_not_sent() {
+    let clock = clock();
+    let leadership = Leadership::new(clock.clone());
+    let meanwhile = leadership.clone();
+    let (base, requests) = issuer(&clock, move |_| {
+        meanwhile.lose();
+        false
+    });
+    let client = base.for_account("kube-system", "a", clock).await.unwrap();
+    leadership.lead(None);
+    let gate = Gate::new(client, leadership, false, Metrics::new());
+    let written = gate.write(&Call::strategic("/x", &json!({}))).await;
+    assert!(matches!(written, Err(GateError::NotLeading)), "{written:?}");
+    assert_eq!((used(&requests), count(&requests)), (Vec::<String>::new(), 3));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_old_token_serves_while_no_new_one_can_be_had() {
     let clock = clock();
     let (base, requests) = issuer(&clock, |number| number > 0);
