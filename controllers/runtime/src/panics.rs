@@ -1,5 +1,7 @@
 //! Messages of caught panics.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crate::metrics::{Def, IntCounterVec, Metrics};
 
 /// The message of a caught panic.
@@ -18,5 +20,16 @@ impl Metrics {
     /// A panic was caught.
     pub fn panicked(&self, place: &str) {
         self.part::<PanicMetrics>().panics.with_label_values(&[place]).inc();
+    }
+
+    /// Calls code of a provider. `None` when it panicked, which is logged and counted.
+    pub fn caught<R>(&self, place: &str, call: impl FnOnce() -> R) -> Option<R> {
+        let caught = catch_unwind(AssertUnwindSafe(call));
+        caught
+            .map_err(|panic| {
+                self.panicked(place);
+                tracing::error!(place, panic = panic_text(&*panic), "the provider panicked");
+            })
+            .ok()
     }
 }

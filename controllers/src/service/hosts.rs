@@ -43,14 +43,22 @@ impl ServiceController {
     pub(super) async fn node_pass(&self) {
         let candidates: Arc<[NodeRef]> = decide::candidates(self.shared.nodes.list()).into();
         let pass = self.metrics.pass();
+        let (metrics, role) = (&self.shared.metrics, &self.config.role);
         let changed = |known: &ServiceState| {
             let service = &known.service;
             let (old, hosts) = (known.hosts.as_ref()?, self.hosts_among(&candidates, service));
             let same = decide::same_hosts(old, &hosts, |node| self.balancer.backend(service, node));
-            (self.config.role.wants(service) && !same).then_some(hosts)
+            (role.wants(service) && !same).then_some(hosts)
         };
-        let services: Vec<(ServiceKey, ServiceState, Arc<[NodeRef]>)> =
-            self.lock().iter().filter_map(|(key, known)| Some((key.clone(), known.clone(), changed(known)?))).collect();
+        let due = |(key, known): (&ServiceKey, &ServiceState)| match metrics.caught(role.name, || changed(known)) {
+            Some(hosts) => Some((key.clone(), known.clone(), hosts?)),
+            // The others go on; the sync of this one reports the panic.
+            None => {
+                self.queue.add(Work::Sync(key.clone()));
+                None
+            }
+        };
+        let services: Vec<(ServiceKey, ServiceState, Arc<[NodeRef]>)> = self.lock().iter().filter_map(due).collect();
         for (key, known, hosts) in services {
             if hosts.is_empty() {
                 let allowed = self.may_empty(&known).await;

@@ -267,6 +267,8 @@ impl ServiceController {
     fn is_another_backend(&self, old: &Node, new: &Node) -> bool {
         // Most updates are heartbeats of the kubelet, which need no look at each Service.
         let differs = |service: &Service| self.balancer.backend(service, old) != self.balancer.backend(service, new);
+        // Where the provider panics, the pass over the hosts finds out what that means, and for which Service.
+        let differs = |service| self.shared.metrics.caught(self.config.role.name, || differs(service)).unwrap_or(true);
         let same = old.labels == new.labels && old.annotations == new.annotations && old.addresses == new.addresses;
         !same && self.lock().values().any(|known| differs(&known.service))
     }

@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,9 +17,11 @@ use ccm_provider::{
 };
 use ccm_runtime::GateError;
 use ccm_runtime::client::Call;
+use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{Outcome, SyncError};
 use ccm_runtime::writer::ServicePatch;
 use ccm_runtime::writer::service::path;
+use futures::FutureExt as _;
 use futures::future::join_all;
 use serde_json::Value;
 
@@ -75,7 +78,7 @@ impl ServiceController {
                     self.end_pass(hosts);
                     Prepared::Ended(Ok(Outcome::Done))
                 }
-                key => self.prepare(key, service).await,
+                key => self.prepare_caught(key, service).await,
             };
             (key, prepared)
         }))
@@ -108,6 +111,21 @@ impl ServiceController {
             }
         });
         join_all(finishing).await
+    }
+
+    /// A panic over one Service fails no other one of its group.
+    async fn prepare_caught(&self, key: &Work, service: Option<Arc<Service>>) -> Prepared {
+        let subject = service.as_deref().map(Subject::service);
+        let panic = match AssertUnwindSafe(self.prepare(key, service)).catch_unwind().await {
+            Ok(prepared) => return prepared,
+            Err(panic) => panic_text(&*panic),
+        };
+        self.shared.metrics.panicked(self.config.role.name);
+        let error = SyncError::Retry(format!("a sync panicked: {panic}"));
+        Prepared::Ended(Err(match subject {
+            Some(subject) => self.failed(&subject, error),
+            None => error,
+        }))
     }
 
     async fn prepare(&self, key: &Work, service: Option<Arc<Service>>) -> Prepared {

@@ -52,6 +52,7 @@ impl CloudProvider for Registers {
 impl LoadBalancer for Registers {
     fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
         let pool = service.metadata.annotations.get("pool");
+        assert!(pool.is_none_or(|pool| pool != "panic"), "no such pool");
         let belongs = pool.is_none_or(|pool| node.labels.get("pool") == Some(pool));
         belongs.then(|| node.addresses.first().map_or("", |address| &*address.address).into())
     }
@@ -129,6 +130,30 @@ async fn only_nodes_that_belong_are_hosts_and_what_is_registered_of_them_counts(
     rig.patch("nodes", "", "a", "status", address("10.0.1.97")).await;
     rig.pass(MINUTE).await;
     assert_eq!(cloud.hosts().last().unwrap(), "10.0.1.97 10.0.1.98");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_over_the_hosts_of_one_service_keeps_no_other_from_its_own() {
+    let cloud = Registers::default();
+    let (rig, manager) = balanced_by(&cloud, service("a")).await;
+    rig.until_service("a", "has an address", has_address).await;
+    rig.create(service("b")).await;
+    rig.until_service("b", "has an address", has_address).await;
+    rig.patch_service("a", json!({"metadata": {"annotations": {"pool": "panic"}}})).await;
+    let event = rig.until_event("a", "SyncLoadBalancerFailed").await;
+    assert!(event.ends_with("Error syncing load balancer: a sync panicked: no such pool"), "{event}");
+
+    let before = cloud.hosts().len();
+    let address = json!({"status": {"addresses": [{"type": "InternalIP", "address": "10.0.1.97"}]}});
+    rig.patch("nodes", "", "a", "status", address).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(cloud.hosts()[before..], ["10.0.1.97 10.0.0.98"], "those of b");
+    // It is tried again.
+    rig.patch_service("a", json!({"metadata": {"annotations": {"pool": null}}})).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(cloud.hosts().last().unwrap(), "10.0.1.97 10.0.0.98");
+    assert_eq!(cloud.hosts().len(), before + 2);
+    assert!(manager.metric("ccm_panics_total{place=\"service-lb-controller\"}").unwrap() > 1.0 && manager.is_running());
 }
 
 #[tokio::test(start_paused = true)]
