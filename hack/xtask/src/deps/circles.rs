@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 
 /// The path of a module below `src`; empty for the crate root.
 type Module = Vec<String>;
@@ -157,9 +157,10 @@ impl Scan<'_> {
         match path {
             [TokenTree::Ident(name), rest @ ..] => match self.inner(base, &name.to_string()) {
                 Some(inner) if !ends(rest) => self.import(&inner, rest, module),
-                Some(inner) => self.edge(module, &inner, name),
-                None => self.edge(module, base, name),
+                Some(inner) => self.edge(module, &inner, name.span()),
+                None => self.edge(module, base, name.span()),
             },
+            [star, ..] if is_punct(star, '*') => self.edge(module, base, star.span()),
             [TokenTree::Group(group), ..] if group.delimiter() == Delimiter::Brace => {
                 let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
                 for item in tokens.split(|token| is_punct(token, ',')).filter(|item| !item.is_empty()) {
@@ -178,10 +179,10 @@ impl Scan<'_> {
         [Some(at(name)), exporting()].into_iter().flatten().find(|module| self.modules.contains(module))
     }
 
-    fn edge(&mut self, from: &[String], to: &[String], name: &Ident) {
+    fn edge(&mut self, from: &[String], to: &[String], at: Span) {
         let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
         let (Some(from), Some(to)) = (from.get(..=common), to.get(..=common)) else { return };
-        let at = format!("{}:{}", self.file, name.span().start().line);
+        let at = format!("{}:{}", self.file, at.start().line);
         let places = self.edges.entry(from.to_vec()).or_default().entry(to.to_vec()).or_default();
         if !places.contains(&at) {
             places.push(at);
@@ -282,6 +283,15 @@ mod tests {
         finds(
             "mod a; mod b; pub use a::{A, inner::Deep}; pub use b::B;",
             &[("a.rs", "use crate::{B, a::x};"), ("b.rs", "impl B { fn f(self) -> crate::Deep {} }")],
+            &["modules in a circle: a -> b -> a\n    a imports b: a.rs:1\n    b imports a: b.rs:1"],
+        );
+    }
+
+    #[test]
+    fn an_import_of_everything_is_one() {
+        finds(
+            "",
+            &[("a.rs", "use crate::b::*;"), ("b.rs", "use super::{a::{*}, c}; use super::*;"), ("c.rs", "")],
             &["modules in a circle: a -> b -> a\n    a imports b: a.rs:1\n    b imports a: b.rs:1"],
         );
     }
