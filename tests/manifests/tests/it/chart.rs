@@ -32,6 +32,9 @@ fn the_chart_refuses_bad_values_and_names_them() {
         ("cloudProvider=fake,imag.tag=v1", "imag"),
         ("cloudProvider=fake,securePort=70000", "/securePort"),
         ("cloudProvider=fake,affinity=x", "/affinity"),
+        ("cloudProvider=fake,bindAddress=localhost", "/bindAddress"),
+        ("cloudProvider=fake,leaderElection.leaseName=a_b", "/leaderElection/leaseName"),
+        ("cloudProvider=fake,podLabels.app\\.kubernetes\\.io/name=a", "invalid propertyName 'app.kubernetes.io/name'"),
         ("cloudProvider=fake,fullnameOverride=A_b", "/fullnameOverride"),
         ("cloudProvider=fake,image.digest=abc", "/image/digest"),
         ("cloudProvider=fake,volumeWebhook.enabled=true,volumeWebhook.caBundle=a", "/volumeWebhook/tlsSecret"),
@@ -76,9 +79,24 @@ fn settings_that_would_not_work_are_refused_with_the_fix() {
         refused(&with(&format!("metrics.serviceMonitor.enabled=true{more}")), &["serviceMonitor", "0.0.0.0"]);
     }
     refused(&with("hostNetwork=false"), &["probes", "0.0.0.0"]);
+    let scraped = with("metrics.serviceMonitor.enabled=true,bindAddress=0.0.0.0");
+    refused(&format!("{scraped},flags.bind-address=127.0.0.1"), &["flags.bind-address", "set bindAddress"]);
+    for (flag, value) in [("leader-elect-resource-name", "leaderElection.leaseName"), ("secure-port", "securePort")] {
+        refused(&with(&format!("flags.{flag}=1")), &[&format!("flags.{flag}: set {value}")]);
+    }
+    let webhook =
+        "volumeWebhook.enabled=true,volumeWebhook.tlsSecret=a,volumeWebhook.caBundle=b,volumeWebhook.port=10258";
+    refused(&with(webhook), &["volumeWebhook.port", "10258"]);
     for works in ["metrics.serviceMonitor.enabled=true,bindAddress=::", "hostNetwork=false,bindAddress=0.0.0.0"] {
         template(&helm, &["--set", &with(works)]).unwrap();
     }
+}
+
+#[test]
+fn labels_of_the_pods_win_over_the_common_ones() {
+    let Some(documents) = rendered("commonLabels.a=1x,commonLabels.b=2x,podLabels.a=3x") else { return };
+    let labels = &workload(&documents)["spec"]["template"]["metadata"]["labels"];
+    assert_eq!((&labels["a"], &labels["b"]), (&json!("3x"), &json!("2x")));
 }
 
 #[test]
