@@ -106,6 +106,8 @@ pub struct Preview<'a> {
     pub scope: &'a Scope,
     /// The volumes, or why they cannot be listed; `None`: the controller that needs them lists them.
     pub volumes: Option<&'a Result<Arc<Store<PersistentVolume>>, String>>,
+    /// The same of what the provider's load balancers depend on beside nodes and Services.
+    pub related: Option<&'a Result<service::RelatedObjects, String>>,
 }
 
 opaque_debug!(Preview<'_>, this, "scope" = &this.scope);
@@ -226,9 +228,10 @@ fn configured_service(
         },
         Scope::has_services,
         move |preview| {
-            let Preview { shared, events, scope, provider, values, .. } = preview;
+            let Preview { shared, events, scope, provider, values, related, .. } = preview;
             same_allowed(values)?;
-            Ok(service::preview(shared.clone(), provider.load_balancer(), events.clone(), same.clone(), scope)?)
+            let (balancer, related) = (provider.load_balancer(), related.cloned());
+            Ok(service::preview(shared.clone(), balancer, events.clone(), same.clone(), scope, related)?)
         },
     )
 }

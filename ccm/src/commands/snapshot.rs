@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use ccm_controllers::service::RelatedObjects;
 use ccm_controllers::{persistent_volume, preview::Scope};
 use ccm_provider::flag::{Flag, Kind};
-use ccm_provider::{CloudProvider, PersistentVolume, Schemes};
+use ccm_provider::{CloudProvider, PersistentVolume, Related, Schemes};
 use ccm_runtime::store::{Cached, FieldFilter};
 use ccm_runtime::{Client, Metrics, Store};
 use futures::FutureExt as _;
@@ -22,7 +23,7 @@ use crate::exit::{Failure, Verdict};
 use crate::options::Options;
 use crate::snapshot::record::{Record, Recorder};
 use crate::snapshot::replay::Replay;
-use crate::snapshot::{Document, KIND, Listed, Provider, Stopped, VERSION, file, flags, redact};
+use crate::snapshot::{Document, KIND, Listed, ListedRelated, Provider, Stopped, VERSION, file, flags, redact};
 use crate::version;
 
 /// The most objects to name of those whose plan differs.
@@ -86,6 +87,7 @@ async fn take(call: &Call) -> Result<Document, Failure> {
     let clock = Stopped::at(SystemTime::now());
     world.shared.clock = Arc::new(clock);
     world.volumes = volumes(&world).await;
+    world.related = related(&world).await;
     let previewed = world.plan(&Scope::All, &progress).await?;
     let document = Document {
         kind: KIND.into(),
@@ -102,6 +104,13 @@ async fn take(call: &Call) -> Result<Document, Failure> {
             Ok(volumes) => Listed::Volumes(objects(volumes)),
             Err(error) => Listed::Failed(error.clone()),
         }),
+        related: world.related.as_ref().map(|listed| match listed {
+            Ok(related) => ListedRelated::Objects {
+                endpoint_slices: related.slices().map(|slices| objects(slices)),
+                namespaces: related.namespaces().map(|namespaces| objects(namespaces)),
+            },
+            Err(error) => ListedRelated::Failed(error.clone()),
+        }),
         answers: record.answers(),
     };
     clean(document, world.provider.service_annotations())
@@ -114,6 +123,15 @@ async fn volumes(world: &World) -> Option<Result<Arc<Store<PersistentVolume>>, S
         return None;
     }
     Some(persistent_volume::list(&world.client).await)
+}
+
+/// What load balancers depend on beside nodes and Services.
+async fn related(world: &World) -> Option<Result<RelatedObjects, String>> {
+    let related = world.provider.load_balancer()?.related();
+    if related == Related::default() {
+        return None;
+    }
+    Some(RelatedObjects::list(related, &world.client).await)
 }
 
 fn objects<T: Cached + Clone>(store: &Store<T>) -> Vec<T> {
@@ -199,7 +217,7 @@ pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Pre
 
 /// The world of a snapshot: no cluster, no cloud; the clock is stopped at the time of the snapshot.
 async fn world(call: &Call, document: Document) -> Result<World, Failure> {
-    let Document { taken, provider, flags, nodes, services, volumes, answers, .. } = document;
+    let Document { taken, provider, flags, nodes, services, volumes, related, answers, .. } = document;
     let values = flags::read(&flags, &call.registry, &call.program)?;
     let options = Options::new(&values, &call.program)
         .map_err(|failure| Failure { message: format!("the flags of the snapshot: {}", failure.message), ..failure })?;
@@ -211,6 +229,12 @@ async fn world(call: &Call, document: Document) -> Result<World, Failure> {
     world.volumes = volumes.map(|listed| match listed {
         Listed::Volumes(volumes) => Ok(filled(volumes)),
         Listed::Failed(error) => Err(error),
+    });
+    world.related = related.map(|listed| match listed {
+        ListedRelated::Objects { endpoint_slices, namespaces } => {
+            Ok(RelatedObjects::of(endpoint_slices.map(filled), namespaces.map(filled)))
+        }
+        ListedRelated::Failed(error) => Err(error),
     });
     Ok(world)
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ccm_controllers::preview::Scope;
-use ccm_controllers::service::Owners;
+use ccm_controllers::service::{Owners, RelatedObjects};
 use ccm_controllers::{Shared, Unmanaged};
 use ccm_provider::{
     Claims, Clock, CloudProvider, EventSink, EventType, Node, PersistentVolume, ProviderContext, Service, Subject,
@@ -30,6 +30,8 @@ pub(crate) struct World {
     pub(crate) warnings: Arc<Warnings>,
     /// The volumes, or why they cannot be listed; `None`: the controller that needs them lists them.
     pub(crate) volumes: Option<Result<Arc<Store<PersistentVolume>>, String>>,
+    /// The same of what the provider's load balancers depend on beside nodes and Services.
+    pub(crate) related: Option<Result<RelatedObjects, String>>,
 }
 
 /// Keeps the warnings instead of writing them.
@@ -160,7 +162,7 @@ impl World {
         });
         let (unmanaged, owners) = (Unmanaged::of(&*provider), Owners::default());
         let shared = Shared { gate, nodes, services, view, leadership, clock, metrics, cluster, unmanaged, owners };
-        Ok(Self { options, client, provider, shared, warnings, volumes: None })
+        Ok(Self { options, client, provider, shared, warnings, volumes: None, related: None })
     }
 
     /// Everything that may claim a cloud object.
@@ -187,6 +189,7 @@ impl World {
             events: self.warnings.clone(),
             scope,
             volumes: self.volumes.as_ref(),
+            related: self.related.as_ref(),
         }
     }
 

@@ -20,6 +20,7 @@ use std::time::{Instant, SystemTime};
 
 use ccm_provider::{Clock, Node, PersistentVolume, Schemes, Service};
 use ccm_runtime::clock::timestamp;
+use ccm_runtime::store::{EndpointSlice, Namespace};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -51,6 +52,9 @@ pub(crate) struct Document {
     /// The volumes; `None` if no controller labels them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) volumes: Option<Listed>,
+    /// What load balancers depend on beside nodes and Services; `None` if they depend on nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) related: Option<ListedRelated>,
     pub(crate) answers: Answers,
 }
 
@@ -75,6 +79,20 @@ pub(crate) struct Provider {
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Listed {
     Volumes(Vec<PersistentVolume>),
+    Failed(String),
+}
+
+/// Objects that load balancers depend on, or why they could not be listed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum ListedRelated {
+    #[serde(rename_all = "camelCase")]
+    Objects {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        endpoint_slices: Option<Vec<EndpointSlice>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        namespaces: Option<Vec<Namespace>>,
+    },
     Failed(String),
 }
 
@@ -118,5 +136,22 @@ impl<T> From<Result<T, ccm_provider::ProviderError>> for Answer<T> {
             Ok(answer) => Self::Ok(answer),
             Err(error) => Self::Error(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn related_objects_are_kept_as_far_as_plans_read_them() {
+        let slice = json!({"name": "web-1", "namespace": "shop", "service": "web", "ready": ["a", "b"]});
+        let document = json!({"objects": {"endpointSlices": [slice], "namespaces": [{"name": "shop", "labels": {"tier": "gold"}}]}});
+        let read: ListedRelated = serde_json::from_value(document.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), document);
+        let failed = json!({"failed": "cannot list namespaces: forbidden"});
+        assert!(matches!(serde_json::from_value(failed).unwrap(), ListedRelated::Failed(_)));
     }
 }

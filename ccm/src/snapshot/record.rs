@@ -10,8 +10,8 @@ use ccm_provider::deadline::READ_DEADLINE;
 use ccm_provider::{
     Aspects, CloudProvider, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute, Node,
     NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, PodInterface, PodRanges,
-    ProviderContext, ProviderError, Route, Routes, Schemes, Service, ServiceAction, ServiceAnswer, ServiceWork,
-    Snapshot, VolumeLabels, VolumeSource, Volumes,
+    ProviderContext, ProviderError, Related, Route, Routes, Schemes, Service, ServiceAction, ServiceAnswer,
+    ServiceWork, Snapshot, VolumeLabels, VolumeSource, Volumes,
 };
 use ccm_runtime::panics::panic_text;
 use futures::FutureExt as _;
@@ -416,6 +416,14 @@ impl LoadBalancer for Recorded<dyn LoadBalancer> {
 
     fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
         self.inner.backend(service, node)
+    }
+
+    fn related(&self) -> Related {
+        self.inner.related()
+    }
+
+    fn only_nodes_with_endpoints(&self, service: &Service) -> bool {
+        self.inner.only_nodes_with_endpoints(service)
     }
 
     fn finalizers(&self, service: &Service) -> Vec<(&'static str, bool)> {

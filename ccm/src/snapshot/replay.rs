@@ -9,8 +9,8 @@ use ccm_provider::flag::FlagValues;
 use ccm_provider::{
     Aspects, CloudProvider, ErrorClass, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute,
     Node, NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, PodInterface, PodRanges,
-    ProviderError, Registry, Route, Routes, Schemes, Service, ServiceAnswer, ServiceWork, Snapshot, VolumeLabels,
-    VolumeSource, Volumes,
+    ProviderError, Registry, Related, Route, Routes, Schemes, Service, ServiceAnswer, ServiceWork, Snapshot,
+    VolumeLabels, VolumeSource, Volumes,
 };
 use serde_json::Value;
 
@@ -179,6 +179,14 @@ impl LoadBalancer for Replay {
             Ok(planner) => planner.backend(service, node),
             Err(_) => Some(node.provider_id_or_empty().into()),
         }
+    }
+
+    fn related(&self) -> Related {
+        self.planner.as_ref().map_or_else(|_| Related::default(), |planner| planner.related())
+    }
+
+    fn only_nodes_with_endpoints(&self, service: &Service) -> bool {
+        self.planner.as_ref().is_ok_and(|planner| planner.only_nodes_with_endpoints(service))
     }
 
     fn finalizers(&self, service: &Service) -> Vec<(&'static str, bool)> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ccm_provider::deadline::{self, READ_DEADLINE};
-use ccm_provider::{EventType, LoadBalancerExt as _, Plan, ServiceAction, ServiceKey, ServiceWork, Subject};
+use ccm_provider::{EventType, LoadBalancerExt as _, Plan, ServiceAction, ServiceKey, Subject};
 use futures::StreamExt;
 
 use super::{ServiceController, ServiceState};
@@ -52,7 +52,7 @@ impl ServiceController {
     /// What an ensure would write now; `None` where the cloud gives no plan.
     async fn plan_of(&self, known: &ServiceState) -> Option<Plan> {
         let nodes = known.hosts.clone()?;
-        let work = ServiceWork { service: known.service.clone(), nodes, action: ServiceAction::Ensure };
+        let work = self.work(known.service.clone(), nodes, ServiceAction::Ensure);
         let plan = self.balancer.plan(&self.shared.cluster, &work);
         match deadline::within("the plan", READ_DEADLINE, plan).await {
             Ok(plan) => Some(plan),

@@ -96,7 +96,7 @@ impl ServiceController {
         self.attempt(key, &nodes);
         // What is not synced yet is for the next ensure; what the provider noted meanwhile it finds its balancer by.
         let service = Arc::new(self.with_notes(&known.service, &current));
-        Some(ServiceWork { service, nodes, action: ServiceAction::UpdateHosts })
+        Some(self.work(service, nodes, ServiceAction::UpdateHosts))
     }
 
     /// A call with these hosts begins.

@@ -11,6 +11,7 @@ mod guard;
 mod hosts;
 pub mod lint;
 pub(crate) mod metrics;
+pub mod related;
 mod role;
 mod sync;
 #[cfg(test)]
@@ -19,17 +20,21 @@ mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use ccm_provider::{EventSink, GroupKey, LoadBalancer, Node, NodeRef, ObjectChange, Plan, Service, ServiceKey};
+use ccm_provider::{
+    EventSink, GroupKey, LoadBalancer, Node, NodeRef, ObjectChange, Plan, Service, ServiceAction, ServiceKey,
+    ServiceWork,
+};
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
 use ccm_runtime::{Permission, Queue, RateLimit};
 
 use self::metrics::{Pass, ServiceMetrics};
+pub use self::related::RelatedObjects;
 pub use self::role::{Owners, Role};
 use crate::drift::Drift;
-use crate::preview::{self, Preview, Scope};
+use crate::preview::{self, Preview, Scope, Unplanned};
 use crate::{NotStarted, Shared};
 
 /// Canonical name.
@@ -131,6 +136,7 @@ impl ServiceState {
 struct ServiceController {
     shared: Shared,
     balancer: Arc<dyn LoadBalancer>,
+    related: RelatedObjects,
     events: Arc<dyn EventSink>,
     config: Config,
     metrics: ServiceMetrics,
@@ -154,12 +160,19 @@ pub fn start(
         return Err(NotStarted("the cloud provider does not support external load balancers".into()));
     };
     let (groups, period) = (config.concurrent_syncs, config.drift_check_period);
-    let controller = Arc::new(ServiceController::new(shared.clone(), balancer, events, config));
+    let related = RelatedObjects::new(balancer.related());
+    let controller = Arc::new(ServiceController::new(shared.clone(), balancer, related.clone(), events, config));
     controller.clone().listen();
     let limits = Limits { batch: 1000, groups: groups.unwrap_or(GROUPS) };
-    Ok(async move {
-        futures::join!(shared.nodes.synced(), shared.services.synced());
-        let leadership = shared.leadership.clone();
+    let leadership = shared.leadership.clone();
+    let watch = {
+        let (related, client) = (related.clone(), shared.gate.client().clone());
+        let seed = shared.clock.wall().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+        let leadership = leadership.clone();
+        async move { leadership.until_ended(related.watch(&client, seed.into())).await }
+    };
+    let work = async move {
+        futures::join!(shared.nodes.synced(), shared.services.synced(), related.synced());
         let queue = controller.queue.clone();
         let passes = controller.clone().node_passes();
         let drift = {
@@ -173,16 +186,20 @@ pub fn start(
         };
         let syncs = runner::run(controller, queue, limits, leadership, shared.metrics);
         futures::join!(passes, drift, syncs);
+    };
+    Ok(async move {
+        futures::join!(watch, work);
     })
 }
 
-/// What one pass would do.
+/// What one pass would do. `related`: the related objects, or why they cannot be listed; `None`: they are listed now.
 pub fn preview(
     shared: Shared,
     balancer: Option<Arc<dyn LoadBalancer>>,
     events: Arc<dyn EventSink>,
     config: Config,
     scope: &Scope,
+    related: Option<Result<RelatedObjects, String>>,
 ) -> Result<Preview, NotStarted> {
     let Some(balancer) = balancer else {
         return Err(NotStarted("the cloud provider does not support external load balancers".into()));
@@ -191,12 +208,29 @@ pub fn preview(
     let concerns =
         |service: &Service| scope.has_service(&service.key()) && (role.asks(service) || role.needs_cleanup(service));
     let keys = shared.services.list().iter().filter(|service| concerns(service)).map(|s| Work::Sync(s.key())).collect();
-    let controller = ServiceController::new(shared, balancer, events, config);
-    Ok(Box::pin(async move { preview::sync_once(&controller, keys).await }))
+    Ok(Box::pin(async move {
+        let related = match related {
+            Some(related) => related,
+            None => RelatedObjects::list(balancer.related(), shared.gate.client()).await,
+        };
+        match related {
+            Ok(related) => {
+                let controller = ServiceController::new(shared, balancer, related, events, config);
+                preview::sync_once(&controller, keys).await
+            }
+            Err(error) => vec![Unplanned { subject: "services".into(), error: SyncError::Retry(error) }],
+        }
+    }))
 }
 
 impl ServiceController {
-    fn new(shared: Shared, balancer: Arc<dyn LoadBalancer>, events: Arc<dyn EventSink>, config: Config) -> Self {
+    fn new(
+        shared: Shared,
+        balancer: Arc<dyn LoadBalancer>,
+        related: RelatedObjects,
+        events: Arc<dyn EventSink>,
+        config: Config,
+    ) -> Self {
         let Role { name, prefix, .. } = config.role;
         let queue = |name: &str| prefix.map_or_else(|| name.to_owned(), |prefix| format!("{prefix}_{name}"));
         Self {
@@ -208,6 +242,7 @@ impl ServiceController {
             known: Mutex::default(),
             shared,
             balancer,
+            related,
             events,
             config,
         }
@@ -238,6 +273,17 @@ impl ServiceController {
                 me.node_queue.add_after((), COLLECT_NODES);
             }
         });
+        let me = self.clone();
+        self.related.on_endpoints(move |key| {
+            if me.endpoints_matter(key) {
+                me.node_queue.add_after((), COLLECT_NODES);
+            }
+        });
+    }
+
+    /// Whether a change of the endpoints of a Service changes the hosts of its balancer.
+    fn endpoints_matter(&self, key: &ServiceKey) -> bool {
+        self.lock().get(key).is_some_and(|known| self.balancer.only_nodes_with_endpoints(&known.service))
     }
 
     /// Whether a Service changed in a way that matters, beside the annotations that were written for the provider.
@@ -278,9 +324,22 @@ impl ServiceController {
         self.hosts_among(&decide::candidates(self.shared.nodes.list()).into(), service)
     }
 
+    /// One item for the provider.
+    fn work(&self, service: Arc<Service>, nodes: Arc<[NodeRef]>, action: ServiceAction) -> ServiceWork {
+        let namespace = self.related.labels_of(&service);
+        ServiceWork { service, nodes, action, namespace }
+    }
+
     /// The candidates that are hosts of the balancer of a Service: mostly all of them, then without a copy.
     fn hosts_among(&self, candidates: &Arc<[NodeRef]>, service: &Service) -> Arc<[NodeRef]> {
-        let belongs = |node: &NodeRef| self.balancer.backend(service, node).is_some();
+        let with_endpoints = match self.balancer.only_nodes_with_endpoints(service) {
+            true => self.related.ready_nodes(&service.key()),
+            false => None,
+        };
+        let belongs = |node: &NodeRef| {
+            with_endpoints.as_ref().is_none_or(|ready| ready.contains(&node.name))
+                && self.balancer.backend(service, node).is_some()
+        };
         match candidates.iter().all(belongs) {
             true => candidates.clone(),
             false => candidates.iter().filter(|node| belongs(node)).cloned().collect(),

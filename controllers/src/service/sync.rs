@@ -210,7 +210,7 @@ impl ServiceController {
             let subject = Subject::service(&known.service);
             self.events.event(&subject, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
         }
-        let work = ServiceWork { service: known.service, nodes: Arc::default(), action: ServiceAction::Delete };
+        let work = self.work(known.service, Arc::default(), ServiceAction::Delete);
         self.planned(work, Purpose::Forget).await
     }
 
@@ -246,7 +246,7 @@ impl ServiceController {
             Err(ended) => return ended,
         };
         if self.shared.gate.is_dry_run() {
-            let work = ServiceWork { service, nodes: hosts, action: ServiceAction::Ensure };
+            let work = self.work(service, hosts, ServiceAction::Ensure);
             return self.planned(work, Purpose::Ensure).await;
         }
         if !self.known(&key).is_some_and(|known| known.in_progress) {
@@ -270,7 +270,7 @@ impl ServiceController {
             known.hosts = Some(hosts.clone());
             known.attempt(&hosts);
         }
-        let work = ServiceWork { service, nodes: hosts, action: ServiceAction::Ensure };
+        let work = self.work(service, hosts, ServiceAction::Ensure);
         self.planned(work, Purpose::Ensure).await
     }
 
@@ -321,7 +321,7 @@ impl ServiceController {
                 if !self.shared.gate.is_dry_run() {
                     self.events.event(&subject, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
                 }
-                let work = ServiceWork { service, nodes: Arc::default(), action: ServiceAction::Delete };
+                let work = self.work(service, Arc::default(), ServiceAction::Delete);
                 self.planned(work, Purpose::Cleanup).await
             }
         }

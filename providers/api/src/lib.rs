@@ -58,8 +58,8 @@ pub use inspect::{Check, Claims, Fact, FactState, Inspect, Lint, Orphan};
 pub use instance::{Aspects, Evidence, EvidenceKind, Instance, InstanceMetadata, InstancesV2, Lookup, Snapshot};
 pub use legacy::{Instances, LegacyInstances, ZoneInfo, Zones, instance_provider_id};
 pub use load_balancer::{
-    GroupKey, LoadBalancer, LoadBalancerExt, Note, Notes, OneByOneBalancers, ServiceAction, ServiceAnswer, ServiceWork,
-    SingleLoadBalancer, batches, reconcile_one_by_one,
+    GroupKey, LoadBalancer, LoadBalancerExt, Note, Notes, OneByOneBalancers, Related, ServiceAction, ServiceAnswer,
+    ServiceWork, SingleLoadBalancer, batches, reconcile_one_by_one,
 };
 pub use node::{Node, NodeName, NodeRef, Schemes, Taint, TaintEffect, TaintId};
 pub use node_task::{NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork};

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use crate::error::ProviderError;
-use crate::node::{Node, NodeRef};
+use crate::node::{Node, NodeRef, Pairs};
 use crate::plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
 use crate::service::{LoadBalancerStatus, Service};
 
@@ -42,6 +42,18 @@ pub trait LoadBalancer: Send + Sync {
     /// removed.
     fn backend<'n>(&self, _service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
         Some(node.provider_id_or_empty().into())
+    }
+
+    /// What the balancers depend on beside nodes and Services, as configured. Asked once, before the first call of
+    /// [`LoadBalancer::reconcile`].
+    fn related(&self) -> Related {
+        Related::default()
+    }
+
+    /// Whether of the nodes only those with a ready endpoint of this Service are hosts of its balancer. When its endpoints move
+    /// to other nodes, the hosts of the balancer are updated. Pure. Needs [`Related::endpoint_slices`]; ignored without it.
+    fn only_nodes_with_endpoints(&self, _service: &Service) -> bool {
+        false
     }
 
     /// The status, as long as any part of a balancer made for this Service remains; `None` when nothing does. Not found
@@ -206,7 +218,7 @@ pub async fn reconcile_one_by_one<B: SingleLoadBalancer>(
     cluster: &str,
     work: &[ServiceWork],
 ) -> Vec<ServiceAnswer> {
-    join_all(work.iter().map(|ServiceWork { service, nodes, action }| async move {
+    join_all(work.iter().map(|ServiceWork { service, nodes, action, .. }| async move {
         let result = match action {
             ServiceAction::Ensure => {
                 let ensure = balancers.ensure(cluster, service, nodes);
@@ -314,6 +326,16 @@ fn join(
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey(pub String);
 
+/// What the balancers of a provider depend on beside nodes and Services. The service controller watches these objects, for which
+/// it needs the permission to list and watch them, and begins when they are listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Related {
+    /// EndpointSlices, for [`LoadBalancer::only_nodes_with_endpoints`].
+    pub endpoint_slices: bool,
+    /// Namespaces, for [`ServiceWork::namespace`].
+    pub namespaces: bool,
+}
+
 /// One item of [`LoadBalancer::reconcile`].
 #[derive(Debug, Clone)]
 pub struct ServiceWork {
@@ -323,12 +345,15 @@ pub struct ServiceWork {
     pub nodes: Arc<[NodeRef]>,
     /// What to do.
     pub action: ServiceAction,
+    /// The labels of the Service's namespace; `None` without [`Related::namespaces`], or when the namespace is gone. A change of
+    /// them alone is no reason for a call.
+    pub namespace: Option<Pairs>,
 }
 
 impl ServiceWork {
     /// An item from copies.
     pub fn new(service: &Service, nodes: &[NodeRef], action: ServiceAction) -> Self {
-        Self { service: service.clone().into(), nodes: nodes.into(), action }
+        Self { service: service.clone().into(), nodes: nodes.into(), action, namespace: None }
     }
 }
 

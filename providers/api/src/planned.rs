@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::deadline::{READ_DEADLINE, WRITE_DEADLINE};
 use crate::error::{ErrorClass, ProviderError};
-use crate::load_balancer::{GroupKey, LoadBalancer, Notes, ServiceAction, ServiceAnswer, ServiceWork};
+use crate::load_balancer::{GroupKey, LoadBalancer, Notes, Related, ServiceAction, ServiceAnswer, ServiceWork};
 use crate::node::Node;
 use crate::plan::{Finding, Plan, Severity};
 use crate::service::{LoadBalancerStatus, Service};
@@ -44,6 +44,16 @@ pub trait Planned: Send + Sync {
     /// [`LoadBalancer::backend`]
     fn backend<'n>(&self, _service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
         Some(node.provider_id_or_empty().into())
+    }
+
+    /// [`LoadBalancer::related`]
+    fn related(&self) -> Related {
+        Related::default()
+    }
+
+    /// [`LoadBalancer::only_nodes_with_endpoints`]
+    fn only_nodes_with_endpoints(&self, _service: &Service) -> bool {
+        false
     }
 
     /// The desired state of the group, and one result per item for invalid requests of a Service. Pure, and before any
@@ -289,6 +299,14 @@ impl<P: Planned> LoadBalancer for PlannedLoadBalancer<P> {
 
     fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
         self.0.backend(service, node)
+    }
+
+    fn related(&self) -> Related {
+        self.0.related()
+    }
+
+    fn only_nodes_with_endpoints(&self, service: &Service) -> bool {
+        self.0.only_nodes_with_endpoints(service)
     }
 
     fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {

@@ -3,28 +3,32 @@
 use crate::kind::{KINDS, Kind};
 use serde_json::{Map, Value, json};
 
-/// The group besides the core.
-const GROUP: &str = "coordination.k8s.io";
+/// The groups besides the core.
+const GROUPS: [&str; 2] = ["coordination.k8s.io", "discovery.k8s.io"];
 
 /// The document at `path`, if it is one of discovery.
 pub(crate) fn answer(path: &str) -> Option<Value> {
-    let version = json!({"groupVersion": format!("{GROUP}/v1"), "version": "v1"});
-    let group = json!({"name": GROUP, "versions": [version], "preferredVersion": version});
+    let group = |name: &str| {
+        let version = json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
+        json!({"name": name, "versions": [version], "preferredVersion": version})
+    };
+    let schema_path = |of: &str| (of.to_owned(), json!({"serverRelativeURL": format!("/openapi/v3/{of}?hash=1")}));
     match path.trim_matches('/').split('/').collect::<Vec<_>>().as_slice() {
         ["version"] => Some(json!({
             "major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "",
             "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "in-memory",
         })),
         ["api"] => Some(json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})),
-        ["apis"] => Some(json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]})),
+        ["apis"] => Some(json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": GROUPS.map(group)})),
         ["api", "v1"] => Some(resources("", "v1")),
-        ["apis", GROUP, "v1"] => Some(resources(GROUP, &format!("{GROUP}/v1"))),
-        ["openapi", "v3"] => Some(json!({"paths": {
-            "api/v1": {"serverRelativeURL": "/openapi/v3/api/v1?hash=1"},
-            format!("apis/{GROUP}/v1"): {"serverRelativeURL": format!("/openapi/v3/apis/{GROUP}/v1?hash=1")},
-        }})),
+        ["apis", group, "v1"] if GROUPS.contains(group) => Some(resources(group, &format!("{group}/v1"))),
+        ["openapi", "v3"] => {
+            let of_groups = GROUPS.map(|group| schema_path(&format!("apis/{group}/v1")));
+            let paths: Map<String, Value> = [schema_path("api/v1")].into_iter().chain(of_groups).collect();
+            Some(json!({"paths": paths}))
+        }
         ["openapi", "v3", "api", "v1"] => Some(schemas("")),
-        ["openapi", "v3", "apis", GROUP, "v1"] => Some(schemas(GROUP)),
+        ["openapi", "v3", "apis", group, "v1"] if GROUPS.contains(group) => Some(schemas(group)),
         _ => None,
     }
 }

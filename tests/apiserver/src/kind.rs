@@ -25,7 +25,7 @@ const fn core(index: usize, plural: &'static str, kind: &'static str, short: &'s
 }
 
 /// Every served kind.
-pub(crate) static KINDS: [Kind; 8] = [
+pub(crate) static KINDS: [Kind; 9] = [
     Kind { namespaced: false, status: true, ..core(0, "namespaces", "Namespace", "ns") },
     Kind { namespaced: false, status: true, ..core(1, "nodes", "Node", "no") },
     Kind { status: true, create_on_update: true, returns_deleted: true, ..core(2, "services", "Service", "svc") },
@@ -40,6 +40,7 @@ pub(crate) static KINDS: [Kind; 8] = [
     // Stored and served as they come, for `kubectl describe node`, which lists them.
     Kind { status: true, ..core(6, "pods", "Pod", "po") },
     core(7, "configmaps", "ConfigMap", "cm"),
+    Kind { group: "discovery.k8s.io", ..core(8, "endpointslices", "EndpointSlice", "") },
 ];
 
 impl Kind {

@@ -201,7 +201,11 @@ impl Rig {
     }
 
     fn path(resource: &str, namespace: &str, name: &str) -> String {
-        let root = if resource == "leases" { "/apis/coordination.k8s.io/v1" } else { "/api/v1" };
+        let root = match resource {
+            "leases" => "/apis/coordination.k8s.io/v1",
+            "endpointslices" => "/apis/discovery.k8s.io/v1",
+            _ => "/api/v1",
+        };
         let namespace = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
         let name = if name.is_empty() { String::new() } else { format!("/{name}") };
         format!("{root}{namespace}/{resource}{name}")

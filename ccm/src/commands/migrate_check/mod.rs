@@ -156,7 +156,8 @@ async fn instances(world: &World, nodes: &[NodeRef]) -> Option<Vec<Lookup>> {
 }
 
 async fn rights(world: &World, account: &str, controllers: &[&Controller]) -> Vec<Check> {
-    let needs = rbac::needs(account, &world.options, controllers);
+    let related = world.provider.load_balancer().map(|balancers| balancers.related()).unwrap_or_default();
+    let needs = rbac::needs(account, &world.options, controllers, related);
     match rbac::ask(&world.client, needs.questions()).await {
         Ok(answers) => rbac::checks(&needs, &answers),
         Err(error) => {

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_provider::Check;
+use ccm_controllers::service;
+use ccm_provider::{Check, Related};
 use ccm_runtime::client::{ApiError, Call};
 use ccm_runtime::permission::{
     ACCOUNTS, DELEGATED, ELECTION, EVENTS, LEADER_MIGRATION, LEASE, MIGRATION_LEASE, STORES, SYSTEM_NAMESPACE,
@@ -93,8 +94,8 @@ impl Needs {
     }
 }
 
-/// Everything that is needed: by the process as `account`, and by these controllers.
-pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller]) -> Needs {
+/// Everything that is needed: by the process as `account`, and by these controllers, whose load balancers depend on `related`.
+pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller], related: Related) -> Needs {
     let mut needs = Needs::default();
     if options.election.is_some() {
         needs.add(account, options, ELECTION, true);
@@ -126,6 +127,10 @@ pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller
         // Without its rights this controller only logs and retries.
         let vital = controller.name != ccm_controllers::persistent_volume::NAME;
         needs.add(account, options, controller.permissions, vital);
+        // The service controllers, whichever their names.
+        if controller.permissions == service::PERMISSIONS {
+            needs.add(account, options, &service::related::permissions(related), vital);
+        }
         if own {
             needs.add(account, options, EVENTS, false);
         }

@@ -6,6 +6,7 @@
 pub mod intern;
 pub mod kept;
 pub mod reflector;
+pub mod related;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,6 +23,7 @@ use crate::panics::panic_text;
 
 pub use kept::{Cached, FieldFilter};
 pub use reflector::Reflector;
+pub use related::{EndpointSlice, Namespace};
 
 type Handler<T> = Box<dyn Fn(ObjectChange<Arc<T>>) + Send + Sync>;
 

@@ -44,7 +44,12 @@ async fn plans_from_snapshots_are_the_plans_before_and_after_a_sync() {
             let balancers = provider.load_balancer().unwrap();
             for service in services.iter().chain(&changed) {
                 for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts, ServiceAction::Delete] {
-                    let item = ServiceWork { service: service.clone().into(), nodes: bed.nodes.clone().into(), action };
+                    let item = ServiceWork {
+                        service: service.clone().into(),
+                        nodes: bed.nodes.clone().into(),
+                        action,
+                        namespace: None,
+                    };
                     let (plan, kept) = same(&*provider, &item).await;
                     if action == ServiceAction::Ensure {
                         let plan: Value = serde_json::from_str(&plan.unwrap()).unwrap();

@@ -139,7 +139,7 @@ async fn faults_filter_by_service_and_replace_statuses() {
 
 fn work(key: &str, hosts: &[&str], action: ServiceAction) -> ServiceWork {
     let nodes: Vec<NodeRef> = hosts.iter().map(|name| node(name, "")).collect();
-    ServiceWork { service: service(key).into(), nodes: nodes.into(), action }
+    ServiceWork { service: service(key).into(), nodes: nodes.into(), action, namespace: None }
 }
 
 /// The plan as text, made here and from the observation alone.

@@ -294,7 +294,12 @@ pub(super) async fn many_items_are_answered_in_order(harness: Arc<dyn Harness>) 
     let services: Vec<Arc<Service>> = services.into_iter().map(Arc::new).collect();
     let empty = bed.contents().await;
     let work = |action: ServiceAction, nodes: &Arc<[NodeRef]>| -> Vec<ServiceWork> {
-        let item = |service: &Arc<Service>| ServiceWork { service: service.clone(), nodes: nodes.clone(), action };
+        let item = |service: &Arc<Service>| ServiceWork {
+            service: service.clone(),
+            nodes: nodes.clone(),
+            action,
+            namespace: None,
+        };
         services.iter().map(item).collect()
     };
     let answers = bed.reconciled(&work(ServiceAction::Ensure, &nodes)).await?;
@@ -328,7 +333,7 @@ pub(super) async fn planning_writes_nothing(harness: Arc<dyn Harness>) -> Result
     ensured(&bed, &there, &nodes).await?;
     for service in [&there, &missing] {
         for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts, ServiceAction::Delete] {
-            let item = ServiceWork { service: Arc::clone(service), nodes: Arc::clone(&nodes), action };
+            let item = ServiceWork { service: Arc::clone(service), nodes: Arc::clone(&nodes), action, namespace: None };
             let plan = bed.without_writing("planning", balancer.plan(CLUSTER, &item)).await?;
             if action == ServiceAction::UpdateHosts && Arc::ptr_eq(service, &missing) {
                 // An update of what is not there may fail, and its plan too.
@@ -358,7 +363,7 @@ pub(super) async fn the_plan_is_empty_when_nothing_is_to_do(harness: Arc<dyn Har
     let web = Arc::new(bed.service("web"));
     ensured(&bed, &web, &nodes).await?;
     for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts] {
-        let item = ServiceWork { service: Arc::clone(&web), nodes: Arc::clone(&nodes), action };
+        let item = ServiceWork { service: Arc::clone(&web), nodes: Arc::clone(&nodes), action, namespace: None };
         let plan = balancer.plan(CLUSTER, &item).await.map_err(failed("a plan"))?;
         holds!(plan.is_empty(), "everything is as wanted, and the plan for {action:?} is {plan}");
     }

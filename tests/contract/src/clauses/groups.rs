@@ -22,7 +22,7 @@ async fn sharing(bed: &Bed) -> Result<[Service; 2]> {
 async fn at_once(bed: &Bed, what: [(&Service, ServiceAction); 2], nodes: &[NodeRef]) -> Result {
     let work = what.map(|(service, action)| {
         let nodes = if action == ServiceAction::Delete { Arc::from([]) } else { Arc::from(nodes) };
-        ServiceWork { service: Arc::new(service.clone()), nodes, action }
+        ServiceWork { service: Arc::new(service.clone()), nodes, action, namespace: None }
     });
     for answer in bed.reconciled(&work).await? {
         answer.map_err(failed(&format!("{:?} at the same time", what.map(|(_, action)| action))))?;

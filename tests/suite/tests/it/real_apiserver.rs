@@ -3,6 +3,7 @@
 mod aws;
 mod conditions;
 mod dry_run;
+mod endpoints;
 mod gce;
 mod openstack;
 mod reload;

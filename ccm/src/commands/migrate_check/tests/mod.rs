@@ -14,8 +14,8 @@ use ccm_controllers::preview::Unplanned;
 use ccm_provider::node::ConditionStatus;
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use ccm_provider::{
-    Change, Check, Evidence, EvidenceKind, Finding, Instance, Lookup, Node, Plan, ProviderError, Risk, Schemes,
-    Service, Severity, Step, Taint, Verb,
+    Change, Check, Evidence, EvidenceKind, Finding, Instance, Lookup, Node, Plan, ProviderError, Related, Risk,
+    Schemes, Service, Severity, Step, Taint, Verb,
 };
 use ccm_runtime::SyncError;
 use serde::de::DeserializeOwned;

@@ -60,7 +60,8 @@ fn an_observation_that_is_none_names_the_service() {
     let balancers = balancers(&facts(&env())).unwrap();
     let service: ccm_provider::Service =
         serde_json::from_value(json!({"metadata": {"namespace": "d", "name": "web"}})).unwrap();
-    let item = ServiceWork { service: service.into(), nodes: [].into(), action: ServiceAction::Delete };
+    let item =
+        ServiceWork { service: service.into(), nodes: [].into(), action: ServiceAction::Delete, namespace: None };
     for odd in [json!(null), json!([{"observed": {}}]), json!({"x": 1})] {
         let error = balancers.plan_observed("c", &item, &odd).unwrap_err().to_string();
         assert!(error.starts_with("what was observed for the Service d/web cannot be read: "), "{error}");

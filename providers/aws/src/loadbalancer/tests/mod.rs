@@ -91,7 +91,7 @@ fn nodes() -> Vec<NodeRef> {
 }
 
 fn work(service: &Service, action: ServiceAction) -> [ServiceWork; 1] {
-    [ServiceWork { service: service.clone().into(), nodes: nodes().into(), action }]
+    [ServiceWork { service: service.clone().into(), nodes: nodes().into(), action, namespace: None }]
 }
 
 fn desired(balancers: &Balancers, service: &Service, action: ServiceAction) -> Desired {
@@ -380,8 +380,12 @@ async fn pitfall_15_nodes_that_are_no_instances_cost_nothing() {
     }
     let balancers = balancers(&world);
     for _ in 0..2 {
-        let item =
-            ServiceWork { service: service.clone().into(), nodes: all.clone().into(), action: ServiceAction::Ensure };
+        let item = ServiceWork {
+            service: service.clone().into(),
+            nodes: all.clone().into(),
+            action: ServiceAction::Ensure,
+            namespace: None,
+        };
         let work = [item];
         let (wanted, _) = balancers.desired("kubernetes", &work);
         balancers.observe("kubernetes", &work, &wanted).await.unwrap();

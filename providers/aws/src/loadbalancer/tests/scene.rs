@@ -136,7 +136,7 @@ impl Asked {
             Arc::new(Node { name: format!("node-{number}").into(), provider_id, ..Node::default() })
         };
         let nodes = self.nodes.iter().map(node).collect();
-        ServiceWork { service: self.service.clone().into(), nodes, action: self.action }
+        ServiceWork { service: self.service.clone().into(), nodes, action: self.action, namespace: None }
     }
 
     /// What the Service wants.

@@ -70,7 +70,7 @@ impl LoadBalancer for Registers {
     async fn reconcile(&self, _: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
         let mut state = self.0.lock().unwrap();
         let mut answers = Vec::new();
-        for ServiceWork { service, nodes, action } in work {
+        for ServiceWork { service, nodes, action, .. } in work {
             let hosts = nodes.iter().map(|node| self.backend(service, node).unwrap().into_owned()).collect();
             state.calls.push((*action, hosts, service.metadata.finalizers.clone()));
             let ingress = vec![LoadBalancerIngress { ip: "192.0.2.1".into(), ..Default::default() }];

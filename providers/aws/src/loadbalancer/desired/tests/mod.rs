@@ -46,7 +46,7 @@ fn node(name: &str, provider_id: &str, labels: &[(&str, &str)]) -> Arc<Node> {
 }
 
 fn work(service: Service, nodes: Vec<Arc<Node>>, action: ServiceAction) -> ServiceWork {
-    ServiceWork { service: service.into(), nodes: nodes.into(), action }
+    ServiceWork { service: service.into(), nodes: nodes.into(), action, namespace: None }
 }
 
 fn ask(service: Service, action: ServiceAction) -> Result<Option<Desired>, ProviderError> {
