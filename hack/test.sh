@@ -9,12 +9,13 @@
 #
 # The fast lane, in this order:
 #   toolchain    the Rust version of Cargo.toml, rustfmt, clippy, a C compiler, make
-#   components   kube-apiserver, etcd and kubectl (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go); helm and CRDs
-#                (hack/tools/build.sh: the cache, or Go); moto and the service models of AWS (hack/moto.sh: the cache, or pip);
-#                Google's descriptions of its APIs and its Python client (hack/gce.sh: the cache, or pip)
 #   fmt          formatting
 #   deny         licences, bans and sources of dependencies (hack/deny.sh)
 #   clippy       lints, as errors
+#   components   kube-apiserver, etcd and kubectl (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go); helm and CRDs
+#                (hack/tools/build.sh: the cache, or Go); moto and the service models of AWS (hack/moto.sh: the cache, or pip);
+#                Google's descriptions of its APIs and its Python client (hack/gce.sh: the cache, or pip); built while the
+#                stages before run, whose compilations leave cores idle
 #   tests        all tests of the workspace, except those in modules named long_lane or real_openstack
 #   edges        who may depend on whom; crates that must not be in the program; generated manifests and pages are current
 #   example      the provider of an author outside of this tree (hack/example-provider), in a workspace of its own
@@ -47,7 +48,7 @@ export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 # All targets of the workspace in one resolution of features: other selections would compile the dependencies again.
 workspace=(--workspace --all-features --locked)
 
-fast_lane=(toolchain components fmt deny clippy tests edges example docs)
+fast_lane=(toolchain fmt deny clippy components tests edges example docs)
 long_lane=(etcd-3.5 tests-long kubernetes-1.33 kubernetes-1.37 openstack each benches image fuzz)
 in_no_lane=(advisories)
 # Seconds, on two cores with empty caches: `ci` starts a stage only if that much time is left.
@@ -60,10 +61,15 @@ reason=
 group=
 bed=hack/openstack/bed.sh
 bed_started=
+early=
 
 stop() {
 	local status=$?
 	trap - EXIT
+	if [[ -n $early ]]; then
+		kill -TERM "$early" 2>/dev/null || true
+		wait "$early" 2>/dev/null || true
+	fi
 	if [[ -n $group ]]; then
 		kill -TERM -- "-$group" 2>/dev/null || true
 		wait "$group" 2>/dev/null || true
@@ -138,7 +144,19 @@ obtain() {
 	return "$status"
 }
 
+# What this builds is in the cache when the stage comes, which then also reports what is missing.
+begin_components() {
+	set -m
+	env -u CI hack/test.sh components </dev/null >/dev/null 2>&1 &
+	early=$!
+	set +m
+}
+
 stage_components() {
+	if [[ -n $early ]]; then
+		wait "$early" || true
+		early=
+	fi
 	obtain 'real API server' hack/k8s/build.sh etcd kube-apiserver kubectl || return
 	obtain helm hack/tools/build.sh || return
 	obtain moto hack/moto.sh || return
@@ -333,6 +351,7 @@ for stage in "${all_stages[@]}"; do
 	esac
 	table+=("$(printf '%-16s %-8s %5d s%s' "$stage" "$result" "$((SECONDS - started))" "${reason:+  $reason}")")
 	if [[ $stage == toolchain && $result == FAILED ]]; then break; fi
+	if [[ $stage == toolchain && " ${stages[*]} " == *' components '* ]]; then begin_components; fi
 done
 
 printf '\n'
