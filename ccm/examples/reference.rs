@@ -1,4 +1,4 @@
-//! Prints the reference of the flags that stands in `README.md`.
+//! Prints the reference of the flags for `README.md`.
 
 fn main() {
     print!("{}", ccm::options::reference::markdown(&ccm::Program::default()));

@@ -39,7 +39,7 @@ impl App {
         Self::default()
     }
 
-    /// Adds a provider. Two of one name end the program with code 255.
+    /// Adds a provider. Two providers with the same name end the program with code 255.
     #[must_use]
     pub fn register(mut self, factory: impl ProviderFactory + 'static) -> Self {
         if let Err(error) = self.registry.register(Arc::new(factory)) {

@@ -22,7 +22,7 @@ pub(crate) struct Clients {
     /// `--use-service-account-credentials`
     accounts: bool,
     clock: Arc<dyn Clock>,
-    /// By account: two controllers of one name share its token.
+    /// By account: two controllers with the same client name share its token.
     known: Mutex<HashMap<&'static str, Client>>,
 }
 
@@ -48,7 +48,7 @@ impl Clients {
         self.base.with_user_agent(&user_agent(name))
     }
 
-    /// For the controller with this name of a client.
+    /// For the controller with this client name.
     pub(crate) async fn for_controller(&self, name: &'static str) -> Result<Client, ConnectError> {
         if !self.accounts {
             return Ok(self.named(name));

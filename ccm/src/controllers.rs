@@ -29,13 +29,14 @@ pub struct Controller {
     /// The permissions that it needs with that client, except for events and the shared stores; the RBAC is generated
     /// from them.
     pub permissions: &'static [Permission],
-    /// Whether `*` in `--controllers` means it.
+    /// Whether `*` in `--controllers` includes it.
     pub on_by_default: bool,
     /// Flags of its own.
     pub flags: &'static [Flag],
     /// Reads its settings. Errors end the program, unless the controller is off and has flags of its own.
     pub parse: Arc<dyn Fn(&mut Check<'_>) -> Configured + Send + Sync>,
-    /// Whether it has work with this provider. Called before anything is created for it, such as a service account.
+    /// Whether the controller has work with this provider. Called before anything is created for it, such as a service
+    /// account.
     pub applies: fn(&dyn CloudProvider) -> Result<(), NotStarted>,
 }
 
@@ -198,7 +199,7 @@ fn service_lb() -> Controller {
     })
 }
 
-/// A service controller that a provider brings along; it runs with that provider only.
+/// A provider's own service controller; it runs with that provider only.
 pub(crate) fn service_of_classes(provider: &'static str, spec: &'static ServiceControllerSpec) -> Controller {
     let parse = move |check: &mut Check<'_>| {
         configured_service(check, service::Role::of(spec), move |values| belongs_to(provider, spec.name, values))
@@ -331,7 +332,7 @@ fn node_ipam() -> Controller {
     Controller { on_by_default: false, flags: NODE_IPAM_FLAGS, ..controller }
 }
 
-/// What the provider knows of pod ranges, where they are asked for.
+/// The provider's pod ranges, if the flags ask for them.
 fn ipam_cloud(config: Option<&ipam::Config>, provider: &dyn CloudProvider) -> Result<Option<ipam::Cloud>, Refused> {
     let Some(ipam::Config::Cloud(_)) = config else { return Ok(None) };
     let Some(ranges) = provider.pod_ranges() else {
@@ -357,7 +358,7 @@ fn ipam_config(values: &FlagValues) -> Result<Option<ipam::Config>, Vec<String>>
     })
 }
 
-/// A controller that a provider brings along; it runs with that provider only.
+/// A provider's own controller; it runs with that provider only.
 pub(crate) fn node_task(provider: &'static str, spec: &'static NodeTaskSpec) -> Controller {
     let allowed = move |values: &FlagValues| {
         belongs_to(provider, spec.name, values)?;

@@ -45,8 +45,8 @@ pub use exit::{Exit, Failure};
 pub use program::Program;
 /// The allocator for a program: `#[global_allocator] static ALLOCATOR: ccm::Allocator = ccm::Allocator;`.
 ///
-/// A list of all instances takes many times the memory of what is kept of it. The allocator of the C library holds on to most of
-/// that until the process ends; this one gives it back within seconds, by a thread of its own.
+/// Reading a list of all instances takes many times the memory that its result takes. The allocator of the C library
+/// keeps most of it until the process ends; this one returns it to the system within seconds, on a thread of its own.
 pub use tikv_jemallocator::Jemalloc as Allocator;
 
 /// Every metric of the program beside those of the runtime and the controllers, for the reference page.

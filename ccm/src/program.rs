@@ -28,7 +28,8 @@ pub struct Program {
     pub usages: Vec<String>,
     /// Service controllers of the providers, each with the name of its provider.
     pub(crate) service_controllers: Vec<(&'static str, &'static ServiceControllerSpec)>,
-    /// Controllers that `*` in `--controllers` means only with certain providers, each with the name of the provider.
+    /// Controllers that `*` in `--controllers` includes only with certain providers, each with the name of the
+    /// provider.
     pub(crate) on_by_default: Vec<(&'static str, &'static str)>,
 }
 

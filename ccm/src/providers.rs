@@ -1,4 +1,4 @@
-//! The provider that a run or a command works with, and its configuration.
+//! The provider of a run or a command, and its configuration.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};
@@ -19,7 +19,7 @@ use crate::options::Options;
 /// Providers of this project that a build may leave out.
 pub(crate) const OPTIONAL: [&str; 4] = ["aws", "fake", "gce", "openstack"];
 
-/// Reads the configuration of a provider, and makes the provider of it.
+/// Reads the configuration of a provider and makes the provider.
 #[derive(Clone)]
 pub struct Configuration {
     factory: Arc<dyn ProviderFactory>,
@@ -33,7 +33,7 @@ pub struct Configuration {
 
 opaque_debug!(Configuration, this, "source" = &this.source);
 
-/// A provider, and the configuration that it was made of.
+/// A provider, and the configuration from which it was made.
 #[derive(Clone)]
 pub struct Loaded {
     /// The provider; not initialized.
@@ -44,7 +44,7 @@ pub struct Loaded {
 opaque_debug!(Loaded, this, "provider" = &this.provider.name());
 
 impl Configuration {
-    /// That of the provider that the flags name. `client` reads the Secret, if it is in one.
+    /// The source for the provider that the flags name. `client` reads the configuration if it is in a Secret.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl Configuration {
         self.source.reload
     }
 
-    /// The configuration as it is now. `None`: there is neither a file nor a Secret.
+    /// The current configuration. `None`: there is neither a file nor a Secret.
     pub(crate) async fn read(&self) -> Result<Option<CloudConfig>, RegistryError> {
         match &self.source.secret {
             Some(key) => {

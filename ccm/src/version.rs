@@ -11,7 +11,7 @@ pub struct Info {
     pub major: &'static str,
     /// Second number of the version.
     pub minor: &'static str,
-    /// `vX.Y.Z`, or what `--version=vX.Y.Z-suffix` makes of it.
+    /// `vX.Y.Z`, or the value of `--version=vX.Y.Z-suffix`.
     pub git_version: String,
     /// `CCM_GIT_COMMIT` of the build.
     pub git_commit: &'static str,

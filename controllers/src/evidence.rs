@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use ccm_provider::{Evidence, Node};
 
-/// Clouds list new instances late: absence is no evidence about a node that was young when the read began.
+/// Clouds list new instances with a delay: absence is no evidence about a node that was young when the read began.
 pub(crate) fn too_young(node: &Node, evidence: &Evidence, now: SystemTime) -> Option<String> {
     if evidence.grace.is_zero() {
         return None;

@@ -60,9 +60,9 @@ pub struct Shared {
     pub metrics: Metrics,
     /// `--cluster-name`
     pub cluster: Arc<str>,
-    /// Nodes that some controllers do not see.
+    /// Nodes that some controllers ignore.
     pub unmanaged: Unmanaged,
-    /// Which service controller is at work on a Service.
+    /// Which service controller handles a Service.
     pub owners: service::Owners,
 }
 

@@ -1,4 +1,4 @@
-//! Nodes that somebody else manages ([`CloudProvider::unmanaged_label`]): some controllers do not see them.
+//! Nodes that another program manages ([`CloudProvider::unmanaged_label`]): some controllers ignore them.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use ccm_provider::{CloudProvider, Node, NodeName, NodeRef, ObjectChange};
 
 use crate::Shared;
 
-/// The label of nodes that somebody else manages.
+/// The label of nodes that another program manages.
 #[derive(Debug, Clone, Default)]
 pub struct Unmanaged(Option<Arc<(String, String)>>);
 
 impl Unmanaged {
-    /// The label that the provider names.
+    /// The label from the provider.
     pub fn of(provider: &dyn CloudProvider) -> Self {
         let label = provider.unmanaged_label();
         Self(label.map(|(key, value)| Arc::new((key.to_owned(), value.to_owned()))))
     }
 
-    /// Whether a node has it: the label then, for people.
+    /// The label as text, if a node has it.
     pub fn label_on(&self, node: &Node) -> Option<String> {
         let (key, value) = &**self.0.as_ref()?;
         (node.labels.get(key) == Some(value)).then(|| format!("{key}={value}"))
@@ -27,7 +27,7 @@ impl Unmanaged {
         self.0.as_ref().is_some_and(|label| node.labels.get(&label.0) == Some(&label.1))
     }
 
-    /// A change as one sees it who does not see these nodes.
+    /// A change as a controller sees it that ignores these nodes.
     fn filter(&self, change: ObjectChange<NodeRef>) -> Option<ObjectChange<NodeRef>> {
         match change {
             ObjectChange::Updated(old, new) => match (self.has(&old), self.has(&new)) {
@@ -43,24 +43,24 @@ impl Unmanaged {
 }
 
 impl Shared {
-    /// Whether the node is not one that somebody else manages.
+    /// Whether no other program manages the node.
     pub(crate) fn manages(&self, node: &Node) -> bool {
         !self.unmanaged.has(node)
     }
 
-    /// The nodes that nobody else manages.
+    /// The nodes without the label.
     pub(crate) fn managed_nodes(&self) -> Vec<NodeRef> {
         let mut nodes = self.nodes.list();
         nodes.retain(|node| self.manages(node));
         nodes
     }
 
-    /// One of them.
+    /// A node without the label.
     pub(crate) fn managed_node(&self, name: &NodeName) -> Option<NodeRef> {
         self.nodes.get(name).filter(|node| self.manages(node))
     }
 
-    /// Registers a handler for changes of these nodes. One that somebody else begins to manage is seen as deleted.
+    /// Registers a handler for changes of nodes without the label. A node that gets the label is reported as deleted.
     pub(crate) fn on_managed_change(&self, handler: impl Fn(ObjectChange<NodeRef>) + Send + Sync + 'static) {
         let unmanaged = self.unmanaged.clone();
         self.nodes.on_change(move |change| {

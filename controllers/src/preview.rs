@@ -12,7 +12,7 @@ use ccm_runtime::runner::Reconciler;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
-/// Groups at work at once: enough for providers to batch their reads.
+/// Concurrent groups: enough for providers to batch their reads.
 const GROUPS: usize = 64;
 
 /// The scope of a preview.
@@ -29,7 +29,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Whether this node is looked at.
+    /// Whether the scope includes this node.
     pub fn has_node(&self, name: &NodeName) -> bool {
         match self {
             Self::All => true,
@@ -38,7 +38,7 @@ impl Scope {
         }
     }
 
-    /// Whether this Service is looked at.
+    /// Whether the scope includes this Service.
     pub fn has_service(&self, key: &ServiceKey) -> bool {
         match self {
             Self::All => true,
@@ -47,32 +47,32 @@ impl Scope {
         }
     }
 
-    /// Whether any node is looked at.
+    /// Whether the scope includes nodes.
     pub fn has_nodes(&self) -> bool {
         matches!(self, Self::All | Self::Node(_))
     }
 
-    /// Whether any Service is looked at.
+    /// Whether the scope includes Services.
     pub fn has_services(&self) -> bool {
         matches!(self, Self::All | Self::Service(_))
     }
 
-    /// Whether the routes are looked at.
+    /// Whether the scope includes the routes.
     pub fn has_routes(&self) -> bool {
         matches!(self, Self::All | Self::Routes)
     }
 }
 
-/// Something that could not be planned.
+/// An object for which no plan could be made.
 #[derive(Debug, Clone)]
 pub struct Unplanned {
     /// `node worker-1`, `service default/web`, `routes`
     pub subject: String,
-    /// What the controller would have met.
+    /// The error that the controller would have got.
     pub error: SyncError,
 }
 
-/// The pass: plans go to the gate, what could not be planned comes back.
+/// The pass: plans go to the gate; it returns the objects that could not be planned.
 pub type Preview = BoxFuture<'static, Vec<Unplanned>>;
 
 /// Syncs each key once, group by group, as the runner does.
@@ -91,7 +91,7 @@ pub(crate) async fn sync_once<R: Reconciler>(controller: &R, keys: Vec<R::Key>) 
     let answers: Vec<_> = syncs.buffer_unordered(GROUPS).collect().await;
     for (key, answer) in answers.into_iter().flatten() {
         match answer {
-            // The gate is closed: that is the point.
+            // Expected: the gate of a preview is closed.
             Ok(_) | Err(SyncError::Closed(_)) => {}
             Err(error) => failed.push(Unplanned { subject: subject(&key), error }),
         }

@@ -1,8 +1,7 @@
 //! `completion bash|zsh|fish|powershell`: a script that completes the program's flags and commands in a shell.
 //!
-//! clap makes the scripts, and that is all it does here. A command takes the flags of the program beside its own, in the syntax
-//! and with the error texts of pflag, which clap does not have. It could only parse what the other parser has sorted out, from
-//! a second table.
+//! clap only generates the scripts. It does not parse the arguments, because commands also accept the program's flags,
+//! with the syntax and the error texts of pflag, which clap does not support.
 
 use std::ffi::OsString;
 
@@ -16,7 +15,7 @@ use crate::exit::Failure;
 use crate::options::summary;
 use crate::program::Program;
 
-/// The word that asks for it.
+/// The command's name.
 pub(super) const NAME: &str = "completion";
 const SHELL: &str = "shell";
 const SHELLS: [(&str, Shell); 4] =
@@ -48,7 +47,7 @@ fn command(program: &Program) -> Command {
     Command::new(program.name).disable_help_subcommand(true).subcommand(completion)
 }
 
-/// The flags in the shape in which the generator wants them; they are parsed elsewhere.
+/// The flags as the generator needs them; `options` parses them.
 fn with_flags(program: &Program) -> Command {
     let shown = program.flags.iter().filter(|flag| !flag.hidden);
     let own = |command: &super::Command| command.flags.iter().chain([&super::OUTPUT]).map(arg).collect::<Vec<_>>();

@@ -33,7 +33,7 @@ use output::{Format, Output};
 
 pub(crate) struct Command {
     name: &'static str,
-    /// What may follow it, for the usage.
+    /// The positional arguments, for the usage.
     words: &'static str,
     about: &'static str,
     /// More for its `--help`: examples, exit codes.
@@ -57,7 +57,7 @@ pub(crate) struct Call {
     pub(crate) registry: Registry,
     /// Flags of the program and of the command.
     pub(crate) values: FlagValues,
-    /// What is no flag, the command's name left out.
+    /// Positional arguments, without the command's name.
     pub(crate) words: Vec<String>,
     pub(crate) output: Output,
 }
@@ -79,7 +79,7 @@ pub(crate) enum Asked {
     Run(&'static Command, FlagValues, Vec<String>, Output),
 }
 
-/// What the arguments (the program's name first) ask of a command; `None` if they begin with none.
+/// The command that the arguments name (the program's name comes first), and its arguments; `None` without a command.
 pub(crate) fn asked(program: &Program, args: &[OsString]) -> Option<Result<Asked, Failure>> {
     let name = args.get(1)?.to_str()?;
     if name == completion::NAME {

@@ -1,4 +1,4 @@
-//! `ccm orphans`: cloud objects with this cluster's marks that nothing in the cluster claims.
+//! `ccm orphans`: cloud objects that belong to this cluster and that no object in the cluster claims.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -281,7 +281,7 @@ fn end(done: &[Deletion], kept: &[Orphan], output: Output) -> Result<Verdict, Fa
 fn reason(error: &ProviderError) -> String {
     let class = error.class();
     let fix = match class {
-        // Such an error has no more than its message.
+        // The error has only a message.
         ErrorClass::Unknown => return error.to_string(),
         // Nothing retries automatically: the user has to run the command again.
         ErrorClass::Throttled { .. }

@@ -112,7 +112,7 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Columns, each as wide as its longest cell, the last as it is. Cells must be free of colours.
+/// Columns, each as wide as its longest cell; the last column is not padded. Cells must not contain colour codes.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 /// Objects per page.
 const PAGE: usize = 250;
 
-/// A list, whole.
+/// A complete list.
 pub(super) async fn all<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Vec<T>, ApiError> {
     let mut items = Vec::new();
     each(client, path, |item| items.push(item)).await?;
@@ -30,7 +30,7 @@ struct PageMeta {
     next: String,
 }
 
-/// Looks at each object of a list, and keeps none. The path may have a query, of selectors.
+/// Passes each object of a list to a function, and keeps none. The path may have a query with selectors.
 pub(super) async fn each<T: DeserializeOwned>(
     client: &Client,
     path: &str,

@@ -80,7 +80,7 @@ pub(crate) async fn connect(options: &Options) -> Result<Client, Failure> {
     manager::connect(options, &Metrics::new()).await
 }
 
-/// Lists one kind of objects, whole.
+/// Lists all objects of one kind.
 pub(crate) async fn list<T: Cached>(client: &Client, keep: FieldFilter) -> Result<Arc<Store<T>>, Failure> {
     let store = Store::new(keep);
     let filled = Reflector::new(store.clone(), client.clone(), 0).fill().await;
@@ -130,7 +130,7 @@ impl World {
         Self::of(options, client, provider, objects, Arc::new(SystemClock)).await
     }
 
-    /// Over objects that are already listed. The provider is initialized.
+    /// For objects that are already listed. The provider is initialized.
     pub(crate) async fn of(
         options: Options,
         client: Client,
@@ -170,7 +170,7 @@ impl World {
         Claims { nodes: self.shared.nodes.list(), services: self.shared.services.list() }
     }
 
-    /// An object that is not there is an error that names it.
+    /// An object that does not exist is an error that names it.
     pub(crate) fn check(&self, scope: &Scope) -> Result<(), Failure> {
         let missing = match scope {
             Scope::Node(name) => self.shared.nodes.get(name).is_none().then(|| format!("node {name:?}")),

@@ -16,7 +16,7 @@ pub struct Check<'a> {
     pub gates: Gates,
     /// The errors, for the user.
     pub errors: Vec<String>,
-    /// Classes of Services that have a controller of their own which is switched on, each with its name.
+    /// Classes of Services that an enabled controller of their own handles, each with the name of that controller.
     pub(crate) classes: Vec<(&'static str, &'static str)>,
 }
 

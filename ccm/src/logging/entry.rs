@@ -12,9 +12,9 @@ const RESERVED: [&str; 5] = ["ts", "caller", "msg", "v", "err"];
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
-    /// Is quoted.
+    /// A text: is quoted.
     Text(String),
-    /// A number or a truth value: is not.
+    /// A number or a boolean: is not quoted.
     Bare(String),
 }
 
@@ -29,7 +29,7 @@ impl Fields {
         Self { message, pairs: Vec::new() }
     }
 
-    /// Appends other fields; of several with one name the last counts.
+    /// Appends other fields; if several have the same name, the last one counts.
     pub(super) fn extend(&mut self, other: Self) {
         self.message.push_str(&other.message);
         for (name, value) in other.pairs {

@@ -33,7 +33,7 @@ struct State {
     since: Option<Instant>,
     dropped: u64,
     writing: bool,
-    /// A flush waits: write without delay.
+    /// A flush is waiting: write without delay.
     flushing: bool,
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Generation {
     running: JoinSet<&'static str>,
     /// Name and label of the controllers that were started.
     pub(super) started: Vec<(&'static str, &'static str)>,
-    /// When what is in flight is dropped.
+    /// When work in flight is dropped.
     deadline: Option<Instant>,
 }
 
@@ -53,7 +53,7 @@ pub(super) enum Ended<'r> {
     NotStarted(Failure),
     /// A controller ended.
     Failed(Failure),
-    /// The next provider is to take over.
+    /// The next provider takes over.
     Changed(&'r mut Reload, Loaded),
 }
 
@@ -63,7 +63,7 @@ impl Generation {
         [&self.shared.leadership].into_iter().chain(&self.second)
     }
 
-    /// Waits until what is in flight has ended, or drops it. No new work may begin any more.
+    /// Waits until work in flight has ended, or drops it. No new work may begin.
     pub(super) async fn drained(&mut self) {
         let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + DRAIN);
         let drained = async |running: &mut JoinSet<_>| while running.join_next().await.is_some() {};
@@ -78,7 +78,7 @@ impl Generation {
 }
 
 impl Manager {
-    /// The next one, with the current provider. Nothing of it runs yet.
+    /// The next generation, with the current provider. It is not running yet.
     pub(super) fn generation(&self) -> Generation {
         let (provider, leadership) = (self.provider(), part(&self.leadership));
         let size = self.nodes.clone();

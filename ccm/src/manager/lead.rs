@@ -52,7 +52,7 @@ impl Elections {
     }
 }
 
-/// Why the process leads no more.
+/// Why the process no longer leads.
 enum End {
     /// A signal.
     Stopped,
@@ -68,7 +68,7 @@ impl From<Failure> for End {
     }
 }
 
-/// Does a step, unless a signal or the loss of a lease comes first.
+/// Runs a step, unless a signal or the loss of a lease comes first.
 async fn unless_ended<R>(
     stop: &CancellationToken,
     elections: &mut Elections,

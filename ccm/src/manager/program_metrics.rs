@@ -45,7 +45,7 @@ pub(super) fn running(registry: &Metrics, name: &str, running: bool) {
     gauge.with_label_values(&[name, "cloud-controller-manager"]).set(i64::from(running));
 }
 
-/// The controller is not to run any more: that it does not is no alarm.
+/// The controller was stopped on purpose, so this must not raise the alert.
 pub(super) fn forget(registry: &Metrics, name: &str) {
     drop(registry.part::<ProgramMetrics>().running.remove_label_values(&[name, "cloud-controller-manager"]));
 }

@@ -38,11 +38,11 @@ metrics! {
 /// Watches the configuration.
 pub(super) struct Reload {
     configuration: Configuration,
-    /// What the current provider was made of.
+    /// The configuration of the current provider.
     in_use: Option<CloudConfig>,
-    /// What to go back to until the controllers run with `in_use`.
+    /// The configuration to restore if the controllers cannot be started with `in_use`.
     previous: Option<Option<CloudConfig>>,
-    /// What was refused last, so that it is reported once.
+    /// The last refused configuration, so that it is reported once.
     refused: Option<Read>,
     events: Arc<dyn EventSink>,
     /// The Lease, where the users look for events of this program.
@@ -73,7 +73,7 @@ impl Reload {
         Self { configuration, in_use, previous: None, refused: None, events, subject, metrics }
     }
 
-    /// Waits for another configuration that a provider can be made of. Nothing is lost if it is dropped.
+    /// Waits for another configuration from which a provider can be made. Cancel-safe.
     pub(super) async fn changed(&mut self) -> Loaded {
         loop {
             tokio::time::sleep(LOOK).await;
@@ -119,12 +119,12 @@ impl Reload {
         self.previous = Some(std::mem::replace(&mut self.in_use, next.config.clone()));
     }
 
-    /// Whether its controllers have not started yet, and those of another configuration had.
+    /// Whether its controllers have not started yet, while those of an earlier configuration had.
     pub(super) fn can_go_back(&self) -> bool {
         self.previous.is_some()
     }
 
-    /// Its controllers have started, or none is to start yet.
+    /// Its controllers have started, or this process is a standby and starts none yet.
     pub(super) fn done(&mut self) {
         if self.previous.take().is_none() {
             return;
@@ -137,8 +137,8 @@ impl Reload {
         self.event(EventType::Normal, "CloudConfigReloaded", &text);
     }
 
-    /// Its controllers could not be started: a provider of the configuration before it. The failure comes back if there is
-    /// none.
+    /// Its controllers could not be started: returns a provider of the previous configuration, or the failure if there
+    /// is none.
     pub(super) async fn back(&mut self, failure: Failure) -> Result<Loaded, Failure> {
         let Some(previous) = self.previous.take() else { return Err(failure) };
         let refused = std::mem::replace(&mut self.in_use, previous.clone());

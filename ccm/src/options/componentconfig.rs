@@ -12,8 +12,8 @@ use super::migration::Migration;
 /// The group, which is also the key of the object in the answer of `/configz`.
 pub const GROUP: &str = "cloudcontrollermanager.config.k8s.io";
 
-/// The object. Where this program has no fixed number (`--concurrent-*-syncs` not given), 0 stands; a rate that is not
-/// limited is -1, as client-go has it.
+/// The object. A number that this program does not fix (`--concurrent-*-syncs` not given) is 0; an unlimited rate is
+/// -1, as in client-go.
 pub fn componentconfig(options: &Options) -> Value {
     let values = &options.values;
     let int = |name: &str| values.int(name).unwrap_or_default();

@@ -50,7 +50,7 @@ pub struct Options {
     pub controllers: Vec<Chosen>,
     /// The webhooks to serve: those of `--webhooks`, none without the gate.
     pub webhooks: Vec<Webhook>,
-    /// Classes of Services that have a controller of their own which is switched on, each with its name.
+    /// Classes of Services that an enabled controller of their own handles, each with the name of that controller.
     pub classes: Vec<(&'static str, &'static str)>,
     /// `--feature-gates`
     pub gates: Gates,
@@ -86,7 +86,7 @@ pub struct Options {
     pub warnings: Vec<String>,
 }
 
-/// A controller with its settings, and whether it is to run.
+/// A controller with its settings, and whether it is enabled.
 #[derive(Debug, Clone)]
 pub struct Chosen {
     /// The entry of the table.
@@ -174,16 +174,16 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// As the program itself would end.
+    /// The error with which the program would end.
     pub fn from_args(args: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, Failure> {
         Self::with_providers(&Registry::new(), args)
     }
 
-    /// The same of a program with these providers.
+    /// The same for a program with these providers.
     ///
     /// # Errors
     ///
-    /// As the program itself would end.
+    /// The error with which the program would end.
     pub fn with_providers(
         registry: &Registry,
         args: impl IntoIterator<Item = impl AsRef<str>>,

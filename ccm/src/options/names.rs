@@ -1,15 +1,15 @@
-//! Lists such as `--controllers=*,-route`: what is switched on by name.
+//! Lists such as `--controllers=*,-route`, which enable things by name.
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Name<'a> {
     pub(super) name: &'a str,
     pub(super) aliases: &'a [&'a str],
-    /// Whether `*` means it.
+    /// Whether `*` includes it.
     pub(super) by_default: bool,
 }
 
-/// Which of the known names a list switches on, in their order: aliases count as the name, the first entry for a name wins,
-/// and without `*` only those named are on. Words that name nothing go to `errors`; `what` is their plural.
+/// Which of the known names a list enables, in their order: aliases count as the name, the first entry for a name wins,
+/// and without `*` only listed names are enabled. Unknown names are added to `errors`; `what` is their plural.
 pub(super) fn switched_on(known: &[Name<'_>], list: &[String], what: &str, errors: &mut Vec<String>) -> Vec<bool> {
     let canonical = |word: &str| known.iter().find(|known| known.name == word || known.aliases.contains(&word));
     let mut decided: Vec<(&str, bool)> = Vec::new();

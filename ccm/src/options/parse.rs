@@ -24,7 +24,7 @@ pub enum Asked {
     Print(String),
 }
 
-/// The name under which upstream's program complains about arguments.
+/// The name of upstream's program in its errors about arguments.
 const PROGRAM: &str = "cloud-controller-manager";
 
 /// Parses the arguments, the program's name first.
@@ -153,7 +153,7 @@ impl<'a> Line<'a> {
             rest = rest.get(letter.len_utf8()..).unwrap_or_default();
             let flag = self.flags.iter().find(|flag| flag.short == Some(letter));
             let flag = flag.ok_or_else(|| format!("unknown shorthand flag: {letter:?} in -{letters}"))?;
-            // A lone `=` is a value, as pflag has it.
+            // A lone `=` is a value, as in pflag.
             if let Some(value) = rest.strip_prefix('=').filter(|value| !value.is_empty()) {
                 return self.set(flag, value);
             }
@@ -236,7 +236,7 @@ fn go_list(words: &[String]) -> String {
     format!("[{}]", words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" "))
 }
 
-/// The width of the terminal to which a stream goes, if it goes to one.
+/// The width of the terminal behind a stream; `None` if it is no terminal.
 pub(crate) fn width(stream: impl AsFd) -> Option<usize> {
     terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)
 }

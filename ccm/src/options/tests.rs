@@ -201,7 +201,7 @@ fn a_reported_version_replaces_the_own_one() {
     assert_eq!(options(&[&format!("--version={version}")]).unwrap().version, version);
 }
 
-/// Brings a service controller along, and node IPAM by default.
+/// Has a service controller of its own, and enables node IPAM by default.
 struct Brings;
 
 #[async_trait::async_trait]
@@ -244,7 +244,7 @@ fn what_a_provider_brings_along_is_on_with_that_provider_only() {
     check(&["--cloud-provider=x", "--controllers=*,x-service"], &both, &["example.com/a", "example.com/b"]);
     check(&["--cloud-provider=x", "--controllers=service"], &[], &[]);
     check(&["--cloud-provider=y"], &[], &[]);
-    // It is named, and does not start there: nobody has its classes.
+    // The flag names it, but it does not start with this provider: no controller handles its classes.
     check(&["--cloud-provider=y", "--controllers=*,x-service"], &both[1..], &[]);
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn text(status: StatusCode, body: impl Into<String>) -> Answer {
     answer(status, PLAIN, body.into())
 }
 
-/// An error as Go's `http.Error` words it, with a line break behind.
+/// An error in the form of Go's `http.Error`: the text and a line break.
 pub(crate) fn error(status: StatusCode, message: impl std::fmt::Display) -> Answer {
     text(status, format!("{message}\n"))
 }
@@ -37,7 +37,7 @@ pub(super) fn json(body: &serde_json::Value) -> Answer {
     answer(StatusCode::OK, HeaderValue::from_static("application/json"), body.to_string())
 }
 
-/// A Kubernetes `Status`, in lines for those who read it on a terminal, as upstream.
+/// A Kubernetes `Status`, indented as upstream for readers on a terminal.
 fn status(code: StatusCode, reason: &str, message: &str, details: bool, pretty: bool) -> Answer {
     let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": message, "reason": reason});
@@ -66,7 +66,7 @@ pub(super) fn forbidden(headers: &HeaderMap, user: &str, verb: &str, path: &str,
     status(StatusCode::FORBIDDEN, "Forbidden", &message, true, is_terminal(headers))
 }
 
-/// No error looks like HTML.
+/// Escapes the text so that no browser reads it as HTML.
 fn sanitized(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

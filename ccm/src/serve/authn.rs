@@ -156,7 +156,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     words.next().filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
 }
 
-/// The user whom a front proxy speaks for; `None` when it names nobody.
+/// The user that a front proxy names in its headers; `None` when it names none.
 fn behind_proxy(
     proxy: &Proxy,
     certificates: &[CertificateDer<'_>],

@@ -39,9 +39,9 @@ enum Answer {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// No permission, and what the API server says about it; often nothing.
+    /// No permission, with the reason from the API server, which is often empty.
     Forbidden(String),
-    /// The API server could not be asked.
+    /// The review failed.
     Unknown(String),
 }
 
@@ -95,7 +95,7 @@ impl Authorizer {
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The reason for the refusal.
     pub(super) async fn authorize(&self, user: &User, verb: &str, path: &str) -> Result<(), Refusal> {
         if user.is_in(MASTERS) || self.always_allow.contains(path) {
             return Ok(());

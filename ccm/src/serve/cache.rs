@@ -1,4 +1,4 @@
-//! Answers of the API server, cached for some seconds; concurrent requests for the same answer share one question.
+//! Answers of the API server, cached for some seconds; concurrent requests for the same answer share one review.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,8 +10,8 @@ use futures::future::{BoxFuture, Shared};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
-/// A question, hashed with a key of this process: neither tokens nor user input stay in memory, and nobody can make two
-/// questions collide.
+/// The key of a review, hashed with a secret of this process: neither tokens nor user input stay in memory, and a
+/// client cannot construct two keys that collide.
 pub(super) type Key = [u8; 32];
 
 pub(super) struct Hasher(hmac::Key);
@@ -34,8 +34,8 @@ impl Hasher {
 pub(super) type Asked<V> = Result<(V, Duration), String>;
 type Waiting<V> = Shared<BoxFuture<'static, Result<V, String>>>;
 
-/// The most requests that wait for an answer. Each holds its head of up to 64 KiB, and goes on when its client leaves:
-/// without a limit a flood of different tokens would fill the memory.
+/// The maximum number of requests that wait for an answer. Each holds a head of up to 64 KiB and continues when its
+/// client disconnects: without a limit, a flood of different tokens would fill the memory.
 const WAITING: usize = 256;
 
 /// Bounded; evicts the oldest entry.
@@ -57,8 +57,8 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
         Self { inner: Arc::new(Mutex::new(inner)), places: Arc::new(Semaphore::new(WAITING)) }
     }
 
-    /// The cached answer, or that of `ask`. Concurrent callers with the same key share one answer. The question goes on
-    /// when its callers are dropped. With too many waiting, returns an error at once.
+    /// The cached answer, or that of `ask`. Concurrent callers with the same key share one answer. The review continues
+    /// when its callers are dropped. If too many requests are waiting, returns an error at once.
     pub(super) async fn get(&self, key: Key, ask: impl FnOnce() -> BoxFuture<'static, Asked<V>>) -> Result<V, String> {
         let (waiting, _place) = {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);

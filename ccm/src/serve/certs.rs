@@ -77,7 +77,7 @@ pub(super) struct Reader {
     provider: Arc<CryptoProvider>,
     /// The default certificate first.
     last: Vec<Pem>,
-    /// The content that was refused last, so that its error is logged once; empty after a failed read.
+    /// The last refused content, so that its error is logged once; empty after a failed read.
     refused: Option<Vec<Pem>>,
 }
 

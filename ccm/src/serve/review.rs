@@ -1,4 +1,4 @@
-//! Questions to the API server about clients of this process: TokenReview and SubjectAccessReview.
+//! Reviews of this process's clients by the API server: TokenReview and SubjectAccessReview.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use tokio::time::Instant;
 
 use super::AccessMetrics;
 
-/// How long all tries of one question may take.
+/// How long all attempts of one review may take.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Waits between tries: 500 ms, each 1.5 times the previous one, plus up to a fifth of jitter.
+/// Pauses between attempts: 500 ms, each 1.5 times the previous one, plus up to a fifth of jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const FACTOR: f64 = 1.5;
 const JITTER: f64 = 0.2;
 const TRIES: u32 = 5;
-/// Concurrent questions; more wait. A flood of tokens must not flood the API server.
+/// Concurrent reviews; more wait. A flood of tokens must not flood the API server.
 const AT_ONCE: usize = 32;
 
-/// Asks one kind of question.
+/// Sends one kind of review.
 #[derive(Clone)]
 pub(super) struct Reviewer {
     client: Client,
@@ -50,11 +50,11 @@ impl Reviewer {
         &self.metrics
     }
 
-    /// Posts a question and reads the answer's `status`.
+    /// Posts a review and returns the `status` of the answer.
     ///
     /// # Errors
     ///
-    /// When the API server refused, or did not answer within [`LIMIT`] in all tries.
+    /// When the API server refused, or no attempt got an answer within [`LIMIT`].
     pub(super) async fn ask<T: DeserializeOwned>(&self, question: &Value) -> Result<T, String> {
         let asked = tokio::time::timeout(LIMIT, async {
             let _slot = self.slots.acquire().await.map_err(|error| error.to_string())?;

@@ -1,5 +1,5 @@
-//! Whose signature on a client certificate is believed: authorities from files and from the cluster's ConfigMap
-//! `extension-apiserver-authentication`, both followed while the process runs.
+//! The trusted authorities for client certificates: from files and from the cluster's ConfigMap
+//! `extension-apiserver-authentication`. Both are watched while the process runs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ struct Text {
 pub(super) struct Source {
     client_file: Option<PathBuf>,
     proxy_file: Option<(PathBuf, HeaderNames)>,
-    /// Where the ConfigMap is looked up, for what no file was given for.
+    /// The cluster whose ConfigMap supplies the authorities for which no file was given.
     cluster: Option<Client>,
     provider: Arc<CryptoProvider>,
     text: Text,
@@ -79,7 +79,7 @@ impl Cached for ConfigMap {
         serde_json::from_str(json)
     }
 
-    // The selector allows one object.
+    // The selector matches only this object.
     fn key(&self) -> Self::Key {
         Self::key_of("", "")
     }
@@ -102,7 +102,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Upstream's texts: a file that cannot be used; a look-up that failed, unless that is tolerated.
+    /// Upstream's texts: a file that cannot be used; a lookup that failed, unless that is tolerated.
     pub(super) async fn open(
         config: &Authentication,
         client: Option<&Client>,
@@ -142,7 +142,7 @@ impl Source {
 
     fn lookup_failed(&self, config: &Authentication, error: &str) -> Result<(), String> {
         if self.proxy_file.is_some() {
-            // Upstream needs the ConfigMap at once only for the front proxy.
+            // As upstream, only the front proxy needs the ConfigMap at the start.
             tracing::warn!(error, "the authorities of clients could not be looked up in the cluster yet");
             return Ok(());
         }
@@ -159,17 +159,17 @@ impl Source {
         Ok(())
     }
 
-    /// What is believed, now and later.
+    /// The trusted authorities, and their changes.
     pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Trust>> {
         self.trust.subscribe()
     }
 
-    /// Whether client certificates are of any use.
+    /// Whether any authority is trusted, or may be later.
     pub(super) fn wants_certificates(&self) -> bool {
         self.client_file.is_some() || self.proxy_file.is_some() || self.cluster.is_some()
     }
 
-    /// Follows the sources until it is dropped; reads the files once in a period.
+    /// Watches the sources until it is dropped; rereads the files once per period.
     pub(super) async fn follow(mut self, period: Duration) {
         let changed = Arc::new(Notify::new());
         let map = self.cluster.clone().map(|client| {
@@ -188,7 +188,7 @@ impl Source {
                 _ = ticks.tick() => {}
                 () = changed.notified() => {}
             }
-            // After a deletion the last content stays in force, as upstream.
+            // After a deletion the last content stays in effect, as upstream.
             let found = map.as_ref().and_then(|(store, _)| store.get(&ConfigMap::key_of("", "")));
             match found.map(|map| from_map(&map)) {
                 Some(Ok(text)) => {
@@ -249,7 +249,7 @@ impl Source {
         Ok(Text { client: client.transpose()?, proxy: proxy.transpose()? })
     }
 
-    /// Adds what the cluster says where no file was given.
+    /// Adds the cluster's authorities where no file was given.
     fn fill(&self, text: &mut Text, cluster: Text) {
         if self.client_file.is_none() {
             text.client = cluster.client;

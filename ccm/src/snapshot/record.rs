@@ -69,7 +69,7 @@ pub(crate) struct Instances {
     pub(crate) list: Option<InstanceList>,
 }
 
-/// The answer to a question for all instances.
+/// The answer to a list of all instances.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum InstanceList {
@@ -133,7 +133,7 @@ pub(crate) struct Task {
 }
 
 impl Answers {
-    /// All errors, each with the question.
+    /// All errors, each with the call that it answers.
     pub(crate) fn errors(&self) -> Vec<(String, &ProviderError)> {
         fn of<'a, T: 'a>(
             what: &'a str,
@@ -252,7 +252,7 @@ async fn recorded<T: Clone>(
     answer
 }
 
-/// Wraps a provider and records every answer. Writes are refused: it is for passes that only read.
+/// Wraps a provider and records every answer. Refuses writes: it is for passes that only read.
 pub(crate) struct Recorder {
     inner: Arc<dyn CloudProvider>,
     kept: Record,

@@ -47,7 +47,7 @@ fn of_kubernetes(key: &str) -> bool {
 }
 
 /// Whether clouds read this key on Services, or the user may have meant such a key: `service.beta.kubernetes.io/…`, and
-/// names with a balancer. Keys of kubectl and of other controllers are not.
+/// names that contain "balancer". False for keys of kubectl and of other controllers.
 fn is_for_balancers(key: &str) -> bool {
     let Some((domain, name)) = key.split_once('/').filter(|_| of_kubernetes(key)) else { return false };
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
@@ -225,7 +225,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     .collect()
 });
 
-/// The text without what looks like a secret; `None` if nothing does.
+/// The text with everything that looks like a secret replaced; `None` if nothing does.
 fn scrubbed(text: &str) -> Option<String> {
     // The end of a PEM block is not reliable, so the whole text is replaced.
     if text.contains("-----BEGIN") {
@@ -240,7 +240,7 @@ fn scrubbed(text: &str) -> Option<String> {
     (clean != text).then_some(clean)
 }
 
-/// Without secret access keys of AWS, which are recognized only by length and alphabet.
+/// The text without secret access keys of AWS, which only their length and alphabet identify.
 fn without_secret_keys(text: &str) -> String {
     const LENGTH: usize = 40;
     let inside = |c: char| c.is_ascii_alphanumeric() || c == '/' || c == '+';

@@ -55,7 +55,7 @@ impl Replay {
     }
 }
 
-/// The error for a question that the pass of the snapshot did not ask.
+/// The error for a call that the recorded pass did not make.
 fn missing(question: &str) -> ProviderError {
     ProviderError::unknown(format!(
         "the snapshot has no answer to this question: {question}. It was taken by another version, or changed; take it again"

@@ -44,7 +44,7 @@ faults:
         reads && entry.user_agent.starts_with("ccm/") && entry.is_about(resource)
     }
 
-    /// Reads the audit log until each of these is there.
+    /// Reads the audit log until it has each of these.
     async fn read_until<T: Copy + std::fmt::Debug>(
         (entries, audit): (&mut Vec<AuditEntry>, &mut AuditLog),
         wanted: &[T],
@@ -59,7 +59,7 @@ faults:
         }
     }
 
-    /// Something to write for each controller.
+    /// Objects that each controller writes to.
     async fn furnish(bed: &Bed) {
         let new = json!({"taints": [taint()], "podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]});
         create_node(bed, "new", new).await;
@@ -93,7 +93,7 @@ faults:
         Some((entries, process.log()))
     }
 
-    /// The program's requests with this client name; there must be some.
+    /// The program's requests with this client name; fails if there are none.
     fn agent<'a>(entries: &'a [AuditEntry], name: &str) -> Vec<&'a AuditEntry> {
         let ours: Vec<&AuditEntry> = entries
             .iter()

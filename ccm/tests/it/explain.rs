@@ -165,7 +165,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         let end = fresh.stdout.lines().last().unwrap();
         assert!(end.starts_with("broken: instance fresh: not listed") && end.contains("→ list it under"), "{end}");
 
-        // The lookup of the controllers explains less than the provider's own facts.
+        // The provider's own facts explain more than the lookup of the controllers.
         scene.node("denied", json!({})).await;
         let denied = scene.explain(&["node/denied", "--leader-elect=false"]);
         assert!(
@@ -223,7 +223,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         let uid = scene.service("web", json!({})).await;
         scene.service("api", json!({})).await;
         let (mut process, leader) = scene.lead();
-        // Events are written last, in the backscene.
+        // Events are written last, in the background.
         scene.explain_until(&["service/default/web"], "  Normal EnsuredLoadBalancer ");
         let (code, text) = scene.explained("service/default/web", &uid);
         assert_eq!(code, Some(0), "{text}");

@@ -27,7 +27,7 @@ mod real_apiserver {
 
     const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 
-    /// With the service accounts that pods need: no controller creates them here.
+    /// With the service accounts that pods need: no controller creates them in this cluster.
     async fn scene(cloud: &str) -> Option<Scene> {
         let scene = Scene::new(cloud, &["--configure-cloud-routes=false"]).await?;
         for account in ["default", "cloud-controller-manager"] {

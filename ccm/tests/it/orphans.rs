@@ -21,7 +21,7 @@ fn flags_that_contradict_each_other_are_refused_with_the_fix() {
     refused("orphans", &["--cloud-provider=fake"], &rows);
 }
 
-/// A cloud with leftovers.
+/// A cloud with orphans.
 struct Cloud(tempfile::TempDir);
 
 impl Cloud {

@@ -107,7 +107,7 @@ impl Process {
         }
     }
 
-    /// How many TCP ports it listens on.
+    /// The number of TCP ports on which it listens.
     pub(crate) fn listeners(&self) -> usize {
         let own = format!("/proc/{}", self.child.id());
         let sockets: Vec<String> = std::fs::read_dir(format!("{own}/fd"))

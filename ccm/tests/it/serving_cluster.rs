@@ -1,4 +1,4 @@
-//! The secure port and the cluster behind it: what changes there, how often it is asked, what happens without it.
+//! The secure port and its cluster: changed authorities, the number of requests, and a cluster that does not answer.
 
 mod real_apiserver {
     use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ mod real_apiserver {
 
     const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
-    /// An authority that no cluster knows, as PEM, and a member of `system:masters` that it vouches for.
+    /// An authority unknown to the cluster, as PEM, and a certificate that it signed for a member of `system:masters`.
     fn authority() -> (String, ClientCertificate) {
         let folder = tempfile::tempdir().unwrap();
         let pki = Pki::write(folder.path()).unwrap();
@@ -27,7 +27,7 @@ mod real_apiserver {
 
     #[tokio::test]
     async fn authorities_and_front_proxies_are_those_that_the_cluster_names_now() {
-        // A bed of its own: others trust what it says.
+        // A bed of its own: the authorities of the shared one must not change.
         let Some(bed) = Bed::start().await.unwrap() else { return };
         let served = Served::start(&bed, &[]);
         let map: Value = serde_json::from_str(&bed.get(CONFIG_MAP).await.unwrap().1).unwrap();
@@ -44,7 +44,7 @@ mod real_apiserver {
         patch(&bed, "client-ca-file", &old).await;
         until(401, ask);
         assert_eq!(served.ask("/metrics", Some(&known), "").0, 200);
-        // The watch ends with the API server, and the next one has changes of its own.
+        // The watch ends with the API server; a change after the restart must come through the next watch.
         bed.stop_apiserver().await.unwrap();
         bed.start_apiserver().await.unwrap();
         patch(&bed, "client-ca-file", &format!("{old}{pem}")).await;
@@ -58,7 +58,7 @@ mod real_apiserver {
         let old = now("requestheader-allowed-names");
         patch(&bed, "requestheader-allowed-names", &old.replace(']', r#","another-proxy"]"#)).await;
         until(200, ask);
-        // What cannot be read changes nothing.
+        // An unreadable value changes nothing.
         patch(&bed, "requestheader-username-headers", "no list").await;
         served.process.wait_for("extension-apiserver-authentication cannot be used, the last content stays in force");
         assert_eq!(ask().0, 200);
@@ -102,12 +102,12 @@ mod real_apiserver {
         assert_eq!((status, body.contains("the API server could not be asked")), (500, true), "{body}");
         assert_eq!(served.ask("/metrics", Some(&plain), "").0, 500);
         assert_eq!(served.ask("/metrics", None, &admin).0, 401);
-        // Certificates of the cluster's administrators need no question.
+        // Certificates of members of `system:masters` need no review.
         assert_eq!(served.ask("/metrics", Some(&master), "").0, 200);
         bed.start_apiserver().await.unwrap();
         with_cluster();
 
-        // One that takes connections and says nothing: what needs it waits, and nothing else does.
+        // A server that accepts connections and never answers: only requests that need it wait.
         bed.pause_apiserver().await.unwrap();
         let (port, request) =
             (served.port, format!("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{admin}\r\n"));
@@ -122,7 +122,7 @@ mod real_apiserver {
     }
 
     #[tokio::test]
-    async fn who_asks_again_causes_no_second_question() {
+    async fn a_repeated_request_causes_no_second_review() {
         let Some(bed) = Bed::start_with(Options::default().audit()).await.unwrap() else { return };
         let served = Served::start(&bed, &["--leader-elect=false"]);
         for _ in 0..3 {
@@ -142,8 +142,8 @@ mod real_apiserver {
             tokio::time::sleep(Duration::from_millis(20)).await;
             seen.extend(audit.read().unwrap());
         }
-        // Answers about bad tokens are errors, which are not kept, as upstream: three and one of them. One for the account,
-        // and one access for each path.
+        // As upstream, the answer to an invalid token is an error, which is not cached: four TokenReviews for the four
+        // bad tokens, one for the account, and one SubjectAccessReview for each path.
         assert_eq!((count(&seen, "tokenreviews"), count(&seen, "subjectaccessreviews")), (5, 2));
         bed.stop().await;
     }
@@ -161,7 +161,7 @@ mod real_apiserver {
         assert_eq!(ended.code, Some(1));
         assert!(ended.stderr.contains("failed to create listener"), "{}", ended.stderr);
         drop(one);
-        // The one that is left serves all.
+        // The remaining process serves all requests.
         for _ in 0..10 {
             assert_eq!(two.ask("/healthz", None, "").0, 200);
         }

@@ -285,7 +285,7 @@ mod real_apiserver {
         assert_eq!(writes(&entries), [""; 0]);
         scene.assert_no_writes_to_the_cloud();
 
-        // Only the file is left.
+        // From here on there is only the file.
         let text = std::fs::read_to_string(&file).unwrap();
         let token = scene.bed.token.clone();
         scene.bed.stop_apiserver().await.unwrap();

@@ -1,4 +1,4 @@
-//! The order of the start, and how a process ends: the first error is the one that the user sees.
+//! The order of the start, and how a process ends: the user sees the first error.
 
 use std::net::TcpListener;
 

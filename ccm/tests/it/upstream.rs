@@ -85,7 +85,8 @@ fn lists_of_controllers_in_upstream_manifests_mean_what_they_meant() {
         let (_, args) = MANIFESTS.iter().find(|(known, _)| *known == place).unwrap();
         let options = Options::from_args(args.split(' ')).unwrap();
         let names = options.switched_on().map(|controller| controller.name);
-        // The API server did this when these manifests were written: it may be added to any list with a star.
+        // When these manifests were written, the API server labelled volumes: the controller may be added to any list
+        // with `*`.
         names.filter(|name| *name != "persistentvolume-label-controller").collect::<Vec<_>>()
     };
     let azure = ["cloud-node-lifecycle-controller", "service-lb-controller", "node-route-controller"];

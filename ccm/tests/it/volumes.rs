@@ -277,7 +277,7 @@ faults:
         };
         until("the new certificate works", works).await;
 
-        // Without the webhook, only creations of volumes fail that it would review.
+        // While the webhook is down, only the creation of volumes that it reviews fails.
         standby.signal("TERM");
         assert_eq!(standby.wait(), Some(0));
         let (status, answer) = post(&scene.bed, VOLUMES, &volume("blocked", &ebs("vol-1"))).await;

@@ -7,9 +7,9 @@
 //!    duration written in that record. The times in the record are for humans.
 //! 3. Every write of the Lease carries the `resourceVersion` of the object it was decided on.
 //!
-//! Better than upstream (`client-go/tools/leaderelection`): a standby watches the Lease where it may, so a released one
-//! is taken at once; a holder that sees another holder stops at once and not after the renew deadline; and it never
-//! counts its lease as held for longer than others do.
+//! Differences from upstream (`client-go/tools/leaderelection`): a standby watches the Lease if its role permits that,
+//! so it takes a released one at once; a holder that sees another holder stops at once and not after the renew
+//! deadline; and a holder never counts its lease as held for longer than others do.
 
 mod lease;
 mod standby;
@@ -53,7 +53,7 @@ pub struct ElectionConfig {
 }
 
 impl ElectionConfig {
-    /// All that is wrong, in client-go's words.
+    /// All errors, with client-go's texts.
     pub fn validate(&self) -> Result<(), Vec<String>> {
         let checks = [
             (self.lease_duration > self.renew_deadline, "leaseDuration must be greater than renewDeadline"),
@@ -87,9 +87,9 @@ pub fn identity(hostname: &str) -> String {
 /// A Lease as another replica reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Who holds it; empty when it was given back.
+    /// Who holds it; empty when it was released.
     pub holder: String,
-    /// For how long it holds after it was renewed, as the holder said.
+    /// How long it is valid after a renewal, as the holder wrote it.
     pub duration: Option<Duration>,
     /// When it was renewed last, by the clock of the holder.
     pub renewed: Option<jiff::Timestamp>,
@@ -133,7 +133,7 @@ pub struct Election {
     pub clock: Arc<dyn Clock>,
     /// `leader_election_*`
     pub metrics: Metrics,
-    /// Cancelled by the caller once **all writers have ended** and events are flushed: the lease is given back.
+    /// Cancelled by the caller once **all writers have ended** and events are flushed: then the lease is released.
     pub release: CancellationToken,
     /// Seed of the jitter.
     pub seed: u64,
@@ -149,9 +149,9 @@ impl std::fmt::Debug for Election {
 }
 
 impl Election {
-    /// Waits for the lease, then keeps it, until it is lost or given back.
+    /// Waits for the lease, then keeps it until it is lost or released.
     ///
-    /// [`Leadership`] is `Lost` before this returns [`Ended::Lost`], and also before a lease is given back. To
+    /// [`Leadership`] is `Lost` before this returns [`Ended::Lost`], and also before a lease is released. To
     /// distinguish the two, wait for this future, not for the state.
     pub async fn run(self) -> Ended {
         let leases = Leases::new(&self.client, &self.config);
@@ -180,10 +180,10 @@ struct Held {
     until: Instant,
 }
 
-/// The record as last seen to change.
+/// The record at its last observed change.
 struct Observed {
     lease: Lease,
-    /// When that was, on the local clock.
+    /// The time of that change, on the local clock.
     at: Instant,
 }
 
@@ -327,7 +327,7 @@ impl Candidate {
         self.foreign_until().is_none_or(|until| until <= self.now())
     }
 
-    /// Renews until the lease is lost or given back.
+    /// Renews until the lease is lost or released.
     async fn keep(&mut self, mut held: Held) -> Ended {
         let release = self.parts.release.clone();
         loop {
@@ -338,7 +338,7 @@ impl Candidate {
             };
             match round {
                 None => {
-                    // First the local side: from the request on, another process may write.
+                    // Close the local gate first: once the request is sent, another process may write.
                     self.stopped(&held);
                     self.give_back(held).await;
                     return Ended::Released;

@@ -4,8 +4,9 @@
 //! ComponentRecorder::event ─> bounded queue ─> Correlator (aggregate, count, cut storms) ─> Deliver ─> API server
 //! ```
 //!
-//! Events are core/v1 (roles made for upstream allow no others). Recording never blocks and never fails: what cannot be
-//! kept is dropped and counted. Order is kept per object, so that a count is patched after its event was created.
+//! Events are core/v1 (roles made for upstream allow no others). Recording never blocks and never fails: events that do
+//! not fit into the queue are dropped and counted. Order is kept per object, so that a count is patched after its event
+//! was created.
 
 mod correlate;
 mod deliver;

@@ -23,7 +23,8 @@ const IN_FLIGHT: usize = 32;
 /// Plans of a dry run that are remembered, so as not to repeat them.
 const SHOWN_AT_MOST: usize = 20_000;
 
-/// Checks before each write that this process leads and is no dry run, limits the writes in flight, and counts them.
+/// Checks before each write that this process leads and that this is no dry run, limits the writes in flight, and
+/// counts them.
 #[derive(Debug, Clone)]
 pub struct Gate {
     client: Client,
@@ -159,7 +160,7 @@ impl Gate {
         }
         if plan.is_silent() {
             if self.dry_run {
-                // A plan that comes back later is logged again.
+                // A plan that reappears later is logged again.
                 self.shown.lock().unwrap_or_else(PoisonError::into_inner).remove(&plan.subject);
             }
             return;
@@ -201,7 +202,7 @@ impl Gate {
         Box::pin(self.client.send_while(call, || self.open("api"), &pause)).await
     }
 
-    /// Waits, unless no new work may begin.
+    /// Waits, unless a shutdown has begun.
     async fn until_ending<R>(&self, wait: impl Future<Output = R>) -> Result<R, GateError> {
         self.leadership.until_ended(wait).await.ok_or(GateError::Ending)
     }

@@ -19,7 +19,7 @@ pub enum State {
         /// When another process may take the lease.
         until: Option<Instant>,
     },
-    /// Shutting down: what is in flight may end, nothing new begins.
+    /// Shutting down: work in flight may end, no new work begins.
     Draining {
         /// As in [`State::Leading`].
         until: Option<Instant>,
@@ -29,7 +29,7 @@ pub enum State {
 }
 
 impl State {
-    /// One word, as metrics and `/debug/state` have it.
+    /// One word, for metrics and `/debug/state`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Standby => "standby",
@@ -152,7 +152,7 @@ impl Leadership {
         self.any(|state| matches!(state, State::Draining { .. } | State::Lost)).await;
     }
 
-    /// A read that is dropped (`None`) once no new work may begin: slow reads must not delay a shutdown.
+    /// Runs a read and drops it (`None`) once no new work may begin: slow reads must not delay a shutdown.
     pub async fn until_ended<R>(&self, read: impl Future<Output = R>) -> Option<R> {
         tokio::select! {
             biased;

@@ -103,7 +103,7 @@ pub const ACCOUNTS: &[Permission] = &[
     account(CLIENT_NAMES)[1],
 ];
 
-/// The use of these service accounts, once they are there.
+/// The use of these service accounts, once they exist.
 pub const fn account(names: &'static [&'static str]) -> [Permission; 2] {
     let find = Permission::new("", "serviceaccounts", &["get"], "find the service account of a controller");
     let why = "a short-lived token for that controller alone";
@@ -114,8 +114,8 @@ pub const fn account(names: &'static [&'static str]) -> [Permission; 2] {
 /// The service accounts of the controllers.
 pub const CLIENT_NAMES: &[&str] = &["node-controller", "pvl-controller", "route-controller", "service-controller"];
 
-/// The accounts that every cluster grants what the controllers need: it has the roles `system:controller:<name>` by
-/// default and binds them to these accounts.
+/// The accounts to which every cluster grants the permissions that the controllers need: by default it binds the roles
+/// `system:controller:<name>` to them.
 pub const BORN_WITH_ROLES: &[&str] = &["node-controller", "route-controller", "service-controller"];
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! The work queue: client-go's semantics, and `take_ready`, which hands out all waiting keys at once.
 //!
-//! * A key that waits is not added twice.
-//! * A key is never worked on twice at once; added meanwhile, it is handed out again after [`Queue::done`].
+//! * A waiting key is not added twice.
+//! * A key is never processed twice at the same time; if it is added meanwhile, it is handed out again after
+//!   [`Queue::done`].
 //! * A delayed add keeps the earliest due time. It ends when the key is handed out before, unlike in client-go: that sync
 //!   sees the current state, and asks for another one if it needs it.
 //! * Failures are counted per key and decide the delay of the next try.
-//! * After [`Queue::shut_down`] nothing is handed out any more; running work may finish.
+//! * After [`Queue::shut_down`] no key is handed out; running work may finish.
 //!
 //! Source: `kubernetes/client-go` `util/workqueue`.
 
@@ -291,7 +292,7 @@ impl<K: Key> Queue<K> {
         self.changed.notify_waiters();
     }
 
-    /// Keys ready, in work, and waiting for a delay to pass.
+    /// Keys ready, in progress, and waiting for a delay to pass.
     pub fn sizes(&self) -> (usize, usize, usize) {
         let state = self.lock();
         (state.ready.len(), state.processing.len(), state.waiting.len())

@@ -15,11 +15,11 @@ const KEPT: usize = 100;
 /// Longest text of an entry, in characters.
 const LONGEST: usize = 2000;
 
-/// One thing that happened, perhaps several times. `ccm explain` reads it back from `/debug/state`.
+/// An event that happened once or several times. `ccm explain` reads it back from `/debug/state`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecentEntry {
-    /// What it happened to: `service default/web`.
+    /// The object: `service default/web`.
     pub subject: String,
     /// The latest text.
     pub text: String,
@@ -39,10 +39,10 @@ pub struct RecentEntry {
 pub struct Failed {
     /// The controller that failed.
     pub controller: String,
-    /// What kind of failure it is, as [`ErrorClass::as_str`] has it, where the provider said so.
+    /// The error class as in [`ErrorClass::as_str`], if the provider gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// What can be done about it: [`ErrorClass::remediation`].
+    /// The remedy: [`ErrorClass::remediation`].
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "wayOut")]
     pub remediation: Option<String>,
     /// Seconds until the retry; 0 when it is due. Absent when only a change of the object causes one.
@@ -79,7 +79,7 @@ impl Recent {
         self.push(subject.into(), text, None);
     }
 
-    /// Records that a controller failed, and when it retries.
+    /// Records a failure of a controller, and when it retries.
     pub(crate) fn failed(
         &self,
         controller: &'static str,

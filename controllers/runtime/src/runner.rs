@@ -101,7 +101,7 @@ pub trait Reconciler: Send + Sync + 'static {
     type Key: Key;
     /// What [`Reconciler::observe`] found for one key.
     type Observed: Send + 'static;
-    /// Keys of the same groups are worked on together, and no group twice at once.
+    /// Keys of the same groups are processed together; no group is processed twice at the same time.
     type Group: Clone + Eq + Hash + Ord + Send + 'static;
 
     /// Name for logs and metrics.
@@ -110,8 +110,8 @@ pub trait Reconciler: Send + Sync + 'static {
     /// All groups that the work on a key touches, at least one. Read when the key is taken from the queue.
     fn groups(&self, key: &Self::Key) -> BTreeSet<Self::Group>;
 
-    /// Keys of the same groups that are worked on together at most; the others wait for them. The first of many then need not wait
-    /// for the last.
+    /// The maximum number of keys of the same groups that are processed together; the others wait. So the first of many
+    /// does not wait for the last.
     fn most_together(&self) -> usize {
         usize::MAX
     }
@@ -133,11 +133,11 @@ pub trait Reconciler: Send + Sync + 'static {
 pub struct Limits {
     /// Keys per batch.
     pub batch: usize,
-    /// Groups at work at once.
+    /// Groups in progress at once.
     pub groups: usize,
 }
 
-/// Runs a controller until no new work may begin, then waits for what is at work.
+/// Runs a controller until no new work may begin, then waits for work in progress.
 pub async fn run<R: Reconciler>(
     reconciler: Arc<R>,
     queue: Arc<Queue<R::Key>>,
@@ -147,7 +147,7 @@ pub async fn run<R: Reconciler>(
 ) {
     let (ended_tx, mut ended) = mpsc::unbounded_channel::<BTreeSet<R::Group>>();
     let slots = Arc::new(Semaphore::new(limits.groups.max(1)));
-    // Groups at work, with the keys that wait for them.
+    // Groups in progress, with the keys that wait for them.
     let mut busy: HashMap<R::Group, Vec<R::Key>> = HashMap::new();
     let mut tasks = JoinSet::new();
     loop {
@@ -198,7 +198,7 @@ pub async fn run<R: Reconciler>(
     while tasks.join_next().await.is_some() {}
 }
 
-/// Keys that are worked on together, by all that their work touches.
+/// Keys that are processed together, with all groups that their work touches.
 type Groups<R> = BTreeMap<BTreeSet<<R as Reconciler>::Group>, Vec<<R as Reconciler>::Key>>;
 
 struct Batch<R: Reconciler> {
@@ -211,7 +211,7 @@ struct Batch<R: Reconciler> {
 }
 
 impl<R: Reconciler> Batch<R> {
-    /// `None` when the provider panicked over it; the key is tried again.
+    /// `None` when the provider panicked while reading it; the key is retried.
     fn groups(&self, key: &R::Key) -> Option<BTreeSet<R::Group>> {
         let groups = std::panic::catch_unwind(AssertUnwindSafe(|| self.reconciler.groups(key)));
         groups.map_err(|panic| self.put_back(key, &Err(SyncError::Retry(self.panicked(&*panic))))).ok()
@@ -257,7 +257,7 @@ impl<R: Reconciler> Batch<R> {
         tokio::select! {
             biased;
             () = async { while groups.join_next().await.is_some() {} } => {}
-            // Nothing may be written any more: drop whatever still runs, and wait for that.
+            // No write is permitted any more: drop running work, and wait until it is dropped.
             () = me.leadership.lost() => groups.shutdown().await,
         }
     }
@@ -367,7 +367,7 @@ impl<R: Reconciler> Batch<R> {
     }
 }
 
-/// From where the period of [`periodically`] counts.
+/// The start of the period of [`periodically`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
     /// From the start of a run; a run that takes longer is followed at once by the next.

@@ -199,8 +199,8 @@ impl InstanceView {
         self.lock().last_call = Some(Instant::now());
     }
 
-    /// All in one call, except the members of a failed small batch: these one by one, so that one of them does not fail
-    /// the others again.
+    /// One call for all, except the members of a failed small batch: these are looked up one by one, so that one of
+    /// them does not fail the others again.
     async fn lookup_all(&self, questions: Vec<Question>, aspects: Aspects) {
         let (mut alone, mut together): (Vec<Question>, Vec<Question>) = {
             let state = self.lock();

@@ -25,7 +25,7 @@ pub(super) struct CidrSet {
     totals: Totals,
 }
 
-/// What happened to a set since it was made, in blocks.
+/// Changes of a set since it was created, in blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     /// Blocks that became used.
@@ -100,8 +100,8 @@ impl CidrSet {
         }
     }
 
-    /// Marks every block that `cidr` touches as used, once more where it is used already. Returns whether one was;
-    /// `None` when `cidr` lies outside of the range.
+    /// Adds a holder to every block that overlaps with `cidr`. Returns whether one of them was used already; `None`
+    /// when `cidr` lies outside of the range.
     pub(super) fn occupy(&mut self, cidr: &IpNet) -> Option<bool> {
         let mut overlaps = false;
         for index in self.span(cidr)? {
@@ -136,7 +136,7 @@ impl CidrSet {
         freed
     }
 
-    /// The blocks that `cidr` touches.
+    /// The blocks that overlap with `cidr`.
     fn span(&self, cidr: &IpNet) -> Option<RangeInclusive<u64>> {
         if cidr.addr().is_ipv6() != self.range.addr().is_ipv6() {
             return None;
@@ -182,7 +182,7 @@ impl CidrSet {
 }
 
 fn place(index: u64) -> (usize, u64) {
-    // No machine has memory for so many words that this could fail.
+    // Cannot fail: no machine has memory for so many words.
     (usize::try_from(index / 64).unwrap_or(usize::MAX - 1), 1 << (index % 64))
 }
 

@@ -54,7 +54,7 @@ pub enum Config {
 pub struct Ranges {
     /// The ranges of `--cluster-cidr` in order; every node gets one block of each.
     pub ranges: Vec<Range>,
-    /// The ranges of `--service-cluster-ip-range`: no node gets an address of them.
+    /// The ranges of `--service-cluster-ip-range`: no node gets an address from them.
     pub services: Vec<IpNet>,
 }
 

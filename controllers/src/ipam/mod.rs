@@ -88,8 +88,8 @@ enum Observed {
     Full(NodeRef, Full),
 }
 
-/// Starts the controller with what [`validate`] answered; the future runs until no new work may begin. `cloud`: what the
-/// provider knows of pod ranges, if it does.
+/// Starts the controller with the result of [`validate`]; the future runs until no new work may begin. `cloud`: the
+/// provider's pod ranges, if it has any.
 pub fn start(
     shared: Shared,
     events: Arc<dyn EventSink>,
@@ -228,7 +228,8 @@ impl IpamController {
                     }
                     (seen, pool.is_starved(&node.name))
                 };
-                // Somebody else manages it: it gets no ranges and no events, and those that it has are used.
+                // Another program manages the node: it gets no ranges and no events, and its existing ranges count as
+                // used.
                 let managed = self.shared.manages(node);
                 for finding in &seen.findings {
                     tracing::error!(node = %node.name, "{finding}");
@@ -239,7 +240,7 @@ impl IpamController {
                     self.events.event(&subject, EventType::Warning, finding.reason(), &finding.to_string());
                 }
                 self.wake(seen.freed);
-                // One that waits for a free block is woken when there is one.
+                // A node that waits for a free block is queued when there is one.
                 if managed && needs(node) && !starved {
                     self.queue.add(node.name.clone());
                 }
@@ -263,8 +264,8 @@ impl IpamController {
         }
     }
 
-    /// Blocks for a node that has none. The node is looked up under the lock of the pool: one that is there now is seen to be
-    /// deleted only after its blocks are known as its own.
+    /// Blocks for a node that has none. Reads the node from the store under the lock of the pool: if the node exists
+    /// now, its deletion is handled only after the pool has recorded its blocks.
     fn choose(&self, name: &NodeName) -> Observed {
         let mut pool = self.pool();
         let Some(node) = self.shared.managed_node(name).filter(|node| needs(node)) else { return Observed::Settled };
@@ -290,8 +291,8 @@ impl IpamController {
             if !self.shared.managed_node(&node.name).is_some_and(|now| now.uid == node.uid && needs(&now)) {
                 return Ok(Outcome::Done);
             }
-            // The UID keeps the blocks from a new node under the name, and the API server changes no ranges that a node
-            // has: the write needs no version, and conflicts with no other writer.
+            // The UID keeps the blocks from a new node of the same name, and the API server refuses to change existing
+            // ranges: so the write needs no version and conflicts with no other writer.
             let limit = within_lease(self.shared.leadership.left());
             match self.shared.node_writer().write_once(node, &patch, limit).await {
                 Ok(version) => {
@@ -340,12 +341,13 @@ fn emit_status(events: &dyn EventSink, node: &Node, reason: &str, why: &str) {
     events.event(&Subject::node(&node.name, &node.uid), EventType::Normal, reason, &message);
 }
 
-/// How long a write may take, at the API server too: what takes effect after the lease is lost, the next leader may not see.
+/// How long a write may take, at the API server too: the next leader may not see a write that takes effect after the
+/// lease is lost.
 fn within_lease(left: Option<Duration>) -> Duration {
     left.map_or(DEADLINE, |left| left.min(DEADLINE))
 }
 
-/// Whether a node is to get blocks.
+/// Whether a node needs blocks.
 fn needs(node: &Node) -> bool {
     node.pod_cidrs.is_empty() && !node.deleting
 }

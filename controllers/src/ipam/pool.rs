@@ -27,14 +27,14 @@ pub(super) struct Pool {
 #[derive(Debug, Clone)]
 struct Held {
     uid: Box<str>,
-    // As the node shows them, or as they are written.
+    // The ranges on the node, or those to be written.
     texts: Box<[Box<str>]>,
-    // Those of them that lie in our ranges.
+    // The ranges that lie in the cluster's ranges.
     blocks: Vec<IpNet>,
     state: State,
 }
 
-/// What is known of the blocks of a node.
+/// The state of the blocks of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     /// Chosen for the node. `unsure`: a write may have taken effect, or may still do so.
@@ -60,13 +60,13 @@ pub(super) struct Seen {
 /// others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// It is no range.
+    /// It is not a valid range.
     Malformed(Box<str>),
     /// It lies outside of the cluster's ranges.
     Outside(IpNet),
-    /// Another node has addresses of it.
+    /// It overlaps with a range of another node.
     Overlap(IpNet, NodeName),
-    /// Services have addresses of it.
+    /// It overlaps with a range of Services.
     Services(IpNet, IpNet),
 }
 
@@ -136,7 +136,7 @@ pub(super) struct Reserved {
 }
 
 impl Pool {
-    /// All blocks free, but for those of Services.
+    /// A pool in which all blocks but those of Services are free.
     ///
     /// # Errors
     /// A range that cannot be cut into blocks of its size.
@@ -187,7 +187,7 @@ impl Pool {
         Seen { changed: true, freed, findings }
     }
 
-    /// Marks what the node shows as used, whichever range it belongs to.
+    /// Records the node's ranges as used, whichever range of the cluster they belong to.
     fn occupy(&mut self, node: &Node) -> (Vec<IpNet>, Vec<Finding>) {
         let (mut blocks, mut findings) = (Vec::new(), Vec::new());
         for text in &node.pod_cidrs {

@@ -215,7 +215,7 @@ async fn the_range_of_a_node_that_somebody_else_begins_to_manage_stays_occupied(
     shared.nodes.on_change(move |change| handler.changed(&change));
     shared.nodes.apply(node("a", "a", &["10.0.0.0/24"]));
     shared.nodes.apply(Node { resource_version: "2".into(), labels: labels(), ..node("a", "a", &["10.0.0.0/24"]) });
-    // One that never was ours gets none, and what it has is used too.
+    // A node that was never managed here gets no blocks, and its own range counts as used.
     shared.nodes.apply(Node { labels: labels(), ..node("b", "b", &["10.0.1.0/24"]) });
     shared.nodes.apply(Node { labels: labels(), ..node("c", "c", &[]) });
     assert_eq!(queue.sizes(), (0, 0, 0));
@@ -416,7 +416,7 @@ impl Cluster {
         self.nodes.entry(id).or_insert_with(|| node(&format!("n{id:02}"), &format!("{id}-{version}"), &[])).clone()
     }
 
-    /// A write that the API server takes: only on a node without ranges.
+    /// A write as the API server accepts it: only on a node without ranges.
     fn write(&mut self, id: u8, cidrs: &[Box<str>]) -> bool {
         self.version += 1;
         let version = self.version.to_string();
@@ -511,7 +511,7 @@ proptest! {
                     let node = cluster.node(id);
                     let text = format!("10.0.{block}.0/24");
                     let other = cluster.nodes.values().any(|n| n.pod_cidrs.iter().any(|c| **c == *text));
-                    // Allocators that ignore our choices are out of scope.
+                    // Other allocators, which ignore our choices, are out of scope.
                     if node.pod_cidrs.is_empty() && !other && block < 15 {
                         let mut probe = pool.clone();
                         let fresh = probe.see(&Node { pod_cidrs: [text.clone().into()].into(), ..node.clone() });
@@ -536,7 +536,8 @@ proptest! {
                 }
             }
         }
-        // When all are gone, all is free but for Services; and so it is for who begins with what the nodes show.
+        // Once all nodes are gone, all blocks but those of Services are free; so are they in a new pool that starts
+        // from the nodes.
         let mut successor = self::pool(&[("10.0.0.0/20", 24), ("fd00::/60", 64)], &services);
         for node in cluster.nodes.values() {
             prop_assert_eq!(successor.see(node).findings, []);

@@ -87,7 +87,7 @@ fn absence_counts_only_for_a_node_that_was_old_enough_when_the_read_began() {
     check(&born(0), &absent(60), 60, "delete");
     check(&born(0), &absent(59), 60, "wait");
     check(&born(0), &absent(59), 3600, "wait");
-    // Born after the read: the cloud could not have shown it.
+    // Created after the read, so the list could not contain it.
     check(&born(100), &absent(50), 3600, "wait");
     check(&Node { created: None, ..born(0) }, &absent(3600), 3600, "wait");
     // A cloud without a grace period.
@@ -173,8 +173,8 @@ fn any_node() -> impl Strategy<Value = Node> {
 }
 
 proptest! {
-    /// Whatever came before: without an answer that says "gone" for this node, old enough at the read, nothing is deleted;
-    /// and absence from lists must be seen twice.
+    /// Whatever happened before: a node is deleted only after an answer "gone" for this node, which was old enough at
+    /// the read; absence must be seen in two lists.
     #[test]
     fn nothing_is_deleted_without_evidence(
         node in any_node(),
@@ -210,7 +210,7 @@ proptest! {
         }
     }
 
-    /// What is known of one node says nothing about another, in whatever order they come.
+    /// Answers about one node do not affect another one, in any order.
     #[test]
     fn the_order_of_nodes_makes_no_difference(
         answers in prop::collection::vec(any_answer(), 1..8),

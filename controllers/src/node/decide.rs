@@ -1,4 +1,4 @@
-//! What a node takes from its instance. Pure.
+//! The changes to a node that follow from its instance. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -103,7 +103,7 @@ pub(super) fn label_fixes(node: &Node) -> BTreeMap<&'static str, String> {
 }
 
 impl Initialization {
-    /// The writes in words.
+    /// The writes as plan steps.
     pub(super) fn plan(&self, node: &Node, addresses: Option<&[NodeAddress]>) -> Plan {
         let labels = self.patch.labels.iter().map(|(key, value)| Change {
             field: format!("label {key}").into(),
@@ -131,7 +131,7 @@ impl Initialization {
     }
 }
 
-/// The write of new addresses in words.
+/// The write of new addresses as a plan step.
 pub(super) fn address_step(node: &Node, addresses: &[NodeAddress]) -> Step {
     let print = |list: &[NodeAddress]| {
         list.iter().map(|a| format!("{}={}", a.kind.as_str(), a.address)).collect::<Vec<_>>().join(" ")

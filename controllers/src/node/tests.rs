@@ -172,7 +172,7 @@ fn host_names_of_the_node_stay_at_the_end_unless_the_cloud_gives_one() {
 #[test]
 fn addresses_are_never_wiped_by_an_empty_answer() {
     check_addresses("InternalIP=10.0.0.1", None, "", None);
-    // Not even with an annotation that now matches nothing.
+    // Not even if the annotation matches no address now.
     check_addresses("InternalIP=10.0.0.1", Some("10.0.0.1"), "", None);
 }
 
@@ -312,8 +312,8 @@ proptest! {
         prop_assert!(!done.has_taint(TAINT_UNINITIALIZED));
     }
 
-    /// The taint goes with the same write that brings the rest, so there is no state between; the addresses follow in a
-    /// second write, which the next pass decides alike if the process dies in between.
+    /// One write removes the taint and sets the rest, so there is no state in between. A second write sets the
+    /// addresses; if the process dies before it, the next pass makes the same write.
     #[test]
     fn after_a_crash_between_the_writes_the_same_addresses_are_written(node in any_node(), cloud in any_metadata()) {
         let Ok(init) = initialize(&node, &cloud, false) else { return Ok(()) };

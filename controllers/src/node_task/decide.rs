@@ -1,11 +1,11 @@
-//! What the answer of a task writes to a node. Pure.
+//! The write that follows from the answer of a task. Pure.
 
 use std::collections::BTreeMap;
 
 use ccm_provider::{Node, NodeChanges, NodeTaskSpec, ProviderError, Taint, TaintId};
 use ccm_runtime::writer::NodePatch;
 
-/// The answer, if it names only taints of its own.
+/// The answer, if it names only taints of the task.
 pub(super) fn declared(spec: &NodeTaskSpec, changes: NodeChanges) -> Result<NodeChanges, ProviderError> {
     match changes.taints.keys().find(|taint| !spec.taints.contains(taint)) {
         Some(taint) => Err(ProviderError::bug(format!("{} answers the taint {taint} without declaring it", spec.name))),

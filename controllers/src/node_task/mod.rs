@@ -1,4 +1,4 @@
-//! Controllers over nodes that a provider brings along ([`ccm_provider::NodeTask`]).
+//! A provider's own controllers over nodes ([`ccm_provider::NodeTask`]).
 //!
 //! One generic controller: nodes that are due are queued and handed to the provider together; the changes that it
 //! returns are written to the node through the gate. After a restart, the nodes themselves show what is left to do.
@@ -41,8 +41,8 @@ struct Key {
 }
 
 impl Key {
-    /// Whether the node runs on what the key stands for. A deleted node may be back on the same machine, and undoing
-    /// the work for the deleted one would break it.
+    /// Whether the node runs on the machine of the key. After a deletion, a new node may run on the same machine, and
+    /// undoing the work for the deleted one would break it.
     fn is_of(&self, node: &Node) -> bool {
         self.name == node.name && self.provider_id == node.provider_id
     }

@@ -12,9 +12,10 @@ use serde_json::{Map, Value, json};
 /// Where the labels of a volume come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin<'a> {
-    /// It gets no labels: it is of another cloud, has its topology from a CSI driver, or is still being made.
+    /// It gets no labels: it belongs to another cloud, has its topology from a CSI driver, or is still being
+    /// provisioned.
     Foreign,
-    /// Its provisioner set them already, and is trusted.
+    /// Its provisioner has set them; they are trusted.
     Provisioner(VolumeLabels),
     /// From the cloud.
     Cloud(&'a VolumeSource),
@@ -30,8 +31,7 @@ pub fn origin<'a>(volume: &PersistentVolume, sources: &'a [VolumeSource]) -> Ori
     }
 }
 
-/// Whether the controller asks the cloud about a volume: it is of this cloud, lacks its topology, and is not being
-/// deleted.
+/// Whether the controller looks a volume up: it belongs to this cloud, lacks its topology, and is not being deleted.
 pub fn lacks_labels<'a>(volume: &PersistentVolume, sources: &'a [VolumeSource]) -> Option<&'a VolumeSource> {
     if volume.metadata.deletion_timestamp.is_some() || volume.topology().is_some() {
         return None;
@@ -42,7 +42,7 @@ pub fn lacks_labels<'a>(volume: &PersistentVolume, sources: &'a [VolumeSource]) 
     }
 }
 
-/// Whether a change of a volume can change what is to be done about it.
+/// Whether a change of a volume can change the decision about it.
 pub fn matters(old: &PersistentVolume, new: &PersistentVolume) -> bool {
     let (was, is) = (&old.metadata, &new.metadata);
     was.uid != is.uid || was.labels != is.labels || was.annotations != is.annotations || old.spec != new.spec
@@ -106,13 +106,13 @@ fn requirement(key: &str, value: &str) -> Result<Value, String> {
     Ok(json!({"key": key, "operator": "In", "values": values}))
 }
 
-/// The zones of a label value: `a__b` is `a` and `b`. `None` where one has no name.
+/// The zones of a label value: `a__b` is `a` and `b`. `None` if one of them is empty.
 fn zones(value: &str) -> Option<BTreeSet<String>> {
     let zones = value.split(ZONE_DELIMITER).map(str::trim);
     zones.map(|zone| (!zone.is_empty()).then(|| zone.to_owned())).collect()
 }
 
-/// The affinity with the requirements in every term; `None` if one of their keys is there already.
+/// The affinity with the requirements in every term; `None` if a term already has one of their keys.
 fn with_requirements(present: Option<&Value>, requirements: &[Value]) -> Option<Value> {
     let mut affinity = present.and_then(Value::as_object).cloned().unwrap_or_default();
     let mut required = affinity.get("required").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -140,12 +140,12 @@ pub(super) fn plan_subject(name: &str) -> String {
 }
 
 impl Mutation {
-    /// Whether nothing is to be written.
+    /// Whether there is no change.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.affinity.is_none()
     }
 
-    /// As the answer of a webhook (RFC 6902).
+    /// The changes as the answer of a webhook (RFC 6902).
     pub fn json_patch(&self, volume: &PersistentVolume) -> Value {
         let labels: Map<String, Value> =
             self.labels.iter().map(|(key, _, value)| (key.clone(), value.as_str().into())).collect();
@@ -164,7 +164,7 @@ impl Mutation {
         operations.into()
     }
 
-    /// As a patch of the volume, which the API server refuses if the volume changed meanwhile.
+    /// The changes as a patch of the volume, which the API server refuses if the volume has changed since.
     pub fn merge_patch(&self, volume: &PersistentVolume) -> Value {
         let labels: Map<String, Value> =
             self.labels.iter().map(|(key, _, value)| (key.clone(), value.as_str().into())).collect();
@@ -175,7 +175,7 @@ impl Mutation {
         patch
     }
 
-    /// The write in words.
+    /// The write as a plan step.
     pub fn plan(&self, volume: &PersistentVolume) -> Plan {
         let name = &volume.metadata.name;
         let plan = Plan::new(plan_subject(name));

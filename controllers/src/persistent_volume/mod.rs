@@ -1,9 +1,9 @@
 //! persistentvolume-label-controller: labels volumes with their topology, so that their pods are scheduled there.
 //!
 //! It replaces the controller of Kubernetes 1.8 to 1.13 and the admission plugin `PersistentVolumeLabel`: zone and
-//! region as labels, and as node affinity where a volume has none. It asks about volumes that users declare, with
-//! in-tree sources or for the CSI driver of the same cloud; what a provisioner made carries its topology already. It
-//! adds, and never changes or removes.
+//! region as labels, and as node affinity where a volume has none. It handles volumes that users declare, with in-tree
+//! sources or for the CSI driver of the same cloud; provisioned volumes have their topology already. It only adds
+//! labels and affinity; it never changes or removes them.
 //!
 //! The webhook of the same purpose, in the program, decides with the same functions ([`decide`]).
 
@@ -45,9 +45,9 @@ const READ_DEADLINE: Duration = Duration::from_secs(15);
 const ALONE: Duration = Duration::from_secs(60);
 /// The call, as the metric and errors name it.
 const CALL: &str = "GetLabelsForVolume";
-/// When a volume whose disk does not exist is asked about again.
+/// When a volume whose disk does not exist is looked up again.
 const NO_DISK: Duration = Duration::from_secs(300);
-/// When a missing permission is checked again, and the hint if it is the one to watch.
+/// When a missing permission is tried again, and the hint if it is the permission to watch.
 const NO_RIGHT: Duration = Duration::from_secs(300);
 const NO_WATCH: &str = "grant `list` and `watch` on persistentvolumes, or switch their labels off with \
                         --controllers=*,-persistentvolume-label-controller";
@@ -68,17 +68,17 @@ struct VolumeController {
 enum Observed {
     /// Nothing to do.
     Settled,
-    /// A write will be refused until then.
+    /// The API server will refuse writes until then.
     Forbidden(Duration),
-    /// The volume lacks labels; what the cloud says.
+    /// The volume lacks labels; the cloud's answer.
     Asked(Arc<PersistentVolume>, VolumeSource, Answer),
-    /// The answer for all that waited did not come in time, so that each is asked about by itself until then: one whose answer
-    /// never comes must not hold up the others.
+    /// The call for all waiting volumes timed out, so each volume gets a call of its own until then: one volume without
+    /// an answer must not delay the others.
     Late(Arc<PersistentVolume>, VolumeSource, Instant),
 }
 
-/// Starts the controller with what the provider has for volumes; the future runs until no new work may begin. It
-/// watches the volumes by itself, with its own rights: no other controller reads them, and a cluster may not grant
+/// Starts the controller with the provider's volumes; the future runs until no new work may begin. The controller has
+/// its own watch of volumes, with its own permissions: no other controller reads them, and a cluster may not grant
 /// that.
 pub fn start(
     shared: Shared,
@@ -110,9 +110,9 @@ pub fn start(
     })
 }
 
-/// Asks the cloud about volumes, all in one call.
+/// Looks up volumes, all in one call.
 ///
-/// Of the answers, each is for the volume at its place; when the call takes longer than `limit`, all of them are errors.
+/// One answer per volume, in order. If the call takes longer than `limit`, all answers are errors.
 pub async fn ask(
     labeller: &dyn Volumes,
     volumes: &[PersistentVolume],
@@ -371,7 +371,7 @@ impl VolumeController {
     }
 }
 
-/// When a volume is asked about again after this error.
+/// When a volume is looked up again after this error.
 fn again(text: String, error: &ProviderError) -> SyncError {
     match (error.root(), SyncError::provider("", error)) {
         (ProviderError::DiskNotFound, _) => SyncError::RetryAfter { message: text, after: NO_DISK },
@@ -380,7 +380,8 @@ fn again(text: String, error: &ProviderError) -> SyncError {
     }
 }
 
-/// Whether no volume can be written. A refusal by an admission policy has the same code, but concerns one volume.
+/// Whether the API server refuses writes of all volumes. A refusal by an admission policy has the same code, but
+/// concerns one volume.
 fn lacks_right(error: &GateError) -> bool {
     error.api().is_some_and(|api| {
         let text = api.to_string();

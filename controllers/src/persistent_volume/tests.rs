@@ -87,7 +87,7 @@ fn a_provisioner_is_trusted_with_a_whole_pair_of_labels_and_a_user_is_not() {
     let beta = [(LABEL_ZONE_BETA, "b"), (LABEL_REGION_BETA, "s")];
     assert_eq!(origin(&given(true, &stable), &OURS), Origin::Provisioner(labels(&stable)));
     assert_eq!(origin(&given(true, &beta), &OURS), Origin::Provisioner(labels(&beta)));
-    // One stable label is missing: only the older pair is looked at.
+    // One stable label is missing: only the older pair counts.
     let three = [beta[0], beta[1], stable[0]];
     assert_eq!(origin(&given(true, &three), &OURS), Origin::Provisioner(labels(&beta)));
     let cloud = Origin::Cloud(&OURS[0]);

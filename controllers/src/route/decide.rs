@@ -19,7 +19,7 @@ use ipnet::IpNet;
 pub(super) struct Changes {
     /// Routes to remove, as listed.
     pub(super) delete: Vec<Route>,
-    /// Routes to make, with the node each leads to.
+    /// Routes to make, each with its target node.
     pub(super) create: Vec<NewRoute>,
     /// Whether all deletions must end before the first creation: the provider knows addresses, or a destination is in both.
     pub(super) delete_first: bool,
@@ -129,7 +129,8 @@ fn destination(route: &Route) -> Option<IpNet> {
     address::parse_cidr(&route.destination_cidr)
 }
 
-/// Whether a route is ours to delete: it begins or ends within the pod ranges. One that cannot be parsed is not.
+/// Whether this controller may delete a route: it begins or ends within the pod ranges. False for one that cannot be
+/// parsed.
 fn responsible(route: &Route, cluster: &[IpNet]) -> bool {
     let Some(cidr) = destination(route) else {
         tracing::error!(route = route.name, cidr = route.destination_cidr, "a route with this destination is ignored");
@@ -139,7 +140,7 @@ fn responsible(route: &Route, cluster: &[IpNet]) -> bool {
     within(cidr.network()) || within(cidr.broadcast())
 }
 
-/// Whether the condition of a node must be written, and with which value: `Some(true)` for "all routes are there".
+/// Whether the condition of a node must be written, and with which value: `Some(true)` for "all routes exist".
 pub(super) fn condition(node: &Node, available: bool) -> Option<bool> {
     let wanted = if available {
         (ConditionStatus::False, REASON_ROUTE_CREATED)
@@ -151,7 +152,7 @@ pub(super) fn condition(node: &Node, available: bool) -> Option<bool> {
 }
 
 impl Changes {
-    /// The writes in words, those of the conditions of `nodes` too, as they are when every route can be made.
+    /// The writes as plan steps, with those of the conditions of `nodes` for the case that every route can be made.
     pub(super) fn plan(&self, nodes: &[NodeRef]) -> Plan {
         let step = |verb, route: &Route, reason: &str| Step {
             verb,

@@ -236,7 +236,7 @@ impl RouteController {
             .as_ref()
             .is_some_and(|settled| settled.len() == nodes.len() && settled.iter().zip(nodes).all(|(a, b)| same(a, b)));
         let drifted = if as_before { changes.delete.len() + changes.create.len() } else { 0 };
-        // Repaired in this reconcile: what the next one finds is new.
+        // This reconcile repairs them: differences that the next one finds are new.
         self.drift.saw(drifted, drifted);
     }
 

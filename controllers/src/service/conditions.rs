@@ -1,8 +1,8 @@
 //! Conditions of a Service about its balancer. Pure.
 //!
-//! Types, reasons and meaning are those of KEP-4631. Two things are as for any other condition of Kubernetes, and not as there:
-//! `lastTransitionTime` moves only when `status` changes, and what changed nothing is not written, so that neither a restart nor
-//! a sync of a Service at rest is a write.
+//! Types, reasons and meaning are those of KEP-4631, with two exceptions that follow the convention of all other
+//! conditions: `lastTransitionTime` changes only when `status` does, and unchanged conditions are not written. So
+//! neither a restart nor the sync of an unchanged Service is a write.
 
 use std::net::IpAddr;
 
@@ -17,10 +17,10 @@ mod tests;
 pub const SERVING: &str = "LoadBalancerServing";
 /// Whether it is being made or changed.
 pub const PROVISIONING: &str = "LoadBalancerProvisioning";
-/// Whether it is known to lack something that the Service asks for. Present only in that case.
+/// Whether it is known to lack something that the Service requests. Present only in that case.
 pub const DEGRADED: &str = "LoadBalancerDegraded";
 
-/// Reasons that conditions are given here.
+/// Reasons that this controller sets.
 mod reason {
     pub(super) const SERVING: &str = "Serving";
     pub(super) const PROVISIONING: &str = "Provisioning";
@@ -37,19 +37,19 @@ mod reason {
 pub(super) const ENSURING: &str = "Ensuring load balancer";
 const ENSURED: &str = "Ensured load balancer";
 const NO_ADDRESS: &str = "The load balancer has no address yet";
-/// In front of the message of each failed sync, in events too.
+/// Prefix of the message of each failed sync, in events too.
 pub(super) const FAILED: &str = "Error syncing load balancer: ";
 /// Longest message of a condition, in bytes. Source: `metav1.Condition`.
 const MESSAGE: usize = 32_768;
 
-/// How far a Service has come.
+/// The progress of a Service.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Progress<'a> {
     /// The work begins with a write anyway: that of the finalizer.
     Begun,
     /// The provider gave this status.
     Ensured(&'a LoadBalancerStatus),
-    /// The provider could not.
+    /// The provider failed.
     Failed {
         /// Why.
         class: &'a ErrorClass,
@@ -165,7 +165,7 @@ fn stand(class: &ErrorClass) -> Stand {
     }
 }
 
-/// Both conditions that every balancer has. A balancer that has an address keeps serving even if a change fails.
+/// The two conditions of every balancer. A balancer with an address keeps serving even if a change fails.
 fn pair(has_address: bool, stand: Stand, message: &str) -> Vec<Wanted> {
     let serving = match stand {
         _ if has_address => (SERVING, "True", reason::SERVING, ENSURED.to_owned()),
@@ -179,7 +179,7 @@ fn pair(has_address: bool, stand: Stand, message: &str) -> Vec<Wanted> {
     vec![serving, provisioning]
 }
 
-/// What is missing according to the status. Less is known if it has host names instead of addresses.
+/// What is missing according to the status. A status with host names instead of addresses shows less.
 fn degraded(service: &Service, status: &LoadBalancerStatus) -> Option<(&'static str, String)> {
     let ips: Vec<IpAddr> = status.ingress.iter().filter_map(|ingress| ingress.ip.parse().ok()).collect();
     let only_ips = !ips.is_empty() && ips.len() == status.ingress.len();
@@ -223,7 +223,7 @@ fn is_ours(condition: &Condition) -> bool {
     }
 }
 
-/// At most as long as the API allows, on the boundary of a character.
+/// Cut to the length that the API allows, at a character boundary.
 fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(MESSAGE));
     text

@@ -10,8 +10,8 @@ use ccm_provider::{Node, NodeRef, Service};
 /// Names in an event are limited to this many nodes.
 const NAMES_AT_MOST: usize = 20;
 
-/// Whether two states of an object that needs a balancer differ in what the balancer is made of. Source: `needsUpdate` of
-/// upstream's service controller.
+/// Whether two states of an object that needs a balancer differ in a field that affects the balancer. Source:
+/// `needsUpdate` of upstream's service controller.
 pub(super) fn differs(old: &Service, new: &Service) -> bool {
     let (a, b) = (&old.spec, &new.spec);
     a.load_balancer_source_ranges != b.load_balancer_source_ranges
@@ -96,7 +96,7 @@ fn identity(host: &NodeRef) -> (&str, &str) {
 pub(super) enum Left {
     /// The Node says so: the exclusion label, the autoscaler's taint, a deletion.
     OnPurpose,
-    /// The Node object is not there. That alone says nothing about the instance.
+    /// There is no Node object. That alone says nothing about the instance.
     NodeMissing,
 }
 

@@ -94,7 +94,8 @@ impl ServiceController {
         self.metrics.syncs.inc();
         let nodes = known.hosts?;
         self.attempt(key, &nodes);
-        // What is not synced yet is for the next ensure; what the provider noted meanwhile it finds its balancer by.
+        // The next ensure handles changes that are not synced yet. The provider's notes are included: it finds its
+        // balancer by them.
         let service = Arc::new(self.with_notes(&known.service, &current));
         Some(self.work(service, nodes, ServiceAction::UpdateHosts))
     }
@@ -167,7 +168,7 @@ impl ServiceController {
         }
     }
 
-    /// The pass no longer waits for this Service.
+    /// The pass does not wait for this Service any longer.
     pub(super) fn end_pass(&self, key: &ServiceKey) {
         if let Some(known) = self.lock().get_mut(key) {
             known.pass = None;

@@ -14,14 +14,14 @@ pub const DOMAINS: [&str; 2] = ["service.beta.kubernetes.io", "service.kubernete
 /// Types of a Service.
 const TYPES: [&str; 4] = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"];
 
-/// A `spec.loadBalancerClass` that a controller of the program has.
+/// A `spec.loadBalancerClass` that a controller of the program handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Class {
-    /// As Services name it.
+    /// The value in Services.
     pub name: &'static str,
-    /// The controller that has it, as `--controllers` names it.
+    /// The name of the controller in `--controllers`.
     pub controller: &'static str,
-    /// The provider that brings the controller along.
+    /// The provider to which the controller belongs.
     pub provider: &'static str,
     /// Whether the controller is on.
     pub is_on: bool,
@@ -166,7 +166,7 @@ fn balancer(service: &Service, classes: &[Class]) -> Vec<Finding> {
     findings
 }
 
-/// Who has a class that no controller here has.
+/// Which program handles a class that no controller here handles.
 fn left_to(known: Option<&Class>) -> String {
     match known {
         Some(Class { controller, provider, .. }) => format!(
@@ -206,7 +206,7 @@ fn address(service: &Service) -> Option<Finding> {
     Some(finding(severity, "spec.loadBalancerIP", asked, message))
 }
 
-/// A Service of another type: what only a balancer reads is refused by the API server, or does nothing.
+/// A Service of another type: the API server refuses fields for balancers, or they have no effect.
 fn no_balancer(service: &Service) -> Vec<Finding> {
     let spec = &service.spec;
     let kind = &spec.kind;
@@ -257,7 +257,7 @@ mod tests {
 
     use super::*;
 
-    /// A controller for it is on.
+    /// A controller for it is enabled.
     const CLASS: Class = Class { name: "example.com/on", controller: "x-service", provider: "x", is_on: true };
 
     /// `severity key: message` of each finding, in order.

@@ -1,8 +1,8 @@
 //! service-lb-controller: load balancers for Services of type LoadBalancer.
 //!
-//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/service/controller.go`. Unlike there, a Service and
-//! its host updates are never worked on at the same time, Services that share cloud objects are handed to the provider
-//! together, and a burst of node changes is one pass.
+//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/service/controller.go`. Unlike there, a Service
+//! and its host updates are never processed at the same time, Services that share cloud objects are handed to the
+//! provider together, and a burst of node changes is one pass.
 
 pub mod conditions;
 pub mod decide;
@@ -50,16 +50,16 @@ pub const PERMISSIONS: &[Permission] = &[
 const LIMIT: RateLimit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
 /// How long a change of nodes waits for others.
 const COLLECT_NODES: Duration = Duration::from_millis(500);
-/// Groups at work at once where no flag says otherwise.
+/// Concurrent groups if no flag says otherwise.
 const GROUPS: usize = 16;
-/// Services of one group whose balancers are planned together at most. They get their addresses when all of them are done; fewer
-/// would read what they share more often.
+/// The maximum number of Services of one group that are planned together. They get their addresses when all of them are
+/// done; with a smaller number, the shared objects would be read more often.
 const MOST_TOGETHER: usize = 200;
 
 /// Settings of the controller.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Which of the service controllers it is.
+    /// The role among the service controllers.
     pub role: Role,
     /// `--concurrent-service-syncs`; `None`: bounded only by the provider.
     pub concurrent_syncs: Option<usize>,
@@ -100,15 +100,15 @@ struct ServiceState {
     present: Arc<[NodeRef]>,
     /// Whether `present` names them all. Not after a restart, until a call succeeds: an earlier process set the hosts.
     all_present: bool,
-    /// The pass that found changed hosts and waits for their update.
+    /// The pass that found changed hosts and is waiting for their update.
     pass: Option<Arc<Pass>>,
     /// The last ensured state; `None` during a change or after a failure.
     converged: Option<(Arc<Service>, Arc<[NodeRef]>)>,
-    /// All groups that may hold parts of it since it was last ensured.
+    /// All groups that may hold parts of the balancer since the last ensure.
     groups: BTreeSet<GroupKey>,
-    /// The annotations that the provider last asked for. Their arrival from the watch is no change of the user.
+    /// The annotations that the provider last requested. When the watch shows them, that is not a change by the user.
     noted: BTreeMap<String, Option<String>>,
-    /// Whether the last ensure was not finished: the next one is no news.
+    /// Whether the last ensure was not finished: the next one emits no event about its start.
     in_progress: bool,
 }
 
@@ -256,7 +256,7 @@ impl ServiceController {
             let (key, wanted) = match &change {
                 ObjectChange::Added(new) => (new.key(), role.asks(new) || role.needs_cleanup(new)),
                 ObjectChange::Updated(old, new) => (new.key(), me.needs_sync(old, new) || role.needs_cleanup(new)),
-                // Without finalizer an object goes at once, and its balancer would leak.
+                // Without a finalizer an object is deleted at once, and its balancer would leak.
                 ObjectChange::Deleted(old) => (old.key(), me.lock().contains_key(&old.key())),
             };
             if wanted {
@@ -295,7 +295,7 @@ impl ServiceController {
         role.needs_update(&self.with_notes(old, new), new)
     }
 
-    /// A Service as it was, with what was written for the provider since and is in `new`.
+    /// The old Service with the provider's annotations of `new`, which were written since.
     fn with_notes(&self, old: &Service, new: &Service) -> Service {
         let noted = self.lock().get(&new.key()).map(|known| known.noted.clone()).unwrap_or_default();
         let mut service = old.clone();

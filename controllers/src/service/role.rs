@@ -1,7 +1,7 @@
-//! Which Services a service controller looks after, where a program has several.
+//! Which Services a service controller handles, in a program with several.
 //!
-//! The standard one has the Services without a class; a provider may bring others, for classes that it names. A Service that
-//! changes hands, as its type and with it its class went, is left to the controller that has it until that one has cleaned up.
+//! The standard controller handles Services without a class; a provider may have others, for the classes that it names.
+//! When a Service loses its class because its type changed, its controller keeps it until the cleanup is done.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,19 +19,19 @@ pub struct Role {
     pub name: &'static str,
     /// The classes of its Services; none: those without a class.
     classes: &'static [&'static str],
-    /// Classes that other service controllers of this process have.
+    /// Classes that other service controllers of this process handle.
     others: Arc<[&'static str]>,
-    /// Put before the names of its metrics and queues.
+    /// Prefix of the names of its metrics and queues.
     pub(super) prefix: Option<&'static str>,
 }
 
 impl Role {
-    /// `service-lb-controller`, beside controllers of these classes.
+    /// `service-lb-controller`, beside controllers for these classes.
     pub fn standard(others: impl IntoIterator<Item = &'static str>) -> Self {
         Self { name: super::NAME, classes: &[], others: others.into_iter().collect(), prefix: None }
     }
 
-    /// One that a provider brings along.
+    /// A provider's own service controller.
     pub fn of(spec: &'static ServiceControllerSpec) -> Self {
         Self { name: spec.name, classes: spec.classes, others: Arc::default(), prefix: Some(spec.metrics_prefix) }
     }
@@ -40,12 +40,12 @@ impl Role {
         self.prefix.is_none()
     }
 
-    /// Whether another service controller may be at work beside this one.
+    /// Whether another service controller may run beside this one.
     pub(super) fn is_alone(&self) -> bool {
         self.is_standard() && self.others.is_empty()
     }
 
-    /// Whether the Service asks this controller for a balancer, or did before it was deleted.
+    /// Whether the Service requests a balancer from this controller, or did before it was deleted.
     pub(super) fn asks(&self, service: &Service) -> bool {
         match service.spec.load_balancer_class.as_deref() {
             None => self.is_standard() && service.is_load_balancer(),
@@ -68,8 +68,8 @@ impl Role {
         }
     }
 
-    /// Whether this controller is to delete the balancer of the Service. The standard one does so whatever the class, as
-    /// upstream, unless another controller of this process has that class.
+    /// Whether this controller must delete the balancer of the Service. As upstream, the standard one does so whatever
+    /// the class, unless another controller of this process handles that class.
     pub(super) fn needs_cleanup(&self, service: &Service) -> bool {
         let class = service.spec.load_balancer_class.as_deref();
         let ours = match self.is_standard() {
@@ -80,17 +80,17 @@ impl Role {
     }
 }
 
-/// How long nobody else gets a Service that its controller has given back: its last write must reach the store first.
+/// How long a Service that its controller has released stays reserved: the last write must reach the store first.
 pub(super) const CHANGE_HANDS: Duration = Duration::from_secs(1);
 
-/// Which controller has which Service: from its first sync there until nothing is left of its balancer.
+/// Which controller owns which Service: from the first sync until nothing is left of the balancer.
 #[derive(Debug, Clone, Default)]
 pub struct Owners(Arc<Mutex<BTreeMap<ServiceKey, Owner>>>);
 
 #[derive(Debug)]
 struct Owner {
     controller: &'static str,
-    /// When it gave the Service back.
+    /// When it released the Service.
     until: Option<Instant>,
 }
 
@@ -99,7 +99,7 @@ impl Owners {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a Service; false while another controller has it.
+    /// Takes ownership of a Service; false while another controller owns it.
     pub(super) fn take(&self, key: &ServiceKey, controller: &'static str) -> bool {
         let mut owners = self.lock();
         owners.retain(|_, owner| owner.until.is_none_or(|until| until.elapsed() < CHANGE_HANDS));
@@ -111,7 +111,7 @@ impl Owners {
         true
     }
 
-    /// Gives it back.
+    /// Releases it.
     pub(super) fn release(&self, key: &ServiceKey, controller: &'static str) {
         if let Some(owner) = self.lock().get_mut(key).filter(|owner| owner.controller == controller) {
             owner.until = Some(Instant::now());

@@ -29,14 +29,14 @@ use super::conditions::Progress;
 use super::role::CHANGE_HANDS;
 use super::{ServiceController, ServiceState, Work, conditions, decide};
 
-/// When a Service whose first ensure would empty its balancer is checked again.
+/// When to recheck a Service whose first ensure would empty its balancer.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
-/// A provider that works on a whole group at once gets more time than one call for one Service.
+/// A provider that handles a whole group at once gets more time than a call for one Service.
 const GROUP_DEADLINE: Duration = Duration::from_secs(2 * WRITE_DEADLINE.as_secs());
 
 /// The remaining work for a key after its preparation.
 enum Prepared {
-    /// None, or it failed.
+    /// There is none, or it failed.
     Ended(Result<Outcome, SyncError>),
     /// The provider's part, and how to go on after it.
     Provider(ServiceWork, Purpose),
@@ -48,7 +48,7 @@ enum Prepared {
 enum Purpose {
     Ensure,
     Hosts,
-    /// The Service is there: finalizer and status follow.
+    /// The Service exists: finalizer and status follow.
     Cleanup,
     /// The object is gone; only the cached state is left.
     Forget,
@@ -140,8 +140,8 @@ impl ServiceController {
         };
         let known = self.known(key);
         let Some(service) = service else {
-            // Whatever is cached was not cleaned up yet: also a Service that changed its type and was deleted before
-            // that succeeded.
+            // A cached Service is not cleaned up yet. This includes one that changed its type and was deleted before
+            // that cleanup succeeded.
             let Some(known) = known else { return Prepared::Ended(Ok(Outcome::Done)) };
             return match self.is_gone(&known.service).await {
                 Ok(()) => self.prepare_forgotten(known).await,
@@ -159,7 +159,7 @@ impl ServiceController {
         let service = match known.is_none() && !role.is_alone() {
             true => match self.shared.services.get(key).filter(|now| role.asks(now) || role.needs_cleanup(now)) {
                 Some(now) => now,
-                // Another controller had it when it was queued, and has cleaned up.
+                // Another controller owned it when it was queued, and has cleaned up.
                 None => {
                     self.shared.owners.release(key, role.name);
                     return Prepared::Ended(Ok(Outcome::Done));
@@ -214,8 +214,8 @@ impl ServiceController {
         self.planned(work, Purpose::Forget).await
     }
 
-    /// Where another object has the name of one that is remembered, the balancer of the old one goes first. Returns
-    /// those for which that failed.
+    /// If a new object has the name of a cached one, the balancer of the old one is deleted first. Returns the keys for
+    /// which that failed.
     async fn delete_replaced(&self, work: &[(Work, Option<Arc<Service>>)]) -> BTreeMap<ServiceKey, SyncError> {
         let mut due = Vec::new();
         for (work, service) in work {
@@ -301,7 +301,7 @@ impl ServiceController {
 
     async fn prepare_cleanup(&self, service: Arc<Service>) -> Prepared {
         let subject = Subject::service(&service);
-        // A finalizer of the provider's own says that there may be something: many deletions then need no look each.
+        // A finalizer of the provider shows that parts may exist: so many deletions need no lookup of their own.
         let own = self.balancer.finalizers(&service);
         let has = |name: &str| service.metadata.finalizers.iter().any(|present| present == name);
         let exists = match own.iter().any(|(name, _)| has(name)) {
@@ -327,7 +327,7 @@ impl ServiceController {
         }
     }
 
-    /// In a dry run, shows what the provider would do and ends there.
+    /// In a dry run, shows what the provider would do and ends.
     async fn planned(&self, work: ServiceWork, purpose: Purpose) -> Prepared {
         if !self.shared.gate.is_dry_run() {
             return Prepared::Provider(work, purpose);

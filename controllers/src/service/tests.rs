@@ -102,7 +102,7 @@ fn fields_that_a_balancer_is_made_of_ask_for_a_sync_and_others_do_not() {
         ("/metadata/labels/a", json!("2")),
         ("/metadata/resourceVersion", json!("7")),
         ("/metadata/finalizers", json!([FINALIZER_LOAD_BALANCER])),
-        // Deletion is asked for by the finalizer, not by this.
+        // The finalizer causes the deletion, not this change.
         ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),
         ("/spec/selector/app", json!("other")),
         ("/spec/internalTrafficPolicy", json!("Local")),
@@ -117,7 +117,7 @@ fn fields_that_a_balancer_is_made_of_ask_for_a_sync_and_others_do_not() {
     }
 }
 
-/// One of a provider, for the classes `a` and `b`.
+/// A provider's controller for the classes `a` and `b`.
 const SPEC: ServiceControllerSpec = ServiceControllerSpec {
     name: "x-service-lb-controller",
     aliases: &["x-service"],
@@ -149,11 +149,11 @@ fn each_service_has_one_controller_also_when_it_is_deleted() {
     check(json!({(ours): finalizer}), [true, true, false], none);
     check(json!({(ours): finalizer, (gone): now}), [true, true, false], [true, true, false]);
     check(json!({(class): "example.com/b", (ours): finalizer}), [false, false, true], none);
-    // Without the controller of the class, the standard one deletes what was made before.
+    // Without a controller for the class, the standard one deletes the existing balancer.
     check(json!({(class): "example.com/a", (ours): finalizer, (gone): now}), [false, false, true], [true, false, true]);
     check(json!({(class): "example.com/c", (ours): finalizer, (gone): now}), none, [true, true, false]);
     check(json!({(class): "example.com/a", (gone): now}), [false, false, true], none);
-    // The class goes with the type.
+    // The class is removed with the type.
     check(json!({"/spec/type": "ClusterIP", (ours): finalizer}), none, [true, true, false]);
 }
 

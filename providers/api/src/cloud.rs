@@ -1,4 +1,4 @@
-//! The root of a provider, and what the core hands to it.
+//! The root of a provider, and the context that the core passes to it.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -34,9 +34,9 @@ pub trait CloudProvider: Send + Sync {
         Schemes::new([self.name()])
     }
 
-    /// Key and value of a label of nodes that somebody else manages. `cloud-node-controller`,
-    /// `cloud-node-lifecycle-controller` and `node-ipam-controller` do not see them: they are neither initialized, nor
-    /// deleted, nor given pod ranges; ranges that they have stay occupied. All other controllers see them.
+    /// Key and value of a label of nodes that another program manages. `cloud-node-controller`,
+    /// `cloud-node-lifecycle-controller` and `node-ipam-controller` ignore such nodes: they neither initialize nor
+    /// delete them, nor give them pod ranges; their existing ranges stay occupied. All other controllers see them.
     fn unmanaged_label(&self) -> Option<(&str, &str)> {
         None
     }
@@ -53,8 +53,8 @@ pub trait CloudProvider: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The cloud cannot be used: the process gives up its lease and ends with this error, and is started again. After a change
-    /// of the configuration ([`crate::ConfigSource::reload`]) it goes back to the previous one instead.
+    /// The cloud cannot be used: the process releases its lease and exits with this error, so that it is restarted.
+    /// After a change of the configuration ([`crate::ConfigSource::reload`]) it returns to the previous one instead.
     async fn initialize(&self, _context: ProviderContext) -> Result<(), ProviderError> {
         Ok(())
     }
@@ -100,13 +100,14 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// Answers to people: `ccm explain`, `ccm orphans`, `ccm migrate-check`. `None`: the commands know only what the core sees.
+    /// Diagnosis for `ccm explain`, `ccm orphans` and `ccm migrate-check`. `None`: the commands show only what the core
+    /// sees.
     fn inspect(&self) -> Option<Arc<dyn Inspect>> {
         None
     }
 
-    /// What plans for Services depend on beside the Service and what [`LoadBalancer::observe`] reads: settings, IDs of the
-    /// surroundings. Kept in snapshots for [`crate::ProviderFactory::replay`]; holds no secret.
+    /// Inputs of plans for Services besides the Service and the result of [`LoadBalancer::observe`]: settings, IDs of
+    /// the network and the cluster. Kept in snapshots for [`crate::ProviderFactory::replay`]; must not hold secrets.
     fn facts(&self) -> Value {
         Value::Null
     }
@@ -131,14 +132,15 @@ pub trait CloudProvider: Send + Sync {
         &[]
     }
 
-    /// What the keys of Service annotations begin with that the provider reads, for example `loadbalancer.example.com/`, beside
-    /// those of `service.beta.kubernetes.io` and its like. Snapshots hold no other annotations of Services.
+    /// Prefixes of the Service annotations that the provider reads, for example `loadbalancer.example.com/`.
+    /// `service.beta.kubernetes.io` and similar ones need not be listed. Snapshots hold no other annotations of
+    /// Services.
     fn service_annotations(&self) -> &[&str] {
         &[]
     }
 }
 
-/// Kubernetes clusters as a product of the cloud (upstream: `Clusters`). No controller calls it.
+/// Managed Kubernetes clusters of the cloud (upstream: `Clusters`). No controller calls it.
 #[async_trait]
 pub trait Clusters: Send + Sync {
     /// Names of the clusters.
@@ -166,7 +168,7 @@ pub trait SharedInformers: Send + Sync {
 /// A change that a watch showed.
 #[derive(Debug, Clone)]
 pub enum ObjectChange<T> {
-    /// New, or there at the start.
+    /// Added, or present when the handler was registered.
     Added(T),
     /// Before and after; both are the same at a resync.
     Updated(T, T),
@@ -174,7 +176,7 @@ pub enum ObjectChange<T> {
     Deleted(T),
 }
 
-/// What the core lends to a provider.
+/// The core's services for a provider.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ProviderContext {
@@ -201,7 +203,7 @@ impl std::fmt::Debug for ProviderContext {
 }
 
 impl ProviderContext {
-    /// Puts the handles together; called by the core and by tests of providers.
+    /// Builds the context; called by the core and by tests of providers.
     pub fn new(
         cluster_name: Arc<str>,
         nodes: Arc<dyn NodeReader>,
@@ -248,8 +250,8 @@ pub trait EventSink: Send + Sync {
     }
 }
 
-/// Annotation of events that report a failure: [`ErrorClass::as_str`], for tools that explain the failure without the
-/// error.
+/// Annotation of events that report a failure: [`ErrorClass::as_str`], for tools that explain the failure and do not
+/// have the error.
 pub const EVENT_ERROR_CLASS: &str = "cloud-controller-manager/error-class";
 
 /// Severity of an event.
@@ -308,6 +310,6 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
 pub trait LeaderToken: Send + Sync {
     /// True while writes are allowed: never in a dry run.
     fn is_leading(&self) -> bool;
-    /// Returns when this process leads no more or shuts down.
+    /// Returns when this process no longer leads or shuts down.
     async fn lost(&self);
 }

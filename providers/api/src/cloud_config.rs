@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct CloudConfig {
     /// Where it was read from: the file of `--cloud-config`, or [`SecretKey`] as text.
     pub path: PathBuf,
-    /// What it held. May hold secrets.
+    /// The text. May hold secrets.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! ConfigMaps in which a provider keeps what must outlive the process, such as the ID of the cluster.
+//! ConfigMaps for data of a provider that must outlive the process, such as the ID of the cluster.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +31,8 @@ pub trait ConfigMaps: Send + Sync {
     /// The API server does not answer, or refuses: absence is then not known.
     async fn get(&self, spec: &ConfigMapSpec) -> Result<Option<ConfigMapData>, ProviderError>;
 
-    /// Creates it with this data, and answers the data that is stored then: that of another process, if it was faster. In a
-    /// dry run nothing is created, and the answer is the data that would be.
+    /// Creates it with this data, and returns the stored data: that of another process, if that one was faster. A dry
+    /// run creates nothing and returns the given data.
     ///
     /// # Errors
     ///

@@ -147,7 +147,7 @@ fn split_at_first(text: &str, stop: impl Fn(char) -> bool) -> (&str, &str) {
     text.find(stop).and_then(|position| text.split_at_checked(position)).unwrap_or((text, ""))
 }
 
-/// The number, 0 for no digits, none if it is too large.
+/// The number; 0 for no digits, `None` if it is too large.
 fn leading_int(digits: &str) -> Option<u64> {
     if digits.is_empty() { Some(0) } else { digits.parse().ok().filter(|number| *number <= MAGNITUDE) }
 }

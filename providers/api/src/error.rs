@@ -12,7 +12,8 @@ use crate::plan::Finding;
 /// The variants with fixed texts are the sentinels of the Go interface; they are recognized through any number of
 /// [`ProviderError::wrap`]s. Everything else is [`ProviderError::Cloud`] with an [`ErrorClass`].
 ///
-/// Serialized for snapshots, it holds what the core decides by and what users read, without the log text.
+/// The serialized form, for snapshots, has what the core's decisions depend on and what users read, but not the log
+/// text.
 #[derive(Debug, Clone, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ProviderError {
@@ -64,7 +65,7 @@ pub struct CloudError {
 }
 
 impl ErrorClass {
-    /// The name in commands and metrics.
+    /// The name of the class in commands and metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::NotFound => "not-found",
@@ -154,7 +155,7 @@ pub enum ErrorClass {
         /// What is wrong, each naming key and value.
         findings: Vec<Finding>,
     },
-    /// The cloud has no such thing.
+    /// The cloud does not support this.
     Unsupported,
     /// The provider broke its contract, or panicked.
     Bug,
@@ -176,12 +177,12 @@ impl ProviderError {
         Self::new(ErrorClass::Bug, message)
     }
 
-    /// "Come back in `after`."
+    /// Asks for a retry after `after`.
     pub fn retry(message: impl Into<String>, after: Duration) -> Self {
         Self::Retry { message: message.into(), after }
     }
 
-    /// "Not finished yet, because of `reason`: look again in `after`." See [`ErrorClass::InProgress`].
+    /// The work is not finished yet, because of `reason`: retry after `after`. See [`ErrorClass::InProgress`].
     pub fn in_progress(reason: impl Into<String>, after: Duration) -> Self {
         Self::new(ErrorClass::InProgress { after }, reason)
     }
@@ -234,17 +235,17 @@ impl ProviderError {
         matches!(self.class(), ErrorClass::InProgress { .. })
     }
 
-    /// Whether this is [`ProviderError::InstanceNotFound`], however wrapped.
+    /// Whether this is [`ProviderError::InstanceNotFound`], through any wrapping.
     pub fn is_instance_not_found(&self) -> bool {
         matches!(self.root(), Self::InstanceNotFound)
     }
 
-    /// Whether this is [`ProviderError::NotImplemented`], however wrapped.
+    /// Whether this is [`ProviderError::NotImplemented`], through any wrapping.
     pub fn is_not_implemented(&self) -> bool {
         matches!(self.root(), Self::NotImplemented)
     }
 
-    /// Whether this is [`ProviderError::ImplementedElsewhere`], however wrapped.
+    /// Whether this is [`ProviderError::ImplementedElsewhere`], through any wrapping.
     pub fn is_implemented_elsewhere(&self) -> bool {
         matches!(self.root(), Self::ImplementedElsewhere)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::duration;
 
-/// What a flag takes.
+/// The kind of a flag's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `--x`, `--x=true`, `--x=false`
@@ -75,11 +75,11 @@ impl Kind {
 pub struct Flag {
     /// Without dashes.
     pub name: &'static str,
-    /// One letter, if it has one.
+    /// The one-letter form, if it has one.
     pub short: Option<char>,
     /// Heading in `--help`.
     pub section: &'static str,
-    /// What it takes.
+    /// The kind of its value.
     pub kind: Kind,
     /// Value when not given; empty for "not set".
     pub default: &'static str,
@@ -124,7 +124,7 @@ pub struct FlagValues {
 }
 
 impl FlagValues {
-    /// Sets a flag; `given` when it stood on the command line. Later values of a single-valued flag win.
+    /// Sets a flag; `given` if it was on the command line. Later values of a single-valued flag win.
     pub fn insert(&mut self, name: &'static str, values: Vec<String>, given: bool) {
         if given {
             self.given.push(name);
@@ -146,7 +146,7 @@ impl FlagValues {
         self.values.get(name).cloned().unwrap_or_default()
     }
 
-    /// A boolean. The parser let nothing else through.
+    /// A boolean. The parser has checked it.
     pub fn bool(&self, name: &str) -> bool {
         go_bool(self.last(name)).unwrap_or_default()
     }
@@ -161,12 +161,12 @@ impl FlagValues {
         self.last(name).parse().ok()
     }
 
-    /// A duration. The parser let nothing else through.
+    /// A duration. The parser has checked it.
     pub fn duration(&self, name: &str) -> Duration {
         duration::parse(self.last(name)).unwrap_or_default()
     }
 
-    /// Whether the flag stood on the command line.
+    /// Whether the flag was on the command line.
     pub fn given(&self, name: &str) -> bool {
         self.given.contains(&name)
     }

@@ -30,15 +30,16 @@ pub trait Inspect: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Cloud objects with this cluster's marks that nothing claims, in an order in which they can be deleted (what
-    /// others refer to comes last). Must be complete or an error: a partial read can't show orphans.
+    /// Cloud objects that belong to this cluster and that no object in it claims, in an order in which they can be
+    /// deleted (an object comes after those that refer to it). Must be complete or an error: a partial read can't show
+    /// orphans.
     async fn orphans(&self, cluster: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
         let _ = (cluster, claims);
         Ok(Vec::new())
     }
 
-    /// Removes one orphan that [`Inspect::orphans`] returned in this process. Reads it again first: an object that has
-    /// lost its mark or is in use is refused. Not there any more is a success.
+    /// Deletes one orphan that [`Inspect::orphans`] returned in this process. Reads it again first: refuses an object
+    /// that no longer belongs to the cluster or is in use. An object that no longer exists is a success.
     ///
     /// The caller has shown [`Orphan::step`], and the user has confirmed. Never called in a dry run.
     async fn delete_orphan(&self, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
@@ -46,8 +47,9 @@ pub trait Inspect: Send + Sync {
         Err(ProviderError::NotImplemented)
     }
 
-    /// What in the cloud would break, or differ, when this program takes over: missing permissions (asked by dry-run calls),
-    /// marks, names of instances, balancers of the Go program. An error of one check is a [`Check`] too.
+    /// What in the cloud would break or change when this program takes over: missing permissions (found with dry-run
+    /// calls), ownership tags, names of instances, balancers of the Go program. An error of one check is a [`Check`]
+    /// too.
     async fn migration_checks(&self, cluster: &str, claims: &Claims) -> Vec<Check> {
         let _ = (cluster, claims);
         Vec::new()
@@ -67,13 +69,13 @@ pub struct Claims {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fact {
-    /// What it is about: `instance i-0123`, `load balancer abc`, `target group abc`.
+    /// The object: `instance i-0123`, `load balancer abc`, `target group abc`.
     pub about: String,
     /// Its state.
     pub state: FactState,
-    /// What is seen, in words.
+    /// What was observed.
     pub text: String,
-    /// What to do, where something is to be done.
+    /// The remedy, if there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hint: Option<String>,
 }
@@ -107,31 +109,31 @@ impl Fact {
     }
 }
 
-/// A cloud object with our marks that nothing in the cluster claims.
+/// A cloud object of this cluster that no object in the cluster claims.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Orphan {
-    /// What it is: `LoadBalancer`, `SecurityGroup`, `Route`.
+    /// The kind: `LoadBalancer`, `SecurityGroup`, `Route`.
     pub kind: String,
     /// Its identity in the cloud.
     pub id: String,
     /// Its name, where that differs from the identity.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What it was made for, as its marks say: `service default/web`.
+    /// The object for which it was made, by its tags, name or description: `service default/web`.
     pub owner: String,
-    /// Why it is an orphan, and what it was recognized by.
+    /// Why it is an orphan, and by which properties it belongs to the cluster.
     pub reason: String,
     /// When it was created, if the cloud reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
-    /// What it costs, roughly and in words, where that is known.
+    /// A rough text about its cost, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<String>,
     /// Why it is not deleted although it is an orphan; `None` when `--delete` removes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
-    /// Its deletion in words.
+    /// Its deletion as a plan step.
     pub step: Step,
     /// Data that the provider needs to find it again.
     #[serde(skip)]
@@ -144,13 +146,13 @@ pub struct Check {
     /// [`Severity::Error`]: the migration breaks something; [`Severity::Warning`]: something changes; [`Severity::Info`]:
     /// checked and good, or good to know.
     pub severity: Severity,
-    /// What was checked, a stable word: `permissions`, `subnet-tags`.
+    /// The name of the check, which is stable: `permissions`, `subnet-tags`.
     pub check: String,
     /// The object: `node worker-1`, `flag --cluster-name`; empty for the cluster as a whole.
     pub subject: String,
     /// What was found.
     pub message: String,
-    /// What to do; empty where nothing is to be done.
+    /// The remedy; empty if there is none.
     pub fix: String,
 }
 
@@ -185,11 +187,11 @@ impl Check {
 /// Checks of files and Services without any cloud, for `ccm lint`. Implemented by the factory, so that it needs no
 /// credentials, and reads the same tables as the parsers.
 pub trait Lint: Send + Sync {
-    /// What is wrong with the annotations of a Service, or ignored: unknown keys under this provider's prefixes with the key
-    /// that may be meant, wrong values, combinations without effect.
+    /// Problems of the annotations of a Service: unknown keys under this provider's prefixes, with the key that was
+    /// probably meant; wrong values; combinations without effect.
     fn service(&self, service: &Service) -> Vec<Finding>;
 
-    /// What is wrong with a file of `--cloud-config`. A file that cannot be read at all is a finding of severity
-    /// [`Severity::Error`] too. Never holds a secret's value.
+    /// Problems of a file of `--cloud-config`. A file that cannot be read at all is a finding of severity
+    /// [`Severity::Error`] too. Never holds the value of a secret.
     fn config(&self, text: &str) -> Vec<Finding>;
 }

@@ -43,7 +43,7 @@ pub trait InstancesV2: Send + Sync {
     }
 }
 
-/// What the caller of [`InstancesV2::lookup`] will read.
+/// The parts of an instance that the caller of [`InstancesV2::lookup`] will read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Aspects {
     /// Whether the instance exists.
@@ -83,13 +83,13 @@ pub enum Lookup {
 }
 
 impl Lookup {
-    /// An instance of which only the metadata was asked.
+    /// An instance of which only the metadata was requested.
     pub fn found(metadata: InstanceMetadata) -> Self {
         Self::Found(Arc::new(Instance { shutdown: Ok(false), metadata: Ok(Some(metadata)) }))
     }
 }
 
-/// An existing instance. An aspect that was not asked for may hold anything.
+/// An existing instance. An aspect that was not requested may hold anything.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Instance {
@@ -140,7 +140,7 @@ pub enum EvidenceKind {
         /// The state, as the cloud spells it.
         state: String,
     },
-    /// The cloud was asked about this very instance and answered that it does not exist.
+    /// A lookup of this instance was answered: it does not exist.
     Absent,
     /// The instance is missing from a complete list. Needs a second list that agrees.
     Unlisted,
@@ -160,7 +160,7 @@ impl std::fmt::Display for Evidence {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
-    /// When the read began: whatever existed before that is in it.
+    /// When the read began: it contains every instance that existed before that.
     pub began: SystemTime,
     /// See [`Evidence::grace`].
     pub grace: Duration,

@@ -15,14 +15,14 @@ use crate::one_by_one::SingleInstances;
 pub trait Instances: Send + Sync {
     /// Addresses of the instance behind a node name.
     async fn node_addresses(&self, node_name: &str) -> Result<Vec<NodeAddress>, ProviderError>;
-    /// Addresses by provider ID; asked first, also with an empty ID.
+    /// Addresses by provider ID; called first, also with an empty ID.
     async fn node_addresses_by_provider_id(&self, provider_id: &str) -> Result<Vec<NodeAddress>, ProviderError>;
     /// The instance ID without scheme. [`ProviderError::InstanceNotFound`] for a missing instance, never for a stopped
     /// one; [`ProviderError::NotImplemented`] initializes the node without provider ID.
     async fn instance_id(&self, node_name: &str) -> Result<String, ProviderError>;
     /// Instance type by node name.
     async fn instance_type(&self, node_name: &str) -> Result<String, ProviderError>;
-    /// Instance type by provider ID; asked first.
+    /// Instance type by provider ID; called first.
     async fn instance_type_by_provider_id(&self, provider_id: &str) -> Result<String, ProviderError>;
     /// Whether the instance exists. `false` deletes a node that is not Ready; true for stopped instances.
     async fn instance_exists_by_provider_id(&self, provider_id: &str) -> Result<bool, ProviderError>;
@@ -35,7 +35,7 @@ pub trait Instances: Send + Sync {
 pub trait Zones: Send + Sync {
     /// The zone that this process runs in. Never called by the core.
     async fn zone(&self) -> Result<ZoneInfo, ProviderError>;
-    /// Zone by provider ID; asked first.
+    /// Zone by provider ID; called first.
     async fn zone_by_provider_id(&self, provider_id: &str) -> Result<ZoneInfo, ProviderError>;
     /// Zone by node name.
     async fn zone_by_node_name(&self, node_name: &str) -> Result<ZoneInfo, ProviderError>;

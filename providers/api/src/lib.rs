@@ -2,15 +2,13 @@
 //!
 //! A provider crate implements [`CloudProvider`] and those of the sub-interfaces that its cloud has: [`InstancesV2`],
 //! [`LoadBalancer`], [`Routes`], [`Volumes`], [`Clusters`]. It depends on this crate and nothing else of the workspace.
-//! There is no Kubernetes client here and no way to get one: what a provider needs from the cluster comes through
-//! [`ProviderContext`].
+//! It has no Kubernetes client: [`ProviderContext`] gives a provider access to what it needs from the cluster.
 //!
 //! Three rules shape every trait:
 //!
-//! * **No method is per node.** The core passes all nodes that it needs to know about at once. A cloud that can only
-//!   answer for one object at a time implements [`SingleInstances`] or [`SingleRoutes`] and wraps it in [`OneByOne`],
-//!   which bounds the number of calls in flight. The older pair [`Instances`] + [`Zones`] is wrapped in
-//!   [`LegacyInstances`].
+//! * **No method is per node.** The core passes all relevant nodes at once. A cloud that can only answer for one object
+//!   at a time implements [`SingleInstances`] or [`SingleRoutes`] and wraps it in [`OneByOne`], which bounds the number
+//!   of calls in flight. The older pair [`Instances`] + [`Zones`] is wrapped in [`LegacyInstances`].
 //! * **An error is not a "no".** "Unknown" ([`Lookup::Unknown`]) is an answer of its own and the core never acts on it.
 //!   "It is gone" ([`Lookup::Gone`]) carries [`Evidence`].
 //! * **Cancellation is by dropping.** The core gives each call a deadline and drops the future when that passes or when

@@ -37,9 +37,9 @@ pub trait LoadBalancer: Send + Sync {
     /// The properties of a node that matter for the balancer of this Service, as a text to compare; `None` if the node
     /// is no host of it. When a text changes, the hosts of the balancer are updated. Pure, and called often.
     ///
-    /// It may depend on labels, annotations, addresses and the provider ID. By default the provider ID. A cloud that registers addresses names the address; one whose Services select nodes
-    /// by label answers `None` for the others. Never called for nodes that are excluded, deleted or about to be
-    /// removed.
+    /// It may depend on labels, annotations, addresses and the provider ID. The default is the provider ID. A cloud
+    /// that registers addresses returns the address; one whose Services select nodes by label returns `None` for the
+    /// other nodes. Never called for nodes that are excluded, deleted or about to be removed.
     fn backend<'n>(&self, _service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
         Some(node.provider_id_or_empty().into())
     }
@@ -62,9 +62,10 @@ pub trait LoadBalancer: Send + Sync {
     /// Called before a deletion and after a failed host update. An error keeps the finalizer.
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError>;
 
-    /// Finalizers of the provider's own: each with whether the Service needs it now. Those that it needs are written before the
-    /// first call for it, the others go after a call that succeeded, and all of them after its deletion. Pure.
-    /// None for a Service that another controller provides, which may have finalizers of the same names.
+    /// The provider's own finalizers, each with whether the Service needs it now. The core adds needed ones before the
+    /// first call for the Service, removes the others after a successful call, and removes all after the deletion of
+    /// the balancer. Pure. Empty for a Service that another controller provides, which may use finalizers of the same
+    /// names.
     fn finalizers(&self, _service: &Service) -> Vec<(&'static str, bool)> {
         Vec::new()
     }
@@ -78,17 +79,19 @@ pub trait LoadBalancer: Send + Sync {
     /// delay in an error is honoured exactly.
     async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer>;
 
-    /// Everything that a plan for this item must know of the cloud, as a value that can be kept and planned from elsewhere
-    /// (`ccm snapshot`). Holds no secret. Reads the cloud, writes nothing. By default only whether a balancer exists.
+    /// The state of the cloud that a plan for this item depends on, as a value that can be stored and used by another
+    /// process (`ccm snapshot`). Must not hold secrets. Reads the cloud, writes nothing. The default has only whether a
+    /// balancer exists.
     async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Value, ProviderError> {
         Ok(Value::Bool(self.get(cluster, &item.service).await?.is_some()))
     }
 
-    /// What [`LoadBalancer::reconcile`] would do, from such a value. Pure: the same input gives the same plan, in any process.
+    /// The plan of [`LoadBalancer::reconcile`] for such a value. Pure: the same input gives the same plan, in any
+    /// process.
     ///
     /// # Errors
     ///
-    /// Invalid requests of the Service, and a value that [`LoadBalancer::observe`] cannot have returned.
+    /// Invalid requests of the Service, or a value that [`LoadBalancer::observe`] cannot have returned.
     fn plan_observed(&self, cluster: &str, item: &ServiceWork, observed: &Value) -> Result<Plan, ProviderError> {
         let mut plan = Plan::new(format!("service {}", item.service.key()));
         let verb = match (item.action, observed.as_bool()) {
@@ -184,8 +187,8 @@ pub trait LoadBalancerExt: LoadBalancer {
 
 impl<B: LoadBalancer + ?Sized> LoadBalancerExt for B {}
 
-/// Load balancers of a cloud whose Services share nothing, as upstream has them; [`OneByOneBalancers`] makes a
-/// [`LoadBalancer`] of it. Plans show only whether there is a balancer.
+/// Load balancers of a cloud whose Services share nothing, as in upstream's interface; [`OneByOneBalancers`] adapts it
+/// to [`LoadBalancer`]. Plans show only whether there is a balancer.
 #[async_trait]
 pub trait SingleLoadBalancer: Send + Sync {
     /// [`LoadBalancer::name`]
@@ -208,7 +211,8 @@ pub trait SingleLoadBalancer: Send + Sync {
     /// Changes only the hosts behind the balancer. `nodes` may be empty.
     async fn update(&self, cluster: &str, service: &Service, nodes: &[NodeRef]) -> Result<(), ProviderError>;
 
-    /// Removes the balancer and all its parts, also those of an interrupted creation; succeeds when nothing is there.
+    /// Removes the balancer and all its parts, also those of an interrupted creation; succeeds if there is nothing to
+    /// remove.
     async fn ensure_deleted(&self, cluster: &str, service: &Service) -> Result<(), ProviderError>;
 }
 
@@ -362,7 +366,7 @@ impl ServiceWork {
 pub struct ServiceAnswer {
     /// The status after an ensure, or the error. [`ProviderError::in_progress`]: nothing failed, retried later.
     pub result: Result<Option<LoadBalancerStatus>, ProviderError>,
-    /// What the provider writes on the Service beside the status, whatever the result.
+    /// What the provider writes on the Service besides the status, whatever the result.
     pub notes: Notes,
 }
 
@@ -372,7 +376,7 @@ impl From<Result<Option<LoadBalancerStatus>, ProviderError>> for ServiceAnswer {
     }
 }
 
-/// What a provider writes on a Service beside its status.
+/// What a provider writes on a Service besides its status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Notes {
     /// Annotations that the Service should have; `None` for those that it should not. Others stay.
@@ -381,12 +385,12 @@ pub struct Notes {
     pub conditions: Vec<Note>,
 }
 
-/// A condition without what the controller fills in.
+/// A condition without the fields that the controller fills in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// `type`
     pub kind: &'static str,
-    /// Whether it holds.
+    /// `status`: `True` or `False`
     pub status: bool,
     /// `reason`
     pub reason: &'static str,
@@ -401,6 +405,7 @@ pub enum ServiceAction {
     Ensure,
     /// Change only the hosts behind the balancer.
     UpdateHosts,
-    /// Remove the balancer and all its parts, also those of an interrupted creation; nothing there is a success.
+    /// Remove the balancer and all its parts, also those of an interrupted creation; succeeds if there is nothing to
+    /// remove.
     Delete,
 }

@@ -91,12 +91,12 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// An empty one.
+    /// An empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One that puts this and an underscore before each name.
+    /// A registry that prefixes each name with this and an underscore.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Registry {
     }
 }
 
-/// A metric that can be made from its definition. One without labels exists from the start, as upstream's do.
+/// A metric that can be created from its definition. As upstream, one without labels exists from the start.
 pub trait Exported {
     /// Creates and exports it; each caller gets the same one.
     fn export(registry: &Registry, def: &Def) -> Self;

@@ -76,7 +76,7 @@ pub struct Node {
     /// `metadata.labels`
     #[serde(skip_serializing_if = "Pairs::is_empty")]
     pub labels: Pairs,
-    /// Those of `metadata.annotations` that the core or the provider asked to keep.
+    /// The parts of `metadata.annotations` that the core or the provider reads.
     #[serde(skip_serializing_if = "Pairs::is_empty")]
     pub annotations: Pairs,
     /// `spec.providerID`; `None` when empty.
@@ -127,12 +127,12 @@ impl Node {
 pub struct Schemes(Arc<[Box<str>]>);
 
 impl Schemes {
-    /// Those of a cloud; the first is the one of new provider IDs. None: no node is another cloud's.
+    /// The schemes of a cloud; the first is that of new provider IDs. Without any, no node belongs to another cloud.
     pub fn new<'a>(schemes: impl IntoIterator<Item = &'a str>) -> Self {
         Self(schemes.into_iter().map(Box::from).collect())
     }
 
-    /// Whether a provider ID is of another cloud. One without scheme is not, nor is none at all.
+    /// Whether a provider ID belongs to another cloud. False without a scheme, and without a provider ID.
     pub fn is_foreign(&self, provider_id: Option<&str>) -> bool {
         let scheme = provider_id.and_then(|id| id.split_once("://")).map(|(scheme, _)| scheme);
         scheme.is_some_and(|scheme| !self.0.is_empty() && self.0.iter().all(|own| **own != *scheme))
@@ -179,7 +179,7 @@ impl Pairs {
         self.0.get(at).map(|(_, value)| &**value)
     }
 
-    /// Whether the key is there.
+    /// Whether the map has the key.
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
@@ -254,7 +254,7 @@ impl Taint {
     }
 }
 
-/// What makes a taint the same one: key and effect.
+/// The identity of a taint: key and effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaintId {
     /// Key.
@@ -266,16 +266,16 @@ pub struct TaintId {
 /// What a taint does to pods that do not tolerate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaintEffect {
-    /// New ones are not scheduled.
+    /// New pods are not scheduled.
     NoSchedule,
-    /// New ones are scheduled elsewhere if possible.
+    /// New pods are scheduled elsewhere if possible.
     PreferNoSchedule,
-    /// Running ones are evicted.
+    /// Running pods are evicted.
     NoExecute,
 }
 
 impl TaintId {
-    /// Whether it is this taint, whatever its value.
+    /// Whether this is the identity of the taint, whatever its value.
     pub fn is(self, taint: &Taint) -> bool {
         *taint.key == *self.key && *taint.effect == *self.effect.as_str()
     }

@@ -1,7 +1,7 @@
-//! Controllers over nodes that a provider brings along: tags on instances, pod ranges that the cloud delegates, taints.
+//! A provider's own controllers over nodes: tags on instances, pod ranges that the cloud delegates, taints.
 //!
-//! The core owns queue, retries, pace and every write to the cluster; the provider says which nodes are due, works on
-//! the cloud, and returns what to write to the node.
+//! The core owns the queue, retries, pace and every write to the cluster; the provider decides which nodes are due,
+//! does the work in the cloud, and returns the changes to write to the node.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,8 @@ pub struct NodeTaskSpec {
     pub queue: &'static str,
     /// Whether `*` in `--controllers` includes it.
     pub on_by_default: bool,
-    /// The taints that it adds and removes, and nobody else in the program does. No value: one that is there keeps its own.
+    /// The taints that it adds and removes; no other part of the program does. They have no value; an existing taint
+    /// keeps its value.
     pub taints: &'static [TaintId],
     /// What is wrong with the flags. Checked only when the controller is enabled and its provider is chosen; any error
     /// ends the process.
@@ -40,7 +41,7 @@ pub trait NodeTask: Send + Sync {
     /// Whether an existing node needs work. Runs on the path of the watch: no I/O.
     fn is_due(&self, node: &Node) -> bool;
 
-    /// Whether deleted nodes are work too.
+    /// Whether the task also handles deleted nodes.
     fn minds_deletion(&self) -> bool {
         false
     }
@@ -89,20 +90,20 @@ pub struct NodeWork {
 pub struct NodeChanges {
     /// Labels that are set.
     pub labels: BTreeMap<String, String>,
-    /// Which of [`NodeTaskSpec::taints`] the node is to have, and which not; the others stay as they are. Written only if the
-    /// node is still as the task saw it, else the task is asked again.
+    /// Which of [`NodeTaskSpec::taints`] the node must have or must not have; other taints stay unchanged. Written only
+    /// if the node has not changed since the task saw it; otherwise the task runs again.
     pub taints: BTreeMap<TaintId, bool>,
     /// `spec.podCIDRs` of a node that has none; empty for "leave alone".
     pub pod_cidrs: Vec<String>,
 }
 
 impl NodeChanges {
-    /// Whether the node stays as it is.
+    /// Whether there is no change.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.taints.is_empty() && self.pod_cidrs.is_empty()
     }
 
-    /// Without what the node has already.
+    /// The changes that the node does not have yet.
     #[must_use]
     pub fn against(mut self, node: &Node) -> Self {
         self.labels.retain(|key, value| node.labels.get(key) != Some(value));

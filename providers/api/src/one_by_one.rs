@@ -48,7 +48,7 @@ pub trait SingleRoutes: Send + Sync {
     async fn delete(&self, cluster: &str, route: &Route) -> Result<(), ProviderError>;
 }
 
-/// Makes a batch interface of a single-item one, with a bound on the calls in flight and a deadline for each.
+/// Adapts a single-item interface to the batch interface, with a limit for the calls in flight and a deadline for each.
 #[derive(Debug)]
 pub struct OneByOne<T> {
     inner: T,

@@ -1,4 +1,4 @@
-//! Plans: what would be written, why, and at what risk, before anything is.
+//! Plans: the writes before they happen, with their reasons and risks.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 /// after any prefix of it. An empty plan means that nothing needs to change.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Plan {
-    /// What the plan is for: `node worker-1`, `service default/web`, `routes`.
+    /// The subject: `node worker-1`, `service default/web`, `routes`.
     pub subject: String,
     /// The writes, in order.
     pub steps: Vec<Step>,
-    /// What was noticed while planning.
+    /// Findings about the input.
     pub findings: Vec<Finding>,
 }
 
 /// One write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// What is done.
+    /// The action.
     pub verb: Verb,
     /// Kind of the object: `Node`, `LoadBalancer`, `Route`, …
     pub kind: Cow<'static, str>,
@@ -28,7 +28,7 @@ pub struct Step {
     pub id: String,
     /// The fields that change.
     pub changes: Vec<Change>,
-    /// Why, in words.
+    /// The reason.
     pub reason: String,
     /// What users may notice.
     pub risk: Risk,
@@ -86,7 +86,7 @@ pub enum Risk {
     Disruptive,
 }
 
-/// Something noticed in the input: an unknown key, a bad value, an ignored combination.
+/// A problem of the input: an unknown key, a bad value, an ignored combination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// How bad it is.
@@ -136,12 +136,12 @@ impl Plan {
 }
 
 impl Finding {
-    /// A finding about a key whose value is not shown or not there.
+    /// A finding about a key whose value is absent or not shown.
     pub fn new(severity: Severity, key: impl Into<String>, message: impl Into<String>) -> Self {
         Self { severity, key: key.into(), value: None, message: message.into() }
     }
 
-    /// A warning about a key whose value is not shown or not there.
+    /// A warning about a key whose value is absent or not shown.
     pub fn warning(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(Severity::Warning, key, message)
     }

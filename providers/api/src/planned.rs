@@ -18,13 +18,13 @@ use crate::node::Node;
 use crate::plan::{Finding, Plan, Severity};
 use crate::service::{LoadBalancerStatus, Service};
 
-/// A provider that decides without I/O between one round of reads and one of writes. [`PlannedLoadBalancer`] makes a
-/// [`LoadBalancer`] of it, dry runs included.
+/// A provider that decides without I/O between one round of reads and one of writes. [`PlannedLoadBalancer`] adapts it
+/// to [`LoadBalancer`], dry runs included.
 pub trait Planned: Send + Sync {
     /// The desired state of the group, defaults filled in.
     type Desired: Send + Sync;
-    /// All cloud objects of the group: those with our ownership marks and those they refer to. Complete, or an error. Kept in
-    /// snapshots, so it holds no secret, and nothing of the desired state.
+    /// All cloud objects of the group: those that belong to this cluster and those to which they refer. Complete, or an
+    /// error. Kept in snapshots, so it must hold neither secrets nor parts of the desired state.
     type Observed: Serialize + DeserializeOwned + Send + Sync;
     /// One write, printable through [`Planned::describe`].
     type Step: Send + Sync;
@@ -68,16 +68,17 @@ pub trait Planned: Send + Sync {
         desired: &Self::Desired,
     ) -> impl Future<Output = Result<Self::Observed, ProviderError>> + Send;
 
-    /// Removes from an observation that is kept in a file (`ccm snapshot`) what no plan for `desired` reads: such files
-    /// are shared, and tags and descriptions of users may hold anything. Pure; the plan must stay the same.
+    /// Removes everything that no plan for `desired` reads from an observation that will be stored in a file (`ccm
+    /// snapshot`): such files are shared, and tags and descriptions of users may hold anything. Pure; the plan must
+    /// stay the same.
     fn strip(&self, _observed: &mut Self::Observed, _desired: &Self::Desired) {}
 
-    /// The writes from observed to desired. Pure; empty when nothing differs. An error where no item can be met in the cloud as
-    /// it is; then nothing is written.
+    /// The writes that turn the observed state into the desired one. Pure; empty when nothing differs. An error if the
+    /// state of the cloud makes all items impossible; then nothing is written.
     fn plan(&self, observed: &Self::Observed, desired: &Self::Desired) -> Result<Steps<Self::Step>, ProviderError>;
 
-    /// The item of the work, by its place, that a step is for: if the step fails, only the later steps for this item
-    /// are skipped. `None`: for all of them.
+    /// The index of the item to which a step belongs: if the step fails, only the later steps of this item are skipped.
+    /// `None`: it belongs to all items.
     fn item(&self, _step: &Self::Step) -> Option<usize> {
         None
     }
@@ -95,7 +96,7 @@ pub trait Planned: Send + Sync {
         steps: &[Self::Step],
     ) -> Result<(), ProviderError>;
 
-    /// How long one write may take, with what it waits for. By default [`WRITE_DEADLINE`].
+    /// How long one write may take, including waits. By default [`WRITE_DEADLINE`].
     fn step_deadline(&self) -> Duration {
         WRITE_DEADLINE
     }
@@ -112,14 +113,14 @@ pub trait Planned: Send + Sync {
         Ok(())
     }
 
-    /// Emits events about what [`Planned::plan`] found. Not called in dry runs, whose plans show it.
+    /// Emits events about the findings of [`Planned::plan`]. Not called in dry runs, whose plans show the findings.
     fn report(&self, _work: &[ServiceWork], _findings: &[Finding]) {}
 
-    /// The step in words.
+    /// The step for people.
     fn describe(&self, step: &Self::Step) -> crate::plan::Step;
 
     /// The status of a Service as observed; `None` when no part of its balancer exists. After writes that should have
-    /// made one, `None` means that the cloud doesn't show it yet: it is read again.
+    /// created one, `None` means that the cloud doesn't show it yet: the state is read again.
     fn status(
         &self,
         observed: &Self::Observed,
@@ -127,7 +128,7 @@ pub trait Planned: Send + Sync {
         service: &Service,
     ) -> Option<LoadBalancerStatus>;
 
-    /// Notes for a Service, from the last observation and what was made since. Called also if a write failed.
+    /// Notes for a Service, from the last observation and the objects created since. Called also if a write failed.
     fn notes(
         &self,
         _observed: &Self::Observed,
@@ -177,7 +178,7 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         if let Err(error) = self.0.finish(&outputs) {
             fail(&mut verdicts, None, &error);
         }
-        // Read again only when something was written and the result is needed: addresses may be new.
+        // Read again only if something was written and the status is needed: addresses may be new.
         let ensured =
             |item: &ServiceWork, verdict: &Result<(), _>| verdict.is_ok() && item.action == ServiceAction::Ensure;
         let asked = !steps.is_empty() && work.iter().zip(&verdicts).any(|(item, verdict)| ensured(item, verdict));
@@ -241,8 +242,8 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         })
     }
 
-    /// The desired state; `None` if it is implemented elsewhere: a real run counts that as done, so there is nothing to
-    /// show and no error.
+    /// The desired state; `None` if another controller implements it: a real run counts that as done, so the plan is
+    /// empty and there is no error.
     fn desired_of(&self, cluster: &str, work: &[ServiceWork]) -> Result<Option<P::Desired>, ProviderError> {
         let (desired, verdicts) = self.0.desired(cluster, work);
         match verdicts.into_iter().collect::<Result<Vec<_>, _>>() {
@@ -257,7 +258,7 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         failed.into_values().next().map_or(Ok(()), Err)?;
         let described = steps.iter().map(|step| self.0.describe(step)).collect();
         let mut plan = Plan { subject: subject(work), steps: described, findings };
-        // A real run would stop here; so the dry run must not look as if it succeeded.
+        // A real run would stop here, so the dry run must not look successful.
         if let Err(refusal) = self.0.guard(observed, desired, &steps) {
             plan.findings.push(Finding::new(Severity::Error, "guard", format!("the plan would be refused: {refusal}")));
         }
@@ -265,7 +266,7 @@ impl<P: Planned> PlannedLoadBalancer<P> {
     }
 }
 
-/// One item fails, or all that have not yet.
+/// Fails one item, or all that have not failed yet.
 fn fail(verdicts: &mut [Result<(), ProviderError>], place: Option<usize>, error: &ProviderError) {
     for (at, verdict) in verdicts.iter_mut().enumerate() {
         if verdict.is_ok() && place.is_none_or(|place| place == at) {
@@ -274,7 +275,7 @@ fn fail(verdicts: &mut [Result<(), ProviderError>], place: Option<usize>, error:
     }
 }
 
-/// How long until a balancer that was made and isn't shown yet is read again.
+/// The pause before a new balancer that the cloud doesn't show yet is read again.
 const NOT_SHOWN: Duration = Duration::from_secs(5);
 
 fn not_shown_yet() -> ProviderError {
@@ -284,7 +285,7 @@ fn not_shown_yet() -> ProviderError {
 #[async_trait]
 impl<P: Planned> LoadBalancer for PlannedLoadBalancer<P> {
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        // Observed as for a deletion, which finds more than an ensure needs and ignores annotations.
+        // Observed as for a deletion, which finds all owned objects and ignores annotations.
         let work = [ServiceWork::new(service, &[], ServiceAction::Delete)];
         let (desired, verdicts) = self.0.desired(cluster, &work);
         for verdict in verdicts {

@@ -1,6 +1,6 @@
-//! Pod ranges that the cloud gives its instances, for `--cidr-allocator-type=CloudAllocator`.
+//! Pod ranges that the cloud assigns to its instances, for `--cidr-allocator-type=CloudAllocator`.
 //!
-//! The core decides which of them a node gets, writes them, and emits the events; the provider only reads.
+//! The core chooses the ranges of a node, writes them, and emits the events; the provider only reads.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -17,10 +17,10 @@ pub trait PodRanges: Send + Sync {
     /// `Ok` means that the instance was read and that these are all of its interfaces: an instance without ranges is not an
     /// error. An error says that the ranges are not known; the core tries again with back-off, and writes nothing.
     ///
-    /// All nodes have a provider ID that is not another cloud's. Called once for all nodes that are due: for all nodes of the
-    /// cluster when the process begins to lead, then for new nodes, and for those that could not be served. Calls do not
-    /// overlap, and begin at least a second apart; nodes that become due meanwhile are in the next. A call may take at most
-    /// [`crate::deadline::READ_DEADLINE`].
+    /// All nodes have a provider ID, and none belongs to another cloud. Called once for all nodes that are due: for all
+    /// nodes of the cluster when the process begins to lead, then for new nodes and for those that failed. Calls do not
+    /// overlap, and begin at least a second apart; nodes that become due in the meantime are in the next call. A call
+    /// may take at most [`crate::deadline::READ_DEADLINE`].
     async fn pod_ranges(&self, nodes: &[NodeRef]) -> Vec<Result<Vec<PodInterface>, ProviderError>>;
 }
 
@@ -28,7 +28,7 @@ pub trait PodRanges: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodInterface {
-    /// Whether it is the default interface of the instance. Where none is, the first one counts; all others are ignored.
+    /// Whether it is the default interface of the instance. If none is, the first one counts. All others are ignored.
     pub primary: bool,
     /// CIDR addresses of both families, as the cloud writes them. The first of each family counts.
     pub ranges: Vec<String>,

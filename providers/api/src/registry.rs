@@ -18,17 +18,17 @@ use crate::service_controller::ServiceControllerSpec;
 /// Makes a provider from its configuration file.
 #[async_trait]
 pub trait ProviderFactory: Send + Sync {
-    /// The word for `--cloud-provider`.
+    /// The value of `--cloud-provider`.
     fn name(&self) -> &'static str;
 
-    /// Flags of this provider, on top of the program's. They are parsed, checked and listed whichever provider is chosen;
-    /// a name that the program or another provider has already is a start-up error.
+    /// Flags of this provider, besides the program's. They are parsed, checked and listed whichever provider is chosen;
+    /// a name that the program or another provider already uses is a start-up error.
     fn flags(&self) -> &'static [Flag] {
         &[]
     }
 
-    /// Controllers over nodes that this provider brings along. They are listed whichever provider is chosen; their names
-    /// must not collide with those of the program or of another provider.
+    /// This provider's own controllers over nodes. They are listed whichever provider is chosen; their names must not
+    /// collide with those of the program or of another provider.
     fn node_tasks(&self) -> &'static [NodeTaskSpec] {
         &[]
     }
@@ -50,13 +50,13 @@ pub trait ProviderFactory: Send + Sync {
         &[]
     }
 
-    /// Service controllers that this provider brings along, for Services of certain classes. Listed and named as
+    /// This provider's own service controllers, for Services of certain classes. Listed and named as
     /// [`ProviderFactory::node_tasks`] are.
     fn service_controllers(&self) -> &'static [ServiceControllerSpec] {
         &[]
     }
 
-    /// Controllers of the program that are off by default, and that `*` in `--controllers` means with this provider:
+    /// Controllers of the program that are off by default, and that `*` in `--controllers` includes with this provider:
     /// `node-ipam-controller`, for example. By canonical name.
     fn on_by_default(&self) -> &'static [&'static str] {
         &[]
@@ -73,7 +73,7 @@ pub trait ProviderFactory: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Facts that cannot be read.
+    /// The facts cannot be read.
     fn replay(&self, facts: &Value, flags: &FlagValues) -> Result<Option<Arc<dyn LoadBalancer>>, ProviderError> {
         let _ = (facts, flags);
         Ok(None)
@@ -106,7 +106,7 @@ impl std::fmt::Debug for Registry {
 /// Why the registry made no provider. All end the process with code 255.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// Two crates claim one name.
+    /// Two crates use the same name.
     #[error("Cloud provider {0:?} was registered twice")]
     Twice(String),
     /// The configuration cannot be read.
@@ -133,9 +133,9 @@ pub enum RegistryError {
     /// No such provider.
     #[error("Cloud provider could not be initialized: unknown cloud provider {name:?} (compiled in: {known})")]
     Unknown {
-        /// The word given.
+        /// The given value.
         name: String,
-        /// The accepted words.
+        /// The accepted values.
         known: String,
     },
     /// `--cloud-provider=external` is for the other Kubernetes components.

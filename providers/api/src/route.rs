@@ -25,17 +25,17 @@ pub trait Routes: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Route {
-    /// The cloud's name of it; ignored in creation.
+    /// The cloud's name for it; ignored in creation.
     pub name: String,
-    /// The node it leads to; `None` for a blackhole or a target that is no node.
+    /// The target node; `None` for a blackhole or another target.
     pub target_node: Option<NodeName>,
     /// Set by the provider: whether [`Route::target_node_addresses`] is meaningful.
     pub enable_node_addresses: bool,
-    /// The addresses of the node that the route leads to.
+    /// The addresses of the target node.
     pub target_node_addresses: Vec<NodeAddress>,
     /// Destination.
     pub destination_cidr: String,
-    /// Whether the target does not exist any more.
+    /// Whether the target no longer exists.
     pub blackhole: bool,
 }
 

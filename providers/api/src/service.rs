@@ -61,7 +61,7 @@ pub struct ObjectMeta {
     pub finalizers: Vec<String>,
     /// When deletion was asked for.
     pub deletion_timestamp: Option<Timestamp>,
-    /// When the object was made.
+    /// When the object was created.
     pub creation_timestamp: Option<Timestamp>,
 }
 
@@ -93,7 +93,7 @@ pub struct ServiceSpec {
     pub external_ips: Vec<String>,
     /// `None` or `ClientIP`.
     pub session_affinity: String,
-    /// Settings of the session affinity, as given.
+    /// Settings of the session affinity, unparsed.
     pub session_affinity_config: Option<serde_json::Value>,
     /// Deprecated request for an address.
     #[serde(rename = "loadBalancerIP")]

@@ -1,10 +1,10 @@
-//! Service controllers that a provider brings along, for Services of certain classes.
+//! A provider's own service controllers, for Services of certain classes.
 
 /// A second service controller, as `--controllers` lists it; off unless it is named there.
 ///
-/// It works as `service-lb-controller` does, with the same [`crate::LoadBalancer`], flags, events and permissions. While it
-/// is switched on, Services of its classes are left to it, also for their deletion. `service-lb-controller` ensures no Service
-/// with a class.
+/// It works like `service-lb-controller`, with the same [`crate::LoadBalancer`], flags, events and permissions. While
+/// it is enabled, only it handles Services of its classes, deletion included. `service-lb-controller` ensures no
+/// Service with a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceControllerSpec {
     /// Canonical name, for `--controllers` and the health check.
@@ -15,7 +15,7 @@ pub struct ServiceControllerSpec {
     pub client_name: &'static str,
     /// The values of `spec.loadBalancerClass` that it handles.
     pub classes: &'static [&'static str],
-    /// Put before the names of its metrics and of its work queues, with an underscore: `gke` gives
+    /// Prefix of the names of its metrics and of its work queues, without the underscore: `gke` gives
     /// `gke_service_controller_loadbalancer_sync_total`.
     pub metrics_prefix: &'static str,
 }

@@ -52,7 +52,7 @@ impl SourceRanges {
         Ok(Self::given(service)?.unwrap_or_else(Self::all_v4))
     }
 
-    /// Those that apply to addresses of these families, as in `spec.ipFamilies`: a Service without ranges admits every
+    /// The ranges for addresses of these families, as in `spec.ipFamilies`: a Service without ranges admits every
     /// client of each family, `::/0` included.
     ///
     /// # Errors
@@ -113,8 +113,8 @@ impl SourceRanges {
     }
 }
 
-/// Findings about the ranges of a Service: entries that are no range, and an annotation that is ignored because the
-/// spec has a list.
+/// Findings about the ranges of a Service: invalid entries, and an annotation that is ignored because the spec has a
+/// list.
 pub fn review(service: &Service) -> Vec<Finding> {
     const WANT: &str = "not an IP range; write a network with its prefix length, such as 10.0.0.0/24";
     let finding = |severity, key: String, value: &str, message: &str| Finding {

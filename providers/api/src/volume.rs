@@ -26,11 +26,11 @@ pub trait Volumes: Send + Sync {
     /// ([`VOLUME_PLACEHOLDER`]). Usual are [`LABEL_ZONE`], where several zones are joined with
     /// [`crate::well_known::ZONE_DELIMITER`], and [`LABEL_REGION`].
     ///
-    /// An error keeps the webhook from admitting the volume, and is retried by the controller:
+    /// After an error the webhook does not admit the volume, and the controller retries: after
     /// [`ProviderError::DiskNotFound`] not before five minutes have passed.
     async fn labels(&self, volumes: &[PersistentVolume]) -> Vec<Result<Option<VolumeLabels>, ProviderError>>;
 
-    /// Sources of the volumes of this cloud. Volumes with other sources are ignored, and an outage of this program
+    /// Sources of the volumes of this cloud. Volumes with other sources are ignored, so an outage of this program
     /// cannot block them.
     ///
     /// The default is every source that a cloud may have; then only [`Volumes::labels`] decides which are foreign. Name
@@ -49,7 +49,7 @@ pub struct VolumeSource {
     pub id: &'static str,
     /// For `csi`: the name of the driver. `None` is every driver.
     pub driver: Option<&'static str>,
-    /// What errors call such a volume: `AWS EBS volume`.
+    /// The name of such a volume in errors: `AWS EBS volume`.
     pub words: &'static str,
 }
 
@@ -161,7 +161,7 @@ impl PersistentVolume {
         self.metadata.annotations.contains_key(ANNOTATION_PROVISIONED_BY)
     }
 
-    /// Whether the volume is still being made, so that no cloud knows it.
+    /// Whether the volume is still being provisioned, so that no cloud has it.
     pub fn is_placeholder(&self) -> bool {
         &*self.metadata.name == VOLUME_PLACEHOLDER || self.volume_id() == Some(VOLUME_PLACEHOLDER)
     }
@@ -262,7 +262,7 @@ mod tests {
         };
         assert_eq!(topology(json!({LABEL_ZONE: "a", LABEL_REGION: "r"})), Some(vec!["r".into(), "a".into()]));
         assert_eq!(topology(json!({LABEL_ZONE_BETA: "a", LABEL_REGION_BETA: "r"})), Some(vec!["r".into(), "a".into()]));
-        // The stable zone alone: only the older pair counts.
+        // With only the stable zone, the older pair counts.
         let mixed = json!({LABEL_ZONE: "x", LABEL_ZONE_BETA: "a", LABEL_REGION_BETA: "r"});
         assert_eq!(topology(mixed), Some(vec!["r".into(), "a".into()]));
         for half in [json!({}), json!({LABEL_ZONE: "a"}), json!({LABEL_REGION: "r", LABEL_ZONE_BETA: "a"}), Value::Null]

@@ -7,7 +7,7 @@ pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitia
 pub const TAINT_SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// Taint of the cluster autoscaler on a node that it is about to remove; such a node gets no load balancer traffic.
 pub const TAINT_TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
-/// Reason of a node's condition `NetworkUnavailable` = `False`: all its routes are there.
+/// Reason of a node's condition `NetworkUnavailable` = `False`: all its routes exist.
 pub const REASON_ROUTE_CREATED: &str = "RouteCreated";
 /// Reason of a node's condition `NetworkUnavailable` = `True`: a route is missing.
 pub const REASON_NO_ROUTE: &str = "NoRouteCreated";

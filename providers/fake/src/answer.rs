@@ -188,7 +188,7 @@ impl Answer for Vec<Route> {
         Some(Json::Array(self.iter().map(route_to_json).collect()))
     }
 
-    /// Addresses that are given count: the routes are read as with `nodeAddresses: true` then.
+    /// If addresses are given, the routes are read as with `nodeAddresses: true`.
     fn read(value: &Value<'_>) -> Option<Self> {
         Some(each(&value.list()?, |mut f| {
             let route = read_route(&mut f)?;

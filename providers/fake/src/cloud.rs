@@ -111,7 +111,7 @@ impl Cloud {
             }
             Change::Reloaded { old, new } => {
                 tracing::info!(file = %file.path().display(), "read the fake cloud again");
-                // Compared with the configuration at the start, so that a change back is none.
+                // Compared with the configuration at the start, so that reverting a change counts as no change.
                 for key in self.start.changes(&new.start) {
                     tracing::warn!(key, "this key is read at the start only; the change takes effect at the next one");
                 }
@@ -139,7 +139,7 @@ impl Cloud {
         self.reload()
     }
 
-    /// The current balancers. Not logged as a call: a caller that needs one makes it.
+    /// The current balancers. Not logged as a call; the caller logs one if needed.
     pub(crate) fn balancers(&self) -> BTreeMap<String, Balancer> {
         self.reload();
         self.world().tables.balancers.clone()

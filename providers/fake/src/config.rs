@@ -137,7 +137,7 @@ impl Config {
         Self::parse("", Path::new(""), None)
     }
 
-    /// Relative paths start at `folder`. `provider_name` is that of the start; the file may have another one by now.
+    /// Relative paths start at `folder`. `provider_name` is that of the start; the file may have a newer one.
     pub(crate) fn parse(text: &str, folder: &Path, provider_name: Option<&str>) -> Result<Self, DocumentError> {
         let tree = match document::parse(text)? {
             serde_json::Value::Null => serde_json::Value::Object(serde_json::Map::new()),
@@ -297,7 +297,7 @@ impl Instance {
 
 impl LoadBalancers {
     fn read(fields: Option<Fields<'_>>) -> Self {
-        // Documentation addresses (TEST-NET-3), which lead nowhere.
+        // Documentation addresses (TEST-NET-3), which are not routed.
         let default_pool = IpNet::V4(ipnet::Ipv4Net::new_assert(std::net::Ipv4Addr::new(203, 0, 113, 0), 24));
         let mut read =
             Self { pool: default_pool, ip_mode: None, ports: false, statuses: Vec::new(), initial: Vec::new() };

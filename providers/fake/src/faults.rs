@@ -142,7 +142,7 @@ impl Rule {
             && filter(&self.volume, subject.volume)
     }
 
-    /// Those of the methods whose calls about this subject the rule applies to.
+    /// The methods to which the rule applies for this subject.
     pub(crate) fn hits(&self, methods: &[Method], subject: &Subject<'_>) -> Vec<Method> {
         methods.iter().copied().filter(|method| self.matches(&[*method], subject)).collect()
     }
@@ -331,7 +331,7 @@ impl Counters {
     }
 }
 
-/// The waiting that the rules of one call ask for: the longest delay, then until no file holds the call any more.
+/// Waits as the rules of one call require: the longest delay, then until no file holds the call.
 pub(crate) async fn wait(rules: &[&Rule]) {
     let delay = rules.iter().map(|rule| rule.delay).max().unwrap_or_default();
     if !delay.is_zero() {

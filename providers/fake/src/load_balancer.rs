@@ -192,7 +192,7 @@ fn decide(
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Offer {
-    /// The entry of `statuses` that applies; with none, the pool does.
+    /// The entry of `statuses` that applies; without one, the pool applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

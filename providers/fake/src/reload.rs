@@ -6,15 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What distinguishes two states of a file without reading it: modification time, size and inode of what the path leads
-/// to, through symbolic links.
+/// Distinguishes two states of a file without reading it, by modification time, size and inode. Follows symbolic links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stamp {
     /// There is a file.
     ///
     /// The last number is inode and device; 0 where the system has none.
     File { modified: Option<SystemTime>, size: u64, inode: (u64, u64) },
-    /// There is none, or it cannot be read.
+    /// There is no file, or it cannot be read.
     Unreadable(std::io::ErrorKind),
 }
 

@@ -20,7 +20,7 @@ mod tests;
 #[derive(Debug)]
 pub(crate) struct FakeRoutes(pub(crate) Arc<Cloud>);
 
-/// The node that a route leads to; empty for none.
+/// The target node of a route; empty for none.
 pub(crate) fn target(route: &Route) -> &str {
     route.target_node.as_ref().map_or("", NodeName::as_str)
 }
@@ -52,7 +52,7 @@ fn listed(config: &Config, tables: &Tables, cluster: &str) -> Vec<Route> {
 }
 
 impl FakeRoutes {
-    /// Those of the listed routes that were made for the cluster: one `ListRoutes`.
+    /// The listed routes of the cluster: one `ListRoutes`.
     pub(crate) async fn made_for(&self, cluster: &str) -> Result<Vec<Route>, ProviderError> {
         let mut marks = Vec::new();
         let act = |config: &Config, tables: &mut Tables| {

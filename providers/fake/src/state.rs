@@ -24,7 +24,7 @@ pub(crate) struct Balancer {
     pub(crate) nodes: Vec<String>,
 }
 
-/// What exists in the cloud because of calls.
+/// The objects that calls have created.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tables {
     /// By `namespace/name` of the Service.

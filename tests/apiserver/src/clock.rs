@@ -1,4 +1,4 @@
-//! The time on objects, exchangeable so that a simulation can replay a run byte for byte.
+//! The time on objects. Replaceable, so that a simulation can repeat a run byte for byte.
 
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// A clock that asks `now` each time.
+    /// A clock that calls `now` each time.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Clock {
         Clock(Arc::new(now))
     }

@@ -1,4 +1,4 @@
-//! What clients ask before they ask for objects: versions, resources, schemas.
+//! Discovery: versions, resources, schemas.
 
 use crate::kind::{KINDS, Kind};
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 /// The groups besides the core.
 const GROUPS: [&str; 2] = ["coordination.k8s.io", "discovery.k8s.io"];
 
-/// The document at `path`, if it is one of discovery.
+/// The discovery document at `path`, if there is one.
 pub(crate) fn answer(path: &str) -> Option<Value> {
     let group = |name: &str| {
         let version = json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
@@ -59,8 +59,8 @@ fn resources(group: &str, version: &str) -> Value {
     json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources})
 }
 
-/// Schemas that permit everything: the server checks each object, and kubectl needs no more than the parameter
-/// `fieldValidation` of an operation to leave that to it.
+/// Schemas that permit everything. The server checks each object; the parameter `fieldValidation` of an operation
+/// suffices for kubectl to rely on that.
 fn schemas(group: &str) -> Value {
     let parameter =
         json!({"name": "fieldValidation", "in": "query", "schema": {"type": "string", "uniqueItems": true}});
@@ -76,7 +76,7 @@ fn schemas(group: &str) -> Value {
         paths.insert(format!("{root}{place}/{}/{{name}}", kind.plural), json!({"patch": patch}));
         let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
             "x-kubernetes-group-version-kind": [of]});
-        // Any name does, as long as references agree.
+        // Any name works if all references use it.
         schemas.insert(kind.qualified_kind(), schema);
     }
     let info = json!({"title": "Kubernetes", "version": "unversioned"});

@@ -4,7 +4,7 @@ use crate::kind::Kind;
 use crate::value::{set, text};
 use serde_json::{Value, json};
 
-/// A failed request: what the server answers with.
+/// The answer to a failed request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiError {
     /// HTTP status and `code`.
@@ -17,7 +17,7 @@ pub struct ApiError {
     pub details: Option<Box<Value>>,
     /// `Retry-After` seconds, sent as a header too.
     pub retry_after: Option<u64>,
-    /// A token in `metadata.continue` that goes on without consistency (expired lists only).
+    /// A token in `metadata.continue` that continues without consistency (expired lists only).
     pub continue_token: Option<String>,
 }
 
@@ -29,7 +29,7 @@ impl std::fmt::Display for ApiError {
 
 impl std::error::Error for ApiError {}
 
-/// Reason of an error that `after_decoding` still has to bring into its form; never sent.
+/// Temporary reason of an error until `after_decoding` has set its final form; never sent.
 const UNDECODABLE: &str = "undecodable";
 
 /// One field of an `Invalid` answer.
@@ -69,7 +69,7 @@ impl Cause {
         Cause::new("FieldValueNotSupported", field, &head, "")
     }
 
-    /// A value that is not one of these. An empty one is left to others.
+    /// An error for a value that is not one of these. An empty value is another check's error.
     pub(crate) fn unless_one_of(field: &str, value: &str, supported: &[&str]) -> Option<Cause> {
         let fits = value.is_empty() || supported.contains(&value);
         (!fits).then(|| Cause::not_supported(field, value, supported))
@@ -88,7 +88,7 @@ fn details(name: &str, group: &str, kind: &str) -> Value {
 }
 
 impl ApiError {
-    /// An answer with this code, reason and message and nothing else.
+    /// An answer with only this code, reason and message.
     pub fn new(code: u16, reason: &str, message: impl Into<String>) -> ApiError {
         let (reason, message) = (reason.to_owned(), message.into());
         ApiError { code, reason, message, details: None, retry_after: None, continue_token: None }
@@ -136,12 +136,12 @@ impl ApiError {
         ApiError::new(400, "BadRequest", message)
     }
 
-    /// What a real server does and this one does not.
+    /// An error for a feature of a real server that this one does not implement.
     pub(crate) fn not_implemented(what: &str) -> ApiError {
         ApiError::new(501, "NotImplemented", format!("the in-memory API server does not implement {what}"))
     }
 
-    /// A body that the typed server could not decode. A patch reports it otherwise than a whole object.
+    /// A body that Go's types could not decode. The form depends on the verb: a patch reports it differently.
     pub(crate) fn undecodable(why: &str) -> ApiError {
         ApiError::new(400, UNDECODABLE, why)
     }
@@ -226,7 +226,7 @@ impl ApiError {
         ApiError::new(422, "Invalid", format!("{title} \"{name}\" is invalid: {list}")).with(details)
     }
 
-    /// The error that a validation ends with, if there are causes.
+    /// The error of a validation, if there are causes.
     pub(crate) fn check(kind: &Kind, object: &Value, causes: &[Cause]) -> Result<(), ApiError> {
         if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(kind, text(object, "/metadata/name"), causes)) }
     }

@@ -1,4 +1,4 @@
-//! Faults that can be switched on while the server runs. All are counted, none is random, so that a run can be repeated.
+//! Faults that can be enabled while the server runs. All are counted, none is random, so that a run can be repeated.
 
 use crate::kind::{KINDS, Kind};
 use crate::signal::Signal;
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Which requests a fault is about. A member that is not set matches everything.
+/// The requests to which a fault applies. A field that is not set matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Match {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, or `read` (get and list) or
@@ -55,7 +55,7 @@ impl Match {
     }
 }
 
-/// What a fault does to a request.
+/// The effect of a fault on a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Answers with a `Status` of this code; nothing takes effect.
@@ -69,7 +69,7 @@ pub enum Effect {
     },
     /// Answers with an HTML page, as a load balancer in front of the API does.
     HtmlPage { code: u16 },
-    /// Waits before anything else happens.
+    /// Waits before the request is handled.
     Latency { millis: u64 },
     /// Closes the connection; nothing takes effect.
     LoseRequest,
@@ -81,7 +81,7 @@ pub enum Effect {
     EndWatch {
         /// How many events are still delivered.
         after: u64,
-        /// Whether the connection breaks instead of the stream ending in order.
+        /// Whether the connection breaks, instead of a regular end of the stream.
         abrupt: bool,
     },
 }
@@ -89,9 +89,9 @@ pub enum Effect {
 /// A fault: an effect, the requests it hits, and how often.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// What happens.
+    /// The effect.
     pub effect: Effect,
-    /// To which requests.
+    /// The requests.
     pub matching: Match,
     /// How many matching requests pass first.
     pub skip: u64,
@@ -148,7 +148,7 @@ impl Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FaultId(u64);
 
-/// What a request looks like to the faults.
+/// A request as the faults match it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestFacts<'a> {
     pub(crate) verb: &'a str,
@@ -164,7 +164,7 @@ struct Active {
     fired: u64,
 }
 
-/// What open watches follow.
+/// The state that open watches check.
 #[derive(Debug, Default)]
 struct Watches {
     /// How often the watches of each kind were dropped.
@@ -173,11 +173,11 @@ struct Watches {
     frozen: BTreeSet<usize>,
 }
 
-/// What reads of a kind show while they are stale.
+/// The state that stale reads of a kind show.
 #[derive(Debug)]
 struct Stale {
     snapshot: Arc<Snapshot>,
-    /// Whether reads without a version, which the storage answers, are stale too.
+    /// Whether reads without a version, which bypass the watch cache, are stale too.
     all: bool,
 }
 
@@ -239,7 +239,7 @@ impl Faults {
         self.switch(resource, |watches, kind| *watches.drops.entry(kind).or_default() += 1);
     }
 
-    /// Hides watch events (of one resource) until [`Faults::thaw_watches`]; they are then delivered late.
+    /// Holds back watch events (of one resource) until [`Faults::thaw_watches`].
     pub fn freeze_watches(&self, resource: Option<&str>) {
         self.switch(resource, |watches, kind| watches.frozen.extend([kind]));
     }
@@ -259,9 +259,8 @@ impl Faults {
         lock(&self.watches).frozen.contains(&kind.index)
     }
 
-    /// From now on gets and lists of this resource answer with what is stored at this moment, until
-    /// [`Faults::fresh_reads`]. Writes and watches see the truth. No API server does this to reads without a version, unless
-    /// its etcd does.
+    /// From now on gets and lists of this resource return the current state until [`Faults::fresh_reads`]. Writes and
+    /// watches use the real state. An API server does this for reads without a version only if its etcd does.
     pub fn stale_reads(&self, resource: &str) {
         self.set_stale(resource, true);
     }
@@ -286,7 +285,7 @@ impl Faults {
         }
     }
 
-    /// What a read of this version sees, if not the truth.
+    /// The state that a read of this version sees, if not the real one.
     pub(crate) fn view(&self, kind: &Kind, version: &str) -> Option<Arc<Snapshot>> {
         let stale = lock(&self.stale);
         let stale = stale.get(&kind.index).filter(|stale| stale.all || !version.is_empty())?;

@@ -37,7 +37,7 @@ pub(crate) static KINDS: [Kind; 9] = [
         ..core(4, "persistentvolumes", "PersistentVolume", "pv")
     },
     Kind { group: "coordination.k8s.io", create_on_update: true, ..core(5, "leases", "Lease", "") },
-    // Stored and served as they come, for `kubectl describe node`, which lists them.
+    // Stored and served unchanged, for `kubectl describe node`, which lists them.
     Kind { status: true, ..core(6, "pods", "Pod", "po") },
     core(7, "configmaps", "ConfigMap", "cm"),
     Kind { group: "discovery.k8s.io", ..core(8, "endpointslices", "EndpointSlice", "") },

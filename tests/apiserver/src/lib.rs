@@ -4,8 +4,8 @@
 //! conflicts, watches that expire, status as a separate subresource, merge and strategic merge patches, finalizers,
 //! Services whose addresses and ports are allocated. [`RequestLog`] records the requests; [`Faults`] injects failures.
 //!
-//! It is *not* an API server: there is no authorization, no field ownership, no garbage collection, and what it does not
-//! implement is refused with a 4xx or 501. The conformance suite beside it runs against this server and a real one.
+//! It is *not* an API server: there is no authorization, no field ownership, no garbage collection; it refuses
+//! unimplemented requests with a 4xx or 501. The conformance suite beside it runs against this server and a real one.
 //!
 //! ```
 //! use ccm_test_apiserver::{ApiServer, Fault, Match, Options};

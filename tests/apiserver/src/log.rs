@@ -26,16 +26,16 @@ pub struct WriteEntry {
     pub content_type: String,
     /// The body as sent; null when there was none.
     pub body: Value,
-    /// HTTP status of the answer; what the server would have said where a fault swallowed it.
+    /// HTTP status of the answer; if a fault dropped the answer, the status that it had.
     pub status: u16,
 }
 
-/// What requests are counted by.
+/// The key of the request counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CountKey {
     /// `get`, `list`, `watch`, `create`, …
     pub verb: String,
-    /// Plural name of the resource, or the path of a request that is about none.
+    /// Plural name of the resource, or the path of a request without one.
     pub resource: String,
     /// HTTP status of the answer; 0 when there was none.
     pub status: u16,

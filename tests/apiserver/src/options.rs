@@ -1,4 +1,4 @@
-//! How a server behaves.
+//! Options of a server.
 
 use crate::clock::Clock;
 use std::time::Duration;
@@ -15,10 +15,10 @@ pub enum StreamingLists {
     Forbidden,
 }
 
-/// How the server behaves; `Options::default()` is a current API server that keeps the history of a whole test.
+/// Options of the server; `Options::default()` is a current API server that keeps the history of a whole test.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many changes of each kind are kept for watches and old lists.
+    /// The number of changes of each kind that are kept for watches and old lists.
     pub history: usize,
     /// Seeds uids; random when unset.
     pub seed: Option<u64>,

@@ -1,5 +1,5 @@
-//! The types of the members that our controllers write: a wrong type is refused and an unknown member dropped, as
-//! decoding into typed objects does. Kinds that no controller writes are checked in their metadata only.
+//! The types of the fields that our controllers write. As in decoding into Go's types, a wrong type is refused and an
+//! unknown field dropped. For kinds that no controller writes, only the metadata is checked.
 
 use crate::error::ApiError;
 use crate::kind::Kind;
@@ -14,9 +14,9 @@ enum Type {
     TextOrNumber,
     Texts,
     TextMap,
-    /// Not looked into.
+    /// Not checked.
     Any,
-    /// An object with these members and no others.
+    /// An object with only these fields.
     Object(&'static [Field]),
     /// A list of such objects.
     Objects(&'static [Field]),
@@ -24,7 +24,7 @@ enum Type {
 
 use Type::{Any, Flag, Number, Object, Objects, Text, TextMap, TextOrNumber, Texts};
 
-/// The names of members, separated by blanks, and their type.
+/// The names of fields, separated by blanks, and their type.
 type Field = (&'static str, Type);
 
 const OTHER: &[Field] = &[
@@ -118,7 +118,7 @@ const EVENT: &[Field] = &[
 
 const CONFIG_MAP: &[Field] = &[("data binaryData immutable", Any)];
 
-/// Checks types and drops what is unknown, or refuses it when `strict`.
+/// Checks types, and drops unknown fields, or refuses them if `strict`.
 pub(crate) fn check(kind: &Kind, object: &mut Value, strict: bool) -> Result<(), ApiError> {
     let own = match kind.plural {
         "nodes" => NODE,

@@ -18,7 +18,7 @@ struct Term {
     negated: bool,
 }
 
-/// The values that selectors are compared with.
+/// The values to which selectors apply.
 pub(crate) type Values = BTreeMap<String, String>;
 
 impl Term {

@@ -1,5 +1,5 @@
-//! A signal that wakes the waiting tasks in the order in which they came. The channels of tokio wake them in random order,
-//! and a simulation could not repeat what follows from that.
+//! A signal that wakes waiting tasks in FIFO order. The channels of tokio wake them in random order, so that a
+//! simulation could not be repeated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! The columns that `kubectl get` shows of Nodes, Services and events. For other kinds it prints names and ages by itself.
+//! The columns that `kubectl get` shows of Nodes, Services and events. For other kinds kubectl prints names and ages
+//! itself.
 
 use crate::kind::Kind;
 use crate::store::{List, Stored};
@@ -7,7 +8,7 @@ use crate::watch::{EventType, WatchEvent};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// Name, whether only `-o wide` shows it, and the cell of an object.
+/// Name, whether only `-o wide` shows it, and the cell for an object.
 pub(crate) type Column = (&'static str, bool, fn(&Value) -> String);
 
 const NODES: &[Column] = &[
@@ -57,7 +58,7 @@ pub(crate) fn event(columns: &[Column], event: &WatchEvent, headed: bool) -> Val
     let object = event.value();
     let rows = if event.event == EventType::Bookmark { Vec::new() } else { vec![row(columns, &object)] };
     let mut metadata = json!({"resourceVersion": text(&object, "/metadata/resourceVersion")});
-    // The end of the initial events is marked on the table as it would be on the object.
+    // The annotation for the end of the initial events is on the table, as it would be on the object.
     if let Some(annotations) = at(&object, "/metadata/annotations").filter(|_| rows.is_empty()) {
         set(&mut metadata, "/annotations", annotations.clone());
     }

@@ -1,4 +1,4 @@
-//! Reads and writes untyped objects by JSON pointer. A JSON null counts as absent, as it does for the typed server.
+//! Reads and writes untyped objects by JSON pointer. A JSON null counts as absent, as for Go's types.
 
 use serde_json::{Map, Value};
 
@@ -45,14 +45,14 @@ pub(crate) fn set(value: &mut Value, path: &str, new: impl Into<Value>) {
     *path.split('/').skip(1).fold(value, step) = new.into();
 }
 
-/// Stores `new` at `path` when nothing is there.
+/// Stores `new` at `path` if that is absent.
 pub(crate) fn set_default(value: &mut Value, path: &str, new: impl Into<Value>) {
     if at(value, path).is_none() {
         set(value, path, new);
     }
 }
 
-/// Removes what is at `path`.
+/// Removes the value at `path`.
 pub(crate) fn remove(value: &mut Value, path: &str) {
     let Some((parent, last)) = path.rsplit_once('/') else { return };
     if let Some(Value::Object(map)) = value.pointer_mut(parent) {
@@ -60,7 +60,7 @@ pub(crate) fn remove(value: &mut Value, path: &str) {
     }
 }
 
-/// Makes `path` equal in `target` to what it is in `source`, absence included.
+/// Copies the value at `path` from `source` to `target`, absence included.
 pub(crate) fn copy(target: &mut Value, source: &Value, path: &str) {
     match at(source, path) {
         Some(found) => set(target, path, found.clone()),
@@ -68,7 +68,7 @@ pub(crate) fn copy(target: &mut Value, source: &Value, path: &str) {
     }
 }
 
-/// Drops nulls everywhere: the typed server never stores one.
+/// Drops nulls everywhere: a real server never stores one.
 pub(crate) fn strip_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -24,7 +24,7 @@ pub enum EventType {
     Modified,
     /// The object is gone, or no longer selected.
     Deleted,
-    /// Nothing but a version up to which everything was sent.
+    /// Only a version, up to which everything was sent.
     Bookmark,
     /// The watch ends with a `Status`.
     Error,
@@ -46,7 +46,7 @@ impl EventType {
 /// One event of a watch.
 #[derive(Debug, Clone)]
 pub struct WatchEvent {
-    /// What happened.
+    /// The kind of event.
     pub event: EventType,
     /// The object as JSON.
     pub object: Bytes,
@@ -65,7 +65,7 @@ pub struct Watch {
     core: Arc<Core>,
     kind: &'static Kind,
     scope: Scope,
-    /// Everything up to this version has been looked at.
+    /// Everything up to this version has been processed.
     cursor: u64,
     signal: Listener,
     ready: VecDeque<WatchEvent>,
@@ -74,8 +74,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Opens a watch; `view` is what a stale cache would begin with. What goes wrong after the parameters were accepted is
-    /// the first event of the watch, an ERROR.
+    /// Opens a watch; `view` is the initial state of a stale cache. An error after the parameters were accepted is the
+    /// first event of the watch, an ERROR.
     pub(crate) fn open(
         core: &Arc<Core>,
         kind: &'static Kind,
@@ -151,7 +151,7 @@ impl Watch {
         }
     }
 
-    /// The next event, if there is one now.
+    /// The next event, if one is available.
     pub fn try_next(&mut self) -> Option<WatchEvent> {
         if self.ready.is_empty() && !self.ended {
             self.collect();
@@ -164,8 +164,8 @@ impl Watch {
         self.ended && self.ready.is_empty()
     }
 
-    /// A bookmark at what this watch has seen, if it allows bookmarks and nothing waits. A watch from a future version gets
-    /// none.
+    /// A bookmark at the current version of this watch, if it allows bookmarks and no event is pending. A watch from a
+    /// future version gets none.
     pub(crate) fn bookmark(&mut self) -> Option<WatchEvent> {
         if !self.bookmarks || self.ended {
             return None;
@@ -230,7 +230,7 @@ fn check_initial(core: &Core, options: &ListOptions) -> Result<(), ApiError> {
     }
 }
 
-/// What a record means to a watch with this scope.
+/// The event of a record for a watch with this scope.
 fn translate(record: &Record, scope: &Scope) -> Option<WatchEvent> {
     let now = !record.deleted && record.object.matches(scope);
     let before = record.previous.as_ref().filter(|previous| previous.matches(scope));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde_json::Value;
 
-/// One finished request. Texts are empty where the request has no such thing.
+/// One finished request. Texts are empty if the request has no such value.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct AuditEntry {
@@ -39,13 +39,13 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
-    /// Whether it is about this resource, in any API group, or with `nodes/status` about that subresource of it.
+    /// Whether its target is this resource, in any API group, or with `nodes/status` that subresource.
     pub fn is_about(&self, resource: &str) -> bool {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         self.resource == resource && self.subresource == subresource
     }
 
-    /// Whether the verb asks for a change. Reviews and tokens are created too, and count.
+    /// Whether the verb is a write. Reviews and tokens are created too, so they count.
     pub fn is_write(&self) -> bool {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }

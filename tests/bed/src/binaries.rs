@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
 
-/// The modules of `hack/k8s` that hold a component: what selects one in the environment, and its go.mod. The first is the
-/// default.
+/// The modules of `hack/k8s` with a component: the value that selects one in the environment, and its go.mod. The first
+/// is the default.
 type Modules = &'static [(&'static str, &'static str)];
 
 const KUBERNETES: Modules = &[
@@ -71,7 +71,7 @@ fn selected(modules: Modules, selector: &str) -> anyhow::Result<&'static str> {
     Ok(found.with_context(|| format!("hack/k8s has no module {selector:?}"))?.1)
 }
 
-/// The required version of a module, so that the number stands in the go.mod and nowhere else.
+/// The required version of a module, so that only the go.mod has the number.
 pub fn version_in<'m>(go_mod: &'m str, module: &str) -> &'m str {
     go_mod
         .lines()

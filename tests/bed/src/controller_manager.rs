@@ -21,7 +21,7 @@ pub struct ControllerManager {
     pub url: String,
     port: u16,
     log: PathBuf,
-    // None only while it is dropped.
+    // `None` only while it is being dropped.
     child: Option<Child>,
     processes: Arc<Processes>,
 }

@@ -117,7 +117,7 @@ impl Client {
 
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let body = body.unwrap_or_default();
-        // HTTP/1.0: the answer is never chunked and ends with the connection, which is all the parsing there is.
+        // HTTP/1.0: the answer is never chunked and ends with the connection, so it needs no further parsing.
         let head = format!(
             "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nAccept: application/json\r\n\
              Content-Type: {kind}\r\nContent-Length: {}\r\n\r\n",

@@ -1,7 +1,7 @@
 //! A real Kubernetes API server for tests: etcd and kube-apiserver on 127.0.0.1, with a fresh data folder.
 //!
-//! What it is: the storage, admission, RBAC, watch and conflict behaviour of Kubernetes itself, ready a few seconds after
-//! [`Bed::start`]. What it is not: a cluster. There is no scheduler and no kubelet, and a controller manager only where
+//! It has the storage, admission, RBAC, watch and conflict behaviour of Kubernetes itself, and is ready a few seconds
+//! after [`Bed::start`]. It is not a cluster. There is no scheduler and no kubelet, and a controller manager only where
 //! [`Bed::start_controller_manager`] was called, so nothing but the test changes anything.
 //!
 //! The binaries come from `KUBEBUILDER_ASSETS` or from what `hack/k8s/build.sh` left in the user's cache. Without them
@@ -47,7 +47,7 @@ pub const CCM_USER: &str = "system:serviceaccount:kube-system:cloud-controller-m
 /// The name in the front proxy's certificate, the only one that the API server takes headers from.
 pub const FRONT_PROXY_USER: &str = "front-proxy-client";
 
-/// What the audit log holds: one event per finished request.
+/// The content of the audit log: one event per finished request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audit {
     /// There is none.
@@ -69,7 +69,7 @@ pub fn free_port() -> anyhow::Result<u16> {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// What to write to [`Bed::audit_log`].
+    /// The content of [`Bed::audit_log`].
     pub audit: Audit,
     /// More flags for kube-apiserver. A repeated flag overrides the bed's own.
     pub apiserver_args: Vec<String>,
@@ -325,9 +325,8 @@ impl Bed {
         self.blocking(|processes| processes.signal_apiserver("CONT")).await
     }
 
-    /// Starts another API server on another port over the same etcd, and kills the one that was there once the new one is
-    /// ready. [`Bed::url`] and the kubeconfigs that exist keep the first address; requests of the bed go to
-    /// [`Bed::address`].
+    /// Starts another API server on another port over the same etcd, and kills the old one once the new one is ready.
+    /// [`Bed::url`] and existing kubeconfigs keep the first address; requests of the bed go to [`Bed::address`].
     pub async fn replace_apiserver(&self) -> anyhow::Result<()> {
         self.blocking(Processes::replace_apiserver).await
     }
@@ -388,8 +387,8 @@ pub fn kubectl() -> anyhow::Result<Option<PathBuf>> {
     binaries::kubectl()
 }
 
-/// Everything that waits for processes runs here: no runtime owns them, so a bed survives the runtime of the test that
-/// started it.
+/// Waits for processes run here: no runtime owns the processes, so a bed survives the runtime of the test that started
+/// it.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> anyhow::Result<T> + Send + 'static) -> anyhow::Result<T> {
     tokio::task::spawn_blocking(work).await.context("a task of the test bed was lost")?
 }

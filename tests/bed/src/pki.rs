@@ -16,7 +16,7 @@ use rcgen::{
 pub enum Authority {
     /// `--client-ca-file` of the API server: the certificate's subject is the user. It signed the serving certificate too.
     Client,
-    /// `--requestheader-client-ca-file`: the holder, if named [`crate::FRONT_PROXY_USER`], says in headers who the user is.
+    /// `--requestheader-client-ca-file`: its holder, if named [`crate::FRONT_PROXY_USER`], names the user in headers.
     FrontProxy,
 }
 

@@ -210,7 +210,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Sends a signal by way of `kill`, which every shell has built in.
+    /// Sends a signal with `kill`, which every shell has built in.
     pub(crate) fn signal_apiserver(&self, signal: &str) -> anyhow::Result<()> {
         let running = self.running();
         let child = running.apiserver.as_ref().context("the API server of the test bed is not running")?;
@@ -299,7 +299,7 @@ fn launch(guardian: &mut Guardian, program: &Path, args: &[String], log: &Path) 
     let log: File = OpenOptions::new().create(true).append(true).open(log)?;
     let child = Command::new(program)
         .args(args)
-        // Their defaults and proxies come from the environment, and the environment of the tests is unknown.
+        // The programs read defaults and proxies from the environment, and the environment of the tests is unknown.
         .env_clear()
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -341,7 +341,7 @@ fn etcd_args(folder: &Path, client: u16, peer: u16) -> Vec<String> {
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=default={peer}"),
-        // The data outlives no test.
+        // No test needs the data after its end.
         "--unsafe-no-fsync=true".into(),
         "--quota-backend-bytes=8589934592".into(),
     ]
@@ -374,7 +374,7 @@ fn apiserver_args(folder: &Path, etcd: u16, options: &Options) -> Vec<String> {
         "--service-cluster-ip-range=10.96.0.0/12".into(),
         "--endpoint-reconciler-type=none".into(),
         "--allow-privileged=true".into(),
-        // Nobody creates the default service account of a namespace here, and pods must be accepted without it.
+        // No controller creates the default service account of a namespace here, so pods must be accepted without it.
         "--disable-admission-plugins=ServiceAccount".into(),
     ];
     if options.audit != Audit::Off {

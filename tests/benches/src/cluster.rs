@@ -1,4 +1,4 @@
-//! The real API server, filled with nodes as large as in the field.
+//! The real API server, filled with nodes of realistic size.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use futures::StreamExt;
 use http::Method;
 use serde_json::{Value, json};
 
-/// Where Services are made.
+/// The namespace of Services.
 pub(crate) const SERVICES: &str = "/api/v1/namespaces/default/services";
-/// Requests of the loader under way at once.
+/// Concurrent requests of the loader.
 const IN_FLIGHT: usize = 16;
 
 pub(crate) struct Cluster {
@@ -43,7 +43,8 @@ impl Cluster {
         Ok(Self { bed, client })
     }
 
-    /// Makes nodes `node-<from>` to `node-<to - 1>`, spread evenly over `within`. Answers when the last one was made.
+    /// Creates nodes `node-<from>` to `node-<to - 1>`, spread evenly over `within`. Returns when the last one was
+    /// created.
     pub(crate) async fn make_nodes(
         &self,
         range: std::ops::Range<usize>,
@@ -58,7 +59,8 @@ impl Cluster {
         self.make(nodes.map(|node| node.call()).collect(), within).await
     }
 
-    /// Makes these nodes (see [`NodeSpec::call`]), spread evenly over `within`. Answers when the last one was made.
+    /// Creates these nodes (see [`NodeSpec::call`]), spread evenly over `within`. Returns when the last one was
+    /// created.
     pub(crate) async fn make(&self, nodes: Vec<Bytes>, within: Duration) -> anyhow::Result<Instant> {
         let count = u32::try_from(nodes.len().max(1))?;
         let began = tokio::time::Instant::now();
@@ -84,13 +86,13 @@ impl Cluster {
         Ok(Instant::now())
     }
 
-    /// What a kubelet does every five minutes on a quiet node, spread evenly: status updates of all nodes, for ever.
+    /// The status updates that kubelets send every five minutes for quiet nodes, spread evenly, forever.
     pub(crate) async fn heartbeat(self: Arc<Self>, names: Vec<String>, period: Duration) {
         let count = u32::try_from(names.len().max(1)).unwrap_or(u32::MAX);
         let mut tick = tokio::time::interval(period / count);
         for name in names.iter().cycle() {
             tick.tick().await;
-            // One lost heartbeat changes nothing.
+            // A lost heartbeat does not matter.
             let _ = self.set_ready(name, true).await;
         }
     }
@@ -117,7 +119,7 @@ impl Cluster {
         }
     }
 
-    /// Makes a Service with a load balancer; `spec`: its ports, and what is not the default.
+    /// Creates a Service with a load balancer; `spec`: its ports and other fields.
     pub(crate) async fn make_service(&self, name: &str, annotations: Value, mut spec: Value) -> anyhow::Result<()> {
         if let Some(spec) = spec.as_object_mut() {
             spec.insert("type".into(), "LoadBalancer".into());
@@ -128,23 +130,23 @@ impl Cluster {
         self.send(Method::POST, SERVICES, &service).await
     }
 
-    /// Deletes Services, and waits until there is none with a load balancer.
+    /// Deletes Services, and waits until no Service has a load balancer.
     pub(crate) async fn delete_services(&self, names: impl Iterator<Item = &str>) -> anyhow::Result<()> {
         for name in names {
             self.send(Method::DELETE, &format!("{SERVICES}/{name}"), &json!({})).await?;
         }
-        // The Service `kubernetes` of the API server is none of them.
+        // The Service `kubernetes` of the API server does not count.
         let is_left = |service: &Value| text(service, "/spec/type") == "LoadBalancer";
         self.until_count(is_left, "are left", |left| left == 0).await
     }
 
-    /// Waits until so many Services have an address.
+    /// Waits until this many Services have an address.
     pub(crate) async fn until_served(&self, wanted: usize) -> anyhow::Result<()> {
         let has = |service: &Value| service.pointer("/status/loadBalancer/ingress/0").is_some();
         self.until_count(has, &format!("of {wanted} have an address"), |served| served >= wanted).await
     }
 
-    /// Waits until the right number of Services is as asked.
+    /// Waits until this number of Services meets the condition.
     async fn until_count(
         &self,
         is_one: impl Fn(&Value) -> bool,
@@ -161,7 +163,7 @@ impl Cluster {
             let after = began.elapsed();
             eprintln!("{count} Services {what} after {} s", after.as_secs());
             anyhow::ensure!(after < Duration::from_secs(3600), "{count} Services {what} after an hour");
-            // Each look costs the API server more, the more Services there are.
+            // The cost of each list for the API server grows with the number of Services.
             tokio::time::sleep((after / 20).clamp(Duration::from_millis(100), Duration::from_secs(5))).await;
         }
     }
@@ -193,10 +195,10 @@ pub(crate) fn text(object: &Value, pointer: &str) -> String {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// A node to make.
+/// A node to create.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeSpec {
-    /// Makes its content differ from that of others.
+    /// Makes its content unique.
     pub(crate) number: usize,
     pub(crate) name: String,
     pub(crate) provider_id: Option<String>,
@@ -212,7 +214,7 @@ fn jiff_now() -> String {
 }
 
 impl NodeSpec {
-    /// The body of the request that makes it; written beforehand, so that a burst costs its maker little.
+    /// The request that creates it, prepared in advance, so that a burst costs the loader little.
     pub(crate) fn call(&self) -> Bytes {
         Bytes::from(self.body().to_string())
     }

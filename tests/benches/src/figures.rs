@@ -1,4 +1,4 @@
-//! What the benchmarks on simulated clouds print, and when they look.
+//! Output of the benchmarks on simulated clouds, and their waits.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub(crate) fn sum(calls: &BTreeMap<String, u64>) -> f64 {
     calls.values().fold(0.0, |sum, count| sum + u32::try_from(*count).map_or(f64::MAX, f64::from))
 }
 
-/// Sum of the calls whose names begin so.
+/// Sum of the calls whose names have this prefix.
 pub(crate) fn of(calls: &BTreeMap<String, u64>, name: &str) -> f64 {
     let calls = calls.iter().filter(|(call, _)| call.starts_with(name));
     sum(&calls.map(|(call, count)| (call.clone(), *count)).collect())
@@ -37,13 +37,12 @@ pub(crate) fn row(figure: &str, value: f64, unit: &str, goal: Option<f64>) {
     println!("| {figure} | {value:.digits$}{unit} | {goal} | {kept} |");
 }
 
-/// Waits until the program writes neither to the cloud, by the number of its writes, nor to the API server for a while. Refreshing
-/// goes on at rest.
+/// Waits until the program has not written to the cloud or to the API server for a while. Periodic reads continue.
 pub(crate) async fn rest(manager: &Manager, cloud: impl Fn() -> usize, quiet: Duration) -> anyhow::Result<()> {
     unchanged(async || Ok((cloud(), manager.writes().await?)), quiet).await.map(drop)
 }
 
-/// Waits until what is looked at has been the same for a while. Answers since when it is.
+/// Waits until the observed value has been stable for a while. Returns since when.
 pub(crate) async fn unchanged<T: PartialEq>(
     look: impl AsyncFn() -> anyhow::Result<T>,
     quiet: Duration,

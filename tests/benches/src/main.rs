@@ -9,8 +9,9 @@
 //!                       [--nodes 5000] [--services 500] [--minutes 10]
 //!                                                 that program, built with feature aws, on the simulated AWS
 //! cargo xtask bench aws --ccm <program> --former <another build> takeover
-//!                                                 the one takes over what the other made, and back: neither writes
-//! cargo xtask bench openstack --ccm <program> [nodes] [ports] [member] [restart] [quiet]
+//!                                                 one takes over the objects of the other, and back: neither writes
+//!                                                 cargo xtask bench openstack --ccm <program> [nodes] [ports] [member]
+//!                                                 [restart] [quiet]
 //!                       [--nodes 1000] [--services 100] [--minutes 10] [--busy 1,2,5,20]
 //!                                                 the same with feature openstack, on the simulated OpenStack
 //! cargo xtask bench gce --ccm <program> [looks] [hosts] [external] [internal] [nodes] [quiet]
@@ -36,11 +37,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
-// As the program has it.
+// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: ccm::Allocator = ccm::Allocator;
 
-/// What to measure.
+/// The benchmarks to run.
 #[derive(Debug, Clone)]
 struct Settings {
     which: String,
@@ -49,10 +50,10 @@ struct Settings {
     nodes: Vec<usize>,
     services: usize,
     minutes: u64,
-    // How long Octavia is at work on a change, seconds: a run of `ports` and `member` for each.
+    // How long Octavia takes for a change, in seconds: a run of `ports` and `member` for each.
     busy: Vec<u64>,
     program: Option<PathBuf>,
-    /// Which `program` takes over from.
+    /// The program from which `program` takes over.
     former: Option<PathBuf>,
     out: PathBuf,
 }

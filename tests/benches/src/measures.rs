@@ -1,4 +1,4 @@
-//! What the benchmarks on simulated clouds have in common: a burst of nodes, and a quiet time.
+//! Common measurements of the benchmarks on simulated clouds: a burst of nodes, and a quiet period.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,19 +12,19 @@ use crate::runs::{BURST, count, mib};
 
 /// Counts nodes that lost the taint.
 pub(crate) const UNTAINTED: &str = "node_controller_cloud_provider_taint_removal_delay_seconds_count";
-/// Each kubelet writes its status so often.
+/// How often each kubelet writes its status.
 const STATUS: Duration = Duration::from_secs(300);
 
-/// How nodes were initialized that appeared within [`BURST`].
+/// The result of the initialization of nodes that appeared within [`BURST`].
 pub(crate) struct Joined {
-    /// From the begin on.
+    /// Since the beginning.
     made: Duration,
     pub(crate) last: Duration,
     cpu: f64,
     memory: Memory,
 }
 
-/// Makes nodes with the taint, and waits until all have lost it.
+/// Creates nodes with the taint, and waits until all have lost it.
 pub(crate) async fn join(cluster: &Arc<Cluster>, manager: &Manager, nodes: Vec<Bytes>) -> anyhow::Result<Joined> {
     let (wanted, cpu, began) = (count(nodes.len()), manager.cpu()?, Instant::now());
     let loader = tokio::spawn({
@@ -37,7 +37,7 @@ pub(crate) async fn join(cluster: &Arc<Cluster>, manager: &Manager, nodes: Vec<B
             break;
         }
         anyhow::ensure!(began.elapsed() < Duration::from_secs(3600), "only {done} of {wanted} nodes after an hour");
-        // Each look costs the program a little.
+        // Polling costs the program some CPU time.
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     let last = began.elapsed();
@@ -54,19 +54,19 @@ impl Joined {
     }
 }
 
-/// Waits until the program neither calls the cloud, by the mark in its ledger, nor looks at Services for a while. Answers when the last
-/// of it was seen.
+/// Waits until the program has made no cloud call, by the mark in its ledger, and no sync of a Service for a while.
+/// Returns the time of the last one.
 pub(crate) async fn settled(manager: &Manager, mark: impl Fn() -> u64, quiet: Duration) -> anyhow::Result<Instant> {
     let synced = async || manager.metric("service_controller_loadbalancer_sync_total", "").await;
     unchanged(async || Ok((mark(), synced().await?)), quiet).await
 }
 
-/// What the program did while nothing happened but kubelets writing their status.
+/// The activity of the program while only kubelets wrote their status.
 pub(crate) struct Quiet {
     writes: f64,
     cpu: f64,
     memory: Memory,
-    /// Turns figures into those of an hour.
+    /// Scales figures to an hour.
     pub(crate) per_hour: f64,
 }
 

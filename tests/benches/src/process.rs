@@ -1,4 +1,4 @@
-//! The measured process, and what the kernel and its own metrics say of it.
+//! The measured process, with figures from the kernel and from its own metrics.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -56,7 +56,7 @@ impl Manager {
             .arg(format!("--cloud-config={}", config.display()))
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--secure-port={port}"))
-            // The bench asks without credentials.
+            // The benchmark sends no credentials.
             .arg("--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics")
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(log)?)
@@ -64,7 +64,7 @@ impl Manager {
             .spawn()?;
         let pid = child.id().context("the manager ended at once")?;
         let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse()?);
-        // The process under test made its certificate itself a moment ago.
+        // The process under test has a self-signed certificate.
         config.accept_invalid_certs = true;
         let http = kube::Client::try_from(config)?;
         let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
@@ -128,7 +128,7 @@ impl Manager {
         Ok((ticks(11) + ticks(12)) / 100.0)
     }
 
-    /// Sends SIGTERM; the time at which the process had ended, and how.
+    /// Sends SIGTERM; returns when and how the process ended.
     pub(crate) async fn terminate(mut self) -> anyhow::Result<(Instant, ExitStatus)> {
         let signalled = Command::new("sh").args(["-c", r#"kill -s TERM "$0""#, &self.pid.to_string()]).status().await?;
         anyhow::ensure!(signalled.success(), "cannot send SIGTERM: {signalled}");
@@ -137,7 +137,7 @@ impl Manager {
     }
 
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
-        // Killed: a measured process has nothing to hand over.
+        // Killed: a measured process needs no orderly end.
         self.child.kill().await?;
         Ok(())
     }

@@ -61,7 +61,7 @@ impl InstancesV2 for Cloud {
         for page in nodes.chunks(PAGE) {
             tokio::time::sleep(READ).await;
             let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-            // A lost line would only make the figure too good; better to see it fail.
+            // A lost line would make the figure too good, so a failure ends the run.
             if let Err(error) = writeln!(log, "{}", page.len()) {
                 return nodes.iter().map(|_| Lookup::Unknown(ProviderError::unknown(error.to_string()))).collect();
             }

@@ -8,7 +8,7 @@ use crate::cluster::Cluster;
 use crate::plot::{self, Series};
 use crate::process::Manager;
 
-/// In this time the nodes of the burst appear.
+/// The period in which the nodes of the burst appear.
 pub(crate) const BURST: Duration = Duration::from_secs(10);
 /// How long a process may take to come to rest.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ pub(crate) fn count(number: usize) -> f64 {
     u32::try_from(number).map_or(f64::MAX, f64::from)
 }
 
-/// A burst of tainted nodes: when does the last taint go, and at which cost?
+/// A burst of tainted nodes: the time until the last taint is removed, and the cost.
 pub(crate) async fn startup(nodes: usize, out: &Path) -> anyhow::Result<()> {
     let cluster = Arc::new(Cluster::start().await?);
     let manager = Manager::start(&cluster.bed.kubeconfig(), &["--configure-cloud-routes=false"]).await?;
@@ -84,7 +84,7 @@ pub(crate) async fn memory(sizes: &[usize], out: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A quiet time with kubelet-like heartbeats.
+/// A quiet period with kubelet-like heartbeats.
 pub(crate) async fn idle(nodes: usize, minutes: u64) -> anyhow::Result<()> {
     let cluster = Arc::new(Cluster::start().await?);
     cluster.make_nodes(0..nodes, false, Duration::ZERO).await?;

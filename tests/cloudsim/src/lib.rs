@@ -1,8 +1,8 @@
-//! Simulated clouds, spoken to over HTTP with the vendors' own protocols.
+//! Simulated clouds that speak the vendors' own protocols over HTTP.
 //!
-//! Each cloud is a set of pure handlers over one owned world; [`core`] holds what they share: the virtual clock, the fault
-//! injector, the throttles, the ledger of calls and the HTTP servers. What the vendors do not document is marked
-//! `unverified` where it is decided: no test should assert on it.
+//! Each cloud is a set of pure handlers over one owned state; [`core`] has the common parts: the virtual clock, the
+//! fault injector, the throttles, the ledger of calls and the HTTP servers. Behaviour that the vendors do not document
+//! is marked `unverified` in the code: no test may rely on it.
 
 pub mod aws;
 pub mod core;

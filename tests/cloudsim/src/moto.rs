@@ -1,4 +1,5 @@
-//! moto, an imitation of AWS by others, as a child process. The behaviour suite runs against it and against the double.
+//! moto, an independent imitation of AWS, as a child process. The behaviour suite runs against it and against the
+//! simulation.
 //!
 //! `hack/moto.sh` installs it; `hack/moto/server.py` serves it with corrections. It gets slow with many resources: keep
 //! below 50 instances.
@@ -12,16 +13,16 @@ use std::sync::Mutex;
 use std::time::Duration;
 use std::{env, fs, io};
 
-/// What `hack/moto.sh` pins.
+/// The versions that `hack/moto.sh` pins.
 const REQUIREMENTS: &str = include_str!("../../../hack/moto/requirements.txt");
-/// A request takes milliseconds; a machine that compiles at the same time makes that seconds.
+/// A request takes milliseconds, but seconds on a machine that compiles at the same time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running server; dropping it stops the process. It also ends by itself when this process does.
 #[derive(Debug)]
 pub struct Moto {
     child: Child,
-    // Closed by the kernel when this process dies, which is what ends the server then.
+    // The kernel closes it when this process dies, which ends the server.
     _alive: Option<ChildStdin>,
     address: SocketAddr,
 }
@@ -30,7 +31,7 @@ impl Moto {
     /// Starts a server and waits until it listens. `None`, with a line on stderr, where moto is not installed.
     ///
     /// # Errors
-    /// When it is there and does not start, and with `CI=true` also when it is not there.
+    /// It is installed and does not start, or with `CI=true` it is not installed.
     pub fn start() -> io::Result<Option<Self>> {
         let Some(python) = python()? else { return Ok(None) };
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack/moto/server.py");
@@ -113,7 +114,7 @@ pub fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &st
 /// With `CI=true`, when there is none.
 pub fn python() -> io::Result<Option<PathBuf>> {
     let found = cache_folder().filter(|folder| {
-        // The copy that the script puts there last: a folder with other pins, or a half-made one, doesn't count.
+        // The script copies this file last: a folder with other versions, or an incomplete one, doesn't count.
         fs::read_to_string(folder.join("requirements.txt")).is_ok_and(|pins| pins == REQUIREMENTS)
     });
     match found {
@@ -122,7 +123,7 @@ pub fn python() -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Where `hack/moto.sh` puts things.
+/// The folder of `hack/moto.sh`.
 pub(crate) fn cache_folder() -> Option<PathBuf> {
     let version = REQUIREMENTS.lines().find_map(|line| line.strip_prefix("moto=="))?;
     let root = env::var_os("XDG_CACHE_HOME")
@@ -132,7 +133,8 @@ pub(crate) fn cache_folder() -> Option<PathBuf> {
     Some(root.join("ccm").join(format!("moto-{version}")))
 }
 
-/// Says what is missing, past the test harness, which would swallow it; with `CI=true` that is an error.
+/// Reports on stderr what is missing, bypassing the test harness, which would capture it; with `CI=true` that is an
+/// error.
 pub(crate) fn not_here(reason: &str) -> io::Result<()> {
     if env::var("CI").is_ok_and(|value| value == "true") {
         return Err(io::Error::other(reason));

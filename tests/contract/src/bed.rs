@@ -38,7 +38,7 @@ pub(crate) struct Bed {
     cluster: Arc<TestCluster>,
 }
 
-/// The answer to one of several questions.
+/// One of several answers.
 pub(crate) type Answer<T> = std::result::Result<T, ProviderError>;
 
 /// An unexpected error.
@@ -147,8 +147,8 @@ impl Bed {
         self.harness.pass(time).await;
     }
 
-    /// The answers to all questions, one each. While one is not finished and asks for a retry, that time passes and the
-    /// call is repeated, as the core does.
+    /// The answers to all items, one each. While one asks for a retry, lets the delay pass and repeats the call, as the
+    /// core does.
     pub(crate) async fn answers<Q: Clone, T>(
         &self,
         questions: &[Q],
@@ -172,13 +172,13 @@ impl Bed {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// The same for a call about one thing.
+    /// The same for a call about one item.
     pub(crate) async fn finished<T>(&self, call: impl AsyncFn() -> Answer<T>) -> Answer<T> {
         let answers = self.answers(&[()], async |_| vec![call().await]).await;
         answers.ok().and_then(|mut answers| answers.pop()).unwrap_or_else(|| Err(ProviderError::bug("no answer")))
     }
 
-    /// Does the work as the core does it: one call for the Services of a group, and groups concurrently.
+    /// Does the work like the core: one call for the Services of a group, and groups concurrently.
     pub(crate) async fn reconciled(&self, work: &[ServiceWork]) -> Result<Vec<Answer<Option<LoadBalancerStatus>>>> {
         let balancer = self.balancer()?;
         let reconcile = async |work: &[ServiceWork]| {
@@ -205,7 +205,7 @@ pub(crate) fn skip(time: Duration) {
     tokio::time::resume();
 }
 
-/// The delay after which a call that is not finished asks for a retry.
+/// The delay after which an unfinished call asks for a retry.
 fn look_again<T>(answer: &Answer<T>) -> Option<Duration> {
     let error = answer.as_ref().err()?;
     if error.class() == ErrorClass::Conflict { Some(Duration::ZERO) } else { error.retry_after() }
@@ -215,7 +215,7 @@ fn is_final<T>(answer: &Answer<T>) -> bool {
     look_again(answer).is_none()
 }
 
-/// A node that the cloud may not know; an empty provider ID is none.
+/// A node that may have no instance. An empty provider ID means that it has none.
 pub(crate) fn bare(name: &str, provider_id: &str) -> Node {
     let provider_id = Some(provider_id).filter(|id| !id.is_empty()).map(Into::into);
     Node { name: name.into(), uid: format!("uid-of-{name}").into(), provider_id, ..Node::default() }

@@ -1,4 +1,4 @@
-//! What the suite needs from the author of a provider.
+//! The interface that the author of a provider implements for the suite.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,19 +9,20 @@ use ccm_provider::{
     CloudConfig, CloudProvider, FlagValues, NodeAddress, PersistentVolume, ProviderError, ProviderFactory, Service,
 };
 
-/// A provider and the cloud behind it. Each is used for one clause, and begins with a cloud that holds nothing of the
-/// cluster; instances, objects of others and trouble come when the suite asks for them.
+/// A provider and its cloud. Each harness is used for one clause, and begins with a cloud without objects of the
+/// cluster; the suite requests instances, objects of others and trouble as needed.
 ///
-/// Only the methods without a default are needed. Clauses about what a cloud or its simulation can't do are skipped.
+/// Only the methods without a default are required. Clauses about unsupported features of a cloud or its simulation are
+/// skipped.
 #[async_trait]
 pub trait Harness: Send + Sync {
     /// The factory of the provider.
     fn factory(&self) -> Arc<dyn ProviderFactory>;
 
-    /// The configuration that leads to the cloud of this harness.
+    /// The configuration for the cloud of this harness.
     fn config(&self) -> Option<CloudConfig>;
 
-    /// Values of the flags. By default what the provider's own flags have as their default.
+    /// Values of the flags. By default the defaults of the provider's flags.
     fn flags(&self) -> FlagValues {
         let mut values = FlagValues::default();
         for flag in self.factory().flags() {
@@ -30,12 +31,12 @@ pub trait Harness: Send + Sync {
         values
     }
 
-    /// A new provider over the same cloud: what a restarted process has. Nothing in memory survives from an earlier one.
+    /// A new provider over the same cloud, as in a restarted process: it has no memory of an earlier one.
     async fn provider(&self) -> Result<Arc<dyn CloudProvider>, ProviderError> {
         self.factory().build(self.config(), &self.flags()).await
     }
 
-    /// Makes a running instance whose node has this name.
+    /// Creates a running instance whose node has this name.
     async fn add_instance(&self, name: &str) -> Made;
 
     /// Stops an instance; false where instances can't be stopped.
@@ -55,7 +56,7 @@ pub trait Harness: Send + Sync {
     /// that grows whenever the contents change.
     async fn writes(&self) -> u64;
 
-    /// Disturbs the cloud until further notice. False for a kind of trouble that can't be made.
+    /// Disturbs the cloud until the next call. False for an unsupported kind of trouble.
     async fn trouble(&self, trouble: Trouble) -> bool;
 
     /// Waits until the cloud has answered everything that was sent to it, also by a call that was abandoned, and the provider has
@@ -76,31 +77,31 @@ pub trait Harness: Send + Sync {
         1
     }
 
-    /// What every Service of the suite has besides, such as the annotation that chooses a kind of balancer.
+    /// Adds to every Service of the suite, for example the annotation that chooses a kind of balancer.
     fn dress(&self, service: &mut Service) {
         let _ = service;
     }
 
-    /// Changes a Service so that it shares a cloud object with all others that were changed so; false where Services share
-    /// nothing, or nothing that makes them one of the [`ccm_provider::LoadBalancer::groups`].
+    /// Changes a Service so that it shares a cloud object with all other Services changed by this method; false if
+    /// Services share no object, or none that puts them into a common group ([`ccm_provider::LoadBalancer::groups`]).
     fn share(&self, service: &mut Service) -> bool {
         let _ = service;
         false
     }
 
-    /// Adds objects like those that the provider makes, but of another owner, and returns true. The suite looks at
+    /// Adds objects like those of the provider, but of another owner, and returns true. The suite compares
     /// [`Harness::contents`] before and after.
     async fn add_objects_of_others(&self) -> bool {
         false
     }
 
-    /// Turns a route of this cluster into a blackhole, as when its instance is gone; false where that can't be.
+    /// Turns a route of this cluster into a blackhole, as when its instance is gone; false if unsupported.
     async fn orphan_route(&self, destination_cidr: &str) -> bool {
         let _ = destination_cidr;
         false
     }
 
-    /// Makes a volume with labels; `None` where there are no volumes.
+    /// Creates a volume with labels; `None` if there are no volumes.
     async fn add_volume(&self, name: &str) -> Option<PersistentVolume> {
         let _ = name;
         None
@@ -111,18 +112,18 @@ pub trait Harness: Send + Sync {
         Vec::new()
     }
 
-    /// Provider IDs with the scheme of this cloud that it can't have given out: `example://` or `example:///x`.
+    /// Malformed provider IDs with the scheme of this cloud: `example://` or `example:///x`.
     fn malformed_provider_ids(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Whether the plan for a Service whose balancer is as wanted is empty. False for the default of
-    /// [`ccm_provider::LoadBalancer::observe`], which knows only whether there is a balancer.
+    /// Whether the plan for a Service whose balancer is in the desired state is empty. False for the default of
+    /// [`ccm_provider::LoadBalancer::observe`], which only shows whether there is a balancer.
     fn plans_are_exact(&self) -> bool {
         false
     }
 
-    /// Clauses that the provider breaks on purpose. One that is kept after all is an error.
+    /// Clauses that the provider breaks on purpose. One that it keeps is an error.
     fn deviations(&self) -> &'static [Deviation] {
         &[]
     }
@@ -137,16 +138,17 @@ pub struct Made {
     pub addresses: Vec<NodeAddress>,
 }
 
-/// What the cloud does from now on.
+/// The behaviour of the cloud from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
     /// Everything works.
     None,
     /// Every call fails, reads too.
     Down,
-    /// Reads work, and so many writes; every later one is refused and has no effect.
+    /// Reads and this many writes work; every later write is refused and has no effect.
     WritesRefusedAfter(u64),
-    /// Reads work, and so many writes; the next takes effect but its answer is lost, and every later one is refused.
+    /// Reads and this many writes work; the next write takes effect but its answer is lost, and every later one is
+    /// refused.
     AnswerLostAfter(u64),
 }
 
@@ -155,9 +157,9 @@ pub enum Trouble {
 pub struct BrokenConfig {
     /// The file.
     pub config: CloudConfig,
-    /// A word that the error must hold: the key that is wrong.
+    /// A text that the error must contain: the wrong key.
     pub names: &'static str,
-    /// A word that it must not hold.
+    /// A text that it must not contain.
     pub secret: Option<&'static str>,
 }
 

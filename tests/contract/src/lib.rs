@@ -1,8 +1,8 @@
-//! What every provider must do, as tests that its author runs.
+//! The contract of providers, as tests that the author of a provider runs.
 //!
-//! The author writes one [`Harness`]: how to make the provider, and how to look at and disturb the (simulated) cloud behind
-//! it. The suite is a list of clauses, [`clauses`]; each runs over a clean cloud and is kept, broken, or about something
-//! that the cloud does not have. It depends on the provider API alone, no Kubernetes client and no program.
+//! The author writes one [`Harness`], which creates the provider, and inspects and disturbs the (simulated) cloud. The
+//! suite is a list of clauses, [`clauses`]; each runs over a clean cloud and is kept, broken, or not applicable. The
+//! crate depends only on the provider API, not on a Kubernetes client or a program.
 //!
 //! ```
 //! # mod mine {
@@ -13,10 +13,10 @@
 //! # fn main() {}
 //! ```
 //!
-//! [`lives`] lets Services live at random in the same simulated cloud.
+//! [`lives`] runs random sequences of changes of Services over the same simulated cloud.
 //!
-//! A clause says what the core relies on, and why. It knows no cloud's rules, so it can't check whether a balancer
-//! forwards to the right port. That is for the author's own tests.
+//! A clause states a property on which the core relies, and why. It has no rules of a particular cloud, so it can't
+//! check whether a balancer forwards to the right port: the author's own tests do that.
 #![deny(missing_docs)]
 
 mod bed;
@@ -40,8 +40,8 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use futures::future::{Either, select};
 
-/// How long one clause may take. None waits for time to pass; a provider that sleeps instead of answering when to look again
-/// breaks it.
+/// How long one clause may take. No clause waits in real time; a provider that sleeps instead of returning a retry
+/// delay exceeds the limit.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs one clause over a clean cloud. Needs tokio's current-thread runtime: the clause moves its clock.
@@ -66,7 +66,7 @@ pub async fn check<F: Future<Output = Arc<dyn Harness>>>(clause: &Clause, make: 
 async fn limited<F: Future>(run: F, harness: &Arc<dyn Harness>) -> Option<F::Output> {
     const TICK: Duration = Duration::from_millis(5);
     let (began, haste, harness) = (Instant::now(), harness.haste(), Arc::clone(harness));
-    // A task of its own: the clause is polled for its own sake only.
+    // A task of its own, so that its ticks do not poll the clause.
     let mut time = tokio::spawn(async move {
         while began.elapsed() < LIMIT {
             tokio::time::sleep(TICK).await;

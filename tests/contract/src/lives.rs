@@ -1,10 +1,11 @@
-//! Random lives of Services in a simulated cloud that throttles, lags, loses answers and breaks off, by seed.
+//! Random sequences of changes of Services ("lives"), by seed, in a simulated cloud that throttles, lags, loses answers
+//! and breaks connections.
 //!
-//! While the cloud is rough, any call may fail, but what belongs to others never changes. Once it is calm, all Services reach
-//! their desired state within a few rounds, a further round writes nothing, the result is what a fresh start makes, and
-//! after all Services were deleted nothing of them is left.
+//! During the faults any call may fail, but objects of others never change. After the faults, all Services reach their
+//! desired state within a few rounds, a further round writes nothing, the result equals that of a fresh start, and
+//! after the deletion of all Services none of their objects is left.
 //!
-//! A failing seed names itself. `CCM_<CLOUD>_SEEDS=7` runs that seed alone, `CCM_<CLOUD>_SEEDS=100-200` a range.
+//! A failure prints its seed. `CCM_<CLOUD>_SEEDS=7` runs that seed alone, `CCM_<CLOUD>_SEEDS=100-200` a range.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -19,25 +20,25 @@ use ccm_provider::{
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// Rounds over all Services until nothing is left to do.
+/// Maximum number of rounds over all Services until nothing is left to do.
 const ROUNDS: usize = 8;
 /// Events of one life.
 const EVENTS: usize = 12;
 
-/// A simulated cloud in which Services live. Everything random comes from the `rng` that it is given, so that a seed
-/// repeats a life.
+/// A simulated cloud for these tests. All randomness comes from the given `rng`, so that a seed repeats a life.
 #[async_trait]
 pub trait LivingCloud: Sized + Send + Sync + 'static {
     /// `--cluster-name`
     const CLUSTER: &'static str;
 
-    /// A cloud with nodes, and with objects of others that use the same parts. `seed` is for the cloud's own randomness.
+    /// A cloud with nodes, and with objects of others that use the same shared objects. `seed` is for the cloud's own
+    /// randomness.
     async fn start(seed: u64, rng: &mut StdRng) -> Self;
 
-    /// What was chosen at the start, for the log of a failed life.
+    /// The random choices at the start, for the log of a failed life.
     fn description(&self) -> String;
 
-    /// The load balancers of a new process that leads and remembers nothing.
+    /// The load balancers of a new process, which leads and has empty caches.
     async fn process(&self) -> Arc<dyn LoadBalancer>;
 
     /// The nodes.
@@ -46,31 +47,32 @@ pub trait LivingCloud: Sized + Send + Sync + 'static {
     /// Adds or removes a node.
     fn change_nodes(&mut self, rng: &mut StdRng);
 
-    /// A Service of this name with random settings. `kind` is one of two kinds of load balancers that a Service cannot
-    /// change between; a cloud with one kind ignores it. What a balancer keeps when an annotation is removed must always be
-    /// set.
+    /// A Service of this name with random settings. `kind` is one of two kinds of load balancers between which a
+    /// Service cannot change; a cloud with one kind ignores it. Settings that a balancer keeps when their annotation is
+    /// removed must always be set.
     fn service(&mut self, rng: &mut StdRng, name: &str, kind: bool) -> Service;
 
-    /// The kind that a Service asks for.
+    /// The kind that a Service requests.
     fn kind(&self, service: &Service) -> bool;
 
-    /// Starts the rough time: late and stale reads. Returns whether a process may remember stale answers for longer.
+    /// Starts late and stale reads. Returns whether a process may cache stale answers for longer.
     fn rough(&mut self, rng: &mut StdRng) -> bool;
 
-    /// Makes one or two of the next calls fail, or none; replaces earlier trouble.
+    /// Makes up to two of the next calls fail; replaces earlier trouble.
     fn trouble(&mut self, rng: &mut StdRng) -> Option<String>;
 
     /// Ends all trouble.
     fn end_trouble(&mut self);
 
-    /// Ends trouble and the rough time.
+    /// Ends trouble, and late and stale reads.
     fn calm(&mut self);
 
-    /// Changes a part of a balancer of ours by hand. `balancers` are the default names of those of the Services.
+    /// Changes a part of one of our balancers outside of the provider. `balancers` are the default names of the
+    /// Services' balancers.
     fn change_by_hand(&mut self, rng: &mut StdRng, balancers: &[String]) -> String;
 
-    /// After a call that ended with this error: waits for what the provider does in the background, and returns true; or
-    /// false if it does nothing, and the call is over.
+    /// After a call that ended with this error: waits for the provider's background work and returns true, or false if
+    /// there is none and the call is over.
     async fn wait(&self, _error: &ProviderError) -> bool {
         false
     }
@@ -87,10 +89,10 @@ pub trait LivingCloud: Sized + Send + Sync + 'static {
     /// The writes after a mark.
     fn writes(&self, mark: u64) -> Vec<String>;
 
-    /// All objects that may have been made for Services, a line each, without the IDs that depend on the order of events.
+    /// All objects that may belong to Services, one per line, without the IDs that depend on the order of events.
     fn shape(&self) -> Vec<String>;
 
-    /// All that belongs to others, a line each.
+    /// All objects of others, one per line.
     fn foreign(&self) -> Vec<String>;
 }
 
@@ -101,7 +103,7 @@ struct Living {
     made: Option<bool>,
     /// The user deleted it.
     deleted: bool,
-    /// The annotations that the provider noted; the user's changes keep them.
+    /// The annotations from the provider's notes; the user's changes keep them.
     noted: BTreeMap<String, String>,
 }
 
@@ -116,7 +118,7 @@ impl Living {
         self.service = service;
     }
 
-    /// The Service as the user created it, without what was written on it.
+    /// The Service as the user created it, without changes by the controller.
     fn as_new(&self) -> Service {
         let mut service = self.service.clone();
         service.status.load_balancer = LoadBalancerStatus::default();
@@ -145,19 +147,19 @@ struct Life<C> {
     services: BTreeMap<String, Living>,
     generation: usize,
     foreign: Vec<String>,
-    /// What happened; a failure shows it.
+    /// The log, printed on a failure.
     log: Vec<String>,
 }
 
 /// Runs the lives of these seeds, eight at a time. A life that fails panics, since this is the body of a test.
 #[allow(clippy::panic)]
 pub async fn live<C: LivingCloud>(seeds: impl IntoIterator<Item = u64>) {
-    // A life that failed has printed why.
+    // A failed life has printed the reason.
     let finished =
         |life: Result<(), tokio::task::JoinError>| assert!(life.is_ok(), "a life failed; see its seed above");
     let mut lives = tokio::task::JoinSet::new();
     for seed in seeds {
-        // They wait most of the time.
+        // They are idle most of the time.
         if lives.len() >= 8
             && let Some(life) = lives.join_next().await
         {
@@ -175,11 +177,11 @@ pub async fn live<C: LivingCloud>(seeds: impl IntoIterator<Item = u64>) {
     }
 }
 
-/// Runs so many lives whose seeds are others each day, and prints how to run them again with the variable.
+/// Runs this many lives with seeds of the day, and prints how to repeat them with the variable.
 pub async fn live_of_the_day<C: LivingCloud>(variable: &str, count: u64) {
     let day = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs() / 86_400);
     let (first, last) = (day * count, (day + 1) * count - 1);
-    // Past the test harness, which shows the output of failed tests only.
+    // Bypasses the test harness, which shows only the output of failed tests.
     let _ = std::io::stderr().write_all(format!("\n{variable}={first}-{last}\n").as_bytes());
     live::<C>(first..=last).await;
 }
@@ -233,7 +235,7 @@ impl<C: LivingCloud> Life<C> {
         }
     }
 
-    /// One call, until the answer is final; writes on the Service what is noted, as the controller does.
+    /// One call, repeated until the answer is final; like the controller, writes the notes on the Service.
     async fn call(&mut self, name: &str, action: ServiceAction) -> Result<Option<LoadBalancerStatus>, ProviderError> {
         let Some(living) = self.services.get_mut(name) else { return Ok(None) };
         loop {
@@ -264,7 +266,7 @@ impl<C: LivingCloud> Life<C> {
         Ok(())
     }
 
-    /// As the controller: asks whether there is a balancer, deletes it, and removes the finalizer.
+    /// Like the controller: checks whether there is a balancer, deletes it, and removes the finalizer.
     async fn delete(&mut self, name: &str) -> Result<(), ProviderError> {
         let Some(service) = self.services.get(name).map(|living| living.service.clone()) else { return Ok(()) };
         if self.process.get(C::CLUSTER, &service).await?.is_some() {
@@ -320,7 +322,7 @@ impl<C: LivingCloud> Life<C> {
         match living.map(|(key, living)| (key.clone(), living.deleted, living.service.clone())) {
             Some((_, true, _)) => {}
             Some((key, false, service)) => {
-                // Now and then the user asks for the other kind.
+                // Sometimes the user requests the other kind.
                 let kind = self.cloud.kind(&service);
                 let shown = !service.status.load_balancer.ingress.is_empty();
                 let kind = if shown && self.rng.random_bool(0.08) { !kind } else { kind };
@@ -362,7 +364,7 @@ impl<C: LivingCloud> Life<C> {
         self.say(how);
         self.cloud.calm();
         self.cloud.step(Duration::from_secs(600));
-        // A change of the kind is refused for good; the user takes it back.
+        // A change of the kind is refused permanently; the user reverts it.
         for name in self.names() {
             let Some(living) = self.services.get(&name) else { continue };
             if let Some(made) = living.made.filter(|made| *made != self.cloud.kind(&living.service)) {
@@ -431,7 +433,7 @@ fn same(now: &[String], expected: &[String], what: &str) -> Result<(), String> {
     if now == expected {
         return Ok(());
     }
-    // A line can be there more than once.
+    // A line may occur more than once.
     let without = |lines: &[String], others: &[String]| {
         let mut left = lines.to_vec();
         for other in others {

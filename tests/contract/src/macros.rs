@@ -1,6 +1,6 @@
 //! The list of clauses, which generates the table and the tests of an author.
 
-/// Makes one `#[test]` per clause. `$make` is an `async fn() -> Arc<dyn Harness>` that makes a clean cloud.
+/// Creates one `#[test]` per clause. `$make` is an `async fn() -> Arc<dyn Harness>` that creates a clean cloud.
 #[macro_export]
 macro_rules! contract {
     ($make:path) => { $crate::contract! { @list tests ($make) } };

@@ -13,16 +13,16 @@ pub enum Outcome {
     Broken(String),
     /// The provider breaks the clause on purpose.
     Deviates {
-        /// What was seen.
+        /// The observation.
         how: String,
         /// The author's reason.
         why: &'static str,
     },
-    /// It is about something that this cloud, or its harness, does not have.
+    /// It does not apply to this cloud or its harness.
     NotApplicable(&'static str),
 }
 
-/// What the body of a clause returns.
+/// The return type of a clause.
 pub type Result<T = ()> = std::result::Result<T, Outcome>;
 
 impl fmt::Display for Outcome {

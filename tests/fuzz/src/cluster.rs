@@ -5,13 +5,13 @@ use ccm_provider::{Node, Service};
 use ccm_runtime::store::{Cached, FieldFilter};
 use serde_json::Value;
 
-/// What is kept of a Node is what a reader of the whole object finds.
+/// The cached fields of a Node must equal those of the full object.
 pub(crate) fn node(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(node) = Node::decode(text, &FieldFilter::default()) else { return };
     let read = (node.has_taint("x"), node.provider_scheme(), node.annotations.get(ANNOTATION_PROVIDED_NODE_IP));
     std::hint::black_box(read);
-    // A repeated key is read in two ways.
+    // The two parsers treat a repeated key differently.
     let Some(whole) = unambiguous(text) else { return };
     let kept = |pointer: &str| whole.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     assert_eq!(node.name.as_str(), kept("/metadata/name"));
@@ -38,7 +38,7 @@ pub(crate) fn service(data: &[u8]) {
     assert_eq!(service.metadata.finalizers.len(), count("/metadata/finalizers"));
 }
 
-/// The object, unless a key stands in it twice.
+/// The object, unless it has a key twice.
 fn unambiguous(text: &str) -> Option<Value> {
     let whole: Value = serde_json::from_str(text).ok()?;
     fn keys(value: &Value) -> usize {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ccm_provider::CloudConfig;
 
-/// YAML as all configuration files are read.
+/// YAML, with the parser of all configuration files.
 pub(crate) fn document(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match ccm_kit::document::parse(text) {
@@ -23,14 +23,14 @@ pub(crate) fn gcfg(data: &[u8]) {
     let Ok(document) = ccm_kit::gcfg::parse(text) else { return };
     let written = document.to_string();
     let again = ccm_kit::gcfg::parse(&written).expect("what is written is gcfg");
-    // Positions differ; the text that they make does not.
+    // Positions differ, the resulting text does not.
     assert_eq!(written, again.to_string(), "from {text:?}");
 }
 
 /// The file of the fake cloud.
 pub(crate) fn cloud_config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    // These name files that would be written.
+    // These keys name files that the provider would write.
     let files = ["callLog", "stateFile"];
     match ccm_kit::document::parse(text) {
         Ok(tree) if files.iter().any(|key| tree.get(key).is_some_and(|value| !value.is_null())) => return,

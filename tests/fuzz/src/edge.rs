@@ -1,4 +1,4 @@
-//! HTTP as strangers speak it.
+//! HTTP from untrusted clients.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 /// How HTTP/2 begins, with settings that change nothing.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// The bytes of a connection behind TLS. The first says what it is: `1` and `3` are HTTP/1.1, `2` and `4` are HTTP/2 (without
-/// its preface); with `1` and `2` nobody may do anything, with the others everybody everything.
+/// The bytes of a decrypted connection. The first one selects the protocol: `1` and `3` are HTTP/1.1, `2` and `4` are
+/// HTTP/2 (without its preface); with `1` and `2` no request is authorized, with the others every request is.
 pub(crate) fn http(data: &[u8]) {
     let Some((kind, input)) = data.split_first() else { return };
     let (http2, open) = match kind {
@@ -22,13 +22,13 @@ pub(crate) fn http(data: &[u8]) {
     };
     let allowed: &[String] = if open { &["*".to_owned()] } else { &[] };
     let edge = Edge::new(AllowedPaths::new(allowed).unwrap());
-    // Time passes only while nothing else does: limits are reached at once.
+    // Paused time: limits are reached as soon as nothing else happens.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
     let answer = runtime.block_on(async {
         let (client, server) = tokio::io::duplex(4096);
         let whole = async { tokio::join!(edge.speak(server, http2), exchange(client, http2, input)).1 };
-        // Every limit is below.
+        // Longer than every limit.
         tokio::time::timeout(Duration::from_secs(3600), whole)
             .await
             .expect("a connection whose client has left stays open")
@@ -47,7 +47,7 @@ async fn exchange(client: DuplexStream, http2: bool, input: &[u8]) -> Vec<u8> {
     let (mut read, mut write) = tokio::io::split(client);
     let send = async {
         let preface = if http2 { PREFACE } else { &[] };
-        // The server may have had enough before the end.
+        // The server may close the connection before the end.
         if write.write_all(preface).await.is_ok() && write.write_all(input).await.is_ok() {
             drop(write.shutdown().await);
         }
@@ -61,7 +61,7 @@ async fn exchange(client: DuplexStream, http2: bool, input: &[u8]) -> Vec<u8> {
 /// Whether this is a sequence of frames, the last perhaps cut.
 fn are_frames(mut bytes: &[u8]) -> bool {
     while let [high, middle, low, kind, _, rest @ ..] = bytes {
-        // What a server sends is within what a client takes if it says nothing: frames of 16 KiB, of known types.
+        // The answers respect a client's default settings: frames of at most 16 KiB, of known types.
         let length = usize::from(*high) << 16 | usize::from(*middle) << 8 | usize::from(*low);
         if length > 16384 || *kind > 9 {
             return false;

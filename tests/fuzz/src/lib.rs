@@ -1,8 +1,8 @@
-//! Fuzz targets: what comes from users, from the API server or from the network, fed with anything.
+//! Fuzz targets: parsers of input from users, from the API server and from the network.
 //!
-//! A target takes bytes and panics where something is wrong: not only where the code panics, but where a text that was taken
-//! does not read back as the same. `hack/fuzz.sh` runs them under libFuzzer; the tests of this crate run each over its
-//! corpus (`corpus/<target>`), in which every input that ever failed stays.
+//! A target takes bytes and panics on a defect: not only if the code panics, but also if an accepted text does not
+//! round-trip. `hack/fuzz.sh` runs them under libFuzzer; the tests of this crate run each over its corpus
+//! (`corpus/<target>`), in which every input that ever failed stays.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 #[cfg(feature = "program")]
@@ -14,7 +14,7 @@ mod edge;
 mod program;
 mod texts;
 
-/// A target: its name, and what it does.
+/// A target: its name and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.

@@ -18,7 +18,7 @@ const HEADER: &str =
 
 /// Name of the MutatingWebhookConfiguration and of the webhook in it.
 const VOLUME_WEBHOOK: &str = "cloud-pvl-admission.k8s.io";
-/// The volumes of the providers of this project; where there is no row, those of every cloud.
+/// The volume sources of the providers of this project; without a row, those of every cloud.
 const VOLUMES: &[(&str, &[VolumeSource])] = &[
     ("aws", &ccm_provider_aws::VOLUME_SOURCES),
     ("gce", &ccm_provider_gce::VOLUME_SOURCES),
@@ -61,7 +61,7 @@ pub fn files(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Ve
     Ok(files)
 }
 
-/// Writes the files that differ, or with `check` fails when one does. Answers what was written.
+/// Writes the files that differ, or with `check` fails if one does. Returns the written paths.
 pub fn run(manifests: &Path, check: bool) -> anyhow::Result<Vec<&'static str>> {
     let read = |name: &str| fs::read_to_string(manifests.join(name)).with_context(|| format!("manifests/{name}"));
     let mut stale = Vec::new();
@@ -104,7 +104,7 @@ fn roles(rules: &Rules) -> String {
     text
 }
 
-/// Roles of the accounts for which every cluster has some, or of the others.
+/// Roles of the accounts for which every cluster has default roles, or of the others.
 fn controller_roles(controllers: &[ccm::Controller], born_with: bool) -> String {
     let accounts = rbac::per_controller(controllers).into_iter();
     let text: String = accounts
@@ -120,7 +120,7 @@ fn controller_role(client: &str, rules: &Rules) -> String {
         + &binding("ClusterRoleBinding", &name, None, ("ClusterRole", &name), client)
 }
 
-/// What the service controllers of a provider add to the component with an account for each controller.
+/// The additions for a provider's service controllers to the component with an account for each controller.
 fn provided_roles(provider: &str, controllers: &[ccm::Controller], specs: &'static [ServiceControllerSpec]) -> String {
     let name = format!("{ACCOUNT}:{provider}:accounts");
     let mut text = String::new();
@@ -143,7 +143,7 @@ fn migration() -> String {
     text
 }
 
-/// What a provider may do with its ConfigMaps.
+/// The permissions of a provider on its ConfigMaps.
 fn config_maps(provider: &str, specs: &'static [ConfigMapSpec]) -> String {
     let name = format!("{ACCOUNT}:{provider}");
     let mut text = HEADER.to_owned();
@@ -159,8 +159,8 @@ fn volume_sources(provider: &str) -> &'static [VolumeSource] {
     own.map_or(&VolumeSource::ALL, |(_, sources)| sources)
 }
 
-/// The webhook that labels volumes. The condition keeps an outage of the program from blocking volumes that are none of its
-/// business.
+/// The webhook that labels volumes. Because of the match condition, an outage of the program does not block other
+/// volumes.
 fn volume_webhook() -> String {
     let service = format!("{ACCOUNT}-webhook");
     let (path, timeout) = (volumes::PATH, volumes::TIMEOUT.as_secs());
@@ -231,8 +231,8 @@ fn chart_volumes() -> String {
     text
 }
 
-/// Named templates with the rules, for the chart: there the user chooses the name of the lease and the controllers, of which only
-/// the one for the lifecycle of nodes deletes anything.
+/// Named templates with the rules, for the chart: there the user chooses the name of the lease and the controllers, of
+/// which only the node lifecycle controller deletes objects.
 fn chart(single: &Rules, base: &Rules, controllers: &[ccm::Controller]) -> String {
     let mut text = format!("{{{{/*\n{}*/}}}}\n", HEADER.trim_start_matches("# "));
     let mut define = |name: &str, rules: &[Rule]| {
@@ -260,7 +260,7 @@ fn chart(single: &Rules, base: &Rules, controllers: &[ccm::Controller]) -> Strin
     text
 }
 
-/// The chart lets the Lease be in another namespace than the service accounts.
+/// In the chart, the Lease may be in another namespace than the service accounts.
 fn split(rules: Vec<Rule>) -> (Vec<Rule>, Vec<Rule>) {
     rules.into_iter().partition(|rule| rule.resource == "leases")
 }

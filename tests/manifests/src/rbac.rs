@@ -21,11 +21,11 @@ pub struct Rule {
     pub names: &'static [&'static str],
     /// Verbs in a fixed order.
     pub verbs: Vec<&'static str>,
-    /// Which verbs are for what.
+    /// The purpose of each group of verbs.
     pub why: Vec<(Vec<&'static str>, &'static str)>,
 }
 
-/// What one identity may do.
+/// The permissions of one identity.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
     /// In the whole cluster.
@@ -86,7 +86,7 @@ pub fn single(controllers: &[Controller]) -> Rules {
     Rules::of(runtime().chain(controllers.iter().flat_map(|controller| controller.permissions).copied()))
 }
 
-/// The identity that is left for the process itself where each controller has its own.
+/// The identity of the process itself if each controller has its own.
 pub fn base() -> Rules {
     Rules::of(runtime().chain(ACCOUNTS.iter().copied()))
 }
@@ -101,7 +101,7 @@ pub fn per_controller(controllers: &[Controller]) -> BTreeMap<&'static str, Rule
     names.into_iter().map(|(name, permissions)| (name, with_events(permissions))).collect()
 }
 
-/// What a provider may do with its ConfigMaps.
+/// The permissions of a provider on its ConfigMaps.
 pub fn config_maps(specs: &'static [ConfigMapSpec]) -> Rules {
     let map = |verb, spec: &ConfigMapSpec| Permission::new("", "configmaps", verb, spec.why).within(spec.namespace);
     Rules::of(specs.iter().flat_map(|spec| {
@@ -110,19 +110,20 @@ pub fn config_maps(specs: &'static [ConfigMapSpec]) -> Rules {
     }))
 }
 
-/// With an account for each controller, what the process may do with those of a provider's service controllers.
+/// With an account for each controller: the permissions of the process on the accounts of a provider's service
+/// controllers.
 pub fn provided_accounts(specs: &'static [ServiceControllerSpec]) -> Rules {
     Rules::of(specs.iter().flat_map(|spec| account(std::slice::from_ref(&spec.client_name))))
 }
 
-/// The identities of a provider's service controllers, which work as the standard one does, by the name of their client.
+/// The identities of a provider's service controllers, which work like the standard one, by client name.
 pub fn per_provided(controllers: &[Controller], specs: &[ServiceControllerSpec]) -> BTreeMap<&'static str, Rules> {
     let mut all = per_controller(controllers);
     let standard = all.remove("service-controller").unwrap_or_default();
     specs.iter().map(|spec| (spec.client_name, standard.clone())).collect()
 }
 
-/// What a provider may do with the Secrets of its configuration: read each by its name.
+/// The permissions of a provider on the Secrets of its configuration: `get`, by name.
 pub fn secrets(specs: &'static [SecretSpec]) -> Rules {
     Rules::of(specs.iter().map(|spec| {
         let get = Permission::new("", "secrets", &["get"], spec.why).within(spec.namespace);
@@ -130,7 +131,7 @@ pub fn secrets(specs: &'static [SecretSpec]) -> Rules {
     }))
 }
 
-/// What leader migration adds to the identity of the process.
+/// Additional permissions of the process for leader migration.
 pub fn leader_migration() -> Rules {
     Rules::of(LEADER_MIGRATION.iter().copied())
 }

@@ -1,7 +1,8 @@
 //! One case on both kinds of cloud.
 
-/// Makes tests of cases: `both` become tests in the modules `simulated` and `real_openstack`, `simulated` in the first alone.
-/// The functions `simulated` and `real` of the module in brackets run a case, a function beside the macro, on their cloud.
+/// Generates tests from cases: those in `both` become tests in the modules `simulated` and `real_openstack`, those in
+/// `simulated` only in the first one. A case is a function beside the macro; the functions `simulated` and `real` of
+/// the module in brackets run it on their cloud.
 ///
 /// ```ignore
 /// ccm_test_openstack::cases! { [crate::scene]

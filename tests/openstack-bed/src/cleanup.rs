@@ -8,12 +8,12 @@ use tokio::time::{Instant, sleep};
 use crate::http::{Service, Session, text};
 use crate::sql;
 
-/// Until load balancers with a pending change, such as those of a worker that was restarted, are put into ERROR.
+/// The wait until load balancers with a pending change, for example after a restart of the worker, are put into ERROR.
 const PENDING: Duration = Duration::from_secs(30);
-/// For load balancers and servers to go.
+/// The limit for the deletion of load balancers and servers.
 const GONE: Duration = Duration::from_secs(90);
 
-/// What a project can have, in an order in which it can be deleted: the name, the service, and where the list is.
+/// The kinds of objects of a project, in the order of deletion: the name, the service, and the path of the list.
 const KINDS: &[(&str, Service, &str)] = &[
     ("loadbalancers", Service::LoadBalancer, "/v2.0/lbaas/loadbalancers?"),
     ("servers", Service::Compute, "/v2.1/servers/detail?all_tenants=1&"),
@@ -46,7 +46,8 @@ pub(crate) async fn delete(admin: &Session, project: &str, user: &str) -> anyhow
     for (kind, service, path) in KINDS {
         let collection = path.split('?').next().unwrap_or_default().trim_end_matches("/detail");
         let begin = Instant::now();
-        // Load balancers and servers go after a while; the others at once, or at the second try.
+        // The deletion of load balancers and servers takes a while; others are deleted at once, or at the second
+        // attempt.
         loop {
             let objects = list(admin, *service, path, project).await?;
             if objects.is_empty() || begin.elapsed() > GONE {
@@ -63,14 +64,14 @@ pub(crate) async fn delete(admin: &Session, project: &str, user: &str) -> anyhow
         }
     }
     let left = leftovers(admin, project).await?;
-    // Nothing to delete it with would be left otherwise.
+    // Otherwise there would be no credentials left for the deletion.
     anyhow::ensure!(left.is_empty(), "the project {project} still has {}", left.join(", "));
     admin.call("DELETE", Service::Identity, &format!("/v3/users/{user}"), None).await?;
     admin.call("DELETE", Service::Identity, &format!("/v3/projects/{project}"), None).await?;
     Ok(())
 }
 
-/// Refusals do not matter: what is left is seen in the list.
+/// Refusals do not matter: the next list shows the remaining objects.
 async fn delete_one(
     admin: &Session,
     kind: &str,

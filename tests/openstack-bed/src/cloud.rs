@@ -1,4 +1,4 @@
-//! What tests need of a cloud: the same of the real services and of the simulation.
+//! The interface of a cloud for tests, for the real services and the simulation.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub const FIPS: &str = "/v2.0/floatingips";
 /// Security groups.
 pub const GROUPS: &str = "/v2.0/security-groups";
 
-/// Where a tenant's nodes are.
+/// The network of a tenant's nodes.
 #[derive(Debug, Clone, Default)]
 pub struct Place {
     /// The project.
@@ -32,7 +32,7 @@ pub struct Place {
     pub external: String,
 }
 
-/// Who sends a request by hand.
+/// The sender of a direct request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// The user of the tenant.
@@ -41,7 +41,7 @@ pub enum Who {
     Admin,
 }
 
-/// A project in a cloud, for one test. What goes wrong fails the test.
+/// A project in a cloud, for one test. Any error fails the test.
 #[async_trait]
 pub trait Cloud: fmt::Debug + Send + Sync {
     /// The section `[Global]` of a cloud.conf.
@@ -50,19 +50,20 @@ pub trait Cloud: fmt::Debug + Send + Sync {
     /// The same with an application credential.
     fn login_with_credential(&self) -> String;
 
-    /// What no log may show: passwords, and tokens, of which the beginning is enough.
+    /// Secrets that no log may contain: passwords, and the prefix of tokens.
     fn secrets(&self) -> Vec<String>;
 
-    /// Where the nodes are.
+    /// The network of the nodes.
     fn place(&self) -> &Place;
 
-    /// One request: the path is that behind the endpoint of Neutron or, with `lbaas`, of Octavia. Answers status and body.
+    /// One request: the path is relative to the endpoint of Neutron or, with `lbaas`, of Octavia. Returns status and
+    /// body.
     async fn send(&self, who: Who, method: &str, path: &str, body: Option<&Value>) -> (u16, Value);
 
-    /// Makes a port of a server in the subnet; answers it as Neutron shows it.
+    /// Creates a port of a server in the subnet; returns it as Neutron shows it.
     async fn port(&self, server: &str) -> Value;
 
-    /// Boots a server in the subnet, of flavor `small` in zone `zone-1`; answers its ID and address.
+    /// Boots a server in the subnet, of flavor `small` in zone `zone-1`; returns its ID and address.
     async fn boot(&self, name: &str) -> (String, String);
 
     /// Shuts a server down.
@@ -74,10 +75,10 @@ pub trait Cloud: fmt::Debug + Send + Sync {
     /// Puts a balancer into a provisioning status.
     async fn set_status(&self, balancer: &str, status: &str);
 
-    /// The simulation behind it, if it is one.
+    /// The simulation, if this cloud is one.
     fn simulation(&self) -> Option<&OpenStack>;
 
-    /// Asserts what must hold at the end, and removes everything.
+    /// Checks the assertions for the end of each test, and removes everything.
     async fn end(self: Box<Self>);
 }
 
@@ -107,13 +108,13 @@ impl dyn Cloud {
         answer
     }
 
-    /// Makes an object; `kind` is the key around it. Answers its ID.
+    /// Creates an object; `kind` is the key around it. Returns its ID.
     pub async fn make(&self, path: &str, kind: &str, object: Value) -> String {
         let answer = self.write("POST", path, json!({ kind: object })).await;
         answer[kind]["id"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until no balancer is at work.
+    /// Waits until no balancer has a pending change.
     pub async fn settle(&self) {
         let begin = Instant::now();
         while begin.elapsed() < LIMIT {
@@ -196,7 +197,7 @@ impl dyn Cloud {
         self.list(FIPS).await
     }
 
-    /// The groups that tests or the provider made.
+    /// The groups that tests or the provider created.
     pub async fn groups(&self) -> Vec<Value> {
         let all = self.list(GROUPS).await;
         all.into_iter().filter(|group| group["name"] != "default").collect()
@@ -216,7 +217,7 @@ impl dyn Cloud {
         rules
     }
 
-    /// Nothing of a Service is left.
+    /// Asserts that no object of a Service is left.
     pub async fn is_empty(&self) {
         let left = (self.balancers().await, self.floating_ips().await, self.groups().await);
         assert_eq!(left, (Vec::new(), Vec::new(), Vec::new()));

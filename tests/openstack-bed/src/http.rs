@@ -66,7 +66,7 @@ impl Answer {
         headers.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Whether the service did what it was asked for.
+    /// Whether the request succeeded.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -112,7 +112,7 @@ impl Session {
         Ok(answer.body)
     }
 
-    /// Makes an object; `kind` is the key around it in request and answer.
+    /// Creates an object; `kind` is the key around it in request and answer.
     pub(crate) async fn create(
         &self,
         service: Service,
@@ -128,14 +128,14 @@ impl Session {
     /// The objects of a list: the first page, which has up to 1000.
     pub(crate) async fn list(&self, service: Service, path: &str) -> anyhow::Result<Vec<Value>> {
         let answer = self.call("GET", service, path, None).await?;
-        // There is one list, besides those of links.
+        // The body has one list, besides those of links.
         let fields = answer.as_object().into_iter().flatten().filter(|(key, _)| !key.ends_with("links"));
         let objects = fields.filter_map(|(_, value)| value.as_array()).next();
         Ok(objects.with_context(|| format!("GET {path}: the answer has no list"))?.clone())
     }
 }
 
-/// A string of an object, empty if it is not there.
+/// A string of an object, empty if it is absent.
 pub(crate) fn text<'v>(object: &'v Value, key: &str) -> &'v str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
@@ -145,7 +145,7 @@ async fn send(token: &str, method: &str, service: Service, path: &str, body: Opt
     let exchange = async {
         let body = body.map(Value::to_string).unwrap_or_default();
         let port = service.port();
-        // HTTP/1.0: the answer is never chunked and ends with the connection, which is all the parsing there is.
+        // HTTP/1.0: the answer is never chunked and ends with the connection, so it needs no further parsing.
         let request = format!(
             "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nX-Auth-Token: {token}\r\nAccept: application/json\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",

@@ -1,9 +1,9 @@
 //! Real OpenStack services for tests, and a tenant of its own for each test.
 //!
 //! Keystone, Neutron, Octavia, Nova, Placement and Glance run on 127.0.0.1, with no machines, agents or load balancers
-//! behind them; `hack/openstack/bed.sh` says what is real and installs them. A machine has one bed: [`OpenStack::start`]
-//! starts it unless it runs, and leaves it running, because a start takes seconds. `hack/test.sh openstack` stops it.
-//! Without the services [`OpenStack::start`] answers `None` and says so on stderr; with `CI=true` that is an error.
+//! behind them; `hack/openstack/bed.sh` describes and installs them. A machine has one bed: [`OpenStack::start`] starts
+//! it unless it runs, and leaves it running, because a start takes seconds. `hack/test.sh openstack` stops it. Without
+//! the services [`OpenStack::start`] answers `None` and says so on stderr; with `CI=true` that is an error.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -17,9 +17,9 @@
 //! # }
 //! ```
 //!
-//! By convention such tests live in a module named `real_openstack` of a test binary named `it`. The fast lane skips such
-//! modules; the stage `openstack` of `hack/test.sh` runs them. A test that is for a simulated cloud as well uses both through
-//! [`Cloud`].
+//! By convention such tests live in a module named `real_openstack` of a test binary named `it`. The fast lane skips
+//! such modules; the stage `openstack` of `hack/test.sh` runs them. A test that also runs on a simulated cloud uses
+//! both through [`Cloud`].
 
 mod cases;
 mod cleanup;
@@ -44,7 +44,7 @@ pub use real::Real;
 pub use simulated::Simulated;
 pub use tenant::{ApplicationCredential, FailingCreations, Tenant};
 
-/// Where Keystone is.
+/// The address of Keystone.
 pub const AUTH_URL: &str = "http://127.0.0.1:15000/v3";
 
 /// The availability zone of all servers.
@@ -53,7 +53,7 @@ pub const ZONE: &str = "zone-1";
 /// The beginning of every token of Keystone.
 const TOKEN: &str = "gAAAAA";
 
-/// The exit status of the script for what is not available on this machine.
+/// The exit status of the script for "not available on this machine".
 const NOT_AVAILABLE: i32 = 3;
 
 /// The running services, as the administrator sees them.
@@ -67,7 +67,7 @@ impl OpenStack {
     pub async fn start() -> anyhow::Result<Option<Self>> {
         let started = blocking(|| {
             let mut command = script();
-            // In CI too: what is missing there is reported below.
+            // In CI too: a missing component is reported below.
             let output =
                 command.arg("start").env_remove("CI").stdout(Stdio::null()).output().context("running bed.sh")?;
             let log = String::from_utf8_lossy(&output.stderr).trim().to_owned();
@@ -107,14 +107,14 @@ impl OpenStack {
         cleanup::leftovers(&self.admin, project_id).await
     }
 
-    /// Runs a statement as the administrator of the databases, which are named after the services. Answers the rows, with
-    /// tabs between the columns.
+    /// Runs a statement as the administrator of the databases, which are named after the services. Returns the rows,
+    /// with tabs between the columns.
     pub async fn sql(&self, statement: &str) -> anyhow::Result<String> {
         sql(statement).await
     }
 
-    /// Suspends the worker of Octavia until the answer is dropped: load balancers stay in a PENDING state. It works for all
-    /// tests, so a second caller waits.
+    /// Suspends the worker of Octavia until the returned guard is dropped: load balancers stay in a PENDING state. All
+    /// tests share the worker, so a second caller waits.
     pub async fn pause_worker(&self) -> anyhow::Result<PausedWorker> {
         blocking(|| {
             let path = folder()?.join("run/worker.lock");
@@ -128,7 +128,7 @@ impl OpenStack {
     }
 }
 
-/// Resumes the worker when it is dropped. If the process dies before, the next [`OpenStack::start`] does.
+/// Resumes the worker when dropped. If the process dies before that, the next [`OpenStack::start`] does.
 #[derive(Debug)]
 pub struct PausedWorker {
     _lock: File,
@@ -147,7 +147,7 @@ fn script() -> Command {
     command
 }
 
-/// Runs the script and answers its output.
+/// Runs the script and returns its output.
 fn run(arguments: &[&str]) -> anyhow::Result<String> {
     let output = script().args(arguments).output().context("running hack/openstack/bed.sh")?;
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -160,7 +160,7 @@ async fn sql(statement: &str) -> anyhow::Result<String> {
     blocking(move || run(&["sql", &statement])).await
 }
 
-/// Where the script keeps everything.
+/// The folder of the script.
 fn folder() -> anyhow::Result<PathBuf> {
     Ok(ccm_test_bed::cache_folder().context("neither XDG_CACHE_HOME nor HOME is set")?.join("openstack"))
 }

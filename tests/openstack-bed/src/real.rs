@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cloud::{Cloud, Place, Who};
 use crate::{OpenStack, Service, Tenant};
 
-/// For a server to get into another state.
+/// The limit for a server to change its state.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// A tenant of the real services.

@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep};
 use crate::http::{Answer, Service, Session, text};
 use crate::{AUTH_URL, OpenStack, cleanup, folder, sql};
 
-/// How often a state is asked for.
+/// Poll interval for a state.
 const POLL: Duration = Duration::from_millis(50);
-/// For a server or a load balancer to get into another state.
+/// The limit for a server or a load balancer to change its state.
 const SETTLE: Duration = Duration::from_secs(90);
 
 /// The IDs and secret of an application credential of a user.
@@ -74,7 +74,7 @@ impl Tenant {
         let session = Session::with_password(&name, &password, &name).await?;
         let path = format!("/v3/users/{user_id}/application_credentials");
         let body = json!({ "name": name });
-        // Keystone does not always find a role that it has just given.
+        // Keystone does not always find a role that it has just assigned.
         let mut tries = 0;
         let credential = loop {
             match session.create(Service::Identity, &path, "application_credential", &body).await {
@@ -100,7 +100,7 @@ impl Tenant {
             router_id: String::new(),
             public_network_id: String::new(),
             session,
-            // From here on, dropping it deletes what there is.
+            // From here on, dropping the tenant deletes its objects.
             admin: Some(admin.clone()),
         };
         tenant.make_network().await?;
@@ -122,7 +122,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// A cloud.conf that logs in with the password; `more` is put behind it, such as further sections.
+    /// A cloud.conf that logs in with the password; `more` is appended, for example further sections.
     pub fn cloud_conf(&self, more: &str) -> String {
         let Self { name, password, project_id, .. } = self;
         format!(
@@ -161,17 +161,17 @@ impl Tenant {
         self.session.call("GET", service, path, None).await
     }
 
-    /// The objects that a `GET` of a list answers with.
+    /// The objects of a list.
     pub async fn list(&self, service: Service, path: &str) -> anyhow::Result<Vec<Value>> {
         self.session.list(service, path).await
     }
 
-    /// Makes an object; `kind` is the key around it in request and answer.
+    /// Creates an object; `kind` is the key around it in request and answer.
     pub async fn create(&self, service: Service, path: &str, kind: &str, object: &Value) -> anyhow::Result<Value> {
         self.session.create(service, path, kind, object).await
     }
 
-    /// Boots a server in the network and waits until it is ACTIVE. Answers what Nova says about it.
+    /// Boots a server in the network and waits until it is ACTIVE. Returns Nova's answer about it.
     pub async fn boot_server(&self, name: &str) -> anyhow::Result<Value> {
         let images = self.list(Service::Image, "/v2/images?name=image").await?;
         let image = text(images.first().context("there is no image")?, "id");
@@ -191,7 +191,7 @@ impl Tenant {
         }
     }
 
-    /// Waits until no change of a load balancer is pending, and answers its provisioning status; `None` if it is deleted.
+    /// Waits until a load balancer has no pending change, and returns its provisioning status; `None` if it is deleted.
     pub async fn settled(&self, balancer_id: &str) -> anyhow::Result<Option<String>> {
         let path = format!("/v2.0/lbaas/loadbalancers/{balancer_id}");
         let end = Instant::now() + SETTLE;
@@ -210,7 +210,7 @@ impl Tenant {
         }
     }
 
-    /// Puts a load balancer of the tenant into a provisioning status, as the database has it.
+    /// Sets the provisioning status of a load balancer of the tenant in the database.
     pub async fn set_provisioning_status(&self, balancer_id: &str, status: &str) -> anyhow::Result<()> {
         let project = &self.project_id;
         let changed = sql(&format!(
@@ -222,14 +222,15 @@ impl Tenant {
         Ok(())
     }
 
-    /// Creations of load balancers of the tenant whose name contains this text end in ERROR, until the answer is dropped.
+    /// Lets creations of load balancers of the tenant whose name contains this text end in ERROR, until the returned
+    /// guard is dropped.
     pub fn fail_creations(&self, text: &str) -> anyhow::Result<FailingCreations> {
         let path = folder()?.join("run/fail").join(&self.project_id);
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
         Ok(FailingCreations(path))
     }
 
-    /// Deletes everything of the project, then the user and the project. An error says what is left.
+    /// Deletes everything of the project, then the user and the project. An error lists the remaining objects.
     pub async fn delete(mut self) -> anyhow::Result<()> {
         let Some(admin) = self.admin.take() else { return Ok(()) };
         cleanup::delete(&admin, &self.project_id, &self.user_id).await
@@ -251,7 +252,7 @@ impl Drop for Tenant {
     }
 }
 
-/// Ends the failures when it is dropped.
+/// Ends the failures when dropped.
 #[derive(Debug)]
 pub struct FailingCreations(PathBuf);
 

@@ -220,8 +220,8 @@ fn foreign(world: &World, cloud: &State) -> Option<String> {
     None
 }
 
-/// Since then nothing was written, neither to the cluster nor to the cloud, and since another moment no event. Leases do
-/// not count.
+/// Nothing was written to the cluster or the cloud since this moment, and no event since another one. Leases do not
+/// count.
 pub(crate) fn nothing_written(world: &World, since: Duration, events_since: Duration) {
     let inner = world.lock();
     let effects = inner.effects.iter().filter(|e| e.at >= if e.event { events_since } else { since });
@@ -237,7 +237,7 @@ pub(crate) fn nothing_written(world: &World, since: Duration, events_since: Dura
     }
 }
 
-/// At rest, the calls follow from the periods alone.
+/// At rest, only the periods determine the number of calls.
 pub(crate) fn calls_at_rest(world: &World, since: Duration) {
     let time = (world.trace.now() - since).as_secs();
     let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
@@ -258,7 +258,7 @@ pub(crate) fn calls_at_rest(world: &World, since: Duration) {
     }
 }
 
-/// Whatever fails, the number of lookups is bounded by time and not by the number of nodes.
+/// Even during failures, the number of lookups depends on time and not on the number of nodes.
 pub(crate) fn calls_in_all(world: &World) {
     const WINDOW: Duration = Duration::from_secs(10);
     let allowed = 40;
@@ -276,7 +276,7 @@ pub(crate) fn calls_in_all(world: &World) {
     }
 }
 
-/// At rest, no queue holds anything.
+/// At rest, all queues are empty.
 pub(crate) fn queues_are_empty(simulation: &Simulation) {
     for (_, running) in simulation.managers.running() {
         let text = running.metrics.text();

@@ -1,10 +1,9 @@
 //! Simulation: real managers over an in-memory API and a model cloud, under seeded schedules of faults.
 //!
-//! A seed stands for a cluster, a cloud, and a sequence of things that happen to them: machines come and go, users
-//! change Services, processes die before and after single writes, watches break, reads show the past, the cloud
-//! throttles. Then the faults end, and everything must come to rest. Invariants are checked during the run and at its
-//! end: see [`Invariant`]. Time is simulated, randomness comes from the seed, no socket is used: a run repeats itself
-//! exactly.
+//! A seed determines a cluster, a cloud, and a sequence of events: machines start and stop, users change Services,
+//! processes die before and after single writes, watches break, reads are stale, the cloud throttles. Then the faults
+//! end, and everything must come to rest. Invariants are checked during the run and at its end: see [`Invariant`]. Time
+//! is simulated, randomness comes from the seed, no socket is used: a run repeats itself exactly.
 //!
 //! ```
 //! let summary = ccm_test_simulation::run(1).unwrap_or_else(|failure| panic!("{failure}"));

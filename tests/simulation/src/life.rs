@@ -22,7 +22,7 @@ pub enum Target {
 pub struct CrashPoint {
     /// Writes of which kind are counted; `None` for both.
     pub target: Option<Target>,
-    /// How many more of them happen before.
+    /// How many more such writes happen before.
     pub skip: u64,
     /// Whether the write takes effect.
     pub after: bool,
@@ -93,14 +93,14 @@ impl Clock for LifeClock {
     }
 }
 
-/// What happens to a write.
+/// The outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permit {
-    /// It happens.
+    /// It takes effect.
     Go,
-    /// It happens, and its answer never comes.
+    /// It takes effect, and its answer is lost.
     LastWrite,
-    /// It does not happen.
+    /// It does not take effect.
     Dead,
 }
 
@@ -153,7 +153,7 @@ impl Life {
         self.changed.notify_waiters();
     }
 
-    /// Waits while it is stopped. True when it was: then what it was about to do is lost.
+    /// Waits while it is stopped. True if it was: then its current action is lost.
     pub async fn hang(&self) -> bool {
         let was = self.hung.load(Ordering::SeqCst);
         self.until(|| !self.hung.load(Ordering::SeqCst)).await;
@@ -170,7 +170,7 @@ impl Life {
         self.cut_off.load(Ordering::SeqCst)
     }
 
-    /// Chooses when it will die.
+    /// Sets when it will die.
     pub fn crash_at(&self, point: CrashPoint) {
         *self.crash.lock().unwrap_or_else(PoisonError::into_inner) = Some(point);
     }
@@ -180,12 +180,12 @@ impl Life {
         *self.crash.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// How many writes that count it has begun.
+    /// The number of counted writes that it has begun.
     pub fn writes(&self) -> u64 {
         self.writes.load(Ordering::SeqCst)
     }
 
-    /// Asked before each write.
+    /// Called before each write.
     pub fn permit(&self, target: Target) -> Permit {
         if self.is_dead() {
             return Permit::Dead;

@@ -22,7 +22,7 @@ impl Simulation {
             Luck::Crashes => self.crash(),
             Luck::Watches => self.break_watches(resource),
             Luck::StaleReads => {
-                // Reads without a version show the truth on every API server.
+                // Reads without a version are current on every API server.
                 self.say(format_args!("the watch cache of {resource} shows the past"));
                 self.world.faults.lag_cache(resource);
                 if self.rng.random_bool(0.5) {
@@ -30,7 +30,7 @@ impl Simulation {
                 }
                 let end = self.between(500, 40_000);
                 self.after(end, Action::Fresh(resource));
-                // Broken later, so that what is shown is older than what is known.
+                // The watch breaks later, so that the stale state is older than the known one.
                 if self.rng.random_bool(0.7) {
                     self.world.faults.add(Fault::new(Effect::EndWatch { after: 1, abrupt: true }).times(2));
                     self.world.faults.drop_watches(Some(resource));

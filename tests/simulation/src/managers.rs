@@ -68,7 +68,7 @@ fn parsed(profile: &Profile) -> Options {
 }
 
 impl Managers {
-    /// As many as the profile says, none of them running. The receiver gets a message when one ends.
+    /// The replicas of the profile, none of them running. The receiver gets a message when one ends.
     pub fn new(world: Arc<World>, profile: &Profile) -> (Self, mpsc::UnboundedReceiver<Exit>) {
         let options = parsed(profile);
         let (exits, ended) = mpsc::unbounded_channel();
@@ -145,7 +145,7 @@ impl Managers {
         self.slots.get(slot)?.as_ref()
     }
 
-    /// The one that may write now.
+    /// The replica that may write now.
     pub fn leader(&self) -> Option<&Running> {
         let holder = self.world.holder();
         self.running().map(|(_, running)| running).find(|running| !self.elects || running.life.name == holder)

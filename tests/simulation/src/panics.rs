@@ -1,4 +1,4 @@
-//! Panics that are made on purpose are not printed; any other one is a violation, wherever it is caught.
+//! Injected panics are not printed; any other panic is a violation, wherever it is caught.
 
 use std::cell::RefCell;
 use std::panic;

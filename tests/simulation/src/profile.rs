@@ -13,13 +13,13 @@ use crate::cloud::Traits;
 pub enum Luck {
     /// Processes die, at any moment or at a chosen write.
     Crashes,
-    /// Watches break, stall, or are too old to go on.
+    /// Watches break, stall, or expire.
     Watches,
     /// Lists and watches begin with stale data.
     StaleReads,
     /// The API server refuses, throttles, or loses requests and answers.
     ApiErrors,
-    /// The API server is away, or slow.
+    /// The API server is down or slow.
     ApiAway,
     /// The cloud throttles.
     Throttling,
@@ -56,11 +56,11 @@ const ALL: [Luck; 10] = [
 /// The parameters of one run.
 #[derive(Debug, Clone)]
 pub struct Profile {
-    /// Everything else follows from it.
+    /// The seed, which determines everything else.
     pub seed: u64,
     /// Processes; more than one elect a leader.
     pub managers: usize,
-    /// Whether they elect one.
+    /// Whether they elect a leader.
     pub elects: bool,
     /// Whether routes are made.
     pub routes: bool,
@@ -70,11 +70,11 @@ pub struct Profile {
     pub streaming_lists: bool,
     /// Nodes at the beginning.
     pub nodes: usize,
-    /// How long things go wrong.
+    /// The duration of the faults.
     pub chaos: Duration,
     /// Mean pause between two steps.
     pub pace: Duration,
-    /// What can go wrong. A few kinds at once find more than all together.
+    /// The kinds of faults. A few kinds at once find more than all together.
     pub luck: Vec<Luck>,
     /// The cloud.
     pub traits: Traits,

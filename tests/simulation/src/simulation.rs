@@ -24,8 +24,8 @@ use crate::world::{World, text};
 pub const BOUND: Duration = Duration::from_secs(660);
 /// How long nothing may be written then; in all, longer than the refresh of addresses and the life of a watch.
 const QUIET: Duration = Duration::from_secs(265);
-/// How long a process may still see stale data: the longest pause of a watch that failed. What it does on it changes
-/// nothing.
+/// How long a process may still see stale data: the longest pause of a failed watch. Its actions on stale data must
+/// have no effect.
 const CAUGHT_UP: Duration = Duration::from_secs(65);
 /// How long calls to the cloud are counted then. Before that, a retry may come of something that was repaired meanwhile.
 const COUNTED: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ const LATE_EVENTS: Duration = Duration::from_secs(250);
 const RESTARTED: Duration = Duration::from_secs(60);
 /// How often convergence is checked.
 const LOOK: Duration = Duration::from_secs(10);
-/// Lines of the trace that are shown with a failure.
+/// Number of trace lines in the report of a failure.
 const SHOWN: usize = 60;
 
 /// A run in progress.
@@ -75,7 +75,7 @@ pub struct Summary {
     pub first_writes: u64,
     /// Simulated time.
     pub simulated: Duration,
-    /// Everything that happened.
+    /// The trace.
     pub lines: Vec<String>,
 }
 
@@ -84,11 +84,11 @@ pub struct Summary {
 pub struct Failure {
     /// The parameters.
     pub profile: String,
-    /// What was wrong.
+    /// The violation.
     pub violation: Violation,
     /// How to reproduce it.
     pub replay: String,
-    /// Everything that happened.
+    /// The trace.
     pub lines: Vec<String>,
 }
 
@@ -182,7 +182,7 @@ impl Simulation {
             if self.failed() {
                 return took;
             }
-            // Users and kubelets have done what they were about to do.
+            // Users and kubelets have finished their pending actions.
             let waiting = self.agenda.values().find(|action| !matches!(action, Action::Forget(_)));
             let waiting = waiting.map(|action| format!("{action:?} comes later"));
             let Some(lacking) = waiting.or_else(|| check::lacking(self)) else { break took };
@@ -210,7 +210,7 @@ impl Simulation {
         }
     }
 
-    /// Nothing is left to do: nothing is done, neither by the process that did it nor by another one.
+    /// Everything has converged, so neither the old process nor a new one writes anything.
     async fn quiet(&mut self) {
         self.pass(CAUGHT_UP).await;
         let since = self.world.trace.now();

@@ -142,7 +142,7 @@ impl Simulation {
             return;
         }
         if let Some(present) = self.world.get("nodes", name) {
-            // A kubelet takes the node that it finds once that names its machine; that of another machine must go first.
+            // A kubelet adopts an existing node of its machine; a node of another machine must be deleted first.
             let uid = text(&present, "/metadata/uid").to_owned();
             let owner = text(&present, "/spec/providerID");
             if owner.is_empty() && present.pointer("/metadata/annotations").is_some() {

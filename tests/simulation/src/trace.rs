@@ -20,7 +20,7 @@ pub struct Trace {
 pub struct Violation {
     /// Which one.
     pub invariant: Invariant,
-    /// What was observed.
+    /// The observation.
     pub details: String,
 }
 
@@ -33,7 +33,7 @@ pub enum Invariant {
     Backends,
     /// Objects of other clusters, clouds or controllers stay unchanged.
     Foreign,
-    /// At rest, every balancer, route and finalizer has an owner that wants it.
+    /// At rest, every balancer, route and finalizer has an owner that needs it.
     Orphans,
     /// Objects in the desired state are not written again.
     Quiet,

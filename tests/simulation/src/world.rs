@@ -1,4 +1,4 @@
-//! The cluster: the in-memory API, who may write to it, and the checks of each write.
+//! The cluster: the in-memory API, the holder of the lease, and the checks of each write.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -36,7 +36,7 @@ pub(crate) struct HostRecord {
 /// The cluster and the cloud of one run.
 #[derive(Debug)]
 pub struct World {
-    /// What happened.
+    /// The trace.
     pub trace: Arc<Trace>,
     /// The objects.
     pub store: Store,
@@ -155,7 +155,7 @@ impl World {
         roll(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Milliseconds that a request takes each way.
+    /// One-way latency of a request in milliseconds.
     pub(crate) fn latency(&self) -> Range<u64> {
         let slow = self.slow.load(Ordering::SeqCst);
         slow / 4..slow + 12
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// How far back a decision of this moment may look: while watches fail, to the beginning.
+    /// How old the state behind a decision may be: while watches fail, any age.
     fn sees_since(&self) -> Duration {
         match self.sees_past {
             true => Duration::ZERO,

@@ -13,7 +13,7 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    /// A cloud of this YAML. A line that names the call log is put in front.
+    /// A cloud from this YAML, with a line for the call log in front.
     pub fn new(provider_name: &str, yaml: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let header = format!("callLog: calls.jsonl\nproviderName: {provider_name}\n");
@@ -42,7 +42,7 @@ impl Cloud {
         replace(&self.file(), text);
     }
 
-    /// Makes the file that calls of rules with `hold: <name>` wait for, until the answer is called.
+    /// Creates the file for which calls of rules with `hold: <name>` wait, until the returned function is called.
     pub fn hold(&self, name: &str) -> impl FnOnce() + use<> {
         let path = self.path(name);
         std::fs::write(&path, "").unwrap();

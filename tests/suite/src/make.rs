@@ -3,7 +3,7 @@
 use ccm_provider::well_known::{ANNOTATION_PROVIDED_NODE_IP, TAINT_UNINITIALIZED};
 use serde_json::{Value, json};
 
-/// An object that is to be created.
+/// An object to create.
 #[derive(Debug, Clone)]
 pub struct Make {
     /// Plural name of the resource.
@@ -60,7 +60,7 @@ pub fn volume(name: &str, source: &str, of: Value) -> Make {
 }
 
 impl Make {
-    /// Changes anything.
+    /// Changes the object.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut Value)) -> Self {
         change(&mut self.object);

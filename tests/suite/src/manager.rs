@@ -25,7 +25,7 @@ pub struct Running {
     clock: Option<Arc<SimulatedClock>>,
 }
 
-/// What a manager of a rig runs on.
+/// The environment of a manager of a rig.
 pub(crate) struct Environment {
     pub(crate) client: Client,
     pub(crate) line: Network,
@@ -61,7 +61,7 @@ impl Running {
         Self::run(options(args), provider, environment)
     }
 
-    /// Of a program with this provider, and what it brings along.
+    /// Options of a program with this provider and its controllers.
     pub(crate) async fn of(args: &[String], factory: Arc<dyn ProviderFactory>, environment: Environment) -> Self {
         let mut registry = Registry::new();
         registry.register(factory).unwrap();
@@ -96,12 +96,12 @@ impl Running {
         Self { task, stop, line, metrics, health, clock }
     }
 
-    /// Sets the wall clock of this manager, and only of this one, ahead or back.
+    /// Moves the wall clock of only this manager forward or back.
     pub fn jump(&self, seconds: i64) {
         self.clock.as_ref().expect("a simulated clock").jump(seconds);
     }
 
-    /// As SIGTERM: ends what is in flight, gives the lease back.
+    /// Like SIGTERM: finishes work in flight and releases the lease.
     pub async fn stop(mut self) -> Result<(), Failure> {
         self.stop.cancel();
         (&mut self.task).await.expect("the manager panicked")
@@ -112,10 +112,10 @@ impl Running {
         self.stop.cancel();
     }
 
-    /// As SIGKILL: nothing of it runs or reaches the API server any more.
+    /// Like SIGKILL: it stops at once, and none of its requests reaches the API server.
     pub fn kill(self) {}
 
-    /// Cuts this manager, and only this one, off the API server; or connects it again.
+    /// Disconnects only this manager from the API server, or connects it again.
     pub fn set_cut_off(&self, cut_off: bool) {
         self.line.set_down(cut_off);
     }

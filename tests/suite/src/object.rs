@@ -3,7 +3,7 @@
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use serde_json::Value;
 
-/// An object as the API server answers it.
+/// An object from the API server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Object(pub Value);
 

@@ -18,7 +18,7 @@ impl Process {
         Self::spawn(Command::new(program).args(args), output)
     }
 
-    /// The same with these variables for its whole environment.
+    /// The same with only these environment variables.
     pub fn start_with(program: &str, args: &[String], environment: &[(&str, String)], output: &Path) -> Self {
         let variables = environment.iter().map(|(name, value)| (name, value));
         Self::spawn(Command::new(program).args(args).env_clear().envs(variables), output)
@@ -90,7 +90,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails only where it has ended already.
+        // Fails only if it has ended already.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }

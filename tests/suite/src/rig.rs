@@ -72,7 +72,7 @@ impl Rig {
         Self::over(Api::InMemory(server), "fake", cloud)
     }
 
-    /// Before any real time: time stamps of the fake cloud are never too old.
+    /// Before the real time, so that time stamps of the fake cloud are never too old.
     fn epoch() -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000)
     }
@@ -84,8 +84,8 @@ impl Rig {
         Some(Self::over(Api::Real(RealBed::Shared(bed)), provider_name, cloud))
     }
 
-    /// A real API server for this rig alone, for tests in which something acts on the whole cluster. Otherwise as
-    /// [`Rig::real`].
+    /// Like [`Rig::real`], but with an API server of its own, for tests with a controller that acts on the whole
+    /// cluster.
     pub async fn real_alone(bed: ccm_test_bed::Options, provider_name: &str, cloud: &str) -> Option<Self> {
         let bed = Bed::start_with(bed).await.unwrap()?;
         Some(Self::over(Api::Real(RealBed::Own(Box::new(bed))), provider_name, cloud))
@@ -112,12 +112,12 @@ impl Rig {
         Running::start(&self.args(args), self.environment().await).await
     }
 
-    /// The same with a provider of the test's own in place of the fake cloud.
+    /// The same with the test's own provider instead of the fake cloud.
     pub async fn start_with(&self, provider: Arc<dyn CloudProvider>, args: &[&str]) -> Running {
         Running::with(&self.args(args), provider, self.environment().await)
     }
 
-    /// The same of a program that has this provider alone, and what it brings along.
+    /// The same with a program that has only this provider and its controllers.
     pub async fn start_of(&self, factory: Arc<dyn ProviderFactory>, args: &[&str]) -> Running {
         let provider = format!("--cloud-provider={}", factory.name());
         let args = [&[&*provider], args].concat();
@@ -180,7 +180,7 @@ impl Rig {
         self.memory().faults()
     }
 
-    /// Refuses connections to the API server and ends open watches, or ends that. In-memory only.
+    /// Refuses connections to the API server and ends open watches, or accepts them again. In-memory only.
     pub fn set_api_gone(&self, gone: bool) {
         self.network.set_down(gone);
         if gone {
@@ -188,7 +188,7 @@ impl Rig {
         }
     }
 
-    /// What managers wrote, events and leases left out. In-memory only.
+    /// The writes of managers, without events and leases. In-memory only.
     pub fn writes(&self) -> Vec<WriteEntry> {
         let writes = self.store().log().remote_writes();
         writes.into_iter().filter(|write| !matches!(write.resource, "events" | "leases")).collect()
@@ -341,7 +341,7 @@ impl Rig {
         tokio::time::sleep(time).await;
     }
 
-    /// Waits until `look` returns a value; fails after `limit` with the whole state.
+    /// Waits until `look` returns a value; after `limit`, fails and prints the whole state.
     pub async fn until<T>(&self, limit: Duration, what: &str, mut look: impl AsyncFnMut(&Self) -> Option<T>) -> T {
         let began = Instant::now();
         loop {
@@ -373,8 +373,8 @@ impl Rig {
         self.until(SHORTLY, &what, async |rig| rig.service(name).await.filter(&mut is_so)).await
     }
 
-    /// Waits for a node to be initialized, with its addresses, which come right after the taint has gone; of a program of its
-    /// own, in real time.
+    /// Waits for a node to be initialized, including its addresses, which are written right after the removal of the
+    /// taint; for a program in its own process, in real time.
     pub async fn initialized(&self, name: &str) -> Object {
         let complete = |node: &Object| !node.is_uninitialized() && !node.addresses().is_empty();
         let what = format!("{name} is initialized");
@@ -394,7 +394,7 @@ impl Rig {
         self.until(LONG, &what, async |rig| rig.service(name).await.is_none().then_some(())).await;
     }
 
-    /// Waits for so many calls of this name to have begun.
+    /// Waits until this many calls of this name have begun.
     pub async fn until_calls(&self, call: &str, count: usize) -> Vec<Value> {
         let enough = async |rig: &Self| Some(rig.cloud.calls(call)).filter(|calls| calls.len() >= count);
         self.until(SHORTLY, &format!("{count} calls of {call}"), enough).await
@@ -420,7 +420,7 @@ impl Rig {
         self.until(SHORTLY, &format!("event {reason} of {name}"), find).await
     }
 
-    /// Simulated or real seconds since the rig was made or this was called before.
+    /// Simulated or real seconds since the creation of the rig or the last call.
     pub fn lap(&self) -> Duration {
         let mut lap = self.lap.lock().unwrap();
         std::mem::replace(&mut *lap, Instant::now()).elapsed()

@@ -23,9 +23,9 @@ const NAMED: usize = 5;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Needed {
     pub(super) name: &'static str,
-    /// What it does for the object.
+    /// The task of the controller for the object.
     does: &'static str,
-    /// Whether the object waits for it now.
+    /// Whether the object waits for that controller now.
     now: bool,
 }
 

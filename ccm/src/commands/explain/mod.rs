@@ -158,7 +158,7 @@ async fn collect(
     {
         story.facts.push(cluster::hosts(&world.shared.nodes.list(), world.shared.view.as_deref()));
     }
-    // As the controllers, do not ask about nodes of other clouds.
+    // Like the controllers, do not look up nodes of other clouds.
     if !(matches!(object, Object::Node(_)) && story.not_ours.is_some()) {
         progress.go_on(format!("asking the provider {}", world.provider.name()));
         provider(world, &object, &mut story).await;
@@ -172,7 +172,7 @@ async fn collect(
     Ok(story)
 }
 
-/// The controllers that the provider brings along, as far as they are switched on.
+/// The provider's own controllers that are enabled.
 fn tasks(call: &Call, options: &Options) -> Vec<&'static NodeTaskSpec> {
     let runs = |task: &&NodeTaskSpec| options.switched_on().any(|known| known.name == task.name);
     let factory = call.registry.get(&options.cloud_provider);
@@ -187,7 +187,7 @@ fn find(world: &World, scope: &Scope) -> Option<Object> {
     }
 }
 
-/// Adds who holds each lease that matters. True if one of them has no holder.
+/// Adds the holder of each relevant lease. True if one of them has no holder.
 async fn leases(world: &World, story: &mut Story, needed: &[cluster::Needed], progress: &Progress) -> bool {
     let Some(own) = &world.options.election else {
         let text = "--leader-elect=false: there is no lease that shows whether the controller manager runs";

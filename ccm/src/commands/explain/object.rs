@@ -16,7 +16,7 @@ fn born(created: Option<Timestamp>, now: Timestamp) -> String {
     created.map_or_else(|| "exists".to_owned(), |created| format!("made {}", ago(created, now)))
 }
 
-/// `handled`: whether a controller here looks after Services of its class, or without one.
+/// `handled`: whether a controller of this program handles Services of its class (or without a class).
 pub(super) fn service(service: &Service, handled: bool, now: Timestamp) -> Story {
     let (metadata, key) = (&service.metadata, service.key());
     let wants = handled && service.is_load_balancer() && !decide::is_leaving(service);
@@ -63,7 +63,7 @@ fn address(ingress: &ccm_provider::LoadBalancerIngress) -> &str {
     if ingress.ip.is_empty() { &ingress.hostname } else { &ingress.ip }
 }
 
-/// Who handles a Service that this program leaves alone.
+/// The controller of a Service that this program leaves alone.
 fn elsewhere(service: &Service, addresses: &[&str], story: &mut Story) -> Option<Fact> {
     let kind = &service.spec.kind;
     let Some(class) = &service.spec.load_balancer_class else {
@@ -87,7 +87,7 @@ fn elsewhere(service: &Service, addresses: &[&str], story: &mut Story) -> Option
     Some(fact)
 }
 
-/// A node that somebody else manages, by its label.
+/// A node that another program manages, by its label.
 pub(super) fn unmanaged(node: &Node, label: &str, now: Timestamp) -> Story {
     let why = format!(
         "it has the label {label}: somebody else manages it, and this program neither initializes nor deletes it, nor gives it pod \

@@ -27,7 +27,7 @@ pub(super) struct Story {
     pub(super) facts: Vec<Fact>,
     /// Failures that say little about their cause: any other link explains more.
     pub(super) effects: Vec<Fact>,
-    /// Why this program has nothing to do with it.
+    /// Why this program does not manage the object.
     pub(super) not_ours: Option<String>,
     /// The number of warnings: worth knowing, but they break nothing.
     pub(super) warnings: usize,
@@ -60,7 +60,7 @@ impl Story {
         };
         let fact = Fact { about: about.to_owned(), state, text, hint: Some(hint) };
         match class {
-            // A later link explains better what is missing, and why it should exist.
+            // A later link explains better what is missing and why it should exist.
             None | Some(ErrorClass::Unknown | ErrorClass::NotFound) => self.effects.push(fact),
             Some(_) => self.facts.push(fact),
         }

@@ -51,7 +51,7 @@ pub(super) struct Looked {
     pub(super) found: Vec<Found>,
     pub(super) files: usize,
     pub(super) services: usize,
-    /// Objects that are no Services.
+    /// Objects other than Services.
     pub(super) skipped: usize,
 }
 
@@ -189,7 +189,7 @@ pub(super) fn of_service(
     // Providers read nothing of Services of other types.
     for (provider, lint) in linters.all.iter().filter(|_| service.is_load_balancer()) {
         let mut findings = lint.service(service);
-        // Which cloud the Service is for is unknown, so only the provider's own annotations count.
+        // It is unknown which cloud the Service is for, so only the provider's own annotations count.
         findings.retain(|finding| linters.chosen || is_of_a_cloud(service, &finding.key));
         add(provider, findings);
     }
@@ -254,7 +254,7 @@ fn config_line(text: &str, finding: &Finding) -> Option<usize> {
 fn gcfg_line(text: &str, finding: &Finding) -> Option<usize> {
     let (header, key) = finding.key.strip_prefix('[')?.split_once(']')?;
     let key = key.trim();
-    // A section without the name that it should have counts as one with an empty name.
+    // A section that lacks its required name counts as one with an empty name.
     let (name, subsection) = match header.split_once(' ') {
         Some((name, quoted)) => (name, serde_json::from_str::<String>(quoted).ok()?),
         None => (header, String::new()),

@@ -14,7 +14,7 @@ use crate::commands::output::{self, Format, Output, counted};
 pub(super) struct Report {
     pub(super) looked: Looked,
     pub(super) unread: Vec<Unread>,
-    /// What was not done, and why.
+    /// The checks that were skipped, and why.
     pub(super) notes: Vec<String>,
 }
 

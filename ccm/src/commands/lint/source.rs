@@ -21,7 +21,7 @@ pub(super) struct Unread {
 const STDIN: &str = "<stdin>";
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Reads all inputs that the words name; continues after one that cannot be read.
+/// Reads all inputs that the arguments name; continues after one that cannot be read.
 pub(super) fn read(words: &[String]) -> (Vec<Source>, Vec<Unread>) {
     let (mut sources, mut unread) = (Vec::new(), Vec::new());
     let mut seen = BTreeSet::new();

@@ -53,13 +53,13 @@ const SHARED: [&str; 7] = [
     "node-monitor-period",
     "route-reconciliation-period",
 ];
-/// What kube-controller-manager takes without `--cluster-name`.
+/// The default of kube-controller-manager for `--cluster-name`.
 const DEFAULT_CLUSTER_NAME: &str = "kubernetes";
 
 pub(super) struct Ours<'a> {
     pub(super) program: &'a Program,
     pub(super) options: &'a Options,
-    /// Whether a controller would run here: an enabled one may still lack support of the provider.
+    /// Whether a controller would run here: the provider may not support an enabled one.
     pub(super) runs: &'a dyn Fn(&str) -> bool,
 }
 
@@ -382,7 +382,7 @@ fn difference(subject: &str, flag: &Flag, theirs: &FlagValues, ours: &Ours<'_>) 
         "configure-cloud-routes" if routes => {
             Check::warning("routes", subject, text(": this program would make routes"), fix)
         }
-        // Enabled here, but the cloud has no routes, or not enough is known about it.
+        // Enabled here, but the cloud has no routes, or the flags do not show whether it has.
         "configure-cloud-routes" if here.bool("configure-cloud-routes") => {
             Check::good("routes", subject, text("; routes are made in neither case"))
         }

@@ -1,5 +1,5 @@
-//! Reads what is needed of the cluster besides nodes and Services, page by page. All of it is optional: a failed read
-//! is a finding.
+//! Reads what the checks need besides nodes and Services, page by page. All of it is optional: a failed read is a
+//! finding.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(super) struct Cluster {
     pub(super) leases: Option<Vec<Lease>>,
     /// With `validatingwebhook` or `mutatingwebhook`.
     pub(super) webhooks: Vec<(&'static str, WebhookConfiguration)>,
-    /// Whether both kinds of them could be read.
+    /// Whether both kinds of webhooks could be read.
     pub(super) all_webhooks: bool,
     /// Labels by name.
     pub(super) namespaces: BTreeMap<String, BTreeMap<String, String>>,

@@ -169,7 +169,7 @@ fn in_script(script: &str) -> Option<(Component, Vec<String>)> {
     })
 }
 
-/// Splits at blanks outside of quotes, and takes the quotes away.
+/// Splits at blanks outside of quotes, and removes the quotes.
 fn shell_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

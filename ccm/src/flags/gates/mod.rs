@@ -13,9 +13,9 @@ use crate::logging::LoggingGates;
 /// The maturity of the feature behind a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Off unless switched on.
+    /// Off by default.
     Alpha,
-    /// On unless switched off.
+    /// On by default.
     Beta,
 }
 

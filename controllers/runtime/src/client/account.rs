@@ -85,7 +85,7 @@ impl Account {
         }
     }
 
-    /// The server said 401 to this token: the next request gets another one.
+    /// The server answered 401 to this token: the next request gets another one.
     pub(super) fn refused(&self, seen: &Arc<Token>) {
         let mut token = self.token.write().unwrap_or_else(PoisonError::into_inner);
         if token.as_ref().is_some_and(|token| Arc::ptr_eq(token, seen)) {

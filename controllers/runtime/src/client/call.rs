@@ -26,9 +26,10 @@ pub struct Call<'a> {
     pub body: Option<Bytes>,
     /// How long the answer may take.
     pub deadline: Duration,
-    /// Whether other writes pass it, for a limited time.
+    /// Whether other writes may go first, for a limited time.
     pub can_wait: bool,
-    /// Whether a shutdown leaves it to the next leader, which decides and writes the same: it is not begun any more then.
+    /// Whether a shutdown leaves it to the next leader, which decides and writes the same. Then it does not start once
+    /// a shutdown has begun.
     pub yields: bool,
 }
 
@@ -59,7 +60,8 @@ impl<'a> Call<'a> {
         Self { content_type, ..Self::json(Method::PATCH, path, body) }
     }
 
-    /// The same, but only the metadata of the object comes back: a node is some 20 KB, and a writer knows what it wrote.
+    /// The same, but the answer has only the metadata of the object: a node is about 20 KB, and the writer knows what
+    /// it wrote.
     #[must_use]
     pub fn metadata_only(self) -> Self {
         Self { accept: METADATA_ONLY, ..self }

@@ -59,7 +59,7 @@ impl Setup {
 
 /// Settings of a connection.
 pub(super) struct Setup {
-    /// Address, TLS and credentials; the proxy is not in here.
+    /// Address, TLS and credentials, but not the proxy.
     pub(super) config: kube::Config,
     pub(super) proxy: Option<Proxy>,
     /// The source of the trusted certificates, for error messages.

@@ -30,10 +30,9 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 const IDLE: Duration = Duration::from_secs(90);
 /// Idle connections that are kept (client-go: 25). Only HTTP/1.1 ever has more than one.
 const IDLE_CONNECTIONS: usize = 25;
-/// What the server may send on one stream before it is read. Large, so that a list of 100 MB does not wait for round
-/// trips.
+/// Flow-control window of one stream. Large, so that a list of 100 MB does not wait for round trips.
 const STREAM_WINDOW: u32 = 1024 * 1024;
-/// The same for all streams of a connection: two unread lists leave room for the lease.
+/// Flow-control window of a connection: two unread lists leave room for the lease.
 const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
 
 /// Sends requests over one pool of connections. Clones share the pool.
@@ -82,7 +81,7 @@ enum Versions {
 }
 
 impl Versions {
-    /// `DISABLE_HTTP2`, as client-go has it.
+    /// `DISABLE_HTTP2`, as in client-go.
     fn from_env() -> Self {
         match std::env::var_os("DISABLE_HTTP2") {
             Some(value) if !value.is_empty() => Self::Http1,

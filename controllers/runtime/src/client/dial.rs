@@ -25,7 +25,7 @@ use super::error::Unresolved;
 /// How long the connection to one address may take, TLS included, before the next address is tried beside it: the time
 /// that Go leaves one address family (`net.Dialer.FallbackDelay`).
 const HEAD_START: Duration = Duration::from_millis(300);
-/// How long the pool may take to hand a new connection to all who wait for one. It takes next to no time.
+/// How long the pool may take to hand a new connection to all waiting requests. It usually takes almost no time.
 const HANDED_OVER: Duration = Duration::from_secs(1);
 
 /// Makes connections behind one type, so that the HTTP code is compiled once.
@@ -120,10 +120,11 @@ fn with_address(target: &Uri, address: SocketAddr) -> http::Result<Uri> {
     Uri::builder().scheme(scheme).authority(address.to_string()).path_and_query("/").build()
 }
 
-/// Drops a connection of HTTP/2 where another one was made meanwhile: the pool hands that one to all who wait. By itself,
-/// hyper-util uses both of two that become ready at the same moment, and with a watch on each they stay open.
+/// Drops an HTTP/2 connection if another one was made in the meantime: the pool hands that one to all waiting requests.
+/// Without this, hyper-util would use both connections if they become ready at the same moment, and a watch on each
+/// would keep both open.
 pub(super) fn one_for_all(dial: Dial) -> Dial {
-    // How many were made, and the life of the newest.
+    // The number of connections made, and a handle that lives as long as the newest.
     let shared = Arc::new(Mutex::new((0_u64, Weak::<()>::new())));
     BoxCloneSyncService::new(tower::service_fn(move |target: Uri| {
         let (dial, shared) = (dial.clone(), Arc::clone(&shared));
@@ -179,7 +180,7 @@ mod tests {
 
     use super::*;
 
-    /// The outcome of one attempt.
+    /// The result of one attempt.
     #[derive(Clone, Copy)]
     enum Address {
         /// It never answers.
@@ -189,7 +190,7 @@ mod tests {
     }
     use Address::{ConnectsAfter, Dead, Refuses};
 
-    /// Which of the addresses is connected to, or the failure, and after how many milliseconds.
+    /// The address that gets the connection, or the failure, and after how many milliseconds.
     async fn first(addresses: &[Address]) -> (Result<usize, String>, u128) {
         let began = Instant::now();
         let attempts = addresses.iter().enumerate().map(async |(number, address)| match address {

@@ -37,15 +37,15 @@ pub enum ConnectError {
     Account {
         /// `<namespace>/<name>`
         account: String,
-        /// What the API server said.
+        /// The API server's answer.
         error: ApiError,
     },
 }
 
-/// Why a request did not do what it should.
+/// Why a request failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ApiError {
-    /// The API server said so.
+    /// The API server answered with an error.
     #[error("{message}")]
     Status {
         /// HTTP status code.
@@ -63,7 +63,7 @@ pub enum ApiError {
     /// No answer in time. A write may or may not have taken effect.
     #[error("the API server did not answer within {}", duration::format(*.0))]
     Deadline(Duration),
-    /// The limits `--kube-api-qps` and `--kube-api-burst` would have kept the request back past its deadline. Not sent.
+    /// The limits `--kube-api-qps` and `--kube-api-burst` would have delayed the request past its deadline. Not sent.
     #[error("not sent: --kube-api-qps and --kube-api-burst would keep the request back past its deadline; raise them")]
     Paced,
     /// A malformed answer.
@@ -109,7 +109,7 @@ impl ApiError {
         matches!(self, Self::Status { code: 504, message, .. } if message.contains("Too large resource version"))
     }
 
-    /// Whether the server refused for good: a retry of the same request is useless.
+    /// Whether the refusal is permanent: a retry of the same request is useless.
     pub fn is_refused(&self) -> bool {
         matches!(self.code(), 400 | 401 | 403 | 404 | 405 | 409 | 410 | 413 | 415 | 422)
     }

@@ -60,7 +60,7 @@ impl Link {
         Ok(Self { source: Source::Files(Box::new(files)), peer })
     }
 
-    /// To another server with the current credentials: for a few requests.
+    /// A client for another server with the current credentials: for a few requests.
     pub(super) async fn to_server(options: &ConnectOptions, server: &RemoteServer) -> Result<Self, ConnectError> {
         let setup = load(options).await?.for_server(server)?;
         let host = server.address.authority().map_or("", |address| address.as_str()).to_owned();
@@ -91,7 +91,7 @@ impl Link {
         }
     }
 
-    /// After an answer 401 to a request of this session: whether there are other credentials to try.
+    /// After a 401 to a request of this session: whether there are other credentials to try.
     pub(super) async fn refused(&self, seen: &Arc<Session>) -> bool {
         let Source::Files(files) = &self.source else { return false };
         let mut looked = files.looked.lock().await;
@@ -138,7 +138,7 @@ impl Files {
 }
 
 async fn build(setup: Setup) -> Result<Session, ConnectError> {
-    // A credential plugin is run, and waited for, in here.
+    // This runs the credential plugin and waits for it.
     let built = tokio::task::spawn_blocking(move || session(&setup)).await;
     built.unwrap_or_else(|error| Err(ConnectError::Setup(error.to_string())))
 }

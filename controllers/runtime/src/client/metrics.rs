@@ -1,4 +1,4 @@
-//! Metrics of requests to the API server, as `k8s.io/component-base/metrics/prometheus/restclient` has them.
+//! Metrics of requests to the API server, as in `k8s.io/component-base/metrics/prometheus/restclient`.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ impl Metrics {
         self.part::<ClientMetrics>().request_size.with_label_values(&[verb, host]).observe(size(bytes));
     }
 
-    /// Bytes of the body of an answer; what is watched has no end and doesn't count.
+    /// Bytes of the body of an answer. Watches have no end and are not counted.
     pub(super) fn rest_response_size(&self, verb: &str, host: &str, bytes: usize) {
         self.part::<ClientMetrics>().response_size.with_label_values(&[verb, host]).observe(size(bytes));
     }

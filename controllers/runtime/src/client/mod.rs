@@ -91,7 +91,7 @@ impl Client {
         Self::new(Link::given(inner), metrics)
     }
 
-    /// A client without any API server, for work over objects that come from elsewhere: each request fails with `why`.
+    /// A client without an API server, for passes over objects from another source: each request fails with `why`.
     pub fn without_server(why: &'static str, metrics: Metrics) -> Self {
         let refuse = move |_: Request<Body>| async move { Err::<http::Response<Body>, _>(std::io::Error::other(why)) };
         Self::over(kube::Client::new(tower::service_fn(refuse), "default"), metrics)

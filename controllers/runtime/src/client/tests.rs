@@ -267,11 +267,11 @@ async fn a_token_is_renewed_when_a_fifth_of_its_life_is_left_and_nobody_waits_fo
     tokio::time::advance(Duration::from_secs(2879)).await;
     ask().await;
     tokio::time::advance(Duration::from_secs(2)).await;
-    // This one still goes with the old token, and has a new one asked for.
+    // This request still uses the old token, and causes a request for a new one.
     ask().await;
     ask().await;
     assert_eq!(used(&requests), ["Bearer t0", "Bearer t0", "Bearer t0", "Bearer t0", "Bearer t1"]);
-    // The base asked for them, without credentials of the account.
+    // The base client requested them, without credentials of the account.
     let asked =
         requests.lock().unwrap().iter().filter(|seen| seen.path.ends_with("/token")).cloned().collect::<Vec<_>>();
     assert_eq!(asked.len(), 2);
@@ -307,7 +307,7 @@ async fn the_old_token_serves_while_no_new_one_can_be_had() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     client.send(&Call::get("/x")).await.unwrap();
     assert_eq!(used(&requests), ["Bearer t0"; 3]);
-    // Past its end there is nothing to send with: four tries, with 0.5, 1 and 2 seconds between.
+    // After it expires no token is valid: four attempts, with 0.5, 1 and 2 seconds between.
     tokio::time::advance(Duration::from_secs(700)).await;
     let (began, asked) = (Instant::now(), count(&requests));
     let error = client.send(&Call::get("/x")).await.unwrap_err().to_string();
@@ -359,7 +359,7 @@ async fn an_account_is_made_when_it_is_missing_and_its_namespace_when_that_may_b
         let (base, requests) = server(move |seen, _| match (seen.method.as_str(), &*seen.path) {
             ("GET", "/api/v1/namespaces/kube-system") => status(code, reason),
             ("GET", _) => status(404, "NotFound"),
-            // Neither the missing right nor the replica that was faster is a failure.
+            // Neither the missing permission nor the faster replica is a failure.
             ("POST", "/api/v1/namespaces") => status(403, "Forbidden"),
             _ => status(409, "AlreadyExists"),
         });

@@ -80,7 +80,7 @@ impl Candidate {
         self.open_watch();
         let (leadership, release) = (self.parts.leadership.clone(), self.parts.release.clone());
         loop {
-            // A lease that had expired before the last attempt is no reason to retry early.
+            // A lease that had already expired before the last attempt is no reason to retry early.
             let expiry = self.foreign_until().filter(|until| *until > waiting_since);
             let wake = expiry.map_or(poll, |expiry| expiry.min(poll));
             let seen = tokio::select! {

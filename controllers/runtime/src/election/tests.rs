@@ -107,7 +107,7 @@ impl Process {
     }
 }
 
-/// Waits for a fact; answers how long it took.
+/// Waits for a condition; returns how long it took.
 async fn until(limit: Duration, fact: impl Fn() -> bool) -> Duration {
     let began = Instant::now();
     while !fact() {
@@ -187,7 +187,7 @@ async fn a_foreign_lease_is_waited_for_as_long_as_it_says_however_old_it_looks()
         sleep(s(seconds) - ms(1)).await;
         assert!(!a.leads());
         assert_eq!(server.holder(), "other");
-        // At the moment it has run out, not at the next poll.
+        // At the moment of its expiry, not at the next poll.
         until(ms(50), || a.leads()).await;
         assert_eq!(server.lease()["spec"]["leaseTransitions"], 4);
     }
@@ -510,7 +510,7 @@ async fn host(server: Arc<Server>, name: &'static str, seed: u64, everyone: Ever
             }
         };
         let identity = format!("{name}_{life}");
-        // With the long deadline the lease itself is what ends a term.
+        // With the long deadline, only the expiry of the lease ends a term.
         let renew_deadline = if rng.random() { s(10) } else { ms(14_900) };
         let config = ElectionConfig { renew_deadline, ..config(&identity) };
         let process = Process::start_with(&server, config, net, rng.random(), check);
@@ -564,6 +564,6 @@ fn two_candidates_never_lead_at_the_same_time_whatever_fails() {
             *terms.lock().unwrap()
         });
     }
-    // Else the above shows nothing.
+    // Otherwise the checks above prove nothing.
     assert!(all_terms > 2000, "{all_terms} terms");
 }

@@ -80,13 +80,13 @@ impl Metrics {
         }))
     }
 
-    /// The part of this type; each caller gets the same one.
+    /// The metrics of this type; each caller gets the same ones.
     pub fn part<T: Part>(&self) -> Arc<T> {
         let there = lock(&self.0.parts).get(&TypeId::of::<T>()).cloned();
         if let Some(part) = there.and_then(|part| part.downcast().ok()) {
             return part;
         }
-        // Without the lock, since it may request other parts. Of two that are made at once, the first stays.
+        // Created without the lock, since it may request other parts. If two are created at once, the first one stays.
         let made: Arc<T> = Arc::new(T::new(self));
         let kept = lock(&self.0.parts).entry(TypeId::of::<T>()).or_insert_with(|| made.clone()).clone();
         kept.downcast().unwrap_or(made)
@@ -103,7 +103,8 @@ impl Metrics {
         lock(&self.0.others).insert(name, other);
     }
 
-    /// A registry that puts this and an underscore before each name. Its metrics are shown too; each caller gets the same one.
+    /// A registry that prefixes each name with this and an underscore. Its metrics are shown too; each caller gets the
+    /// same one.
     ///
     /// # Errors
     ///

@@ -63,7 +63,7 @@ impl Values {
             }
             "process_open_fds" => {
                 let count = fs::read_dir("/proc/self/fd").ok()?.count();
-                // One of them is the folder that is being read.
+                // One of them is the open folder itself.
                 u32::try_from(count).ok().map(|count| f64::from(count.saturating_sub(1)))
             }
             "process_max_fds" => self.limit("Max open files"),
@@ -87,7 +87,7 @@ impl Values {
         line.split_whitespace().next()?.parse::<f64>().ok().map(|kilobytes| kilobytes * 1024.0)
     }
 
-    /// The soft limit; the largest number where there is none, as Go's library says.
+    /// The soft limit; the largest number if there is none, as in Go's library.
     #[allow(clippy::cast_precision_loss)]
     fn limit(&self, key: &str) -> Option<f64> {
         let line = self.limits.lines().find_map(|line| line.strip_prefix(key))?;

@@ -1,4 +1,4 @@
-//! Metrics of queues, as `k8s.io/component-base/metrics/prometheus/workqueue` has them.
+//! Metrics of queues, as in `k8s.io/component-base/metrics/prometheus/workqueue`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -38,13 +38,13 @@ crate::metrics! {
     }
 }
 
-/// What the metrics read at each scrape.
+/// The values of a scrape.
 pub(super) trait QueueTimes: Send + Sync {
-    /// Sum of the running times of what is being worked on, and the longest of them.
+    /// Sum of the running times of the keys in progress, and the longest of them.
     fn running(&self) -> (Duration, Duration);
     /// For how long the oldest of the ready keys has been ready.
     fn oldest(&self) -> Duration;
-    /// Keys ready, in work, and waiting for a delay to pass.
+    /// Keys ready, in progress, and waiting for a delay to pass.
     fn sizes(&self) -> (usize, usize, usize);
 }
 
@@ -55,13 +55,13 @@ pub struct QueueState {
     pub name: String,
     /// Keys that are ready.
     pub ready: usize,
-    /// Keys that are worked on.
+    /// Keys in progress.
     pub working: usize,
     /// Keys that wait for a delay to pass.
     pub waiting: usize,
     /// For how long the oldest ready key has been ready.
     pub oldest: Duration,
-    /// For how long the slowest key has been worked on.
+    /// For how long the slowest key has been in progress.
     pub longest: Duration,
 }
 

@@ -37,7 +37,7 @@ pub trait Cached: Send + Sync + Sized + 'static {
     fn set_resource_version(&mut self, version: &str);
 }
 
-/// What to keep beyond the fixed fields.
+/// Selects what to keep beyond the fixed fields.
 #[derive(Debug, Default)]
 pub struct FieldFilter {
     node_annotations: Vec<String>,

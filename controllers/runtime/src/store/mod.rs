@@ -63,7 +63,7 @@ crate::metrics! {
 }
 
 impl<T: Cached> Store<T> {
-    /// An empty store that keeps of each object what `keep` says.
+    /// An empty store; `keep` selects the parts of each object that are kept.
     pub fn new(keep: FieldFilter) -> Arc<Self> {
         Arc::new(Self {
             keep,
@@ -76,7 +76,7 @@ impl<T: Cached> Store<T> {
         })
     }
 
-    /// What is kept of each object.
+    /// The parts of each object that are kept.
     pub fn keep(&self) -> &FieldFilter {
         &self.keep
     }
@@ -224,8 +224,8 @@ impl<T: Cached> Store<T> {
         self.put(object, |known, new| known.is_some_and(|known| supersedes(new, known)));
     }
 
-    /// The API server's answer to a write that was bound to the version of `base`: `base` as `change` leaves it is what the
-    /// server has now. Only the version is taken from the answer.
+    /// The API server's answer to a write with the version of `base` as its precondition: the server now has `base`
+    /// with `change` applied. Only the version is taken from the answer.
     pub fn apply_patch_response(&self, base: &T, answer: &[u8], change: impl FnOnce(&mut T))
     where
         T: Clone,
@@ -243,7 +243,7 @@ impl<T: Cached> Store<T> {
         self.put(object, |_, _| true);
     }
 
-    /// Stores an object if `wins` says so of the versions known, if any, and new.
+    /// Stores an object if `wins` accepts its version over the known one, if any.
     fn put(&self, object: T, wins: impl FnOnce(Option<&str>, &str) -> bool) {
         let handlers = self.lock_handlers();
         let object = Arc::new(object);
@@ -435,7 +435,8 @@ mod tests {
         }
     }
 
-    /// What the store shows after `first`, an attempt to store version 3 over 1, during which another thread does `second`.
+    /// The content of the store after `first`, which tries to store version 3 over 1 while another thread does
+    /// `second`.
     fn raced(first: fn(&Store<Slow>, Slow), second: fn(&Store<Slow>)) -> Option<String> {
         let store = Store::new(FieldFilter::default());
         store.apply(Slow("1".into(), None));
@@ -451,7 +452,7 @@ mod tests {
                         second(&store);
                         let _ = done.send(());
                     }));
-                    // Where it has to wait for the lock, it is done later.
+                    // If it has to wait for the lock, it is done later.
                     let _ = wait.recv_timeout(Duration::from_millis(200));
                 }
             };

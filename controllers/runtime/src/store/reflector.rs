@@ -30,7 +30,7 @@ use crate::client::{ApiError, Call, Client, status_error};
 const PAGE: usize = 50;
 /// How long a watch lasts before the server ends it.
 const WATCH_FOR: Duration = Duration::from_secs(290);
-/// How long a list or watch may be silent. Bookmarks come once a minute, but never from a server over an etcd that cannot
+/// How long a list or watch may be silent. Bookmarks come once a minute, but never if the etcd of the server cannot
 /// report progress.
 const SILENCE: Duration = Duration::from_secs(150);
 /// Pause after a failure; doubles up to the maximum. client-go's maximum is 30 s; this one is shorter because a
@@ -53,7 +53,7 @@ pub struct Reflector<T: Cached> {
     version: Option<String>,
     /// Whether the next step is a list.
     relist: bool,
-    /// Since when the server is older than that.
+    /// Since when the server's version is older than the newest version seen.
     older_since: Option<Instant>,
     backoff: Duration,
     /// Pause after a 403 and the hint for the log.

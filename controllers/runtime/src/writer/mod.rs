@@ -50,7 +50,7 @@ async fn write<T: Cached>(
     Ok(None)
 }
 
-/// A body of those of its parts that are not empty.
+/// A body of the parts that are not empty.
 fn body(metadata: Map<String, Value>, spec: Map<String, Value>, status: Map<String, Value>) -> Value {
     let parts = [("metadata", metadata), ("spec", spec), ("status", status)];
     let parts = parts.into_iter().filter(|(_, part)| !part.is_empty());

@@ -31,10 +31,10 @@ pub struct NodePatch {
     pub network: Option<(Network, jiff::Timestamp)>,
 }
 
-/// What makes the pods of a node reachable.
+/// Whether, and how, the pods of a node are reachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
-    /// All its routes are there.
+    /// All its routes exist.
     Routed,
     /// A route is missing.
     Unrouted,
@@ -87,7 +87,7 @@ impl<'a> NodeWriter<'a> {
         Ok(version_of(&answer).unwrap_or_default())
     }
 
-    /// Deletes this node, and no other one that has its name. Returns whether it existed.
+    /// Deletes this node, and no other one with its name. Returns whether it existed.
     pub async fn delete(&self, node: &Node) -> Result<bool, GateError> {
         let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": node.uid}});
         match self.gate.write(&Call::json(Method::DELETE, path(node), &body)).await {
@@ -112,7 +112,7 @@ impl NodePatch {
         // Pods wait for the taint of a new node to be removed, but not for its addresses.
         let can_wait = !self.addresses.is_empty();
         let call = Call::strategic(format!("{}{subresource}", path(node)), &self.body(node));
-        // A node is some 20 KB, and a writer knows what it wrote. Hundreds may wait for their turn in a burst.
+        // Keep little: a node is about 20 KB, and hundreds of writes may wait for their turn in a burst.
         Call { can_wait, yields: true, ..call.metadata_only() }
     }
 

@@ -21,18 +21,18 @@ pub struct ServicePatch {
     pub remove_finalizers: Vec<&'static str>,
     /// Annotations to set; `None`: to remove.
     pub annotations: BTreeMap<String, Option<String>>,
-    /// The status of the balancer; an empty one clears what is there.
+    /// The status of the balancer; an empty one clears the present one.
     pub status: Option<LoadBalancerStatus>,
     /// Conditions.
     pub conditions: Option<ConditionChanges>,
 }
 
-/// Conditions that are set, and types that go. The API server merges by type, so that those of others stay.
+/// Conditions to set, and types to remove. The API server merges by type, so that conditions of other types stay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConditionChanges {
     /// Set.
     pub set: Vec<Condition>,
-    /// Types of those that go.
+    /// Types to remove.
     pub gone: Vec<&'static str>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> ServiceWriter<'a> {
             |service: &Arc<Service>| Some(Call::strategic(format!("{}/status", path(service)), &patch.body(service)));
         let written = super::write(self.gate, self.services, service.clone(), |s| &s.metadata.uid, decide).await?;
         if let Some((_, answer)) = &written
-            // The object may have gone with its finalizer.
+            // The removal of the last finalizer may have deleted the object.
             && patch.remove_finalizers.is_empty()
         {
             self.services.written(answer);
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// The body for a Service with these finalizers, without the UID that all have.
+    /// The body for a Service with these finalizers, without the UID that every body has.
     fn body_of(patch: &ServicePatch, finalizers: &[&str]) -> Value {
         let metadata = json!({"namespace": "a", "name": "b", "uid": "u", "finalizers": finalizers});
         let service: Service = serde_json::from_value(json!({"metadata": metadata, "spec": {}})).unwrap();

@@ -16,8 +16,8 @@ pub fn without_key(taints: &[Taint], key: &str) -> Vec<Taint> {
     taints.iter().filter(|taint| &*taint.key != key).cloned().collect()
 }
 
-/// The list with a taint: in the place of the one with the same key and effect, else at the end. `None` when an equal one
-/// is there and nothing needs to be written.
+/// The list with a taint: in the place of the one with the same key and effect, else at the end. `None` when the list
+/// has an equal one, so that nothing needs to be written.
 ///
 /// The time of a present taint counts only where the wanted one has a time too, so that the API server's stamp doesn't
 /// look like a change. (Upstream compares it always.)

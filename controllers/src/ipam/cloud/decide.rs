@@ -1,4 +1,4 @@
-//! Which of an instance's ranges its node gets, and what is to be written. Pure.
+//! Which of an instance's ranges its node gets, and the resulting writes. Pure.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ impl Families {
         }
     }
 
-    /// For each range of a node, whether it is of IPv6.
+    /// For each range of a node, whether it is an IPv6 range.
     fn are_ipv6(self) -> &'static [bool] {
         match self {
             Self::V4 => &[false],
@@ -66,7 +66,7 @@ fn is_reachable(node: &Node) -> bool {
 ///
 /// # Errors
 ///
-/// Why it gets none.
+/// Why the node gets none.
 pub(super) fn ranges(node: &Node, interfaces: &[PodInterface], families: Families) -> Result<Vec<String>, String> {
     let name = &node.name;
     let Some(interface) = interfaces.iter().find(|interface| interface.primary).or(interfaces.first()) else {
@@ -98,7 +98,7 @@ pub(super) fn ranges(node: &Node, interfaces: &[PodInterface], families: Familie
     })
 }
 
-/// What is to be written to a node.
+/// The changes to write to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Changes {
     /// `spec.podCIDRs`, if it has none.
@@ -111,7 +111,7 @@ pub(super) struct Changes {
 ///
 /// # Errors
 ///
-/// It has others. Nobody can change them.
+/// The node has other ranges, which cannot be changed.
 pub(super) fn changes(node: &Node, wanted: &[String]) -> Result<Changes, String> {
     let network = (!is_reachable(node)).then(|| Network::Implicit { known: node.network_unavailable.is_some() });
     if node.pod_cidrs.is_empty() {

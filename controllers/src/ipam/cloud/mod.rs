@@ -8,7 +8,7 @@
 //! | One read for all nodes that are due, at most once a second | upstream reads each instance |
 //! | Nodes of other clouds are left alone, and those without provider ID until they have one | upstream tries them 20 times |
 //! | A condition that is already `False` is not written again, also if another program set it | upstream changes its reason |
-//! | A node that has other ranges than its instance gets one event | upstream tries 20 times to change what nobody can |
+//! | A node that has other ranges than its instance gets one event | upstream tries 20 times to change it |
 //! | Events say why, behind upstream's text, also when only one family is missing | the user sees what to do |
 //! | `--cluster-cidr` may be left out | nothing reads it here |
 
@@ -52,7 +52,7 @@ metrics! {
     }
 }
 
-/// What the cloud knows of pod ranges, and of which nodes.
+/// The cloud's pod ranges, and the nodes that it has.
 #[derive(Clone)]
 pub struct Cloud {
     /// The ranges.
@@ -115,9 +115,9 @@ pub(super) fn preview(
 #[async_trait]
 impl Reconciler for CloudController {
     type Key = NodeName;
-    /// `None`: the node is gone, or none of ours.
+    /// `None`: the node is gone, or belongs to another cloud.
     type Observed = Option<(NodeRef, Result<Vec<PodInterface>, ProviderError>)>;
-    /// All nodes are one group: there is one read at a time, for all that became due during the last one.
+    /// All nodes are one group: there is one read at a time, for all nodes that became due during the previous one.
     type Group = ();
 
     fn name(&self) -> &'static str {
@@ -167,10 +167,10 @@ impl CloudController {
         Self { shared, events, queue, cloud, families, metrics, unread: Mutex::default(), read: Mutex::default() }
     }
 
-    /// Applies a change of a node. There is nothing to give back: the cloud owns the ranges.
+    /// Applies a change of a node. There is nothing to release: the cloud owns the ranges.
     fn changed(&self, change: &ObjectChange<NodeRef>) {
         match change {
-            // Also one that has its ranges: the cloud may say otherwise.
+            // Also a node that has ranges: those of its instance may differ.
             ObjectChange::Added(node) if self.concerns(node) => {
                 self.unread().insert(node.name.clone());
                 self.queue.add(node.name.clone());
@@ -189,7 +189,7 @@ impl CloudController {
         }
     }
 
-    /// Those of these nodes that the cloud is to be asked about: not those for which this was done while they waited.
+    /// The nodes to look up. Leaves out those that a read has covered while they waited.
     fn due(&self, keys: &[NodeName]) -> Vec<Option<NodeRef>> {
         let unread = self.unread();
         let due = |node: &NodeRef| self.concerns(node) && (decide::is_due(node) || unread.contains(&node.name));

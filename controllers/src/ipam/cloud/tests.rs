@@ -1,4 +1,4 @@
-//! Which ranges a node gets, what is written, what nodes see of failures, and how often the cloud is asked.
+//! The ranges of a node, the writes, the events on failures, and the number of reads of the cloud.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex as StdMutex;
@@ -124,7 +124,7 @@ proptest! {
     }
 }
 
-/// The instances by node; nodes of others are not known.
+/// The instances by node; other nodes are unknown.
 #[derive(Default)]
 struct Zone {
     instances: BTreeMap<String, Vec<PodInterface>>,
@@ -224,7 +224,7 @@ async fn one_read_answers_for_all_nodes_and_each_plan_shows_what_its_node_gets()
         assert!(texts.iter().all(|text| plan.contains(text)), "{plan}");
     }
     assert_eq!(scene.events(), [""; 0]);
-    // A heartbeat of a node that has everything asks for nothing; a provider ID does.
+    // A heartbeat of a complete node causes no read; a new provider ID does.
     let reported = Node { resource_version: "2".into(), ..node("done", &["10.0.1.0/24"], reachable) };
     shared.nodes.apply(reported);
     assert_eq!(scene.controller.queue.sizes().0, 0);
@@ -251,7 +251,7 @@ async fn p_54_a_node_whose_instance_has_no_range_gets_an_event_and_is_tried_20_t
             Err(SyncError::Retry(_)) => delays.push(queue.add_rate_limited("n".into()).as_millis()),
             other => break other,
         }
-        // What its kubelet reports meanwhile does not shorten the back-off.
+        // Status updates of its kubelet do not shorten the back-off.
         let version = (delays.len() + 1).to_string();
         shared.nodes.apply(Node { resource_version: version.into(), ..node("n", &[], None) });
         assert_eq!(queue.sizes().0, 0);
@@ -277,7 +277,7 @@ async fn nodes_that_come_during_a_read_are_read_together_after_a_second() {
     }
     scene.pass().await;
     assert_eq!(*scene.zone.calls.lock().unwrap(), [(Duration::ZERO, 1), (PAUSE, 3)]);
-    // An instance that is not found is no range, and no reason to stop.
+    // A missing instance has no range, and does not stop the pass.
     let not_found =
         "Normal CIDRNotAvailable: Node a status is now: CIDRNotAvailable (failed to get instance from provider: ";
     let events = scene.events();
@@ -320,7 +320,7 @@ async fn a_node_of_somebody_else_gets_no_ranges_until_its_label_goes() {
     assert_eq!(scene.controller.queue.sizes().0, 0);
     shared.nodes.apply(Node { resource_version: "2".into(), ..node("n", &[], None) });
     assert_eq!(scene.controller.queue.sizes().0, 1);
-    // It is back before its turn comes.
+    // The node exists again before its turn comes.
     shared.nodes.apply(Node { resource_version: "3".into(), labels: labels(), ..node("n", &[], None) });
     assert!(scene.pass().await[0].1.is_ok());
     assert!(scene.zone.calls.lock().unwrap().is_empty());

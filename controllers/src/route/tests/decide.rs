@@ -9,7 +9,7 @@ use super::{addresses, cluster, names, node, print, route, schemes};
 use crate::cluster_cidrs::parse_cluster_cidrs;
 use crate::route::decide::{Changes, condition, plan};
 
-/// The same of a provider that knows the addresses behind a route.
+/// The same for a provider that lists the addresses of the target.
 fn route_by(text: &str, ips: &str) -> Route {
     Route { enable_node_addresses: true, target_node_addresses: addresses(ips), ..route(text) }
 }
@@ -78,7 +78,7 @@ fn a_route_that_is_there_stays_however_it_is_spelled() {
     check(&[route("10.0.1.0/24 a")], &[node("a", "10.0.1.0/24", "")], &[]);
     check(&[route("FD00:0:0:1:0::/64 a")], &[node("a", "fd00:0:0:1::/64", "")], &[]);
     check(&[route("10.0.01.0/24 a")], &[node("a", "10.0.1.0/24", "")], &[]);
-    // One of two is there; the order of the ranges does not matter.
+    // One of two exists; the order of the ranges does not matter.
     check(&[route("10.0.1.0/24 a")], &[node("a", "fd00:0:0:1::/64 10.0.1.0/24", "")], &["+fd00:0:0:1::/64 a"]);
     // Twice the same range is one route.
     check(&[], &[node("a", "10.0.1.0/24 10.0.1.0/24", "")], &["+10.0.1.0/24 a"]);
@@ -116,7 +116,7 @@ fn a_blackhole_within_the_cluster_ranges_goes_and_is_replaced_where_a_node_needs
     let changes = planned(&[blackhole("10.0.1.0/24 a")], &nodes, "");
     assert_eq!(print(&changes), ["-10.0.1.0/24 a", "+10.0.1.0/24 a"]);
     assert!(changes.delete_first);
-    // To an unknown node too: it leads nowhere in any case.
+    // Also with an unknown target node: a blackhole has no target in any case.
     check(&[blackhole("10.0.2.0/24 x")], &[], &["-10.0.2.0/24 x"]);
 }
 
@@ -161,7 +161,7 @@ fn a_route_to_a_missing_node_goes_only_once_the_node_is_known_to_be_gone() {
     let routes = [route("10.0.1.0/24 x"), route("10.0.2.0/24 y")];
     assert_eq!(print(&planned(&routes, &[], "")), ["?x", "?y"]);
     assert_eq!(print(&planned(&routes, &[], "x")), ["-10.0.1.0/24 x", "?y"]);
-    // A node that is back is not missing, whatever was noted.
+    // A node that exists again is not missing, whatever was recorded.
     check(&routes[..1], &[node("x", "10.0.1.0/24", "")], &[]);
     assert_eq!(print(&planned(&routes[..1], &[node("x", "10.0.1.0/24", "")], "x")), [""; 0]);
 }

@@ -32,7 +32,7 @@ fn node(name: &str, ranges: &str, ips: &str) -> Node {
     }
 }
 
-/// `10.0.1.0/24 a`; without a name it leads nowhere.
+/// `10.0.1.0/24 a`; without a name it is a blackhole.
 fn route(text: &str) -> Route {
     let mut words = text.split_whitespace();
     let destination_cidr = words.next().unwrap().to_owned();

@@ -23,13 +23,13 @@ const RANGES: [&str; 7] = [
 ];
 const IPS: [&str; 3] = ["", "10.9.0.1", "10.9.0.1 10.9.0.2"];
 
-/// What the controller sees at one time.
+/// The input of one reconcile.
 #[derive(Debug, Clone)]
 struct World {
     routes: Vec<Route>,
     nodes: Vec<NodeRef>,
     departed: BTreeSet<NodeName>,
-    // What this provider says of addresses, in all routes alike.
+    // The target addresses that the provider lists, the same in all routes.
     knows_addresses: bool,
 }
 
@@ -60,7 +60,7 @@ impl World {
         self
     }
 
-    /// In a cloud that has one route per destination, and deletes by it; a creation that it refuses is left out.
+    /// In a cloud with one route per destination, which deletes by destination; creations that it refuses are left out.
     fn apply_by_destination(&mut self, done: &[Write]) {
         for write in done {
             match write {
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// The table in an order of its own.
+    /// The table in a random order.
     fn table(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.routes.iter().map(|route| format!("{route:?}")).collect();
         lines.sort();
@@ -134,7 +134,7 @@ fn some_world() -> impl Strategy<Value = World> {
     })
 }
 
-/// A world and its parts in another order.
+/// The same state with its parts in another order.
 fn shuffled() -> impl Strategy<Value = (World, World)> {
     some_world().prop_flat_map(|world| {
         let (routes, nodes) = (Just(world.routes.clone()).prop_shuffle(), Just(world.nodes.clone()).prop_shuffle());
@@ -143,7 +143,7 @@ fn shuffled() -> impl Strategy<Value = (World, World)> {
     })
 }
 
-/// A world and its writes in an order that may happen, cut off somewhere.
+/// A state and its writes in a possible order, cut off at some point.
 fn interrupted() -> impl Strategy<Value = (World, Vec<Write>)> {
     some_world().prop_flat_map(|world| {
         let changes = world.plan();

@@ -37,7 +37,7 @@ async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_after_the_deadline() 
     assert_eq!(began.elapsed(), WRITE_DEADLINE);
 }
 
-/// Makes no route: the first node is not ready for one, the second never will be.
+/// Makes no route: the first node is not ready for one, and the second one never will be.
 struct Unready;
 
 #[async_trait::async_trait]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Progress, changes};
 
-/// A Service, and the conditions that it has by now.
+/// A Service, and its current conditions.
 struct Life {
     service: Service,
     now: Timestamp,

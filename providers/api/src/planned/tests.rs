@@ -32,7 +32,7 @@ struct Cloud {
     writes_left: Mutex<Option<usize>>,
     hangs: bool,
     no_verdicts: bool,
-    /// Steps are for the item of their Service, by its place; listeners and hosts are independent of each other.
+    /// Steps belong to the item of their Service; listeners and hosts are independent of each other.
     items: Vec<String>,
     /// Steps in flight now, and their maximum.
     at_once: Mutex<(usize, usize)>,
@@ -409,7 +409,7 @@ proptest! {
         for prefix in 0..writes {
             let broken = start(Some(prefix));
             run(&broken).unwrap_err();
-            // Nothing observed or decided before is kept.
+            // No earlier observation or decision is kept.
             *broken.0.writes_left.lock().unwrap() = None;
             run(&broken).unwrap();
             prop_assert_eq!(broken.0.state(), whole.0.state());

@@ -64,7 +64,7 @@ async fn a_counter_survives_a_reload_that_leaves_its_rule_alone() {
     // Edited: starts at 0.
     bed.write("faults: [{call: EnsureLoadBalancer, times: 1, error: z}]");
     assert_eq!(ensure(&cloud, "d/a").await.unwrap_err().to_string(), "z");
-    // Away and back: new.
+    // Removed and added again: a new rule.
     bed.write("");
     ensure(&cloud, "d/a").await.unwrap();
     bed.write(&format!("faults: [{rule}]"));

@@ -113,7 +113,7 @@ fn unreadable(about: &str, error: &ProviderError) -> Fact {
 #[derive(Debug)]
 pub(super) enum Machine<'a> {
     Listed(&'a Instance),
-    /// Listed as not there.
+    /// Listed as not existing.
     Denied,
     /// An entry has the name of the node and another provider ID.
     Other(&'a Instance),
@@ -221,7 +221,7 @@ fn described(entry: &Instance, config: &Config) -> String {
     words.join(", ")
 }
 
-/// The balancer of a Service that wants one.
+/// The balancer of a Service that needs one.
 fn wanted(service: &Service, seen: &Observed) -> Vec<Fact> {
     let about = format!("load balancer {}", service.default_load_balancer_name());
     let next = seen.offer.ingress(seen.balancer.as_ref(), service);
@@ -267,7 +267,7 @@ fn hosts(about: &str, balancer: &Balancer) -> Fact {
     Fact::good(about, format!("nodes behind it: {}", balancer.nodes.join(" ")))
 }
 
-/// The balancer of a Service that wants none.
+/// The balancer of a Service that needs none.
 fn unwanted(service: &Service, balancer: Option<&Balancer>) -> Vec<Fact> {
     let about = format!("load balancer {}", service.default_load_balancer_name());
     match balancer {

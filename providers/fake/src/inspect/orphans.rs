@@ -1,4 +1,4 @@
-//! What nothing in the cluster claims.
+//! Objects that nothing in the cluster claims.
 
 use std::collections::BTreeSet;
 

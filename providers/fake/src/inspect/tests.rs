@@ -131,7 +131,7 @@ async fn what_is_said_of_a_node_is_what_its_calls_answer() {
                 let aspects = ccm_provider::Aspects::LIFECYCLE;
                 let found = crate::tests::lookup(&cloud, std::slice::from_ref(&node), aspects).await == ["found"];
                 let good = facts[0].state == ccm_provider::FactState::Good;
-                // An instance with another provider ID is invented, but hardly meant.
+                // The provider invents an instance for the other provider ID, which is probably a mistake.
                 let other = facts[0].text.starts_with("an entry has its name");
                 assert!(good == found || (found && other), "{unlisted} {entry} {node:?}: {facts:?}");
             }
@@ -387,7 +387,7 @@ async fn an_orphan_that_is_in_use_again_is_refused() {
     routes.create(CLUSTER, &route("gone", "10.2.0.0/24")).await.unwrap();
     let found = orphans(&cloud, &claims(&[], &[])).await;
     balancers(&cloud).ensure(CLUSTER, &service("d/web"), &[node("a", "")]).await.unwrap();
-    // The same place in the table, now without our mark.
+    // The same route, now without a cluster.
     bed.write("interfaces: {routes: true}\nroutes: {initial: [{destinationCIDR: 10.2.0.0/24, targetNode: gone}]}");
     let inspect = cloud.inspect().unwrap();
     for (orphan, what) in found.iter().zip(["load balancer d/web", "route 10.2.0.0/24"]) {

@@ -35,7 +35,7 @@ impl Observed {
     }
 }
 
-/// What the calls of the service controller would change in the table. `name` is that of the balancer.
+/// The changes that the calls of the service controller would make in the table. `name` is that of the balancer.
 pub(crate) fn plan(name: String, item: &ServiceWork, observed: &Observed) -> Result<Plan, ProviderError> {
     let mut plan = Plan::new(format!("service {}", item.service.key()));
     let balancer = observed.balancer.as_ref();

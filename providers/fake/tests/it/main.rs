@@ -138,7 +138,7 @@ impl Harness for Fake {
         self.objects()
     }
 
-    /// The fake cloud counts calls, not changes: the number grows whenever the tables were found changed.
+    /// The fake cloud counts calls, not changes: this number grows whenever the tables have changed.
     async fn writes(&self) -> u64 {
         let now = self.objects();
         let mut state = self.state.lock().unwrap();

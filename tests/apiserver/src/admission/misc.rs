@@ -1,4 +1,4 @@
-//! The small kinds: Namespace, PersistentVolume, Event, Lease.
+//! Kinds with few rules: Namespace, PersistentVolume, Event, Lease.
 
 use crate::error::Cause;
 use crate::value::{at, set, set_default, text};

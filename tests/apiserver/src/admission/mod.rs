@@ -1,4 +1,4 @@
-//! Defaulting and validation, as far as our controllers or a person with kubectl can see it.
+//! Defaulting and validation, as far as they are visible to our controllers or to a user of kubectl.
 
 mod metadata;
 mod misc;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 pub(crate) use service::Allocations;
 
-/// What admission may read and allocate.
+/// The state that admission may read and change.
 pub(crate) struct Context<'a> {
     pub(crate) kind: &'static Kind,
     pub(crate) allocations: &'a mut Allocations,
@@ -37,8 +37,8 @@ pub(crate) fn create(context: &mut Context<'_>, object: &mut Value) -> Result<()
     Ok(())
 }
 
-/// Defaults and checks a change of the object proper, whose status is already the old one, or of its status, where all but
-/// status and metadata is.
+/// Defaults and checks an update of the object, in which the status is already the old one, or of its status, in which
+/// everything but status and metadata is.
 pub(crate) fn update(context: &mut Context<'_>, old: &Value, new: &mut Value, status: bool) -> Result<(), ApiError> {
     let kind = context.kind;
     crate::value::strip_nulls(new);
@@ -66,7 +66,7 @@ pub(crate) fn update(context: &mut Context<'_>, old: &Value, new: &mut Value, st
     Ok(())
 }
 
-/// What is wrong with an object by itself.
+/// The errors of an object without its context.
 fn validate(kind: &Kind, object: &Value) -> Vec<Cause> {
     let mut causes = metadata::validate(kind, object);
     match kind.plural {
@@ -82,7 +82,7 @@ fn validate(kind: &Kind, object: &Value) -> Vec<Cause> {
 /// The object of a bookmark: nothing but the type's empty shape.
 pub(crate) fn empty_shape(kind: &'static Kind) -> Value {
     let mut object = serde_json::json!({"metadata": {}});
-    // The shape of an empty object has nothing that could be refused.
+    // An empty object cannot be refused.
     shape::normalize(kind, &mut object).unwrap_or_default();
     object
 }

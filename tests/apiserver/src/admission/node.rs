@@ -21,7 +21,7 @@ pub(super) fn default_old(object: &mut Value) {
     let single = text(object, "/spec/podCIDR").to_owned();
     match text(object, "/spec/podCIDRs/0").to_owned() {
         first if single.is_empty() && !first.is_empty() => set(object, "/spec/podCIDR", first),
-        // The old single member wins when the two disagree.
+        // The older single field wins when the two disagree.
         first if !single.is_empty() && first != single => set(object, "/spec/podCIDRs", json!([single])),
         _ => {}
     }

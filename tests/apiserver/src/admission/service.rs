@@ -21,7 +21,7 @@ pub(crate) struct Allocations {
 }
 
 impl Allocations {
-    /// The next free address; a moving cursor, so that a freed one is not allocated again at once.
+    /// The next free address, from a moving cursor, so that a released one is not reused at once.
     fn address(&mut self, v6: bool) -> Result<IpAddr, ApiError> {
         for _ in 0..u16::MAX {
             self.next_address = self.next_address.wrapping_add(1);
@@ -168,7 +168,7 @@ fn default_families(context: &Context<'_>, service: &mut Value) {
     set(service, "/spec/ipFamilyPolicy", policy);
 }
 
-/// Keeps what a client may leave out of a change, and clears what the old type needed and the new one does not.
+/// Keeps fields that a client may omit from an update, and clears fields that only the old type needed.
 pub(super) fn default_changed(context: &Context<'_>, old: &Value, new: &mut Value) {
     default_spec(new);
     keep_allocated(old, new);
@@ -194,13 +194,13 @@ pub(super) fn default_changed(context: &Context<'_>, old: &Value, new: &mut Valu
     default_families(context, new);
 }
 
-/// Values that the server gave stay when a client sends none.
+/// Allocated values stay when a client sends none.
 fn keep_allocated(old: &Value, new: &mut Value) {
     if has_address(old) && has_address(new) {
         let given = text(new, "/spec/clusterIP").to_owned();
         let stays = at(old, "/spec/clusterIPs") == at(new, "/spec/clusterIPs");
         if !given.is_empty() && given != text(old, "/spec/clusterIP") && stays {
-            // A client that knows only the single member changed that.
+            // A client that only knows the single field changed it.
             set(new, "/spec/clusterIPs", json!([given]));
         }
         if text(new, "/spec/clusterIP").is_empty() {
@@ -244,7 +244,7 @@ fn clear_old_node_ports(old: &Value, new: &mut Value) {
     }
 }
 
-/// Allocates addresses and ports, and releases what only the old version held.
+/// Allocates addresses and ports, and releases those that only the old version had.
 pub(super) fn allocate(context: &mut Context<'_>, service: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
     // The sets have a few thousand entries: a copy per write of a Service is simpler than an undo log.
     let backup = context.allocations.clone();

@@ -1,12 +1,11 @@
-//! What a round trip through the typed server does to an object: empty members vanish, and those without `omitempty`
-//! appear.
+//! The effects of a round trip through Go's types: empty fields vanish, and fields without `omitempty` appear.
 
 use crate::error::ApiError;
 use crate::kind::Kind;
 use crate::value::{at, list_mut, object, remove, set, set_default, text};
 use serde_json::{Map, Value};
 
-/// Members that the typed server drops when they are empty or false.
+/// Fields with `omitempty`, which vanish when they are empty or false.
 const OMITTED: &str = "/metadata/labels /metadata/annotations /metadata/finalizers /metadata/ownerReferences \
     /metadata/generateName /spec/taints /spec/providerID /spec/podCIDR /spec/podCIDRs /spec/unschedulable \
     /spec/externalName /spec/externalIPs /spec/selector /spec/ports /spec/loadBalancerIP \
@@ -19,7 +18,8 @@ const NODE_INFO: &str = "machineID systemUUID bootID kernelVersion osImage conta
 
 /// Brings an object into the form in which it is stored.
 pub(super) fn normalize(kind: &Kind, value: &mut Value) -> Result<(), ApiError> {
-    // Only in namespaces and persistent volumes can a member of this list have another meaning; neither has one.
+    // Only in namespaces and persistent volumes could a field of this list have another meaning, but they have none of
+    // these fields.
     for path in OMITTED.split(' ') {
         if at(value, path).is_some_and(is_empty) {
             remove(value, path);
@@ -90,7 +90,7 @@ fn event(value: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Rewrites a time in the precision of its type, and refuses what is none, as decoding does.
+/// Rewrites a time in the precision of its type, and refuses invalid ones, as decoding does.
 fn time(value: &mut Value, path: &str, micro: bool) -> Result<(), ApiError> {
     let Some(found) = at(value, path).cloned() else { return Ok(()) };
     let text = found.as_str().unwrap_or_default();

@@ -33,7 +33,7 @@ pub struct Handler {
     faults: Faults,
 }
 
-/// A request and what was read from it.
+/// A parsed request.
 struct Call {
     parts: Parts,
     query: Query,
@@ -57,7 +57,7 @@ impl Call {
             return Ok(Value::Null);
         }
         let media = self.header(header::CONTENT_TYPE);
-        // The default of a plain HTTP client that sets nothing, and of kubectl for a delete without options.
+        // The content type of a plain HTTP client without settings, and of kubectl for a delete without options.
         if !(media.is_empty() || media.contains("json") || media.contains("x-www-form-urlencoded")) {
             return Err(ApiError::unsupported_media());
         }
@@ -278,7 +278,8 @@ fn list_options(query: &Query, namespace: &str) -> Result<ListOptions, ApiError>
     })
 }
 
-/// The columns of the table that kubectl asks for, where this kind has them; else it prints names and ages by itself.
+/// The columns of the table that kubectl requests, if this kind has them; otherwise kubectl prints names and ages
+/// itself.
 fn columns(call: &Call, kind: &Kind) -> Option<&'static [Column]> {
     let accept = call.header(header::ACCEPT);
     let first = accept.split(',').next().unwrap_or_default();

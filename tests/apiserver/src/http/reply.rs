@@ -82,7 +82,7 @@ pub(super) fn list(list: &List) -> Reply {
     with_body(200, "application/json", full(bytes))
 }
 
-/// A page as a proxy or load balancer would send it.
+/// An HTML page as from a proxy or load balancer.
 pub(super) fn html(code: u16) -> Reply {
     let title = StatusCode::from_u16(code).ok().and_then(|code| code.canonical_reason()).unwrap_or("Error");
     let page = format!(

@@ -1,14 +1,14 @@
-//! What a path and a query mean.
+//! Parses paths and queries.
 
 use crate::error::ApiError;
 use crate::kind::{KINDS, Kind};
 use http::{Method, Uri};
 use std::collections::BTreeMap;
 
-/// What a request is about.
+/// The target of a request.
 #[derive(Debug, Clone)]
 pub(super) enum Route {
-    /// Objects: one of a name, or all of a kind or namespace where the name is empty.
+    /// Objects: one by name, or with an empty name all of a kind or namespace.
     Objects { kind: &'static Kind, namespace: String, name: String, subresource: String },
     /// Discovery or health.
     Other(String),
@@ -47,7 +47,7 @@ impl Route {
         Ok(Route::Objects { kind, namespace, name, subresource })
     }
 
-    /// The verb as audit logs and RBAC call it.
+    /// The verb, with the name from audit logs and RBAC.
     pub(super) fn verb(&self, method: &Method, query: &Query) -> Result<&'static str, ApiError> {
         let (kind, namespace, name, subresource) = match self {
             Route::Other(_) if matches!(method.as_str(), "GET" | "HEAD") => return Ok("get"),
@@ -102,7 +102,7 @@ impl Query {
     }
 }
 
-/// Undoes percent-encoding.
+/// Decodes percent-encoding.
 fn decode(text: &str) -> String {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();

@@ -78,7 +78,7 @@ impl Stream {
             }
             if let Some((0, abrupt)) = self.end_after {
                 self.over = true;
-                // Pausing once lets the connection write out what was delivered before it breaks.
+                // One pause lets the connection flush the delivered events before it breaks.
                 tokio::task::yield_now().await;
                 return abrupt.then_some(Err(Closed));
             }
@@ -94,7 +94,7 @@ impl Stream {
         }
     }
 
-    /// What can be written now.
+    /// The bytes that can be written now.
     fn chunk(&mut self) -> Option<Bytes> {
         let mut chunk = BytesMut::new();
         for _ in 0..BATCH {

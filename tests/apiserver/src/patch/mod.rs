@@ -1,4 +1,4 @@
-//! The two patch formats that are served. Each turns the current object into the desired one; the store stores it.
+//! The two supported patch formats. Each turns the current object into the desired one; the store stores it.
 
 mod strategic;
 
@@ -17,7 +17,7 @@ pub enum Patch {
 }
 
 impl Patch {
-    /// Reads a patch of the format that the content type names.
+    /// Parses a patch in the format of the content type.
     pub(crate) fn parse(content_type: &str, body: &[u8]) -> Result<Patch, ApiError> {
         let format = match content_type.split(';').next().unwrap_or_default().trim() {
             "application/merge-patch+json" => Patch::Merge,
@@ -28,13 +28,13 @@ impl Patch {
         body.map(format).map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))
     }
 
-    /// The patch as sent.
+    /// The raw patch.
     pub(crate) fn body(&self) -> &Value {
         let (Patch::Merge(body) | Patch::Strategic(body)) = self;
         body
     }
 
-    /// The object that `current` becomes.
+    /// Applies the patch to `current`.
     pub(crate) fn apply(&self, kind: &Kind, current: &Value) -> Result<Value, ApiError> {
         let mut wanted = current.clone();
         match self {

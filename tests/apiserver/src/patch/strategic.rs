@@ -9,7 +9,7 @@ const PATCH: &str = "$patch";
 const ORDER: &str = "$setElementOrder/";
 const DELETE: &str = "$deleteFromPrimitiveList/";
 
-/// How a list is treated.
+/// The merge strategy of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ListRule {
     /// The patch replaces the list.
@@ -41,7 +41,7 @@ pub(super) fn apply(kind: &Kind, target: &mut Value, patch: &Value) -> Result<()
     merge_map(&Place { kind, path: String::new() }, target, patch)
 }
 
-/// Where in the object the merge is.
+/// The current path in the object.
 struct Place<'a> {
     kind: &'a Kind,
     path: String,
@@ -187,8 +187,8 @@ fn position(rule: ListRule, order: &[Value], item: &Value) -> Option<usize> {
     }
 }
 
-/// Orders a merged list: what the patch orders stands in that order, the rest in the order of the server, and the two are
-/// woven together by the server's order.
+/// Orders a merged list: items that the patch orders keep that order, the others keep the order of the server, and both
+/// are interleaved by the server's order.
 fn arrange(rule: ListRule, merged: Vec<Value>, wanted: &[Value], server: &[Value]) -> Vec<Value> {
     let (mut ours, mut theirs): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| position(rule, wanted, item).is_some());

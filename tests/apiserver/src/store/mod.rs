@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The user agent under which in-process writes are logged.
 pub const IN_PROCESS: &str = "in-process";
 
-/// What the store, its handles and the HTTP server share.
+/// The shared state of the store, its handles and the HTTP server.
 #[derive(Debug)]
 pub(crate) struct Core {
     state: Mutex<State>,
@@ -30,7 +30,8 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic inside the lock is a bug that its own test reports; the others should not drown in poison.
+        // The test that panicked under the lock reports the bug; other tests should not fail because of the poisoned
+        // lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -76,7 +77,7 @@ impl Store {
         self.logged("create", &write, object.clone(), |core| core.create(&write, object))
     }
 
-    /// The object, as it is now.
+    /// The current object.
     pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Result<Value, ApiError> {
         self.core.get(kind(resource)?, namespace, name, None).map(|stored| stored.value())
     }
@@ -99,7 +100,7 @@ impl Store {
         self.logged("patch", &write, patch.body().clone(), |core| core.patch(&write, patch))
     }
 
-    /// Deletes an object, or marks it as going away when it has finalizers. Returns its last state.
+    /// Deletes an object, or sets its `deletionTimestamp` if it has finalizers. Returns its last state.
     pub fn delete(&self, resource: &str, namespace: &str, name: &str) -> Result<Value, ApiError> {
         let write = Write::new(kind(resource)?, namespace, name, "");
         let act = |core: &Core| core.delete(&write, &Value::Null).map(|(stored, _)| stored);
@@ -117,8 +118,8 @@ impl Store {
         Ok(())
     }
 
-    /// Goes back to an older version, as when etcd is restored from a snapshot. Open watches stay where they are: in the
-    /// future.
+    /// Goes back to an older version, as when etcd is restored from a snapshot. Open watches stay at their version,
+    /// which is now in the future.
     pub fn restore(&self, version: u64) {
         self.core.lock().restore(version);
     }

@@ -24,7 +24,7 @@ pub(crate) struct ListOptions {
 }
 
 impl ListOptions {
-    /// What is selected.
+    /// The selectors.
     pub(crate) fn scope(&self, kind: &Kind) -> Result<Scope, ApiError> {
         let labels = Selector::labels(&self.label_selector)?;
         Ok(Scope { namespace: self.namespace.clone(), labels, fields: Selector::fields(kind, &self.field_selector)? })
@@ -35,7 +35,7 @@ impl ListOptions {
 #[derive(Debug)]
 pub(crate) struct List {
     pub(crate) kind: &'static Kind,
-    /// The version at which the list was true.
+    /// The version of the list.
     pub(crate) version: u64,
     /// Token for the next page; empty on the last.
     pub(crate) continue_token: String,
@@ -44,7 +44,7 @@ pub(crate) struct List {
     pub(crate) items: Vec<Arc<Stored>>,
 }
 
-/// The objects of a kind as they were at some version: what a stale cache would serve.
+/// The objects of a kind at some version, as a stale cache would serve them.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) version: u64,
@@ -64,7 +64,7 @@ pub(crate) fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
 
 /// Where the next page begins. Opaque to clients.
 struct Token {
-    /// 0 for "what is there now" (a token handed out with a 410).
+    /// 0 for the current state (a token handed out with a 410).
     version: u64,
     after: String,
 }
@@ -87,7 +87,7 @@ results in an inconsistent list - objects that were created, modified, or delete
 show up in the list.";
 
 impl Core {
-    /// The object as it is now, or as it was in `view`.
+    /// The current object, or that in `view`.
     pub(crate) fn get(
         &self,
         kind: &'static Kind,
@@ -102,7 +102,7 @@ impl Core {
         found.ok_or_else(|| ApiError::not_found(kind, name))
     }
 
-    /// A page of objects, as they are now or as they were in `view`.
+    /// A page of the current objects, or of those in `view`.
     pub(crate) fn list(
         &self,
         kind: &'static Kind,
@@ -113,7 +113,7 @@ impl Core {
         check_match(options)?;
         let state = self.lock();
         let asked = parse_version(&options.resource_version).map_err(|error| {
-            // Lists wrap what gets and watches let through.
+            // Lists wrap, but gets and watches do not.
             ApiError::bad_request(format!("invalid resource version: {}", error.message))
         })?;
         let versioned = asked.is_some_and(|asked| asked > 0);
@@ -148,14 +148,14 @@ impl Core {
         Ok(page(kind, &scope, options, objects, version, None))
     }
 
-    /// The objects of a kind now.
+    /// The current objects of a kind.
     pub(crate) fn snapshot(&self, kind: &Kind) -> Snapshot {
         let state = self.lock();
         Snapshot { version: state.version, objects: state.of(kind).objects.clone() }
     }
 }
 
-/// The answer to a version from before the history.
+/// The answer to a version older than the history.
 pub(crate) fn too_old(asked: u64, state: &State, kind: &Kind) -> ApiError {
     ApiError::expired(format!("too old resource version: {asked} ({})", state.of(kind).floor))
 }

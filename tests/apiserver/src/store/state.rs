@@ -1,4 +1,4 @@
-//! What is stored: the live objects of each kind, and a bounded history from which watches and old lists are served.
+//! The stored state: the current objects of each kind, and a bounded history for watches and old lists.
 
 use crate::kind::{KINDS, Kind};
 use crate::selector::{self, Selector, Values};
@@ -42,7 +42,7 @@ impl Stored {
         let bare = bytes.len() + 1;
         // Writing a JSON value into memory cannot fail.
         serde_json::to_writer(&mut bytes, &value).unwrap_or_default();
-        // The members follow those of the type instead of opening an object.
+        // The fields follow those of the type instead of opening an object.
         if let Some(brace) = bytes.get_mut(bare - 1) {
             *brace = b',';
         }
@@ -55,7 +55,7 @@ impl Stored {
         serde_json::from_slice(&self.bytes).unwrap_or_default()
     }
 
-    /// The bytes behind `{"kind":…,"apiVersion":…,`: items of a list carry no type.
+    /// The bytes after `{"kind":…,"apiVersion":…,`: items of a list have no type.
     pub(crate) fn bare(&self) -> &[u8] {
         self.bytes.get(self.bare..).unwrap_or_default()
     }
@@ -108,7 +108,7 @@ pub(crate) type Objects = BTreeMap<String, Arc<Stored>>;
 pub(crate) struct Collection {
     pub(crate) objects: Objects,
     pub(crate) history: VecDeque<Record>,
-    /// Versions before this one can no longer be asked for.
+    /// Versions before this one are no longer available.
     pub(crate) floor: u64,
     /// The newest change that is no longer in `history`.
     pub(crate) dropped: u64,
@@ -195,7 +195,7 @@ impl State {
         }
     }
 
-    /// The objects of a kind as they were at `version`, or `None` when the history does not reach back that far.
+    /// The objects of a kind at `version`, or `None` if the history does not reach back that far.
     pub(crate) fn objects_at(&self, kind: &Kind, version: u64) -> Option<Cow<'_, Objects>> {
         let collection = self.of(kind);
         if version < collection.floor {

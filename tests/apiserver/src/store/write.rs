@@ -12,14 +12,14 @@ use crate::value::{at, copy, list, remove, set, text};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Which object a write is about.
+/// The target of a write.
 #[derive(Debug, Clone)]
 pub(crate) struct Write {
     pub(crate) kind: &'static Kind,
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) subresource: String,
-    /// Unknown members are an error (`fieldValidation=Strict`).
+    /// Unknown fields are an error (`fieldValidation=Strict`).
     pub(crate) strict: bool,
 }
 
@@ -30,7 +30,7 @@ impl Write {
     }
 }
 
-/// Members of the metadata that belong to the server.
+/// Fields of the metadata that belong to the server.
 const SYSTEM: [&str; 5] = [
     "/metadata/uid",
     "/metadata/creationTimestamp",
@@ -38,7 +38,7 @@ const SYSTEM: [&str; 5] = [
     "/metadata/deletionGracePeriodSeconds",
     "/metadata/generation",
 ];
-/// Members of the metadata that are never stored.
+/// Fields of the metadata that are never stored.
 const IGNORED: [&str; 3] = ["/metadata/managedFields", "/metadata/selfLink", "/metadata/generateName"];
 
 impl Core {
@@ -133,14 +133,14 @@ impl Core {
         if !version.is_empty() && version.parse::<u64>().is_err() {
             return Err(ApiError::new(500, "", format!("strconv.ParseUint: parsing \"{version}\": invalid syntax")));
         }
-        // Only a patch that names a version leads to another one here; a patch that removes the version is no condition.
+        // Only a patch that sets the version makes it a precondition; one that removes the version does not.
         if !version.is_empty() && version != current.version.to_string() {
             return Err(ApiError::modified(kind, &write.name));
         }
         if let Some(uid) = at(&wanted, "/metadata/uid").filter(|uid| Some(*uid) != at(&old, "/metadata/uid")) {
             return Err(immutable(write, "metadata.uid", uid));
         }
-        // A patch cannot move an object: what it says about type and namespace is ignored.
+        // A patch cannot move an object: its type and namespace are ignored.
         for field in ["/kind", "/apiVersion", "/metadata/namespace"] {
             remove(&mut wanted, field);
         }
@@ -148,7 +148,7 @@ impl Core {
         self.replace(&mut state, write, &current, &old, wanted).map_err(|error| error.after_decoding(kind, true))
     }
 
-    /// The common end of updates and patches, `version` already checked.
+    /// The common part of updates and patches, after the check of `version`.
     fn replace(
         &self,
         state: &mut State,
@@ -170,7 +170,7 @@ impl Core {
         }
         let status = write.subresource == "status";
         if status {
-            // All but metadata and status stays as it was.
+            // Everything but metadata and status stays unchanged.
             if let (Value::Object(new), Value::Object(old)) = (&mut object, old) {
                 new.retain(|member, _| old.contains_key(member) || matches!(member.as_str(), "metadata" | "status"));
                 let kept = old.iter().filter(|(member, _)| !matches!(member.as_str(), "metadata" | "status"));
@@ -194,7 +194,8 @@ impl Core {
         Ok(state.put(kind, object))
     }
 
-    /// Deletes an object by a `DeleteOptions` body; the flag says whether it is gone (and not just marked).
+    /// Deletes an object with a `DeleteOptions` body; the flag shows whether it is gone, and not only waits for
+    /// finalizers.
     pub(crate) fn delete(&self, write: &Write, body: &Value) -> Result<(Arc<Stored>, bool), ApiError> {
         let kind = write.kind;
         if kind.plural == "namespaces" {
@@ -217,12 +218,12 @@ impl Core {
     }
 }
 
-/// What decoding into the typed object does to a body.
+/// The effect of decoding a body into Go's types.
 fn decode(write: &Write, object: &mut Value, patch: bool) -> Result<(), ApiError> {
     schema::check(write.kind, object, write.strict).map_err(|error| error.after_decoding(write.kind, patch))
 }
 
-/// Checks type, namespace and name of a body against the URL, and fills in what the body leaves out.
+/// Checks type, namespace and name of a body against the URL, and fills in missing ones.
 fn identify(write: &Write, object: &mut Value) -> Result<(), ApiError> {
     let (wanted, version, url) = (write.kind.kind, write.kind.api_version(), &write.name);
     let (kind, given) = (text(object, "/kind"), text(object, "/apiVersion"));

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any request here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const MERGE: &str = "application/merge-patch+json";
@@ -27,7 +27,7 @@ pub(crate) struct Api {
     case: String,
 }
 
-/// An answer, read to its end.
+/// A complete answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -138,7 +138,7 @@ impl Api {
         self.try_send(method, path, format, accept, body).await.unwrap()
     }
 
-    /// As [`Api::send`], for servers that may not answer.
+    /// Like [`Api::send`], for servers that may not answer.
     pub(crate) async fn try_send(
         &self,
         method: &str,
@@ -230,7 +230,7 @@ impl Events {
         (word(&event["type"]), word(&event["object"]["metadata"]["name"]))
     }
 
-    /// Whether nothing comes for a moment.
+    /// Whether there is no event for a moment.
     pub(crate) async fn is_quiet(&mut self) -> bool {
         let moment = Duration::from_millis(150);
         self.buffer.is_empty() && tokio::time::timeout(moment, self.body.frame()).await.is_err()

@@ -205,7 +205,7 @@ async fn a_slow_watch_loses_its_place_in_a_short_history() {
     server.stop().await;
 }
 
-/// As kube-apiserver 1.36 over etcd 3.4.23 answers.
+/// The answer of kube-apiserver 1.36 over etcd 3.4.23.
 #[tokio::test]
 async fn an_old_storage_answers_a_streaming_list_with_an_error_event() {
     let (server, api) = start_with(Options { streaming_lists: StreamingLists::NoProgress, ..Options::default() }).await;
@@ -224,7 +224,7 @@ async fn a_server_without_the_feature_refuses_streaming_lists() {
     server.stop().await;
 }
 
-/// What a real API server does with `--feature-gates=WatchList=false`, see `real_apiserver`.
+/// The behaviour of a real API server with `--feature-gates=WatchList=false`, see `real_apiserver`.
 pub(crate) async fn streaming_lists_are_forbidden(api: &Api) {
     let detail = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
     let message = format!("ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: {detail}");

@@ -1,4 +1,4 @@
-//! The in-process handle: direct access, the log, calls without a socket; what is not implemented.
+//! The in-process handle: direct access, the log, calls without a socket, unimplemented requests.
 
 use crate::api::{Api, NODES, STRATEGIC};
 use bytes::Bytes;

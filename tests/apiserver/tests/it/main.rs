@@ -1,7 +1,7 @@
-//! One binary for the integration tests: the conformance suite, run against the in-memory server and a real one, and what
-//! only the in-memory one can do.
+//! One binary for the integration tests: the conformance suite, run against the in-memory server and a real one, and
+//! tests of features that only the in-memory one has.
 //!
-//! The modules are marked as tests for the lints that permit panics in tests only.
+//! The modules are `cfg(test)` for the lints that permit panics only in tests.
 
 #[cfg(test)]
 mod api;

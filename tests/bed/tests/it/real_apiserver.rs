@@ -153,7 +153,7 @@ async fn options_reach_the_api_server() {
     assert_eq!((entry.name.as_str(), entry.namespace.as_str()), ("s", "default"));
 }
 
-/// Waits for an entry like this one.
+/// Waits for an entry that satisfies the condition.
 pub(crate) async fn until_entry(log: &mut AuditLog, wanted: impl Fn(&AuditEntry) -> bool) -> AuditEntry {
     let started = Instant::now();
     loop {

@@ -12,13 +12,13 @@ use crate::cluster::{NodeSpec, text};
 use crate::measures;
 use crate::runs::{count, mib};
 
-/// Nodes behind the balancers, of all nodes: more than 1,000 targets no target group takes.
+/// The nodes behind the balancers, a part of all nodes: a target group takes at most 1,000 targets.
 const TARGETS: usize = 100;
 const REPLACED: usize = 10;
 /// Label of the nodes behind the balancers.
 const EDGE: (&str, &str) = ("node.example.com/edge", "true");
 
-/// Makes them, restarts the program, replaces nodes.
+/// Creates them, restarts the program, replaces nodes.
 pub(super) async fn run(scene: Scene, nodes: usize, services: usize) -> anyhow::Result<()> {
     let machines = scene.machines(nodes)?;
     let (targets, others) = machines.split_at(TARGETS.min(machines.len()));
@@ -81,7 +81,7 @@ async fn restart(scene: &Scene, nodes: usize, services: usize) -> anyhow::Result
     manager.stop().await
 }
 
-/// Some of the nodes behind the balancers go, and others come.
+/// Replaces some of the nodes behind the balancers.
 async fn replace(scene: &Scene, manager: &crate::process::Manager, nodes: usize) -> anyhow::Result<()> {
     let mark = scene.aws.mark();
     let mut names = Vec::new();

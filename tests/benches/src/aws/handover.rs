@@ -6,12 +6,12 @@ use super::nodes::INITIALIZED;
 use super::{Scene, nodes_of, row, table};
 use crate::process::Manager;
 
-/// New nodes, and the time in which they appear.
+/// The number of new nodes, and the period in which they appear.
 const NODES: usize = 1000;
 const STORM: Duration = Duration::from_secs(4);
-/// So many of them are initialized when the leader is asked to stop.
+/// The number of initialized nodes at which the leader gets SIGTERM.
 const DONE: f64 = 300.0;
-/// How often a process is looked at.
+/// Poll interval for a process.
 const LOOK: Duration = Duration::from_millis(5);
 
 async fn until(manager: &Manager, metric: &str, matching: &str, at_least: f64) -> anyhow::Result<Instant> {

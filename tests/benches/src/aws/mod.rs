@@ -73,17 +73,17 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An account, a cluster, and the program that looks after it.
+/// An account, a cluster, and the program that manages it.
 struct Scene {
     aws: Aws,
     network: Network,
     cluster: Arc<Cluster>,
     program: PathBuf,
-    // Of the last process.
+    // The log of the last process.
     log: PathBuf,
 }
 
-/// An instance, as far as its node needs to know.
+/// The properties of an instance that its node needs.
 #[derive(Debug, Clone)]
 struct Machine {
     id: String,
@@ -104,7 +104,7 @@ impl Scene {
                 actions: BTreeMap::new(),
             },
             delays: Delays::none(),
-            // Those of a large account.
+            // The limits of a large account.
             limits: Limits { rules_per_group: 100_000, groups: 10_000, network_balancers: 10_000, ..Limits::default() },
             ledger_entries: 1_000_000,
             validate: false,
@@ -136,7 +136,7 @@ impl Scene {
         })
     }
 
-    /// Ends instances; they stay visible as terminated.
+    /// Terminates instances; they stay visible.
     fn terminate(&self, ids: &[String]) {
         self.aws.world(|world| {
             for id in ids {
@@ -147,7 +147,7 @@ impl Scene {
         });
     }
 
-    /// The next answer about instances leaves these out.
+    /// Leaves these out of the next answer about instances.
     async fn leave_out_once(&self, ids: BTreeSet<String>) {
         let mark = self.aws.mark();
         self.aws.world(|world| world.ec2.left_out = ids);
@@ -157,7 +157,7 @@ impl Scene {
         self.aws.world(|world| world.ec2.left_out.clear());
     }
 
-    /// A new process of the program, with nothing configured but where it is.
+    /// A new process of the program, with only its location configured.
     async fn program(&self) -> anyhow::Result<Manager> {
         self.replica("--leader-elect=false", &self.log).await
     }
@@ -190,7 +190,7 @@ impl Scene {
         self.aws.ledger(|ledger| ledger.counts(mark))
     }
 
-    /// Waits until the program neither writes to the cloud nor to the API server for a while.
+    /// Waits until the program has not written to the cloud or to the API server for a while.
     async fn rest(&self, manager: &Manager, quiet: Duration) -> anyhow::Result<()> {
         figures::rest(manager, || self.aws.ledger(|ledger| ledger.mutating(0).count()), quiet).await
     }
@@ -204,7 +204,7 @@ impl Machine {
     }
 }
 
-/// What makes their nodes, numbered from `first`.
+/// The specifications of their nodes, numbered from `first`.
 fn nodes_of(machines: &[Machine], first: usize, with_id: bool, tainted: bool) -> Vec<Bytes> {
     machines.iter().zip(first..).map(|(machine, number)| machine.node(number, with_id, tainted).call()).collect()
 }

@@ -13,7 +13,7 @@ use crate::runs::{BURST, count, mib};
 /// Counts nodes whose addresses are written too.
 pub(super) const INITIALIZED: &str = "node_controller_initial_node_sync_delay_seconds_count";
 
-/// A burst of new nodes: when does the last taint go, and at which cost?
+/// A burst of new nodes: the time until the last taint is removed, and the cost.
 pub(super) async fn burst(scene: Scene, nodes: usize, with_id: bool) -> anyhow::Result<()> {
     let machines = scene.machines(nodes)?;
     let manager = scene.program().await?;
@@ -24,7 +24,7 @@ pub(super) async fn burst(scene: Scene, nodes: usize, with_id: bool) -> anyhow::
     let cluster = scene.cluster.clone();
     let loader = tokio::spawn(async move { cluster.make(calls, BURST).await });
     let until_all = async |metric| loop {
-        // Each look costs the program a little.
+        // Polling costs the program some CPU time.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let done = manager.metric(metric, "").await?;
         if done >= count(nodes) {
@@ -57,7 +57,7 @@ pub(super) async fn burst(scene: Scene, nodes: usize, with_id: bool) -> anyhow::
     manager.stop().await
 }
 
-/// How many nodes lack what initialization writes: no taint, provider ID, type, zones and addresses.
+/// The number of nodes that are not completely initialized: taint, provider ID, type, zones and addresses.
 async fn wrong(scene: &Scene, machines: &[Machine]) -> anyhow::Result<usize> {
     let ids: BTreeMap<&str, &str> = machines.iter().map(|m| (m.dns.as_str(), m.provider_id.as_str())).collect();
     let mut right = 0;

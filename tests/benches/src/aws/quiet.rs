@@ -1,4 +1,4 @@
-//! A time in which nothing happens but kubelets writing their status.
+//! A period in which only kubelets write their status.
 
 use std::time::Duration;
 

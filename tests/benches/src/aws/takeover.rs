@@ -1,5 +1,5 @@
-//! One build of the program makes what a cluster has; another one takes over, and the first one takes it back. Neither may write
-//! anything but its lease and events.
+//! One build of the program creates the cloud objects of a cluster; another one takes over, then the first one again.
+//! Neither may write anything but its lease and events.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,11 +14,11 @@ use crate::figures;
 use crate::process::Manager;
 use crate::runs::count;
 
-/// Fewer than a route table has room for.
+/// Fewer than the limit of a route table.
 const NODES: usize = 20;
-/// How long a program that takes over is watched: longer than the period of the address refresh in [`FLAGS`].
+/// How long a program is watched after a take-over: longer than the period of the address refresh in [`FLAGS`].
 const WATCHED: Duration = Duration::from_secs(60);
-/// Everything that writes is on.
+/// All writing features are enabled.
 const FLAGS: &[&str] = &[
     "--leader-elect=true",
     "--controllers=*,tagging",
@@ -32,7 +32,7 @@ const FLAGS: &[&str] = &[
 const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/11111111-2222-3333-4444-555555555555";
 const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer";
 
-/// `from` makes it, `scene.program` takes over.
+/// `from` creates the objects, `scene.program` takes over.
 pub(super) async fn run(scene: Scene, from: &Path) -> anyhow::Result<()> {
     scene.aws.world(|world| world.elb.certificates.insert(CERTIFICATE.to_owned()));
     let machines = scene.machines(NODES)?;
@@ -62,7 +62,7 @@ pub(super) async fn run(scene: Scene, from: &Path) -> anyhow::Result<()> {
 /// Without their common prefix.
 type Annotations<'a> = Vec<(&'static str, &'a str)>;
 
-/// Names, annotations, specifications: each kind of balancer in each way that differs in what is written.
+/// Names, annotations, specifications: every kind of balancer, with every setting that changes the writes.
 fn services(scene: &Scene) -> Vec<(&'static str, Annotations<'_>, Value)> {
     let port = |port: u16, protocol: &str| json!({"name": format!("p{port}"), "port": port, "targetPort": 8080, "protocol": protocol});
     let web = || json!({"ports": [port(80, "TCP")]});
@@ -128,7 +128,7 @@ fn services(scene: &Scene) -> Vec<(&'static str, Annotations<'_>, Value)> {
     ]
 }
 
-/// A program takes over; what it writes is counted.
+/// A program takes over; counts its writes.
 async fn quiet(scene: &Scene, program: &Path, log: &str) -> anyhow::Result<Manager> {
     let (mark, mut audit) = (scene.aws.mark(), scene.cluster.bed.audit());
     let before = versions(scene).await?;
@@ -158,7 +158,7 @@ async fn quiet(scene: &Scene, program: &Path, log: &str) -> anyhow::Result<Manag
     Ok(manager)
 }
 
-/// The verb and the resource; of reviews only that, since they change nothing.
+/// The verb and the resource.
 fn what(entry: &AuditEntry) -> String {
     let subresource = if entry.subresource.is_empty() { String::new() } else { format!("/{}", entry.subresource) };
     format!("{} {}{subresource}", entry.verb, entry.resource)
@@ -194,7 +194,7 @@ async fn rest(scene: &Scene) -> anyhow::Result<()> {
     figures::unchanged(look, Duration::from_secs(20)).await.map(drop)
 }
 
-/// The last program deletes what the first one made.
+/// The last program deletes the objects of the first one.
 async fn remove(scene: &Scene, services: impl Iterator<Item = &str>) -> anyhow::Result<()> {
     scene.cluster.delete_services(services).await?;
     rest(scene).await?;

@@ -1,4 +1,4 @@
-//! Nodes that are not Ready, and a cloud that leaves instances out or wants fewer calls.
+//! Nodes that are not Ready, and a cloud that omits instances or throttles.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -16,12 +16,12 @@ const NODES: usize = 1000;
 const LOST: usize = 333;
 /// and of those so many instances are terminated.
 const GONE: usize = 20;
-/// Instances that an answer leaves out, and how many answers do.
+/// The number of instances missing in an answer, and the number of such answers.
 const LEFT_OUT: usize = 10;
 const ANSWERS: usize = 6;
-/// A node must be older than this to be judged by absence at all.
+/// Absence is evidence only for nodes older than this.
 const AGED: Duration = Duration::from_secs(310);
-/// New nodes in a second, before and while the cloud throttles.
+/// New nodes per second, before and while the cloud throttles.
 const NEW_PER_SECOND: u32 = 5;
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -52,7 +52,7 @@ pub(super) async fn partial(scene: Scene) -> anyhow::Result<()> {
     let deleted = began.elapsed();
     for answer in 1..ANSWERS {
         scene.leave_out_once(out(answer)).await;
-        // What a pass decided on that answer is done before the next one is spoilt.
+        // Let the pass over this answer finish before the next answer is changed.
         tokio::time::sleep(Duration::from_secs(7)).await;
     }
     let calls = scene.calls(mark);
@@ -72,7 +72,7 @@ pub(super) async fn partial(scene: Scene) -> anyhow::Result<()> {
     manager.stop().await
 }
 
-/// New nodes come all the time; for a minute every call of EC2 is throttled.
+/// New nodes join all the time; for a minute every call of EC2 is throttled.
 pub(super) async fn throttle(scene: Scene) -> anyhow::Result<()> {
     let new = usize::try_from(NEW_PER_SECOND)? * 120;
     let machines = scene.machines(NODES + new)?;

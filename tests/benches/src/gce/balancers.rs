@@ -1,4 +1,4 @@
-//! Services with a load balancer each: a look at one, their making and their end, and a node that joins.
+//! Services with a load balancer each: the sync of one, creation and deletion of many, and a node that joins.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use crate::runs::{BURST, count};
 
 /// Writes a second that stay below the quota of the API.
 const PACE: f64 = 18.0;
-/// So many writes go out at once after a quiet time.
+/// Burst of writes after a quiet period.
 const AT_ONCE: f64 = 240.0;
-/// What a sync of a Service costs that is as desired, alone.
+/// The cost of one sync of a Service in the desired state.
 pub(super) async fn looks(scene: &Scene) -> anyhow::Result<()> {
     let manager = scene.program_over(NODES).await?;
     scene.services(0..1, Kind::External).await?;
@@ -66,7 +66,7 @@ pub(super) async fn hosts(scene: &Scene, services: usize) -> anyhow::Result<()> 
     manager.stop().await
 }
 
-/// Services are made at once, the program starts again, and all are deleted at once.
+/// Many Services are created at once, the program restarts, and all are deleted at once.
 pub(super) async fn made(scene: &Scene, services: usize, kind: Kind) -> anyhow::Result<()> {
     let manager = scene.program_over(NODES).await?;
     let (mark, began) = (scene.cloud.mark(), Instant::now());
@@ -101,7 +101,7 @@ async fn restart(scene: &Scene, services: usize, what: &str) -> anyhow::Result<M
     Ok(manager)
 }
 
-/// Deletes all Services. `theirs`: how many objects others have made.
+/// Deletes all Services. `theirs`: the number of objects of others.
 pub(super) async fn end(
     scene: &Scene,
     manager: &Manager,

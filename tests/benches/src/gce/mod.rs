@@ -33,9 +33,9 @@ const REGION: &str = "us-central1";
 const ZONES: [&str; 3] = ["us-central1-a", "us-central1-b", "us-central1-c"];
 /// Network tag of the instances.
 const TAG: &str = "k8s-node";
-/// Behind the balancers, in three zones.
+/// The nodes behind the balancers, in three zones.
 const NODES: usize = 6;
-/// How long the cloud is at work on a write.
+/// How long an operation takes.
 const OPERATION: Duration = Duration::from_secs(2);
 
 /// Carries out the wanted runs.
@@ -66,22 +66,22 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What kind of load balancer a Service asks for.
+/// The kind of load balancer of a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     External,
     Internal,
 }
 
-/// A project, a cluster, and the program that looks after it.
+/// A project, a cluster, and the program that manages it.
 struct Scene {
     cloud: Gce,
-    // Of the instance that the program runs on.
+    // The metadata server of the program's instance.
     metadata: Metadata,
     subnetwork: String,
     cluster: Arc<Cluster>,
     program: PathBuf,
-    // Of the last process.
+    // The log of the last process.
     log: PathBuf,
 }
 
@@ -107,14 +107,15 @@ impl Scene {
         Ok(Self { cloud, metadata, subnetwork, cluster: Arc::new(Cluster::start().await?), program, log })
     }
 
-    /// Running instances, in the zones in turn, and what makes their nodes; those with an ID have all that initialization gives.
+    /// Running instances, in alternating zones, and the specifications of their nodes; nodes with an ID are already
+    /// initialized.
     fn instances(&self, numbers: std::ops::Range<usize>, with_id: bool, tainted: bool) -> anyhow::Result<Vec<Bytes>> {
         let node = |number: usize| {
             let name = name(number);
             let seed = instance(&name, number, &self.subnetwork);
             let provider_id = with_id.then(|| format!("gce://{PROJECT}/{}/{name}", seed.zone));
             self.cloud.world(|world| world.instance(&seed)).context("the subnetwork is full")?;
-            // The Go program looks for zones in labels.
+            // The Go program reads zones from labels.
             let zone = with_id.then_some(("topology.kubernetes.io/zone", zone(number)));
             Ok(NodeSpec { number, name, provider_id, tainted, labels: zone.into_iter().collect() }.call())
         };
@@ -130,11 +131,11 @@ impl Scene {
         let mut command = Command::new(program);
         command
             .args(["--cloud-provider=gce", "--leader-elect=false"])
-            // The Go program ends where nobody asks for pod ranges.
+            // The Go program exits if pod ranges are disabled.
             .arg("--controllers=*,-node-ipam-controller")
             .args(args)
             .env("GCE_METADATA_HOST", self.metadata.host());
-        // The Go program compares links letter by letter.
+        // The Go program compares links as strings.
         let links = format!("https://www.googleapis.com/compute/v1/projects/{PROJECT}");
         let config = format!(
             "[global]\napi-endpoint = {}\nmultizone = true\nnode-tags = {TAG}\nnetwork-name = {links}/global/networks/default\n\
@@ -152,7 +153,7 @@ impl Scene {
         Ok(manager)
     }
 
-    /// Makes Services of one port each, and waits until they have an address.
+    /// Creates Services of one port each, and waits until they have an address.
     async fn services(&self, numbers: std::ops::Range<usize>, kind: Kind) -> anyhow::Result<()> {
         let wanted = numbers.end;
         for number in numbers {
@@ -167,7 +168,8 @@ impl Scene {
         self.cluster.until_served(wanted).await
     }
 
-    /// Calls of the Compute API by method since a mark. Waiting for an operation is none: how often depends on its time.
+    /// Calls of the Compute API by method since a mark, without waits for operations, whose number depends on their
+    /// duration.
     fn calls(&self, mark: u64) -> BTreeMap<String, u64> {
         let calls = self.cloud.ledger(|ledger| ledger.counts(mark)).into_iter();
         let own = calls.filter_map(|(call, count)| Some((call.strip_prefix("compute:")?.to_owned(), count)));
@@ -179,12 +181,12 @@ impl Scene {
         self.cloud.ledger(|ledger| ledger.mutating(mark).filter(|entry| entry.service == "compute").count())
     }
 
-    /// How many objects there are of a collection.
+    /// The number of objects of a collection.
     fn objects(&self, collection: &str) -> usize {
         self.cloud.world(|world| world.store.all(collection).count())
     }
 
-    /// Waits until the program writes nothing for a while.
+    /// Waits until the program has not written for a while.
     async fn rest(&self, manager: &Manager, quiet: Duration) -> anyhow::Result<()> {
         figures::rest(manager, || self.written(0), quiet).await
     }

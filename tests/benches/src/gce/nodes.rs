@@ -9,7 +9,7 @@ use crate::runs::{BURST, count};
 /// Instances on a page of a list.
 const PAGE: usize = 500;
 
-/// New nodes: how many lists do they cost?
+/// The number of lists that new nodes cost.
 pub(super) async fn burst(scene: &Scene, nodes: usize) -> anyhow::Result<()> {
     let calls = scene.instances(0..nodes, false, true)?;
     let manager = scene.program().await?;
@@ -27,7 +27,7 @@ pub(super) async fn burst(scene: &Scene, nodes: usize) -> anyhow::Result<()> {
     manager.stop().await
 }
 
-/// A time in which nothing happens but kubelets writing their status. Half of the Services is internal.
+/// A period in which only kubelets write their status. Half of the Services are internal.
 pub(super) async fn quiet(scene: &Scene, nodes: usize, services: usize, minutes: u64) -> anyhow::Result<()> {
     let manager = scene.program_over(nodes).await?;
     scene.services(0..services / 2, Kind::External).await?;

@@ -1,4 +1,4 @@
-//! From another program to this one: what that one has made is written down, and then taken over.
+//! Take-over from another program: records the objects that it created, then starts this program.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,14 +15,14 @@ use crate::cluster::SERVICES;
 use crate::figures;
 use crate::runs::count;
 
-/// What is asked of both programs,
+/// The flags of both programs,
 const ARGS: [&str; 2] = ["--configure-cloud-routes=true", "--cluster-cidr=10.64.0.0/10"];
 /// and the switches of firewall rules and annotations.
 const DENYING: [&str; 3] =
     ["--enable-l4-deny-firewall", "--enable-l4-deny-firewall-rollback-cleanup", "--enable-l4-lb-annotations"];
 /// An address that a user has reserved, beside the objects of the programs.
 const RESERVED: &str = "of-user";
-/// What a provider goes by.
+/// The fields of a Service that the provider reads.
 const METADATA: [&str; 5] = ["annotations", "finalizers", "name", "namespace", "uid"];
 const SPEC: [&str; 9] = [
     "externalTrafficPolicy",
@@ -36,8 +36,8 @@ const SPEC: [&str; 9] = [
     "type",
 ];
 
-/// Services of all shapes, made by the former program and taken over by this one, and some with the switches. The state in between is
-/// written to `gce-plain.json` and `gce-denying.json`.
+/// Services of all shapes, created by the former program and taken over by this one, and some with the switches. The
+/// state in between is written to `gce-plain.json` and `gce-denying.json`.
 pub(super) async fn run(
     scene: impl AsyncFn() -> anyhow::Result<Scene>,
     former: &Path,
@@ -141,7 +141,7 @@ fn merge(into: &mut Value, from: &Value) {
 /// Arguments, nodes, Services and the objects of the cloud, one on a line.
 async fn recorded(scene: &Scene, args: &[&str]) -> anyhow::Result<String> {
     let (mut nodes, mut services) = (Vec::new(), Vec::new());
-    // As the provider gets them.
+    // In the form that the provider receives.
     let slim = |node: &Value| {
         let at = |path: &str| node.pointer(path).cloned().unwrap_or_default();
         json!({"name": at("/metadata/name"), "uid": at("/metadata/uid"), "providerId": at("/spec/providerID"),

@@ -24,7 +24,7 @@ use crate::cluster::{Cluster, NodeSpec};
 use crate::figures::{self, listed, of, row, sum, table};
 use crate::process::Manager;
 
-/// What calls take.
+/// The latency of calls.
 const READ: Duration = Duration::from_millis(50);
 const WRITE: Duration = Duration::from_millis(500);
 /// The runs, in their order.
@@ -54,14 +54,14 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A project, a cluster, and the program that looks after it.
+/// A project, a cluster, and the program that manages it.
 struct Scene {
     cloud: OpenStack,
     project: String,
     subnet: String,
     cluster: Arc<Cluster>,
     program: PathBuf,
-    // Of the last process.
+    // The log of the last process.
     log: PathBuf,
 }
 
@@ -85,7 +85,7 @@ impl Scene {
         Ok(Self { cloud, project, subnet, cluster: Arc::new(Cluster::start().await?), program, log })
     }
 
-    /// Running servers, and what makes their nodes; those with a taint have no provider ID yet.
+    /// Running servers, and the specifications of their nodes; tainted ones have no provider ID yet.
     fn servers(&self, numbers: std::ops::Range<usize>, tainted: bool) -> Vec<Bytes> {
         let node = |number: usize| {
             let name = format!("node-{number}");
@@ -104,7 +104,7 @@ impl Scene {
         numbers.map(node).collect()
     }
 
-    /// A new process of the program, with nothing configured but the login.
+    /// A new process of the program, with only the login configured.
     async fn program(&self) -> anyhow::Result<Manager> {
         let mut command = Command::new(&self.program);
         command.args(["--cloud-provider=openstack", "--configure-cloud-routes=false", "--leader-elect=false"]);
@@ -124,14 +124,14 @@ impl Scene {
         Ok(manager)
     }
 
-    /// Makes a Service with these ports.
+    /// Creates a Service with these ports.
     async fn service(&self, name: &str, ports: std::ops::Range<u16>) -> anyhow::Result<()> {
         let port = |number: u16| json!({"name": format!("p{number}"), "port": number, "protocol": "TCP"});
         let ports: Vec<Value> = ports.map(port).collect();
         self.cluster.make_service(name, json!({}), json!({"ports": ports})).await
     }
 
-    /// Makes Services of one port each, and waits until they are served.
+    /// Creates Services of one port each, and waits until they have an address.
     async fn services(&self, count: usize) -> anyhow::Result<()> {
         for number in 0..count {
             self.service(&format!("service-{number}"), 80..81).await?;
@@ -145,13 +145,13 @@ impl Scene {
         self.cloud.ledger(|ledger| ledger.counts(mark))
     }
 
-    /// Writes since a mark that were carried out.
+    /// Writes since a mark that took effect.
     fn written(&self, mark: u64) -> usize {
         self.cloud
             .ledger(|ledger| ledger.mutating(mark).filter(|entry| entry.applied && entry.service != "identity").count())
     }
 
-    /// Waits until the program writes nothing for a while.
+    /// Waits until the program has not written for a while.
     async fn rest(&self, manager: &Manager, quiet: Duration) -> anyhow::Result<()> {
         figures::rest(manager, || self.written(0), quiet).await
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Entries of a page of Nova and of Neutron.
 const PAGE: usize = 1000;
 
-/// New nodes: how many lists do they cost?
+/// The number of lists that new nodes cost.
 pub(super) async fn burst(scene: &Scene, nodes: usize) -> anyhow::Result<()> {
     let calls = scene.servers(0..nodes, true);
     let manager = scene.program().await?;
@@ -16,7 +16,7 @@ pub(super) async fn burst(scene: &Scene, nodes: usize) -> anyhow::Result<()> {
     let mark = scene.cloud.mark();
     let joined = measures::join(&scene.cluster, &manager, calls).await?;
     let calls = scene.calls(mark);
-    // Who asks within a second shares a list.
+    // Lookups within a second share a list.
     let lists = count(nodes.div_ceil(PAGE)) * joined.last.as_secs_f64().ceil();
     table(&format!(
         "OpenStack nodes: {nodes} tainted nodes of 20 KB within {} s, found by their names",
@@ -30,7 +30,7 @@ pub(super) async fn burst(scene: &Scene, nodes: usize) -> anyhow::Result<()> {
     manager.stop().await
 }
 
-/// A time in which nothing happens but kubelets writing their status.
+/// A period in which only kubelets write their status.
 pub(super) async fn quiet(scene: &Scene, nodes: usize, services: usize, minutes: u64) -> anyhow::Result<()> {
     let manager = scene.program_over(nodes).await?;
     scene.services(services).await?;

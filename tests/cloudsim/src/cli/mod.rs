@@ -1,4 +1,4 @@
-//! The command line: each cloud has flags of its own besides those of all.
+//! The command line: common flags, and flags of each cloud.
 
 pub(crate) mod aws;
 pub(crate) mod gce;
@@ -6,7 +6,7 @@ pub(crate) mod gce;
 use serde::de::DeserializeOwned;
 use std::io::Read;
 
-/// What all clouds have.
+/// The flags of all clouds.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
     port: Option<u16>,
@@ -15,7 +15,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Takes a flag that all clouds have; a file of options replaces those given.
+    /// Parses a common flag; a file of options replaces the current options.
     fn takes<O: DeserializeOwned>(&mut self, flag: &str, options: &mut O) -> Result<bool, String> {
         let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
         let number = || value.parse::<u16>().map_err(|_| format!("{flag}: not a port number"));
@@ -31,7 +31,7 @@ impl Common {
         Ok(true)
     }
 
-    /// Returns when the process is to stop.
+    /// Returns when the process must stop.
     fn wait(&self) -> Result<(), String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
@@ -47,12 +47,12 @@ async fn stopped(until_eof: bool) -> std::io::Result<()> {
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
     if until_eof {
         std::thread::spawn(move || {
-            // Both the end and an error mean that nobody is there any more.
+            // End of input and an error both mean that the parent is gone.
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             drop(ended);
         });
     } else {
-        // Kept for ever, so that `end` never comes.
+        // Kept forever, so that `end` never resolves.
         std::mem::forget(ended);
     }
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;

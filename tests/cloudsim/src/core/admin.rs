@@ -1,10 +1,10 @@
-//! The admin APIs: JSON over HTTP on a port of their own, for tests in other processes and for people with `curl`.
+//! The admin APIs: JSON over HTTP on a separate port, for tests in other processes and for `curl`.
 //!
 //! Each cloud adds requests of its own to these:
 //!
 //! | Request | Does |
 //! | --- | --- |
-//! | `GET /options`, `POST /options` | the behaviour; a post changes the fields that it names |
+//! | `GET /options`, `POST /options` | the options; a post changes the fields that it has |
 //! | `GET`, `POST`, `DELETE /faults` | the fault rules; a post adds one or a list of them |
 //! | `GET /ledger`, `/ledger/counts`, `/ledger/mutating` | calls, all with `?since=<mark>`; `DELETE /ledger` forgets them |
 //! | `GET /ledger/mark`, `/ledger/totals` | number of the last call; totals since the start |
@@ -43,7 +43,7 @@ pub(crate) const REQUESTS: [&str; 13] = [
 /// Status and text for a request that can't be served.
 pub(crate) type Refusal = (StatusCode, String);
 
-/// Answer to a request; `None`: it is none of these.
+/// The answer to a common request; `None` for others.
 pub(crate) type Served = Option<Result<Value, Refusal>>;
 
 #[derive(Deserialize)]
@@ -60,7 +60,7 @@ enum Rules {
     One(Box<Rule>),
 }
 
-/// The answer as it is sent.
+/// The answer over HTTP.
 pub(crate) fn answer(request: &Request, served: Served) -> BoxFuture<'static, Answer> {
     let (status, value) = match served {
         Some(Ok(value)) => (StatusCode::OK, value),
@@ -78,7 +78,7 @@ pub(crate) fn answer(request: &Request, served: Served) -> BoxFuture<'static, An
     Box::pin(std::future::ready(Answer::Reply(response)))
 }
 
-/// What is asked of clock, faults and ledger.
+/// Requests about clock, faults and ledger.
 pub(crate) fn serve(request: &Request, clock: &Clock, faults: &mut Faults, ledger: &mut Ledger) -> Served {
     let since = query(request, "since");
     let entries = |entries: Vec<&Entry>| to_value(&entries);
@@ -119,7 +119,7 @@ pub(crate) fn serve(request: &Request, clock: &Clock, faults: &mut Faults, ledge
     })
 }
 
-/// What is asked of the behaviour. New options go to `set`.
+/// Requests about the options. `set` receives new ones.
 pub(crate) fn options<T: Serialize + DeserializeOwned>(request: &Request, current: &T, set: impl FnOnce(T)) -> Served {
     Some(match (request.method(), request.uri().path()) {
         (&Method::GET, "/options") => to_value(current),
@@ -140,12 +140,12 @@ pub(crate) fn read<T: DeserializeOwned>(request: &Request) -> Result<T, Refusal>
     serde_json::from_slice(request.body()).map_err(bad)
 }
 
-/// The body is not what it has to be.
+/// The body is invalid.
 pub(crate) fn bad(error: impl std::fmt::Display) -> Refusal {
     (StatusCode::BAD_REQUEST, format!("the body does not fit: {error}"))
 }
 
-/// Anything as JSON.
+/// A value as JSON.
 pub(crate) fn to_value<T: Serialize>(value: &T) -> Result<Value, Refusal> {
     serde_json::to_value(value).map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
 }
@@ -155,7 +155,7 @@ fn query(request: &Request, name: &str) -> u64 {
     pairs.into_iter().find(|(key, _)| *key == name).and_then(|(_, value)| value.parse().ok()).unwrap_or_default()
 }
 
-/// Puts the fields of `change` over those of `value`, objects within objects; null is a value like others.
+/// Merges the fields of `change` into `value`, recursively; null is an ordinary value.
 fn merge(value: &mut Value, change: Value) {
     match (value, change) {
         (Value::Object(fields), Value::Object(changes)) => {

@@ -1,4 +1,4 @@
-//! The virtual clock: all states of a simulated cloud move on it and on nothing else.
+//! The virtual clock: the states of a simulated cloud depend only on it.
 
 use super::lock;
 use jiff::{SignedDuration, Timestamp};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub enum Mode {
     /// Follows the machine's clock, `scale` times as fast.
     Real {
-        /// 1.0 is real time, 60.0 makes a minute of every second; 0 and less stand still.
+        /// 1.0 is real time, with 60.0 a second counts as a minute; at 0 or less the clock stands still.
         scale: f64,
     },
     /// Stands still until it is stepped.
@@ -31,7 +31,7 @@ impl Default for Mode {
 #[derive(Debug)]
 struct Inner {
     base: Timestamp,
-    /// Running since, and how fast. None: stepped.
+    /// The start and the speed of a running clock. `None`: stepped.
     running: Option<(Instant, f64)>,
 }
 
@@ -54,7 +54,7 @@ impl Clock {
         lock(&self.0).now()
     }
 
-    /// How much real time passes until a virtual time; none: the clock stands still.
+    /// The real time until a virtual time; `None` if the clock stands still.
     pub fn real_time_until(&self, to: Timestamp) -> Option<Duration> {
         let inner = lock(&self.0);
         let (_, scale) = inner.running.filter(|(_, scale)| *scale > 0.0)?;

@@ -1,4 +1,4 @@
-//! The HTTP endpoint of a cloud: admits, delays, fails and books calls around what the cloud does.
+//! The HTTP endpoint of a cloud: throttles, delays, fails and records calls; the cloud executes them.
 
 use super::clock::Clock;
 use super::faults::{Fault, Faults, Seen};
@@ -13,16 +13,16 @@ use jiff::Timestamp;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What a cloud adds to the endpoint.
+/// The parts that a cloud adds to the endpoint.
 pub trait Cloud: Send + Sized + 'static {
-    /// A call that is understood.
+    /// A parsed call.
     type Call: Send + Sync;
-    /// Lets everything happen that is due, and returns the time.
+    /// Applies everything that is due, and returns the time.
     fn settle(&mut self) -> Timestamp;
     fn clock(&self) -> &Clock;
     /// Latency of its calls.
     fn latency(&self) -> &Latency;
-    /// Reads a request, and writes into the entry what it asks for. What is not understood is answered at once.
+    /// Parses a request and records it in the entry. Answers a request that cannot be parsed at once.
     ///
     /// # Errors
     /// The answer.
@@ -30,17 +30,17 @@ pub trait Cloud: Send + Sized + 'static {
     -> Result<Self::Call, Reply>;
     /// All parameters, for faults, without secrets.
     fn params(&self, call: &Self::Call) -> String;
-    /// Until when a call is to be held back that came at a time; asked again whenever that time has come.
+    /// Until when to delay a call that arrived at this time; called again when that time has come.
     fn held(&self, _call: &Self::Call, _arrived: Timestamp) -> Option<Timestamp> {
         None
     }
-    /// Carries a call out, or says in the entry why not.
+    /// Executes a call, or records in the entry why not.
     fn carry_out(&mut self, call: &Self::Call, entry: &mut Entry, violations: &mut Vec<String>) -> Reply;
-    /// An injected error, or one of a throttle.
+    /// An injected error, or that of a throttle.
     fn injected(&mut self, call: &Self::Call, fault: &Fault, entry: &mut Entry) -> Reply;
     /// Headers that each answer has.
     fn finish(&mut self, _call: &Self::Call, _reply: &mut Reply, _violations: &mut Vec<String>) {}
-    /// Adds to an answer what nobody knows.
+    /// Adds unknown elements to an answer.
     fn add_unknown(reply: &mut Reply);
 }
 
@@ -51,7 +51,7 @@ pub struct Inside<C> {
     pub faults: Faults,
     /// Calls so far.
     pub ledger: Ledger,
-    /// What callers did wrong, one line each.
+    /// Violations of the API by callers, one line each.
     pub violations: Vec<String>,
     throttle: Throttle,
 }
@@ -80,7 +80,7 @@ pub struct Endpoint<C> {
     pub inside: Mutex<Inside<C>>,
 }
 
-/// A call on its way.
+/// A call in progress.
 struct Admitted<C: Cloud> {
     call: C::Call,
     entry: Entry,
@@ -108,7 +108,7 @@ impl<C: Cloud> Handler for Endpoint<C> {
 }
 
 impl<C: Cloud> Endpoint<C> {
-    /// Reads a request and finds what is to go wrong.
+    /// Parses a request and selects the fault for it.
     fn admit(&self, request: &Request) -> Result<Box<Admitted<C>>, Reply> {
         let mut inside = lock(&self.inside);
         let inside = &mut *inside;
@@ -138,8 +138,8 @@ impl<C: Cloud> Endpoint<C> {
         Ok(Box::new(Admitted { call, entry, latency, fault }))
     }
 
-    /// Waits for as long as the cloud holds a call back. A clock that stands still is moved: nobody else would, in a test that
-    /// waits for the answer.
+    /// Waits as long as the cloud delays a call. Moves a stopped clock: a test that waits for the answer cannot do that
+    /// itself.
     async fn hold(&self, admitted: &Admitted<C>) {
         loop {
             let left = {
@@ -161,7 +161,7 @@ impl<C: Cloud> Endpoint<C> {
         }
     }
 
-    /// Carries the call out, unless it is to fail, and books it.
+    /// Executes the call, unless it must fail, and records it.
     fn finish(&self, admitted: Admitted<C>) -> Answer {
         let Admitted { call, mut entry, fault, .. } = admitted;
         let mut inside = lock(&self.inside);

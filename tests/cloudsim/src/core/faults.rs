@@ -1,4 +1,4 @@
-//! The fault injector: which calls go wrong, and how.
+//! The fault injector: which calls fail, and how.
 
 use super::throttle::matches;
 use rand::rngs::StdRng;
@@ -9,39 +9,38 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// An error of the cloud instead of the effect.
+    /// An error of the cloud; no effect.
     Code {
         status: u16,
         code: String,
         #[serde(default)]
         message: String,
     },
-    /// A bare HTTP answer with a text body instead of the effect, as a proxy would give it.
+    /// A bare HTTP answer with a text body, as from a proxy; no effect.
     Status {
         status: u16,
         #[serde(default)]
         body: String,
     },
-    /// An HTML error page instead of the effect.
+    /// An HTML error page; no effect.
     Html { status: u16 },
-    /// The connection is reset; nothing was done.
+    /// The connection is reset; no effect.
     ResetBefore,
-    /// The connection is reset after the effect: done but not acknowledged.
+    /// The call takes effect, then the connection is reset.
     ResetAfter,
-    /// Done; the answer breaks off in the middle of its body.
+    /// The call takes effect; the body of the answer is truncated.
     Truncate,
-    /// Done; the answer has elements that nobody knows.
+    /// The call takes effect; the answer has unknown elements.
     UnknownElements,
-    /// The caller's credentials have expired; nothing was done.
+    /// The caller's credentials have expired; no effect.
     ExpiredCredentials,
-    /// The call is held back by the service's throttle; nothing was done.
+    /// The service throttles the call; no effect.
     Throttle,
-    /// The caller lacks the permission, in the words of the service; nothing was done.
+    /// The service's error for a missing permission; no effect.
     Deny,
-    /// The call is accepted, and the operation that it begins fails at its end; nothing was done. For clouds whose writes are
-    /// operations.
+    /// The call is accepted, and its operation fails at its end; no effect. For clouds whose writes are operations.
     Operation {
-        /// HTTP status that the operation reports.
+        /// HTTP status of the operation.
         status: u16,
         code: String,
         #[serde(default)]
@@ -50,7 +49,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether the operation is carried out in spite of the fault.
+    /// Whether the call takes effect in spite of the fault.
     pub fn applies_effect(&self) -> bool {
         matches!(self, Fault::ResetAfter | Fault::Truncate | Fault::UnknownElements)
     }
@@ -73,7 +72,7 @@ impl Fault {
     }
 }
 
-/// When a fault strikes. Every condition that is set must hold.
+/// When a fault applies. All conditions that are set must hold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
     #[serde(default)]
@@ -81,7 +80,7 @@ pub struct Rule {
     /// Action name; `*` at the end matches any rest.
     #[serde(default)]
     pub action: Option<String>,
-    /// Only calls that change something (true) or only reads (false).
+    /// Only writes (true) or only reads (false).
     #[serde(default)]
     pub mutating: Option<bool>,
     /// Only calls whose parameters (`k=v` joined by `&`) contain this text.
@@ -90,17 +89,17 @@ pub struct Rule {
     /// Let this many matching calls pass first.
     #[serde(default)]
     pub skip: u64,
-    /// Strike at most this often; none: for ever.
+    /// Apply at most this often; `None`: always.
     #[serde(default)]
     pub times: Option<u64>,
-    /// Strike with this probability, drawn from the seeded generator; none: always.
+    /// Apply with this probability, drawn from the seeded generator; `None`: always.
     #[serde(default)]
     pub probability: Option<f64>,
     pub fault: Fault,
 }
 
 impl Rule {
-    /// A rule that strikes every call until it is narrowed.
+    /// A rule for every call.
     pub fn every(fault: Fault) -> Self {
         Rule {
             service: None,
@@ -114,12 +113,13 @@ impl Rule {
         }
     }
 
-    /// Every write from the `nth` on (1 is the first): what a process that died there would have left undone.
+    /// A rule for every write from the `nth` on (1 is the first): the writes that a process would not make if it died
+    /// there.
     pub fn writes_from(nth: u64, fault: Fault) -> Self {
         Rule { mutating: Some(true), skip: nth.saturating_sub(1), ..Rule::every(fault) }
     }
 
-    /// Narrowed to an action.
+    /// Limits the rule to an action.
     #[must_use]
     pub fn on(mut self, service: &str, action: &str) -> Self {
         self.service = Some(service.to_owned());
@@ -127,7 +127,7 @@ impl Rule {
         self
     }
 
-    /// Narrowed to `times` calls after the first `skip`.
+    /// Limits the rule to `times` calls after the first `skip`.
     #[must_use]
     pub fn window(mut self, skip: u64, times: u64) -> Self {
         self.skip = skip;
@@ -143,20 +143,20 @@ struct Armed {
     struck: u64,
 }
 
-/// The rules in force. The first that strikes wins; rules before it have counted the call.
+/// The active rules. The first one that applies wins; rules before it have counted the call.
 #[derive(Debug)]
 pub struct Faults {
     rules: Vec<Armed>,
     rng: StdRng,
 }
 
-/// A call as the rules see it.
+/// The input of the rules.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     pub service: &'a str,
     pub action: &'a str,
     pub mutating: bool,
-    /// Parameters as in the ledger, but whole.
+    /// Parameters as in the ledger, but not truncated.
     pub params: &'a str,
 }
 
@@ -166,7 +166,7 @@ impl Faults {
         Faults { rules: Vec::new(), rng: StdRng::seed_from_u64(seed) }
     }
 
-    /// Adds a rule behind the others.
+    /// Adds a rule after the others.
     pub fn add(&mut self, rule: Rule) {
         self.rules.push(Armed { rule, seen: 0, struck: 0 });
     }
@@ -176,17 +176,17 @@ impl Faults {
         self.rules.clear();
     }
 
-    /// The rules with how often each has struck.
+    /// The rules, each with the number of times it applied.
     pub fn rules(&self) -> impl Iterator<Item = (&Rule, u64)> {
         self.rules.iter().map(|armed| (&armed.rule, armed.struck))
     }
 
-    /// Whether a rule looks into parameters, so that they must be written out for it.
+    /// Whether a rule depends on parameters, so that the caller must supply them.
     pub fn reads_params(&self) -> bool {
         self.rules.iter().any(|armed| armed.rule.params.is_some())
     }
 
-    /// The fault that strikes this call, if any.
+    /// The fault for this call, if any.
     pub fn strike(&mut self, call: Seen<'_>) -> Option<Fault> {
         for armed in &mut self.rules {
             let rule = &armed.rule;

@@ -1,8 +1,8 @@
-//! Eventual consistency: how long a new object stays unknown to the calls after the one that made it.
+//! Eventual consistency: how long the calls after its creation do not see a new object.
 //!
 //! Two models. *Lag*: for some time after its creation an object of a kind does not exist for reads and references.
-//! *Stale reads*: every read is answered from the world as it was some time ago, which covers changes and deletions too.
-//! How long either takes at the real clouds is `unverified`; only that it happens is known.
+//! *Stale reads*: every read is answered from an older state, which covers changes and deletions too. How long either
+//! takes in real clouds is `unverified`; it is only known that it happens.
 
 use super::clock::later;
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Lag per kind of resource; kinds that aren't named have none.
+/// Lag per kind of resource; kinds without an entry have none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Lag(BTreeMap<String, u64>);
@@ -28,7 +28,7 @@ impl Lag {
         self.0.get(kind).copied().map(Duration::from_millis).unwrap_or_default()
     }
 
-    /// Whether an object of this kind, made at `created`, is known at `now`.
+    /// Whether an object of this kind, created at `created`, is visible at `now`.
     pub fn known(&self, kind: &str, created: Timestamp, now: Timestamp) -> bool {
         self.0.get(kind).is_none_or(|millis| later(created, Duration::from_millis(*millis)) <= now)
     }

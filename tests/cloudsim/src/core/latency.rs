@@ -1,4 +1,4 @@
-//! How long calls take in real time.
+//! Latency of calls in real time.
 
 use super::throttle::matches;
 use serde::{Deserialize, Serialize};
@@ -15,12 +15,12 @@ pub struct Latency {
     /// Of writes.
     #[serde(with = "crate::core::millis")]
     pub write: Duration,
-    /// By action name (`*` at the end matches any rest), milliseconds; wins over the two above.
+    /// By action name (`*` at the end matches any rest), milliseconds; overrides the two above.
     pub actions: BTreeMap<String, u64>,
 }
 
 impl Latency {
-    /// What this action takes.
+    /// The latency of this action.
     pub fn of(&self, action: &str, mutating: bool) -> Duration {
         self.actions
             .iter()

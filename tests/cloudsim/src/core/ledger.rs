@@ -1,4 +1,4 @@
-//! The ledger: every call that reached a simulated cloud, with what it cost and what came of it.
+//! The ledger: every call to a simulated cloud, with its size and its result.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// The variable that names a folder for the calls of each simulated cloud: what two builds do can be compared.
+/// The variable that names a folder for the calls of each simulated cloud, to compare two builds.
 const RECORD: &str = "CCM_CLOUD_CALLS";
 
 /// One call.
@@ -16,14 +16,14 @@ pub struct Entry {
     pub seq: u64,
     /// Virtual time of its arrival.
     pub at: Timestamp,
-    /// The service, named as by the cloud: `ec2`, `network`, …; `imds` for instance metadata, whose action is the path.
+    /// The cloud's name of the service: `ec2`, `network`, …; `imds` for instance metadata, whose action is the path.
     pub service: String,
     pub action: String,
     /// The caller: access key ID or user; empty if the call was not signed.
     pub access_key: String,
     /// User agent of the caller.
     pub user_agent: String,
-    /// The parameters, `k=v` joined by `&`, cut; secrets left out.
+    /// The parameters, `k=v` joined by `&`, truncated, without secrets.
     pub params: String,
     /// Size of the request's body, bytes.
     pub bytes_in: u64,
@@ -31,23 +31,23 @@ pub struct Entry {
     pub bytes_out: u64,
     /// How many objects the answer listed.
     pub items: u64,
-    /// The call asked for a further page.
+    /// The call requested a further page.
     pub continued: bool,
     /// HTTP status; 0 when no answer was sent.
     pub status: u16,
     /// Error code of the cloud, if the call failed.
     pub code: Option<String>,
-    /// The operation is one that changes something.
+    /// The operation is a write.
     pub mutating: bool,
-    /// The operation was carried out (even if the caller got no answer).
+    /// The operation took effect (even if the caller got no answer).
     pub applied: bool,
-    /// What the fault injector did.
+    /// The injected fault.
     pub fault: Option<String>,
-    /// Parameters that the simulation did not look at: the caller may have meant something that is not simulated.
+    /// Parameters that the simulation ignored: they may request something that is not simulated.
     pub unread: Vec<String>,
 }
 
-/// How many calls and what they moved.
+/// The number of calls, and the size of their answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     pub calls: u64,
@@ -59,7 +59,7 @@ pub struct Totals {
     pub items: u64,
 }
 
-/// The calls in order, and totals that outlive the list's bound.
+/// The calls in order, and totals that include calls dropped from the list.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     entries: VecDeque<Entry>,
@@ -74,7 +74,7 @@ impl Ledger {
         Ledger { entries: VecDeque::new(), totals: BTreeMap::new(), next: 1, keep }
     }
 
-    /// Writes a call down and numbers it.
+    /// Records a call and numbers it.
     pub fn record(&mut self, mut entry: Entry) -> u64 {
         entry.seq = self.next;
         self.next += 1;
@@ -110,18 +110,18 @@ impl Ledger {
         counts
     }
 
-    /// The calls after a mark that were to change something.
+    /// The writes after a mark.
     pub fn mutating(&self, mark: u64) -> impl Iterator<Item = &Entry> {
         self.since(mark).filter(|entry| entry.mutating)
     }
 
-    /// Totals by `service:action` since the start, also of calls that the list has dropped.
+    /// Totals by `service:action` since the start, including calls dropped from the list.
     pub fn totals(&self) -> BTreeMap<String, Totals> {
         self.totals.iter().map(|((service, action), totals)| (format!("{service}:{action}"), *totals)).collect()
     }
 
-    /// The calls as text, a line each: the reads sorted, since those of one task may pass those of another, then the writes in
-    /// their order.
+    /// The calls as text, a line each: first the reads, sorted, because the order of concurrent tasks varies; then the
+    /// writes in their order.
     pub fn record_of_calls(&self) -> String {
         let line = |entry: &Entry| {
             let Entry { service, action, params, status, code, .. } = entry;
@@ -153,7 +153,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets calls and totals; the numbering goes on, so that marks stay valid.
+    /// Clears calls and totals; the numbering continues, so that marks stay valid.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.totals.clear();

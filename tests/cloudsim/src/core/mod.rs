@@ -1,4 +1,4 @@
-//! What every simulated cloud shares.
+//! The common parts of all simulated clouds.
 
 pub(crate) mod admin;
 pub mod clock;
@@ -31,13 +31,13 @@ pub mod millis {
     /// Reads whole milliseconds.
     ///
     /// # Errors
-    /// The value is no unsigned number.
+    /// The value is not an unsigned number.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         u64::deserialize(deserializer).map(Duration::from_millis)
     }
 }
 
-/// Takes a lock that a panicking test thread may have poisoned: the state behind it is plain data.
+/// Takes a lock that a panicking test thread may have poisoned: its content is plain data.
 pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

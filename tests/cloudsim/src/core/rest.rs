@@ -1,4 +1,4 @@
-//! What clouds with JSON over REST share: a table of routes, the call with its parts, answers and errors.
+//! The common parts of clouds with JSON over REST: a table of routes, calls, answers and errors.
 
 use super::server::Request;
 use bytes::Bytes;
@@ -16,9 +16,9 @@ pub struct Route<W: 'static> {
     pub path: &'static str,
     /// Action in ledger, faults and throttles.
     pub action: &'static str,
-    /// Whether it changes something that users see.
+    /// Whether it changes something visible to users.
     pub mutating: bool,
-    /// Carries the call out.
+    /// Executes the call.
     pub run: fn(&mut W, &Call) -> Result<Reply, Problem>,
 }
 
@@ -29,13 +29,13 @@ pub struct Call {
     pub action: &'static str,
     pub mutating: bool,
     pub method: Method,
-    /// Path as it was sent, without the query.
+    /// The raw path, without the query.
     pub path: String,
-    /// What stood for the `{}` of the route.
+    /// The values of the `{}` of the route.
     pub ids: Vec<String>,
     /// Query, decoded, in its order.
     pub query: Vec<(String, String)>,
-    /// Body as it was sent.
+    /// The raw body.
     pub body: Bytes,
     pub headers: HeaderMap,
 }
@@ -44,18 +44,18 @@ pub struct Call {
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
     pub status: u16,
-    /// Body: JSON, if [`Reply::kind`] says nothing else.
+    /// Body: JSON, unless [`Reply::kind`] is set.
     pub body: Vec<u8>,
     /// Content type; empty means JSON.
     pub kind: &'static str,
     pub headers: Vec<(&'static str, String)>,
     /// How many objects it lists.
     pub items: u64,
-    /// What the service tolerates and the caller should not have sent.
+    /// Defects of the request that the service tolerates.
     pub violation: Option<String>,
 }
 
-/// An error of a service, before it is put into the service's own form.
+/// An error of a service, before it gets the service's own form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub status: u16,
@@ -66,7 +66,7 @@ pub struct Problem {
     pub violation: bool,
 }
 
-/// Why no route takes a request.
+/// Why no route matches a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
     /// No route has this path.
@@ -124,7 +124,7 @@ impl Call {
         self.query.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The segment that stood for the n-th `{}`, from 0.
+    /// The value of the n-th `{}`, from 0.
     pub fn id(&self, n: usize) -> &str {
         self.ids.get(n).map(String::as_str).unwrap_or_default()
     }
@@ -134,7 +134,7 @@ impl Call {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Whether it is to make something.
+    /// Whether it is a creation.
     pub fn method_is_post(&self) -> bool {
         self.method == Method::POST
     }
@@ -173,7 +173,7 @@ pub fn find<W>(routes: &'static [Route<W>], request: &Request) -> Result<(&'stat
     Err(lost)
 }
 
-/// What stands for the `{}` of a template, if a path fits it. A slash at the end makes no difference.
+/// The values of the `{}` of a template, if the path matches it. A trailing slash is ignored.
 fn ids(template: &str, path: &str) -> Option<Vec<String>> {
     let mut ids = Vec::new();
     let mut segments = path.trim_end_matches('/').split('/');
@@ -217,7 +217,7 @@ fn decoded(text: &str, plus: bool) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Percent-encoding of what is no letter, digit or one of `-._~:`.
+/// Percent-encodes all but letters, digits and `-._~:`.
 pub fn encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()

@@ -1,4 +1,4 @@
-//! A cloud with JSON over REST behind the endpoint: each call takes a route.
+//! Connects a cloud with JSON over REST to the endpoint: a route handles each call.
 
 use super::clock::Clock;
 use super::endpoint::Cloud;
@@ -12,30 +12,30 @@ use jiff::Timestamp;
 /// How much of a call's parameters the ledger keeps, bytes.
 const SUMMARY: usize = 400;
 
-/// What a cloud adds to its routes.
+/// The parts that a cloud adds to its routes.
 pub trait Rest: Send + Sized + 'static {
     /// Its routes.
     fn routes() -> &'static [Route<Self>];
-    /// Lets everything happen that is due, and returns the time.
+    /// Applies everything that is due, and returns the time.
     fn settle(&mut self) -> Timestamp;
     fn clock(&self) -> &Clock;
     /// Latency of its calls.
     fn latency(&self) -> &Latency;
-    /// Who calls, for the ledger, and whether the call may go on.
+    /// The caller, for the ledger, and whether the call is authorized.
     ///
     /// # Errors
-    /// The caller is not known (any more).
+    /// The caller is unknown or its credentials have expired.
     fn authenticate(&mut self, call: &Call) -> Result<String, Problem>;
-    /// Carries a call out: a read perhaps on an older state.
+    /// Executes a call: a read possibly on an older state.
     ///
     /// # Errors
-    /// As the service answers them.
+    /// Those of the service.
     fn run(&mut self, route: &Route<Self>, call: &Call) -> Result<Reply, Problem> {
         (route.run)(self, call)
     }
-    /// What no route takes: the service that answers, and how.
+    /// If no route matches: the service that answers, and its answer.
     fn lost(&self, request: &Request, lost: Lost) -> (&'static str, Reply);
-    /// An injected error, or one of a throttle.
+    /// An injected error, or that of a throttle.
     fn injected(&mut self, call: &Call, fault: &Fault) -> Reply;
     /// See [`Cloud::held`].
     fn held(&self, _call: &Call, _arrived: Timestamp) -> Option<Timestamp> {
@@ -126,7 +126,7 @@ impl<C: Rest> Cloud for C {
         Rest::finish(self, call, reply, violations);
     }
 
-    /// Adds a field that nobody knows to the outermost object.
+    /// Adds an unknown field to the outermost object.
     fn add_unknown(reply: &mut Reply) {
         if reply.body.first() == Some(&b'{') {
             let tail = reply.body.split_off(1);

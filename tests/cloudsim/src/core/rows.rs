@@ -5,7 +5,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// A resource: what the answers show, and fields of the simulation, whose names begin with `_`.
+/// A resource: the fields in answers, and fields of the simulation, whose names begin with `_`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     /// Number in the order of creation.
@@ -48,7 +48,7 @@ impl Row {
         self.fields.insert(name.to_owned(), value.into());
     }
 
-    /// Its fields as answers show them.
+    /// Its fields in answers.
     pub fn shown(&self) -> Map<String, Value> {
         let seen = self.fields.iter().filter(|(name, _)| !name.starts_with('_'));
         seen.map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -59,7 +59,7 @@ impl Row {
         self.text("id")
     }
 
-    /// Whether a field has one of these values, as a query writes them.
+    /// Whether a field has one of these values, in the form of a query.
     pub fn matches<'a>(&self, name: &str, mut wanted: impl Iterator<Item = &'a str>) -> bool {
         let value = self.fields.get(name);
         wanted.any(|wanted| match value {
@@ -73,11 +73,11 @@ impl Row {
     }
 }
 
-/// A resource as an answer shows it: without the fields of the simulation, and only with those asked for.
+/// A resource in answers: without the fields of the simulation, and only with the requested fields.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     pub fields: &'a Map<String, Value>,
-    /// The fields asked for; empty: all.
+    /// The requested fields; empty: all.
     pub only: &'a [&'a str],
 }
 
@@ -98,9 +98,9 @@ impl Serialize for View<'_> {
 pub struct Page<'a> {
     /// Name of the list.
     pub name: &'a str,
-    /// What it holds.
+    /// Its elements.
     pub rows: Vec<View<'a>>,
-    /// Links, under the name of the list and `_links`; none: no such field.
+    /// Links, under the name of the list and `_links`; `None`: no such field.
     pub links: Option<Value>,
 }
 
@@ -115,7 +115,7 @@ impl Serialize for Page<'_> {
     }
 }
 
-/// The part of a list after a marker, of at most `limit` rows. None: the marker is not in the list.
+/// The part of a list after a marker, of at most `limit` rows. `None`: the marker is not in the list.
 pub fn page<'a>(mut rows: Vec<&'a Row>, marker: Option<&str>, limit: Option<usize>) -> Option<Vec<&'a Row>> {
     if let Some(marker) = marker {
         let at = rows.iter().position(|row| row.id() == marker)?;

@@ -1,7 +1,8 @@
-//! What a vendor says of a JSON API, and requests and answers held against it: which methods there are, what goes in and out.
+//! A vendor's description of a JSON API, and the check of requests and answers against it.
 //!
-//! A double is written by the same people as its client, so a mistake of theirs could be in both. These descriptions are the
-//! vendor's. Each cloud obtains its own at test time and words the mismatches as its service does.
+//! The same people write a simulation and its client, so both could have the same mistake; the description is
+//! independent of them. Each cloud obtains its own description at test time, and reports mismatches with the texts of
+//! its service.
 
 mod check;
 
@@ -27,7 +28,7 @@ pub struct Description {
 #[serde(rename_all = "camelCase")]
 pub struct Method {
     pub http_method: String,
-    /// Path; a parameter stands in braces.
+    /// Path, with parameters in braces.
     pub path: String,
     /// Parameters in path and query.
     #[serde(default)]
@@ -40,21 +41,21 @@ pub struct Method {
     pub response: Option<String>,
 }
 
-/// A schema, or a mention of one.
+/// A schema, or a reference to one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Schema {
-    /// Name of another schema that this stands for.
+    /// Name of the referenced schema.
     #[serde(rename = "$ref")]
     pub reference: Option<String>,
-    /// JSON type; none: anything.
+    /// JSON type; `None`: any type.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// What a text or a number holds: `int32`, `uint64`, `byte`, …
+    /// Format of a string or number: `int32`, `uint64`, `byte`, …
     pub format: Option<String>,
-    /// What a whole text matches.
+    /// Pattern for the whole string.
     pub pattern: Option<String>,
-    /// The texts that are allowed.
+    /// The allowed strings.
     #[serde(rename = "enum")]
     pub allowed: Option<Vec<String>>,
     /// Properties of an object.
@@ -63,51 +64,51 @@ pub struct Schema {
     pub additional_properties: Option<Box<Schema>>,
     /// Schema of the elements of a list.
     pub items: Option<Box<Schema>>,
-    /// Only answers have it.
+    /// Output only.
     pub read_only: bool,
-    /// The methods whose requests need it.
+    /// The methods whose requests require it.
     pub required_by: Vec<String>,
     /// Whether a parameter must be there.
     pub required: bool,
-    /// Where a parameter stands: `path` or `query`.
+    /// Location of a parameter: `path` or `query`.
     pub location: Option<String>,
     #[serde(skip)]
     compiled: OnceLock<Option<Regex>>,
 }
 
-/// A part of a request or an answer that does not fit.
+/// A part of a request or an answer that does not match the description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Where, e.g. `resource.ports[0]`; for a parameter its name.
+    /// Its path, e.g. `resource.ports[0]`; for a parameter its name.
     pub at: String,
-    /// What is there, or nothing.
+    /// The value, if there is one.
     pub is: String,
     pub why: Why,
 }
 
-/// What is wrong with a part.
+/// The kind of a mismatch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
     /// There is no such property or parameter.
     Unknown,
-    /// It is of another JSON type; this is the one it has to be.
+    /// It does not have this JSON type.
     Type(String),
-    /// It is none of the values that are allowed.
+    /// It is none of the allowed values.
     Value,
     /// It does not match this pattern.
     Pattern(String),
-    /// Only answers have it.
+    /// Output only.
     ReadOnly,
-    /// It has to be there.
+    /// It is required.
     Missing,
 }
 
-/// Which way a value goes.
+/// The direction of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way<'a> {
-    /// Into the service, for this method.
+    /// A request of this method.
     In(&'a str),
-    /// Out of it.
+    /// An answer.
     Out,
 }
 
@@ -115,13 +116,13 @@ impl Description {
     /// Reads a file.
     ///
     /// # Errors
-    /// It can't be read, or is no description.
+    /// It can't be read, or is not a description.
     pub fn read(path: &Path) -> io::Result<Self> {
         let at = |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
         serde_json::from_slice(&fs::read(path).map_err(|error| at(&error))?).map_err(|error| at(&error))
     }
 
-    /// What is wrong with the parameters of a request: those of its path, by name, and of its query.
+    /// The mismatches of the parameters of a request: those of its path, by name, and of its query.
     pub fn check_parameters(&self, method: &Method, path: &[(&str, &str)], query: &[(String, String)]) -> Vec<Finding> {
         let query = query.iter().map(|(name, value)| (name.as_str(), value.as_str(), "query"));
         let given = path.iter().map(|(name, value)| (*name, *value, "path")).chain(query);
@@ -140,7 +141,7 @@ impl Description {
         found
     }
 
-    /// What is wrong with a value of a schema.
+    /// The mismatches of a value.
     pub fn check(&self, schema: &str, at: &str, value: &Value, way: Way<'_>) -> Vec<Finding> {
         let mut found = Vec::new();
         match self.schemas.get(schema) {
@@ -152,13 +153,13 @@ impl Description {
 }
 
 impl Method {
-    /// What stands for the parameters of the path, by name, if a path fits it.
+    /// The parameters in a path, by name, if the path matches.
     pub fn path_values<'a>(&'a self, path: &'a str) -> Option<Vec<(&'a str, &'a str)>> {
         let mut values = Vec::new();
         let mut segments = path.trim_matches('/').split('/');
         for wanted in self.path.trim_matches('/').split('/') {
             let segment = segments.next()?;
-            // A verb may stand behind a parameter: `{resource}:verb`.
+            // A verb may follow a parameter: `{resource}:verb`.
             let named = wanted.strip_prefix('{').and_then(|rest| rest.split_once('}'));
             match named {
                 Some((name, tail)) => {
@@ -174,7 +175,7 @@ impl Method {
 }
 
 impl Schema {
-    /// The pattern, compiled once; one that this engine does not understand is not checked.
+    /// The pattern, compiled once; one that this engine does not support is not checked.
     fn compiled(&self) -> Option<&Regex> {
         let compile = || Regex::new(&format!("^(?:{})$", self.pattern.as_ref()?)).ok();
         self.compiled.get_or_init(compile).as_ref()

@@ -1,4 +1,5 @@
-//! HTTP/1.1 servers on loopback, in a thread of their own: they serve while the test's thread blocks, and end with the handle.
+//! HTTP/1.1 servers on loopback, on a thread of their own: they serve while the test's thread blocks, and stop when the
+//! handle is dropped.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -23,11 +24,11 @@ use tokio::task::{AbortHandle, JoinSet};
 /// A request with its whole body.
 pub type Request = http::Request<Bytes>;
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub enum Answer {
     Reply(http::Response<Bytes>),
-    /// An answer whose body ends after this many bytes although its length says otherwise.
+    /// An answer whose body ends after this many bytes, before its announced length.
     Cut(http::Response<Bytes>, usize),
     /// The connection is reset (RST) without an answer.
     Reset,
@@ -35,7 +36,7 @@ pub enum Answer {
 
 /// Answers requests; shared by all connections.
 pub trait Handler: Send + Sync + 'static {
-    /// Answers one request. A future that never ends is a call that hangs.
+    /// Answers one request. A future that never ends is a hanging call.
     fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Answer>;
 }
 
@@ -67,7 +68,7 @@ impl Runtime {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The thread or its event loop can't be made.
+    /// The thread or its event loop can't be started.
     pub fn start(name: &str) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -85,17 +86,17 @@ impl Runtime {
         Spawner { handle: self.handle.clone(), arrived: self.arrived.clone() }
     }
 
-    /// Waits until no caller waits for an answer, however slow the machine is. Every call is either answered, and the caller has
-    /// seen the answer, or takes time on purpose. For callers on the current-thread runtime of the one who asks.
+    /// Waits until no caller is waiting for an answer, however slow the machine is: every call is either answered, and
+    /// the caller has read the answer, or delayed on purpose. For callers on the current-thread runtime that waits.
     pub async fn settled(&self) {
-        // A connection is made, accepted, written to, read from; the rest is a reserve.
+        // Enough for connect, accept, write and read, with a reserve.
         const TURNS: u64 = 6;
         let arrived = || self.arrived.load(Ordering::Acquire);
-        // An answer leads to the next request.
+        // An answer may cause the next request.
         while {
             let before = arrived();
             for _ in 0..TURNS {
-                // Both end only after the sockets of their thread were looked at.
+                // Both end only after the sockets of their thread were polled.
                 tokio::task::yield_now().await;
                 let _ended = self.handle.spawn(tokio::task::yield_now()).await;
             }
@@ -151,7 +152,7 @@ impl Drop for Server {
 }
 
 async fn accept(listener: TcpListener, handler: Arc<dyn Handler>, arrived: Arc<AtomicU64>) {
-    // Owned by this task, so that its end closes the connections too.
+    // Owned by this task, so that the connections close when it ends.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -168,7 +169,7 @@ async fn accept(listener: TcpListener, handler: Arc<dyn Handler>, arrived: Arc<A
 }
 
 async fn connection(stream: TcpStream, handler: Arc<dyn Handler>, arrived: Arc<AtomicU64>) {
-    // Answers are written in several pieces; without this each waits for the peer's delayed acknowledgement.
+    // Answers are written in several pieces; without this, each would wait for the peer's delayed acknowledgement.
     let _ = stream.set_nodelay(true);
     let reset = Arc::new(AtomicBool::new(false));
     let io = Resettable { stream, reset: reset.clone() };
@@ -176,7 +177,7 @@ async fn connection(stream: TcpStream, handler: Arc<dyn Handler>, arrived: Arc<A
         arrived.fetch_add(1, Ordering::Release);
         exchange(request, handler.clone(), reset.clone())
     });
-    // Errors are the faults we make and callers that hang up.
+    // Errors come from injected faults and from callers that disconnect.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(io), service).await;
 }
 
@@ -243,7 +244,7 @@ impl AsyncWrite for Resettable {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.reset.load(Ordering::Acquire) {
-            // A FIN first would make the reset look like an orderly end.
+            // With a FIN first, the reset would look like an orderly end.
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.stream).poll_shutdown(cx)

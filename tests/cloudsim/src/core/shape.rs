@@ -1,4 +1,4 @@
-//! The shape of a JSON body: which fields there may be, and of what kind. Each cloud words the mismatches itself.
+//! The shape of a JSON body: its fields and their types. Each cloud has its own texts for mismatches.
 
 use serde_json::{Map, Value};
 use std::net::IpAddr;
@@ -8,22 +8,22 @@ use std::net::IpAddr;
 pub struct Field {
     pub name: &'static str,
     pub kind: Kind,
-    /// Whether it must be there.
+    /// Whether it is required.
     pub need: Need,
 }
 
-/// Whether a field must be there.
+/// Whether a field is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// It may be absent or null.
     Optional,
-    /// It must be there.
+    /// Required.
     Required,
-    /// The service knows it, but only in answers.
+    /// Output only.
     ReadOnly,
 }
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     /// A text of at most this many characters.
@@ -33,29 +33,29 @@ pub enum Kind {
     Address,
     /// A CIDR; host bits are allowed.
     Cidr,
-    /// A whole number from the first to the second.
+    /// An integer in this range.
     Int(i64, i64),
     Bool,
     /// One of these texts.
     OneOf(&'static [&'static str]),
     List(&'static Kind),
     Object(&'static [Field]),
-    /// An object whose keys and values are texts.
+    /// An object with string values.
     Texts,
-    /// Anything: the handler looks.
+    /// Anything: the handler checks it.
     Any,
 }
 
-/// What is wrong with a field.
+/// The kind of a mismatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// There is no such field.
     Unknown,
-    /// The field is only in answers.
+    /// The field is output only.
     ReadOnly,
-    /// It must be there.
+    /// Required.
     Missing,
-    /// It is of another type; what it should be.
+    /// It has another type than this.
     Type(&'static str),
     /// It has more characters than this.
     Long(usize),
@@ -67,7 +67,7 @@ pub enum Why {
     NotOneOf(&'static [&'static str]),
 }
 
-/// A field that is not as it should be.
+/// A field that does not match.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mismatch {
     /// The objects around it, joined by dots; empty at the top.
@@ -87,12 +87,12 @@ pub const fn must(name: &'static str, kind: Kind) -> Field {
     Field { name, kind, need: Need::Required }
 }
 
-/// A field that only answers have.
+/// An output-only field.
 pub const fn answer(name: &'static str) -> Field {
     Field { name, kind: Kind::Any, need: Need::ReadOnly }
 }
 
-/// Holds an object against its fields.
+/// Checks an object against its fields.
 ///
 /// # Errors
 /// The first mismatch: an unknown field before a wrong one, a wrong one before a missing one.

@@ -3,19 +3,19 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// One bucket: which calls it holds back, and how it refills. Time is the virtual clock's.
+/// One bucket: which calls it limits, and how it refills. It uses the virtual clock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BucketSpec {
-    /// The service, named as in the ledger; none: every service.
+    /// The service, named as in the ledger; `None`: every service.
     #[serde(default)]
     pub service: Option<String>,
     /// Action names, `*` at the end matches any rest; empty: every action.
     #[serde(default)]
     pub actions: Vec<String>,
-    /// Only calls that change something (true) or only reads (false).
+    /// Only writes (true) or only reads (false).
     #[serde(default)]
     pub mutating: Option<bool>,
-    /// How many calls at once.
+    /// Size of the bucket.
     pub burst: f64,
     /// Tokens per second.
     pub rate: f64,
@@ -38,7 +38,8 @@ impl Throttle {
         Throttle(specs.iter().map(|spec| Bucket { spec: spec.clone(), tokens: spec.burst, at: None }).collect())
     }
 
-    /// Takes a token from every bucket that the call falls into; false when one of them is empty (and none is taken).
+    /// Takes a token from every bucket that applies to the call; false when one of them is empty (then no token is
+    /// taken).
     pub fn admit(&mut self, service: &str, action: &str, mutating: bool, now: Timestamp) -> bool {
         let applies = |bucket: &Bucket| bucket.spec.applies(service, action, mutating);
         for bucket in self.0.iter_mut().filter(|bucket| applies(bucket)) {

@@ -11,7 +11,7 @@ use crate::core::rows::Row;
 use serde_json::json;
 use std::net::IpAddr;
 
-/// Checks an address that is to be reserved, and chooses one if the caller leaves that open.
+/// Checks a new reservation, and chooses an address if the caller names none.
 pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Result<(), Problem> {
     default(fields, "addressType", "EXTERNAL");
     let tier = text(fields, "networkTier").to_owned();
@@ -50,7 +50,7 @@ fn internal(world: &mut World, spot: &Spot, fields: &mut Fields, wanted: Option<
     };
     world.choose(&subnetwork, wanted, "resource.address")?;
     let network = world.object(&subnetwork).map(|row| unlink(text(row, "network")).to_owned()).unwrap_or_default();
-    // An address that something else has already is made its own for good; one that is reserved is not free.
+    // An address in use can be promoted to a reservation; a reserved one is not free.
     match reserved(world, wanted, &network) {
         Some(_) => Err(ip::taken(wanted)),
         None => Ok(wanted),
@@ -101,7 +101,7 @@ pub(super) fn reserved(world: &World, wanted: IpAddr, network: &str) -> Option<S
     all.find(|(_, row)| same(row)).map(|(key, _)| key.to_owned())
 }
 
-/// What has a reserved address.
+/// The users of a reserved address.
 fn users(world: &World, fields: &Fields) -> Vec<String> {
     let own = text(fields, "address");
     let network = if text(fields, "addressType") == "INTERNAL" { world.network_of(fields) } else { None };
@@ -115,7 +115,7 @@ fn users(world: &World, fields: &Fields) -> Vec<String> {
     rules.chain(instances::with_address(world, own).into_iter().filter(instance)).collect()
 }
 
-/// Says who has it.
+/// Adds its users.
 pub(super) fn show(world: &World, _: &str, fields: &mut Fields) {
     let users: Vec<String> = users(world, fields).iter().map(|key| link(key)).collect();
     fields.insert("status".to_owned(), json!(if users.is_empty() { "RESERVED" } else { "IN_USE" }));
@@ -124,7 +124,8 @@ pub(super) fn show(world: &World, _: &str, fields: &mut Fields) {
     }
 }
 
-/// An address that a forwarding rule has can be released: the rule keeps it for as long as it is there.
+/// The reservation of an address in use by a forwarding rule can be deleted: the rule keeps the address as long as it
+/// exists.
 pub(super) fn free(world: &World, spot: &Spot) -> Result<(), Problem> {
     let key = spot.key();
     let Some(row) = world.store.get(&key) else { return Ok(()) };

@@ -10,10 +10,10 @@ use crate::core::rest::Problem;
 use crate::core::rows::Row;
 use serde_json::{Value, json};
 
-/// Most groups of a backend service, as the page about quotas of Cloud Load Balancing says.
+/// Maximum number of groups of a backend service. Source: the page about quotas of Cloud Load Balancing.
 const MOST_BACKENDS: usize = 50;
 
-/// Checks a backend service that is to be made.
+/// Checks a new backend service.
 pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Result<(), Problem> {
     check(world, spot, fields)?;
     let fingerprint = world.fingerprint();
@@ -21,7 +21,7 @@ pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Resul
     Ok(())
 }
 
-/// Checks what one is to become: its protocol and scheme are those of the rules that use it.
+/// Checks the new state of one: its protocol and scheme must match those of the rules that use it.
 pub(super) fn change(world: &mut World, spot: &Spot, old: &Row, fields: &mut Fields) -> Result<(), Problem> {
     check(world, spot, fields)?;
     if text(fields, "loadBalancingScheme") != old.text("loadBalancingScheme") {
@@ -92,7 +92,7 @@ fn check(world: &World, spot: &Spot, fields: &mut Fields) -> Result<(), Problem>
     Ok(())
 }
 
-/// A backend with what the caller left out, and the key of its group.
+/// A backend with its defaults, and the key of its group.
 fn backend(world: &World, spot: &Spot, number: usize, backend: &Value) -> Result<(Value, String), Problem> {
     let field = format!("resource.backends[{number}].group");
     let group = world.found(inner(backend, "group"), spot, &field, "instanceGroups")?;
@@ -110,7 +110,7 @@ fn backend(world: &World, spot: &Spot, number: usize, backend: &Value) -> Result
     Ok((Value::Object(shown), group))
 }
 
-/// The groups of all backend services that are there, by the keys of these.
+/// The groups of all existing backend services, by the keys of these.
 pub(super) fn groups(world: &World) -> Vec<(String, String)> {
     let services = world.store.alive("backendServices", world.now());
     let groups = services.flat_map(|(key, row)| {
@@ -132,7 +132,7 @@ pub(super) fn show(world: &World, key: &str, fields: &mut Fields) {
     }
 }
 
-/// A backend service that a forwarding rule forwards to stays.
+/// A backend service cannot be deleted while a forwarding rule uses it.
 pub(super) fn free(world: &World, spot: &Spot) -> Result<(), Problem> {
     match world.used_by(&spot.key(), "forwardingRules", "backendService") {
         Some(by) => Err(errors::in_use("backend_service", &spot.key(), &by)),

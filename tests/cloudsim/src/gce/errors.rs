@@ -1,10 +1,10 @@
-//! Errors of the Compute API, in its words.
+//! Errors of the Compute API, with its texts.
 
 use super::world::set;
 use crate::core::rest::{Problem, Reply};
 use serde_json::json;
 
-/// An object is not there.
+/// An object does not exist.
 pub(super) fn not_found(key: &str) -> Problem {
     Problem::new(404, "notFound", format!("The resource '{key}' was not found"))
 }
@@ -14,7 +14,7 @@ pub(super) fn already_exists(key: &str) -> Problem {
     Problem::new(409, "alreadyExists", format!("The resource '{key}' already exists"))
 }
 
-/// An object is being made or deleted.
+/// An object is being created or deleted.
 pub(super) fn not_ready(key: &str) -> Problem {
     Problem::new(400, "resourceNotReady", format!("The resource '{key}' is not ready"))
 }
@@ -25,22 +25,22 @@ pub(super) fn in_use(word: &str, key: &str, by: &str) -> Problem {
     Problem::new(400, "resourceInUseByAnotherResource", text)
 }
 
-/// A field of the body, or a parameter, has a value that does not do.
+/// A field of the body, or a parameter, has an invalid value.
 pub(super) fn invalid(field: &str, value: &str, why: &str) -> Problem {
     Problem::new(400, "invalid", format!("Invalid value for field '{field}': '{value}'. {why}"))
 }
 
-/// A field has to be there.
+/// A required field is missing.
 pub(super) fn required(field: &str) -> Problem {
     Problem::new(400, "required", format!("Required field '{field}' not specified"))
 }
 
-/// What is asked for is not possible.
+/// The request is not possible.
 pub(super) fn bad_request(text: impl Into<String>) -> Problem {
     Problem::new(400, "badRequest", text)
 }
 
-/// A fingerprint is not that of the object.
+/// A fingerprint does not match that of the object.
 pub(super) fn stale() -> Problem {
     Problem::new(412, "conditionNotMet", "Invalid fingerprint.")
 }
@@ -56,7 +56,7 @@ pub(super) fn denied(permission: &str, key: &str) -> Problem {
     Problem::new(403, "forbidden", format!("Required '{permission}' permission for '{key}'"))
 }
 
-/// No token, or one that is not good (any more).
+/// There is no token, or it is invalid or expired.
 pub(super) fn unauthorized(given: bool) -> Problem {
     let see = "Expected OAuth 2 access token, login cookie or other valid authentication credential. See https://developers.google.com/identity/sign-in/web/devconsole-project.";
     if given {
@@ -91,7 +91,7 @@ pub(super) fn render(problem: &Problem) -> Reply {
     reply
 }
 
-/// The name of a status, which only the front of all APIs writes.
+/// The name of a status, which only the common frontend of the APIs returns.
 fn status_name(status: u16, reason: &str) -> Option<&'static str> {
     match (status, reason) {
         (401, _) => Some("UNAUTHENTICATED"),

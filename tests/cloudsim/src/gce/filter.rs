@@ -1,4 +1,4 @@
-//! The `filter` of lists: `field eq regex` of old, or the comparisons of AIP-160, never both.
+//! The `filter` of lists: the old form `field eq regex`, or the comparisons of AIP-160, never both.
 
 use super::errors;
 use crate::core::rest::Problem;
@@ -19,9 +19,9 @@ struct Condition {
 enum Test {
     /// The whole field matches (or does not).
     Regex(Regex, bool),
-    /// The field is (or is not) this.
+    /// The field equals (or does not equal) this.
     Is(String, bool),
-    /// The field has this in it; `*`: it is there.
+    /// The field contains this; `*`: it is present.
     Has(String),
 }
 
@@ -31,10 +31,10 @@ impl Filter {
         self.0.is_empty()
     }
 
-    /// Reads a filter; an empty one lets everything through.
+    /// Parses a filter; everything passes an empty one.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not a valid filter.
     pub(super) fn parse(text: &str) -> Result<Self, Problem> {
         let wrong = || errors::invalid("filter", text, "Invalid list filter expression.");
         if text.trim().is_empty() {
@@ -108,7 +108,7 @@ fn split_and(text: &str) -> Vec<String> {
     parts
 }
 
-/// Where the parenthesis closes that was open before a text.
+/// The end of the parenthesis that was opened before the text.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, letter) in text.char_indices() {

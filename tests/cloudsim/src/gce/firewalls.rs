@@ -11,11 +11,11 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// Most entries of a list of a rule, as the page about quotas of VPC networks says.
+/// Maximum number of entries of a list of a rule. Source: the page about quotas of VPC networks.
 const MOST: [(&str, usize); 4] =
     [("sourceRanges", 5000), ("destinationRanges", 5000), ("sourceTags", 30), ("targetTags", 70)];
 
-/// Checks a rule that is to be made.
+/// Checks a new rule.
 pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Result<(), Problem> {
     default(fields, "network", "global/networks/default");
     let network = refer(world, spot, fields, "network", "networks")?;
@@ -27,7 +27,7 @@ pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Resul
     check(fields)
 }
 
-/// Checks what a rule is to become.
+/// Checks the new state of a rule.
 pub(super) fn change(world: &mut World, spot: &Spot, old: &Row, fields: &mut Fields) -> Result<(), Problem> {
     make(world, spot, fields)?;
     for name in ["network", "direction"] {
@@ -117,7 +117,7 @@ fn is_port(text: &str) -> bool {
     matches!((from.parse::<u16>(), to.parse::<u16>()), (Ok(from), Ok(to)) if from <= to)
 }
 
-/// Whether a text is an address, or a range without bits behind its prefix.
+/// Whether a text is an address, or a range without host bits.
 fn is_range(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok() || text.parse::<IpNet>().is_ok_and(|range| range.trunc() == range)
 }

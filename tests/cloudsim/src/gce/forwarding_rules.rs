@@ -10,13 +10,13 @@ use crate::core::rows::Row;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// Most single ports of a rule.
+/// Maximum number of single ports of a rule.
 const MOST_PORTS: usize = 5;
 
-/// What a patch may change.
+/// The fields that a patch may change.
 const CHANGEABLE: [&str; 4] = ["allowGlobalAccess", "labels", "labelFingerprint", "networkTier"];
 
-/// Checks a rule that is to be made, and fills in its address and what else the caller left out.
+/// Checks a new rule, and fills in its address and other defaults.
 pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Result<(), Problem> {
     default(fields, "loadBalancingScheme", "EXTERNAL");
     default(fields, "IPProtocol", "TCP");
@@ -41,7 +41,7 @@ pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Resul
     Ok(())
 }
 
-/// What the rule forwards to.
+/// The target of the rule.
 fn backend(world: &World, spot: &Spot, fields: &mut Fields, internal: bool) -> Result<(), Problem> {
     match (text(fields, "target").is_empty(), text(fields, "backendService").is_empty()) {
         (false, true) if !internal => {
@@ -80,7 +80,7 @@ fn same_region(spot: &Spot, key: &str, field: &str) -> Result<(), Problem> {
     Err(errors::invalid(field, &link(key), "The resource is not in the region of the forwarding rule."))
 }
 
-/// The groups behind an internal rule are in its network; one without members is in none.
+/// The groups behind an internal rule must be in its network; a group without members has none.
 fn same_network(world: &World, fields: &Fields) -> Result<(), Problem> {
     let service = world.object(text(fields, "backendService")).and_then(|row| row.get("backends"));
     let backends = service.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -124,7 +124,7 @@ fn ports(fields: &mut Fields, internal: bool) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The address that a rule asks for: a literal one, or that of a reservation.
+/// The requested address of a rule: a literal one, or that of a reservation.
 fn wanted(world: &World, spot: &Spot, fields: &Fields) -> Result<Option<IpAddr>, Problem> {
     let given = text(fields, "IPAddress");
     if given.is_empty() {
@@ -193,7 +193,7 @@ fn internal_address(world: &mut World, spot: &Spot, fields: &mut Fields) -> Resu
     if held { Err(ip::taken(wanted)) } else { Ok(wanted) }
 }
 
-/// The subnetwork of an internal rule: the one that it names, or that of its region in a network that has one in each.
+/// The subnetwork of an internal rule: the one that it names, or in an auto-mode network that of its region.
 fn subnetwork(world: &World, spot: &Spot, fields: &mut Fields, network: &str) -> Result<String, Problem> {
     if text(fields, "subnetwork").is_empty() {
         let auto = world.object(network).is_some_and(|row| row.get("autoCreateSubnetworks") == Some(&json!(true)));
@@ -244,7 +244,7 @@ fn ranges(fields: &Fields) -> Vec<(u16, u16)> {
     }
 }
 
-/// Only little of a rule can be changed.
+/// Most fields of a rule are immutable.
 pub(super) fn change(_: &mut World, _: &Spot, old: &Row, fields: &mut Fields) -> Result<(), Problem> {
     let changed = |name: &&String| fields.get(*name) != old.fields.get(*name);
     let names = fields.keys().chain(old.fields.keys());

@@ -27,7 +27,7 @@ pub(super) fn make_http(_: &mut World, _: &Spot, fields: &mut Fields) -> Result<
     port(fields, "resource.port")
 }
 
-/// Checks what one is to become.
+/// Checks the new state of one.
 pub(super) fn change_http(world: &mut World, spot: &Spot, _: &Row, fields: &mut Fields) -> Result<(), Problem> {
     make_http(world, spot, fields)
 }
@@ -60,7 +60,7 @@ pub(super) fn make(_: &mut World, _: &Spot, fields: &mut Fields) -> Result<(), P
     Ok(())
 }
 
-/// Checks what one is to become.
+/// Checks the new state of one.
 pub(super) fn change(world: &mut World, spot: &Spot, _: &Row, fields: &mut Fields) -> Result<(), Problem> {
     make(world, spot, fields)
 }
@@ -95,7 +95,7 @@ fn port(fields: &Fields, field: &str) -> Result<(), Problem> {
     Err(errors::invalid(field, &port.to_string(), text))
 }
 
-/// A check that a target pool uses stays.
+/// A check cannot be deleted while a target pool uses it.
 pub(super) fn free_http(world: &World, spot: &Spot) -> Result<(), Problem> {
     match world.used_by(&spot.key(), "targetPools", "healthChecks") {
         Some(by) => Err(errors::in_use("http_health_check", &spot.key(), &by)),
@@ -103,7 +103,7 @@ pub(super) fn free_http(world: &World, spot: &Spot) -> Result<(), Problem> {
     }
 }
 
-/// A check that a backend service uses stays.
+/// A check cannot be deleted while a backend service uses it.
 pub(super) fn free(world: &World, spot: &Spot) -> Result<(), Problem> {
     match world.used_by(&spot.key(), "backendServices", "healthChecks") {
         Some(by) => Err(errors::in_use("health_check", &spot.key(), &by)),

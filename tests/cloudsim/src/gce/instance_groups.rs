@@ -1,4 +1,4 @@
-//! Instance groups that somebody manages member by member.
+//! Unmanaged instance groups.
 
 use super::kinds::Fields;
 use super::lists;
@@ -9,7 +9,7 @@ use super::{backend_services, errors, instances};
 use crate::core::rest::{Call, Problem, Reply};
 use serde_json::{Value, json};
 
-/// Most members of a group. `unverified`: Google's own program adds no more.
+/// Maximum number of members of a group. `unverified`: Google's own program adds no more.
 const MOST: usize = 1000;
 
 /// A new group has no members, and so no network.
@@ -20,7 +20,7 @@ pub(super) fn make(world: &mut World, _: &Spot, fields: &mut Fields) -> Result<(
     Ok(())
 }
 
-/// Shows how many members it has.
+/// Adds the number of members.
 pub(super) fn show(world: &World, key: &str, fields: &mut Fields) {
     fields.insert("size".to_owned(), json!(members(world, key).len()));
 }
@@ -87,7 +87,7 @@ pub(super) fn add(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     })
 }
 
-/// The first member decides on the network of a group.
+/// The first member determines the network of a group.
 fn joins(world: &World, group: &mut Fields, instance: &str, field: &str) -> Result<(), Problem> {
     let Some(row) = world.object(instance) else { return Ok(()) };
     let Some(first) = instances::interfaces(row).first() else { return Ok(()) };
@@ -135,7 +135,7 @@ fn references(body: &Fields) -> Result<Vec<(String, &str)>, Problem> {
         .collect())
 }
 
-/// An instance is in at most one group that a balancer uses. `with`: groups that are to be used as well.
+/// An instance is in at most one group that a balancer uses. `with`: groups that are about to be used.
 pub(super) fn once_balanced(world: &World, group: &str, new: &[String], with: &[String]) -> Result<(), Problem> {
     let mut used: Vec<String> = backend_services::groups(world).into_iter().map(|(_, group)| group).collect();
     used.extend_from_slice(with);
@@ -157,7 +157,7 @@ pub(super) fn once_balanced(world: &World, group: &str, new: &[String], with: &[
     Ok(())
 }
 
-/// A group that a backend service uses stays.
+/// A group cannot be deleted while a backend service uses it.
 pub(super) fn free(world: &World, spot: &Spot) -> Result<(), Problem> {
     let key = spot.key();
     match backend_services::groups(world).into_iter().find(|(_, group)| *group == key) {

@@ -1,4 +1,4 @@
-//! Instances: their interfaces, and what is shown of them.
+//! Instances: their interfaces, and the fields in answers.
 
 use super::kinds::Fields;
 use super::networks::fields;
@@ -52,10 +52,11 @@ pub(super) fn is_in(instance: &Fields, network: &str) -> bool {
     interfaces(instance).iter().any(|interface| inner(interface, "network") == link(network))
 }
 
-/// Keys of instances by their addresses, and how often instances had changed by then.
+/// Keys of instances by their addresses, with the change count for which they are valid.
 pub(super) type ByAddress = (u64, HashMap<String, Vec<String>>);
 
-/// Keys of the instances that have an address. A list of addresses asks for each, and instances seldom change.
+/// Keys of the instances that have an address. Cached, because a list of addresses needs it for each, and instances
+/// rarely change.
 pub(super) fn with_address(world: &World, address: &str) -> Vec<String> {
     let changes = world.store.changes("instances");
     let mut known = world.instances_by_address.borrow_mut();

@@ -1,4 +1,4 @@
-//! IP addresses and ranges: who has which, and which are free.
+//! IP addresses and ranges: which are in use, by whom, and which are free.
 
 use super::errors;
 use super::instances;
@@ -16,7 +16,7 @@ const PREMIUM: Ipv4Addr = Ipv4Addr::new(34, 64, 0, 0);
 const STANDARD: Ipv4Addr = Ipv4Addr::new(35, 206, 0, 0);
 
 impl World {
-    /// What has an address in a network, or an external one if `network` is empty.
+    /// The users of an address in a network, or of an external one if `network` is empty.
     pub(super) fn holder(&self, wanted: IpAddr, network: &str) -> Option<String> {
         let is = |text: &str| address(text) == Some(wanted);
         let has = |fields: &Fields| {
@@ -49,14 +49,14 @@ impl World {
         row.text(field).parse().ok()
     }
 
-    /// An address of a subnetwork that nobody has; none: it is full.
+    /// A free address of a subnetwork; `None` if it is full.
     pub(super) fn free_address(&mut self, subnetwork: &str) -> Option<IpAddr> {
         let range = self.range(subnetwork)?;
         let network = match self.store.get(subnetwork)?.text("network") {
             "" => subnetwork.to_owned(),
             network => unlink(network).to_owned(),
         };
-        // The first two and the last two addresses of a range are the service's own.
+        // The first two and the last two addresses of a range are reserved.
         let size = 1_u64.checked_shl(u32::from(range.max_prefix_len() - range.prefix_len())).unwrap_or(u64::MAX);
         let usable = size.saturating_sub(4).max(1);
         for _ in 0..usable {
@@ -64,7 +64,7 @@ impl World {
             let next = u64::try_from(row.number("_next")).unwrap_or_default();
             row.set("_next", next + 1);
             let found = plus(range.network(), 2 + next % usable);
-            // Only once around may somebody have it already, or who asked for it by name.
+            // An address can be in use after the counter has wrapped around, or if a call requested it explicitly.
             if (next < usable && !row.is("_chosen")) || self.holder(found, &network).is_none() {
                 return Some(found);
             }
@@ -72,10 +72,10 @@ impl World {
         None
     }
 
-    /// Notes that somebody asks for this address of a subnetwork.
+    /// Records an explicit request for this address of a subnetwork.
     ///
     /// # Errors
-    /// It is not of the subnetwork's range.
+    /// It is not in the subnetwork's range.
     pub(super) fn choose(&mut self, subnetwork: &str, wanted: IpAddr, field: &str) -> Result<(), Problem> {
         if !self.range(subnetwork).is_some_and(|range| range.contains(&wanted)) {
             let text = "Requested internal IP address is outside the subnetwork CIDR range.";
@@ -96,18 +96,18 @@ impl World {
     }
 }
 
-/// Somebody has an internal address.
+/// An internal address is in use.
 pub(super) fn taken(address: IpAddr) -> Problem {
     let text = format!("IP_IN_USE_BY_ANOTHER_RESOURCE - IP '{address}' is already being used by another resource.");
     Problem::new(409, "conflict", text)
 }
 
-/// A subnetwork has no address left.
+/// A subnetwork has no free address.
 pub(super) fn exhausted(subnetwork: &str) -> Problem {
     Problem::new(403, "ipSpaceExhausted", format!("The IP space of '{subnetwork}' is exhausted."))
 }
 
-/// An address some places further.
+/// The address at an offset.
 fn plus(address: IpAddr, by: u64) -> IpAddr {
     match address {
         IpAddr::V4(four) => {
@@ -118,10 +118,10 @@ fn plus(address: IpAddr, by: u64) -> IpAddr {
     }
 }
 
-/// Alias ranges as an interface gets them: `/24` stands for any free range of that size.
+/// The alias ranges of an interface: `/24` stands for any free range of that size.
 ///
 /// # Errors
-/// A range is not of the subnetwork, or somebody has it.
+/// A range is not in the subnetwork, or in use.
 pub(super) fn alias_ranges(
     world: &mut World,
     instance: &str,
@@ -170,8 +170,8 @@ pub(super) fn alias_ranges(
     Ok(Value::Array(given))
 }
 
-/// The range of a size behind the last one that was given out: free without a look at all others, once around, as long as nobody
-/// has asked for one by name.
+/// The range of a size after the last one assigned. Until the counter wraps around or a range is requested explicitly,
+/// it is free without comparing all others.
 fn next_range(world: &mut World, subnetwork: &str, name: &str, pool: Ipv4Net, length: u8) -> Option<Ipv4Net> {
     let field = format!("_ranges_{name}");
     let row = world.store.get_mut(subnetwork).filter(|row| !row.is("_chosen"))?;
@@ -193,7 +193,7 @@ fn secondary(world: &World, subnetwork: &str, name: &str) -> Option<Ipv4Net> {
     inner(range, "ipCidrRange").parse().ok()
 }
 
-/// The alias ranges in a subnetwork that other instances have, and those just given.
+/// The alias ranges in a subnetwork that other instances have, and those just assigned.
 fn taken_ranges(world: &World, instance: &str, subnetwork: &str, given: &[Value]) -> Vec<Ipv4Net> {
     let others = world.store.all("instances").filter(|(key, _)| *key != instance);
     let interfaces = others.flat_map(|(_, row)| instances::interfaces(&row.fields));

@@ -1,4 +1,4 @@
-//! The kinds of objects: what they are called, where they are, and their rules.
+//! The kinds of objects: their names, places and rules.
 
 use super::places::{Scope, Spot};
 use super::world::World;
@@ -8,7 +8,7 @@ use crate::core::rest::Problem;
 use crate::core::rows::Row;
 use serde_json::{Map, Value};
 
-/// The collections of all that load balancers are made of.
+/// The collections of all parts of load balancers.
 pub const BALANCING: [&str; 8] = [
     "addresses",
     "backendServices",
@@ -27,33 +27,33 @@ pub(super) type Fields = Map<String, Value>;
 pub(super) struct Kind {
     /// Resource of the API, the part of a method before its verb: `regionBackendServices`.
     pub(super) resource: &'static str,
-    /// How paths call it: `backendServices`.
+    /// The collection in paths: `backendServices`.
     pub(super) collection: &'static str,
     /// The part of its `kind` behind `compute#`: `backendService`.
     pub(super) one: &'static str,
-    /// Where its objects are.
+    /// The place of its objects.
     pub(super) scope: Scope,
     /// Metric of its quota.
     pub(super) quota: &'static str,
     pub(super) rules: Rules,
 }
 
-/// What a kind of object asks for.
+/// The rules of a kind of object.
 pub(super) struct Rules {
-    /// Checks what is to be made, and fills in what the caller left out.
+    /// Checks a new object, and fills in the defaults.
     pub(super) make: fn(&mut World, &Spot, &mut Fields) -> Result<(), Problem>,
-    /// Checks what an object is to become.
+    /// Checks the new state of an object.
     pub(super) change: fn(&mut World, &Spot, &Row, &mut Fields) -> Result<(), Problem>,
     /// Whether it may be deleted.
     pub(super) free: fn(&World, &Spot) -> Result<(), Problem>,
-    /// Adds what answers show besides its own fields; none: there is nothing.
+    /// Adds the fields that answers show besides the stored ones; `None`: there are none.
     pub(super) show: Option<Show>,
 }
 
-/// Adds to the fields of the object of a key.
+/// Adds to the fields of the object with this key.
 pub(super) type Show = fn(&World, &str, &mut Fields);
 
-/// Rules of an object that asks for nothing.
+/// The rules of a kind without any.
 const PLAIN: Rules = Rules { make: made, change: changed, free: always, show: None };
 
 fn made(_: &mut World, _: &Spot, _: &mut Fields) -> Result<(), Problem> {
@@ -173,7 +173,7 @@ pub(super) fn of(spot: &Spot) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.collection == spot.collection && kind.scope == spot.scope)
 }
 
-/// An object as an answer shows it.
+/// An object as shown in answers.
 pub(super) fn shown(world: &World, kind: &Kind, key: &str, row: &Row) -> Fields {
     let mut fields = row.shown();
     if let Some(show) = kind.rules.show {

@@ -1,4 +1,4 @@
-//! Lists: filters, pages, order, and lists over all places.
+//! Lists: filters, pages, order, and aggregated lists.
 
 use super::filter::Filter;
 use super::kinds::{self, Fields, Kind};
@@ -17,7 +17,7 @@ pub(super) struct Page<T> {
 }
 
 impl Page<&Row> {
-    /// Its objects as an answer shows them.
+    /// Its objects, as shown in the answer.
     fn shown(self, world: &World, kind: &Kind) -> Page<Fields> {
         let shown = self.objects.into_iter().map(|(key, row)| {
             let fields = kinds::shown(world, kind, &key, row);
@@ -27,7 +27,8 @@ impl Page<&Row> {
     }
 }
 
-/// Whether an object passes a filter: as it is shown, where that is more than its own fields.
+/// Whether an object passes a filter. The filter applies to the shown object, which may have more than the stored
+/// fields.
 fn passes(world: &World, kind: &Kind, filter: &Filter, key: &str, row: &Row) -> bool {
     match kind.rules.show {
         _ if filter.is_empty() => true,
@@ -63,7 +64,7 @@ pub(super) fn reply(kind: &str, call: &Call, page: Page<Fields>) -> Reply {
     Reply { items: u64::try_from(count).unwrap_or(u64::MAX), ..Reply::json(200, &body) }
 }
 
-/// The page of objects that a call asks for: by name, or by the time of their creation, the newest first.
+/// The requested page of objects: by name, or by creation time with the newest first.
 pub(super) fn page<T>(
     world: &World,
     call: &Call,
@@ -95,7 +96,7 @@ pub(super) fn page<T>(
     if let Some(token) = call.get("pageToken").filter(|token| !token.is_empty()) {
         let unknown = || errors::invalid("pageToken", token, "The page token is invalid.");
         let last = untoken(token).ok_or_else(unknown)?;
-        // What the last page ended with may be gone; what comes behind it by name is not.
+        // The last object of the previous page may be gone, so the page begins after its name.
         let at = objects.iter().position(|(key, _)| *key == last);
         match at {
             Some(at) => drop(objects.drain(..=at)),
@@ -117,7 +118,7 @@ fn untoken(token: &str) -> Option<String> {
     (self::token(&key) == token).then_some(key)
 }
 
-/// `GET …/aggregated/{collection}`: by place; a place without objects says so.
+/// `GET …/aggregated/{collection}`: by place; a place without objects has a warning.
 pub(super) fn aggregated(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let path = call.path.strip_prefix(PATH).unwrap_or_default();
     let kind = kinds::of_method(call.action).ok_or_else(|| errors::not_found(path))?;
@@ -173,7 +174,7 @@ fn nothing(place: &str) -> Value {
     }})
 }
 
-/// A list of what is no object, such as zones, in pages.
+/// A paged list of things that are not stored objects, such as zones.
 pub(super) fn of_values(world: &World, call: &Call, kind: &str, values: Vec<Fields>) -> Result<Reply, Problem> {
     let filter = Filter::parse(call.get("filter").unwrap_or_default())?;
     let named = values.into_iter().filter(|fields| filter.passes(fields));

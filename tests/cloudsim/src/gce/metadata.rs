@@ -23,7 +23,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Its URL; what it serves is below `/computeMetadata/v1/`.
+    /// Its URL; the metadata is below `/computeMetadata/v1/`.
     pub fn url(&self) -> String {
         self.server.url()
     }
@@ -39,7 +39,7 @@ pub(super) fn account(project: u64) -> String {
     format!("{project}-compute@developer.gserviceaccount.com")
 }
 
-/// What answers for an instance.
+/// The handler for an instance.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) endpoint: Arc<Endpoint<World>>,
@@ -94,7 +94,7 @@ fn answer(world: &mut World, instance: &str, request: &Request) -> Reply {
     if request.method() != Method::GET {
         return page(405);
     }
-    // A request without it may have been sent by somebody who can make this machine ask for any URL.
+    // The header protects against server-side request forgery: only clients of the metadata server set it.
     let allowed = header("metadata-flavor").eq_ignore_ascii_case("google") && header("x-forwarded-for").is_empty();
     let Some(path) = path.strip_prefix("/computeMetadata/v1/").filter(|_| allowed) else {
         return if path == "/" { plain("0.1/\ncomputeMetadata/\n") } else { page(if allowed { 404 } else { 403 }) };
@@ -110,7 +110,7 @@ fn answer(world: &mut World, instance: &str, request: &Request) -> Reply {
     text(&fields, &spot, number, path).map_or_else(|| page(404), |text| plain(&text))
 }
 
-/// What is at a path.
+/// The content of a path.
 fn text(instance: &Fields, spot: &Spot, number: u64, path: &str) -> Option<String> {
     let field = |name: &str| instance.get(name).and_then(Value::as_str).unwrap_or_default();
     let in_project = |rest: &str| format!("projects/{number}/{rest}");
@@ -137,7 +137,7 @@ fn text(instance: &Fields, spot: &Spot, number: u64, path: &str) -> Option<Strin
     })
 }
 
-/// What is at a path below the interfaces.
+/// The content of a path below the interfaces.
 fn interface(instance: &Fields, number: u64, path: &str) -> Option<String> {
     let all = instances::interfaces(instance);
     if path.is_empty() {

@@ -1,9 +1,9 @@
-//! A simulated Google Compute Engine: the Compute API, and what a client needs besides it: tokens, the test of permissions, and
-//! metadata servers on ports of their own.
+//! A simulated Google Compute Engine: the Compute API, token endpoints, `testIamPermissions`, and metadata servers on
+//! ports of their own.
 //!
-//! What goes in and out is held against Google's own description of the API, where `hack/gce.sh` has put it. What stands in no
-//! description, such as which object may be deleted while another uses it, is written down resource by resource; texts of errors
-//! were taken from reports of users where there were any. What is a guess is marked `unverified`.
+//! Requests and answers are checked against Google's own description of the API, if `hack/gce.sh` has fetched it. Rules
+//! that the description does not have, such as which object may be deleted while another uses it, are in the module of
+//! each resource; the texts of errors come from users' reports where possible. Guesses are marked `unverified`.
 
 mod addresses;
 mod admin;

@@ -1,6 +1,7 @@
-//! Google's own description of the API, and requests and answers held against it.
+//! Checks requests and answers against Google's own description of the API.
 //!
-//! [`Model::shared`] finds what `hack/gce.sh` put into the cache; without it nothing is checked, and with `CI=true` that is an error.
+//! [`Model::shared`] finds the descriptions that `hack/gce.sh` put into the cache; without them nothing is checked, and
+//! with `CI=true` that is an error.
 
 use crate::core::rest::{Call, Problem};
 use crate::core::schema::{Description, Finding, Method, Way, Why};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::{env, fs, io};
 
-/// What `hack/gce.sh` pins.
+/// The versions that `hack/gce.sh` pins.
 const REQUIREMENTS: &str = include_str!("../../../../hack/gce/requirements.txt");
 
 /// The descriptions of the services.
@@ -19,7 +20,7 @@ pub(super) struct Model {
     projects: Description,
 }
 
-/// Where `hack/gce.sh` has put the official Python client and the descriptions; none: nowhere.
+/// The folder in which `hack/gce.sh` has put the official Python client and the descriptions, if any.
 ///
 /// # Errors
 /// With `CI=true`, when there are none.
@@ -30,7 +31,7 @@ pub fn cache_folder() -> io::Result<Option<PathBuf>> {
         .map(PathBuf::from)
         .or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
     let folder = root.zip(version).map(|(root, version)| root.join("ccm").join(format!("gce-{version}")));
-    // The copy that the script puts there last: a folder with other pins, or a half-made one, doesn't count.
+    // The script copies this file last: a folder with other versions, or an incomplete one, doesn't count.
     let whole =
         |folder: &PathBuf| fs::read_to_string(folder.join("requirements.txt")).is_ok_and(|pins| pins == REQUIREMENTS);
     match folder.filter(whole) {
@@ -43,7 +44,7 @@ impl Model {
     /// The descriptions of this machine, read once.
     ///
     /// # Errors
-    /// When there are files that can't be read, and with `CI=true` also when there are none.
+    /// A file can't be read, or with `CI=true` there are none.
     pub(super) fn shared() -> io::Result<Option<Arc<Self>>> {
         static SHARED: OnceLock<Result<Option<Arc<Model>>, String>> = OnceLock::new();
         let read = || {
@@ -66,7 +67,7 @@ impl Model {
         Some((description, method))
     }
 
-    /// Whether a route is one of the methods of the API: their HTTP method and path, whatever their parameters are called.
+    /// Whether a route is a method of the API: the same HTTP method and path, whatever the names of the parameters.
     #[cfg(test)]
     pub(super) fn has(&self, service: &str, action: &str, method: &str, path: &str) -> bool {
         self.method(service, action).is_some_and(|(_, known)| {
@@ -76,10 +77,10 @@ impl Model {
         })
     }
 
-    /// Holds a request against the description.
+    /// Checks a request against the description.
     ///
     /// # Errors
-    /// What the service answers to the first thing that does not fit.
+    /// The service's answer to the first mismatch.
     pub(super) fn check_request(&self, call: &Call) -> Result<(), Problem> {
         let Some((description, method)) = self.method(call.service, call.action) else { return Ok(()) };
         let path = method.path_values(&call.path).unwrap_or_default();
@@ -90,12 +91,12 @@ impl Model {
         } else if method.request.is_none() && !call.body.is_empty() && call.body.as_ref() != b"{}" {
             found.push(Finding { at: "body".to_owned(), is: String::new(), why: Why::Unknown });
         }
-        // What is read and written back carries what only answers have, and the service does not look at it.
+        // An object that was read and is written back has output-only fields, which the service ignores.
         found.retain(|finding| finding.why != Why::ReadOnly);
         found.first().map_or(Ok(()), |finding| Err(problem(finding)))
     }
 
-    /// What is wrong with an answer, one line each.
+    /// The mismatches of an answer, one line each.
     pub(super) fn check_answer(&self, call: &Call, body: &[u8]) -> Vec<String> {
         let Some((description, method)) = self.method(call.service, call.action) else { return Vec::new() };
         let what = format!("the simulation answers {}:{}", call.service, call.action);
@@ -106,7 +107,7 @@ impl Model {
     }
 }
 
-/// A mismatch in the words of the service.
+/// A mismatch as the service's error.
 fn problem(finding: &Finding) -> Problem {
     let Finding { at, is, why } = finding;
     let inside = at.starts_with("resource.");
@@ -131,7 +132,7 @@ fn problem(finding: &Finding) -> Problem {
             "invalid",
             format!("Invalid value for field '{at}': '{is}'. Must be one of the allowed values."),
         ),
-        // Names that users choose may be wrong without a defect of the caller.
+        // Names that users choose may be invalid without a defect of the caller.
         Why::Pattern(pattern) => Problem::new(
             400,
             "invalid",

@@ -71,7 +71,7 @@ fn shown_region(project: &str, region: &str, zones: &[String]) -> Fields {
     }))
 }
 
-/// A number that belongs to a name.
+/// A number derived from a name.
 fn number(name: &str) -> String {
     name.bytes().fold(1_u64, |number, byte| number * 31 % 1_000_000_007 + u64::from(byte)).to_string()
 }

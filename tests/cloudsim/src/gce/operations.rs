@@ -1,4 +1,4 @@
-//! Operations: every write is one, and ends later.
+//! Operations: every write begins one, which ends later.
 
 use super::kinds::Fields;
 use super::places::{PATH, Scope, Spot, link};
@@ -21,7 +21,7 @@ pub(super) struct Failure {
     pub(super) message: String,
 }
 
-/// Begins the operation of the call that is being carried out, and answers with it.
+/// Begins the operation of the current call, and answers with it.
 pub(super) fn begin(world: &mut World, call: &Call, target: &Spot, verb: &str) -> Reply {
     let id = world.store.get(&target.key()).map(|row| row.text("id").to_owned()).filter(|id| !id.is_empty());
     start(world, call, target, verb, id, None)
@@ -60,7 +60,7 @@ fn start(
         "selfLink": link(&key), "_ends": ends.as_nanosecond().to_string(),
         "_begins": now.as_nanosecond().to_string(),
     });
-    // A call that is made again is answered with the same operation.
+    // A repeated call gets the same operation.
     let request = call.get("requestId").map(|id| {
         set(&mut fields, "clientOperationId", id);
         request(call, id)
@@ -116,7 +116,7 @@ fn time(row: &Row, name: &str) -> Timestamp {
     Timestamp::from_nanosecond(nanoseconds).unwrap_or(Timestamp::MAX)
 }
 
-/// Adds how far an operation is: PENDING for the first quarter of its time, RUNNING until its end.
+/// Adds the progress of an operation: PENDING for the first quarter of its time, RUNNING until its end.
 pub(super) fn show(world: &World, key: &str, fields: &mut Fields) {
     let Some(row) = world.store.get(key) else { return };
     let (now, begins, ends) = (world.now(), time(row, "_begins"), time(row, "_ends"));
@@ -143,12 +143,13 @@ pub(super) fn show(world: &World, key: &str, fields: &mut Fields) {
     }
 }
 
-/// `POST …/operations/{name}/wait`: was held back until the operation ended, or for as long as it waits at most.
+/// `POST …/operations/{name}/wait`: the endpoint has delayed the call until the operation ended, or for the maximum
+/// wait.
 pub(super) fn wait(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     verbs::get(world, call)
 }
 
-/// Until when a call is held back.
+/// Until when a call is delayed.
 pub(super) fn held(world: &World, call: &Call, arrived: Timestamp) -> Option<Timestamp> {
     if !call.action.ends_with("Operations.wait") {
         return None;

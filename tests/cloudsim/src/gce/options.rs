@@ -1,4 +1,4 @@
-//! How a simulated Compute Engine behaves.
+//! Options of a simulated Compute Engine.
 
 use crate::core::clock::Mode;
 use crate::core::lag::Lag;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Everything that can be set. Durations are milliseconds in JSON.
+/// All options. Durations are milliseconds in JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
@@ -19,16 +19,17 @@ pub struct Options {
     pub latency: Latency,
     /// Token buckets; none by default.
     pub throttle: Vec<BucketSpec>,
-    /// Status of a call that is held back: 403 with the reason `rateLimitExceeded`, or 429.
+    /// Status of a throttled call: 403 with the reason `rateLimitExceeded`, or 429.
     pub throttle_status: u16,
-    /// How long reads show what was before a write, from the end of its operation on, by resource: `forwardingRules`, `routes`, …
+    /// How long reads show the state before a write, from the end of its operation on, by resource: `forwardingRules`,
+    /// `routes`, …
     pub lag: Lag,
     /// Port: 0 takes any free one.
     pub port: u16,
     pub admin_port: u16,
     /// How many calls the ledger keeps.
     pub ledger_entries: usize,
-    /// How long tokens are good for.
+    /// Lifetime of tokens.
     #[serde(with = "crate::core::millis")]
     pub token_lifetime: Duration,
     /// Zones by region, the same for all projects.
@@ -36,15 +37,15 @@ pub struct Options {
     /// How long operations take.
     #[serde(with = "crate::core::millis")]
     pub operation: Duration,
-    /// The same by method (`*` at the end matches any rest), milliseconds; wins over the above.
+    /// The same by method (`*` at the end matches any rest), milliseconds; overrides the above.
     pub operations: BTreeMap<String, u64>,
     /// How long `wait` waits at most.
     #[serde(with = "crate::core::millis")]
     pub wait: Duration,
-    /// Most objects in a page.
+    /// Maximum number of objects in a page.
     pub page: usize,
-    /// Quotas of each project, by metric: `FORWARDING_RULES`, `ROUTES`, …; those of regional objects are for each region. A metric
-    /// that is not named has none.
+    /// Quotas of each project, by metric: `FORWARDING_RULES`, `ROUTES`, …; for regional objects the quota of each
+    /// region. Metrics without an entry have no quota.
     pub quotas: BTreeMap<String, usize>,
     /// Permissions that the caller lacks, by project (`*`: all of them): `compute.firewalls.create`; `*` at the end matches any
     /// rest.
@@ -53,7 +54,7 @@ pub struct Options {
     pub read_only: Vec<String>,
     /// Whether a target pool takes instances that do not exist. `unverified`: reports say both.
     pub absent_pool_members: bool,
-    /// Whether requests and answers are held against Google's description of the API, if there is one on this machine.
+    /// Whether requests and answers are checked against Google's description of the API, if this machine has it.
     pub check: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Who may do what: the permissions that each method asks for, and the test of them.
+//! The permissions that each method requires, and `testIamPermissions`.
 
 use super::places::PATH;
 use super::world::World;
@@ -6,7 +6,8 @@ use super::{errors, verbs};
 use crate::core::rest::{Call, Problem, Reply};
 use serde_json::{Value, json};
 
-/// The permission of a method, without the service in front. What the description does not say was taken from Google's pages.
+/// The permission of a method, without the service prefix. Source where the description has none: Google's
+/// documentation.
 pub(super) fn of(action: &str) -> String {
     let (resource, verb) = action.split_once('.').unwrap_or((action, ""));
     let resource = match resource {
@@ -36,17 +37,17 @@ impl World {
         !lists.flatten().any(|pattern| crate::core::throttle::matches(pattern, permission))
     }
 
-    /// The error of a caller that lacks a permission, if it does.
+    /// The error if the caller lacks a permission.
     ///
     /// # Errors
-    /// It does.
+    /// The caller lacks it.
     pub(super) fn may(&self, permission: &str, key: &str) -> Result<(), Problem> {
         let project = key.split('/').nth(1).unwrap_or_default();
         if self.permits(project, permission) { Ok(()) } else { Err(errors::denied(permission, key)) }
     }
 }
 
-/// Whether the caller may make a call at all.
+/// Whether the caller may make a call.
 ///
 /// # Errors
 /// It may not.
@@ -67,7 +68,7 @@ pub(super) fn denied(call: &Call) -> Problem {
     errors::denied(&of(call.action), &key(call))
 }
 
-/// What a call is about, as an error names it.
+/// The resource of a call, as errors name it.
 fn key(call: &Call) -> String {
     let path = call.path.strip_prefix(PATH).unwrap_or_default();
     if !call.action.ends_with(".insert") {

@@ -1,17 +1,17 @@
-//! Where objects are: paths below the base of the API, which are also their keys, and references to them.
+//! The places of objects: paths below the base of the API, which are also their keys, and references to them.
 
 use super::errors;
 use super::world::World;
 use crate::core::rest::Problem;
 use std::net::IpAddr;
 
-/// What links begin with, whatever address the API is reached at.
+/// Prefix of links, whatever address is used for the API.
 pub(super) const BASE: &str = "https://www.googleapis.com/compute/v1/";
 
 /// Where the API is served.
 pub(super) const PATH: &str = "/compute/v1/";
 
-/// What the place of a kind of object is.
+/// The kind of place of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     Global,
@@ -24,14 +24,14 @@ pub(super) enum Scope {
 pub(super) struct Spot {
     pub(super) project: String,
     pub(super) scope: Scope,
-    /// Region or zone; empty for what is global.
+    /// Region or zone; empty for global objects.
     pub(super) place: String,
     pub(super) collection: String,
     pub(super) name: String,
 }
 
 impl Spot {
-    /// Reads `projects/p/zones/z/instances/n`, with or without a name; what follows is left out.
+    /// Parses `projects/p/zones/z/instances/n`, with or without a name; ignores the rest.
     pub(super) fn parse(path: &str) -> Option<Self> {
         let mut parts = path.split('/');
         let project = parts.next().filter(|first| *first == "projects").and_then(|_| parts.next())?;
@@ -63,7 +63,7 @@ impl Spot {
         }
     }
 
-    /// What the keys of all objects of the collection begin with.
+    /// Prefix of the keys of all objects of the collection.
     pub(super) fn prefix(&self) -> String {
         format!("{}/{}/", self.location(), self.collection)
     }
@@ -94,7 +94,7 @@ pub(super) fn link(key: &str) -> String {
     format!("{BASE}{key}")
 }
 
-/// The key of a link that this simulation wrote.
+/// The key in a link that this simulation wrote.
 pub(super) fn unlink(link: &str) -> &str {
     link.strip_prefix(BASE).unwrap_or(link)
 }
@@ -105,10 +105,11 @@ pub(super) fn address(text: &str) -> Option<IpAddr> {
 }
 
 impl World {
-    /// The key that a reference in a body names: a whole URL with any host, or a part of one, read from where the body belongs.
+    /// The key that a reference in a body names: a full URL with any host, or a partial one, relative to the place of
+    /// the body.
     ///
     /// # Errors
-    /// It is no reference to an object of this collection.
+    /// It is not a reference to an object of this collection.
     pub(super) fn key_of(&self, text: &str, from: &Spot, field: &str, collection: &str) -> Result<String, Problem> {
         let malformed = || errors::invalid(field, text, "The URL is malformed.");
         let path = match text.find("/projects/") {
@@ -129,17 +130,17 @@ impl World {
         Ok(spot.key())
     }
 
-    /// The key of an object that a reference names and that is there and ready.
+    /// The key of an existing and ready object that a reference names.
     ///
     /// # Errors
-    /// It is no such reference, or there is no such object.
+    /// It is not such a reference, or there is no such object.
     pub(super) fn found(&self, text: &str, from: &Spot, field: &str, collection: &str) -> Result<String, Problem> {
         let key = self.key_of(text, from, field, collection)?;
         self.ready(&key)?;
         Ok(key)
     }
 
-    /// Whether an object is there and neither being made nor deleted.
+    /// Whether an object exists and is neither being created nor deleted.
     ///
     /// # Errors
     /// It is not.
@@ -150,7 +151,8 @@ impl World {
         self.store.get(key).map(|_| ()).ok_or_else(|| errors::not_found(key))
     }
 
-    /// What uses an object, or did until an operation that has not ended: those of a collection whose field names its key.
+    /// The users of an object, including those that an unfinished operation deletes: objects of a collection whose
+    /// field names its key.
     pub(super) fn used_by(&self, key: &str, collection: &str, field: &str) -> Option<String> {
         let wanted = link(key);
         self.store

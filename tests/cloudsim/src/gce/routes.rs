@@ -29,7 +29,7 @@ const fn http_method(name: &'static str) -> &'static str {
     }
 }
 
-/// All routes; the first that fits is taken.
+/// All routes; the first match wins.
 pub(super) static ROUTES: &[Route<World>] = routes! {
     "oauth2" ASK "/token" "token" tokens::grant;
     "sts" ASK "/v1/token" "exchange" tokens::exchange;
@@ -124,12 +124,12 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "compute" POST "/compute/v1/projects/{}/zones/{}/instanceGroups/{}/removeInstances" "instanceGroups.removeInstances" instance_groups::remove;
 };
 
-/// Whether a method takes no token.
+/// Whether a method needs no token.
 pub(super) fn is_open(action: &str) -> bool {
     matches!(action, "token" | "exchange")
 }
 
-/// What no route takes: the front of all services shows a page, which is no JSON.
+/// The answer if no route matches: the frontend of all services returns a page that is not JSON.
 pub(super) fn lost(request: &Request, lost: Lost) -> (&'static str, Reply) {
     let path = request.uri().path();
     if lost == Lost::Method && path.starts_with(PATH) {

@@ -35,7 +35,7 @@ impl Gce {
     /// Starts it.
     ///
     /// # Errors
-    /// A port is taken, no thread can be made, or with `CI=true` Google's description of the API is missing.
+    /// A port is taken, no thread can be started, or with `CI=true` Google's description of the API is missing.
     pub fn start(options: Options) -> io::Result<Self> {
         let model = if options.check { Model::shared()? } else { None };
         let runtime = Runtime::start("cloudsim-gce")?;
@@ -51,7 +51,7 @@ impl Gce {
         Ok(Gce { endpoint, clock, server, admin, runtime })
     }
 
-    /// The base of the Compute API, with a slash at its end: what `api-endpoint` names.
+    /// The base of the Compute API, with a trailing slash, for `api-endpoint`.
     pub fn url(&self) -> String {
         format!("{}{PATH}", self.root())
     }
@@ -61,22 +61,22 @@ impl Gce {
         self.server.url()
     }
 
-    /// The URL that gives tokens to service accounts with a key.
+    /// The token endpoint for service accounts with a key.
     pub fn token_url(&self) -> String {
         format!("{}/token", self.root())
     }
 
-    /// The URL that gives tokens for those of other identity providers, as the Security Token Service does.
+    /// The token endpoint that exchanges tokens of other identity providers, like the Security Token Service.
     pub fn exchange_url(&self) -> String {
         format!("{}/v1/token", self.root())
     }
 
-    /// The URL that gives tokens of a service account to callers that may act as it.
+    /// The token endpoint for service account impersonation.
     pub fn impersonation_url(&self, account: &str) -> String {
         format!("{}/v1/projects/-/serviceAccounts/{account}:generateAccessToken", self.root())
     }
 
-    /// The URL of a source of tokens as `token-url` names one.
+    /// The URL of a token source, for `token-url`.
     pub fn alternate_token_url(&self) -> String {
         format!("{}/alternate-token", self.root())
     }
@@ -86,12 +86,12 @@ impl Gce {
         self.admin.url()
     }
 
-    /// A new token of some account.
+    /// A new token of an account.
     pub fn token(&self) -> String {
         self.world(|world| world.token("test@example.com").0)
     }
 
-    /// Answers a request as the endpoint would, without a socket: for callers in the same process whose time stands still.
+    /// Answers a request like the endpoint but without a socket: for callers in the same process with a paused clock.
     pub async fn answer(&self, request: Request) -> Answer {
         self.endpoint.clone().answer(request).await
     }
@@ -108,7 +108,7 @@ impl Gce {
         Ok(Metadata { server: self.runtime.spawner().serve(port, Arc::new(service))? })
     }
 
-    /// Changes how it behaves from now on; the clock's mode and the ports stay what they were.
+    /// Changes the behaviour from now on, except the clock's mode and the ports.
     pub fn change(&self, change: impl FnOnce(&mut Options)) {
         change_options(&mut lock(&self.endpoint.inside), change);
     }
@@ -118,18 +118,18 @@ impl Gce {
         &self.clock
     }
 
-    /// Looks into the world or changes it, between two calls. What is due by now has happened.
+    /// Reads or changes the state between two calls. Everything due by now has happened.
     pub fn world<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
         let mut inside = lock(&self.endpoint.inside);
         inside.cloud.settle();
         look(&mut inside.cloud)
     }
 
-    /// Carries out a call with all rights: without token, latency, faults and ledger, done and seen at once. For what happens in
-    /// the cloud besides the caller under test. The path begins with `projects/`.
+    /// Executes a call with all permissions: without token, latency, faults and ledger, and with an effect that is
+    /// visible at once. For changes by others than the caller under test. The path begins with `projects/`.
     ///
     /// # Errors
-    /// As the API answers them, or no route takes the call.
+    /// Those of the API, or no route matches the call.
     pub fn by_hand(&self, method: &str, path: &str, body: &Value) -> Result<Value, Problem> {
         let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
         let wrong = |text: String| Problem::violation(400, "no call", text);
@@ -145,8 +145,8 @@ impl Gce {
         })
     }
 
-    /// All objects of a collection (`forwardingRules`, `backendServices`, …) of all places as the API shows them, whatever late
-    /// reads show; by path.
+    /// All objects of a collection (`forwardingRules`, `backendServices`, …) in all places as the API shows them,
+    /// without the delay of late reads; by path.
     pub fn objects(&self, collection: &str) -> Vec<Value> {
         self.world(|world| {
             let shown = world.store.all(collection).filter_map(|(key, row)| {
@@ -157,17 +157,17 @@ impl Gce {
         })
     }
 
-    /// Ends all tokens: the next calls get 401.
+    /// Invalidates all tokens: the next calls get 401.
     pub fn expire_tokens(&self) {
         self.world(|world| world.tokens.expire());
     }
 
-    /// Adds a fault rule behind the others.
+    /// Adds a fault rule after the others.
     pub fn fault(&self, rule: Rule) {
         self.faults(|faults| faults.add(rule));
     }
 
-    /// Looks at the fault rules or changes them.
+    /// Reads or changes the fault rules.
     pub fn faults<T>(&self, look: impl FnOnce(&mut Faults) -> T) -> T {
         look(&mut lock(&self.endpoint.inside).faults)
     }
@@ -177,7 +177,7 @@ impl Gce {
         look(&mut lock(&self.endpoint.inside).ledger)
     }
 
-    /// Waits until no caller waits for an answer: see [`Runtime::settled`].
+    /// Waits until no caller is waiting for an answer: see [`Runtime::settled`].
     pub async fn settled(&self) {
         self.runtime.settled().await;
     }
@@ -187,13 +187,13 @@ impl Gce {
         self.ledger(|ledger| ledger.mark())
     }
 
-    /// What callers sent that does not follow the API, and what the simulation answered that does not, one line each; tests
-    /// assert that there is nothing.
+    /// Requests of callers and answers of the simulation that violate the API, one line each; tests assert that there
+    /// are none.
     pub fn violations(&self) -> Vec<String> {
         lock(&self.endpoint.inside).violations.clone()
     }
 
-    /// The same, and forgets them: for tests that send what is wrong on purpose.
+    /// The same, and clears them: for tests that send invalid requests on purpose.
     #[must_use]
     pub fn take_violations(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.endpoint.inside).violations)

@@ -1,4 +1,5 @@
-//! What tests put into a world: projects, networks, instances and what else is not made through the simulated API.
+//! Objects that tests create directly: projects, networks, instances and others that callers do not create through the
+//! simulated API.
 
 use super::kinds::{Fields, Kind};
 use super::networks::fields;
@@ -7,7 +8,7 @@ use super::world::{World, set};
 use super::{kinds, verbs};
 use serde_json::{Value, json};
 
-/// An instance to be made.
+/// A new instance.
 #[derive(Debug, Clone, Default)]
 pub struct InstanceSeed<'a> {
     pub project: &'a str,
@@ -19,7 +20,7 @@ pub struct InstanceSeed<'a> {
     pub external: bool,
     /// Its alias range in a secondary range of this name, of this length: `("pods", 24)`.
     pub alias: Option<(&'a str, u8)>,
-    /// Further fields, or others instead: `status`, `machineType`, `networkInterfaces`, …
+    /// Additional or replaced fields: `status`, `machineType`, `networkInterfaces`, …
     pub fields: Value,
 }
 
@@ -58,7 +59,7 @@ impl Default for ClusterSeed<'_> {
     }
 }
 
-/// Paths of what was made for a cluster.
+/// Paths of the objects of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cluster {
     pub network: String,
@@ -67,7 +68,7 @@ pub struct Cluster {
 }
 
 impl World {
-    /// A project; one that is there stays as it is.
+    /// Creates a project; an existing one stays unchanged.
     pub fn project(&mut self, id: &str) {
         if !self.projects.contains_key(id) {
             let number = 100_000_000_000 + self.number() * 7919;
@@ -75,7 +76,7 @@ impl World {
         }
     }
 
-    /// Makes an object as it is, without looking at rules. Returns its path.
+    /// Creates an object without checking any rules. Returns its path.
     pub fn put(&mut self, path: &str, given: Value) -> String {
         let Some((kind, spot)) = Spot::parse(path).and_then(|spot| Some((kinds::of(&spot)?, spot))) else {
             return String::new();
@@ -89,8 +90,8 @@ impl World {
         spot.key()
     }
 
-    /// All objects of these collections as they are, fields of the simulation included, by path; what the service assigns
-    /// is left out.
+    /// All stored objects of these collections, with the fields of the simulation but without those that the service
+    /// assigns, by path.
     pub fn dump(&self, collections: &[&str]) -> Value {
         let assigned = ["kind", "id", "creationTimestamp", "name", "selfLink", "region", "zone"];
         let objects = collections.iter().flat_map(|collection| self.store.all(collection)).map(|(key, row)| {
@@ -100,25 +101,25 @@ impl World {
         json!({"objects": objects.collect::<Value>(), "external": self.external})
     }
 
-    /// Makes the objects of a dump, in place of those that are there.
+    /// Replaces the objects by those of a dump.
     pub fn restore(&mut self, dump: &Value) {
         for (path, fields) in dump.get("objects").and_then(Value::as_object).into_iter().flatten() {
             self.put(path, fields.clone());
         }
-        // Nobody else gets their addresses.
+        // Their addresses are taken.
         for (tier, count) in dump.get("external").and_then(Value::as_object).into_iter().flatten() {
             let own = self.external.entry(tier.clone()).or_default();
             *own = (*own).max(count.as_u64().unwrap_or_default());
         }
     }
 
-    /// Removes an object, whatever uses it.
+    /// Removes an object, even if it is in use.
     pub fn remove(&mut self, path: &str) {
         let due = self.at_once();
         self.store.remove(path, due);
     }
 
-    /// A network; with `auto` the service makes its subnetworks. Returns its path.
+    /// A network; with `auto` the service creates its subnetworks. Returns its path.
     pub fn network(&mut self, project: &str, name: &str, auto: bool) -> String {
         self.put(
             &format!("projects/{project}/global/networks/{name}"),
@@ -158,7 +159,7 @@ impl World {
         )
     }
 
-    /// An instance that runs. Returns its path; nothing, if its subnetwork is full.
+    /// A running instance. Returns its path, or `None` if its subnetwork is full.
     pub fn instance(&mut self, seed: &InstanceSeed<'_>) -> Option<String> {
         let InstanceSeed { project, zone, name, subnetwork, .. } = *seed;
         self.project(project);
@@ -246,7 +247,7 @@ impl World {
         )
     }
 
-    /// An instance is gone, and its membership in instance groups with it. `unverified`: target pools keep it.
+    /// Deletes an instance and its membership in instance groups. `unverified`: target pools keep it.
     pub fn delete_instance(&mut self, path: &str) {
         self.remove(path);
         let groups: Vec<String> = self
@@ -264,7 +265,7 @@ impl World {
         }
     }
 
-    /// The fields of an object, those of the simulation included; nothing: it is not there.
+    /// The fields of an object, including those of the simulation; `None` if it does not exist.
     pub fn object(&self, path: &str) -> Option<&Fields> {
         self.store.get(unlink(path)).map(|row| &row.fields)
     }

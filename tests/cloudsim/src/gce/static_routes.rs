@@ -19,7 +19,7 @@ const NEXT: [&str; 7] = [
     "nextHopInterconnectAttachment",
 ];
 
-/// Checks a route that is to be made.
+/// Checks a new route.
 pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Result<(), Problem> {
     let network = refer(world, spot, fields, "network", "networks")?;
     world.may("compute.networks.updatePolicy", &network)?;
@@ -46,7 +46,7 @@ pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Resul
     Ok(())
 }
 
-/// A route whose next hop can't take packets says so.
+/// A route whose next hop can't take packets has a warning.
 pub(super) fn show(world: &World, _: &str, fields: &mut Fields) {
     let hop = text(fields, "nextHopInstance");
     if hop.is_empty() {

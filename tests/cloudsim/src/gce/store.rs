@@ -1,4 +1,4 @@
-//! All objects by their keys, and what reads still show of how they were.
+//! All objects by their keys, and the older states that late reads still show.
 
 use crate::core::rows::{Row, Table};
 use jiff::Timestamp;
@@ -11,14 +11,14 @@ pub struct Store {
     /// By collection, then by key.
     rows: BTreeMap<String, Table>,
     past: BTreeMap<String, Past>,
-    /// Counts the changes of a collection.
+    /// The number of changes of a collection.
     changes: BTreeMap<String, u64>,
 }
 
-/// How an object was before writes that have not ended for everybody.
+/// The state of an object before writes that reads do not show yet.
 #[derive(Debug)]
 struct Past {
-    /// What reads show; none: it was not there.
+    /// What reads show; `None`: it did not exist.
     row: Option<Row>,
     /// When the operation ends.
     done: Timestamp,
@@ -26,7 +26,7 @@ struct Past {
     shown: Timestamp,
 }
 
-/// From when on a write is done, and seen.
+/// When a write begins and ends, and when reads show it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Due {
     pub(super) now: Timestamp,
@@ -35,12 +35,12 @@ pub(super) struct Due {
 }
 
 impl Store {
-    /// An object as it is, whatever reads show.
+    /// The current state of an object, whatever reads show.
     pub fn get(&self, key: &str) -> Option<&Row> {
         self.rows.get(collection(key))?.get(key)
     }
 
-    /// How often objects of a collection were made, changed or removed.
+    /// How often objects of a collection were created, changed or removed.
     pub(super) fn changes(&self, collection: &str) -> u64 {
         self.changes.get(collection).copied().unwrap_or_default()
     }
@@ -52,24 +52,24 @@ impl Store {
         }
     }
 
-    /// An object, to change it at once: for what happens besides the API.
+    /// An object, to change it at once: for changes outside of the API.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Row> {
         self.changed(key);
         self.rows.get_mut(collection(key))?.get_mut(key)
     }
 
-    /// All objects as they are, operations left out.
+    /// The current state of all objects except operations.
     pub fn every(&self) -> impl Iterator<Item = (&str, &Row)> {
         let tables = self.rows.iter().filter(|(collection, _)| *collection != "operations");
         tables.flat_map(|(_, rows)| rows).map(|(key, row)| (key.as_str(), row))
     }
 
-    /// The objects of a collection in all places as they are, by key.
+    /// The current state of the objects of a collection in all places, by key.
     pub fn all(&self, collection: &str) -> impl Iterator<Item = (&str, &Row)> {
         self.rows.get(collection).into_iter().flatten().map(|(key, row)| (key.as_str(), row))
     }
 
-    /// The objects of a collection that are there, those included whose deletion has not ended.
+    /// The existing objects of a collection, including those whose deletion has not ended.
     pub(super) fn alive<'a>(&'a self, of: &'a str, now: Timestamp) -> impl Iterator<Item = (&'a str, &'a Row)> {
         let going = self
             .past
@@ -78,7 +78,7 @@ impl Store {
         self.all(of).chain(going.filter_map(|(key, past)| Some((key.as_str(), past.row.as_ref()?))))
     }
 
-    /// An object as reads show it.
+    /// The object that reads show.
     pub(super) fn seen(&self, key: &str, now: Timestamp) -> Option<&Row> {
         match self.past.get(key).filter(|past| past.shown > now) {
             Some(past) => past.row.as_ref(),
@@ -86,7 +86,7 @@ impl Store {
         }
     }
 
-    /// The objects of a collection of one place as reads show them, by key; all their keys begin so.
+    /// The objects of a collection in one place that reads show, by key; all keys begin with the prefix.
     pub(super) fn seen_under(&self, prefix: &str, now: Timestamp) -> Vec<(&str, &Row)> {
         let range = (Bound::Included(prefix), Bound::Unbounded);
         let late = self.past.range::<str, _>(range).take_while(|(key, _)| key.starts_with(prefix));
@@ -105,13 +105,13 @@ impl Store {
         found
     }
 
-    /// Whether an object is being made or deleted.
+    /// Whether an object is being created or deleted.
     pub(super) fn busy(&self, key: &str, now: Timestamp) -> bool {
         let past = self.past.get(key).filter(|past| past.done > now);
         past.is_some_and(|past| past.row.is_none() || self.get(key).is_none())
     }
 
-    /// Makes or replaces an object.
+    /// Creates or replaces an object.
     pub(super) fn put(&mut self, key: &str, row: Row, due: Due) {
         self.changed(key);
         let old = self.rows.entry(collection(key).to_owned()).or_default().insert(key.to_owned(), row);
@@ -126,7 +126,7 @@ impl Store {
         Some(old)
     }
 
-    /// Keeps how an object was, for as long as reads show it. What they show already stays.
+    /// Keeps the old state of an object as long as reads show it. An older state that reads still show stays.
     fn keep(&mut self, key: &str, old: Option<Row>, due: Due) {
         if due.shown <= due.now && due.done <= due.now {
             return;
@@ -142,13 +142,13 @@ impl Store {
         }
     }
 
-    /// Forgets what nothing shows any more.
+    /// Drops old states that no read shows any more.
     pub(super) fn settle(&mut self, now: Timestamp) {
         self.past.retain(|_, past| past.shown > now || past.done > now);
     }
 }
 
-/// The collection of a key, or of what the keys of a collection begin with.
+/// The collection of a key or of a prefix of keys.
 pub(super) fn collection(key: &str) -> &str {
     key.rsplit('/').nth(1).unwrap_or_default()
 }

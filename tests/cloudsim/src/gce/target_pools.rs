@@ -10,13 +10,13 @@ use crate::core::rest::{Call, Problem, Reply};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// Most instances that a new pool can have. `unverified`: Google's own program sends no more.
+/// Maximum number of instances of a new pool. `unverified`: Google's own program sends no more.
 const MOST_AT_FIRST: usize = 200;
 
-/// Most instances that a call can add or remove.
+/// Maximum number of instances that a call can add or remove.
 const MOST_AT_ONCE: usize = 1000;
 
-/// Checks a pool that is to be made.
+/// Checks a new pool.
 pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Result<(), Problem> {
     default(fields, "sessionAffinity", "NONE");
     let given = texts(fields, "instances");
@@ -92,7 +92,7 @@ pub(super) fn add(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     })
 }
 
-/// `POST …/targetPools/{name}/removeInstance`. `unverified`: what is no member is passed over.
+/// `POST …/targetPools/{name}/removeInstance`. `unverified`: instances that are not members are ignored.
 pub(super) fn remove(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     custom(world, call, |world, spot, body, pool| {
         let mut members = texts(pool, "instances");
@@ -118,7 +118,7 @@ fn references(body: &Fields) -> Result<Vec<(String, &str)>, Problem> {
         .collect())
 }
 
-/// A pool that a forwarding rule forwards to stays.
+/// A pool cannot be deleted while a forwarding rule uses it.
 pub(super) fn free(world: &World, spot: &Spot) -> Result<(), Problem> {
     match world.used_by(&spot.key(), "forwardingRules", "target") {
         Some(by) => Err(errors::in_use("target_pool", &spot.key(), &by)),

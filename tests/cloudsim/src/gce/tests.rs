@@ -1,4 +1,4 @@
-//! The table of routes held against the description, and what the endpoint does around calls.
+//! Compares the table of routes with the API description, and tests the endpoint around the calls.
 
 use super::model::Model;
 use super::routes::ROUTES;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const NODE: &str = "projects/p/zones/us-central1-b/instances/n1";
 
-/// A cloud with one instance, whose time stands still.
+/// A cloud with one instance and a stopped clock.
 fn cloud(options: Options) -> Gce {
     let clock = Mode::Stepped { start: "2026-01-01T00:00:00Z".parse().unwrap() };
     let gce = Gce::start(Options { clock, ..options }).unwrap();

@@ -1,4 +1,4 @@
-//! Tokens: who holds which and until when, and the endpoint that gives them to service accounts with a key.
+//! Tokens: their accounts and expiry, and the endpoints that issue them.
 
 use super::errors;
 use super::world::World;
@@ -8,24 +8,24 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Tokens with their accounts and ends.
+/// Tokens with their accounts and expiry times.
 #[derive(Debug, Default)]
 pub struct Tokens(BTreeMap<String, (String, Timestamp)>);
 
 impl Tokens {
-    /// The account of a token that is good.
+    /// The account of a valid token.
     pub(super) fn account(&self, token: &str, now: Timestamp) -> Option<String> {
         self.0.get(token).filter(|(_, ends)| *ends > now).map(|(account, _)| account.clone())
     }
 
-    /// Ends all tokens.
+    /// Invalidates all tokens.
     pub fn expire(&mut self) {
         self.0.clear();
     }
 }
 
 impl World {
-    /// A new token of an account, with the seconds that it is good for.
+    /// A new token of an account, with its lifetime in seconds.
     pub fn token(&mut self, account: &str) -> (String, u64) {
         let token = format!("ya29.{}", self.hex(40));
         let ends = later(self.now(), self.options.token_lifetime);
@@ -34,7 +34,7 @@ impl World {
     }
 }
 
-/// `POST /token`: a token for an assertion. Who has signed it is not looked at.
+/// `POST /token`: a token for an assertion. The signature is not verified.
 pub(super) fn grant(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let form = query(std::str::from_utf8(&call.body).unwrap_or_default());
     let field = |name: &str| form.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
@@ -49,7 +49,8 @@ pub(super) fn grant(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::json(200, &json!({"access_token": token, "expires_in": lifetime, "token_type": "Bearer"})))
 }
 
-/// `POST /v1/token` of the Security Token Service: a token for one that somebody else has given. Who that was is not looked at.
+/// `POST /v1/token` of the Security Token Service: a token in exchange for one of another issuer. The issuer is not
+/// verified.
 pub(super) fn exchange(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let text = std::str::from_utf8(&call.body).unwrap_or_default();
     let body = call.object();
@@ -77,7 +78,8 @@ pub(super) fn exchange(world: &mut World, call: &Call) -> Result<Reply, Problem>
     ))
 }
 
-/// `POST /v1/projects/-/serviceAccounts/{account}:generateAccessToken`: a token of an account that the caller may act as.
+/// `POST /v1/projects/-/serviceAccounts/{account}:generateAccessToken`: a token of an account that the caller may
+/// impersonate.
 pub(super) fn impersonate(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let account = call.id(0).strip_suffix(":generateAccessToken");
     let account = account.ok_or_else(|| Problem::violation(404, "notFound", "Not Found"))?.to_owned();
@@ -93,7 +95,7 @@ pub(super) fn impersonate(world: &mut World, call: &Call) -> Result<Reply, Probl
     Ok(Reply::json(200, &with_end(world, &account)))
 }
 
-/// `POST /alternate-token`: a source of tokens as `token-url` names one. The body is the caller's own affair.
+/// `POST /alternate-token`: a token source for `token-url`. Ignores the body.
 pub(super) fn alternate(world: &mut World, _: &Call) -> Result<Reply, Problem> {
     let account = format!("alternate:{}", world.who);
     Ok(Reply::json(200, &with_end(world, &account)))
@@ -106,7 +108,7 @@ fn with_end(world: &mut World, account: &str) -> Value {
     json!({"accessToken": token, "expireTime": ends.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()})
 }
 
-/// The issuer of an assertion that names all it has to.
+/// The issuer of an assertion that has all required claims.
 fn issuer(world: &World, assertion: &str) -> Result<String, Problem> {
     let wrong = |text: &str| Problem::violation(400, "invalid_grant", text);
     let mut parts = assertion.split('.');

@@ -1,4 +1,4 @@
-//! What all kinds of objects have in common: get, insert, patch, update and delete, each write with its operation.
+//! The calls of all kinds of objects: get, insert, patch, update and delete, each write with its operation.
 
 use super::kinds::{self, Fields, Kind};
 use super::places::{PATH, Scope, Spot};
@@ -7,10 +7,10 @@ use super::{errors, operations};
 use crate::core::rest::{Call, Problem, Reply};
 use serde_json::{Value, json};
 
-/// What only the service writes.
+/// Fields that only the service writes.
 const OWN: [&str; 6] = ["kind", "id", "creationTimestamp", "selfLink", "region", "zone"];
 
-/// The kind and the place that a call is about.
+/// The kind and the place of a call.
 ///
 /// # Errors
 /// There is no such project, region or zone.
@@ -31,10 +31,10 @@ pub(super) fn at(world: &World, call: &Call) -> Result<(&'static Kind, Spot), Pr
     }
 }
 
-/// The ID of a project that is there.
+/// The ID of an existing project.
 ///
 /// # Errors
-/// There is none. `unverified`: a project that is there and closed to the caller may answer the same.
+/// It does not exist. `unverified`: the answer may be the same for an existing project without access.
 pub(super) fn known_project(world: &World, project: &str) -> Result<String, Problem> {
     world.project_id(project).ok_or_else(|| errors::not_found(&format!("projects/{project}")))
 }
@@ -68,7 +68,7 @@ pub(super) fn insert(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     Ok(operations::begin(world, call, &spot, "insert"))
 }
 
-/// Whether objects, or network tags, may be called so.
+/// Whether this is a valid name of an object or a network tag.
 pub(super) fn is_name(text: &str) -> bool {
     let inside = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     inside && text.len() <= 63 && text.starts_with(|first: char| first.is_ascii_lowercase()) && !text.ends_with('-')
@@ -83,7 +83,7 @@ pub(super) fn patch(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     })
 }
 
-/// `PUT …/{collection}/{name}`: the body is the object from now on.
+/// `PUT …/{collection}/{name}`: the body replaces the object.
 pub(super) fn update(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     change(world, call, "update", |old, mut body| {
         let hidden =
@@ -121,7 +121,7 @@ fn change(
     Ok(operations::begin(world, call, &spot, verb))
 }
 
-/// Whether a body carries the fingerprint that an object has.
+/// Whether a body has the fingerprint of the object.
 fn check_fingerprint(old: &Fields, body: &Fields, needed: bool) -> Result<(), Problem> {
     let Some(has) = old.get("fingerprint") else { return Ok(()) };
     match body.get("fingerprint") {
@@ -139,18 +139,17 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     }
     world.ready(&spot.key())?;
     (kind.rules.free)(world, &spot)?;
-    // Its link is that of what is gone.
-    // Before the operation begins: what it waits for is not over after it has ended.
+    // The operation begins before the removal, because it reads the ID of the object.
     let due = world.due(kind.resource);
     let reply = operations::begin(world, call, &spot, "delete");
     world.store.remove(&spot.key(), due);
     Ok(reply)
 }
 
-/// A verb of its own on an object that is there: changes its fields.
+/// A custom verb on an existing object: changes its fields.
 ///
 /// # Errors
-/// The object is not there, or the change is refused.
+/// The object does not exist, or the change is refused.
 pub(super) fn custom(
     world: &mut World,
     call: &Call,
@@ -170,16 +169,16 @@ pub(super) fn custom(
     Ok(operations::begin(world, call, &spot, verb))
 }
 
-/// The body, which must be an object.
+/// The body, which must be a JSON object.
 ///
 /// # Errors
-/// It is none.
+/// It is not.
 pub(super) fn body(call: &Call) -> Result<Fields, Problem> {
     let parse = || Problem::violation(400, "parseError", "Parse Error");
     call.object().ok_or_else(parse)
 }
 
-/// Puts fields over others, objects within objects; null removes one.
+/// Merges fields into others, recursively; null removes a field.
 pub(super) fn merge(fields: &mut Fields, changes: Fields) {
     for (name, change) in changes {
         match (fields.get_mut(&name), change) {
@@ -208,10 +207,10 @@ pub(super) fn texts(fields: &Fields, name: &str) -> Vec<String> {
     items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Puts the link of an object that has to be there where a field refers to it.
+/// Replaces a reference in a field by the link of the object, which must exist.
 ///
 /// # Errors
-/// It refers to nothing.
+/// The object does not exist.
 pub(super) fn refer(
     world: &World,
     spot: &Spot,

@@ -23,7 +23,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// From this size on an answer is long, bytes.
+/// Answers of at least this size, in bytes, count as long.
 const LONG: usize = 100_000;
 
 /// State of the cloud.
@@ -35,26 +35,26 @@ pub struct World {
     pub url: String,
     /// All objects, by their paths: `projects/p/zones/z/instances/n`.
     pub store: Store,
-    /// Tokens that are good.
+    /// Valid tokens.
     pub tokens: Tokens,
-    /// The account whose call is being carried out.
+    /// The account of the current call.
     pub who: String,
     /// Numbers of the projects, by ID.
     pub projects: BTreeMap<String, u64>,
-    /// Keys of operations, by the calls that began them.
+    /// Keys of operations, by the `requestId` of the calls that began them.
     pub(super) requests: BTreeMap<String, String>,
-    /// Methods of which a long answer was held against the description.
+    /// Methods of which a long answer was checked against the description.
     long_answers: BTreeSet<&'static str>,
-    /// Keys of all operations, the oldest first, with the calls that began them, as in `requests`.
+    /// Keys of all operations, the oldest first, each with its entry in `requests`.
     pub(super) operations: VecDeque<(String, String)>,
-    /// How many external addresses were given out, by tier.
+    /// The number of external addresses assigned so far, by tier.
     pub(super) external: BTreeMap<String, u64>,
-    /// Who has which address.
+    /// The instances by address, cached.
     pub(super) instances_by_address: RefCell<Option<ByAddress>>,
     model: Option<Arc<Model>>,
-    /// Method of the call that is being carried out; empty: none, what is done is done at once.
+    /// Method of the current call; empty if there is none, so that changes take effect at once.
     method: &'static str,
-    /// When that call began: all that it does ends together.
+    /// When that call began: all its effects end at the same time.
     began: Timestamp,
     rng: StdRng,
     count: u64,
@@ -129,12 +129,12 @@ impl World {
         found.map(|(id, _)| id.clone())
     }
 
-    /// Notes that a call begins.
+    /// Records the beginning of a call.
     fn begin(&mut self, method: &'static str) {
         (self.method, self.began) = (method, self.now());
     }
 
-    /// When what is written now is done and seen.
+    /// When a write of the current call takes effect and becomes visible.
     pub(super) fn due(&self, resource: &str) -> Due {
         if self.method.is_empty() {
             return self.at_once();
@@ -144,7 +144,7 @@ impl World {
         Due { now, done, shown: later(done, self.options.lag.of(resource)) }
     }
 
-    /// For what is done and seen at once.
+    /// For changes that take effect and become visible at once.
     pub(super) fn at_once(&self) -> Due {
         let now = self.now();
         Due { now, done: now, shown: now }
@@ -153,7 +153,7 @@ impl World {
     /// Whether a name is free.
     ///
     /// # Errors
-    /// It is not, or not yet.
+    /// It is taken, or the deletion of its object has not ended.
     pub(super) fn free(&self, spot: &Spot) -> Result<(), Problem> {
         let key = spot.key();
         if self.store.get(&key).is_some() {
@@ -162,10 +162,10 @@ impl World {
         if self.store.busy(&key, self.now()) { Err(errors::not_ready(&key)) } else { Ok(()) }
     }
 
-    /// Whether a project may have one more object of a kind: in each region as many as its quota says.
+    /// Whether the quota of a project, or of its region, allows one more object of a kind.
     ///
     /// # Errors
-    /// It may not.
+    /// It does not.
     pub(super) fn within_quota(&self, kind: &Kind, spot: &Spot) -> Result<(), Problem> {
         let Some(limit) = self.options.quotas.get(kind.quota) else { return Ok(()) };
         let same = |other: &Spot| {
@@ -175,7 +175,7 @@ impl World {
         if has < *limit { Ok(()) } else { Err(errors::quota(kind.quota, *limit, spot.region())) }
     }
 
-    /// Makes an object; what the service itself writes is added.
+    /// Creates an object; adds the fields that the service writes.
     pub(super) fn create(&mut self, kind: &Kind, spot: &Spot, mut fields: Fields) {
         let key = spot.key();
         let now = self.now();
@@ -198,7 +198,7 @@ impl World {
         self.store.put(&key, row, due);
     }
 
-    /// Gives an object other fields, and a new fingerprint if it has one.
+    /// Replaces the fields of an object; it gets a new fingerprint if it has one.
     pub(super) fn replace(&mut self, spot: &Spot, mut fields: Fields) {
         let key = spot.key();
         let Some(old) = self.store.get(&key) else { return };
@@ -212,7 +212,7 @@ impl World {
         self.store.put(&key, Row { seq, made, fields }, due);
     }
 
-    /// Does something besides the API: it is done and seen at once.
+    /// Makes a change outside of the API, which takes effect and becomes visible at once.
     pub(super) fn besides<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         let method = std::mem::take(&mut self.method);
         let result = act(self);
@@ -299,7 +299,7 @@ impl Rest for World {
         if reply.kind.is_empty() {
             reply.kind = "application/json; charset=UTF-8";
         }
-        // All long answers of a method are made by the same code: one of them is enough.
+        // The same code makes all long answers of a method, so checking one of them is enough.
         let looked_at = reply.body.len() > LONG && !self.long_answers.insert(call.action);
         if let Some(model) = self.model.clone().filter(|_| reply.status == 200 && !looked_at) {
             violations.extend(model.check_answer(call, &reply.body));
@@ -318,7 +318,7 @@ impl Rest for World {
     }
 }
 
-/// What a call is answered with that is held back.
+/// The answer to a throttled call.
 fn throttled(status: u16, mutating: bool) -> Problem {
     let (group, what) = if mutating { ("ListGroup", "Queries") } else { ("ReadGroup", "Read requests") };
     let text = format!(
@@ -327,7 +327,7 @@ fn throttled(status: u16, mutating: bool) -> Problem {
     Problem::new(status, "rateLimitExceeded", text)
 }
 
-/// The page that the front of Google's services shows when something behind it is broken.
+/// The page that the frontend of Google's services shows when a service behind it fails.
 fn page(status: u16) -> Vec<u8> {
     format!(
         "<!DOCTYPE html>\n<html lang=en>\n  <meta charset=utf-8>\n  <title>Error {status} (Server Error)!!1</title>\n  <p><b>{status}.</b> <ins>That’s an error.</ins>\n  <p>The server encountered a temporary error and could not complete your request.<p>Please try again in 30 seconds.  <ins>That’s all we know.</ins>\n"

@@ -3,7 +3,7 @@
 use super::World;
 use serde_json::{Value, json};
 
-/// The catalog as tokens show it. IDs are made of the names: nobody looks them up.
+/// The catalog in tokens. IDs are derived from the names, since no call uses them.
 pub(super) fn catalog(world: &World) -> Value {
     let mut services: Vec<Value> = Vec::new();
     for (number, entry) in (1..).zip(&world.options.catalog) {

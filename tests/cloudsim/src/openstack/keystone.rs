@@ -18,7 +18,7 @@ pub struct Identity {
     pub projects: BTreeMap<String, String>,
     /// Application credentials by ID.
     pub credentials: BTreeMap<String, Credential>,
-    /// Trusts by ID: the project and the user that may use it.
+    /// Trusts by ID: the project and the trustee.
     pub trusts: BTreeMap<String, (String, String)>,
     tokens: BTreeMap<String, Token>,
 }
@@ -104,7 +104,7 @@ impl Identity {
         Some(Who { user: token.user.clone(), project, admin: token.admin })
     }
 
-    /// Ends all tokens: the next calls get 401.
+    /// Invalidates all tokens: the next calls get 401.
     pub fn expire_tokens(&mut self) {
         self.tokens.clear();
     }
@@ -113,7 +113,7 @@ impl Identity {
         self.users.get(user)?.roles.get(scope).filter(|roles| !roles.is_empty())
     }
 
-    /// The ID of a user that is named by ID, or by name and domain.
+    /// The ID of a user, from an ID or from a name and a domain.
     fn user(&self, user: &Value) -> Result<Option<&String>, Problem> {
         if let Some(id) = user.get("id").and_then(Value::as_str) {
             return Ok(self.users.get_key_value(id).map(|(id, _)| id));
@@ -142,7 +142,7 @@ fn is_domain(domain: &Value) -> bool {
     }
 }
 
-/// What two services say to a request that makes no sense.
+/// The error of two services for a malformed request.
 pub(super) const MALFORMED: &str =
     "The server could not comply with the request since it is either malformed or otherwise incorrect.";
 
@@ -154,13 +154,13 @@ fn missing(what: &str, inside: &str) -> Problem {
     )
 }
 
-/// What a login names: the user, how, and the scope that comes with an application credential.
+/// The content of a login: the user, the method, and the scope of an application credential.
 struct Login {
     user: String,
     methods: Vec<String>,
     scope: Option<Scope>,
     credential: Option<String>,
-    /// End of the token that was renewed: the new one has the same.
+    /// Expiry of the renewed token, which the new one keeps.
     expires: Option<Timestamp>,
 }
 
@@ -184,7 +184,7 @@ pub(super) fn create_token(world: &mut World, call: &Call) -> Result<Reply, Prob
     Ok(Reply { headers, violation, ..reply })
 }
 
-/// The user, once the secret was found good.
+/// The user, after the secret was verified.
 fn identify(world: &World, auth: &Map<String, Value>) -> Result<Login, Problem> {
     let identity = auth.get("identity").ok_or_else(|| missing("identity", "auth"))?;
     let method =

@@ -1,4 +1,4 @@
-//! Lists of resources: filters, tags, the fields asked for, and pages.
+//! Lists of resources: filters, tags, requested fields, and pages.
 
 use super::World;
 use crate::core::rest::{Call, Problem, Reply, encoded};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Shows a resource with what does not stand in its own fields.
+/// Shows a resource with fields that are not stored in it.
 pub(super) type Show = fn(&World, &Row) -> Map<String, Value>;
 
 /// How a kind of resource is listed.
@@ -15,13 +15,13 @@ pub(super) struct Listing {
     pub(super) kind: &'static str,
     /// Name of the list.
     pub(super) name: &'static str,
-    /// What it can be filtered by.
+    /// The filters.
     pub(super) filters: &'static [&'static str],
-    /// A resource as it is shown, where that is more than its own fields.
+    /// Shows a resource, if that is more than the stored fields.
     pub(super) shown: Option<Show>,
 }
 
-/// What a query says besides filters by fields.
+/// The parameters of a query besides filters by fields.
 const CONTROLS: &[&str] =
     &["limit", "marker", "fields", "sort_key", "sort_dir", "tags", "tags-any", "not-tags", "not-tags-any"];
 
@@ -32,7 +32,7 @@ impl Listing {
         call.query.iter().map(|(name, _)| name.as_str()).find(|name| !known(name))
     }
 
-    /// Those of some rows that the caller sees and the query asks for, in the order of creation or, if so asked, of a field.
+    /// The rows that the caller sees and the query selects, in the order of creation or of a requested field.
     pub(super) fn rows<'a>(&self, world: &'a World, call: &Call, among: impl Iterator<Item = &'a Row>) -> Vec<&'a Row> {
         let mut names: Vec<&str> = call.query.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
@@ -46,7 +46,7 @@ impl Listing {
             });
             by_fields && has_tags(row, call)
         };
-        // Whether the caller may see a row is asked last: most lists ask for one object.
+        // The permission to see a row is checked last: most lists select one object.
         let mut rows: Vec<&Row> = among.filter(|row| fits(row) && world.sees(self.kind, row)).collect();
         rows.sort_by_key(|row| row.seq);
         if let Some(key) = call.get("sort_key") {
@@ -77,7 +77,7 @@ impl Listing {
     }
 }
 
-/// Whether a row has the tags that a query asks for.
+/// Whether a row has the tags of a query.
 fn has_tags(row: &Row, call: &Call) -> bool {
     let tags =
         |name: &str| call.get(name).map(|text| text.split(',').map(|tag| row.texts("tags").any(|has| has == tag)));
@@ -87,7 +87,7 @@ fn has_tags(row: &Row, call: &Call) -> bool {
         && tags("not-tags-any").is_none_or(|mut has| !has.any(|has| has))
 }
 
-/// A page, and whether it is as long as the limit: then there is a link to the next one.
+/// A page, and whether it is as long as the limit: then it has a link to the next one.
 pub(super) fn paged<'a>(
     rows: Vec<&'a Row>,
     call: &Call,
@@ -99,7 +99,7 @@ pub(super) fn paged<'a>(
     Ok((rows, full))
 }
 
-/// The URL of another page: the parameters of this one that are kept, and a marker.
+/// The URL of another page: the kept parameters of this one, and a marker.
 pub(super) fn other_page(url: &str, call: &Call, keep: impl Fn(&str) -> bool, marker: &str) -> String {
     let mut link = format!("{url}{}?", call.path);
     for (name, value) in call.query.iter().filter(|(name, _)| name != "marker" && name != "page_reverse" && keep(name))
@@ -111,7 +111,7 @@ pub(super) fn other_page(url: &str, call: &Call, keep: impl Fn(&str) -> bool, ma
     link
 }
 
-/// A link as it stands in `…_links`.
+/// A link for `…_links`.
 pub(super) fn link(rel: &str, href: &str) -> Value {
     json!({"rel": rel, "href": href})
 }

@@ -22,7 +22,7 @@ impl Metadata {
     }
 }
 
-/// What answers for a server.
+/// The handler for a server.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) endpoint: Arc<Endpoint<World>>,

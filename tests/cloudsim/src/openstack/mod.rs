@@ -1,8 +1,8 @@
 //! A simulated OpenStack: Keystone, Nova, Neutron, Octavia, Barbican and Cinder on one endpoint, each under a path of its own;
 //! instance metadata on ports of their own.
 //!
-//! What it answers was taken from real services (Keystone 30, Nova 34, Neutron 29, Octavia 19), and `tests/it/openstack` holds
-//! it against them. What could not be asked there is marked `unverified`.
+//! The answers were recorded from real services (Keystone 30, Nova 34, Neutron 29, Octavia 19), and
+//! `tests/it/openstack` compares both. Behaviour that was not checked there is marked `unverified`.
 
 mod admin;
 mod catalog;

@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 
 const SERVERS: Listing = Listing { kind: "server", name: "servers", filters: &[], shown: None };
 
-/// Filters that Nova knows and only heeds for administrators, and those that are not simulated.
+/// Filters that Nova applies only for administrators, and filters that are not simulated.
 const IGNORED: &[&str] = &["project_id", "tenant_id", "host", "deleted", "user_id", "uuid", "node", "terminated_at"];
-/// Filters that are carried out.
+/// Filters that are simulated.
 const FILTERS: &[&str] = &["name", "status", "limit", "marker", "all_tenants"];
 
-/// The microversion of a call, the part behind `2.`.
+/// The microversion of a call, the part after `2.`.
 fn version(world: &World, call: &Call) -> Result<u32, Problem> {
     let text = call
         .header("openstack-api-version")
@@ -38,7 +38,7 @@ fn version(world: &World, call: &Call) -> Result<u32, Problem> {
     Err(Problem::new(406, "computeFault", text))
 }
 
-/// The headers that tell the version of an answer.
+/// The version headers of an answer.
 pub(super) fn version_headers(world: &World, call: &Call, reply: &mut Reply) {
     if let Ok(minor) = version(world, call) {
         reply.headers.push(("openstack-api-version", format!("compute 2.{minor}")));
@@ -93,7 +93,7 @@ pub(super) fn list_servers(world: &mut World, call: &Call) -> Result<Reply, Prob
     let name = match call.get("name") {
         None => None,
         Some(text) => {
-            // As MySQL compares: case makes no difference.
+            // Case-insensitive, as MySQL compares.
             let regex = RegexBuilder::new(text).case_insensitive(true).build();
             Some(regex.map_err(|_| bad("name", text, &format!("'{text}' is not a 'regex'")))?)
         }
@@ -120,7 +120,7 @@ pub(super) fn list_servers(world: &mut World, call: &Call) -> Result<Reply, Prob
     Ok(Reply { items, violation, ..Reply::json(200, &body) })
 }
 
-/// What the query has that the simulation doesn't carry out: refused by Nova from 2.75 on, before that ignored.
+/// Parameters of the query that are not simulated: Nova refuses unknown ones from 2.75 on, and ignored them before.
 fn unknown(call: &Call, version: u32) -> Result<Option<String>, Problem> {
     let known = |name: &str| FILTERS.contains(&name) || IGNORED.contains(&name);
     let Some((name, _)) = call.query.iter().find(|(name, _)| !known(name)) else { return Ok(None) };
@@ -182,7 +182,7 @@ fn links(world: &World, kind: &str, id: &str) -> Value {
     ])
 }
 
-/// A server as a version shows it.
+/// A server in the form of a microversion.
 fn shown(world: &World, row: &Row, version: u32) -> Value {
     let mut fields = row.shown();
     let flavor = row.fields.get("_flavor").unwrap_or(&Value::Null);

@@ -1,4 +1,4 @@
-//! How a simulated OpenStack behaves.
+//! Options of a simulated OpenStack.
 
 use crate::core::clock::Mode;
 use crate::core::lag::Lag;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Everything that can be set. Durations are milliseconds in JSON.
+/// All options. Durations are milliseconds in JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
@@ -17,30 +17,30 @@ pub struct Options {
     pub clock: Mode,
     /// Real time that calls take.
     pub latency: Latency,
-    /// Token buckets; none by default. A call that is held back gets 429 (503 from Octavia) with `Retry-After`.
+    /// Token buckets; none by default. A throttled call gets 429 (503 from Octavia) with `Retry-After`.
     pub throttle: Vec<BucketSpec>,
-    /// What `Retry-After` says to a call that is held back, seconds.
+    /// `Retry-After` of a throttled call, in seconds.
     pub retry_after: u64,
-    /// How long new objects stay unknown to reads, by kind: `loadbalancer`, `listener`, `floatingip`, `security_group`, …
+    /// How long reads do not show new objects, by kind: `loadbalancer`, `listener`, `floatingip`, `security_group`, …
     pub lag: Lag,
-    /// How old the world is that reads show, of all services but Keystone: as that of a database of several servers, of which one
-    /// is behind. What is changed by hand does not count as a write.
+    /// The age of the state that reads show, for all services but Keystone, as with a lagging database replica. Direct
+    /// changes by tests do not count as writes.
     #[serde(with = "crate::core::millis")]
     pub stale_reads: Duration,
     /// Port: 0 takes any free one.
     pub port: u16,
     /// How many calls the ledger keeps.
     pub ledger_entries: usize,
-    /// How long tokens are good for.
+    /// Lifetime of tokens.
     #[serde(with = "crate::core::millis")]
     pub token_lifetime: Duration,
     /// The service catalog.
     pub catalog: Vec<CatalogEntry>,
     /// Aliases of the extensions of Neutron.
     pub extensions: Vec<String>,
-    /// Highest microversion of Nova, the part behind `2.`.
+    /// Highest microversion of Nova, the part after `2.`.
     pub compute_version: u32,
-    /// Most servers in a page of Nova.
+    /// Maximum number of servers in a page of Nova.
     pub compute_page: usize,
     /// Versions of Octavia, as its version document lists them; the last one is the current one.
     pub balancer_versions: Vec<String>,
@@ -53,10 +53,11 @@ pub struct Options {
     /// How long a change to a load balancer takes until it is ACTIVE (or gone).
     #[serde(with = "crate::core::millis")]
     pub provisioning: Duration,
-    /// Most routes of a router, as Neutron before 2026.2 limits them: `max_routes`. Later ones have the quota `router_route`.
+    /// Maximum number of routes of a router (`max_routes`) in Neutron before 2026.2. Later versions have the quota
+    /// `router_route`.
     pub max_routes: Option<usize>,
     /// Quotas of each project, by kind: `loadbalancer`, `floatingip`, `security_group`, `security_group_rule`, and
-    /// `router_route` for each router; a kind that is not named has none.
+    /// `router_route` for each router. Kinds without an entry have no quota.
     pub quotas: BTreeMap<String, usize>,
 }
 
@@ -67,7 +68,7 @@ pub struct CatalogEntry {
     pub kind: String,
     /// Service name, e.g. `neutron`.
     pub name: String,
-    /// Path behind the URL of the simulation, or a whole URL.
+    /// Path below the URL of the simulation, or a full URL.
     pub path: String,
     pub regions: Vec<String>,
     pub interfaces: Vec<String>,

@@ -7,7 +7,7 @@ use crate::core::rest::{Call, Lost, Problem, Reply, Route};
 use crate::core::server::Request;
 use serde_json::json;
 
-/// A row of the table. Whether an action changes something, its last word says: logins change nothing.
+/// A row of the table. The last word of an action shows whether it changes something; logins do not.
 macro_rules! routes {
     ($($service:literal $method:ident $path:literal $action:literal $run:path;)*) => {
         &[$(Route {
@@ -26,7 +26,7 @@ const fn is_mutating(action: &str, method: &str) -> bool {
     !login && !matches!(method.as_bytes(), b"GET")
 }
 
-/// All routes; the first that fits is taken.
+/// All routes; the first match wins.
 pub(super) static ROUTES: &[Route<World>] = routes! {
     "identity" GET "/identity" "version_list" keystone::versions;
     "identity" GET "/identity/v3" "version_list" keystone::versions;
@@ -125,12 +125,12 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "block-storage" GET "/volume/v3/{}/volumes/{}" "volume_get" stores::get_volume;
 };
 
-/// Whether an action takes no token.
+/// Whether an action needs no token.
 pub(super) fn is_open(action: &str) -> bool {
     matches!(action, "version_list" | "token_create")
 }
 
-/// What no route takes.
+/// The answer if no route matches.
 pub(super) fn lost(request: &Request, lost: Lost) -> (&'static str, Reply) {
     let path = request.uri().path();
     let services = ["identity", "compute", "network", "load-balancer", "key-manager"];
@@ -174,7 +174,7 @@ pub(super) fn denied(call: &Call) -> Problem {
 pub(super) fn render(service: &str, problem: &Problem, url: &str) -> Reply {
     let Problem { status, code, message, .. } = problem;
     if *status == 401 && service != "identity" {
-        // All services have the same front for tokens.
+        // All services check tokens with the same middleware.
         let error = json!({"code": 401, "title": "Unauthorized", "message": message});
         return with_login(Reply::json(401, &json!({ "error": error })), url);
     }

@@ -33,7 +33,7 @@ impl OpenStack {
     /// Starts it.
     ///
     /// # Errors
-    /// The port is taken, or no thread can be made.
+    /// The port is taken, or no thread can be started.
     pub fn start(options: Options) -> io::Result<Self> {
         let runtime = Runtime::start("cloudsim-openstack")?;
         let (port, seed, entries, throttle) =
@@ -63,7 +63,7 @@ impl OpenStack {
         format!("{}/identity", self.url())
     }
 
-    /// Answers a request as the endpoint would, without a socket: for callers in the same process whose time stands still.
+    /// Answers a request like the endpoint but without a socket: for callers in the same process with a paused clock.
     pub async fn answer(&self, request: Request) -> Answer {
         self.endpoint.clone().answer(request).await
     }
@@ -80,7 +80,7 @@ impl OpenStack {
         Ok(Metadata { server: self.runtime.spawner().serve(port, Arc::new(service))? })
     }
 
-    /// Changes how it behaves from now on; the clock's mode and the port stay what they were.
+    /// Changes the behaviour from now on, except the clock's mode and the port.
     pub fn change(&self, change: impl FnOnce(&mut Options)) {
         change_options(&mut lock(&self.endpoint.inside), change);
     }
@@ -90,18 +90,18 @@ impl OpenStack {
         &self.clock
     }
 
-    /// Looks into the world or changes it, between two calls. What is due by now has happened.
+    /// Reads or changes the state between two calls. Everything due by now has happened.
     pub fn world<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
         let mut inside = lock(&self.endpoint.inside);
         inside.cloud.settle();
         look(&mut inside.cloud)
     }
 
-    /// Carries out a call as an administrator of a project: without token, latency, faults and ledger. For what happens in the
-    /// cloud besides the caller under test.
+    /// Executes a call as an administrator of a project: without token, latency, faults and ledger. For changes by
+    /// others than the caller under test.
     ///
     /// # Errors
-    /// As the service answers them, or no route takes the call.
+    /// Those of the service, or no route matches the call.
     pub fn by_hand(&self, project: &str, method: &str, path: &str, body: &Value) -> Result<Value, Problem> {
         let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
         let wrong = |text: String| Problem::violation(400, "no call", text);
@@ -116,7 +116,7 @@ impl OpenStack {
         })
     }
 
-    /// All load balancers with everything in them, in the order of creation.
+    /// All load balancers with all their parts, in the order of creation.
     pub fn balancers(&self) -> Vec<Value> {
         self.world(|world| {
             let mut rows: Vec<_> = world.table("loadbalancer").values().collect();
@@ -125,7 +125,8 @@ impl OpenStack {
         })
     }
 
-    /// All resources of a kind as their service shows them, in the order of creation: `floatingip`, `port`, `server`, …
+    /// All resources of a kind in the form of their service, in the order of creation: `floatingip`, `port`, `server`,
+    /// …
     pub fn resources(&self, kind: &str) -> Vec<Value> {
         self.world(|world| {
             let mut rows: Vec<_> = world.table(kind).values().collect();
@@ -134,17 +135,18 @@ impl OpenStack {
         })
     }
 
-    /// Ends all tokens: the next calls get 401.
+    /// Invalidates all tokens: the next calls get 401.
     pub fn expire_tokens(&self) {
         self.world(|world| world.identity.expire_tokens());
     }
 
-    /// Changes of load balancers do not end (any more), or end again.
+    /// Suspends or resumes the provisioning of load balancers.
     pub fn freeze_provisioning(&self, frozen: bool) {
         self.world(|world| world.frozen = frozen);
     }
 
-    /// The next so many changes of load balancers end in ERROR: a creation that of all, a change that of the changed part.
+    /// Lets the next changes of load balancers end in ERROR: a creation for the whole load balancer, a change for the
+    /// changed part.
     pub fn fail_provisioning(&self, times: u32) {
         self.world(|world| world.failing = times);
     }
@@ -158,12 +160,12 @@ impl OpenStack {
         });
     }
 
-    /// Adds a fault rule behind the others.
+    /// Adds a fault rule after the others.
     pub fn fault(&self, rule: Rule) {
         self.faults(|faults| faults.add(rule));
     }
 
-    /// Looks at the fault rules or changes them.
+    /// Reads or changes the fault rules.
     pub fn faults<T>(&self, look: impl FnOnce(&mut Faults) -> T) -> T {
         look(&mut lock(&self.endpoint.inside).faults)
     }
@@ -173,7 +175,7 @@ impl OpenStack {
         look(&mut lock(&self.endpoint.inside).ledger)
     }
 
-    /// Waits until no caller waits for an answer: see [`Runtime::settled`].
+    /// Waits until no caller is waiting for an answer: see [`Runtime::settled`].
     pub async fn settled(&self) {
         self.runtime.settled().await;
     }
@@ -183,12 +185,12 @@ impl OpenStack {
         self.ledger(|ledger| ledger.mark())
     }
 
-    /// What callers sent that does not follow the APIs, one line each; tests assert that there is nothing.
+    /// Requests of callers that violate the APIs, one line each; tests assert that there are none.
     pub fn violations(&self) -> Vec<String> {
         lock(&self.endpoint.inside).violations.clone()
     }
 
-    /// The same, and forgets them: for tests that send what is wrong on purpose.
+    /// The same, and clears them: for tests that send invalid requests on purpose.
     #[must_use]
     pub fn take_violations(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.endpoint.inside).violations)

@@ -1,4 +1,5 @@
-//! What tests put into a world: projects, networks, servers and what else is not made through the simulated API.
+//! Objects that tests create directly: projects, networks, servers and others that callers do not create through the
+//! simulated API.
 
 use super::World;
 use super::keystone::{Credential, User};
@@ -8,18 +9,18 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// A subnet to be made. The default is a range of IPv4.
+/// A new subnet. The default is an IPv4 range.
 #[derive(Debug, Clone, Default)]
 pub struct SubnetSeed<'a> {
     pub network: &'a str,
     pub name: &'a str,
     pub cidr: &'a str,
     pub tags: &'a [&'a str],
-    /// First and last address that are given out; none: all but the first and the last.
+    /// First and last address of the pool; `None`: all but the first and the last.
     pub pool: Option<(&'a str, &'a str)>,
 }
 
-/// A server to be made.
+/// A new server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerSeed<'a> {
     pub project: &'a str,
@@ -30,7 +31,7 @@ pub struct ServerSeed<'a> {
     pub subnets: &'a [&'a str],
     /// Availability zone; empty: `nova`.
     pub zone: &'a str,
-    /// Further fields of the server, or others instead: `status`, `metadata`, `accessIPv4`, `OS-EXT-SRV-ATTR:host`, …
+    /// Additional or replaced fields of the server: `status`, `metadata`, `accessIPv4`, `OS-EXT-SRV-ATTR:host`, …
     pub fields: Value,
 }
 
@@ -77,7 +78,7 @@ impl World {
         id
     }
 
-    /// A network; `fields` wins: `router:external`, `shared`, `tags`, … Returns its ID.
+    /// A network; `fields` override the defaults: `router:external`, `shared`, `tags`, … Returns its ID.
     pub fn network(&mut self, project: &str, name: &str, fields: Value) -> String {
         let stamp = stamp(self);
         let base = json!({
@@ -150,7 +151,7 @@ impl World {
         id
     }
 
-    /// A flavor of Nova; its ID is given.
+    /// A flavor of Nova with this ID.
     pub fn flavor(&mut self, id: &str, name: &str) {
         let base = json!({
             "id": id, "name": name, "ram": 512, "disk": 1, "swap": "", "OS-FLV-EXT-DATA:ephemeral": 0,
@@ -159,8 +160,8 @@ impl World {
         self.add("flavor", base, Map::new());
     }
 
-    /// A port with a free address in each of these subnets, which are of one network. `fields` wins: `trunk_details`,
-    /// `port_security_enabled`, `status`, … Returns its ID; nothing, if a subnet is full.
+    /// A port with a free address in each of these subnets of one network. `fields` override the defaults:
+    /// `trunk_details`, `port_security_enabled`, `status`, … Returns its ID, or `None` if a subnet is full.
     pub fn port(&mut self, project: &str, subnets: &[&str], fields: Value) -> Option<String> {
         let groups: Vec<String> = self
             .table("security_group")

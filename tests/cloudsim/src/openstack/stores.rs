@@ -1,4 +1,5 @@
-//! Barbican and Cinder, as far as they are read. `unverified`: neither could be asked; the forms are those of their documents.
+//! The reads of Barbican and Cinder. `unverified`: not checked on real services; the forms come from their
+//! documentation.
 
 use super::World;
 use crate::core::rest::{Call, Problem, Reply};

@@ -1,4 +1,4 @@
-//! The one world that all services share.
+//! The state that all services share.
 
 use super::keystone::Identity;
 use super::options::Options;
@@ -29,23 +29,23 @@ pub struct World {
     pub identity: Identity,
     /// All other resources, by kind.
     pub tables: BTreeMap<&'static str, Table>,
-    /// Which addresses are taken, by ID of the subnet.
+    /// The addresses in use, by ID of the subnet.
     pub addresses: BTreeMap<String, Taken>,
-    /// The caller of the call that is being carried out.
+    /// The caller of the current call.
     pub who: Who,
-    /// Load balancers whose changes are being carried out, by the time they end.
+    /// Load balancers with a change in progress, by the end of that change.
     pub pending: BTreeMap<(Timestamp, u64), String>,
-    /// Changes of load balancers do not end.
+    /// Whether changes of load balancers never end.
     pub frozen: bool,
-    /// How many load balancers go into ERROR when their next change ends.
+    /// How many of the next changes of load balancers end in ERROR.
     pub failing: u32,
-    /// What there was before each recent write, oldest first; kept only for stale reads.
+    /// The state before each recent write, oldest first; kept only for stale reads.
     past: VecDeque<Past>,
     rng: StdRng,
     count: u64,
 }
 
-/// What reads see of an older world.
+/// The part of an older state that reads see.
 #[derive(Debug)]
 struct Past {
     at: Timestamp,
@@ -54,12 +54,12 @@ struct Past {
     failing: u32,
 }
 
-/// Addresses of a subnet that are taken.
+/// The addresses in use of a subnet.
 #[derive(Debug, Default)]
 pub struct Taken {
-    /// All of them.
+    /// All addresses in use.
     pub all: BTreeSet<IpAddr>,
-    /// The last one that was given to a caller who asked for any, as a number.
+    /// The last automatically chosen address, as a number.
     pub last: u128,
 }
 
@@ -70,7 +70,7 @@ pub struct Who {
     pub user: String,
     /// ID of the project.
     pub project: String,
-    /// Whether it is an administrator.
+    /// Whether the user is an administrator.
     pub admin: bool,
 }
 
@@ -133,7 +133,8 @@ impl World {
         self.tables.get(kind).unwrap_or(&NONE)
     }
 
-    /// Adds a resource; the fields of `with` win over those of `base`. Returns its ID: that of the fields, or a new one.
+    /// Adds a resource; the fields of `with` override those of `base`. Returns its ID: that in the fields, or a new
+    /// one.
     pub fn add(&mut self, kind: &'static str, base: Value, with: Map<String, Value>) -> String {
         let mut fields = if let Value::Object(fields) = base { fields } else { Map::new() };
         fields.extend(with);
@@ -167,7 +168,7 @@ impl World {
         self.row(kind, id).filter(|row| self.sees(kind, row))
     }
 
-    /// Whether the caller sees a resource: its own, shared ones, and those that are already known.
+    /// Whether the caller sees a resource: its own and shared ones, once they are visible to reads.
     pub fn sees(&self, kind: &str, row: &Row) -> bool {
         let open = row.is("shared") || row.is("router:external");
         let mine = self.who.admin || open || row.text("project_id") == self.who.project;
@@ -179,14 +180,14 @@ impl World {
         self.table(kind).values().filter(move |row| self.sees(kind, row))
     }
 
-    /// Takes the place of an older world, or gives it back.
+    /// Swaps the current state with an older one, and back.
     fn swap(&mut self, past: &mut Past) {
         std::mem::swap(&mut self.tables, &mut past.tables);
         std::mem::swap(&mut self.pending, &mut past.pending);
         std::mem::swap(&mut self.failing, &mut past.failing);
     }
 
-    /// Whether the caller's project has as many resources of a kind as it may.
+    /// Whether the caller's project has reached the quota of a kind.
     pub fn full(&self, kind: &str) -> bool {
         let mine = || self.table(kind).values().filter(|row| row.text("project_id") == self.who.project).count();
         self.options.quotas.get(kind).is_some_and(|most| mine() >= *most)
@@ -269,7 +270,7 @@ impl Rest for World {
                 let reply = self.render(call.service, &Problem::new(*status, code, message.as_str()));
                 if matches!(status, 413 | 429 | 503) { retry(reply) } else { reply }
             }
-            // unverified: limits of rate stand in front of the services, if there are any.
+            // unverified: rate limits are applied in front of the services, if there are any.
             Fault::Throttle => {
                 let status = if call.service == "load-balancer" { 503 } else { 429 };
                 retry(self.render(call.service, &Problem::new(status, "OverLimit", "This request was rate-limited.")))
@@ -302,12 +303,12 @@ impl Rest for World {
     }
 }
 
-/// No token, or one that is not good (any more).
+/// There is no token, or it is invalid or expired.
 pub(super) fn unauthorized() -> Problem {
     Problem::new(401, "Unauthorized", "The request you have made requires authentication.")
 }
 
-/// The end of a time that begins now.
+/// The end of a period that begins now.
 pub(super) fn ends(world: &World, after: Duration) -> Timestamp {
     later(world.now(), after)
 }

@@ -17,7 +17,7 @@ pub(crate) struct Api {
 pub(crate) type Answer = Result<Element, String>;
 
 impl Api {
-    /// Carries out an operation, named as `service:Operation`, with a form of parameters.
+    /// Calls an operation, named as `service:Operation`, with form parameters.
     pub(crate) fn call(self, operation: &str, form: &str) -> Answer {
         let (service, action) = operation.split_once(':').expect("service:Operation");
         let (scope, version) = match service {
@@ -47,7 +47,7 @@ impl Api {
     }
 }
 
-/// The inside of the answer, without the frame that only ELB and STS have.
+/// The content of the answer, without the wrapper element of ELB and STS.
 fn result_of(mut document: Element, action: &str) -> Element {
     let wrapper = format!("{action}Result");
     let found = document.children.iter().position(|child| child.name == wrapper);

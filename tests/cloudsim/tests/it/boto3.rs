@@ -1,4 +1,4 @@
-//! boto3, the vendor's client, drives the double: it must agree with more than our own reading of the protocol.
+//! boto3, the vendor's client, calls the simulation, so that the protocol is not only checked by our own client.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! A case: requests, and what is expected of each answer. What differs is noted as a line and not asserted, since one of the
+//! A case: requests, and the expected answers. Differences are recorded as lines and not asserted, since one of the
 //! servers is expected to differ.
 
 use ccm_cloudsim::aws::model::Element;
@@ -18,7 +18,7 @@ pub(crate) struct Case {
 struct Step {
     operation: &'static str,
     form: String,
-    /// The code that it is to fail with.
+    /// The expected error code.
     fails: Option<&'static str>,
     checks: Vec<Check>,
 }
@@ -39,13 +39,13 @@ pub(crate) fn case(name: &'static str) -> Case {
 }
 
 impl Case {
-    /// A request that is to succeed.
+    /// A request that must succeed.
     pub(crate) fn ok(mut self, operation: &'static str, form: impl Into<String>) -> Self {
         self.steps.push(Step { operation, form: form.into(), fails: None, checks: Vec::new() });
         self
     }
 
-    /// A request that is to fail with this code.
+    /// A request that must fail with this code.
     pub(crate) fn fails(mut self, operation: &'static str, form: impl Into<String>, code: &'static str) -> Self {
         self.steps.push(Step { operation, form: form.into(), fails: Some(code), checks: Vec::new() });
         self
@@ -56,27 +56,28 @@ impl Case {
         self
     }
 
-    /// The text at a path of the last answer is this; `{name}` stands for a value.
+    /// Expects this text at a path of the last answer; `{name}` stands for a value.
     pub(crate) fn is(self, path: &'static str, text: impl Into<String>) -> Self {
         self.check(Check::Is(path, text.into()))
     }
 
-    /// The text at a path is like this, where `*` stands for anything.
+    /// Expects a text at a path that matches, where `*` stands for anything.
     pub(crate) fn like(self, path: &'static str, pattern: impl Into<String>) -> Self {
         self.check(Check::Like(path, pattern.into()))
     }
 
-    /// There is nothing at a path, or only an empty element.
+    /// Expects nothing at a path, or an empty element.
     pub(crate) fn absent(self, path: &'static str) -> Self {
         self.check(Check::Absent(path))
     }
 
-    /// There are this many elements in the one at a path.
+    /// Expects this many child elements at a path.
     pub(crate) fn count(self, path: &'static str, count: usize) -> Self {
         self.check(Check::Count(path, count))
     }
 
-    /// The texts at a path inside each element of a list, sorted and joined by blanks. An empty inner path means the element.
+    /// Expects these texts at a path inside each element of a list, sorted and joined by blanks. An empty inner path
+    /// means the element.
     pub(crate) fn each(self, list: &'static str, path: &'static str, texts: impl Into<String>) -> Self {
         self.check(Check::Each(list, path, texts.into()))
     }

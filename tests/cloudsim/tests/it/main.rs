@@ -1,5 +1,5 @@
-//! The simulated clouds held against others: cases written once run against them and against moto or a real OpenStack, and the
-//! vendors' own clients drive the AWS and the Compute Engine.
+//! Compares the simulated clouds with others: the same cases run on them and on moto or a real OpenStack, and the
+//! vendors' own clients call the simulated AWS and Compute Engine.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod api;

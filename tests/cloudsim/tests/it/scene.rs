@@ -1,4 +1,4 @@
-//! What each case begins with, made over the API in the same way everywhere.
+//! The initial state of each case, created over the API in the same way for all servers.
 
 use std::net::SocketAddr;
 

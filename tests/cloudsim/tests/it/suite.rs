@@ -1,4 +1,4 @@
-//! Runs all cases: the double must pass each.
+//! Runs all cases: the simulation must pass each.
 
 use std::fmt::Write as _;
 
@@ -59,7 +59,7 @@ fn the_double_passes_every_case_and_follows_the_vendors_models() {
     assert!(report.is_empty(), "\n{report}");
 }
 
-/// A simulation whose checks vanish would find nothing, and say nothing.
+/// If the checks of the simulation were off, no test would notice.
 #[test]
 fn without_models_that_can_be_read_nothing_starts() {
     let empty = env!("CARGO_TARGET_TMPDIR");

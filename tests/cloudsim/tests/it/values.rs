@@ -6,26 +6,26 @@ use serde_json::Value;
 
 pub(crate) type Values = BTreeMap<String, String>;
 
-/// A text with its values filled in; braces around what is no value stay.
+/// A text with its values filled in; other braces stay.
 pub(crate) fn fill(text: &str, values: &Values) -> String {
     values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
 }
 
-/// The other way round, so that texts of two clouds can be compared. Longer values first: an ARN contains names.
+/// The reverse, so that texts of two clouds can be compared. Longer values first: an ARN contains names.
 pub(crate) fn named(text: &str, values: &Values) -> String {
     let mut pairs: Vec<(&String, &String)> = values.iter().filter(|(_, value)| value.len() > 5).collect();
     pairs.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
     pairs.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(value.as_str(), &format!("{{{name}}}")))
 }
 
-/// Keeps what is at pointers of an answer.
+/// Saves the values at JSON pointers of an answer.
 pub(crate) fn save(saves: &[(&str, &str)], answer: &Value, values: &mut Values) {
     for (name, pointer) in saves {
         values.insert((*name).to_owned(), answer.pointer(pointer).map_or("absent".to_owned(), plain));
     }
 }
 
-/// A value as it stands in a text.
+/// A value in the form for texts.
 pub(crate) fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

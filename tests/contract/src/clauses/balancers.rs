@@ -260,7 +260,7 @@ pub(super) async fn a_cloud_that_fails_is_an_error_and_changes_nothing(harness: 
         let process = match &process {
             None => &bed,
             Some(Ok(bed)) => bed,
-            // It doesn't start without its cloud: that is an error too.
+            // A provider may not start without its cloud: that is an error too.
             Some(Err(_)) => continue,
         };
         let mut work = vec![ServiceWork::new(&web, &[], ServiceAction::UpdateHosts)];
@@ -287,7 +287,7 @@ pub(super) async fn many_items_are_answered_in_order(harness: Arc<dyn Harness>) 
     bed.balancer()?;
     let nodes: Arc<[NodeRef]> = bed.nodes(&["one", "two"]).await.into();
     let mut services: Vec<Service> = (0..5).map(|n| bed.service(&format!("service-{n}"))).collect();
-    // Where there are groups of several, one of them: the core hands that over in one call.
+    // One group, of several Services if the provider has such groups: the core passes it in one call.
     for service in &mut services {
         bed.harness.share(service);
     }
@@ -336,7 +336,7 @@ pub(super) async fn planning_writes_nothing(harness: Arc<dyn Harness>) -> Result
             let item = ServiceWork { service: Arc::clone(service), nodes: Arc::clone(&nodes), action, namespace: None };
             let plan = bed.without_writing("planning", balancer.plan(CLUSTER, &item)).await?;
             if action == ServiceAction::UpdateHosts && Arc::ptr_eq(service, &missing) {
-                // An update of what is not there may fail, and its plan too.
+                // An update of a missing balancer may fail, and so may its plan.
                 continue;
             }
             let plan = plan.map_err(failed("a plan"))?;
@@ -370,7 +370,7 @@ pub(super) async fn the_plan_is_empty_when_nothing_is_to_do(harness: Arc<dyn Har
     Ok(())
 }
 
-/// Malformed Services, as some users wrote them.
+/// Malformed Services, from users' reports.
 fn hostile(bed: &Bed) -> Vec<Service> {
     let mut services = Vec::new();
     for (number, text) in HOSTILE.iter().enumerate() {

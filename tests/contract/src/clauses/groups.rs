@@ -18,7 +18,7 @@ async fn sharing(bed: &Bed) -> Result<[Service; 2]> {
     }
 }
 
-/// What the core does for two Services concurrently.
+/// The work of the core for two Services concurrently.
 async fn at_once(bed: &Bed, what: [(&Service, ServiceAction); 2], nodes: &[NodeRef]) -> Result {
     let work = what.map(|(service, action)| {
         let nodes = if action == ServiceAction::Delete { Arc::from([]) } else { Arc::from(nodes) };

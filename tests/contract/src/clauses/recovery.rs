@@ -15,13 +15,13 @@ use crate::{Harness, Outcome, Result, Trouble};
 /// More writes, or awaits, than one call has.
 const MOST: u64 = 200;
 
-/// One Service among instances, before anything was made for it.
+/// One Service and instances, before a balancer was created.
 struct Case {
     bed: Bed,
     service: Service,
     nodes: Vec<NodeRef>,
     before: BTreeSet<String>,
-    /// How many objects a whole balancer adds.
+    /// The number of objects of a complete balancer.
     size: usize,
 }
 
@@ -50,7 +50,7 @@ impl Case {
         self.bed.finished(async || balancer.ensure(CLUSTER, &self.service, &self.nodes).await).await.is_ok()
     }
 
-    /// The same of a deletion.
+    /// The same for a deletion.
     async fn deletes(&self, balancer: &dyn LoadBalancer) -> bool {
         self.bed.finished(async || balancer.ensure_deleted(CLUSTER, &self.service).await).await.is_ok()
     }
@@ -160,8 +160,9 @@ pub(super) async fn a_lost_answer_makes_no_second_object(harness: Arc<dyn Harnes
     Err(endless("ensure"))
 }
 
-/// After which poll each attempt drops the call, and whether what it waits for arrives first: in memory after each of the
-/// first, and then, as from the beginning behind a network, where a call is polled hundreds of times, after fewer and fewer.
+/// The poll after which each attempt drops the call, and whether pending answers arrive first. For a cloud in memory:
+/// each of the first polls, then polls at growing distances. For one behind a network, which polls a call hundreds of
+/// times: growing distances from the beginning.
 fn drops(haste: u32) -> impl Iterator<Item = (u64, bool)> {
     let dense = if haste > 1 { 2 } else { 12 };
     let first = (1..=dense).flat_map(|polls| [(polls, false), (polls, true)]);
@@ -169,7 +170,7 @@ fn drops(haste: u32) -> impl Iterator<Item = (u64, bool)> {
     first.chain(later.skip(1).take_while(|(polls, _)| *polls < MOST))
 }
 
-/// Polls a future so often and drops it; `answered` lets what it waits for arrive first. `None` when it was dropped.
+/// Polls a future this often and drops it; with `answered`, pending answers arrive first. `None` when it was dropped.
 async fn dropped_after<F: Future>(future: F, polls: u64, answered: bool) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut polled = 0;
@@ -192,7 +193,7 @@ pub(super) async fn an_ensure_dropped_at_any_await_is_finished_by_the_next(harne
     for (polls, answered) in drops(case.bed.harness.haste()) {
         let balancer = case.next(2 * polls + u64::from(answered)).await?;
         let ended = dropped_after(case.ensures(&*balancer), polls, answered).await.is_some();
-        // The process ends, with what it does in the background.
+        // The process ends, with its background tasks.
         drop(balancer);
         case.finishes(&format!("an ensure that was dropped at await no. {polls}")).await?;
         if ended {

@@ -197,7 +197,7 @@ pub(super) async fn interrupted_routes_converge(harness: Arc<dyn Harness>) -> Re
             bed.trouble(trouble).await?;
             let answers = routes.create(CLUSTER, &wanted).await;
             bed.trouble(Trouble::None).await?;
-            // As the route controller does: a listed route is not created again.
+            // Like the route controller, does not create a listed route again.
             let there = listed(&bed).await?;
             let missing: Vec<NewRoute> = wanted
                 .iter()

@@ -63,7 +63,7 @@ pub(crate) struct Machine {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) owner: String,
-    /// Reserved, or released, only by then.
+    /// When the reservation, or the release, is complete.
     pub(crate) busy_until: Duration,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Something was begun with these addresses.
+    /// An operation with these addresses has begun.
     pub(crate) fn keep_busy(&mut self, addresses: &[u32]) {
         let until = self.now + self.delay;
         addresses.iter().for_each(|number| self.addresses.get_mut(number).unwrap().busy_until = until);
@@ -168,7 +168,7 @@ impl Cloud {
         self.state().writes
     }
 
-    /// A change that the provider does not know of.
+    /// A change by another client than the provider.
     pub(crate) fn change<T>(&self, act: impl FnOnce(&mut Tables) -> T) -> T {
         act(&mut self.state().tables)
     }

@@ -28,13 +28,13 @@ impl Memory {
         Self { defect, ..Self::default() }
     }
 
-    /// Addresses take a minute to come and to go, and the provider does not wait for them.
+    /// Addresses take a minute to be reserved and released, and the provider does not wait for that.
     pub(crate) fn slow(self) -> Self {
         self.cloud.change(|tables| tables.delay = Duration::from_secs(60));
         self
     }
 
-    /// Says that it breaks a clause on purpose.
+    /// Declares that it breaks a clause on purpose.
     pub(crate) fn deviating(self) -> Self {
         Self { deviates: true, ..self }
     }
@@ -136,7 +136,7 @@ impl Harness for Memory {
     async fn add_objects_of_others(&self) -> bool {
         self.cloud.change(|tables| {
             tables.addresses.insert(900, Address { owner: "somebody".into(), busy_until: Duration::ZERO });
-            // The name of the balancer that the suite is going to ask for.
+            // The name of the balancer that the suite will create.
             let name = crate::provider::balancer_name("contract", "web");
             let theirs = Balancer { owner: "somebody".into(), address: 900, ..Balancer::default() };
             tables.balancers.insert(name, theirs);

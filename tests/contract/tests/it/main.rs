@@ -16,14 +16,14 @@ async fn sound() -> Arc<dyn Harness> {
     Arc::new(Memory::new(None))
 }
 
-/// Calls that say when to look again.
+/// Calls that return a retry delay.
 async fn sound_and_slow() -> Arc<dyn Harness> {
     Arc::new(Memory::new(None).slow())
 }
 
 ccm_provider_contract::contract!(sound_and_slow);
 
-/// A defect breaks the clause that is there for it.
+/// Each defect breaks the clause about it.
 #[track_caller]
 fn check_defect(defect: Defect, clause: &str) {
     let clause = clauses().iter().find(|known| known.name == clause).expect("a clause");
@@ -89,7 +89,7 @@ fn every_clause_applies_to_a_cloud_that_has_everything() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let report = runtime.block_on(run(sound));
     assert_eq!(report.broken(), [""; 0], "{report}");
-    // The older interfaces and volumes are tried over the fake cloud.
+    // The tests of the fake cloud cover the older interfaces and volumes.
     let left_out = [
         "zones_agree_by_id_and_by_name",
         "labels_come_in_order_and_foreign_volumes_have_none",

@@ -28,7 +28,7 @@ pub(crate) fn balancer_name(cluster: &str, service: &str) -> String {
     format!("{cluster}-default-{service}")
 }
 
-/// Services with the same value have one address together.
+/// Services with the same value share one address.
 pub(crate) const SHARED: &str = "memory/shared-address";
 
 fn owner(cluster: &str, service: &Service) -> String {
@@ -151,7 +151,7 @@ impl InstancesV2 for Memorial {
     }
 }
 
-/// Not finished: the address takes so long.
+/// Not finished: returns the remaining time for the address.
 fn wait(busy: Duration) -> Result<(), ProviderError> {
     if busy.is_zero() { Ok(()) } else { Err(ProviderError::retry("the address is not ready", busy)) }
 }
@@ -163,7 +163,7 @@ struct Observed {
     balancer: Option<Balancer>,
     /// A foreign balancer has our name.
     taken: bool,
-    /// Another balancer needs the address too.
+    /// Another balancer shares the address.
     shared: bool,
 }
 
@@ -331,7 +331,7 @@ impl LoadBalancer for Memorial {
         SingleLoadBalancer::get(self, cluster, service).await
     }
 
-    /// One after the other: each sees what the one before it left.
+    /// One after the other: each sees the result of the previous one.
     async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
         if self.is(Defect::GroupItemByItem) {
             return reconcile_one_by_one(self, cluster, work).await;
@@ -343,7 +343,7 @@ impl LoadBalancer for Memorial {
         answers
     }
 
-    /// The planned action, in a word; null for none.
+    /// The planned action; null for none.
     async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Value, ProviderError> {
         let service = &item.service;
         let seen = Self::observe(self, cluster, service).await?;

@@ -1,4 +1,4 @@
-//! Each target over its corpus and over what a generator makes of it.
+//! Each target over its corpus and over mutations of it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Alerts and dashboard ask only for metrics that exist.
+//! Alerts and dashboard only use metrics that exist.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -23,7 +23,7 @@ fn the_overlay_needs_no_configuration_and_makes_no_routes() {
     assert_eq!(flag(&args, "configure-cloud-routes"), Some("false"));
     assert_eq!((flag(&args, "cloud-config"), flag(&args, "use-service-account-credentials")), (None, None));
     let pod = &workload(&documents)["spec"]["template"]["spec"];
-    // Beyond one hop the metadata service gives out no credentials, unless the instance is configured to.
+    // By default the metadata service gives credentials only to clients within one hop.
     assert_eq!((&pod["hostNetwork"], &pod["volumes"]), (&json!(true), &Value::Null));
     assert_eq!(account(&documents)["metadata"]["annotations"], Value::Null);
 }

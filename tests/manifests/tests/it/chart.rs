@@ -61,7 +61,7 @@ fn gates_of_the_user_leave_the_gate_of_the_webhook_on() {
     assert_eq!(gates("flags.feature-gates=A=true"), [OURS, "A=true"]);
     assert_eq!(gates("flags.feature-gates={A=true,B=false}"), [OURS, "A=true", "B=false"]);
     assert_eq!(gates("flags.feature-gates=null"), [""; 0]);
-    // Who switches it off has the last word.
+    // The user can disable it.
     let off = "CloudControllerManagerWebhook=false";
     assert_eq!(gates(&format!("flags.feature-gates={off}")), [OURS, off]);
 }
@@ -168,7 +168,7 @@ fn without_the_lifecycle_of_nodes_no_role_may_delete_one() {
 fn the_chart_with_its_defaults_is_the_base() {
     let (Some(chart), Some(base)) = (chart("minimal"), with_components(&[])) else { return };
     let (chart, base) = (documents(&chart), documents(&base));
-    // What depends on the release and on the image.
+    // Values that depend on the release and on the image.
     let common = |documents: &[Value]| {
         let mut pod = pod(documents).clone();
         pod["serviceAccountName"].take();

@@ -1,4 +1,4 @@
-//! The overlay with the simulated cloud does to a cluster what `manifests/README.md` says.
+//! The overlay with the simulated cloud has the effects on a cluster that `manifests/README.md` describes.
 
 use std::sync::Arc;
 

@@ -1,11 +1,10 @@
-//! The arguments in the manifests are ones that the program takes.
+//! The program accepts the arguments in the manifests.
 
 use std::process::Command;
 
 use crate::rendered::{all, args, documents, workload};
 
-/// The program's own check of its flags, run to its error: with a kubeconfig that does not exist, good flags get as far as
-/// that.
+/// Runs the program's own check of its flags. The kubeconfig does not exist, so with valid flags that is the error.
 fn complaint(args: &[String]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_ccm-as-shipped"))
         .args(args)

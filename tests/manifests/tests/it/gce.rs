@@ -52,7 +52,7 @@ fn the_chart_does_the_same_with_a_file() {
     assert_eq!(config_map_rules(&documents), only_the_cluster_id());
 }
 
-/// What the account of `gke-service-lb-controller` may do, and the service accounts that the process may use.
+/// The permissions of the account of `gke-service-lb-controller`, and the service accounts that the process may use.
 fn of_gke_service(documents: &[Value]) -> (Vec<Value>, Vec<Value>) {
     let rules = |document: &Value| document["rules"].as_array().cloned().unwrap_or_default();
     let bound = |name: &Value| {

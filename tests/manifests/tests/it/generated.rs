@@ -1,4 +1,4 @@
-//! What is generated holds what an auditor asks for. That it is current is checked by `cargo xtask manifests --check`.
+//! The generated files meet the requirements of an audit. `cargo xtask manifests --check` checks that they are current.
 
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ fn grants_on_leases_and_tokens_are_limited_by_name() {
                 let has = |field: &str, word: &str| {
                     rule[field].as_array().into_iter().flatten().any(|value: &Value| value == word)
                 };
-                // The name of an object that is made is not known when RBAC looks.
+                // RBAC does not see the name of an object in a create request.
                 let plain_create = has("verbs", "create") && !has("resources", "serviceaccounts/token");
                 if ["leases", "serviceaccounts", "serviceaccounts/token"].iter().any(|r| has("resources", r))
                     && !plain_create

@@ -1,4 +1,4 @@
-//! What users get, committed, so that a change of it is seen in review. `UPDATE=1` writes it again.
+//! The rendered manifests are committed, so that reviews show their changes. `UPDATE=1` writes them again.
 
 use std::fs;
 

@@ -38,7 +38,7 @@ fn only<'a>(stage: &'a [Instruction], name: &str) -> &'a str {
 #[test]
 fn the_image_holds_one_program_run_by_a_user_without_rights() {
     let all = instructions();
-    // What `hack/image.sh check` runs is what the image gets.
+    // The image has the content that `hack/image.sh check` runs.
     assert!(all.iter().any(|i| i.name == "RUN" && i.rest.contains("hack/image.sh build \"$FEATURES\" /out")));
     let stage = last_stage(&all);
     assert_eq!(only(stage, "FROM"), "scratch");
@@ -48,7 +48,7 @@ fn the_image_holds_one_program_run_by_a_user_without_rights() {
     let names: Vec<&str> = stage.iter().map(|instruction| instruction.name.as_str()).collect();
     assert!(names.iter().all(|name| ["FROM", "COPY", "USER", "EXPOSE", "ENTRYPOINT"].contains(name)), "{names:?}");
 
-    // A number: runAsNonRoot cannot judge a name.
+    // A number, because the kubelet cannot check runAsNonRoot with a name.
     let (user, group) = only(stage, "USER").split_once(':').unwrap();
     let documents = documents(&read("base/daemonset.yaml"));
     let security = &workload(&documents)["spec"]["template"]["spec"]["securityContext"];
@@ -69,7 +69,7 @@ fn the_toolchain_is_pinned_to_the_one_of_the_workspace() {
     }
 }
 
-/// A default would be the wrong provider for somebody: the program then ends at each start.
+/// A default would be the wrong provider for some users, whose program would exit at each start.
 #[test]
 fn an_image_without_a_choice_of_providers_is_not_built() {
     let all = instructions();
@@ -93,7 +93,7 @@ fn nothing_secret_or_foreign_gets_into_a_layer() {
             assert!(!text.contains(word), "{} {}", instruction.name, instruction.rest);
         }
     }
-    // What is sent to the builder is a list of what is needed, not of what is not.
+    // The build context is an allowlist.
     let ignored = fs::read_to_string(workspace().join(".dockerignore")).unwrap();
     let mut lines = ignored.lines().filter(|line| !line.starts_with('#'));
     assert_eq!(lines.next(), Some("*"));

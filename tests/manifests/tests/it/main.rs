@@ -1,4 +1,4 @@
-//! The shipped manifests: what they are, what renders from them, and what the real API server says of it.
+//! The shipped manifests: their content, the rendered objects, and tests on the real API server.
 // Helpers of tests fail by panicking, as the tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

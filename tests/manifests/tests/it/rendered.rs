@@ -49,7 +49,7 @@ pub(crate) fn with_components(names: &[&str]) -> Option<String> {
     kustomize(&[("kustomization.yaml", format!("resources:\n- ../../base\n{components}"))])
 }
 
-/// The overlay for AWS with every choice taken that its remarks offer.
+/// The overlay for AWS with every optional line enabled.
 pub(crate) fn aws_with_every_choice() -> Option<String> {
     let file = |name: &str| crate::tools::read(&format!("overlays/aws/{name}"));
     let taken = |line: &str| match line.strip_prefix('#') {
@@ -65,7 +65,7 @@ pub(crate) fn aws_with_every_choice() -> Option<String> {
 pub(crate) fn kustomize(files: &[(&str, String)]) -> Option<String> {
     let kubectl = kubectl()?;
     let folder = tempfile::Builder::new().prefix("ccm-kustomize-").tempdir().unwrap();
-    // Kustomize takes folders by relative paths only, so: up to the root, and down again.
+    // Kustomize accepts only relative paths of folders, so the path goes up to the root and down again.
     let here = folder.path().canonicalize().unwrap();
     let up = "../".repeat(here.components().count() - 1);
     let manifests =
@@ -82,7 +82,7 @@ pub(crate) fn chart(values: &str) -> Option<String> {
     Some(template(&helm()?, &["--values", file.to_str().unwrap()]).unwrap())
 }
 
-/// The chart with some settings, or why they are refused.
+/// The chart with some settings, or the error.
 pub(crate) fn template(helm: &Path, args: &[&str]) -> Result<String, String> {
     release(helm, "test", args)
 }
@@ -93,7 +93,7 @@ pub(crate) fn release(helm: &Path, name: &str, args: &[&str]) -> Result<String, 
     run(helm, &[&["template", name, chart.to_str().unwrap(), "--namespace", "kube-system"], args].concat())
 }
 
-/// Every way to get the manifests, with a name for messages.
+/// All variants of the manifests, each with a name for messages.
 pub(crate) fn all() -> Vec<(String, String)> {
     let mut all = Vec::new();
     let mut add = |name: String, text: Option<String>| all.extend(text.map(|text| (name, text)));

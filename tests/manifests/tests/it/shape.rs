@@ -1,4 +1,4 @@
-//! The pod is one that may run beside the control plane, and can.
+//! The pod may and can run beside the control plane.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ fn check(name: &str, documents: &[Value]) {
     let account = documents.iter().find(|one| one["kind"] == "ServiceAccount").unwrap();
     assert_eq!(pod["serviceAccountName"], account["metadata"]["name"], "{name}");
     if !name.starts_with("chart") {
-        // As users of the Go programs know it.
+        // As in the Go programs.
         assert_eq!(pod["serviceAccountName"], "cloud-controller-manager", "{name}");
     }
     assert_eq!(pod["priorityClassName"], "system-cluster-critical", "{name}");
@@ -61,7 +61,7 @@ fn image(text: &str) -> String {
     workload(&documents(text))["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()
 }
 
-/// A name without a host is one of the default registry, where anybody may have taken it.
+/// A name without a host belongs to the default registry, where anybody may own it.
 #[test]
 fn no_manifest_pulls_an_image_of_somebody_else() {
     for (name, text) in all().into_iter().filter(|(name, _)| !name.starts_with("chart")) {

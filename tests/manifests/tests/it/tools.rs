@@ -1,4 +1,4 @@
-//! The files of the manifests, and the programs that render them.
+//! The files of the manifests, and the tools that render them.
 
 use std::env;
 use std::fs;
@@ -39,8 +39,7 @@ pub(crate) fn not_run(reason: &str) {
     ccm_test_bed::not_run(reason).unwrap();
 }
 
-/// kubectl, whose kustomize renders the overlays. What it prints depends on its version, so one of another origin is not
-/// used.
+/// kubectl, whose kustomize renders the overlays. The output depends on the version, so no other kubectl is used.
 pub(crate) fn kubectl() -> Option<PathBuf> {
     let version = ccm_test_bed::kubernetes_version().trim_start_matches('v');
     let assets = env::var_os("KUBEBUILDER_ASSETS").map(|folder| Path::new(&folder).join("kubectl"));
@@ -64,7 +63,7 @@ pub(crate) fn crds() -> Option<PathBuf> {
     cached(&format!("prometheus-operator-crds-{version}"), "", "hack/tools/build.sh")
 }
 
-/// Runs a program to its end and answers what it printed, or its complaint.
+/// Runs a program and returns its output, or its error.
 pub(crate) fn run(program: &Path, args: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(args).env("HELM_NO_PLUGINS", "1").output().unwrap();
     if output.status.success() {

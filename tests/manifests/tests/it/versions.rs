@@ -1,4 +1,4 @@
-//! The versions of Kubernetes and etcd that the README lists are those that the tests run on.
+//! The README lists the versions of Kubernetes and etcd on which the tests run.
 
 use std::fs;
 use std::path::Path;

@@ -91,9 +91,9 @@ impl Handle {
         before: &BTreeMap<String, String>,
         asked: Option<&BTreeSet<String>>,
     ) {
-        // A new process does not know the hosts, so it cannot ask about them. The controller takes it as intended when
-        // all the nodes that it sees are excluded: else a balancer without hosts would never be synced again after a
-        // restart. The price is that hosts whose nodes were deleted by mistake at that very time are lost.
+        // A new process does not know the hosts, so it cannot look them up. If all existing nodes are excluded, the
+        // controller assumes that this is intended: otherwise a balancer without hosts would never be synced again
+        // after a restart. The drawback: hosts whose nodes were deleted by mistake at the same time are lost.
         if asked.is_none() && self.cloud.witness.any_excluded() {
             return;
         }

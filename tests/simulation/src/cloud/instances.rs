@@ -37,7 +37,7 @@ pub struct Instance {
     pub power: Power,
     /// When the cloud begins to show it.
     pub visible: Duration,
-    /// Its number, which makes its addresses.
+    /// Its number, from which its addresses are derived.
     pub number: u32,
     /// Its external address may change.
     pub external: u32,
@@ -105,7 +105,7 @@ impl State {
 }
 
 impl Cloud {
-    /// Starts an instance; answers its ID.
+    /// Starts an instance; returns its ID.
     pub fn launch(&self, name: &str) -> String {
         let late = u64::try_from(self.traits.grace.as_millis()).unwrap_or_default().saturating_sub(2000);
         let late = self.dice(|rng| if rng.random_bool(0.3) { rng.random_range(0..=late) } else { 0 });

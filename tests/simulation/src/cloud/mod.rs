@@ -26,47 +26,47 @@ pub use routes::{FOREIGN_ROUTE, RouteRow};
 /// The scheme of the provider IDs of this cloud.
 pub const SCHEME: &str = "sim";
 
-/// What kind of cloud it is.
+/// The kind of cloud.
 #[derive(Debug, Clone)]
 pub struct Traits {
     /// Whether it has a complete list of instances.
     pub lists: bool,
     /// Maximum delay before a new instance is shown; the promised grace.
     pub grace: Duration,
-    /// Whether an instance that it does not find by name counts as absent.
+    /// Whether an instance that is not found by name counts as absent.
     pub absent_by_name: bool,
     /// Whether routes are listed with the addresses of their node.
     pub route_addresses: bool,
     /// Whether Services share cloud objects.
     pub shared: bool,
-    /// Longest time of one call or write.
+    /// Maximum duration of one call or write.
     pub latency: Duration,
 }
 
 /// Faults of the cloud. Numbers count down, times expire.
 #[derive(Debug, Default)]
 pub struct Mishaps {
-    /// Until when calls are throttled, whether only writes are, and whether it says how long to wait.
+    /// Until when calls are throttled, whether only writes are, and whether the error has a retry delay.
     pub throttled: Option<(Duration, bool, Option<Duration>)>,
     /// Until when lookups fail, for all nodes or for every second instance.
     pub lookups_fail: Option<(Duration, bool)>,
-    /// So many calls panic.
+    /// Number of calls that panic.
     pub panics: u32,
-    /// So many calls answer for too few or too many.
+    /// Number of calls with too few or too many answers.
     pub miscounts: u32,
-    /// So many calls take this long.
+    /// Number of slow calls, and their duration.
     pub stuck: Option<(u32, Duration)>,
-    /// So many writes fail and do nothing.
+    /// Number of writes that fail without effect.
     pub fail_writes: u32,
-    /// So many writes take effect and fail.
+    /// Number of writes that fail after their effect.
     pub lose_answers: u32,
-    /// So many complete lists of instances are found to be incomplete.
+    /// Number of complete lists of instances that fail as incomplete.
     pub partial_lists: u32,
     /// Until when routes are listed as they were at the beginning of that time.
     pub stale_routes: Option<(Duration, BTreeMap<String, RouteRow>)>,
-    /// So many creations of routes meet a conflict.
+    /// Number of creations of routes that meet a conflict.
     pub conflicts: u32,
-    /// So many ensures ask to come back later.
+    /// Number of ensures that ask for a retry.
     pub come_back: u32,
 }
 
@@ -75,9 +75,9 @@ pub struct Mishaps {
 pub struct CallRecord {
     /// When it began.
     pub at: Duration,
-    /// Who called.
+    /// The caller.
     pub by: String,
-    /// What.
+    /// The call.
     pub call: &'static str,
 }
 
@@ -86,9 +86,9 @@ pub struct CallRecord {
 pub struct WriteRecord {
     /// When it took effect.
     pub at: Duration,
-    /// Who changed it.
+    /// Who made the change.
     pub by: String,
-    /// What, in words.
+    /// A description of the change.
     pub what: String,
 }
 
@@ -114,20 +114,20 @@ pub struct State {
     next: u32,
 }
 
-/// What the model checks in the cluster when a balancer loses its last host.
+/// The state of the cluster that the model checks when a balancer loses its last host.
 pub trait Witness: Send + Sync + std::fmt::Debug {
     /// Why this host may leave, if there is a reason.
     fn may_leave(&self, state: &State, host: &str, provider_id: &str) -> Option<String>;
     /// Whether some node is or was labelled out of the balancers.
     fn any_excluded(&self) -> bool;
-    /// Whether this process may write now; if not, why.
+    /// Whether this process may write now, or why not.
     fn may_write(&self, life: &Life) -> Result<(), String>;
 }
 
 /// The cloud.
 #[derive(Debug)]
 pub struct Cloud {
-    /// What kind of cloud it is.
+    /// The kind of cloud.
     pub traits: Traits,
     pub(crate) trace: Arc<Trace>,
     state: Mutex<State>,
@@ -185,7 +185,7 @@ impl Handle {
         }
     }
 
-    /// The beginning of every call: counts it, takes time, and may fail.
+    /// The beginning of every call: counts it, adds latency, and may fail.
     async fn begin(&self, call: &'static str, writes: bool) -> Result<(), ProviderError> {
         self.alive().await;
         if self.life.hang().await {
@@ -231,7 +231,7 @@ impl Handle {
         self.alive().await;
     }
 
-    /// One change. `change` says in words what it did; `None` means that there was nothing to do.
+    /// One change. `change` returns a description; `None` means that there was nothing to do.
     async fn write(
         &self,
         call: &'static str,
@@ -286,7 +286,7 @@ impl Handle {
     }
 }
 
-/// How panics begin that are made on purpose.
+/// The prefix of injected panics.
 pub const PANIC: &str = "simulated panic";
 
 struct Provider(Handle);

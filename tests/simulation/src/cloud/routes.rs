@@ -14,7 +14,7 @@ pub const FOREIGN_ROUTE: &str = "theirs";
 /// A route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteRow {
-    /// The node it leads to; none for one that leads nowhere.
+    /// The target node; `None` for a blackhole.
     pub node: Option<String>,
     /// Destination.
     pub cidr: String,

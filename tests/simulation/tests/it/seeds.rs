@@ -30,19 +30,19 @@ mod long_lane {
     /// About five minutes of one core.
     const SEEDS: u64 = 3000;
 
-    /// Different ones each day.
+    /// Different seeds each day.
     #[test]
     fn no_schedule_of_the_day_breaks_an_invariant() {
         let day = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() / 86_400;
         let first = super::number("CCM_SIM_FIRST").unwrap_or(day * SEEDS);
-        // Past the test harness, which shows the output of failed tests only.
+        // Bypasses the test harness, which shows only the output of failed tests.
         let seeds = format!("\nsimulation: {SEEDS} seeds from CCM_SIM_FIRST={first}\n");
         std::io::stderr().write_all(seeds.as_bytes()).unwrap();
         super::check(first, SEEDS);
     }
 }
 
-/// Runs so many seeds; panics where one breaks an invariant.
+/// Runs these seeds; panics if one breaks an invariant.
 fn check(first: u64, count: u64) {
     let began = Instant::now();
     let next = AtomicU64::new(first);
@@ -88,7 +88,7 @@ fn check(first: u64, count: u64) {
     }
 }
 
-/// One seed, with everything that happened.
+/// One seed, with its trace.
 fn replay(seed: u64) {
     match run(seed) {
         Ok(summary) => println!("{}\nseed {seed} is good", summary.lines.join("\n")),

@@ -1,5 +1,5 @@
-//! The program as users run it, with the fake provider, those for Compute Engine and OpenStack and, with feature `aws`, the
-//! one for AWS: a package's tests can only find programs of that package.
+//! The program as users run it, with the providers `fake`, `gce`, `openstack` and, with the feature `aws`, `aws`. It is
+//! here because the tests of a package can only find programs of that package.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Broken objects, a broken cloud file, a broken cloud and a broken API server: the rest still works.
+//! Broken objects, a broken cloud file, a broken cloud and a broken API server: everything else still works.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ async fn a_cloud_file_that_turns_into_garbage_leaves_the_last_good_content_in_fo
     until_waiting(&rig, Duration::from_secs(10), &[]).await;
 
     for garbage in ["", "}{", "unlisted: missing\nnoSuchKey: 1", "\0\0\0", "instances: 7"] {
-        // An empty file is no garbage but all defaults; with the same entries it changes nothing here.
+        // An empty file would be valid (all defaults), so this case removes the file.
         if garbage.is_empty() {
             std::fs::remove_file(rig.cloud.file()).unwrap();
         } else {

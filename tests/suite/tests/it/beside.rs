@@ -1,5 +1,5 @@
-//! Beside a kube-controller-manager that runs with `--cloud-provider=external`: it allocates pod ranges and monitors
-//! the kubelets, we make routes, conditions, addresses and balancers, and neither reverts the other.
+//! Beside a kube-controller-manager with `--cloud-provider=external`: it allocates pod ranges and monitors the
+//! kubelets, the program writes routes, conditions, addresses and balancers, and neither reverts the other's writes.
 
 mod kubelets;
 mod long_lane;
@@ -18,7 +18,7 @@ use kubelets::Kubelets;
 /// The user of our manager in the audit log.
 const US: &str = "ccm";
 const RANGE: &str = "--cluster-cidr=10.90.0.0/16";
-/// Routes and balancers outlive a restart of ours.
+/// Routes and balancers survive a restart of our manager.
 const CLOUD: &str = "interfaces: {routes: true}\nstateFile: state.json";
 const OUR_LEASE: &str = "cloud-controller-manager";
 const THEIR_LEASE: &str = "kube-controller-manager";
@@ -27,7 +27,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// One API server, one kube-controller-manager, kubelets, and the cloud for our manager.
 struct World {
     kubelets: Kubelets,
-    // None only between two of them.
+    // `None` only while none is running.
     controller_manager: Option<ControllerManager>,
     /// All requests since the beginning or the last [`World::forget`].
     asked: Mutex<(AuditLog, Vec<AuditEntry>)>,
@@ -61,8 +61,8 @@ impl World {
         let kubeconfig = self.rig.bed().kubeconfig_for_user(US, &["system:masters"]).unwrap();
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
         let args = ["--leader-elect=true", "--configure-cloud-routes=true", "-v=2", RANGE, &kubeconfig];
-        // Set in many manifests whichever program allocates the ranges: ours doesn't unless its controller is enabled
-        // too.
+        // Many manifests set this flag, whichever program allocates the ranges. Ours does so only if its controller is
+        // enabled too.
         let routes = ["--allocate-node-cidrs=true", "--route-reconciliation-period=1s"];
         let nodes = ["--node-monitor-period=1s", "--node-status-update-frequency=1s"];
         let args = self.rig.args(&[&args[..], &routes, &nodes, more].concat());
@@ -80,7 +80,7 @@ impl World {
         names
     }
 
-    /// Waits until every one of these nodes is ready for pods; answers in the order of their names.
+    /// Waits until all these nodes are ready for pods; returns them in the order of their names.
     async fn until_usable(&self, names: &[String]) -> Vec<Object> {
         let usable = async |rig: &Rig| {
             let mut nodes = rig.list("nodes").await;
@@ -100,7 +100,7 @@ impl World {
         self.rig.until(LONG, what, look).await
     }
 
-    /// Who holds a lease; empty for nobody.
+    /// The holder of a lease; empty if there is none.
     async fn holder(&self, lease: &str) -> String {
         let lease = self.rig.get("leases", "kube-system", lease).await;
         lease.and_then(|l| l["spec"]["holderIdentity"].as_str().map(str::to_owned)).unwrap_or_default()
@@ -120,7 +120,7 @@ impl World {
         self.asked.lock().unwrap().1.clear();
     }
 
-    /// What our manager wrote, leases and events left out, and what the other one wrote of nodes and Services.
+    /// The writes of our manager, without leases and events, and the writes of the other one to nodes and Services.
     fn writes(&self) -> (Vec<AuditEntry>, Vec<AuditEntry>) {
         let writes = self.asked().into_iter().filter(AuditEntry::is_write);
         let matter = |entry: &AuditEntry| match &*entry.resource {
@@ -136,7 +136,7 @@ impl World {
         assert!(ours.is_empty() && theirs.is_empty(), "{when}:\n{}{}", lines(&ours), lines(&theirs));
     }
 
-    /// Lets both check everything a few times: three passes of each of our loops, and three renewals of their lease.
+    /// Waits for a few passes of both: three of each of our loops, and three renewals of the other's lease.
     async fn let_both_look(&self) {
         let begin = self.asked().len();
         let calls = ["ListRoutes", "InstanceMetadata"];
@@ -227,7 +227,7 @@ fn taints(node: &Object) -> Vec<String> {
     taints
 }
 
-/// Has a range, a route to it, an identity, and no taint.
+/// The node has a range with a route, a provider ID, and no taint.
 fn is_usable(node: &Object) -> bool {
     let condition = |kind: &str| node.condition(kind).map_or(Value::Null, |c| c["status"].clone());
     let ready = condition("Ready") == "True" && condition("NetworkUnavailable") == "False";
@@ -244,7 +244,7 @@ fn target(args: &Value) -> (String, String) {
     (text("destinationCIDR"), text("targetNode"))
 }
 
-/// Who set which fields, from `managedFields`: manager's name and paths such as `status.conditions.Ready`.
+/// Field owners from `managedFields`: the manager's name and paths such as `status.conditions.Ready`.
 fn fields(object: &Object, manager: &str) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     let of = entries.iter().filter(|entry| entry["manager"].as_str().is_some_and(|m| m.starts_with(manager)));

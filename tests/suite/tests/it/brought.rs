@@ -1,4 +1,5 @@
-//! What a provider brings along: pod ranges of the cloud, a service controller for classes, nodes of somebody else.
+//! Optional parts of a provider: pod ranges of the cloud, a service controller for classes, nodes that another program
+//! manages.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -32,7 +33,7 @@ struct State {
     reads: Vec<usize>,
     /// The balancers, by UID.
     made: Vec<String>,
-    /// By name: what is being done.
+    /// The work in progress, by name.
     at_work: Vec<String>,
     calls: Vec<String>,
 }
@@ -110,7 +111,7 @@ impl Cloud {
         }
     }
 
-    /// The calls for a Service since the last look.
+    /// The calls for a Service since the last call of this.
     fn calls(&self, name: &str) -> Vec<String> {
         let mut state = self.0.lock().unwrap();
         let (of, others) = std::mem::take(&mut state.calls).into_iter().partition(|call| call.ends_with(name));
@@ -210,7 +211,7 @@ async fn a_service_whose_class_goes_with_its_type_is_cleaned_up_once() {
     rig.pass(MINUTE).await;
     assert_eq!(cloud.calls("s"), ["ensure s", "delete s"]);
     assert_eq!(rig.count_events("s", "DeletedLoadBalancer").await, 1);
-    // Without a class it is the standard controller's.
+    // Without a class it belongs to the standard controller.
     rig.patch_service("s", json!({"spec": {"type": "LoadBalancer"}})).await;
     rig.until_service("s", "has an address", has_address).await;
     rig.patch_service("s", json!({"spec": {"type": "ClusterIP"}})).await;
@@ -291,7 +292,7 @@ async fn nodes_get_the_ranges_of_their_instances_by_default_and_then_nothing_is_
     }
     assert_eq!(writes(&rig), [""; 0]);
     assert_eq!(cloud.0.lock().unwrap().reads, [2], "one read for both nodes");
-    // The node of somebody else becomes ours.
+    // The label is removed, so the program manages the node.
     cloud.set_ranges("theirs", &["fd00:3::/112", "10.0.3.0/24"]);
     rig.patch_node("theirs", json!({"metadata": {"labels": {(UNMANAGED.0): null}}})).await;
     rig.until_node("theirs", "is reachable", is_reachable).await;

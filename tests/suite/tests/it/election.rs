@@ -153,7 +153,7 @@ async fn a_shutdown_amid_many_new_nodes_ends_the_writes_in_flight_and_begins_no_
     let log = rig.store().log().remote_writes();
     let after = log.split(|write| write.resource == "leases").next_back().unwrap();
     assert!(after.iter().all(|write| write.resource == "events"), "written after the lease was given back: {after:?}");
-    // As many as may be in flight at once.
+    // The maximum number of writes in flight.
     assert!(rig.writes().len() - written <= 32, "{written} before and {} after", rig.writes().len());
     assert!(rig.writes().iter().all(|write| write.status == 200));
     let ended = requests();
@@ -230,7 +230,7 @@ async fn a_wall_clock_that_jumps_never_makes_two_leaders() {
         rig.pass(10 * MINUTE).await;
         assert_eq!(rig.cloud.calls("Initialize").len(), 1, "{who} by {seconds} s");
         assert!(first.is_running() && second.is_running());
-        // Nor does it keep the follower from its turn.
+        // The follower still takes over.
         first.kill();
         let gap = time_to_initialize(&rig, "a", MINUTE).await;
         assert!(gap < Duration::from_secs(20), "{who} by {seconds} s: {gap:?}");

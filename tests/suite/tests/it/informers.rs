@@ -8,7 +8,7 @@ use ccm_provider::{CloudProvider, InformerUser, ObjectChange, SharedInformers};
 use ccm_test_suite::{Rig, node, service};
 use serde_json::json;
 
-/// Records what its handlers receive.
+/// Records the changes that its handlers receive.
 #[derive(Clone, Default)]
 struct Watcher(Arc<Mutex<Vec<String>>>);
 

@@ -28,7 +28,7 @@ fn ranges(node: &Object) -> String {
     list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
 }
 
-/// Waits until so many nodes have a block each, no two the same.
+/// Waits until this many nodes have a block each, all different.
 async fn until_distinct(rig: &Rig, count: usize) {
     let distinct = async |rig: &Rig| {
         let all: BTreeSet<String> = rig.list("nodes").await.iter().map(ranges).filter(|r| !r.is_empty()).collect();
@@ -191,7 +191,7 @@ async fn a_block_whose_write_may_have_taken_effect_stays_with_its_node() {
         Effect::FailAfterEffect { code: 500 },
         Effect::HtmlPage { code: 502 },
         Effect::LoseRequest,
-        // Longer than a write may take.
+        // Longer than the deadline of a write.
         Effect::Latency { millis: 12_000 },
     ] {
         let rig = Rig::new("").await;
@@ -338,7 +338,7 @@ async fn a_new_leader_with_a_late_watch_gives_out_no_block_of_the_last_one() {
     rig.pass(SECOND).await;
     add(&rig, "a").await;
     rig.pass(SECOND / 2).await;
-    // From here on no watch shows anything, in particular not the write of b.
+    // From here on watches show no changes, in particular not the write of b.
     rig.faults().freeze_watches(Some("nodes"));
     rig.pass(5 * SECOND).await;
     assert_eq!(ranges(&rig.node("b").await.unwrap()), "10.8.0.0/24");
@@ -423,7 +423,7 @@ mod real_apiserver {
         rig.until(LONG, "every node has pod ranges", assigned).await
     }
 
-    /// How many blocks the nodes have; fails when two are the same or one has addresses of Services.
+    /// The number of blocks of the nodes; fails if two are equal or one overlaps with the range of Services.
     fn distinct(nodes: &[Object]) -> usize {
         let mut all: BTreeSet<IpAddr> = (0..16).map(|i| IpAddr::from([10, 8, i, 0])).collect();
         all.insert("fd00:8::".parse().unwrap());
@@ -475,7 +475,7 @@ mod real_apiserver {
         let metric = |name: &str| {
             manager.metric(&format!(r#"node_ipam_controller_cidrset_{name}{{clusterCIDR="10.8.0.0/14"}}"#))
         };
-        // 16 blocks are those of Services.
+        // 16 blocks overlap with those of Services.
         assert_eq!(metric("usage_cidrs"), Some((NODES + 17) as f64 / 1024.0));
         assert_eq!(metric("cidrs_releases_total"), Some(1.0));
         manager.stop().await.unwrap();

@@ -16,7 +16,7 @@ struct Shape {
     bounds: Vec<String>,
 }
 
-/// The reference, and whether the metric is always there.
+/// The reference, and whether the metric always exists.
 fn reference() -> BTreeMap<String, (bool, Shape)> {
     let rows = REFERENCE.lines().filter(|line| !line.starts_with('#'));
     rows.map(|row| {
@@ -108,7 +108,7 @@ async fn a_manager_shows_every_metric_with_its_type_labels_and_buckets() {
     let reference = reference();
     for (name, (always, shape)) in &reference {
         match shown.get(name) {
-            // Without a sample there is nothing to compare.
+            // A family without a sample cannot be compared.
             Some(found) if found.labels.is_empty() && !shape.labels.is_empty() => {
                 assert!(!always, "{name} has no sample");
             }

@@ -1,4 +1,4 @@
-//! Taints that a provider's own controller answers with: out-of-service, as long as the instance of a node is stopped.
+//! Taints from a provider's own controller: out-of-service, as long as the instance of a node is stopped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const OUT: TaintId = TaintId { key: "node.kubernetes.io/out-of-service", effect:
 const NODES: &str = "--controllers=cloud-node-lifecycle,x-out-of-service";
 const STOPPED: &str = "instances: [{name: a, shutdown: true}]";
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long the controller thinks.
+/// How long the task takes.
 const RUN: Duration = Duration::from_secs(2);
 
 /// The fake cloud with that controller.
@@ -69,7 +69,7 @@ impl CloudProvider for Cloud {
 
 fn changes(node: &Node) -> NodeChanges {
     let ready = node.ready == Some(ConditionStatus::True);
-    // Not Ready for another reason: it stays as it is.
+    // Not Ready for another reason: the node stays unchanged.
     let known = ready || node.has_taint(TAINT_SHUTDOWN);
     NodeChanges { taints: known.then_some((OUT, !ready)).into_iter().collect(), ..NodeChanges::default() }
 }
@@ -126,7 +126,7 @@ async fn a_stopped_node_is_out_of_service_until_it_is_ready_and_taints_of_others
     let writes = rig.writes();
     let [shutdown, write] = &writes[..] else { panic!("{writes:?}") };
     assert_eq!((write.verb, &*write.subresource, write.status), ("patch", "", 200));
-    // The write before it says which version it is bound to.
+    // Its precondition is the version after the previous write.
     let mut list = shutdown.body["spec"]["taints"].clone();
     list.as_array_mut().unwrap().push(json!({"key": OUT.key, "effect": "NoExecute"}));
     assert_eq!(write.body["spec"], json!({"taints": list}));

@@ -161,7 +161,7 @@ async fn a_leader_that_stops_releases_its_lease_and_its_follower_did_nothing_bef
     first.terminate();
     let status = first.ended(LONG).await;
     assert!(status.success(), "{status}\n{}", first.output());
-    // Nobody, or the follower already.
+    // No holder, or already the follower.
     assert_ne!(holder().await, stopped, "the lease is held by a process that has ended");
     replicas.until_leaders(&[&first, &second]).await;
     replicas.initialize("term-after").await;
@@ -187,7 +187,7 @@ async fn a_killed_leader_is_followed_after_its_lease() {
     assert!(wait >= SignedDuration::from_secs(15), "followed after {wait:?}\n{}", second.output());
 }
 
-/// The only test here with load balancers: a manager of theirs serves every Service of the cluster.
+/// The only test here with load balancers, because its manager handles every Service of the cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_gets_finalizer_and_address_and_goes_only_after_its_balancer() {
     let Some(rig) = Rig::real("suite-services", "loadBalancers: {ipMode: Proxy}").await else { return };

@@ -19,8 +19,8 @@ const ELECT: &str = "--leader-elect=true";
 const LEASE: &str = "cloud-controller-manager";
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A cloud whose configuration is one word: its region. With `bad` no provider can be made of it, and one with `closed` cannot
-/// be initialized.
+/// A cloud whose configuration is one word: its region. With `bad` the factory fails, and with `closed` the
+/// initialization.
 #[derive(Clone)]
 struct Cloud {
     calls: Arc<Mutex<Vec<String>>>,
@@ -116,7 +116,7 @@ impl SingleInstances for Cloud {
     }
 }
 
-/// Notes a call that was dropped.
+/// Records a dropped call.
 struct InFlight<'a>(&'a Cloud, bool);
 
 impl Drop for InFlight<'_> {
@@ -182,7 +182,7 @@ async fn lease(rig: &Rig) -> Object {
     rig.get("leases", "kube-system", LEASE).await.unwrap()
 }
 
-/// Whether a lease was held without a break.
+/// Whether a lease was held without interruption.
 fn is_held(before: &Object, now: &Object) -> bool {
     ["holderIdentity", "leaseTransitions", "acquireTime"]
         .iter()
@@ -286,7 +286,7 @@ async fn a_provider_that_cannot_be_initialized_gives_way_to_the_previous_one() {
 #[tokio::test(start_paused = true)]
 async fn a_file_that_is_still_being_written_is_not_used() {
     let (rig, manager, cloud) = started(Cloud::new()).await;
-    // Another content all the time, as of a file that is written slowly.
+    // The content changes all the time, as in a file that is written slowly.
     for step in 0..50 {
         write(&rig, &format!("part {step}"));
         rig.pass(Duration::from_millis(900)).await;

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// The value of a label that is corrupted on the way, so that it is no string.
+/// The value of a label that is corrupted in transit, so that it is not a string.
 const UNREADABLE: &str = "\"unreadable\"";
 
 /// A store of nodes with its reflector, and the API server below.
@@ -199,7 +199,7 @@ async fn a_server_that_is_away_or_busy_is_not_asked_for_pages() {
     }
 }
 
-/// Etcd goes back in time: n1 was deleted and comes back, n2 was changed, `new` was made and is gone.
+/// Etcd goes back in time: n1 was deleted and exists again, n2 was changed, `new` was created and is gone.
 fn history(bench: &Bench) -> u64 {
     let then = bench.api.version();
     bench.api.delete("nodes", "", "n1").unwrap();

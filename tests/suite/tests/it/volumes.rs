@@ -12,7 +12,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
 const ASK: &str = "GetLabelsForVolume";
 
-/// A cloud with the volumes `vol-…` in zone `a` of region `r`, and what else is given.
+/// A cloud with the volumes `vol-…` in zone `a` of region `r`, and with more configuration.
 fn cloud(ids: &[&str], more: &str) -> String {
     let entry = |id: &&str| format!("{{id: {id}, labels: {{{ZONE}: a, {REGION}: r}}}}");
     let volumes: Vec<String> = ids.iter().map(entry).collect();
@@ -43,7 +43,7 @@ fn requirements(volume: &Object) -> Value {
     volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"].clone()
 }
 
-/// What the controller adds for zone `a` of region `r`.
+/// The labels and the affinity for zone `a` of region `r`.
 fn added() -> Value {
     json!([{"matchExpressions": [
         {"key": REGION, "operator": "In", "values": ["r"]}, {"key": ZONE, "operator": "In", "values": ["a"]}]}])
@@ -105,7 +105,7 @@ async fn volumes_of_others_are_neither_asked_about_nor_written() {
     ] {
         rig.create(make).await;
     }
-    // Deleted and still there, since it is in use.
+    // Being deleted, but still in use.
     rig.create(ebs("going", "vol-1").with(|pv| pv["metadata"]["finalizers"] = json!(["example.com/in-use"]))).await;
     rig.delete("persistentvolumes", "", "going").await;
     let manager = rig.start(&[ON]).await;
@@ -281,7 +281,7 @@ async fn without_the_right_to_patch_volumes_one_try_counts_for_all_of_them() {
     let manager = rig.start(&[ON]).await;
     rig.pass(31 * MINUTE).await;
     let tries = rig.faults().fired(refused);
-    // As many writes as may be in flight at once, every five minutes.
+    // At most the number of concurrent writes, every five minutes.
     assert!((6..=7 * 5).contains(&tries), "{tries} tries in half an hour");
     rig.faults().clear();
     rig.until(15 * MINUTE, "all are labelled", async |rig| {

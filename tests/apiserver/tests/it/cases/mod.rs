@@ -1,4 +1,4 @@
-//! What both servers do.
+//! Cases that both servers must pass.
 
 pub(crate) mod misc;
 pub(crate) mod nodes;

@@ -1,12 +1,12 @@
-//! Values held against schemas.
+//! Checks values against schemas.
 
 use super::{Description, Finding, Schema, Way, Why};
 use serde_json::Value;
 
-/// How many elements of a list in an answer are looked at: they are all made by the same code.
+/// How many elements of a list in an answer are checked: the same code makes all of them.
 const SAMPLE: usize = 20;
 
-/// What is wrong with a parameter: texts that stand for values of all types.
+/// The mismatch of a parameter, which is a text for values of all types.
 pub(super) fn parameter(schema: &Schema, name: &str, text: &str) -> Option<Finding> {
     let why = match schema.kind.as_deref() {
         Some("integer") if !is_whole(text, schema.format.as_deref()) => Some(whole(schema)),
@@ -17,7 +17,7 @@ pub(super) fn parameter(schema: &Schema, name: &str, text: &str) -> Option<Findi
     why.map(|why| Finding { at: name.to_owned(), is: text.to_owned(), why })
 }
 
-/// What is wrong with a value and all that is in it.
+/// The mismatches of a value, recursively.
 pub(super) fn value(
     description: &Description,
     schema: &Schema,
@@ -33,7 +33,7 @@ pub(super) fn value(
         }
         return;
     }
-    // A request may name a property and leave it empty.
+    // A request may have a property with an empty value.
     if value.is_null() && matches!(way, Way::In(_)) {
         return;
     }
@@ -60,7 +60,7 @@ pub(super) fn value(
                 wrong(whole(schema));
             }
         }
-        // Requests may write numbers as texts, and long whole numbers the other way round.
+        // Requests may send numbers as strings, and 64-bit integers as numbers.
         (Some("integer"), Value::String(text)) if way != Way::Out && is_whole(text, schema.format.as_deref()) => {}
         (Some("string"), Value::Number(_)) if way != Way::Out && is_long(schema) => {}
         (Some("number"), Value::Number(_)) | (Some("boolean"), Value::Bool(_)) => {}
@@ -109,7 +109,7 @@ fn text_fits(schema: &Schema, text: &str) -> Option<Why> {
     misses.then(|| Why::Pattern(schema.pattern.clone().unwrap_or_default()))
 }
 
-/// Whether a text stands for a whole number, since JSON's numbers are too short for it.
+/// Whether the schema is a 64-bit integer, which JSON represents as a string.
 fn is_long(schema: &Schema) -> bool {
     matches!(schema.format.as_deref(), Some("int64" | "uint64"))
 }

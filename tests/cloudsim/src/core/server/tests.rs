@@ -7,7 +7,7 @@ struct Slow;
 impl Handler for Slow {
     fn answer(self: Arc<Self>, _: Request) -> BoxFuture<'static, Answer> {
         Box::pin(async {
-            // As when the thread gets no time.
+            // As if the thread got no CPU time.
             std::thread::sleep(Duration::from_millis(5));
             Answer::Reply(http::Response::new(Bytes::from_static(b"done")))
         })

@@ -1,11 +1,11 @@
-//! Which addresses of a subnet are taken.
+//! The addresses in use of a subnet.
 
 use super::super::World;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// Takes an address of a subnet: this one, or the next free one of its pools. None: it is taken, or all are.
+/// Allocates an address of a subnet: the given one, or the next free one of its pools. `None`: it is taken, or all are.
 pub(in super::super) fn take(world: &mut World, subnet: &str, wanted: Option<IpAddr>) -> Option<IpAddr> {
     let row = world.row("subnet", subnet)?;
     let range: IpNet = row.text("cidr").parse().ok()?;
@@ -14,7 +14,7 @@ pub(in super::super) fn take(world: &mut World, subnet: &str, wanted: Option<IpA
     let address = match wanted {
         Some(address) => Some(address).filter(|address| range.contains(address) && !taken.all.contains(address)),
         None => {
-            // Behind the last one given: an address that was given back is not used again at once.
+            // After the last allocated one, so that a released address is not reused at once.
             let after = |from: u128| {
                 pools.iter().find_map(|(low, high)| {
                     let mut number = bits(*low).max(from);
@@ -34,7 +34,7 @@ pub(in super::super) fn take(world: &mut World, subnet: &str, wanted: Option<IpA
     Some(address)
 }
 
-/// Gives an address back.
+/// Releases an address.
 pub(in super::super) fn give_back(world: &mut World, subnet: &str, address: &str) {
     if let (Some(taken), Ok(address)) = (world.addresses.get_mut(subnet), address.parse::<IpAddr>()) {
         taken.all.remove(&address);
@@ -61,16 +61,16 @@ fn address(bits: u128, like: &IpAddr) -> IpAddr {
     }
 }
 
-/// The pool of a subnet that is given none: all its addresses but those of the network and the gateway, and the last of IPv4.
+/// The default pool of a subnet: all addresses except the network address, the gateway, and the last one in IPv4.
 pub(in super::super) fn default_pools(range: IpNet) -> Value {
     let (low, high) = (bits(range.network()), bits(range.broadcast()));
-    // In IPv6 the gateway has the address of the network, in IPv4 the one after.
+    // In IPv6 the gateway has the network address, in IPv4 the next one.
     let (first, last) = if range.addr().is_ipv4() { (low + 2, high - 1) } else { (low + 1, high) };
     let of = |number| address(number, &range.addr()).to_string();
     json!([{"start": of(first), "end": of(last)}])
 }
 
-/// The gateway of a subnet that is given none.
+/// The default gateway of a subnet.
 pub(in super::super) fn gateway(range: IpNet) -> String {
     address(bits(range.network()) + u128::from(range.addr().is_ipv4()), &range.addr()).to_string()
 }

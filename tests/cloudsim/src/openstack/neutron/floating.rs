@@ -36,7 +36,7 @@ const UPDATE: &[Field] = &[
     answer("floating_ip_address"),
 ];
 
-/// A floating IP with what it shows of its port.
+/// A floating IP with the fields that depend on its port.
 pub(super) fn shown(world: &World, row: &Row) -> Map<String, Value> {
     let mut fields = row.fields.clone();
     let details = world.row("port", row.text("port_id")).map(|port| {
@@ -88,7 +88,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     FLOATING.reply(world, 201, &id)
 }
 
-/// An address of the network: of any of its subnets, or of this one; any, or this one.
+/// An address of the network: from any of its subnets or the given one, and any address or the given one.
 fn allocate(
     world: &mut World,
     network: &str,
@@ -130,7 +130,7 @@ pub(in super::super) fn update(world: &mut World, call: &Call) -> Result<Reply, 
             attach_to(world, &id, &port, body.get("fixed_ip_address").and_then(Value::as_str))?;
         }
         Some(_) => detach(world, &id),
-        // Without a port the fixed address alone means nothing.
+        // Without a port the fixed address has no effect.
         None if body.contains_key("fixed_ip_address") => return Err(bad("fixed_ip_address without port_id")),
         None => {}
     }
@@ -152,7 +152,7 @@ fn remove(world: &mut World, id: &str) {
     }
 }
 
-/// Takes a floating IP from its port.
+/// Disassociates a floating IP from its port.
 pub(in super::super) fn detach(world: &mut World, id: &str) {
     let free = json!({"port_id": null, "fixed_ip_address": null, "router_id": null, "status": "DOWN"});
     change(world, "floatingip", id, free.as_object().cloned().unwrap_or_default());
@@ -203,7 +203,7 @@ fn attach_to(world: &mut World, id: &str, port_id: &str, wanted: Option<&str>) -
     Ok(())
 }
 
-/// The project has as many as it may.
+/// The project has reached its quota.
 pub(super) fn over_quota(kind: &str) -> Problem {
     Problem::new(409, "OverQuota", format!("Quota exceeded for resources: ['{kind}']."))
 }

@@ -19,9 +19,9 @@ use serde_json::{Map, Value, json};
 pub(super) struct Kind {
     /// How it is listed.
     pub(super) listing: Listing,
-    /// Type of the error if there is none.
+    /// Type of the error for a missing one.
     missing: &'static str,
-    /// The text of that error, before and behind the ID.
+    /// The text of that error, before and after the ID.
     text: (&'static str, &'static str),
 }
 
@@ -152,7 +152,7 @@ pub(super) static RULE: Kind = kind(
 );
 
 impl Kind {
-    /// The error if there is none with this ID.
+    /// The error for a missing resource with this ID.
     pub(super) fn not_found(&self, id: &str) -> Problem {
         Problem::new(404, self.missing, format!("{}{id}{}", self.text.0, self.text.1))
     }
@@ -162,13 +162,13 @@ impl Kind {
         world.seen(self.listing.kind, id).ok_or_else(|| self.not_found(id))
     }
 
-    /// The answer that shows one.
+    /// The answer with one resource.
     pub(super) fn reply(&self, world: &World, status: u16, id: &str) -> Result<Reply, Problem> {
         let row = world.row(self.listing.kind, id).ok_or_else(|| self.not_found(id))?;
         Ok(self.listing.one(world, status, self.listing.kind, row))
     }
 
-    /// The fields of a body, held against their shape.
+    /// The fields of a body, checked against their shape.
     pub(super) fn body(&self, call: &Call, fields: &[Field]) -> Result<Map<String, Value>, Problem> {
         let name = self.listing.kind;
         let Some(mut body) = (if call.body.is_empty() { Some(Map::new()) } else { call.object() }) else {
@@ -181,7 +181,7 @@ impl Kind {
         Ok(inside)
     }
 
-    /// The fields of a body for an existing resource, whose revision is the one that the caller expects.
+    /// The fields of a body for an existing resource, whose revision must be the one that the caller expects.
     pub(super) fn update(&self, world: &World, call: &Call, fields: &[Field]) -> Result<Map<String, Value>, Problem> {
         let body = self.body(call, fields)?;
         let row = self.find(world, call.id(0))?;
@@ -207,7 +207,7 @@ pub(super) fn invalid(text: &str) -> Problem {
     Problem::new(400, "InvalidInput", format!("Invalid input for operation: {text}"))
 }
 
-/// A value as Python prints it.
+/// A value in Python's syntax.
 pub(super) fn python(value: &Value) -> String {
     match value {
         Value::String(text) => format!("'{text}'"),
@@ -243,7 +243,7 @@ fn mismatch(wrong: &Mismatch, create: bool) -> Problem {
     })
 }
 
-/// Notes a change of a resource.
+/// Records a change of a resource.
 pub(super) fn touch(world: &mut World, kind: &'static str, id: &str) {
     let stamp = stamp(world);
     if let Some(row) = world.row_mut(kind, id) {
@@ -258,7 +258,7 @@ pub(super) fn stamp(world: &World) -> String {
     world.stamp("%Y-%m-%dT%H:%M:%SZ")
 }
 
-/// Changes fields; the revision moves if one is different afterwards.
+/// Changes fields; the revision grows if a value has changed.
 pub(super) fn change(world: &mut World, kind: &'static str, id: &str, fields: Map<String, Value>) {
     let Some(row) = world.row_mut(kind, id) else { return };
     let different = fields.iter().any(|(name, value)| row.fields.get(name) != Some(value));
@@ -290,7 +290,7 @@ pub(super) fn list(kind: &Kind, world: &World, call: &Call) -> Result<Reply, Pro
             Problem::violation(400, "BadRequest", text)
         })?),
     };
-    // 0 asks for no objects at all.
+    // 0 means an empty list.
     let mut rows = if limit == Some(0) { Vec::new() } else { matching(kind, world, call)? };
     if call.get("sort_key").is_none() {
         rows.sort_by(|one, other| one.id().cmp(other.id()));

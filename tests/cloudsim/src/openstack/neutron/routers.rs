@@ -71,7 +71,7 @@ fn store(world: &mut World, call: &Call, routes: Vec<Value>) -> Result<Reply, Pr
     change(world, "router", call.id(0), fields);
     let router = ROUTER.find(world, call.id(0))?;
     let mut shown = router.shown();
-    // Only these two calls show what belongs to the implementation.
+    // Only these two calls show implementation details.
     let more = json!({
         "enable_snat": true, "gw_port_id": router.text("_gw_port_id"), "distributed": false, "ha": false, "ha_vr_id": 0,
         "enable_default_route_ecmp": false, "enable_default_route_bfd": false,
@@ -80,7 +80,7 @@ fn store(world: &mut World, call: &Call, routes: Vec<Value>) -> Result<Reply, Pr
     Ok(Reply::json(200, &json!({ "router": shown })))
 }
 
-/// The routes of a body. What is no list of routes ends in an internal error, as in Neutron.
+/// The routes of a body. Anything but a list of routes causes an internal error, as in Neutron.
 fn given(call: &Call) -> Result<Vec<Value>, Problem> {
     let body = call.object().ok_or_else(|| bad("Body contains invalid data"))?;
     let routes = body.get("router").and_then(|router| router.get("routes")).and_then(Value::as_array);

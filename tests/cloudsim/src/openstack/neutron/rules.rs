@@ -51,7 +51,7 @@ pub(super) fn of<'a>(world: &'a World, group: &'a str) -> impl Iterator<Item = &
     world.table("security_group_rule").values().filter(move |rule| rule.text("security_group_id") == group)
 }
 
-/// `POST /v2.0/security-group-rules`: one rule, or a list of them, all or none.
+/// `POST /v2.0/security-group-rules`: one rule, or a list, of which all or none are created.
 pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let many = call.object().and_then(|mut body| body.remove("security_group_rules"));
     let Some(Value::Array(rules)) = many else {
@@ -110,7 +110,7 @@ fn create_one(world: &mut World, body: Map<String, Value>) -> Result<String, Pro
     Ok(make(world, &project, &group, rule))
 }
 
-/// Adds a rule without looking at it.
+/// Adds a rule without checks.
 pub(in super::super) fn make(world: &mut World, project: &str, group: &str, with: Map<String, Value>) -> String {
     let stamp = super::stamp(world);
     let prefix = with.get("remote_ip_prefix").and_then(Value::as_str).and_then(|text| text.parse::<IpNet>().ok());
@@ -128,7 +128,7 @@ fn number(protocol: &str) -> Option<u8> {
     lower.parse().ok().or_else(|| PROTOCOLS.iter().find(|(name, _)| *name == lower).map(|(_, number)| *number))
 }
 
-/// The rule as it is stored, if it makes sense.
+/// The stored form of a rule, if it is valid.
 fn normal(mut rule: Map<String, Value>) -> Result<Map<String, Value>, Problem> {
     let wrong = |kind: &str, text: String| Err(Problem::new(400, kind, text));
     let family = rule.get("ethertype").and_then(Value::as_str).unwrap_or("IPv4").to_owned();

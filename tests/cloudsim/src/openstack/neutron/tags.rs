@@ -5,7 +5,7 @@ use super::{FLOATING, GROUP, Kind, NETWORK, PORT, ROUTER, SUBNET, bad, change, i
 use crate::core::rest::{Call, Problem, Reply};
 use serde_json::{Map, Value, json};
 
-/// The kind that a call is about: its path is `/network/v2.0/<resources>/…`.
+/// The kind of a call, from its path `/network/v2.0/<resources>/…`.
 fn kind(call: &Call) -> Result<&'static Kind, Problem> {
     let name = call.path.split('/').nth(3).unwrap_or_default().replace('-', "_");
     let kinds: [&'static Kind; 6] = [&NETWORK, &SUBNET, &PORT, &ROUTER, &FLOATING, &GROUP];

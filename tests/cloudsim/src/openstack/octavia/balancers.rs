@@ -22,13 +22,13 @@ pub(in super::super) fn get(world: &mut World, call: &Call) -> Result<Reply, Pro
     BALANCER.reply(world, 200, call.id(0))
 }
 
-/// Where the VIP is to be.
+/// The requested place of the VIP.
 struct Vip {
     port: String,
     address: String,
     subnet: String,
     network: String,
-    /// The port was made for it, and goes with it.
+    /// The port was created for the load balancer, and is deleted with it.
     own: bool,
 }
 
@@ -56,7 +56,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     }
     let id = world.uuid();
     let vip = vip(world, &body, &id, &project, &provider, subnet, network)?;
-    // The port stays behind when one of these is refused: so it is with Octavia.
+    // If one of these is refused, the port remains, as in Octavia.
     let inside = body.remove("listeners").and_then(|listeners| listeners.as_array().cloned()).unwrap_or_default();
     populated(&provider, &inside)?;
     let base = json!({
@@ -80,7 +80,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     Ok(Reply::json(201, &json!({"loadbalancer": whole(world, row)})))
 }
 
-/// The subnet and the network that a body names for the VIP.
+/// The subnet and the network of the VIP in a body.
 fn place(world: &World, body: &Map<String, Value>) -> Result<(String, String), Problem> {
     let text = |name: &str| body.get(name).and_then(Value::as_str);
     let find = |kind: &'static str, what: &str, id: &str| {
@@ -99,14 +99,14 @@ fn place(world: &World, body: &Map<String, Value>) -> Result<(String, String), P
     let Some(network) = network else {
         return Err(invalid("VIP must contain one of: vip_port_id, vip_network_id, vip_subnet_id."));
     };
-    // The first subnet of IPv4, or else the first.
+    // The first IPv4 subnet, else the first subnet.
     let subnets: Vec<&Row> = network.texts("subnets").filter_map(|subnet| world.row("subnet", subnet)).collect();
     let subnet = subnets.iter().find(|subnet| subnet.number("ip_version") == 4).or(subnets.first());
     let subnet = subnet.ok_or_else(|| invalid("Supplied network does not contain a subnet."))?;
     Ok((subnet.id().to_owned(), network.id().to_owned()))
 }
 
-/// The port of the VIP: the one that the body names, or a new one.
+/// The port of the VIP: the one in the body, or a new one.
 fn vip(
     world: &mut World,
     body: &Map<String, Value>,
@@ -153,7 +153,7 @@ fn no_port(world: &World, wanted: Option<IpAddr>, provider: &str, subnet: &str, 
     refused(409, format!("The VIP IP address is already in use: {why}"))
 }
 
-/// Whether the listeners of a fully populated request can be made.
+/// Whether the listeners of a fully populated request can be created.
 fn populated(provider: &str, inside: &[Value]) -> Result<(), Problem> {
     let mut seen: Vec<(&str, i64, &str)> = Vec::new();
     for listener in inside.iter().filter_map(Value::as_object) {
@@ -168,7 +168,7 @@ fn populated(provider: &str, inside: &[Value]) -> Result<(), Problem> {
         }
         pools::compatible(protocol, pool.get("protocol").and_then(Value::as_str).unwrap_or_default())?;
         if provider == "ovn" {
-            // Amphora takes here what it refuses elsewhere.
+            // For a fully populated request, amphora accepts listeners that it refuses in other requests.
             providers::listener(provider, listener)?;
             providers::pool(provider, pool)?;
         }
@@ -176,7 +176,7 @@ fn populated(provider: &str, inside: &[Value]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Makes a listener of a fully populated request with its pool, members and monitor.
+/// Creates a listener of a fully populated request with its pool, members and monitor.
 fn fill(world: &mut World, balancer: &str, listener: Value) -> Result<(), Problem> {
     let Value::Object(mut listener) = listener else { return Ok(()) };
     let pool = listener.remove("default_pool");
@@ -193,9 +193,9 @@ fn fill(world: &mut World, balancer: &str, listener: Value) -> Result<(), Proble
     Ok(())
 }
 
-/// A load balancer with everything in it.
+/// A load balancer with all its parts.
 pub(in super::super) fn whole(world: &World, balancer: &Row) -> Value {
-    // What is around a part is not shown in it again.
+    // A nested part does not show its parents.
     let part = |row: &Row| -> Map<String, Value> {
         row.shown().into_iter().filter(|(name, _)| name != "loadbalancers" && name != "healthmonitor_id").collect()
     };
@@ -255,7 +255,7 @@ pub(in super::super) fn delete(world: &mut World, call: &Call) -> Result<Reply, 
     Ok(Reply::empty(204))
 }
 
-/// Removes a load balancer with its parts and the port that was made for it.
+/// Removes a load balancer with its parts and the port that was created for it.
 pub(super) fn remove(world: &mut World, id: &str, parts: &[(&'static str, String)]) {
     for (kind, part) in parts {
         world.remove(kind, part);

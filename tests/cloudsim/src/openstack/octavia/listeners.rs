@@ -21,12 +21,12 @@ pub(in super::super) fn get(world: &mut World, call: &Call) -> Result<Reply, Pro
     LISTENER.reply(world, 200, call.id(0))
 }
 
-/// What a protocol runs on.
+/// The transport of a protocol.
 fn transport(protocol: &str) -> &str {
     if matches!(protocol, "UDP" | "SCTP") { protocol } else { "TCP" }
 }
 
-/// Whether no other listener has this port.
+/// Whether the port is free.
 pub(super) fn free<'a>(
     protocol: &str,
     port: i64,
@@ -42,7 +42,7 @@ pub(super) fn free<'a>(
     }
 }
 
-/// Whether the fields of a listener go together.
+/// Whether the fields of a listener are consistent.
 pub(super) fn sensible(fields: &Map<String, Value>) -> Result<(), Problem> {
     let protocol = fields.get("protocol").and_then(Value::as_str).unwrap_or_default();
     let http = matches!(protocol, "HTTP" | "TERMINATED_HTTPS");
@@ -79,7 +79,7 @@ pub(super) fn sensible(fields: &Map<String, Value>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether the CIDRs are of the family of the VIP, and the certificates are there.
+/// Whether the CIDRs have the family of the VIP, and the certificates exist.
 fn fitting(world: &World, balancer: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
     let row = BALANCER.find(world, balancer)?;
     let vip = row.text("vip_address");
@@ -116,7 +116,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     LISTENER.reply(world, 201, &id)
 }
 
-/// Makes a listener whose fields are good; its port may be taken.
+/// Creates a listener whose fields are valid; its port may be taken.
 pub(super) fn make(world: &mut World, balancer: &str, mut fields: Map<String, Value>) -> Result<String, Problem> {
     let row = world.row("loadbalancer", balancer).ok_or_else(|| BALANCER.not_found(balancer))?;
     let project = row.text("project_id").to_owned();
@@ -163,7 +163,7 @@ pub(in super::super) fn update(world: &mut World, call: &Call) -> Result<Reply, 
         ("timeout_tcp_inspect", 0),
         ("connection_limit", -1),
     ] {
-        // Null brings the default back.
+        // Null restores the default.
         if body.get(name).is_some_and(Value::is_null) {
             body.insert(name.to_owned(), json!(default));
         }

@@ -11,7 +11,7 @@ use crate::core::shape::check;
 use crate::openstack::World;
 use serde_json::{Map, Value, json};
 
-/// The pool of a call. The reads tell of a missing one in another form than the writes.
+/// The pool of a call. For a missing one, reads return another error than writes.
 fn pool<'a>(world: &'a World, call: &Call) -> Result<&'a Row, Problem> {
     POOL.find(world, call.id(0)).map_err(|problem| Problem { code: "plain".to_owned(), ..problem })
 }
@@ -55,7 +55,7 @@ fn subnet(world: &World, fields: &Map<String, Value>) -> Result<(), Problem> {
     }
 }
 
-/// Whether members are of the family of the VIP, where datagrams are balanced.
+/// Whether members have the family of the VIP, which datagram protocols require.
 fn families<'a>(
     world: &World,
     call: &Call,
@@ -74,7 +74,7 @@ fn families<'a>(
     Ok(())
 }
 
-/// What distinguishes the members of a pool.
+/// The identity of a member in its pool.
 fn key(fields: &Map<String, Value>) -> (&str, i64) {
     let address = fields.get("address").and_then(Value::as_str).unwrap_or_default();
     (address, fields.get("protocol_port").and_then(Value::as_i64).unwrap_or_default())
@@ -98,7 +98,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     MEMBER.reply(world, 201, &id)
 }
 
-/// Makes a member whose fields are good.
+/// Creates a member whose fields are valid.
 pub(super) fn make(world: &mut World, pool: &str, mut fields: Map<String, Value>) -> String {
     fields.retain(|_, value| !value.is_null());
     let row = world.row("pool", pool);
@@ -115,13 +115,13 @@ pub(super) fn make(world: &mut World, pool: &str, mut fields: Map<String, Value>
     id
 }
 
-/// `PUT /pools/{id}/members`: these members and no others, or these too.
+/// `PUT /pools/{id}/members`: replaces the members, or with `additive_only` adds to them.
 pub(in super::super) fn replace(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let Some(body) = call.object() else {
         return Err(Problem::violation(400, "", "Request is not in valid JSON format"));
     };
     check(&body, shapes::MEMBERS).map_err(|mut wrong| {
-        // The list is the argument itself.
+        // The body of this call is the list itself.
         wrong.inside = wrong.inside.trim_start_matches("members").to_owned();
         mismatch(&wrong, "members_", "members")
     })?;

@@ -1,6 +1,6 @@
 //! Octavia: load balancers, listeners, pools, members and health monitors.
 //!
-//! A change makes the load balancer immutable until it has been provisioned, which takes a time on the virtual clock.
+//! A change makes the load balancer immutable until it is provisioned, which takes time on the virtual clock.
 
 pub(super) mod balancers;
 pub(super) mod listeners;
@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 pub(super) struct Kind {
     /// How it is listed.
     pub(super) listing: Listing,
-    /// Its name in texts.
+    /// Its name in messages.
     text: &'static str,
     /// Its name in errors about bodies.
     argument: &'static str,
@@ -77,13 +77,13 @@ impl Kind {
         world.seen(self.listing.kind, id).ok_or_else(|| self.not_found(id))
     }
 
-    /// The answer that shows one.
+    /// The answer with one resource.
     fn reply(&self, world: &World, status: u16, id: &str) -> Result<Reply, Problem> {
         let row = world.row(self.listing.kind, id).ok_or_else(|| self.not_found(id))?;
         Ok(self.listing.one(world, status, self.listing.kind, row))
     }
 
-    /// The fields of a body, held against their shape.
+    /// The fields of a body, checked against their shape.
     fn body(&self, call: &Call, fields: &[Field]) -> Result<Map<String, Value>, Problem> {
         let name = self.listing.kind;
         let Some(mut body) = call.object() else {
@@ -97,7 +97,7 @@ impl Kind {
     }
 }
 
-/// What is wrong with a body, in the words of Octavia.
+/// The error of a body, with Octavia's text.
 fn mismatch(wrong: &Mismatch, argument: &str, name: &str) -> Problem {
     let Mismatch { inside, field, value, why } = wrong;
     let shown = match value {
@@ -134,7 +134,7 @@ fn list(kind: &Kind, world: &World, call: &Call) -> Result<Reply, Problem> {
     list_among(kind, world, call, world.table(kind.listing.kind).values())
 }
 
-/// A list of Octavia: those among some rows.
+/// A list of Octavia: some rows.
 fn list_among<'a>(
     kind: &Kind,
     world: &'a World,
@@ -152,7 +152,7 @@ fn list_among<'a>(
     };
     let (rows, full) = paged(kind.listing.rows(world, call, among), call, limit)
         .map_err(|marker| refused(400, format!("Supplied pagination marker '{}' is not valid.", marker.message)))?;
-    // The links keep the limit and forget the filters: so does Octavia.
+    // The links keep the limit and drop the filters, as in Octavia.
     let url = |marker: &str| other_page(&world.url, call, |name| name == "limit", marker);
     let mut links: Vec<Value> = Vec::new();
     if let Some(last) = rows.last().filter(|_| full) {
@@ -256,8 +256,8 @@ pub(super) fn settle(world: &mut World, id: &str) {
     }
 }
 
-/// The kind of what is being changed: what is above it is pending too, and becomes ACTIVE when the change fails. A load balancer
-/// that is being created fails whole.
+/// The kind of the changed part: its parents are pending too, and become ACTIVE when the change fails. When a creation
+/// fails, the whole load balancer is in ERROR.
 fn innermost(world: &World, balancer: &Row, parts: &[(&'static str, String)]) -> &'static str {
     let is_pending = |wanted: &str| {
         let rows = parts.iter().filter(|(kind, _)| *kind == wanted).filter_map(|(kind, id)| world.row(kind, id));
@@ -272,7 +272,7 @@ fn innermost(world: &World, balancer: &Row, parts: &[(&'static str, String)]) ->
     }
 }
 
-/// Removes a part of a load balancer, and what hangs on it.
+/// Removes a part of a load balancer with its children.
 fn remove(world: &mut World, kind: &'static str, id: &str) {
     let Some(row) = world.remove(kind, id) else { return };
     let balancer = row.text("_loadbalancer_id");

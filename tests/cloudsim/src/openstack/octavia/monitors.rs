@@ -30,7 +30,7 @@ fn open(world: &World, pool: &str) -> Result<(String, Vec<String>), Problem> {
     Ok((balancer, listeners))
 }
 
-/// Whether the fields of a monitor go with its type.
+/// Whether the fields of a monitor are valid for its type.
 fn sensible(kind: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
     let http = matches!(kind, "HTTP" | "HTTPS");
     let has = |name: &&&str| fields.get(**name).is_some_and(|value| !value.is_null());
@@ -68,7 +68,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     MONITOR.reply(world, 201, &id)
 }
 
-/// Makes a monitor whose fields are good.
+/// Creates a monitor whose fields are valid.
 pub(super) fn make(world: &mut World, pool: &str, mut fields: Map<String, Value>) -> String {
     fields.retain(|_, value| !value.is_null());
     let project = world.row("pool", pool).map(|row| row.text("project_id").to_owned());

@@ -84,7 +84,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     POOL.reply(world, 201, &pool)
 }
 
-/// Makes a pool whose fields are good.
+/// Creates a pool whose fields are valid.
 pub(super) fn make(
     world: &mut World,
     balancer: &str,

@@ -1,4 +1,4 @@
-//! What the providers refuse. `unverified` for ovn: no service with it could be asked.
+//! Requests that the providers refuse. `unverified` for ovn: not checked on a real service.
 
 use super::refused;
 use crate::core::rest::Problem;
@@ -30,7 +30,7 @@ pub(super) fn pool(provider: &str, fields: &Map<String, Value>) -> Result<(), Pr
     if provider != "ovn" {
         return match algorithm {
             Some(name @ "SOURCE_IP_PORT") => {
-                // `octavia` is another name for it.
+                // `octavia` is an alias of it.
                 Err(unsupported("amphora", &format!("Amphora provider does not support {name} algorithm.")))
             }
             _ => Ok(()),
@@ -57,7 +57,7 @@ pub(super) fn monitor(provider: &str, kind: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Members of another family than the VIP, where amphora balances datagrams.
+/// Amphora refuses members of another family than the VIP for UDP and SCTP.
 pub(super) fn mixed(protocol: &str) -> Problem {
     let what = "This provider doesn't support mixing IPv4 and IPv6 addresses for its VIP and members in";
     unsupported("amphora", &format!("{what} {protocol} load balancers."))

@@ -1,4 +1,4 @@
-//! The cases, by service. What AWS documents decides what is expected; `unverified` behaviour is not in here.
+//! The cases, by service. The expectations follow AWS's documentation; there are no cases for `unverified` behaviour.
 
 mod ec2;
 mod elb;
@@ -12,7 +12,8 @@ pub(crate) fn all() -> Vec<Case> {
     [ec2::cases(), elb::cases(), elbv2::cases(), sts::cases()].into_iter().flatten().collect()
 }
 
-/// Cases that send what the model forbids, and a part of the complaint: the error code that AWS answers is the point of the case.
+/// Cases that violate the service model on purpose, to test the error code of AWS, each with a part of the reported
+/// violation.
 pub(crate) const BREAKS_THE_MODEL: &[(&str, &str)] = &[
     ("elb: a health check outside of its limits", "HealthCheck"),
     ("elbv2: a listener needs a group", "DefaultActions"),

@@ -12,7 +12,7 @@ use wildmatch::WildMatch;
 #[derive(Debug)]
 pub(crate) struct Deviation {
     case: &'static str,
-    /// The lines that the case gives.
+    /// The lines of the case.
     lines: &'static [&'static str],
     /// Why they differ, and why that is not corrected.
     reason: &'static str,
@@ -44,12 +44,12 @@ pub(crate) fn check_names(names: &[&str], table: &[Deviation]) {
     }
 }
 
-/// Fails for each line that the table lacks. The lines begin with the case.
+/// Fails for each line that is not in the table. The lines begin with the case.
 pub(crate) fn check(table: &[Deviation], found: &[String]) {
     let of = |entry: &Deviation| entry.lines.iter().map(|line| format!("{}: {line}", entry.case)).collect::<Vec<_>>();
     let patterns: Vec<String> = table.iter().flat_map(of).collect();
     for pattern in patterns.iter().filter(|pattern| !found.iter().any(|line| like(line, pattern))) {
-        // The other cloud got better: no defect of ours. Past the test harness, which would keep it to itself.
+        // The other cloud was fixed, which is no failure. Printed directly, because the test harness would capture it.
         let notice = format!("\nNOTICE: this differs no longer; take it out of the table: {pattern:?}\n");
         std::io::stderr().write_all(notice.as_bytes()).expect("stderr");
     }

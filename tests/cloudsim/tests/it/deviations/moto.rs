@@ -1,5 +1,5 @@
-//! Where moto 5.2.5 (with the corrections of hack/moto/patches.py) is known to differ from AWS. What a controller can't live
-//! with is corrected there; the rest is listed here.
+//! Where moto 5.2.5 (with the corrections of hack/moto/patches.py) is known to differ from AWS. The corrections cover
+//! what controllers depend on; the rest is listed here.
 
 use super::{Deviation, differs};
 

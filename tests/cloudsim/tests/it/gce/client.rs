@@ -1,4 +1,4 @@
-//! A client of our own: it knows where the objects of each resource are, and nothing else.
+//! A client of our own, which only knows the paths of each resource.
 
 use super::run::{Case, Got, filled};
 use crate::http::send;
@@ -6,7 +6,7 @@ use crate::values::{Values, fill, save};
 use ccm_cloudsim::core::rest::encoded;
 use serde_json::Value;
 
-/// A resource: the name of its place, how paths call it, and the parameter that names one object.
+/// A resource: its kind of place, its name in paths, and the parameter that names one object.
 const RESOURCES: [(&str, &str, &str, &str); 21] = [
     ("projects", "", "", ""),
     ("zones", "", "zones", "zone"),
@@ -40,7 +40,7 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// What each step of a case answers; values of earlier answers are filled in.
+    /// The answers to the steps of a case; values of earlier answers are filled in.
     pub(crate) fn run(&self, case: &Case) -> Vec<Got> {
         let mut values = Values::new();
         let mut answers = Vec::new();

@@ -1,9 +1,9 @@
-//! A case is a list of calls of methods of the API with what each has to answer. Writes are waited for.
+//! A case is a list of API calls with their expected answers. The runner waits for the operations of writes.
 
 use crate::values::{Values, fill, save};
 use serde_json::{Value, json};
 
-/// A case; it begins with the scene and nothing else.
+/// A case; it begins with the scene.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -22,11 +22,11 @@ pub(crate) struct Step {
     reason: &'static str,
     is: Vec<(&'static str, Value)>,
     pub(crate) saves: Vec<(&'static str, &'static str)>,
-    /// The call is against the API on purpose: an official client may refuse to send it.
+    /// The call violates the API on purpose: an official client may refuse to send it.
     pub(crate) wrong: bool,
 }
 
-/// What a client got: of a write the operation when it is done.
+/// The answer that a client got; for a write, the finished operation.
 #[derive(Debug, Clone)]
 pub(crate) struct Got {
     pub(crate) status: u16,
@@ -66,25 +66,25 @@ impl Case {
         self
     }
 
-    /// The last call is against the API.
+    /// The last call violates the API.
     pub(crate) fn wrong(mut self) -> Self {
         self.last().wrong = true;
         self
     }
 
-    /// What is at a pointer of the last answer; null: nothing.
+    /// Expects this value at a pointer of the last answer; null: no value.
     pub(crate) fn is(mut self, pointer: &'static str, value: impl Into<Value>) -> Self {
         self.last().is.push((pointer, value.into()));
         self
     }
 
-    /// Saves what is at a pointer of the last answer.
+    /// Saves the value at a pointer of the last answer.
     pub(crate) fn save(mut self, name: &'static str, pointer: &'static str) -> Self {
         self.last().saves.push((name, pointer));
         self
     }
 
-    /// A line for each difference between what a client got and what it has to get.
+    /// A line for each difference between the expected answers and those that a client got.
     pub(crate) fn judge(&self, got: &[Got]) -> Vec<String> {
         let mut found = Vec::new();
         let mut values = Values::new();
@@ -112,7 +112,7 @@ impl Case {
 }
 
 impl Step {
-    /// The step as another program reads it.
+    /// The step as JSON for another program.
     pub(crate) fn json(&self) -> Value {
         json!({
             "method": self.method, "parameters": self.parameters, "body": self.body, "saves": self.saves, "wrong": self.wrong,
@@ -120,7 +120,7 @@ impl Step {
     }
 }
 
-/// A JSON value with the values that stand in its texts.
+/// A JSON value with the named values in its texts filled in.
 pub(crate) fn filled(value: &Value, values: &Values) -> Value {
     match value {
         Value::String(text) => Value::String(fill(text, values)),

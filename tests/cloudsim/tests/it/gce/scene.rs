@@ -1,4 +1,5 @@
-//! What each case finds: a project with a network, a subnetwork and instances in two zones; another project; disks.
+//! The initial state of each case: a project with a network, a subnetwork and instances in two zones; another project;
+//! disks.
 
 use super::client::Own;
 use ccm_cloudsim::gce::seed::{ClusterSeed, InstanceSeed};

@@ -1,4 +1,4 @@
-//! What the simulation does around calls: metadata servers, tokens, rights, quotas, throttles, faults and the admin API.
+//! Behaviour around calls: metadata servers, tokens, permissions, quotas, throttles, faults and the admin API.
 
 use super::client::Own;
 use super::scene::{self, own};

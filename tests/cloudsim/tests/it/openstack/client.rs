@@ -31,7 +31,7 @@ impl Client {
         for service in answer.json["token"]["catalog"].as_array().expect("a catalog") {
             let public = service["endpoints"].as_array().unwrap().iter().find(|entry| entry["interface"] == "public");
             let kind = service["type"].as_str().unwrap();
-            // As clients see them: with the version.
+            // With the version, as clients use them.
             let version = match kind {
                 "network" => "/v2.0",
                 "load-balancer" => "/v2.0/lbaas",
@@ -48,12 +48,12 @@ impl Client {
         }
     }
 
-    /// Carries out a call: `network GET /ports?name=x`.
+    /// Sends a request: `network GET /ports?name=x`.
     pub(crate) fn call(&self, what: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         self.try_call(what, headers, body).expect("an answer")
     }
 
-    /// The same, where the connection may break.
+    /// The same, for a connection that may break.
     pub(crate) fn try_call(&self, what: &str, headers: &[(&str, &str)], body: &str) -> std::io::Result<Answer> {
         let (service, method, path) = {
             let mut parts = what.splitn(3, ' ');
@@ -65,7 +65,7 @@ impl Client {
         send(method, &url, &headers, body)
     }
 
-    /// Makes something and returns its ID.
+    /// Creates an object and returns its ID.
     pub(crate) fn make(&self, path: &str, kind: &str, fields: &Value) -> String {
         let answer = self.call(path, &[], &json!({ kind: fields }).to_string());
         assert!(matches!(answer.status, 200..=202), "{path} {fields}: {} {}", answer.status, answer.text);

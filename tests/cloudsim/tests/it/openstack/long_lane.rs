@@ -1,5 +1,5 @@
-//! Runs all cases on real services too, where `CCM_TEST_OPENSTACK` names their Keystone (`http://…/v3`) and `OS_USERNAME` and
-//! `OS_PASSWORD` an administrator: they may differ from the simulation where the table says so and nowhere else.
+//! Runs all cases on real services too, if `CCM_TEST_OPENSTACK` names their Keystone (`http://…/v3`) and `OS_USERNAME`
+//! and `OS_PASSWORD` an administrator. They may differ from the simulation only as listed in the table.
 
 use super::client::{Client, password};
 use super::run::compare;

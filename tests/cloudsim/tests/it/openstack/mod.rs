@@ -1,4 +1,4 @@
-//! The simulated OpenStack: cases that it has to pass, and that real services pass too where one is named.
+//! The simulated OpenStack: cases that it must pass. If the environment names real services, they run there too.
 
 mod cases;
 mod client;

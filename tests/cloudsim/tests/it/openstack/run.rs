@@ -1,4 +1,4 @@
-//! A case is a list of calls with the status that each answers; what two clouds answer can be compared, call by call.
+//! A case is a list of calls with the expected status of each; the answers of two clouds can be compared call by call.
 
 use super::client::Client;
 use crate::http::Answer;
@@ -13,7 +13,7 @@ pub(crate) struct Case {
     pub(crate) steps: Vec<Step>,
 }
 
-/// A call and what it has to answer.
+/// A call and the expected answer.
 #[derive(Debug)]
 pub(crate) struct Step {
     /// `service METHOD /path?query`; `{name}` stands for a value.
@@ -23,7 +23,7 @@ pub(crate) struct Step {
     status: u16,
     is: Vec<(&'static str, String)>,
     saves: Vec<(&'static str, &'static str)>,
-    /// The call is against the API on purpose.
+    /// The call violates the API on purpose.
     pub(crate) wrong: bool,
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn case(name: &'static str) -> Case {
 }
 
 impl Case {
-    /// A call without a body that answers this status.
+    /// A call without a body, and the expected status.
     pub(crate) fn call(mut self, what: &str, status: u16) -> Self {
         let (headers, is, saves) = (Vec::new(), Vec::new(), Vec::new());
         self.steps.push(Step { what: what.to_owned(), headers, body: String::new(), status, is, saves, wrong: false });
@@ -47,7 +47,7 @@ impl Case {
         case
     }
 
-    /// A call that is against the API.
+    /// A call that violates the API.
     pub(crate) fn wrong(self, what: &str, body: &Value, status: u16) -> Self {
         let mut case = self.send(what, body, status);
         if body.is_null() {
@@ -57,7 +57,7 @@ impl Case {
         case
     }
 
-    /// Waits until a load balancer is being changed no more.
+    /// Waits until a load balancer has no pending change.
     pub(crate) fn wait(self, balancer: &str) -> Self {
         self.call(&format!("wait {balancer}"), 0)
     }
@@ -72,19 +72,20 @@ impl Case {
         self
     }
 
-    /// What is at a pointer of the last answer; `{name}` stands for a value.
+    /// Expects this value at a pointer of the last answer; `{name}` stands for a value.
     pub(crate) fn is(mut self, pointer: &'static str, text: &str) -> Self {
         self.last().is.push((pointer, text.to_owned()));
         self
     }
 
-    /// Saves what is at a pointer.
+    /// Saves the value at a pointer.
     pub(crate) fn save(mut self, name: &'static str, pointer: &'static str) -> Self {
         self.last().saves.push((name, pointer));
         self
     }
 
-    /// Runs it, with a pause between two looks at a load balancer: the answers, and a line for each difference to what they have to be.
+    /// Runs it, with a pause between two reads of a load balancer. Returns the answers, and a line for each difference
+    /// from the expected ones.
     pub(crate) fn run(
         &self,
         client: &Client,
@@ -132,7 +133,7 @@ fn wait(client: &Client, balancer: &str, pause: &dyn Fn()) -> Answer {
     panic!("load balancer {balancer} does not get ready");
 }
 
-/// What an answer has: its fields, each with the type of its value.
+/// The structure of an answer: its fields, each with the type of its value.
 fn shape(value: &Value, path: &str, into: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => fields.iter().for_each(|(name, value)| shape(value, &format!("{path}.{name}"), into)),
@@ -181,7 +182,7 @@ pub(crate) fn compare(case: &Case, real: (&[Answer], &Values), simulated: (&[Ans
     found
 }
 
-/// The code and the text of an error, in whichever form.
+/// The code and the text of an error, in any of the services' forms.
 fn message(answer: &Answer) -> String {
     let at = |pointer: &str| answer.json.pointer(pointer).map(plain);
     let neutron =

@@ -1,4 +1,4 @@
-//! What each case finds: a project with a network, ports, servers and an external network, simulated or real.
+//! The initial state of each case, simulated or real: a project with a network, ports, servers and an external network.
 
 use super::client::{Client, password};
 use crate::values::Values;
@@ -10,18 +10,18 @@ use std::time::Duration;
 
 const NAMES: [&str; 3] = ["node1", "Node1", "other"];
 
-/// A simulation whose time stands still: [`later`] lets it go on.
+/// A simulation with a stopped clock; [`later`] moves it.
 pub(crate) fn cloud() -> OpenStack {
     let clock = Mode::Stepped { start: "2026-01-01T00:00:00Z".parse().unwrap() };
     OpenStack::start(Options { clock, provisioning: Duration::from_secs(2), ..Options::default() }).unwrap()
 }
 
-/// Ends what is being provisioned.
+/// Completes all provisioning.
 pub(crate) fn later(cloud: &OpenStack) {
     cloud.clock().step(Duration::from_secs(2));
 }
 
-/// Puts the scene into a simulation.
+/// Creates the scene in a simulation.
 pub(crate) fn simulated(cloud: &OpenStack) -> (Client, Values) {
     let mut values = Values::new();
     cloud.world(|world| {
@@ -87,7 +87,7 @@ fn own_group(client: &Client, values: &mut Values) {
     values.insert("default_group".to_owned(), answer.json["security_groups"][0]["id"].as_str().unwrap().to_owned());
 }
 
-/// Makes the scene in a real cloud, in a project of its own.
+/// Creates the scene in a real cloud, in a project of its own.
 pub(crate) fn real(admin: &Client) -> (Client, Values) {
     let mut values = Values::new();
     let mut keep = |name: &str, id: &str| values.insert(name.to_owned(), id.to_owned());
@@ -159,7 +159,7 @@ pub(crate) fn real(admin: &Client) -> (Client, Values) {
     (client, values)
 }
 
-/// Removes what the cases and the scene have made in a real cloud, as far as it can be removed.
+/// Removes the objects of the cases and the scene in a real cloud, as far as possible.
 pub(crate) fn remove(admin: &Client, client: &Client, values: &Values) {
     let project = &values["project"];
     let ids = |path: &str, list: &str| -> Vec<String> {

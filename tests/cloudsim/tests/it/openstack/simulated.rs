@@ -1,4 +1,4 @@
-//! What only a simulation does: expired tokens, faults, quotas, errors of provisioning, other providers.
+//! Behaviour that only a simulation can show: expired tokens, faults, quotas, errors of provisioning, other providers.
 
 use super::client::{Client, password};
 use super::scene;
@@ -228,7 +228,7 @@ fn stale_reads_show_the_world_as_it_was() {
     assert_eq!(client.call(&path, &[], "").status, 204);
     assert_eq!(named(), 1, "still shown after its deletion");
     assert_eq!(client.call(&path, &[], "").status, 404, "writes are made on the world of now");
-    // Tokens are good at once.
+    // New tokens are valid at once.
     assert_eq!(relogin(&cloud).call("network GET /ports", &[], "").status, 200);
     cloud.clock().step(Duration::from_secs(3));
     assert_eq!(named(), 0);
@@ -269,7 +269,7 @@ fn five_thousand_servers_are_listed_in_pages_and_their_ports_at_once() {
     }
     let ports = client.call("network GET /ports?device_owner=compute:nova", &[], "").json;
     let pages = cloud.ledger(|ledger| ledger.since(0).filter(|entry| entry.action == "server_list").count());
-    // The last page is full: only the one behind it shows that it was the last.
+    // The last page is full: only the empty page after it shows that it was the last.
     assert_eq!((found, ports["ports"].as_array().unwrap().len(), pages), (5000, 5003, 6));
 }
 
@@ -311,7 +311,7 @@ fn a_thousand_load_balancers_are_listed_and_found_by_name() {
     let (cloud, client) = start(|options| options.provisioning = Duration::ZERO);
     let subnet = client.call("network GET /networks?name=net", &[], "").json["networks"][0]["subnets"][0].clone();
     cloud.world(|world| {
-        // The subnet of the scene is too small for so many.
+        // The subnet of the scene is too small for that many.
         let network = world.row("subnet", subnet.as_str().unwrap()).unwrap().text("network_id").to_owned();
         world.subnet(&SubnetSeed { network: &network, name: "vips", cidr: "10.200.0.0/16", ..SubnetSeed::default() });
     });

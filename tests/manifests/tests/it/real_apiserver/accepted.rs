@@ -1,4 +1,4 @@
-//! Every document is one that the API server accepts.
+//! The API server accepts every document.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -31,7 +31,7 @@ pub(super) fn apply(bed: &Bed, kubectl: &Path, args: &[&str], input: &str) -> Re
     if output.status.success() { Ok(said) } else { Err(said) }
 }
 
-/// Makes the API server know the kinds of the Prometheus operator.
+/// Adds the CRDs of the Prometheus operator.
 async fn install_crds(bed: &Bed, kubectl: &Path, folder: &Path) {
     apply(bed, kubectl, &["create", "-f", folder.to_str().unwrap()], "").unwrap();
     for resource in ["servicemonitors", "prometheusrules"] {

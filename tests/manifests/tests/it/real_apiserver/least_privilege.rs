@@ -1,5 +1,5 @@
-//! The program as the shipped service account, with the shipped roles and arguments: nothing is refused, and nothing is
-//! granted that is not used.
+//! The program with the shipped service account, roles and arguments: no request is refused, and every granted
+//! permission is used.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,9 +20,9 @@ use crate::tools::kubectl;
 const LONG: Duration = Duration::from_secs(90);
 const ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 
-/// A grant that a run has no use for: account, resource, verb.
+/// A permission that the run does not use: account, resource, verb.
 type Unused<'a> = (&'a str, &'a str, &'a str);
-/// Node IPAM too, which is off unless asked for.
+/// Node IPAM is enabled too; it is off by default.
 const IPAM: &[&str] = &["--controllers=*,node-ipam-controller", "--allocate-node-cidrs=true"];
 
 const CLOUD: &str = r#"
@@ -61,7 +61,7 @@ impl Scene {
         Some(Self { documents: documents(&text), bed, folder, kubeconfig })
     }
 
-    /// Who may read the metrics is up to the cluster, so this role is not part of the base.
+    /// The cluster decides who may read the metrics, so this role is not part of the base.
     async fn ship_reader(&self) {
         let reader = documents(&crate::tools::read("components/metrics/reader.yaml"));
         self.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &reader[0]).await;
@@ -71,7 +71,7 @@ impl Scene {
         self.start_with(name, port, &[])
     }
 
-    /// Starts the program with the arguments of the manifest. What differs is only what a pod would give it.
+    /// Starts the program with the arguments of the manifest. Only settings that a pod would supply differ.
     fn start_with(&self, name: &str, port: u16, more: &[&str]) -> Process {
         let mut args = args(workload(&self.documents));
         for arg in &mut args {
@@ -84,7 +84,7 @@ impl Scene {
         );
         args.push("--cloud-provider=fake".into());
         args.push(format!("--secure-port={port}"));
-        // Sooner than by default.
+        // Shorter than the default.
         args.extend(["--node-monitor-period=500ms", "--route-reconciliation-period=1s"].map(str::to_owned));
         args.extend(more.iter().map(|&flag| flag.to_owned()));
         Process::start(env!("CARGO_BIN_EXE_ccm-as-shipped"), &args, &self.folder.path().join(name))
@@ -141,7 +141,7 @@ impl Scene {
         self.create("/api/v1/persistentvolumes", &volume).await;
     }
 
-    /// Something to do for every controller, until all of it is done.
+    /// Gives every controller work, and waits until it is done.
     async fn work(&self, process: &Process) {
         self.volume("data").await;
         self.new_node("new", "10.244.1.0/24").await;
@@ -173,7 +173,7 @@ impl Scene {
             volume["metadata"]["labels"]["topology.kubernetes.io/zone"] == "here-a"
         })
         .await;
-        // By hand: without its finalizer it goes at once, and its balancer after it.
+        // Removes the finalizer by hand: the Service is deleted at once, and its balancer afterwards.
         let torn = "/api/v1/namespaces/default/services/torn";
         let bare = json!({"metadata": {"finalizers": null}});
         for (method, body) in [("PATCH", Some(&bare)), ("DELETE", None)] {
@@ -192,7 +192,8 @@ impl Scene {
         .await;
     }
 
-    /// Asks for the metrics as nobody, with a bad token, as a stranger, and as a Prometheus that may. Answers the metrics.
+    /// Requests the metrics without credentials, with a bad token, as an unauthorized user, and as an authorized
+    /// Prometheus. Returns the metrics.
     async fn scrape(&self, port: u16) -> String {
         let path = "/metrics";
         let ask = async |token: Option<&str>| self.own_port(port, token).await.send(&Call::get(path)).await;
@@ -234,7 +235,7 @@ impl Scene {
         lease.map_or(String::new(), |lease| lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Everything that the API server was asked, once all of it is in the log.
+    /// All requests to the API server, once the log is complete.
     async fn asked(&self) -> Vec<AuditEntry> {
         let mut log = self.bed.audit();
         let mut entries = Vec::new();
@@ -270,7 +271,7 @@ impl Grant {
         } else {
             format!("{}/{}", entry.resource, entry.subresource)
         };
-        // The body of a creation holds the name, which RBAC does not see.
+        // The name of a created object is in the body, which RBAC does not see.
         self.user == entry.user
             && self.group == entry.api_group
             && self.resource == resource
@@ -284,7 +285,7 @@ fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// What the roles among the documents grant to service accounts.
+/// The permissions that the roles among the documents grant to service accounts.
 fn grants(documents: &[Value]) -> Vec<Grant> {
     let mut grants = Vec::new();
     let bindings = documents.iter().filter(|d| d["kind"].as_str().is_some_and(|kind| kind.ends_with("RoleBinding")));
@@ -321,11 +322,11 @@ fn combinations(rule: &Value) -> Vec<(String, String, String)> {
     all
 }
 
-/// A standby watches the lease, and takes it over when the leader is asked to end; then it ends too.
+/// A standby watches the lease, and takes it when the leader gets SIGTERM; then it ends too.
 async fn hand_over(scene: &Scene, mut leader: Process, start: impl Fn(&str) -> Process) {
     let mut standby = start("standby.log");
     deadline(LONG, || standby.output(), async || standby.output().contains("attempting to acquire leader lease")).await;
-    // It has looked at the lease and waits: the next it does is to watch.
+    // It has read the lease; next it opens the watch.
     deadline(LONG, || standby.output(), async || standby.output().contains("new leader elected")).await;
     let holder = scene.holder().await;
     leader.terminate();
@@ -335,7 +336,7 @@ async fn hand_over(scene: &Scene, mut leader: Process, start: impl Fn(&str) -> P
     assert!(standby.ended(LONG).await.success(), "{}", standby.output());
 }
 
-/// Compares what was granted with what was asked.
+/// Compares the granted permissions with the requests.
 fn compare(documents: &[Value], asked: &[AuditEntry], unused: &[Unused<'_>]) {
     let grants = grants(documents);
     assert!(grants.len() > 15, "{grants:?}");
@@ -371,7 +372,7 @@ async fn one_service_account_for_all_uses_all_it_is_granted_and_is_refused_nothi
     hand_over(&scene, first, |name| scene.start(name, free_port())).await;
 
     let asked = scene.asked().await;
-    // Lists come through a watch where the API server can, as this one can; older ones are listed.
+    // Lists are streamed through a watch if the API server supports that, as this one does; `list` is for older ones.
     let streamed = ["nodes", "services", "persistentvolumes"].map(|resource| (ACCOUNT, resource, "list"));
     compare(&scene.documents, &asked, &streamed);
     let trusted = |entry: &AuditEntry| entry.user == ACCOUNT && entry.name == "extension-apiserver-authentication";
@@ -395,7 +396,7 @@ fn check_labels(metrics: &str) {
     assert!(checked > 15, "only {checked} of the metrics in alerts and dashboard have samples:\n{metrics}");
 }
 
-/// Removes what every cluster binds to these accounts, so that only the shipped roles are left.
+/// Removes the default bindings of these accounts, so that only the shipped roles are left.
 async fn unbind(bed: &Bed, clients: &[&str]) {
     for client in clients {
         let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/system:controller:{client}");
@@ -418,17 +419,17 @@ async fn an_account_for_each_controller_uses_all_it_is_granted_and_is_refused_no
     scene.scrape(port).await;
     hand_over(&scene, manager, |name| scene.start_with(name, free_port(), IPAM)).await;
     let asked = scene.asked().await;
-    // What is left to the process itself are the events on the lease, which never repeat, and those of a provider, of which
-    // the simulated one has none.
+    // The process itself emits only events on the lease, which never repeat, and those of a provider; the fake one
+    // emits none.
     compare(&scene.documents, &asked, &[(ACCOUNT, "events", "patch")]);
 
-    // Not one write to a Node or a Service came from the account of the process.
+    // The account of the process made no write to a Node or a Service.
     let by_process = asked.iter().filter(|entry| entry.user == ACCOUNT && entry.is_write());
     let written: BTreeSet<&str> = by_process.map(|entry| entry.resource.as_str()).collect();
     assert!(!written.contains("nodes") && !written.contains("services"), "{written:?}");
 }
 
-/// `manifests/` says that the cluster's own roles are enough for the accounts of the controllers.
+/// According to `manifests/`, the cluster's default roles suffice for the accounts of the controllers.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_roles_that_every_cluster_has_cover_what_the_controllers_need() {
     let Some(bed) = Bed::shared().await.unwrap() else { return };

@@ -9,13 +9,13 @@ use ccm_test_suite::{Process, deadline};
 use crate::rendered::{args, documents, with_components, workload};
 use crate::tools::not_run;
 
-/// Whether somebody listens there.
+/// Whether the port is open.
 fn listens(address: &str, port: u16) -> bool {
     TcpStream::connect((address, port)).is_ok()
 }
 
-/// Where Pods have IPv6 addresses only, Prometheus asks one of these. This test listens on all addresses, since that is what it
-/// is about.
+/// If pods only have IPv6 addresses, Prometheus connects to one of these. This test must listen on all addresses,
+/// because that is its subject.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_port_is_on_the_addresses_of_both_families() {
     let Some(bed) = Bed::shared().await.unwrap() else { return };

@@ -1,4 +1,4 @@
-//! Kubelets, as far as the two managers see them.
+//! The behaviour of kubelets that the two managers see.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 /// How often a kubelet renews its lease: well below every `--node-monitor-grace-period` here.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// What kubelets do for their nodes: each renews its lease, and reports Ready as soon as there is a pod range.
+/// Kubelets for their nodes: each renews its lease, and reports Ready as soon as there is a pod range.
 pub(super) struct Kubelets {
     client: Client,
     /// Node names, and whether the node was reported Ready.
@@ -43,7 +43,7 @@ impl Kubelets {
         self.alive.lock().unwrap().insert(node.name().to_owned(), false);
     }
 
-    /// Stops one, as if its machine had been lost.
+    /// Stops a kubelet, as if its machine had failed.
     pub(super) fn stop(&self, name: &str) {
         self.alive.lock().unwrap().remove(name).unwrap();
     }
@@ -60,7 +60,7 @@ impl Kubelets {
             let nodes = alive.lock().unwrap().clone();
             for (name, reported) in nodes {
                 let renewal = json!({"spec": {"renewTime": now()}});
-                // A failed one is repeated by the next.
+                // The next renewal makes up for a failed one.
                 let _answer = client.send(&Call::strategic(leases(&name), &renewal)).await;
                 if !reported
                     && Self::report(&client, &name).await

@@ -118,7 +118,7 @@ async fn metadata_of_nothing_is_no_error_and_only_the_next_node_event_tries_agai
     let _manager = rig.start(&[NODES]).await;
     rig.until_calls("InstanceMetadata", 1).await;
     rig.pass(20 * MINUTE).await;
-    // Neither a retry nor the periodic loop, which leaves nodes alone that still wait.
+    // There is no retry, and the periodic loop skips nodes that still wait for initialization.
     assert_eq!(rig.cloud.calls_for("InstanceMetadata", "a"), 1);
     assert_eq!((rig.writes(), rig.events("a").await), (vec![], vec![]));
     assert!(rig.node("a").await.unwrap().is_uninitialized());
@@ -195,7 +195,7 @@ async fn a_concurrent_change_of_the_user_survives_the_conflict() {
     rig.create(node("a").uninitialized()).await;
     let _manager = rig.start(&[NODES]).await;
     rig.until_calls("InstanceMetadata", 1).await;
-    // The manager's view is late: its writes are refused until it catches up.
+    // The manager's store is behind: its writes are refused until it catches up.
     rig.faults().freeze_watches(Some("nodes"));
     rig.patch_node(
         "a",
@@ -210,7 +210,7 @@ async fn a_concurrent_change_of_the_user_survives_the_conflict() {
     let done = rig.until_node("a", "initialized", initialized).await;
     assert_eq!((done.label("mine"), done.taints()), ("1", vec!["mine:NoSchedule".into()]));
     assert_eq!(done["metadata"]["annotations"]["note"], "kept");
-    // Conflicts are settled without asking the cloud again.
+    // A conflict causes no further lookup.
     assert_eq!(rig.cloud.calls("InstanceMetadata").len(), 1);
     assert_eq!(rig.events("a").await, ["Normal Synced: Node synced successfully"]);
 }

@@ -33,7 +33,7 @@ const READS: [&str; 9] = [
     "GetLabelsForVolume",
 ];
 
-/// Something to write for every controller.
+/// Objects that every controller would write to.
 async fn populate(rig: &Rig) {
     rig.create(node("new").uninitialized().pod_cidr("10.88.1.0/24")).await;
     for name in ["stopped", "missing", "unsure"] {

@@ -46,7 +46,7 @@ async fn lease(rig: &Rig) -> (String, String) {
     (spec("holderIdentity"), spec("leaseTransitions"))
 }
 
-/// It works and then ends as asked, without the content of its configuration in what it prints.
+/// It works, ends on SIGTERM, and never prints the content of its configuration.
 async fn ends(rig: &Rig, mut process: Process) {
     rig.until(LONG, "an address", async |rig| rig.service("web").await.filter(|web| !web.ingress().is_empty())).await;
     process.terminate();

@@ -1,4 +1,4 @@
-//! What nodes show of their routes: conditions and events.
+//! Conditions and events of nodes about their routes.
 
 use super::*;
 

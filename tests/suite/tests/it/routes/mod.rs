@@ -115,7 +115,7 @@ async fn without_pod_ranges_the_process_ends_with_a_clear_message_unless_routes_
     rig.pass(MINUTE).await;
     assert!(manager.is_running());
     assert!(rig.cloud.calls("ListRoutes").is_empty());
-    // A provider without routes is no reason to end either.
+    // With a provider without routes, the program does not exit either.
     let rig = Rig::new("").await;
     let manager = rig.start(&["--configure-cloud-routes=true", "--cluster-cidr=10.8.0.0/14"]).await;
     rig.pass(MINUTE).await;
@@ -424,13 +424,13 @@ async fn a_route_that_somebody_else_removed_is_drift_and_comes_back() {
     rig.pass(3 * PERIOD).await;
     let total = || manager.metric("ccm_drift_steps_total{controller=\"node-route-controller\"}");
     assert_eq!(total(), Some(0.0), "the first route is no drift");
-    // The table follows the file: our route is gone from it.
+    // The file replaces the table: our route is missing.
     rig.cloud.write(&format!("{ON}routes: {{initial: [{{name: x, destinationCIDR: 192.168.0.0/16, targetNode: x}}]}}"));
     rig.until_calls("CreateRoute", 2).await;
     assert_eq!(total(), Some(1.0));
     rig.pass(3 * PERIOD).await;
     assert_eq!(total(), Some(1.0));
-    // A new node is none.
+    // A new node is no drift.
     add(&rig, "b", &["10.8.1.0/24"]).await;
     until_network(&rig, "b", "False RouteCreated").await;
     rig.pass(3 * PERIOD).await;

@@ -74,7 +74,7 @@ async fn finalizers_of_others_survive_status_and_clean_up_also_when_we_have_not_
     rig.create(service("s").finalizer("example.com/first")).await;
     let _manager = rig.start(&[SERVICES]).await;
     rig.until_calls("EnsureLoadBalancer", 1).await;
-    // Without the manager's knowledge.
+    // The manager does not see this.
     rig.faults().freeze_watches(Some("services"));
     let all = ["example.com/first", FINALIZER, "example.com/late"];
     rig.patch_service("s", json!({"metadata": {"finalizers": all, "labels": {"late": "1"}}})).await;
@@ -131,7 +131,7 @@ async fn a_service_deleted_without_its_finalizer_is_cleaned_up_from_memory() {
     assert_eq!(deleted[0]["args"]["service"], "default/s");
     rig.until_event("s", "DeletedLoadBalancer").await;
 
-    // A new process knows nothing of the other one.
+    // A new process has no state of the old one.
     manager.stop().await.unwrap();
     rig.patch_service("t", json!({"metadata": {"finalizers": null}})).await;
     rig.delete("services", "default", "t").await;

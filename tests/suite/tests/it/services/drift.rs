@@ -17,7 +17,7 @@ async fn a_balancer_that_somebody_else_removed_is_reported_once_and_nothing_is_w
     rig.pass(10 * MINUTE).await;
     assert_eq!((manager.metric(STEPS), manager.metric(TOTAL)), (Some(0.0), Some(0.0)));
     rig.store().log().clear();
-    // The whole table follows the file.
+    // The file replaces the whole table.
     rig.cloud.write("loadBalancers: {initial: [{service: default/unrelated, ingress: [{ip: 203.0.113.77}]}]}");
     let event = rig.until_event("s", "LoadBalancerDrift").await;
     assert!(event.contains("create LoadBalancer"), "{event}");
@@ -84,7 +84,7 @@ async fn a_host_update_after_a_failed_ensure_hides_nothing_and_is_no_drift() {
     rig.cloud.write("faults: [{call: EnsureLoadBalancer, error: broken}]");
     rig.patch_service("s", json!({"spec": {"externalTrafficPolicy": "Local"}})).await;
     rig.until_event("s", "SyncLoadBalancerFailed").await;
-    // What that ensure was to change.
+    // The changes of that ensure.
     rig.cloud.write(
         "loadBalancers: {statuses: [{ingress: [{ip: 203.0.113.77}]}]}\nfaults: [{call: EnsureLoadBalancer, error: broken}]",
     );

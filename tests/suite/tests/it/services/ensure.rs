@@ -74,7 +74,7 @@ async fn a_wrapped_retry_comes_back_once_after_its_delay_and_counts_no_failure()
     rig.pass(Duration::from_secs(2)).await;
     rig.create(service("s")).await;
     let moments = rig.moments("EnsureLoadBalancer", Duration::from_secs(200)).await;
-    // Twice as asked; then the first counted failure, at its shortest delay.
+    // Twice after the requested delay; then the first counted failure, with the shortest delay.
     assert_moments(&moments, &[0, 42, 84, 89]);
     assert!(rig.events("s").await.contains(
         &"Warning SyncLoadBalancerFailed: Error syncing load balancer: failed to ensure load balancer: outer: quota".into()
@@ -138,7 +138,7 @@ async fn a_finalizer_that_cannot_be_set_means_no_call_to_the_cloud() {
     assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 1);
 }
 
-/// Fails so many status patches after the finalizer.
+/// Fails this many status patches after the finalizer.
 fn on_status(code: u16, times: u64) -> Fault {
     Fault::status(code).on(Match::on("patch", "services").subresource("status")).skip(1).times(times)
 }
@@ -256,7 +256,7 @@ async fn each_of_two_failing_services_has_its_own_back_off() {
     add_node(&rig, "n").await;
     rig.create(service("early")).await;
     let _manager = rig.start(&[SERVICES]).await;
-    // The early one is at a delay of 40 s by now.
+    // By now the back-off of the early Service is 40 s.
     rig.pass(MINUTE).await;
     rig.create(service("late")).await;
     rig.pass(Duration::from_secs(17)).await;

@@ -19,7 +19,7 @@ struct Shared(Arc<Mutex<State>>);
 struct State {
     /// The group of each balancer, by UID.
     made: BTreeMap<String, String>,
-    /// What is being worked on: groups, with what is done.
+    /// The work in progress: groups and calls.
     at_work: Vec<(String, String)>,
     overlaps: Vec<String>,
     calls: Vec<String>,
@@ -93,7 +93,7 @@ impl SingleLoadBalancer for Shared {
         Ok(())
     }
 
-    // One item after the other: the group is what is shared.
+    // One item after the other, because they share the group.
 }
 
 #[async_trait]
@@ -155,7 +155,7 @@ async fn a_service_that_changes_its_group_is_synced_under_both() {
     rig.faults().thaw_watches(Some("services"));
     rig.pass(MINUTE).await;
     assert_eq!(cloud.0.lock().unwrap().overlaps, [""; 0]);
-    // Once it is there, the Service no longer uses the old group.
+    // After that, the Service no longer uses the old group.
     rig.patch_service("moves", json!({"metadata": {"annotations": {"y": "1"}}})).await;
     rig.patch_service("stays", json!({"metadata": {"annotations": {"y": "1"}}})).await;
     rig.until(MINUTE, "both at once", async |_| (cloud.0.lock().unwrap().at_work.len() == 2).then_some(())).await;

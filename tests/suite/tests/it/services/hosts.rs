@@ -36,7 +36,7 @@ async fn the_autoscalers_taint_and_a_pending_deletion_count_at_the_next_pass_onl
     rig.create(service("s")).await;
     let _manager = rig.start(&[SERVICES]).await;
     rig.until_service("s", "has an address", has_address).await;
-    // The pass that the new nodes asked for.
+    // The pass that the new nodes caused.
     rig.pass(Duration::from_secs(5)).await;
     rig.patch_node(
         "tainted",
@@ -134,7 +134,7 @@ async fn a_slow_host_update_never_overwrites_newer_hosts_of_another_service() {
     rig.pass(5 * MINUTE).await;
     assert_eq!(hosts(&rig, "UpdateLoadBalancer", "t"), ["m n", "m n o"]);
     assert_eq!(hosts(&rig, "EnsureLoadBalancer", "t").last().unwrap(), "m n o");
-    // In the end the slow one has the newest list.
+    // At the end the slow Service has the newest list.
     assert_eq!(hosts(&rig, "UpdateLoadBalancer", "s").last().unwrap(), "m n o");
 }
 
@@ -184,7 +184,7 @@ async fn a_balancer_is_not_emptied_because_the_node_objects_are_gone() {
     assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s"), ["n", "n"]);
     rig.pass(10 * MINUTE).await;
     assert!(rig.cloud.calls("UpdateLoadBalancer").is_empty());
-    // Once the instance is gone for certain, the host goes too.
+    // Once the instance is known to be gone, the host is removed too.
     rig.cloud.write("unlisted: missing");
     rig.until_calls("UpdateLoadBalancer", 1).await;
     assert_eq!(hosts(&rig, "UpdateLoadBalancer", "s"), [""]);
@@ -200,7 +200,7 @@ async fn a_balancer_keeps_the_hosts_that_failed_updates_were_to_take_away() {
     rig.cloud.write(&format!("{instances}\n{broken}"));
     rig.delete("nodes", "", "n").await;
     rig.until_event("s", "SyncLoadBalancerFailed").await;
-    // The instance of m goes. That of n, which the balancer still has, does not.
+    // The instance of m is deleted. The instance of n, which is still a host, is not.
     rig.cloud.write(&format!("unlisted: missing\ninstances: [{{name: n}}]\n{broken}"));
     rig.delete("nodes", "", "m").await;
     rig.until_event("s", "LoadBalancerHostsKept").await;

@@ -70,7 +70,7 @@ async fn reasons(rig: &Rig, name: &str) -> Vec<String> {
     events.iter().map(|event| event.split([' ', ':']).nth(1).unwrap_or_default().to_owned()).collect()
 }
 
-/// Whether each moment is within a second of what is wanted.
+/// Whether each time is within a second of the expected one.
 #[track_caller]
 fn assert_moments(moments: &[Duration], wanted: &[u64]) {
     let close = |(moment, wanted): (&Duration, &u64)| moment.as_secs_f64() - (*wanted as f64);

@@ -1,4 +1,4 @@
-//! What a provider defines for a Service besides its status: hosts, annotations, conditions, finalizers.
+//! Hosts, annotations, conditions and finalizers that a provider defines for a Service.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,9 +26,9 @@ struct State {
     /// Hosts of each call, with the finalizers that the Service had then.
     calls: Vec<(ServiceAction, Vec<String>, Vec<String>)>,
     fails: bool,
-    /// How often it was asked whether a balancer exists.
+    /// The number of calls of `get`.
     looks: u32,
-    /// So many calls are not finished.
+    /// This many calls are not finished.
     busy: u32,
 }
 
@@ -112,11 +112,11 @@ async fn only_nodes_that_belong_are_hosts_and_what_is_registered_of_them_counts(
     let cloud = Registers::default();
     let (rig, _manager) = balanced_by(&cloud, service("s").annotation("pool", "one")).await;
     rig.until_service("s", "has an address", has_address).await;
-    // The annotations that the provider wrote ask for no other sync.
+    // The annotations of the provider cause no further sync.
     rig.pass(MINUTE).await;
     let before = cloud.hosts();
     assert_eq!(before, ["10.0.0.97"]);
-    // Changes of a node that is no host don't matter.
+    // Changes of a node that is not a host don't matter.
     let address = |address: &str| json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
     rig.patch("nodes", "", "b", "status", address("10.0.1.98")).await;
     rig.pass(MINUTE).await;
@@ -234,7 +234,7 @@ async fn finalizers_of_the_provider_are_there_before_the_first_call_and_go_last(
     let made = rig.until_service("s", "has an address", has_address).await;
     assert_eq!(made.finalizers(), [FINALIZER, OWN]);
     assert_eq!(cloud.0.lock().unwrap().calls.last().unwrap().0, ServiceAction::Ensure);
-    // Another kind of balancer has another one; the old one goes once that is there.
+    // Another kind of balancer has another finalizer; the old one is removed once the new balancer exists.
     rig.patch_service("s", json!({"metadata": {"annotations": {"internal": null}}})).await;
     let other = rig.until_service("s", "has the other", |s| s.finalizers() == [FINALIZER, OTHER]).await;
     assert!(has_address(&other));
@@ -242,6 +242,6 @@ async fn finalizers_of_the_provider_are_there_before_the_first_call_and_go_last(
     rig.until(MINUTE, "it is gone", async |rig| rig.service("s").await.is_none().then_some(())).await;
     let (last, _, finalizers) = cloud.0.lock().unwrap().calls.last().unwrap().clone();
     assert_eq!((last, finalizers), (ServiceAction::Delete, vec![FINALIZER.to_owned(), OTHER.to_owned()]));
-    // The finalizer said that there was something to delete.
+    // The finalizer showed that there was something to delete.
     assert_eq!(cloud.0.lock().unwrap().looks, 0);
 }

@@ -1,4 +1,4 @@
-//! Reserved addresses, and forwarding rules that have them.
+//! Reserved addresses, and forwarding rules that use them.
 
 use super::{NOTHING, REGION, link, with};
 use crate::gce::run::{Case, case};

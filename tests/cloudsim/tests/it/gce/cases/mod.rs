@@ -1,4 +1,4 @@
-//! The cases: what stands in no description. Where their answers come from, the simulation says.
+//! The cases: behaviour that the description does not cover. The simulation names the sources of the answers.
 
 mod addresses;
 mod balancing;
@@ -19,12 +19,12 @@ pub(crate) fn all() -> Vec<Case> {
         .collect()
 }
 
-/// The link of something in the project.
+/// The link of an object in the project.
 fn link(path: &str) -> String {
     format!("{BASE}/{path}")
 }
 
-/// An object with further fields, or others instead.
+/// An object with additional or replaced fields.
 fn with(mut base: Value, fields: Value) -> Value {
     if let (Some(base), Value::Object(fields)) = (base.as_object_mut(), fields) {
         base.extend(fields);
@@ -32,7 +32,7 @@ fn with(mut base: Value, fields: Value) -> Value {
     base
 }
 
-/// Null: nothing is there.
+/// Null: no value.
 const NOTHING: Value = Value::Null;
 
 fn places() -> Vec<Case> {

@@ -1,4 +1,4 @@
-//! The cases. What each call answers was taken from real services.
+//! The cases. The expected answers were recorded from real services.
 
 mod octavia;
 

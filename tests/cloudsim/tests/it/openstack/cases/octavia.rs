@@ -11,7 +11,7 @@ const MONITORS: &str = "load-balancer POST /healthmonitors";
 const BALANCER: &str = "load-balancer GET /loadbalancers/{lb}";
 const MEMBERS: &str = "load-balancer PUT /pools/{pool}/members";
 
-/// An object with these fields over those.
+/// An object with these fields replaced.
 fn over(base: &Value, fields: &Value) -> Value {
     let mut all = base.as_object().unwrap().clone();
     all.extend(fields.as_object().unwrap().clone());

@@ -43,14 +43,14 @@ impl<'a> Churn<'a> {
         self.request("POST", path, Some(&make.object)).await
     }
 
-    /// Does one change, if the API server accepts it.
+    /// Makes one change, if the API server accepts it.
     pub(super) async fn act(&mut self) {
         self.number += 1;
         let number = self.number;
         match self.rng.random_range(0..100) {
             0..45 => {
                 let name = format!("n{number}");
-                // A node that is not Ready has the lifecycle controller ask for its instance, which lives.
+                // The lifecycle controller looks up the instance of a node that is not Ready; the instance exists.
                 let ready = if self.rng.random_bool(0.3) { "Unknown" } else { "True" };
                 if let Some(made) = self.create("/api/v1/nodes", node(&name).uninitialized().ready(ready)).await {
                     self.wanted.nodes.insert(name, made.uid().to_owned());
@@ -73,7 +73,7 @@ impl<'a> Churn<'a> {
             _ => {
                 if let Some(name) = self.wanted.services.iter().choose(&mut self.rng).cloned() {
                     let path = format!("/api/v1/namespaces/default/services/{name}");
-                    // Before: the balancer may be gone before the answer is there.
+                    // Recorded before the request: the balancer may be deleted before the answer arrives.
                     self.deleted.insert(name.clone());
                     if self.request("DELETE", &path, None).await.is_some() {
                         self.wanted.services.remove(&name);
@@ -147,7 +147,7 @@ impl<'a> Churn<'a> {
             }
         }
         for name in self.deleted.difference(&self.wanted.services) {
-            // What a restored etcd forgot has no finalizer that anybody could wait for.
+            // An object that a restored etcd forgot has no finalizer to wait for.
             if services.contains_key(name) {
                 return Some(format!("the Service {name} is deleted and there"));
             }

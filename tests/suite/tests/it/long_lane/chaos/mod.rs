@@ -1,7 +1,7 @@
 //! Two replicas, a real API server and a cloud, under every kind of fault.
 //!
-//! One test, since each fault meets what the ones before it left. `CCM_CHAOS_SEED` decides what comes and goes, and what
-//! the proxy does; it is printed with the time that each fault took to be over.
+//! One test, because each fault starts from the state that the previous ones left. `CCM_CHAOS_SEED` determines the
+//! changes and the faults of the proxy; it is printed with the recovery time of each fault.
 
 mod churn;
 mod proxy;
@@ -47,7 +47,7 @@ impl<'a> Chaos<'a> {
         }
     }
 
-    /// What has not converged yet, of the cluster, the cloud and the replicas.
+    /// The parts of the cluster, the cloud and the replicas that have not converged yet.
     async fn unsettled(&self) -> Option<String> {
         if let Some(what) = self.churn.unsettled().await {
             return Some(what);

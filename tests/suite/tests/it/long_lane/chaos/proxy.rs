@@ -1,4 +1,4 @@
-//! Between the replicas and the API server: a TCP relay, and an HTTP proxy with faults.
+//! A TCP relay, and an HTTP proxy with faults, between the replicas and the API server.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What the proxy does to requests.
+/// The faults of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     None,

@@ -1,4 +1,4 @@
-//! The program as processes that are started again when they end, as a kubelet does it.
+//! The program as processes that are restarted when they end, as by a kubelet.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub(super) struct Replica<'a> {
     hosts: Option<PathBuf>,
     pub(super) process: Process,
     pub(super) restarts: usize,
-    /// For its own port.
+    /// Sends requests to its port.
     client: Client,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Replica<'a> {
         self.state().await.is_some_and(|state| state["leadership"]["state"] == "leading")
     }
 
-    /// How many nodes and Services it knows of.
+    /// The number of nodes and Services in its stores.
     pub(super) async fn counts(&self) -> Option<[usize; 2]> {
         let state = self.state().await?;
         let count = |kind: &str| usize::try_from(state["stores"][kind]["objects"].as_u64()?).ok();

@@ -8,7 +8,7 @@ use super::*;
 const ARGS: &[&str] = &["--configure-cloud-routes=false", "--concurrent-service-syncs=4"];
 
 impl World {
-    /// The message with which a Service failed, which must hold all of these.
+    /// The message of the Service's failure, which must contain all of these.
     async fn fails(&self, name: &str, words: &[&str]) -> String {
         let find = async |rig: &Rig| {
             rig.events(name).await.into_iter().find(|event| {
@@ -66,7 +66,7 @@ async fn what_does_not_exist_is_named_and_other_services_go_on() {
     manager.terminate();
 }
 
-/// A new balancer needs both of AWS's APIs for balancers, so that a former one of the other kind is found; one that stands needs
+/// A new balancer needs both of AWS's APIs for balancers, to find a former one of the other kind; an existing one needs
 /// only its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_that_refuses_or_talks_nonsense_stops_only_what_needs_it() {

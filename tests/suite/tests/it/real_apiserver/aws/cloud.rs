@@ -113,7 +113,7 @@ impl Cloud {
         }
     }
 
-    /// So many calls came so far.
+    /// The number of calls so far.
     pub(super) fn mark(&self) -> usize {
         self.calls.lock().unwrap().len()
     }
@@ -136,7 +136,7 @@ impl Cloud {
         last.map_or(Duration::ZERO, |call| call.at.elapsed())
     }
 
-    /// Calls `service:Operation`, as another client than the program. The code of the error, if there is one.
+    /// Calls `service:Operation` as another client than the program. Returns the code of the error, if there is one.
     pub(super) fn try_hand(&self, operation: &str, form: &str) -> Result<Element, String> {
         let (service, action) = operation.split_once(':').unwrap();
         let (scope, version) = match service {

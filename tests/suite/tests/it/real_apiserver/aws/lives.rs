@@ -1,4 +1,5 @@
-//! The life of a classic and of a network balancer, on the simulated cloud; [`super::long_lane`] runs them on moto.
+//! The life cycle of a classic and of a network balancer, on the simulated cloud; [`super::long_lane`] runs them on
+//! moto.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use super::*;
 /// Nodes, balancers and nothing else.
 const ARGS: &[&str] = &["--configure-cloud-routes=false"];
 
-/// What each part of a life cost, as text.
+/// The calls of each part, as text.
 struct Ledger<'a> {
     world: &'a World,
     mark: usize,
@@ -22,7 +23,7 @@ impl<'a> Ledger<'a> {
         Self { world, mark: world.cloud.mark(), text: format!("{title}\n") }
     }
 
-    /// Ends a part, once all is quiet: the names of its writes, and how many reads.
+    /// Ends a part once there are no more calls: the names of its writes, and the number of its reads.
     async fn part(&mut self, name: &str) -> (Vec<String>, usize) {
         self.world.quiet().await;
         let calls = self.world.cloud.since(self.mark);
@@ -42,7 +43,7 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// What the tests of both imitations share: the program, two nodes, a Service.
+/// The common scene for both imitations: the program, two nodes, a Service.
 async fn begin(world: &World, made: Make) -> Process {
     for number in 1..=2 {
         world.node(number).await;

@@ -18,7 +18,7 @@ use serde_json::json;
 use cloud::{Cloud, REGION};
 
 const ANNOTATION: &str = "service.beta.kubernetes.io/aws-load-balancer-";
-/// No test has more than this between two calls of one piece of work.
+/// Longer than any pause between two calls of one sync.
 const QUIET: Duration = Duration::from_millis(1500);
 
 /// A cluster on a cloud: network `10.0.0.0/16` with public subnets in two zones, all with the tag of cluster `c1`.
@@ -32,7 +32,7 @@ struct World {
     table: String,
 }
 
-/// A program with the provider, if there is one here.
+/// A program with the provider, if this machine has one.
 fn program() -> Option<String> {
     let named = std::env::var("CCM_AWS_PROGRAM").ok().filter(|path| !path.is_empty());
     let built = cfg!(feature = "aws").then(|| env!("CARGO_BIN_EXE_ccm-under-test").to_owned());

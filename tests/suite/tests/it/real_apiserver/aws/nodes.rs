@@ -18,7 +18,7 @@ const ARGS: &[&str] = &[
     "--resources=instance",
 ];
 
-/// Pod ranges that the table leads to instances.
+/// Pod ranges with a route to an instance.
 fn routes(world: &World) -> Vec<String> {
     let form = format!("RouteTableId.1={}", world.table);
     let list = "routeTableSet/item/routeSet";
@@ -32,7 +32,7 @@ fn teams(cloud: &Cloud) -> usize {
     cloud.texts("ec2:DescribeInstances", form, "reservationSet", "instancesSet/item/instanceId").len()
 }
 
-/// As users and other controllers see the node of an instance that is ready for work.
+/// An initialized node, as users and other controllers see it.
 fn check(node: &Object, id: &str, zone: &str) {
     assert_eq!(node.provider_id(), format!("aws:///{zone}/{id}"));
     assert_eq!(node.label("topology.kubernetes.io/region"), REGION);
@@ -88,7 +88,7 @@ pub(super) async fn nodes_get_everything(world: World) {
 
     cloud.hand("ec2:TerminateInstances", &format!("InstanceId.1={}", first.0));
     let grace = "node younger than five minutes";
-    // A new node's instance may only seem to be gone: the node stays.
+    // The cloud may show the instance of a new node late: the node stays.
     world.until(grace, |cloud| cloud.mark() > mark + 4).await;
     assert!(rig.node(&first.1).await.is_some(), "{grace}");
     manager.terminate();

@@ -14,7 +14,7 @@ use ccm_cloudsim::gce::{Gce, Metadata, Options};
 use ccm_test_suite::{LONG, Make, Object, Process, Rig, node, service_with, tcp_ports};
 use serde_json::{Value, json};
 
-/// No sync has more than this between two calls.
+/// Longer than any pause between two calls of a sync.
 const QUIET: Duration = Duration::from_millis(1000);
 const PROJECT: &str = "p";
 const REGION: &str = "us-central1";
@@ -27,7 +27,7 @@ const INTERNAL: (&str, &str) = ("networking.gke.io/load-balancer-type", "Interna
 struct World {
     rig: Rig,
     gce: Gce,
-    /// Of the instance that the program runs on.
+    /// The metadata server of the program's instance.
     metadata: Metadata,
     subnetwork: String,
 }
@@ -71,7 +71,7 @@ impl World {
         (path, name)
     }
 
-    /// Starts the program; `more` is put behind `[global]`.
+    /// Starts the program; `more` is appended to `[global]`.
     fn manager(&self, more: &str, args: &[&str]) -> Manager {
         let config = format!(
             "[global]\napi-endpoint = {}\nnode-tags = {TAG}\nmultizone = true\nsubnetwork-name = nodes\n{more}\n",
@@ -130,7 +130,7 @@ impl World {
         self.gce.ledger(|ledger| ledger.mutating(mark).map(|entry| entry.action.clone()).collect())
     }
 
-    /// How many calls there were, but for the periodic ones.
+    /// The number of calls, without the periodic ones.
     fn calls(&self, mark: u64) -> usize {
         let periodic = |action: &str| action.starts_with("instances.") || action == "routes.list";
         self.gce.ledger(|ledger| ledger.since(mark).filter(|call| !periodic(&call.action)).count())
@@ -154,7 +154,7 @@ impl World {
         assert_eq!(self.writes(mark), [""; 0]);
     }
 
-    /// Asserts that nothing of load balancers is left, and that all calls and answers were those of the API.
+    /// Asserts that no object of a load balancer is left, and that all calls and answers followed the API.
     fn end(&self) {
         for collection in ["forwardingRules", "targetPools", "backendServices", "instanceGroups", "addresses"] {
             assert_eq!(self.names(collection), BTreeSet::new(), "{collection}");

@@ -23,7 +23,7 @@ async fn a_node_gets_everything_of_its_instance_and_goes_with_it() {
         rig.set_ready(name, "Unknown").await;
     }
     world.gce.world(|gce| gce.delete_instance(&first));
-    // Reads may be late: a young node stays. This one is older for the program than it is.
+    // Reads may be late, so a young node stays. To the program, this one appears to be older.
     let mark = world.gce.mark();
     let looks = |gce: &Gce| {
         gce.ledger(|ledger| ledger.since(mark).filter(|call| call.action.starts_with("instances.")).count()) >= 4
@@ -48,7 +48,7 @@ fn routes(world: &World) -> Vec<String> {
 async fn routes_lead_to_the_pods_of_each_node() {
     let Some(world) = World::start().await else { return };
     let args = ["--cluster-cidr=10.99.0.0/16", "--route-reconciliation-period=500ms"];
-    // A route of another cluster, and one that somebody made by hand.
+    // A route of another cluster, and one that a user created by hand.
     let theirs = json!({
         "destRange": "10.99.77.0/24", "network": format!("projects/{PROJECT}/global/networks/default"), "priority": 1000,
         "nextHopIp": "10.50.0.250", "description": "k8s-node-route",

@@ -24,7 +24,7 @@ fn wanted(nodes: usize, node_ports: &[u64]) -> (Vec<String>, Vec<String>) {
     (members, rules)
 }
 
-/// Waits until a Service has what [`wanted`] says, on as many ports of servers.
+/// Waits until a Service has the members and rules of [`wanted`], on this many ports of servers.
 async fn until_served(world: &World, nodes: usize, ports: &[u16]) {
     let mut node_ports = Vec::new();
     for port in ports {
@@ -40,7 +40,7 @@ async fn until_served(world: &World, nodes: usize, ports: &[u16]) {
             guarded == nodes && cloud.members().await == members && cloud.rules().await == rules
         })
         .await;
-    // The last write is behind it.
+    // After the last write.
     world.cloud.settle().await;
 }
 
@@ -99,7 +99,7 @@ async fn a_shared_balancer_stays_until_its_last_service_goes(world: &World) {
     for name in ["web", "api"] {
         manager.is_steady(name).await;
     }
-    // The one that made it goes first.
+    // The Service that created the balancer is deleted first.
     world.rig.delete_service("web").await;
     let lb = world.cloud.balancer().await;
     assert_eq!((&lb["id"], texts(&lb["tags"])), (&balancer, vec!["kube_service_kubernetes_default_api"]));
@@ -111,7 +111,7 @@ async fn a_shared_balancer_stays_until_its_last_service_goes(world: &World) {
     manager.stop().await;
 }
 
-/// Killed as soon as the balancer is there, and the next one as soon as the floating IP is there.
+/// Killed as soon as the balancer exists; the next process as soon as the floating IP exists.
 async fn a_killed_program_leaves_one_balancer_and_one_floating_ip(world: &World) {
     let (mut manager, _machines) = world.with_nodes(1, "").await;
     world.slow(Duration::from_secs(1));

@@ -19,7 +19,7 @@ async fn a_program_that_waits_for_a_balancer_stops_at_once(world: &World) {
     let (mut manager, _machines) = world.with_nodes(1, "").await;
     world.simulation().freeze_provisioning(true);
     world.rig.create(service("web", &[], &[80])).await;
-    // One look after the creation: it waits.
+    // One read after the creation; then it waits.
     let looks =
         async || manager.calls("loadbalancer_create").await == 1 && manager.calls("loadbalancer_get").await >= 1;
     world.until("the program waits for the balancer", looks).await;
@@ -42,7 +42,7 @@ async fn the_environment_says_how_often_a_balancer_at_work_is_looked_at(world: &
     let first = world.with_nodes(1, "").await.0;
     first.stop().await;
     world.simulation().freeze_provisioning(true);
-    // A number of looks, and none, which leaves the default of minutes.
+    // Some number of reads, and zero, which means the default of minutes.
     for (name, steps, gives_up) in [("short", "2", true), ("usual", "x", false)] {
         let manager =
             world.manager_with(&world.cloud.login(), ARGS, &[("OCCM_WAIT_LB_ACTIVE_STEPS", steps.to_owned())]);
@@ -66,7 +66,7 @@ async fn the_environment_says_how_often_a_balancer_at_work_is_looked_at(world: &
     manager.stop().await;
 }
 
-/// What was asked for to be deleted since a mark.
+/// The delete requests since a mark.
 fn deletions(world: &World, mark: u64) -> Vec<String> {
     world.simulation().ledger(|ledger| {
         ledger.mutating(mark).map(|entry| entry.action.clone()).filter(|action| action.ends_with("_delete")).collect()
@@ -91,7 +91,7 @@ async fn a_token_that_expires_in_the_middle_does_no_harm(world: &World) {
     manager.stop().await;
 }
 
-/// HTML in place of any answer: what a broken proxy says is not what the cloud has.
+/// HTML in place of any answer: the answer of a broken proxy is no evidence.
 async fn a_proxy_that_answers_for_the_cloud_does_no_harm(world: &World) {
     let (rig, simulation) = (&world.rig, world.simulation());
     let (manager, machines) = world.with_nodes(2, "").await;

@@ -63,7 +63,7 @@ impl World {
         self.cloud.simulation().expect("a simulation")
     }
 
-    /// On the simulation changes take this long from now on.
+    /// In the simulation, changes take this long from now on.
     fn slow(&self, provisioning: Duration) {
         if let Some(simulation) = self.cloud.simulation() {
             simulation.change(|options| options.provisioning = provisioning);
@@ -78,7 +78,7 @@ impl World {
         Machine { name, server, address }
     }
 
-    /// Starts the program; `more` is put behind `[Global]`.
+    /// Starts the program; `more` is appended to `[Global]`.
     fn manager(&self, more: &str, args: &[&str]) -> Manager<'_> {
         self.manager_with(&(self.cloud.login() + more), args, &[])
     }
@@ -133,7 +133,7 @@ impl World {
         ports.iter().find(|item| item["port"] == port).unwrap()["nodePort"].as_u64().unwrap()
     }
 
-    /// Asserts that nothing is left in the cloud, and that no secret was shown.
+    /// Asserts that nothing is left in the cloud, and that no output contains a secret.
     async fn end(self) {
         self.cloud.is_empty().await;
         for file in std::fs::read_dir(self.rig.cloud.path("")).unwrap() {
@@ -169,12 +169,12 @@ impl Manager<'_> {
         parts.map(|parts| (parts[1].to_owned(), parts[2].trim_start_matches("} ").parse().unwrap())).collect()
     }
 
-    /// How often this was asked of the cloud.
+    /// The number of these calls.
     async fn calls(&self, operation: &str) -> u64 {
         self.counters("openstack_api_requests_total").await.get(operation).copied().unwrap_or_default()
     }
 
-    /// How often anything was written.
+    /// The number of writes.
     async fn writes(&self) -> BTreeMap<String, u64> {
         let mut calls = self.counters("openstack_api_requests_total").await;
         let is_write = |name: &str| ["_create", "_update", "_delete"].iter().any(|verb| name.ends_with(verb));
@@ -182,13 +182,13 @@ impl Manager<'_> {
         calls
     }
 
-    /// How often the work on a balancer has come to its end.
+    /// The number of finished ensures of balancers.
     async fn ensured(&self) -> u64 {
         let counters = self.counters("cloudprovider_openstack_reconcile_total").await;
         counters.get("loadbalancer_ensure").copied().unwrap_or_default()
     }
 
-    /// Waits until so many ensures have ended.
+    /// Waits until this many ensures have ended.
     async fn until_ensured(&self, count: u64) {
         let what = format!("{count} ensures have ended");
         self.world.rig.until(LONG, &what, async |_| (self.ensured().await >= count).then_some(())).await;

@@ -26,7 +26,7 @@ async fn a_node_gets_everything_of_its_server_and_goes_with_it(world: &World) {
         assert_eq!(rig.count_events(&machine.name, "Synced").await, 1);
     }
 
-    // Nobody asks about a node that is ready.
+    // The program does not look up a node that is Ready.
     for machine in [&first, &second] {
         rig.set_ready(&machine.name, "Unknown").await;
     }
@@ -63,7 +63,7 @@ async fn routes(world: &World) -> Vec<String> {
     routes
 }
 
-/// What the port of a server may forward besides its own address.
+/// The allowed address pairs of the port of a server.
 async fn pairs(world: &World, server: &str) -> Vec<String> {
     let ports = world.cloud.list(&format!("/v2.0/ports?device_id={server}")).await;
     let pairs = ports[0]["allowed_address_pairs"].as_array().unwrap();
@@ -74,7 +74,7 @@ async fn routes_lead_to_the_pods_of_each_node(world: &World) {
     let rig = &world.rig;
     let more = format!("[Route]\nrouter-id = {}\n", world.cloud.place().router);
     let args = ["--cluster-cidr=10.88.0.0/16", "--route-reconciliation-period=500ms"];
-    // A route of somebody else, outside of the range of the pods.
+    // A foreign route, outside of the pod range.
     let theirs = json!({"router": {"routes": [{"destination": "192.0.2.0/24", "nexthop": "10.50.0.250"}]}});
     world.cloud.write("PUT", &format!("/v2.0/routers/{}", world.cloud.place().router), theirs).await;
     let theirs = "192.0.2.0/24 via 10.50.0.250";

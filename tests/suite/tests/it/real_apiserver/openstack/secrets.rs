@@ -1,4 +1,5 @@
-//! No secret is shown anywhere: what every test asserts of its logs and events at its end, here at the highest verbosity.
+//! No output contains a secret. Every test asserts this at its end for its logs and events; here at the highest
+//! verbosity.
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 
