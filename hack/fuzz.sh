@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes what comes from users, from the API server or from the network (tests/fuzz), with libFuzzer. Needs a C++ compiler;
-# the usual toolchain will do.
+# Fuzzes the parsers of input from users, the API server and the network (tests/fuzz), with libFuzzer. Needs a C++
+# compiler; a stable Rust toolchain suffices.
 #
 #   hack/fuzz.sh [SECONDS [TARGET...]]    each target, one after the other; 60 s each if not said otherwise
 #   hack/fuzz.sh list                     the targets

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Obtains what the tests of the GCE provider need: Google's own descriptions of its APIs, and the official Python client, which
-# is built from them.
+# Obtains the components for the tests of the GCE provider: Google's own descriptions of its APIs, and the official
+# Python client, which is built from them.
 #
 #   hack/gce.sh
 #
@@ -8,7 +8,7 @@
 # exact versions in gce/requirements.txt, in ${XDG_CACHE_HOME:-~/.cache}/ccm/gce-<version>/, and the descriptions as plain JSON
 # in the folder descriptions/ there. The crate tests/cloudsim looks in the same place but installs nothing.
 #
-# Exit status: 0 found or made; 3 not available on this machine; 1 anything else, and with CI=true also what would be 3.
+# Exit status: 0 found or made; 3 not available on this machine; 1 anything else. With CI=true, 1 instead of 3.
 set -euo pipefail
 
 # shellcheck source=hack/lib/python.sh

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What is in the image.
+# The content of the image.
 #
 #   hack/image.sh build FEATURES FOLDER [PROFILE]    builds the program, with the cargo profile `dist` unless another is named, and
 #                                                    puts the content of the image into a folder
 #   hack/image.sh check [FOLDER]                     checks such a folder; without one, builds it in a temporary folder first
 #
-# The Dockerfile calls the first. The second shows, without a container engine, that the folder is all that the program
-# needs: the binary links nothing dynamically and runs with the folder as its root, as a user without a name.
+# The Dockerfile calls the first. The second checks, without a container engine, that the program needs only this
+# folder: the binary links nothing dynamically and runs with the folder as its root, as a user without a name.
 #
 # Exit status of check: 0 good, 3 if this machine can't change the root of a process, 1 anything else.
 set -euo pipefail
@@ -24,7 +24,7 @@ build() {
 	RUSTFLAGS=$flags CARGO_INCREMENTAL=0 cargo build --profile "$profile" --locked \
 		--package ccm --no-default-features --features "$features" --target "$target"
 	install -D -m 0755 "${CARGO_TARGET_DIR:-target}/$target/$profile/ccm" "$folder/ccm"
-	# For providers, and for kubeconfigs without a CA.
+	# CA certificates for providers, and for kubeconfigs without a CA.
 	install -D -m 0644 /etc/ssl/certs/ca-certificates.crt "$folder/etc/ssl/certs/ca-certificates.crt"
 	echo 'hosts: files dns' >"$folder/etc/nsswitch.conf"
 	echo "ccm:x:$user:$user::/:/ccm" >"$folder/etc/passwd"
@@ -39,7 +39,7 @@ check() {
 		return 1
 	fi
 	grep -q 'BEGIN CERTIFICATE' "$folder/etc/ssl/certs/ca-certificates.crt"
-	# What a container engine brings along.
+	# Files that a container engine adds.
 	if ((EUID != 0)) || ! mkdir -p "$folder/dev" ||
 		! mknod -m 0444 "$folder/dev/random" c 1 8 || ! mknod -m 0444 "$folder/dev/urandom" c 1 9; then
 		echo 'NOT RUN: the program in a root of its own; only root may change the root of a process and make devices' >&2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Obtains what the tests of the AWS provider need: moto, an independent imitation of AWS, and the service models of
-# botocore, which describe each request and answer of AWS.
+# Obtains the components for the tests of the AWS provider: moto, an independent imitation of AWS, and the service
+# models of botocore, which describe each request and answer of AWS.
 #
 #   hack/moto.sh
 #
@@ -8,7 +8,7 @@
 # exact versions in moto/requirements.txt, in ${XDG_CACHE_HOME:-~/.cache}/ccm/moto-<version>/, and the models as plain JSON in
 # the folder models/ there. The crate tests/cloudsim looks in the same place but installs nothing.
 #
-# Exit status: 0 found or made; 3 not available on this machine; 1 anything else, and with CI=true also what would be 3.
+# Exit status: 0 found or made; 3 not available on this machine; 1 anything else. With CI=true, 1 instead of 3.
 set -euo pipefail
 
 # shellcheck source=hack/lib/python.sh

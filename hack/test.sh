@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Runs the tests. On a fresh machine it needs cargo, a C compiler, make, Go or python3; what else it needs it fetches or builds once.
+# Runs the tests. On a fresh machine it needs cargo, a C compiler, make, and Go or python3; it fetches or builds
+# everything else once.
 #
-#   hack/test.sh              the fast lane: what each change passes; on two cores 8 minutes, the first time 25
-#   hack/test.sh long         the long lane: the rest; up to an hour
-#   hack/test.sh all          both
-#   hack/test.sh ci           the fast lane, then the stages of the long lane that fit into the time of CI
-#   hack/test.sh STAGE...     single stages, by the names below
+#   hack/test.sh the fast lane, which each change must pass; on two cores 8 minutes, the first time 25 hack/test.sh long
+#   the long lane: the rest; up to an hour hack/test.sh all both hack/test.sh ci the fast lane, then the stages of the
+#   long lane that fit into the time of CI hack/test.sh STAGE... single stages, by the names below
 #
 # The fast lane, in this order:
 #   toolchain    the Rust version of Cargo.toml, rustfmt, clippy, a C compiler, make
@@ -26,19 +25,17 @@
 #   kubernetes-1.33, kubernetes-1.37
 #                as etcd-3.5, on the oldest and the newest Kubernetes that are supported
 #   openstack    the tests in modules named real_openstack: on real OpenStack services (hack/openstack/bed.sh), whose
-#                installation needs root, 4 minutes and 1 GB, once
-#   each         the crates and features that people use alone, built alone; the demo as newcomers build it, and its tests
-#   benches      a small run of the benchmarks, to see that they run
-#   image        what the Dockerfile puts into the image, built and run with nothing else around it; needs root
-#   fuzz         each fuzz target for ten seconds (hack/fuzz.sh)
-# In no lane, because it needs the internet, and because a new advisory must not fail unrelated work:
-#   advisories   known vulnerabilities of dependencies
+#                installation needs root, 4 minutes and 1 GB, once each the crates and features that people use alone,
+#                built alone; the demo as newcomers build it, and its tests benches a small run of the benchmarks, to
+#                see that they run image the content of the image, built and run with nothing else around it; needs root
+#                fuzz each fuzz target for ten seconds (hack/fuzz.sh) In no lane, because it needs the internet, and
+#                because a new advisory must not fail unrelated work: advisories known vulnerabilities of dependencies
 #
 # Every stage runs even if an earlier one failed; the exit status is 0 only if none did. A stage that can't run on this
 # machine is a failure with CI=true, and elsewhere a line that says NOT RUN.
 #
 # Environment: CARGO_TARGET_DIR (default ${XDG_CACHE_HOME:-~/.cache}/ccm/target), KUBEBUILDER_ASSETS, CI,
-# CCM_LONG_SECONDS (what `ci` gives to the long lane; default 2400).
+# CCM_LONG_SECONDS (the time of `ci` for the long lane; default 2400).
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -132,7 +129,7 @@ stage_toolchain() {
 	fi
 }
 
-# Runs the scripts that obtain components; their purpose goes into the reason if one can't.
+# Runs the scripts that obtain components. If one cannot, the reason names its purpose.
 obtain() {
 	local what=$1 status=0
 	shift
@@ -171,7 +168,7 @@ stage_advisories() { run hack/deny.sh advisories; }
 
 stage_clippy() { run cargo clippy "${workspace[@]}" --all-targets -- -D warnings; }
 
-# Most tests wait: for calls that are paced, for processes, for leases. With one for each core the cores are idle.
+# Most tests wait for paced calls, processes or leases, so one test per core would leave the cores idle.
 tests_at_once() { echo "${RUST_TEST_THREADS:-$(($(nproc) * 3))}"; }
 
 stage_tests() {
@@ -179,7 +176,7 @@ stage_tests() {
 		cargo test "${workspace[@]}" --no-fail-fast -- --skip long_lane --skip real_openstack
 }
 
-# With what the tests have built.
+# With the programs that the tests have built.
 stage_edges() {
 	local status=0 built=$CARGO_TARGET_DIR/debug
 	run cargo build "${workspace[@]}" --bin xtask --bin ccm-manifests --examples || return
@@ -242,7 +239,7 @@ stage_kubernetes-1.33() { other_server kube-apiserver CCM_TEST_KUBERNETES=1.33; 
 
 stage_kubernetes-1.37() { other_server kube-apiserver CCM_TEST_KUBERNETES=1.37; }
 
-# Leaves a bed alone that was running before.
+# Does not stop a bed that was already running.
 stage_openstack() {
 	local status=0
 	run "$bed" install || status=$?

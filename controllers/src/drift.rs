@@ -10,12 +10,15 @@ metrics! {
         now: IntGaugeVec = Def::gauge(
             "ccm_drift_steps",
             &["controller"],
-            "Writes that the last look at the cloud found due although no object had changed: somebody else changed the cloud. Routes are looked at in every reconcile, load balancers every --drift-check-period; not there before the first look.",
+            "Writes that the last check of the cloud found due although no object had changed: another client changed \
+             the cloud. Routes are checked in every reconcile, load balancers every --drift-check-period; absent \
+             before the first check.",
         );
         total: IntCounterVec = Def::counter(
             "ccm_drift_steps_total",
             &["controller"],
-            "Writes that looks at the cloud found due although no object had changed, each counted when it was first seen.",
+            "Writes that checks of the cloud found due although no object had changed, each counted when it was first \
+             seen.",
         );
     }
 }

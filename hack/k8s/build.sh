@@ -13,8 +13,8 @@
 # CCM_TEST_KUBERNETES=1.33 and CCM_TEST_ETCD=3.5 select another kube-apiserver or etcd than the default, by the name of
 # the folder with its module (1.33/, etcd-3.5/). KUBEBUILDER_ASSETS is ignored for such a component.
 #
-# Exit status: 0 all found; 3 not available on this machine; 1 anything else, and with CI=true also what
-# would be 3 elsewhere. The library tests/bed looks in the same places but never builds.
+# Exit status: 0 all found; 3 not available on this machine; 1 anything else. With CI=true, 1 instead of 3. The library
+# tests/bed looks in the same places but never builds.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -60,7 +60,7 @@ version_of() {
 	esac
 }
 
-# What selects another version of a component, empty for the default.
+# The value that selects another version of a component; empty for the default.
 selected() {
 	case $1 in
 	etcd) printf '%s' "${CCM_TEST_ETCD:-}" ;;

@@ -34,7 +34,7 @@ python_environment() {
 		exit 3
 	}
 
-	# A copy of the requirements is the last thing put into the folder: with it, and with the same pins, the folder is whole.
+	# A copy of the requirements is the last file in the folder: with it and the same versions, the folder is complete.
 	in_cache() { [[ -x $cache/bin/python ]] && cmp -s "$here/requirements.txt" "$cache/requirements.txt"; }
 
 	if ! in_cache; then

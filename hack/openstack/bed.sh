@@ -18,7 +18,7 @@
 # It needs Linux, python3 (3.11 or newer, with venv and pip), openssl, and MariaDB and RabbitMQ, which it installs from Debian
 # as root. It needs 3 GB of memory.
 #
-# Exit status: 0 done; 3 not available on this machine; 1 anything else, and with CI=true also what would be 3.
+# Exit status: 0 done; 3 not available on this machine; 1 anything else. With CI=true, 1 instead of 3.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -46,7 +46,7 @@ unavailable() {
 	exit 3
 }
 
-# Runs a command with its output in a log, and shows the end of that if it fails.
+# Runs a command with its output in a log; if it fails, prints the end of the log.
 logged() {
 	local log=$bed/log/$1.log
 	shift
@@ -88,7 +88,7 @@ install() {
 		logged venv python3 -m venv "$bed/venv" || unavailable 'no Python environment; on Debian: apt-get install python3-venv'
 		logged pip "$bin/python" -m pip install --disable-pip-version-check --no-deps -r "$here/requirements.txt" ||
 			unavailable 'a package could not be installed'
-		# The last thing put into the environment: with it, and with the same pins, it is whole.
+		# The last file copied into the environment: with it and the same versions, the environment is complete.
 		cp "$here/requirements.txt" "$bed/venv/requirements.txt"
 	fi
 	if ! diff -rq "$here/drivers" "$bed/venv/drivers" >/dev/null 2>&1; then
@@ -102,7 +102,7 @@ install() {
 	say "installed in $bed"
 }
 
-# The time when a process started: with its ID the name of one process, whatever happens to the ID later.
+# The start time of a process: together with the ID it identifies one process, even if the ID is reused.
 started_at() {
 	local stat
 	stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 0
@@ -291,7 +291,7 @@ stop_all() {
 
 stop() {
 	rm -f "$bed/run/ready"
-	# Neutron takes long, and has nothing to lose.
+	# Neutron takes long to stop, and has no state to lose.
 	stop_all 5 "${services[@]}"
 	stop_all 30 "${stores[@]}"
 	if command -v epmd >/dev/null; then "${erlang[@]}" epmd -kill >/dev/null 2>&1 || true; fi
@@ -332,7 +332,7 @@ install | start | stop | erase)
 	case $1 in
 	erase)
 		stop
-		# Octavia's no-op drivers keep what they know in this file, and no option moves it.
+		# Octavia's no-op drivers keep their state in this file, and no option changes its path.
 		rm -rf "$bed/data" /tmp/octavia-network-noop.db
 		;;
 	*) "$1" ;;

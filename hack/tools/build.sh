@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Obtains what the tests of the manifests need: helm, and the CRDs of the Prometheus operator. (Kustomize comes with the
-# kubectl of hack/k8s/build.sh.)
+# Obtains the tools for the tests of the manifests: helm, and the CRDs of the Prometheus operator. (Kustomize comes with
+# the kubectl of hack/k8s/build.sh.)
 #
 #   hack/tools/build.sh
 #
@@ -9,7 +9,7 @@
 # PATH is not used, since what it prints depends on its version. The crate tests/manifests looks in the same places but
 # never builds.
 #
-# Exit status: 0 found or built; 3 not available on this machine; 1 anything else, and with CI=true also what would be 3.
+# Exit status: 0 found or built; 3 not available on this machine; 1 anything else. With CI=true, 1 instead of 3.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -48,7 +48,7 @@ unavailable() {
 # Sets `go`.
 find_go() {
 	local candidate
-	# The second is what hack/k8s/build.sh fetches where there is no Go.
+	# The second one is the Go that hack/k8s/build.sh fetches if there is none.
 	for candidate in go "$cache_root/go-venv/bin/go"; do
 		if command -v "$candidate" >/dev/null && (cd "$here/helm" && "$candidate" version >/dev/null 2>&1); then
 			go=$candidate

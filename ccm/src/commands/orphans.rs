@@ -22,24 +22,29 @@ use super::world::{Objects, World};
 use super::{Call, Command, SECTION};
 use crate::exit::{Failure, Verdict};
 
-const DELETE: Flag =
-    Flag::new(SECTION, "delete", Kind::Bool, "false", "Delete them: print the plan, ask, look again, then delete.");
+const DELETE: Flag = Flag::new(
+    SECTION,
+    "delete",
+    Kind::Bool,
+    "false",
+    "Delete them: print the plan, ask for confirmation, check again, then delete.",
+);
 const YES: Flag = Flag::new(SECTION, "yes", Kind::Bool, "false", "With --delete: do not ask.");
 const GONE: Flag = Flag::new(
     SECTION,
     "cluster-is-gone",
     Kind::Bool,
     "false",
-    "There is no API server to ask any more: nothing claims anything, so that everything with the cluster's marks is an orphan.",
+    "The cluster and its API server no longer exist: every cloud object that belongs to the cluster is an orphan.",
 );
 
 pub(super) const COMMAND: Command = Command {
     name: "orphans",
     words: "",
-    about: "Lists cloud objects with this cluster's marks that no Service and no node claims: what crashes and deleted clusters leave behind.",
+    about: "Lists cloud objects that belong to this cluster and that no Service and no node claims: leftovers of crashes and of deleted clusters.",
     details: "\
 The cloud is read first and the cluster after it, twice, so that nothing that is just being made is taken for a leak.
---delete shows what it would do and asks; every object is looked at again right before it goes.
+--delete shows what it would do and asks; every object is checked again right before its deletion.
 
 Exit codes: 0 there is none (or all are deleted), 2 there are some, 1 something failed, 255 no provider.
 
@@ -108,14 +113,14 @@ impl Hunt {
     /// The orphans of two consecutive reads. The cluster is listed after the first read of the cloud, so that the list
     /// has the claims to all objects of that read.
     async fn find(&self) -> Result<Vec<Orphan>, Failure> {
-        let progress = Progress::at("looking for marked objects in the cloud");
+        let progress = Progress::at("listing the cluster's objects in the cloud");
         let first = self.look(&self.world.claims()).await?;
         if first.is_empty() {
             return Ok(first);
         }
         progress.go_on("listing nodes and Services again");
         let claims = self.claims().await?;
-        progress.go_on("looking at the cloud again");
+        progress.go_on("listing the cloud again");
         let again = self.look(&claims).await?;
         let seen: BTreeSet<(&str, &str)> = first.iter().map(|orphan| (&*orphan.kind, &*orphan.id)).collect();
         let confirmed = |orphan: &Orphan| seen.contains(&(&*orphan.kind, &*orphan.id));
@@ -245,13 +250,13 @@ impl Hunt {
         });
         if let Some(error) = unknown {
             return Err(failed(
-                "nothing is deleted: the cloud could not tell whether it has the nodes of this cluster",
+                "nothing is deleted: the cloud gave no answer whether it has the nodes of this cluster",
                 error,
             ));
         }
         Err(Failure::error(format!(
-            "nothing is deleted: none of the {} nodes of this cluster has an instance in this cloud, so that this may be another \
-             cluster than the one with the marks; {fix}",
+            "nothing is deleted: none of the {} nodes of this cluster has an instance in this cloud, so that the \
+             objects may belong to another cluster; {fix}",
             nodes.len()
         )))
     }
@@ -306,9 +311,7 @@ fn confirmed(count: usize) -> Result<bool, Failure> {
     err.flush().map_err(unreadable)?;
     let mut answer = String::new();
     if std::io::stdin().lock().read_line(&mut answer).map_err(unreadable)? == 0 {
-        return Err(Failure::error(
-            "nothing is deleted: nobody answered on stdin; add --yes to delete without being asked",
-        ));
+        return Err(Failure::error("nothing is deleted: no answer on stdin; add --yes to delete without being asked"));
     }
     Ok(matches!(answer.trim(), "yes" | "y"))
 }
@@ -318,7 +321,7 @@ fn list(orphans: &[Orphan], output: Output) -> String {
         return output::document("Orphans", json!({"orphans": orphans}));
     }
     if orphans.is_empty() {
-        return "No orphans: every marked cloud object is claimed.\n".to_owned();
+        return "No orphans: every cloud object of this cluster is claimed.\n".to_owned();
     }
     let mut text = String::new();
     for orphan in orphans {

@@ -202,9 +202,9 @@ pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Pre
     let more = different.len().saturating_sub(NAMED);
     let subjects = different.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
     text.push_str(&match (subjects.is_empty(), more) {
-        (true, _) => "the plan is the one of then.".to_owned(),
-        (false, 0) => format!("the plan differs from the one of then for {subjects}."),
-        (false, more) => format!("the plan differs from the one of then for {subjects} and {more} more."),
+        (true, _) => "the plan equals the recorded one.".to_owned(),
+        (false, 0) => format!("the plan differs from the recorded one for {subjects}."),
+        (false, more) => format!("the plan differs from the recorded one for {subjects} and {more} more."),
     });
     if redacted > 0 {
         text.push_str(&format!(

@@ -201,7 +201,7 @@ impl World {
             let begun = known.configured.preview.as_ref().map(|begin| begin(&self.of_controllers(scope)));
             matches!(begun, Some(Ok(Some(_)) | Err(Refused::Fatal(_))))
         });
-        let skipped = concerned.map(|known| (known.controller.name, "--controllers switches it off".into()));
+        let skipped = concerned.map(|known| (known.controller.name, "disabled by --controllers".into()));
         previewed.skipped.extend(skipped);
         Ok(previewed)
     }

@@ -59,7 +59,7 @@ pub const FLAGS: &[Flag] = &[
     Flag::new(NODE, "concurrent-node-syncs", Kind::Int32, "", "Number of workers concurrently synchronizing nodes. When not given, the API server's pace decides."),
     Flag::new(LIFECYCLE, "node-deletion-budget", Kind::Int, "10", "Nodes that one pass of the lifecycle controller may delete; what exceeds it and the share below waits for the next pass."),
     Flag::new(LIFECYCLE, "node-deletion-budget-percent", Kind::Int, "10", "Share of the cluster, in percent, that one pass of the lifecycle controller may delete, where that is more than the number above."),
-    Flag::new(SERVICE, "allow-emptying-load-balancers", Kind::Bool, "false", "Take the last host out of a load balancer also when the cloud still shows its instance, or cannot tell."),
+    Flag::new(SERVICE, "allow-emptying-load-balancers", Kind::Bool, "false", "Remove the last host from a load balancer even if the cloud still shows its instance, or gives no answer about it."),
     Flag::new(SERVICE, "concurrent-service-syncs", Kind::Int32, "", "The number of services, or of groups of services that share cloud objects, that are allowed to sync concurrently. When not given, the provider's pace decides."),
     Flag::new(SERVICE, "drift-check-period", Kind::Duration, "0s", "How often to compare the load balancers of unchanged Services with the cloud, and to report what differs in the metric ccm_drift_steps and an event. Reads only; costs reads for each Service. 0 is never."),
     Flag::new(WEBHOOK, "webhooks", Kind::List, "", "A list of webhooks to enable. '*' enables all on-by-default webhooks, 'foo' enables the webhook named 'foo', '-foo' disables the webhook named 'foo'."),

@@ -104,7 +104,7 @@ fn set_up(options: &LoggingOptions, sink: Sink, streams: Vec<Arc<Stream>>) {
     let filter = Arc::new(Filter::new(options.verbosity, &options.vmodule, options.quiet));
     let layer = Log { filter: filter.clone(), format: options.format(), sink };
     if tracing::subscriber::set_global_default(Registry::default().with(layer)).is_err() {
-        tracing::debug!("logging is set up already");
+        tracing::debug!("logging is already set up");
         return;
     }
     // Cannot fail: the line above passes only once.

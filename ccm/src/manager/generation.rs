@@ -68,7 +68,7 @@ impl Generation {
         let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + DRAIN);
         let drained = async |running: &mut JoinSet<_>| while running.join_next().await.is_some() {};
         if tokio::time::timeout_at(deadline, drained(&mut self.running)).await.is_err() {
-            tracing::warn!("what was in flight did not end within {}s and is dropped", DRAIN.as_secs());
+            tracing::warn!("work in flight did not end within {}s and is dropped", DRAIN.as_secs());
             self.leaderships().for_each(Leadership::lose);
             if tokio::time::timeout(DROP, drained(&mut self.running)).await.is_err() {
                 self.running.shutdown().await;

@@ -239,7 +239,7 @@ impl Manager {
             outcome = &mut leading => outcome,
             Some(ended) = background.join_next() => {
                 let why = ended.unwrap_or_else(|error| error.to_string());
-                tracing::error!("{why}: ending what is in flight");
+                tracing::error!("{why}: ending work in flight");
                 halt.cancel();
                 leading.await.and(Err(Failure::error(why)))
             }

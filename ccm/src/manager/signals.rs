@@ -16,7 +16,7 @@ pub(super) async fn watch(stop: CancellationToken) {
         }
     };
     let name = next().await;
-    tracing::info!("{name}: ending what is in flight; a second signal ends the process at once");
+    tracing::info!("{name}: ending work in flight; a second signal ends the process at once");
     stop.cancel();
     let name = next().await;
     tracing::warn!("{name} again: ending at once");

@@ -66,7 +66,7 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
                 return Ok(kept);
             }
             let place = self.places.clone().try_acquire_owned();
-            let place = place.map_err(|_| "too many requests wait for answers of the API server".to_owned())?;
+            let place = place.map_err(|_| "too many requests are waiting for answers of the API server".to_owned())?;
             match inner.asked.get(&key) {
                 Some(waiting) => (waiting.clone(), Some(place)),
                 None => {
@@ -86,7 +86,7 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
             let _place = place;
             // A panic must not leave an entry that is never answered.
             let asked = std::panic::AssertUnwindSafe(question).catch_unwind().await;
-            let asked = asked.unwrap_or_else(|_| Err("the question ended unexpectedly".into()));
+            let asked = asked.unwrap_or_else(|_| Err("the review ended unexpectedly".into()));
             let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
             inner.asked.remove(&key);
             if let Ok((value, ttl)) = &asked {
@@ -95,7 +95,7 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
             // The receivers may be gone.
             drop(sender.send(asked.map(|(value, _)| value)));
         });
-        async move { receiver.await.unwrap_or_else(|_| Err("the question was dropped".into())) }.boxed().shared()
+        async move { receiver.await.unwrap_or_else(|_| Err("the review was dropped".into())) }.boxed().shared()
     }
 
     #[cfg(test)]

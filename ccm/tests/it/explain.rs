@@ -19,7 +19,7 @@ fn wrong_arguments_name_the_key_the_value_and_the_fix() {
         (&["node/a", leader, missing], "--leader-ca=/nonexistent: No such file"),
         (&["node/a", leader, missing, "--leader-insecure"], "contradict each other"),
         (&["node/a", "--kubeconfig=/nonexistent"], "--kubeconfig /nonexistent: "),
-        (&["node/a", "--master=http://127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
+        (&["node/a", "--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),
     ];
     refused("explain", &["--cloud-provider=fake"], &rows);
 }
@@ -116,19 +116,19 @@ mod real_apiserver {
     const PENDING: &str = "\
 service default/web
   done    Service: type LoadBalancer, made AGE ago
-  waiting finalizer: service.kubernetes.io/load-balancer-cleanup is not there yet
+  waiting finalizer: service.kubernetes.io/load-balancer-cleanup is not set yet
   waiting address: the status shows none yet
   done    service-lb-controller: switched on; it makes and removes its balancer
-  broken  lease kube-system/cloud-controller-manager: does not exist: nobody works under this name
+  broken  lease kube-system/cloud-controller-manager: does not exist: no replica is active under this name
           → start the controller manager, or give the --leader-elect-resource-name and -namespace that it has
   waiting the next leader's write: update Service default/web: finalizer = service.kubernetes.io/load-balancer-cleanup \
-(because the load balancer must go before the Service does)
+(because the load balancer must be deleted before the Service)
   waiting the next leader's write: create LoadBalancer BALANCER: ingress = 203.0.113.1 or the next free address \
 (because the Service wants a load balancer)
-  broken  hosts: the cluster has no node, so that nothing can stand behind the balancer
-          → add nodes; the hosts follow by themselves
+  broken  hosts: the cluster has no node, so that the balancer has no hosts
+          → add nodes; they become hosts automatically
   waiting load balancer BALANCER: not made yet
-broken: lease kube-system/cloud-controller-manager: does not exist: nobody works under this name → \
+broken: lease kube-system/cloud-controller-manager: does not exist: no replica is active under this name → \
 start the controller manager, or give the --leader-elect-resource-name and -namespace that it has (and 1 more above)
 ";
 
@@ -231,7 +231,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
             "  done    address: 203.0.113.",
             "  done    lease kube-system/cloud-controller-manager: held by ",
             "  done    the controllers: have nothing to write for it\n",
-            "  done    hosts: 1 of 1 nodes belong behind the balancer\n",
+            "  done    hosts: 1 of 1 nodes are hosts of the balancer\n",
             "  Normal EnsuredLoadBalancer ",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
@@ -275,7 +275,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         process.signal("TERM");
         assert_eq!(process.wait(), Some(0));
         let left = scene.explain(&["service/default/web"]);
-        assert!(left.stdout.contains("held by nobody since it was given back"), "{}", left.stdout);
+        assert!(left.stdout.contains("without a holder: no replica is active"), "{}", left.stdout);
         assert_eq!(left.code, Some(2));
     }
 

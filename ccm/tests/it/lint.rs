@@ -259,6 +259,6 @@ mod real_apiserver {
         }
         let ended = run(&["lint", "--cluster", "--master=http://127.0.0.1:1"]);
         assert_eq!(ended.code, Some(1));
-        assert!(ended.stdout.contains("nobody listens at 127.0.0.1:1"), "{}{}", ended.stdout, ended.stderr);
+        assert!(ended.stdout.contains("nothing listens at 127.0.0.1:1"), "{}{}", ended.stdout, ended.stderr);
     }
 }

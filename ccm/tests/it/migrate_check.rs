@@ -10,7 +10,7 @@ fn wrong_arguments_name_the_key_the_value_and_the_fix() {
         (&["node/x", "--cloud-provider=fake"], "Error: migrate-check takes no arguments, got \"node/x\""),
         (&[], "Error: --cloud-provider cannot be empty"),
         (&["--cloud-provider=fake", "--kubeconfig=/nonexistent"], "Error: --kubeconfig /nonexistent: "),
-        (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
+        (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),
     ];
     refused("migrate-check", &[], &rows);
     let ended = run(&["migrate-check", "--cloud-provider=nowhere", "--master=http://127.0.0.1:1"]);
@@ -178,7 +178,10 @@ mod real_apiserver {
         assert_eq!((ended.code, &*ended.stderr), (Some(2), ""));
         assert!(ended.stdout.contains("\n17 errors, 11 warnings, "), "{}", ended.stdout);
         for line in [
-            "error    toleration           pod kube-system/aws-ccm-b and 1 more: it does not tolerate node.cloudprovider.kubernetes.io/uninitialized: on new nodes alone it cannot start, and nobody else takes that taint away -> add the toleration {key: node.cloudprovider.kubernetes.io/uninitialized, operator: Exists}, as in manifests/base\n",
+            "error    toleration           pod kube-system/aws-ccm-b and 1 more: it does not tolerate \
+             node.cloudprovider.kubernetes.io/uninitialized: on new nodes alone it cannot start, and no other program \
+             removes that taint -> add the toleration {key: node.cloudprovider.kubernetes.io/uninitialized, operator: \
+             Exists}, as in manifests/base\n",
             "error    rbac                 services/status: system:serviceaccount:kube-system:cloud-controller-manager may not patch services/status: address of the load balancer, and the finalizer -> apply the RBAC of manifests/ (base/rbac.yaml), or: kubectl create clusterrole ccm-services-status-patch --verb=patch --resource=services/status && kubectl create clusterrolebinding ccm-services-status-patch --clusterrole=ccm-services-status-patch --serviceaccount=kube-system:cloud-controller-manager\n",
         ] {
             assert!(ended.stdout.contains(line), "{line}{}", ended.stdout);

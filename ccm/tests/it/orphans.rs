@@ -16,7 +16,7 @@ fn flags_that_contradict_each_other_are_refused_with_the_fix() {
             "--cluster-is-gone and --kubeconfig=/etc/k contradict each other",
         ),
         (&["--cluster-is-gone", "--master=https://a"], "as long as there is an API server to ask, else --master"),
-        (&["--master=http://127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
+        (&["--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),
     ];
     refused("orphans", &["--cloud-provider=fake"], &rows);
 }
@@ -123,7 +123,7 @@ fn what_takes_longer_than_a_second_is_reported_on_stderr() {
     );
     let ended = cloud.orphans(&["--cluster-is-gone"], "");
     assert_eq!((ended.code, &*ended.stderr), (Some(2), ""));
-    assert!(ended.progress.contains("looking for marked objects in the cloud … "), "{:?}", ended.progress);
+    assert!(ended.progress.contains("listing the cluster's objects in the cloud … "), "{:?}", ended.progress);
     assert!(ended.stdout.starts_with("LoadBalancer default/a (a)\n"), "{}", ended.stdout);
 }
 
@@ -172,7 +172,7 @@ mod real_apiserver {
         // An error of the cloud is not evidence that the instance is missing.
         let fault = "stateFile: state.json\nfaults: [{call: Lookup, error: 'try later'}]\n";
         std::fs::write(cloud.config(), fault).unwrap();
-        refused("the cloud could not tell whether it has the nodes of this cluster: try later\n");
+        refused("the cloud gave no answer whether it has the nodes of this cluster: try later\n");
         std::fs::write(cloud.config(), "stateFile: state.json\ninterfaces: {instancesV2: false}\n").unwrap();
         refused("the provider fake knows no instances");
         std::fs::write(cloud.config(), "stateFile: state.json\nunlisted: missing\n").unwrap();

@@ -11,7 +11,7 @@ fn wrong_arguments_name_the_key_the_value_and_the_fix() {
         (&["service/web", "--cloud-provider=fake"], "write service/NAMESPACE/web"),
         (&[], "Error: --cloud-provider cannot be empty"),
         (&["--cloud-provider=fake", "--kubeconfig=/nonexistent"], "Error: --kubeconfig /nonexistent: "),
-        (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
+        (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),
     ];
     refused("plan", &[], &rows);
     let ended = run(&["plan", "--cloud-provider=nowhere", "--master=http://127.0.0.1:1"]);
@@ -54,11 +54,11 @@ routes
       because the node has this pod range
   ~ update Node ranged
       condition NetworkUnavailable = False
-      because all its routes are there
+      because all its routes exist
 service default/web
   ~ update Service default/web
       finalizer = service.kubernetes.io/load-balancer-cleanup
-      because the load balancer must go before the Service does
+      because the load balancer must be deleted before the Service
 ";
 
     #[tokio::test]
@@ -185,7 +185,7 @@ service default/web
         create_service(&scene.bed, "web", json!({})).await;
         let off = "--controllers=*,-service";
         let ended = scene.ccm(&["plan", off]);
-        let text = "service-lb-controller does not run: --controllers switches it off\n";
+        let text = "service-lb-controller does not run: disabled by --controllers\n";
         assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{}", ended.stdout);
         assert!(ended.stdout.contains(text), "{}", ended.stdout);
         assert!(scene.ccm(&["plan", "service/default/web", off]).stdout.starts_with(text));
@@ -268,7 +268,7 @@ service default/web
         assert!(ended.stdout.starts_with("- delete LoadBalancer default/leaked"), "{}", ended.stdout);
         assert!(ended.stdout.ends_with("deleted LoadBalancer default/leaked\n"), "{}", ended.stdout);
         assert!(!has("leaked") && has("default/web"));
-        assert_eq!(scene.ccm(&["orphans"]).stdout, "No orphans: every marked cloud object is claimed.\n");
+        assert_eq!(scene.ccm(&["orphans"]).stdout, "No orphans: every cloud object of this cluster is claimed.\n");
 
         // Without a cluster nothing claims anything, and no API server is asked.
         set();

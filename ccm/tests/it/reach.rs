@@ -58,7 +58,7 @@ mod real_apiserver {
 
     #[tokio::test]
     async fn an_address_where_nobody_listens_is_reported() {
-        reported(|config| config.server("https://127.0.0.1:1"), &[], &[], &["nobody listens at 127.0.0.1:1"]).await;
+        reported(|config| config.server("https://127.0.0.1:1"), &[], &[], &["nothing listens at 127.0.0.1:1"]).await;
     }
 
     #[tokio::test]

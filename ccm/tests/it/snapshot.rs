@@ -26,7 +26,7 @@ fn wrong_arguments_name_the_key_the_value_and_the_fix() {
         (&["-o", "yaml", "--cloud-provider=fake"], "--output=yaml: want text or json"),
         (&["--fil=x"], "unknown flag: --fil (did you mean --file?)"),
         (&[], "--cloud-provider cannot be empty"),
-        (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nobody listens at 127.0.0.1:1"),
+        (&["--cloud-provider=fake", "--master=http://127.0.0.1:1"], "nothing listens at 127.0.0.1:1"),
     ];
     refused("snapshot", &[], &rows);
 }
@@ -308,7 +308,7 @@ mod real_apiserver {
                 let clean = without_secrets(&then.stdout);
                 assert_eq!(now.stdout, clean, "{scope} {format}");
                 assert_eq!(now.code, then.code, "{scope} {format}: {}", now.stderr);
-                assert!(now.stderr.contains("the plan is the one of then."), "{scope} {format}: {}", now.stderr);
+                assert!(now.stderr.contains("the plan equals the recorded one."), "{scope} {format}: {}", now.stderr);
             }
         }
         let document: Value = serde_json::from_str(&then[0][1].stdout).unwrap();
@@ -358,7 +358,7 @@ mod real_apiserver {
         let question = "the snapshot has no answer to this question: what there is for service default/web, to ensure its load balancer";
         assert!(gone.stdout.contains(question), "{}", gone.stdout);
         assert!(
-            gone.stderr.contains("the plan differs from the one of then for service default/web."),
+            gone.stderr.contains("the plan differs from the recorded one for service default/web."),
             "{}",
             gone.stderr
         );

@@ -396,7 +396,7 @@ impl Candidate {
         let emptied = record.holder.is_empty() && record.transitions == ours.transitions;
         if record.holder != self.parts.config.identity && !emptied {
             if record.holder.is_empty() {
-                self.leader = String::from("nobody (another process released it)");
+                self.leader = String::from("no holder (another process released it)");
             }
             return Attempt::Foreign;
         }

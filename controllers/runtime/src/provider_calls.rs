@@ -20,11 +20,11 @@ crate::metrics! {
             "ccm_provider_call_duration_seconds", &["call"], REQUEST, "Duration of the core's calls to the provider.",
         );
         throttled: IntCounterVec = Def::counter(
-            "ccm_provider_throttled_total", &["call"], "Calls to the provider that the cloud answered with a request for fewer calls.",
+            "ccm_provider_throttled_total", &["call"], "Calls to the provider that the cloud throttled.",
         );
         observed: GaugeVec = Def::gauge(
             "ccm_observation_age_seconds", &["of"],
-            "Time since the cloud was last seen completely, by what was looked at; absent until the first time.",
+            "Time since the last complete read of the cloud, by kind of object; absent before the first one.",
         );
     }
 }

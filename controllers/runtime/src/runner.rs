@@ -309,14 +309,14 @@ impl<R: Reconciler> Batch<R> {
                 None
             }
             Err(SyncError::Provider { message, class: ErrorClass::InProgress { after }, .. }) => {
-                tracing::info!(controller, ?key, reason = message, ?after, "not finished; it is looked at again");
+                tracing::info!(controller, ?key, reason = message, ?after, "not finished; it is checked again");
                 self.queue.forget(key);
                 self.queue.add_after(key.clone(), *after);
                 None
             }
             Err(SyncError::Terminal(error)) => {
                 self.metrics.sync_error(controller);
-                tracing::warn!(controller, ?key, error, "sync failed; it is tried again when the object changes");
+                tracing::warn!(controller, ?key, error, "sync failed; retried when the object changes");
                 self.queue.forget(key);
                 None
             }
@@ -327,7 +327,7 @@ impl<R: Reconciler> Batch<R> {
                     ?key,
                     error = message,
                     ?after,
-                    "sync failed; it is tried again as asked for"
+                    "sync failed; retried after the requested delay"
                 );
                 self.queue.add_after(key.clone(), *after);
                 Some(*after)
@@ -335,7 +335,7 @@ impl<R: Reconciler> Batch<R> {
             Err(SyncError::Retry(error) | SyncError::Provider { message: error, after: None, .. }) => {
                 self.metrics.sync_error(controller);
                 let after = self.queue.add_rate_limited(key.clone());
-                tracing::warn!(controller, ?key, error, ?after, "sync failed; it is tried again");
+                tracing::warn!(controller, ?key, error, ?after, "sync failed; retried with back-off");
                 Some(after)
             }
         };

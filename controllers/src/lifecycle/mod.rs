@@ -196,8 +196,8 @@ impl LifecycleController {
         for (node, evidence) in deferred {
             self.shared.metrics.guard_refused("node-deletion-budget");
             let message = format!(
-                "Not deleted in this pass: {evidence}, but one pass deletes at most {allowed} of {cluster} nodes. It is tried \
-                 again in the next pass; --node-deletion-budget raises the limit"
+                "Not deleted in this pass: {evidence}, but one pass deletes at most {allowed} of {cluster} nodes. It \
+                 is retried in the next pass; --node-deletion-budget raises the limit"
             );
             self.tell_once(node, "NodeDeletionDeferred", &message);
         }

@@ -236,7 +236,8 @@ impl NodeController {
             return error;
         }
         let message = format!(
-            "{error}. The node keeps the taint {TAINT_UNINITIALIZED} and takes no pods until this is resolved; it is tried again"
+            "{error}. The node keeps the taint {TAINT_UNINITIALIZED} and takes no pods until this is resolved; the \
+             initialization is retried"
         );
         let subject = Subject::node(&node.name, &node.uid);
         self.events.failure(&subject, "FailedToInitializeNode", &message, error.class());

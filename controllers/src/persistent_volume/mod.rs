@@ -346,7 +346,7 @@ impl VolumeController {
     fn tell_failure(&self, volume: &PersistentVolume, error: &str) {
         let error = error.trim_end_matches('.');
         let message =
-            format!("{error}. The volume has no labels of its zone until this is resolved; it is tried again");
+            format!("{error}. The volume has no labels of its zone until this is resolved; the call is retried");
         self.events.event(&subject(volume), EventType::Warning, "FailedToLabelVolume", &message);
     }
 
@@ -362,8 +362,8 @@ impl VolumeController {
         if until.is_none() {
             tracing::warn!(
                 %error,
-                "volumes cannot be labelled: grant `patch` on persistentvolumes, or switch this off with \
-                 --controllers=*,-{NAME}; trying again now and then"
+                "volumes cannot be labelled: grant `patch` on persistentvolumes, or disable the controller with \
+                 --controllers=*,-{NAME}; retried from time to time"
             );
         }
         *until = Some(self.shared.clock.now() + NO_RIGHT);

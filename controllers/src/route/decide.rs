@@ -167,7 +167,14 @@ impl Changes {
             risk: Risk::None,
         };
         let mut plan = Plan::new("routes");
-        let delete = self.delete.iter().map(|r| step(Verb::Delete, r, "no node has this range, or it leads elsewhere"));
+        let delete = self.delete.iter().map(|r| {
+            step(
+                Verb::Delete,
+                r,
+                "no node has this range, or its target is \
+                                                                       another node",
+            )
+        });
         let create = self.create.iter().map(|r| step(Verb::Create, &r.route, "the node has this pod range"));
         let conditions = nodes.iter().filter_map(|node| {
             let wanted = self.nodes.get(&node.name)?;
@@ -175,8 +182,8 @@ impl Changes {
         });
         plan.steps = delete.chain(create).chain(conditions).collect();
         let waits = |name: &NodeName| {
-            let text = "a route leads to this node, which is not in the cluster; it goes once that is seen again or the node is \
-                        seen to be deleted";
+            let text = "the target of a route is this node, which is not in the cluster; the route is deleted if the \
+                        next list still has it, or when the node is seen to be deleted";
             Finding::new(Severity::Info, format!("node {name}"), text)
         };
         plan.findings = self.unconfirmed.iter().map(waits).collect();
@@ -195,7 +202,7 @@ fn condition_step(node: &Node, available: bool) -> Step {
             before: node.network_unavailable.as_ref().map(|(status, _)| format!("{status:?}")),
             after: Some(word(!available)),
         }],
-        reason: if available { "all its routes are there" } else { "the node has no pod range" }.into(),
+        reason: if available { "all its routes exist" } else { "the node has no pod range" }.into(),
         risk: Risk::None,
     }
 }

@@ -220,8 +220,8 @@ impl RouteController {
                 Ok(())
             }
             (routes, conditions, unconfirmed) => Err(format!(
-                "{routes} nodes lack routes, {conditions} conditions could not be written, {unconfirmed} routes lead to nodes \
-                 that may be gone"
+                "{routes} nodes lack routes, {conditions} conditions could not be written, {unconfirmed} routes have \
+                 target nodes that may be gone"
             )),
         }
     }

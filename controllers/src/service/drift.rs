@@ -67,8 +67,8 @@ impl ServiceController {
         tracing::warn!(service = %known.service.key(), %plan, "the load balancer differs although the Service did not change");
         let text: String = plan.to_string().chars().take(LONGEST).collect();
         let message = format!(
-            "The load balancer differs from what the Service asks for, although the Service did not change: somebody else \
-             changed it. It is put right at the next change of the Service or restart of the controller. {text}"
+            "The load balancer differs from the Service, although the Service did not change: another client changed \
+             the load balancer. It is corrected at the next change of the Service or restart of the controller. {text}"
         );
         self.events.event(&Subject::service(&known.service), EventType::Warning, "LoadBalancerDrift", &message);
     }

@@ -31,7 +31,7 @@ impl ServiceController {
         }
         // Present nodes were excluded on purpose; nodes of another cloud don't count.
         if !known.all_present && self.shows_no_node() {
-            let reason = "the cluster shows no node at all, and which hosts it has now is not known".to_owned();
+            let reason = "the cluster has no node, and the current hosts are unknown".to_owned();
             return Err(Kept { reason, hosts: None });
         }
         let missing: Arc<[NodeRef]> = known
@@ -56,7 +56,7 @@ impl ServiceController {
     async fn are_gone(&self, missing: &[NodeRef]) -> Result<(), String> {
         let Some(view) = &self.shared.view else {
             return Err(format!(
-                "its {} nodes are missing from the cluster and the cloud cannot be asked about them",
+                "its {} nodes are missing from the cluster, and the provider cannot look them up",
                 missing.len()
             ));
         };

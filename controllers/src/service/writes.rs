@@ -127,7 +127,7 @@ impl ServiceController {
             ServiceAction::Ensure => self.finalizers(&work.service).missing,
             ServiceAction::UpdateHosts | ServiceAction::Delete => Vec::new(),
         };
-        let step = |name| step(&work.service, None, Some(name), "the load balancer must go before the Service does");
+        let step = |name| step(&work.service, None, Some(name), "the load balancer must be deleted before the Service");
         missing.into_iter().map(step).collect()
     }
 

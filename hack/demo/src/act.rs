@@ -1,4 +1,4 @@
-//! The parts that the tour is made of.
+//! The parts of the tour.
 
 /// A part of the tour; each cloud has its own choice of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,14 +7,14 @@ pub(crate) enum Act {
     LookFirst,
     /// The same without `--dry-run`.
     ForReal,
-    /// The Services want another port.
+    /// The Services get another port.
     Changed,
-    /// A machine goes; its Node follows.
+    /// A machine is terminated; its Node is deleted.
     Terminated,
     /// The cloud gives no answer; the Node stays.
     CannotTell,
-    /// Another process takes over and has nothing to do.
+    /// Another process takes over and writes nothing.
     Restarted,
-    /// Services go, but not before their balancers.
+    /// Services are deleted, after their balancers.
     Deleted,
 }

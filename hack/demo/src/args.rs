@@ -30,9 +30,9 @@ pub(crate) struct Pace {
     pub(crate) grace: Duration,
     /// `--node-monitor-period` and `--route-reconciliation-period`.
     pub(crate) period: &'static str,
-    /// How many "unknown" answers to wait for.
+    /// The number of "unknown" answers to wait for.
     pub(crate) doubts: u64,
-    /// How long a manager with nothing to do is watched: a few periods.
+    /// How long an idle manager is watched: a few periods.
     pub(crate) quiet: Duration,
 }
 
@@ -56,10 +56,10 @@ const AFTER: &str = "\
 Exit codes: 0 the tour went as described; 1 something did not happen in time, and the reason is printed; 2 wrong arguments; 130 Ctrl-C \
 before the end.";
 
-/// By their names as `--cloud-provider`.
+/// The values of `--cloud-provider`.
 const CLOUDS: [(&str, CloudName); 4] =
     [("fake", CloudName::Fake), ("aws", CloudName::Aws), ("gce", CloudName::Gce), ("openstack", CloudName::OpenStack)];
-/// Each node is a route, and more on some clouds, and a provider writes at the pace that its cloud grants.
+/// Each node has a route, and on some clouds more, and a provider writes at the pace that its cloud allows.
 const MOST_WITH_PACE: usize = 200;
 
 fn command() -> Command {
@@ -97,7 +97,7 @@ fn cloud(name: &str) -> Result<CloudName, String> {
     })
 }
 
-/// Reads the arguments; the error prints itself, and is also what `--help` asks for.
+/// Parses the arguments; the error prints itself. `--help` is an error too.
 pub(crate) fn parse(words: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Args, clap::Error> {
     let matches = command().try_get_matches_from(words)?;
     let args = Args {

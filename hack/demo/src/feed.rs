@@ -1,10 +1,10 @@
-//! The log of what happened, in order and without duplicates: from the tour, the cluster, the cloud and the manager.
+//! The log of events, in order and without duplicates: from the tour, the cluster, the cloud and the manager.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Facts of the same words within this time are one line.
+/// Facts with the same text within this time are one line.
 const FOLD: Duration = Duration::from_millis(350);
 /// Number of items kept for the live view.
 const KEPT: usize = 400;
@@ -80,7 +80,7 @@ impl Feed {
         self.began.elapsed()
     }
 
-    /// Something happened to `subject` (empty: to nothing in particular).
+    /// Logs a fact about `subject` (empty: about nothing in particular).
     pub(crate) fn fact(&self, source: Source, subject: &str, text: impl Into<String>) {
         self.lock().fact(self.elapsed(), source, subject, text.into());
     }
@@ -95,13 +95,12 @@ impl Feed {
         at.duration_since(self.began_at).unwrap_or_default()
     }
 
-    /// As [`Feed::fact`], for something that happened before: it is inserted at its time, if that part is not printed
-    /// yet.
+    /// Like [`Feed::fact`], for an earlier fact: it is inserted at its time, if that part is not printed yet.
     pub(crate) fn fact_at(&self, at: Duration, source: Source, subject: &str, text: impl Into<String>) {
         self.lock().fact(at, source, subject, text.into());
     }
 
-    /// As [`Feed::fact_at`], but logged only once in each act.
+    /// Like [`Feed::fact_at`], but logged only once in each act.
     pub(crate) fn fact_once_at(&self, at: Duration, source: Source, subject: &str, text: impl Into<String>) {
         let text = text.into();
         let mut state = self.lock();
@@ -120,7 +119,7 @@ impl Feed {
         state.open = state.end();
     }
 
-    /// What the plain log prints next: all entries that are final, or all.
+    /// The next output of the plain log: all entries that are final, or all.
     pub(crate) fn take(&self, all: bool) -> Vec<Entry> {
         let now = self.elapsed();
         let mut state = self.lock();
@@ -147,7 +146,7 @@ impl State {
 
     fn push(&mut self, entry: Entry) {
         self.entries.push_back(entry);
-        // What is not printed yet stays.
+        // Keeps entries that are not printed yet.
         while self.entries.len() > KEPT && (self.dropped < self.printed || self.entries.len() > 100 * KEPT) {
             self.entries.pop_front();
             self.dropped += 1;

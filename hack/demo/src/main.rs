@@ -1,9 +1,9 @@
 //! `cargo demo`: a guided tour of the cloud-controller-manager.
 //!
-//! No account, no cluster, no root. The API server is the in-memory one of the tests, over HTTP on 127.0.0.1; the cloud is
-//! the fake provider with a file that the tour edits, or a simulated OpenStack or AWS (see [`scene::cloud`]); the manager is the real one,
-//! with real flags. What a cluster has besides (kubelets, pod ranges, the notice of a silent kubelet) is played by
-//! [`scene::kubelet`].
+//! No account, no cluster, no root. The API server is the in-memory one of the tests, over HTTP on 127.0.0.1; the cloud
+//! is the fake provider with a file that the tour edits, or a simulated OpenStack or AWS (see [`scene::cloud`]); the
+//! manager is the real one, with real flags. [`scene::kubelet`] plays the other parts of a cluster: kubelets, pod
+//! ranges, the detection of silent kubelets.
 //!
 //! ```text
 //! tour ── changes the cloud, creates and deletes objects ──> scene (API server, cloud, kubelets, manager)
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     code
 }
 
-/// Signals that end the demo, with the exit code that shells expect of each.
+/// Signals that end the demo, with the usual exit codes of shells.
 struct Signals([(Signal, u8); 3]);
 
 impl Signals {
@@ -113,10 +113,10 @@ async fn run(args: Args) -> Result<ExitCode> {
     };
     if args.keep && matches!(ended, Ended::Finished) {
         feed.add(keep(&tour));
-        // The end that was asked for.
+        // A requested end.
         let _code = signals.next().await;
     }
-    // A second signal ends the wait, but what was made is always removed.
+    // A second signal ends the wait, but created files are always removed.
     let stopped = tokio::select! {
         stopped = tokio::time::timeout(STOP, tour.stop_manager()) => stopped.unwrap_or(Ok(())),
         _ = signals.next() => Ok(()),
@@ -150,7 +150,7 @@ async fn finish(mut tour: Tour, ended: Ended, live: bool) -> ExitCode {
     code
 }
 
-/// What runs where.
+/// The addresses of the running parts.
 fn head(scene: &Scene, args: Args) -> Vec<String> {
     let config = scene.cloud.config().file_name().unwrap_or_default().display();
     let mut lines = vec![

@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
-/// Runs the demo in another process where this one cannot show AWS; its exit code. `None`: this process can.
+/// Runs the demo in another process if this one cannot use AWS, and returns its exit code. `None`: this process can.
 pub(crate) fn elsewhere() -> Option<ExitCode> {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let command = command(&args)?;
     Some(become_it(command))
 }
 
-/// Replaces this process, so that signals and the terminal are the other's. Returns only when that fails.
+/// Replaces this process, so that the new one has the signals and the terminal. Returns only on failure.
 fn become_it(mut command: Command) -> ExitCode {
     use std::os::unix::process::CommandExt as _;
     let error = command.exec();
@@ -18,7 +18,7 @@ fn become_it(mut command: Command) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The same demo with the AWS SDK. It is not in the demo that newcomers build.
+/// The same demo with the AWS SDK, which the default build does not have.
 #[cfg(not(feature = "aws"))]
 fn command(args: &[OsString]) -> Option<Command> {
     eprintln!(
@@ -28,7 +28,7 @@ fn command(args: &[OsString]) -> Option<Command> {
     Some(build(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), args))
 }
 
-/// The same demo without the settings of AWS that the user has: their profile could lead to another network.
+/// The same demo without the user's AWS settings: their profile could select real AWS.
 #[cfg(feature = "aws")]
 fn command(args: &[OsString]) -> Option<Command> {
     let foreign = foreign(std::env::vars_os());
@@ -60,7 +60,7 @@ const EMPTY: [&str; 2] = ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"];
 #[cfg(feature = "aws")]
 const NOTHING: &str = "/dev/null";
 
-/// Names of variables that change where calls go, or as whom.
+/// Variables that change the endpoint or the identity of calls.
 #[cfg(feature = "aws")]
 fn foreign(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<OsString> {
     let is_foreign = |name: &OsString| {

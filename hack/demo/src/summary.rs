@@ -1,4 +1,4 @@
-//! What the tour showed, in figures.
+//! The results of the tour in figures.
 
 use crate::text::{count, hang, pad};
 use crate::tour::Tour;
@@ -22,17 +22,17 @@ pub(crate) fn summary(tour: &Tour, live: bool) -> String {
     let width = view::width();
     let mut text = format!("\n── Summary {}\n", "─".repeat(width.saturating_sub(11)));
     if live {
-        // The live view is gone, and its text with it.
+        // The live view has been cleared, with its text.
         for act in &findings.acts {
             text.push_str(&hanging("  => ", act, width));
         }
         text.push('\n');
     }
     let kept =
-        |(name, times): &(String, u64)| format!("{name} kept while the cloud could not tell, {times} times asked");
+        |(name, times): &(String, u64)| format!("{name} kept although the cloud gave no answer ({times} lookups)");
     let nodes = format!(
-        "{joined} joined; {initialized} initialized, {:.1}s after the manager started; {} deleted on evidence ({}); {}; {here} are \
-         there now",
+        "{joined} joined; {initialized} initialized, {:.1}s after the manager started; {} deleted on evidence ({}); \
+         {}; {here} remain",
         findings.initialized_after.as_secs_f64(),
         findings.deleted.len(),
         findings.deleted.join(", "),
@@ -45,8 +45,8 @@ pub(crate) fn summary(tour: &Tour, live: bool) -> String {
         findings.services_deleted
     );
     let cloud = format!(
-        "{} calls, {} of them about instances, one for many nodes each. With one call per node, the same questions would have \
-         been {} calls.",
+        "{} calls, {} of them about instances, one for many nodes each. With one call per node, the same lookups \
+         would have been {} calls.",
         calls.all, calls.batches, calls.asked
     );
     let again = match writes.conflicts {

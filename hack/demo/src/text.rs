@@ -1,4 +1,4 @@
-//! Lines that fit.
+//! Wraps and clips text.
 
 /// Breaks a text at blanks into lines of at most `width` characters; a longer word is a line of its own, cut.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
@@ -24,7 +24,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A paragraph behind a head; later lines stand under the first.
+/// A paragraph after a head; the following lines are indented to the first.
 pub(crate) fn hang(head: &str, text: &str, width: usize) -> Vec<String> {
     let indent = head.chars().count();
     let lines = wrap(text, width.saturating_sub(indent).max(20));
@@ -40,12 +40,12 @@ pub(crate) fn clip(text: &str, width: usize) -> String {
     }
 }
 
-/// Clipped, or filled up with blanks.
+/// Clipped or padded.
 pub(crate) fn pad(text: &str, width: usize) -> String {
     format!("{:<width$}", clip(text, width))
 }
 
-/// How many of something: `1 node`, `2 nodes`.
+/// A count with its noun: `1 node`, `2 nodes`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

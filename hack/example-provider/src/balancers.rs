@@ -27,7 +27,7 @@ pub(crate) struct Balancers(pub(crate) Arc<Rack>);
 
 const KIND: &str = "balancers";
 
-/// What a Service asks for.
+/// The request of a Service.
 pub(crate) struct Desired {
     name: String,
     owner: String,
@@ -36,7 +36,7 @@ pub(crate) struct Desired {
     hosts: Vec<String>,
 }
 
-/// What the rack has: the file of each Service, and the addresses of all.
+/// The observed state of the rack: the file of each Service, and all addresses in use.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Observed {
     balancers: BTreeMap<String, Balancer>,
@@ -143,7 +143,7 @@ impl Planned for Balancers {
         Ok(Steps { steps, findings: Vec::new(), failed })
     }
 
-    /// Nothing foreign is planned in the first place.
+    /// Plans never have steps for foreign objects.
     fn guard(&self, _: &Observed, _: &Self::Desired, _: &[Write]) -> Result<(), ProviderError> {
         Ok(())
     }

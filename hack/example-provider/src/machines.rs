@@ -14,7 +14,7 @@ use crate::rack::Rack;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Machine {
-    /// Serial number: survives a new name, and is never reused.
+    /// Serial number: stays the same when the name changes, and is never reused.
     pub(crate) serial: String,
     addresses: Vec<String>,
     #[serde(default)]

@@ -50,7 +50,7 @@ fn configured(rack: &Arc<OnceLock<Arc<Rack>>>, period: Duration) -> Configured {
                     let Some(rack) = rack.get() else { return };
                     for node in shared.nodes.list() {
                         if let Err(error) = sync(rack, &shared.gate, &node).await {
-                            tracing::warn!(node = %node.name, %error, "cannot tell or write whether there is maintenance");
+                            tracing::warn!(node = %node.name, %error, "cannot read or write the maintenance label");
                         }
                     }
                 }

@@ -43,12 +43,12 @@ impl Rack {
         Ok(Self { folder: beside.join(folder), addresses, changing: Mutex::default() })
     }
 
-    /// Held while something is read, decided and written: two Services must not take one address. Never over an `await`.
+    /// Held from a read to the write that depends on it: two Services must not take one address. Never over an `await`.
     pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One object. `None` is a positive answer: the folder is there, and the file is not.
+    /// One object. `None` is a positive answer: the folder exists, and the file does not.
     pub(crate) fn read<T: DeserializeOwned>(&self, kind: &str, name: &str) -> Result<Option<T>, ProviderError> {
         Ok(self.list(kind)?.into_iter().find(|(other, _)| other == name).map(|(_, object)| object))
     }

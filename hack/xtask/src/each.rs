@@ -1,8 +1,8 @@
 //! `cargo xtask check-each`: crates that are used alone compile alone, without the other members of the workspace.
 //!
 //! In a build of the whole workspace, cargo unites the features that all members ask for, so that a crate which forgot
-//! one compiles anyway, until it is used alone. Crates that only this workspace uses are not checked, and all features
-//! together are what its tests are built with.
+//! one compiles anyway, until it is used alone. Crates that only this workspace uses are not checked; the tests cover
+//! the build with all features.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Folders of crates that others depend on: authors of controllers, of providers and of programs.
+/// Folders of crates for other projects: for authors of controllers, of providers and of programs.
 const LIBRARIES: [&str; 3] = ["controllers", "providers", "tests/contract"];
 
 /// Libraries with the fewest features; the program also with each feature alone, which is how a provider is used.

@@ -1,4 +1,4 @@
-//! What cargo says about the workspace: only the fields that the checks read.
+//! The metadata of the workspace from cargo: only the fields that the checks read.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -52,7 +52,7 @@ impl Metadata {
         self.packages.iter().any(|package| package.name == name)
     }
 
-    /// Where the crate lies, relative to the workspace.
+    /// The folder of the crate, relative to the workspace.
     pub(crate) fn folder<'a>(&self, package: &'a Package) -> &'a Path {
         let folder = package.manifest_path.parent().unwrap_or(&package.manifest_path);
         folder.strip_prefix(&self.workspace_root).unwrap_or(folder)
@@ -75,7 +75,7 @@ pub(crate) fn program(path: &str, run: &[&str]) -> Command {
     })
 }
 
-/// The output of a cargo command; what it says on stderr goes to the user.
+/// The output of a cargo command; its stderr goes to the user.
 pub(crate) fn output(arguments: &[&str]) -> anyhow::Result<String> {
     output_of(cargo().args(arguments))
 }

@@ -4,7 +4,7 @@ use anyhow::{Context, bail, ensure};
 
 use crate::metadata::{Metadata, output_of, program};
 
-/// Holds the flags between marks.
+/// Has the flags between two markers.
 const FLAGS: &str = "ccm/README.md";
 /// Generated as a whole.
 const METRICS: &str = "ccm/METRICS.md";
@@ -37,7 +37,7 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The logic of the provider prints it; an SDK is not needed.
+/// It comes from the provider's own tables, so no SDK is needed.
 fn provider(name: &str, example: &str, arguments: &[&str]) -> anyhow::Result<String> {
     let package = format!("ccm-provider-{name}");
     run(&format!("{name}-{example}"), &["--package", &package, "--no-default-features"], arguments)
@@ -63,7 +63,7 @@ fn page(name: &str, check: bool, make: impl FnOnce(&str) -> anyhow::Result<Strin
     std::fs::write(&path, new).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The page with this text between the two marks of a part.
+/// The page with this text between the two markers of a part.
 fn replace(page: &str, part: &str, text: &str) -> anyhow::Result<String> {
     let (begin, end) = (format!("<!-- generated: {part} -->\n"), format!("<!-- end of {part} -->"));
     let cut = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));

@@ -101,18 +101,28 @@ impl ErrorClass {
     /// The remedy for the user.
     pub fn remediation(&self) -> String {
         match self {
-            Self::NotFound => "nothing of that kind exists in the cloud: make it, or correct what refers to it".into(),
-            Self::Unknown => "the cloud gave no clear answer; it is asked again, and nothing is deleted meanwhile".into(),
+            Self::NotFound => "the object does not exist in the cloud: create it, or correct the reference to \
+                               it"
+            .into(),
+            Self::Unknown => "the cloud gave no clear answer; the program asks again, and deletes nothing until \
+                              then"
+                .into(),
             Self::Throttled { .. } => {
-                "the cloud asks for fewer calls; it is tried again by itself. If it lasts, see who else uses the account".into()
+                "the cloud throttles the calls, which are retried automatically. If this persists, check what else \
+                 uses the account"
+                    .into()
             }
-            Self::Transient { .. } => "expected to pass; it is tried again by itself".into(),
-            Self::InProgress { .. } => "nothing to do: the cloud is at work, and it is looked at again by itself".into(),
-            Self::Conflict => "something else changed the object at the same time; it is looked at again by itself".into(),
-            Self::Denied { action } if action.is_empty() => "grant the missing permission to the identity of the controller manager".into(),
+            Self::Transient { .. } => "probably temporary; it is retried automatically".into(),
+            Self::InProgress { .. } => "nothing to do: the cloud needs more time, and the state is checked again \
+                                        automatically"
+                .into(),
+            Self::Conflict => "another client changed the object at the same time; it is retried automatically".into(),
+            Self::Denied { action } if action.is_empty() => {
+                "grant the missing permission to the identity of the controller manager".into()
+            }
             Self::Denied { action } => format!("grant {action} to the identity of the controller manager"),
-            Self::Invalid { .. } => "change the object as the message says; it is tried again by itself".into(),
-            Self::Unsupported => "this cloud cannot do that: ask for something else".into(),
+            Self::Invalid { .. } => "change the object as the message says; it is retried automatically".into(),
+            Self::Unsupported => "the cloud does not support this: change the request".into(),
             Self::Bug => "this is a defect of the program: report it with the message and `ccm snapshot`".into(),
         }
     }

@@ -279,7 +279,7 @@ fn fail(verdicts: &mut [Result<(), ProviderError>], place: Option<usize>, error:
 const NOT_SHOWN: Duration = Duration::from_secs(5);
 
 fn not_shown_yet() -> ProviderError {
-    ProviderError::retry("the load balancer was made, but the cloud does not show it yet; looked for again", NOT_SHOWN)
+    ProviderError::retry("the load balancer was created, but the cloud does not show it yet; checked again", NOT_SHOWN)
 }
 
 #[async_trait]
@@ -328,7 +328,7 @@ impl<P: Planned> LoadBalancer for PlannedLoadBalancer<P> {
         let mut observed = self.look(cluster, one, &desired).await?;
         self.0.strip(&mut observed, &desired);
         serde_json::to_value(observed)
-            .map_err(|error| ProviderError::bug(format!("what was observed is no JSON: {error}")))
+            .map_err(|error| ProviderError::bug(format!("the observed state is not JSON: {error}")))
     }
 
     fn plan_observed(&self, cluster: &str, work: &ServiceWork, observed: &Value) -> Result<Plan, ProviderError> {
@@ -336,7 +336,7 @@ impl<P: Planned> LoadBalancer for PlannedLoadBalancer<P> {
             return Ok(Plan::new(subject(work)));
         };
         let observed = P::Observed::deserialize(observed).map_err(|error| {
-            let text = format!("what was observed for the Service {} cannot be read: {error}", work.service.key());
+            let text = format!("the observed state for the Service {} cannot be read: {error}", work.service.key());
             ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text)
         })?;
         self.planned(work, &observed, &desired)

@@ -42,7 +42,7 @@ macro_rules! contract {
         instances a_stopped_instance_exists
             "A stopped machine comes back: its node is tainted, never deleted."
         instances a_cloud_that_fails_is_never_evidence
-            "Could not tell is an answer of its own; a failed read must not delete nodes."
+            ""Unknown" is an answer of its own; a failed read must not delete nodes."
         instances the_id_of_another_cloud_is_never_gone
             "In hybrid clusters there are nodes of other clouds; they are not ours to delete."
         instances a_malformed_provider_id_is_never_gone
@@ -126,7 +126,7 @@ macro_rules! contract {
         routes answers_come_in_the_order_of_the_routes
             "One answer per route: the condition of each node comes from its own."
         routes an_equal_route_again_is_a_success
-            "A lost answer, a stale list: the route is there, which is what was wanted."
+            "After a lost answer or with a stale list, the route may exist already, which is the desired state."
         routes deleted_routes_are_gone
             "The range may belong to another node by then."
         routes other_clusters_and_owners_are_not_listed

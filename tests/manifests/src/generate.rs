@@ -87,7 +87,7 @@ fn kustomize_base(rules: &Rules) -> String {
     let mut text = roles(rules);
     text += &binding("ClusterRoleBinding", ACCOUNT, None, ("ClusterRole", ACCOUNT), ACCOUNT);
     text += &binding("RoleBinding", ACCOUNT, Some(SYSTEM_NAMESPACE), ("Role", ACCOUNT), ACCOUNT);
-    text += "---\n# Every cluster has this role: it reads the ConfigMap that says which certificates and headers to trust.\n";
+    text += "---\n# Every cluster has this role: it reads the ConfigMap with the trusted certificates and headers.\n";
     let reader = format!("{ACCOUNT}:apiserver-authentication-reader");
     let role = ("Role", "extension-apiserver-authentication-reader");
     text += binding("RoleBinding", &reader, Some(SYSTEM_NAMESPACE), role, ACCOUNT).trim_start_matches("---\n");
@@ -172,7 +172,7 @@ kind: MutatingWebhookConfiguration
 metadata:
   name: {VOLUME_WEBHOOK}
   annotations:
-    # cert-manager fills in caBundle from this Certificate. Without cert-manager, patch caBundle in.
+    # cert-manager fills in caBundle from this Certificate. Without cert-manager, set caBundle with a patch.
     cert-manager.io/inject-ca-from: {SYSTEM_NAMESPACE}/{service}
 webhooks:
 - name: {VOLUME_WEBHOOK}
@@ -189,7 +189,7 @@ webhooks:
     operations: [CREATE]
     resources: [persistentvolumes]
     scope: Cluster
-  # Without an answer such a volume is not made: it would be scheduled anywhere. Others are not concerned.
+  # Without an answer such a volume is not created: its pods could be scheduled anywhere. Others are not affected.
   failurePolicy: Fail
   matchConditions:
   - name: volumes-of-the-cloud

@@ -38,7 +38,7 @@ pub(super) fn needed(object: &Object) -> Vec<Needed> {
             let unwell = lifecycle::decide::needs_answer(node) || lifecycle::decide::recovered(node);
             let mut needed = vec![
                 Needed { name: node::NAME, does: "initializes it and keeps its addresses", now: new },
-                Needed { name: lifecycle::NAME, does: "looks whether its instance is there", now: unwell && !new },
+                Needed { name: lifecycle::NAME, does: "checks whether its instance exists", now: unwell && !new },
             ];
             if let Some(reason) = unreachable(node) {
                 let ours = reason == REASON_NO_ROUTE;
@@ -83,7 +83,7 @@ pub(super) fn controllers(options: &Options, skipped: &[(&'static str, String)],
         let lease = options.migration.as_ref().map(|m| m.lease_of(controller.name, controller.aliases));
         Some(match (on, reason, lease) {
             (false, ..) => Err((
-                "switched off by --controllers".to_owned(),
+                "disabled by --controllers".to_owned(),
                 format!("add {} to --controllers, unless another program does this", needed.name),
             )),
             (true, Some(reason), _) => {
@@ -136,7 +136,7 @@ pub(super) fn lease(
     let seen = match seen {
         Ok(Some(seen)) => seen,
         Ok(None) => {
-            return Ok(Fact::bad(about, "does not exist: nobody works under this name", start));
+            return Ok(Fact::bad(about, "does not exist: no replica is active under this name", start));
         }
         Err(error) if error.is_forbidden() => {
             return Err(format!("{about}: may not be read: grant get on leases of coordination.k8s.io ({error})"));
@@ -145,14 +145,15 @@ pub(super) fn lease(
     };
     let renewed = seen.renewed.map_or_else(|| "at an unknown time".to_owned(), |renewed| ago(renewed, now));
     if seen.holder.is_empty() {
-        return Ok(Fact::bad(about, format!("held by nobody since it was given back {renewed}: nobody works"), start));
+        return Ok(Fact::bad(about, format!("released {renewed}, without a holder: no replica is active"), start));
     }
     let lasts = seen.duration.unwrap_or(usual);
     let expired =
         seen.renewed.is_some_and(|renewed| now.duration_since(renewed).unsigned_abs() > lasts && renewed < now);
     if expired {
         let lasts = ccm_provider::duration::format(lasts);
-        let text = format!("held by {}, renewed {renewed} although it lasts {lasts}: nobody works", seen.holder);
+        let text =
+            format!("held by {}, last renewed {renewed} and valid for {lasts}: no replica is active", seen.holder);
         let hint =
             "see why that replica is gone and no other takes over; if it does run, compare the clocks of the machines";
         return Ok(Fact::bad(about, text, hint));
@@ -164,8 +165,8 @@ pub(super) fn lease(
 pub(super) fn hosts(nodes: &[NodeRef], view: Option<&InstanceView>) -> Fact {
     let about = "hosts";
     if nodes.is_empty() {
-        let text = "the cluster has no node, so that nothing can stand behind the balancer";
-        return Fact::bad(about, text, "add nodes; the hosts follow by themselves");
+        let text = "the cluster has no node, so that the balancer has no hosts";
+        return Fact::bad(about, text, "add nodes; they become hosts automatically");
     }
     let left_out: Vec<(&Node, String)> =
         nodes.iter().filter_map(|node| decide::why_left_out(node).map(|why| (&**node, why))).collect();
@@ -176,13 +177,13 @@ pub(super) fn hosts(nodes: &[NodeRef], view: Option<&InstanceView>) -> Fact {
     }
     let candidates: Vec<&NodeRef> = nodes.iter().filter(|node| decide::is_candidate(node)).collect();
     if candidates.is_empty() {
-        let text = format!("none of {} nodes stands behind the balancer ({reasons})", nodes.len());
-        return Fact::bad(about, text, "take the label, taint or deletion back, or add nodes");
+        let text = format!("none of {} nodes is a host of the balancer ({reasons})", nodes.len());
+        return Fact::bad(about, text, "remove the label or the taint, or add nodes");
     }
     let foreign = |node: &NodeRef| view.is_some_and(|view| view.is_foreign(node.provider_id.as_deref()));
     let strangers = candidates.iter().filter(|node| foreign(node)).count();
     let new = candidates.iter().filter(|node| !foreign(node) && node.has_taint(TAINT_UNINITIALIZED)).count();
-    let mut text = format!("{} of {} nodes belong behind the balancer", candidates.len(), nodes.len());
+    let mut text = format!("{} of {} nodes are hosts of the balancer", candidates.len(), nodes.len());
     let notes = [
         (!reasons.is_empty()).then(|| format!("not {reasons}")),
         (strangers > 0).then(|| format!("{strangers} of another cloud")),
@@ -206,14 +207,15 @@ pub(super) fn lookup(answer: &Lookup) -> Result<Fact, ProviderError> {
         Lookup::Found(instance) => match (&instance.metadata, &instance.shutdown) {
             (Err(error), _) => return Err(error.clone()),
             (_, Err(error)) if !error.is_not_implemented() => return Err(error.clone()),
-            (Ok(None), _) => Fact::waiting(about, "knows the instance, and has no metadata of it yet"),
+            (Ok(None), _) => Fact::waiting(about, "knows the instance, and has no metadata for it yet"),
             (_, Ok(true)) => Fact::bad(about, "the instance is stopped", "start it, or delete the Node"),
             _ => Fact::good(about, "knows the instance"),
         },
         Lookup::Gone(evidence) => Fact::bad(
             about,
             evidence.to_string(),
-            "a node that is not Ready is then deleted; if the machine is there, correct the provider ID or the name of the node",
+            "a node that is not Ready is then deleted; if the machine exists, correct the provider ID or the name of \
+             the node",
         ),
         Lookup::Foreign => Fact::good(about, "is not asked: the node belongs to another one"),
         Lookup::Unknown(error) => return Err(error.clone()),

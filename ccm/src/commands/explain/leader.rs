@@ -194,11 +194,11 @@ fn facts(state: &State, scope: &Scope, options: &Options) -> Vec<Fact> {
         }
     }
     if state.dry_run {
-        facts.push(Fact::bad(about, "runs with --dry-run: it writes nothing", "take --dry-run away from its flags"));
+        facts.push(Fact::bad(about, "runs with --dry-run: it writes nothing", "remove --dry-run from its flags"));
     }
     let busy = |queue: &&Queue| queue.ready + queue.working + queue.waiting > 0;
     let queue = |queue: &Queue| {
-        format!("{}: {} ready, {} at work, {} for later", queue.name, queue.ready, queue.working, queue.waiting)
+        format!("{}: {} ready, {} in progress, {} delayed", queue.name, queue.ready, queue.working, queue.waiting)
     };
     let queues: Vec<String> = state.queues.iter().filter(busy).map(queue).collect();
     facts.push(Fact::good("its queues", if queues.is_empty() { "empty".to_owned() } else { queues.join("; ") }));

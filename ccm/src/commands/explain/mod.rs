@@ -223,7 +223,7 @@ async fn provider(world: &World, object: &Object, story: &mut Story) {
                 Ok(fact) if matches!(answer, Lookup::Gone(_)) => story.effects.push(fact),
                 Ok(fact) => story.facts.push(fact),
                 Err(error) if story.reports(&error.to_string()) => {}
-                Err(error) => story.failed("the cloud", &format!("could not tell: {error}"), Some(&error.class())),
+                Err(error) => story.failed("the cloud", &format!("gave no answer: {error}"), Some(&error.class())),
             }
         }
     }

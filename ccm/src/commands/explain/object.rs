@@ -33,9 +33,9 @@ pub(super) fn service(service: &Service, handled: bool, now: Timestamp) -> Story
         }
     });
     facts.push(match (service.has_finalizer(), wants) {
-        (true, true) => Fact::good("finalizer", "is there: the balancer goes before the Service does"),
-        (true, false) => Fact::waiting("finalizer", "still there: the balancer must go first"),
-        (false, true) => Fact::waiting("finalizer", format!("{FINALIZER_LOAD_BALANCER} is not there yet")),
+        (true, true) => Fact::good("finalizer", "present: the balancer is deleted before the Service"),
+        (true, false) => Fact::waiting("finalizer", "still present: the balancer must be deleted first"),
+        (false, true) => Fact::waiting("finalizer", format!("{FINALIZER_LOAD_BALANCER} is not set yet")),
         (false, false) => Fact::good("finalizer", "none of ours"),
     });
     let addresses: Vec<&str> = service.status.load_balancer.ingress.iter().map(address).collect();
@@ -122,7 +122,7 @@ pub(super) fn node(node: &Node, view: Option<&InstanceView>, tasks: &[&NodeTaskS
         let why = format!("the provider ID {id} is another cloud's: this program never touches the node");
         facts.push(Fact::good("provider ID", &why));
         if node.has_taint(TAINT_UNINITIALIZED) {
-            let text = format!("{TAINT_UNINITIALIZED} stays until a controller manager of that cloud takes it away");
+            let text = format!("{TAINT_UNINITIALIZED} stays until a controller manager of that cloud removes it");
             let hint = "run that one too; or, if the machine is of this cloud, correct --provider-id of its kubelet and delete the \
                         Node, so that it registers again";
             facts.push(Fact::bad("taint", text, hint));
@@ -176,7 +176,7 @@ fn ready(node: &Node) -> Fact {
         Some(ConditionStatus::True) => return Fact::good("Ready", "True"),
         Some(ConditionStatus::False) => "False: the kubelet says why in the conditions of the node",
         Some(ConditionStatus::Unknown) => {
-            "Unknown: the kubelet is silent, and the cloud is asked whether the instance is there"
+            "Unknown: the kubelet sends no heartbeats, and the cloud is asked whether the instance exists"
         }
         None => "not said yet: the kubelet has not reported",
     };

@@ -55,7 +55,7 @@ impl Story {
         let (state, text, hint) = match class {
             Some(class) => (state_of(class), format!("{message} ({})", class.as_str()), class.remediation()),
             None => {
-                (FactState::Bad, message.to_owned(), "the message says why; it is tried again by itself".to_owned())
+                (FactState::Bad, message.to_owned(), "the message says why; it is retried automatically".to_owned())
             }
         };
         let fact = Fact { about: about.to_owned(), state, text, hint: Some(hint) };

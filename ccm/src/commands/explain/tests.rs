@@ -92,7 +92,7 @@ fn a_service_that_waits_names_the_write_and_not_the_missing_address() {
         "\
 service default/web
   done    Service: type LoadBalancer, made 5m ago
-  waiting finalizer: service.kubernetes.io/load-balancer-cleanup is not there yet
+  waiting finalizer: service.kubernetes.io/load-balancer-cleanup is not set yet
   waiting address: the status shows none yet
   done    lease kube-system/ccm: held by pod-1, renewed 3s ago
   waiting the leader's write: create LoadBalancer a (because the Service wants one)
@@ -191,10 +191,10 @@ fn a_lease_shows_whether_anybody_works() {
     let released = lease(seen("", 90)).unwrap();
     assert_eq!(
         (released.state, &*released.text),
-        (FactState::Bad, "held by nobody since it was given back 90s ago: nobody works")
+        (FactState::Bad, "released 90s ago, without a holder: no replica is active")
     );
     let expired = lease(seen("pod-1", 300)).unwrap();
-    assert_eq!(expired.text, "held by pod-1, renewed 5m ago although it lasts 15s: nobody works");
+    assert_eq!(expired.text, "held by pod-1, last renewed 5m ago and valid for 15s: no replica is active");
     let unseen = lease(Err(forbidden())).unwrap_err();
     assert!(unseen.contains("grant get on leases"), "{unseen}");
 }
@@ -212,7 +212,7 @@ fn hosts_name_each_node_that_is_left_out_and_why() {
     assert_eq!(some.state, FactState::Good);
     assert_eq!(
         some.text,
-        "1 of 3 nodes belong behind the balancer; not b: it has the label \
+        "1 of 3 nodes are hosts of the balancer; not b: it has the label \
          node.kubernetes.io/exclude-from-external-load-balancers; c: it is being deleted"
     );
     let none = fact((0..9).map(|n| excluded(&format!("n{n}"))).collect());
@@ -435,7 +435,7 @@ fn the_document_has_all_that_the_text_has() {
     assert_eq!(document["state"], "waiting");
     assert_eq!(
         document["conclusion"],
-        "waiting for finalizer: service.kubernetes.io/load-balancer-cleanup is not there yet"
+        "waiting for finalizer: service.kubernetes.io/load-balancer-cleanup is not set yet"
     );
     assert_eq!(
         document["facts"][2],
@@ -483,7 +483,7 @@ fn the_leader_reports_its_failures_of_this_object_alone() {
             "Good the asked replica: pod-1 leads",
             "Bad the asked replica: runs with --cluster-name=other, this command with kubernetes",
             "Bad the asked replica: runs with --dry-run: it writes nothing",
-            "Good its queues: service: 1 ready, 0 at work, 2 for later",
+            "Good its queues: service: 1 ready, 0 in progress, 2 delayed",
             "Bad the asked replica: does not run what the flags of this command switch on: service-lb-controller",
             "Good its last plan: 9s ago: a b",
             "Bad service-lb-controller of the leader: 2 times, last 7s ago: no (denied); tried again in 30s",

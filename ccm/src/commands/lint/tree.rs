@@ -329,7 +329,7 @@ impl Open {
             None => entries.push(entry),
             Some(earlier) => {
                 if !earlier.merged {
-                    let message = format!("the key {:?} is there already, at line {}", entry.key, earlier.line);
+                    let message = format!("duplicate key {:?}; the first one is at line {}", entry.key, earlier.line);
                     broken.push(Broken { line, message });
                 }
                 *earlier = entry;

@@ -120,7 +120,10 @@ fn of_controller_manager(running: &Running, ours: &Ours<'_>, has_cloud_controlle
         Some(name) => checks.push(Check::error(
             CLOUD_PROVIDER,
             &*subject,
-            format!("kube-controller-manager has --cloud-provider={name}: it looks after nodes, routes and Services itself, and newer versions stop at such a flag"),
+            format!(
+                "kube-controller-manager has --cloud-provider={name}: it manages nodes, routes and Services \
+                     itself, and newer versions refuse such a flag"
+            ),
             "give it --cloud-provider=external before this program leads",
         )),
         None => checks.push(Check::good(CLOUD_PROVIDER, &*subject, "kube-controller-manager leaves the cloud alone")),
@@ -130,7 +133,8 @@ fn of_controller_manager(running: &Running, ours: &Ours<'_>, has_cloud_controlle
     let theirs = flags.get("cluster-name").map(String::as_str).or(by_default);
     if let Some(theirs) = theirs.filter(|name| **name != options.cluster_name) {
         let text = format!(
-            "kube-controller-manager has --cluster-name={theirs}, and here it is {}: names and marks in the cloud are made of it",
+            "kube-controller-manager has --cluster-name={theirs}, and here it is {}: names and tags in the cloud \
+             contain it",
             options.cluster_name
         );
         let fix = format!("give --cluster-name={theirs}");
@@ -178,7 +182,7 @@ fn of_in_tree(subject: &str, flags: &Flags, ours: &Ours<'_>) -> Vec<Check> {
     let (theirs, wrong) = read_on(&ours.program.flags, args.into_iter().map(Into::into));
     let unread = wrong.into_iter().map(|mistake| {
         let text = format!("kube-controller-manager has a value that this program would not take: {mistake}");
-        Check::warning(FLAG_VALUE, subject, text, "put it right when you give it here")
+        Check::warning(FLAG_VALUE, subject, text, "correct it when you set it here")
     });
     let differing = ours.program.flags.iter().filter(|flag| theirs.given(flag.name));
     let differing = differing.filter(|flag| differs(flag, &theirs, &ours.options.values));
@@ -244,7 +248,8 @@ fn leader_migration(subject: &str, options: &Options, theirs: bool, in_tree: boo
         (false, true) if in_tree => Some(Check::error(
             LEADER_MIGRATION,
             subject,
-            "this program would share a second lease that kube-controller-manager does not take: both would work at once",
+            "this program would share a second lease that kube-controller-manager does not take: both would be active \
+             at the same time",
             "give kube-controller-manager --enable-leader-migration first, or --cloud-provider=external",
         )),
         (false, true) => Some(Check::warning(
@@ -302,7 +307,7 @@ fn of_cloud_controller(running: &Running, ours: &Ours<'_>) -> Vec<Check> {
         .into_iter()
         .map(|mistake| {
             let text = format!("this program would not start with the arguments of the pod: {mistake}");
-            Check::error("flags", &*subject, text, "take it out, or put right what it says")
+            Check::error("flags", &*subject, text, "remove it, or correct the value")
         })
         .collect();
     for line in deprecations(ours.program, &theirs) {
@@ -325,11 +330,13 @@ fn election(subject: &str, theirs: &FlagValues, options: &Options) -> Option<Che
             return Some(Check::good(LEADER_ELECTION, subject, "it is a trial (--dry-run) and writes nothing"));
         }
         _ if !theirs.bool("leader-elect") => (
-            "it runs with --leader-elect=false: nothing keeps it and this program from working at once".to_owned(),
+            "it runs with --leader-elect=false: both could be active at the same time".to_owned(),
             "stop it before this program starts",
         ),
         None => (
-            "it holds a lease, and this program would work without one: both would work at once".to_owned(),
+            "it holds a lease, and this program would work without one: both would be active at the same \
+             time"
+                .to_owned(),
             "leave --leader-elect=false out, or stop the other before this program starts",
         ),
         Some(ours) => {
@@ -340,7 +347,7 @@ fn election(subject: &str, theirs: &FlagValues, options: &Options) -> Option<Che
                 return None;
             }
             (
-                format!("its lease is {theirs}, and here it would be {wanted}: both would work at once"),
+                format!("its lease is {theirs}, and here it would be {wanted}: both would be active at the same time"),
                 "give the same --leader-elect-resource-namespace and --leader-elect-resource-name, or stop the other first; a trial beside it needs --dry-run",
             )
         }
@@ -371,7 +378,7 @@ fn difference(subject: &str, flag: &Flag, theirs: &FlagValues, ours: &Ours<'_>) 
     match flag.name {
         "cloud-provider" => Check::error(CLOUD_PROVIDER, subject, text(": another cloud"), fix),
         "cluster-name" => {
-            let effect = ": names and marks in the cloud are made of it, and what is there would not be found";
+            let effect = ": names and tags in the cloud contain it, and existing objects would not be found";
             Check::error(CLUSTER_NAME, subject, text(effect), fix)
         }
         "cluster-cidr" if routes => {
@@ -387,7 +394,7 @@ fn difference(subject: &str, flag: &Flag, theirs: &FlagValues, ours: &Ours<'_>) 
             Check::good("routes", subject, text("; routes are made in neither case"))
         }
         "configure-cloud-routes" => {
-            Check::warning("routes", subject, text(": nobody would make routes for new nodes"), fix)
+            Check::warning("routes", subject, text(": no program would make routes for new nodes"), fix)
         }
         "cloud-config" if theirs.given(flag.name) && here.given(flag.name) => {
             let text = text(": neither file was compared");

@@ -25,7 +25,7 @@ pub(super) fn checks(leases: &[Lease], options: &Options, now: Timestamp) -> Vec
         let name = lease.metadata.name.as_str();
         checks.extend(match held {
             Some(holder) if ours == Some(name) => {
-                Some(Check::good(CHECK, subject, format!("{holder} holds it and works; this program waits for it")))
+                Some(Check::good(CHECK, subject, format!("{holder} holds it and is active; this program waits for it")))
             }
             Some(holder) if name == migration => of_migration(subject, &holder, options),
             Some(holder) if name == "kube-controller-manager" => {
@@ -35,24 +35,25 @@ pub(super) fn checks(leases: &[Lease], options: &Options, now: Timestamp) -> Vec
                 CHECK,
                 subject,
                 format!(
-                    "{holder} holds it: another cloud-controller-manager works, and this program would not wait for it"
+                    "{holder} holds it: another cloud-controller-manager is active, and this program would not wait \
+                     for it"
                 ),
                 format!("stop that one first, or give --leader-elect-resource-name={name}"),
             )),
             Some(_) => None,
             None if ours == Some(name) => {
-                Some(Check::good(CHECK, subject, "nobody holds it: this program leads at once"))
+                Some(Check::good(CHECK, subject, "no process holds it: this program leads at once"))
             }
             None => None,
         });
     }
     let seen = |name: &str| leases.iter().any(|lease| lease.metadata.name == name);
     if let Some(name) = ours.filter(|name| !seen(name)) {
-        let text = "it does not exist: nobody works under it, and this program leads at once";
+        let text = "it does not exist: no process is active under it, and this program leads at once";
         checks.push(Check::good(CHECK, format!("lease {namespace}/{name}"), text));
     }
     if ours.is_none() {
-        let text = "--leader-elect=false: nothing keeps this program and another from working at once";
+        let text = "--leader-elect=false: this program and another could be active at the same time";
         checks.push(Check::warning(CHECK, "", text, "leave --leader-elect=false out"));
     }
     checks

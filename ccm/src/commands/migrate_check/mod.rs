@@ -100,7 +100,7 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     progress.go_on("planning");
     let previewed = world.preview(&Scope::All, progress).await.unwrap_or_else(|failure| {
         let text = format!("the controllers would not start: {}", failure.message);
-        checks.push(Check::error("start", "", text, "put the flags right, then see what else would change"));
+        checks.push(Check::error("start", "", text, "correct the flags, then check what else would change"));
         Previewed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() }
     });
     let controllers = running_controllers(world, &previewed);

@@ -91,7 +91,7 @@ fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
     }
     let text = format!(
         "it has no provider ID, no labels of a cloud and no taint {TAINT_UNINITIALIZED}: its kubelet runs without \
-         --cloud-provider=external, and nobody initializes it"
+         --cloud-provider=external, and no program initializes it"
     );
     let fix = "start the kubelet with --cloud-provider=external before nodes register; for this one: kubectl taint node NAME \
                node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule";

@@ -20,7 +20,10 @@ fn of_cloud_controller(running: &Running, account: &str) -> Vec<Check> {
         checks.push(Check::error(
             "toleration",
             &*subject,
-            format!("it does not tolerate {TAINT_UNINITIALIZED}: on new nodes alone it cannot start, and nobody else takes that taint away"),
+            format!(
+                "it does not tolerate {TAINT_UNINITIALIZED}: on new nodes alone it cannot start, and no other \
+                     program removes that taint"
+            ),
             format!("add the toleration {{key: {TAINT_UNINITIALIZED}, operator: Exists}}, as in manifests/base"),
         ));
     }

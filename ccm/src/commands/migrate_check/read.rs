@@ -47,7 +47,7 @@ pub(super) async fn cluster(client: &Client, namespace: &str, leases: &str) -> C
     let mut cluster = Cluster { all_webhooks: validated.is_ok() && mutated.is_ok(), ..Cluster::default() };
     let unread = &mut cluster.unread;
     cluster.running = read(unread, "pods", "flags of what runs now are not checked", running).map(|()| found.finish());
-    cluster.leases = read(unread, "leases.coordination.k8s.io", "who works now is not checked", leases);
+    cluster.leases = read(unread, "leases.coordination.k8s.io", "the active process is not checked", leases);
     for (kind, read_of) in [(validating.0, validated), (mutating.0, mutated)] {
         let resource = format!("{kind}configurations.admissionregistration.k8s.io");
         let webhooks = read(unread, &resource, "webhooks are not checked", read_of).unwrap_or_default();

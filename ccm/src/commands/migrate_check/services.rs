@@ -33,8 +33,11 @@ pub(super) fn checks(
             checks.push(Check::warning(
                 FINALIZER,
                 format!("service {}", joined(&names)),
-                format!("it has the finalizer {FINALIZER_LOAD_BALANCER}, and no controller here takes it away: its deletion would hang"),
-                "switch service-lb-controller on",
+                format!(
+                    "it has the finalizer {FINALIZER_LOAD_BALANCER}, and no controller here removes it: its \
+                         deletion would hang"
+                ),
+                "enable service-lb-controller",
             ));
         }
         return checks;

@@ -144,7 +144,7 @@ pub(super) fn one_for_all(dial: Dial) -> Dial {
             }
             drop(io);
             tokio::time::sleep(HANDED_OVER).await;
-            Err(io::Error::other("another connection is there by now").into())
+            Err(io::Error::other("another connection was made in the meantime").into())
         }
     }))
 }

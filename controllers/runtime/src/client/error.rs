@@ -266,7 +266,7 @@ fn direct_hint(error: &kube::Error, Peer { host, trust, .. }: &Peer) -> String {
             format!("the name {host} cannot be resolved: check the address in --kubeconfig or --master, and the DNS")
         }
         _ if causes(error).any(is_refused) => {
-            format!("nobody listens at {host}: check the address in --kubeconfig or --master")
+            format!("nothing listens at {host}: check the address in --kubeconfig or --master")
         }
         _ => host.clone(),
     }

@@ -202,7 +202,7 @@ fn is_final(error: &ApiError) -> bool {
 
 crate::metrics! {
     pub(crate) struct EventMetrics {
-        events: IntCounterVec = Def::counter("ccm_events_total", &["outcome"], "Events by what became of them.");
+        events: IntCounterVec = Def::counter("ccm_events_total", &["outcome"], "Events by outcome.");
     }
 }
 

@@ -7,7 +7,7 @@ use super::*;
 fn every_metric_of_the_table_is_well_formed_and_unique() {
     let mut names = BTreeSet::new();
     for def in crate::metrics_reference() {
-        assert!(names.insert(def.name), "{} is there twice", def.name);
+        assert!(names.insert(def.name), "{} is defined twice", def.name);
         let word = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         assert!(word(def.name) && def.labels.iter().all(|label| word(label)), "{def:?}");
         assert_eq!(def.kind == Kind::Histogram, !def.buckets.is_empty(), "{def:?}");

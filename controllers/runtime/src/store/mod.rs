@@ -172,7 +172,7 @@ impl<T: Cached> Store<T> {
     pub fn check_current(&self) -> Result<(), String> {
         match self.age() {
             _ if !self.is_synced() => Err(format!("{} are not listed yet", T::NAME)),
-            Some(age) if age > SILENT_AFTER => Err(format!("nothing was heard of {} for {}s", T::NAME, age.as_secs())),
+            Some(age) if age > SILENT_AFTER => Err(format!("no data about {} for {}s", T::NAME, age.as_secs())),
             _ => Ok(()),
         }
     }

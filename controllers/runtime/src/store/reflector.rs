@@ -148,7 +148,7 @@ impl<T: Cached> Reflector<T> {
                         kind = T::NAME,
                         listed,
                         seen,
-                        "the API server is older than what was seen, asking again"
+                        "the API server has an older state than the store, asking again"
                     );
                     self.relist = true;
                     tokio::time::sleep(LOOK_AGAIN.mul_f64(self.rng.random_range(1.0..2.0))).await;
@@ -157,7 +157,7 @@ impl<T: Cached> Reflector<T> {
                     if let (true, Some((pause, hint))) = (error.is_forbidden(), self.forbidden) =>
                 {
                     if !std::mem::replace(&mut self.hint_logged, true) {
-                        tracing::warn!(kind = T::NAME, %error, "cannot be watched: {hint}; trying again now and then");
+                        tracing::warn!(kind = T::NAME, %error, "cannot be watched: {hint}; retried from time to time");
                     }
                     self.pause(Some(pause)).await;
                 }

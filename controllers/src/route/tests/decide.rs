@@ -191,8 +191,8 @@ fn a_plan_reads_as_the_writes_it_makes() {
     let changes = planned(&[route("10.0.2.0/24 a"), blackhole("10.0.3.0/24")], &nodes, "");
     let wanted = "\
 routes:
-  1. delete Route 10.0.2.0/24 to a (because no node has this range, or it leads elsewhere)
-  2. delete Route 10.0.3.0/24 to nowhere (because no node has this range, or it leads elsewhere)
+  1. delete Route 10.0.2.0/24 to a (because no node has this range, or its target is another node)
+  2. delete Route 10.0.3.0/24 to nowhere (because no node has this range, or its target is another node)
   3. create Route 10.0.1.0/24 to a: addresses = 10.9.0.1 fd09::1 (because the node has this pod range)";
     assert_eq!(changes.plan(&[]).to_string(), wanted);
     assert_eq!(Changes::default().plan(&[]).to_string(), "routes: nothing to do");

@@ -228,7 +228,7 @@ proptest! {
         }
         for new in &changes.create {
             let node = world.nodes.iter().find(|node| Some(&node.name) == new.route.target_node.as_ref());
-            let node = node.expect("a node that is there");
+            let node = node.expect("an existing node");
             prop_assert_ne!(node.provider_scheme(), Some("other"));
         }
     }

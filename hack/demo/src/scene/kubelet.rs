@@ -1,5 +1,5 @@
-//! Simulates the rest of a cluster: the kubelet of each machine that is on, the part of kube-controller-manager that
-//! hands out pod ranges, and the part that detects a silent kubelet.
+//! Simulates the rest of a cluster: the kubelet of each running machine, and the parts of kube-controller-manager that
+//! allocate pod ranges and detect silent kubelets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::args::Pace;
 use crate::feed::{Feed, Source};
 use crate::world::{NodeRow, Ready, World};
 
-/// Taint that the API server puts on every new node, and that goes when the node is Ready.
+/// Taint that the API server adds to every new node; removed when the node is Ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// Attempts of a write that conflicts with others.
 const TRIES: usize = 10;
@@ -25,11 +25,11 @@ pub(crate) struct Kubelets {
     pub(crate) cloud: Arc<dyn Cloud>,
     pub(crate) nodes: usize,
     pub(crate) pace: Pace,
-    /// Kubelets that are cut off although their machine is on.
+    /// Kubelets without a network although their machine is running.
     pub(crate) cut_off: CutOff,
 }
 
-/// Names of machines that are cut off the network.
+/// Names of machines without a network.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CutOff(Arc<Mutex<BTreeSet<String>>>);
 
@@ -51,7 +51,7 @@ impl CutOff {
 #[derive(Debug)]
 struct Machine {
     index: usize,
-    // Registered since it was switched on last.
+    // Whether it has registered since the machine was started.
     registered: bool,
     heard: Instant,
     reported: Instant,
@@ -85,7 +85,7 @@ impl Kubelets {
             machine.heard = now;
         }
         match row {
-            // A kubelet registers when it starts; a Node that is deleted later does not come back.
+            // A kubelet registers when it starts; it does not recreate a Node that is deleted later.
             None if heard && !machine.registered => {
                 machine.registered = self.register(power, machine.index);
                 machine.reported = now;
@@ -131,7 +131,7 @@ impl Kubelets {
         made
     }
 
-    /// One heartbeat: Ready once the node may take pods and its network is there.
+    /// One heartbeat: Ready once the node may take pods and has its network.
     fn report(&self, row: &NodeRow, machine: &mut Machine, now: Instant) {
         // Fewer heartbeats in large clusters, to save CPU.
         let period =
@@ -147,7 +147,7 @@ impl Kubelets {
             false => self.write_ready(&row.name, "False", "KubeletNotReady", "cni plugin not initialized"),
         }
         if due && ready_now {
-            self.feed.fact(Source::Kubelet, &row.name, "network is there: Ready");
+            self.feed.fact(Source::Kubelet, &row.name, "network available: Ready");
             remove_taint(&self.store, &row.name, NOT_READY);
         }
     }
@@ -159,7 +159,7 @@ impl Kubelets {
     }
 }
 
-/// Removes a taint. The list of taints has no merge key: it is replaced as a whole, unless the Node has changed meanwhile.
+/// Removes a taint. The list of taints is replaced as a whole, with the version of the Node as a precondition.
 fn remove_taint(store: &Store, name: &str, key: &str) {
     for _ in 0..TRIES {
         let Ok(node) = store.get("nodes", "", name) else { return };

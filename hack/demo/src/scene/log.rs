@@ -20,7 +20,7 @@ pub(crate) struct Log {
     file: Arc<Mutex<File>>,
     feed: Arc<Feed>,
     world: Arc<World>,
-    /// Plans of which some steps are still to come, by subject.
+    /// Incomplete plans, by subject.
     partial: Arc<Mutex<HashMap<String, Vec<String>>>>,
 }
 
@@ -75,7 +75,7 @@ struct Step {
 /// Converts an entry in klog's format for the viewer.
 fn read(entry: &str) -> Option<Line> {
     let (head, text) = entry.trim_end().split_once("] ")?;
-    // Without fields the message stands alone, with fields it is quoted in front of them.
+    // Without fields the message is unquoted; with fields it is quoted and precedes them.
     let (message, fields) = match text.strip_prefix('"') {
         Some(rest) => unquote(rest)?,
         None => (text.to_owned(), ""),
@@ -95,7 +95,7 @@ fn read(entry: &str) -> Option<Line> {
     shown.then(|| Line::Fact(format!("{message}{fields}")))
 }
 
-/// The text up to the quotation mark that ends it, and what follows.
+/// The text up to its closing quotation mark, and the rest.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut plain = String::new();
     let mut chars = text.char_indices();

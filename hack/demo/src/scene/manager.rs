@@ -36,12 +36,12 @@ impl Running {
         Ok(Self { task, stop })
     }
 
-    /// Whether it ended by itself, which it should not.
+    /// Whether it exited unexpectedly.
     pub(crate) fn has_ended(&self) -> bool {
         self.task.is_finished()
     }
 
-    /// As SIGTERM: ends what is in flight and gives the lease back.
+    /// Like SIGTERM: finishes work in flight and releases the lease.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.stop.cancel();
         (&mut self.task).await.context("the manager panicked")?.map_err(said)

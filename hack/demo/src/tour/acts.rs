@@ -31,7 +31,7 @@ impl Tour {
             "A look first, with --dry-run",
             format!(
                 "{} are switched on in the cloud. Their kubelets (played by the demo) register Nodes with the taint \
-                 \"uninitialized\": no pod may run there before a cloud-controller-manager has asked the cloud about them. Two \
+                 \"uninitialized\": no pod may run there before a cloud-controller-manager has initialized them. Two \
                  Services want load balancers. First the manager runs with --dry-run: it plans everything and writes nothing.",
                 count(nodes, "machine")
             ),
@@ -136,9 +136,10 @@ impl Tour {
             number,
             "A machine is terminated",
             format!(
-                "Somebody terminates {victim} in the cloud. Its kubelet falls silent and the Node turns Unknown. That alone is no \
-                 reason to delete it. The manager asks the cloud, and the cloud says clearly that the machine does not exist: now \
-                 the Node goes, and with it the route and the place behind the load balancers."
+                "{victim} is terminated in the cloud. Its kubelet stops sending heartbeats, and the Node becomes \
+                 Unknown. That alone is no reason to delete it. The manager looks the machine up, and the cloud \
+                 answers that it does not exist: only now the Node is deleted, with its route and its place behind \
+                 the load balancers."
             ),
         );
         self.does(self.scene.cloud.terminate(&victim)?);
@@ -166,9 +167,10 @@ impl Tour {
             number,
             self.scene.cloud.profile().doubt,
             format!(
-                "Now {silent} is cut off the network, and at the same time {}. It looks just as bad \
-                 as before: Ready=Unknown, and the look-up brings no machine. But \"could not tell\" is not \"gone\". A manager that \
-                 mixes the two deletes healthy nodes whenever the cloud's API has a bad day. This one keeps the Node.",
+                "Now {silent} loses its network, and at the same time {}. The symptoms are the same as before: \
+                 Ready=Unknown, and the lookup finds no machine. But an error is not the answer \"gone\". A manager \
+                 that confuses the two deletes healthy nodes during each outage of the cloud's API. This one keeps \
+                 the Node.",
                 self.scene.cloud.profile().cause
             ),
         );
@@ -185,11 +187,15 @@ impl Tour {
         let (kept, behind) =
             self.scene.world.look(|state| (state.nodes.contains_key(&silent), state.hosts(WEB) == Some(hosts)));
         if !kept || !behind {
-            bail!("{silent} must not be deleted while the cloud cannot tell, but it left the cluster or the balancers");
+            bail!(
+                "{silent} must not be deleted while the cloud gives no answer, but it left the cluster or the \
+                   balancers"
+            );
         }
         let asked = self.scene.world.look(asked) - before;
         self.result(format!(
-            "{silent} is kept: asked {asked} times, no answer is no evidence. It also stays behind the load balancers, whose health \
+            "{silent} is kept: {asked} lookups without an answer are no evidence. It also stays behind the load \
+             balancers, whose health \
              checks decide about traffic."
         ));
         self.findings.kept.push((silent.clone(), asked));
@@ -207,8 +213,8 @@ impl Tour {
         self.act(
             number,
             "The Services change",
-            "Both Services get a second port. The manager holds what is wanted against what is there, and makes the difference \
-             and nothing else: a listener, and what belongs to it."
+            "Both Services get a second port. The manager compares the desired state with the observed one, and \
+             changes only the difference: a listener and its parts."
                 .to_owned(),
         );
         self.does(format!("adds port {EXTRA} to {WEB} and {API}"));
@@ -235,13 +241,13 @@ impl Tour {
         self.act(
             number,
             "A restart",
-            "The manager is stopped, and another one started that knows nothing. It reads what is there, and since everything is as \
-             it should be, it writes nothing: neither to the cloud nor to the cluster. The same holds for what the Go program \
-             made."
+            "The manager is stopped, and a new one is started. It reads the current state, finds it as desired, and \
+             writes nothing: neither to the cloud nor to the cluster. The same holds for objects that the Go program \
+             created."
                 .to_owned(),
         );
         self.stop_manager().await?;
-        // Its last calls are still to be counted.
+        // Its last calls are not counted yet.
         tokio::time::sleep(Duration::from_millis(250)).await;
         let (calls, writes) = (self.calls(), self.writes());
         self.start_manager(false).await?;
@@ -258,7 +264,7 @@ impl Tour {
             );
         }
         self.result(format!(
-            "Written to the cloud, to Nodes and to Services: nothing. {} were enough to know.",
+            "Written to the cloud, to Nodes and to Services: nothing. It needed only {}.",
             count(usize::try_from(now.all - calls.all).unwrap_or(usize::MAX), "read")
         ));
         self.pause(1.0).await;
@@ -274,7 +280,7 @@ impl Tour {
             if all { "The Services are deleted" } else { "A Service is deleted" },
             format!(
                 "The demo deletes {names}, as kubectl delete would. The finalizer holds a Service until the manager has removed its \
-                 load balancer, so that nobody pays for a balancer that nobody knows of."
+                 load balancer, so that no balancer leaks."
             ),
         );
         self.does(format!("deletes Service {names}"));
@@ -290,7 +296,7 @@ impl Tour {
         if all {
             let left = self.scene.cloud.left_of_balancers();
             if !left.is_empty() {
-                bail!("nothing of the load balancers must be left, but there is: {}", left.join(", "));
+                bail!("all parts of the load balancers must be deleted, but these remain: {}", left.join(", "));
             }
             self.result(format!(
                 "The load balancers went first, then {names}. No {} of theirs is left.",

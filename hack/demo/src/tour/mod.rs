@@ -33,7 +33,7 @@ pub(crate) struct Tour {
     manager: Option<Running>,
 }
 
-/// What the tour showed.
+/// The results of the tour.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) acts: Vec<String>,
@@ -41,7 +41,7 @@ pub(crate) struct Findings {
     pub(crate) services: usize,
     pub(crate) services_deleted: usize,
     pub(crate) deleted: Vec<String>,
-    /// Nodes that the cloud could not judge, and how often it was asked.
+    /// Nodes without an answer from the cloud, and the number of lookups.
     pub(crate) kept: Vec<(String, u64)>,
 }
 
@@ -103,7 +103,7 @@ impl Tour {
                 return Ok(found);
             }
             if self.manager.as_ref().is_some_and(Running::has_ended) {
-                bail!("the manager ended by itself; this did not happen: {what}");
+                bail!("the manager exited; expected: {what}");
             }
             if began.elapsed() > limit {
                 bail!("this did not happen within {}s: {what}\n{}", limit.as_secs(), self.state());
@@ -112,7 +112,7 @@ impl Tour {
         }
     }
 
-    /// Waits until the manager is done, so that no act sees the end of the work for the one before.
+    /// Waits until the manager is done, so that no act sees work of the previous one.
     async fn settled(&self) -> Result<()> {
         let (mut seen, mut since) = (None, Instant::now());
         self.until("the manager is done", |state| {
@@ -125,7 +125,7 @@ impl Tour {
         .await
     }
 
-    /// The state in words, for an error.
+    /// The state as text, for an error.
     fn state(&self) -> String {
         self.scene.world.look(|state| {
             let odd = state.nodes.values().filter(|node| !node.routed || node.uninitialized).take(3);
@@ -173,7 +173,7 @@ impl Tour {
         }
     }
 
-    /// What managers wrote so far, over HTTP.
+    /// The writes of managers so far, over HTTP.
     pub(crate) fn writes(&self) -> Writes {
         let mut writes = Writes::default();
         for (key, count) in self.scene.store().log().counts() {
@@ -202,7 +202,7 @@ pub(crate) struct Writes {
     pub(crate) notes: u64,
 }
 
-/// A command as one types it, on several lines.
+/// A command line, wrapped.
 fn command(args: &[String]) -> Vec<String> {
     let mut lines = vec!["ccm".to_owned()];
     for arg in args {

@@ -1,4 +1,4 @@
-//! A screen that is drawn again and again: nodes, Services, and what happens.
+//! A screen that is redrawn periodically: nodes, Services, and events.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const WIDEST: usize = 120;
 /// Smaller terminals get the plain log.
 pub(crate) const SMALLEST: (usize, usize) = (60, 18);
 
-/// What the frame needs besides the state.
+/// The input of a frame besides the state.
 #[derive(Debug)]
 pub(crate) struct Frame<'a> {
     pub(crate) size: (usize, usize),
@@ -26,7 +26,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) entries: &'a [Entry],
 }
 
-/// Takes the screen, and gives it back when dropped.
+/// Takes over the screen, and restores it when dropped.
 #[derive(Debug)]
 pub(crate) struct Screen(());
 
@@ -113,7 +113,7 @@ impl Frame<'_> {
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
-        // Reverse video is no colour: the title needs it to be seen.
+        // Reverse video is not a colour: it keeps the title visible without colours.
         if self.color || code == "7" { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
@@ -138,7 +138,7 @@ impl Frame<'_> {
             format!("{} {}", self.paint(color, glyph), pad(&rest, CELL - 2))
         };
         if all.len() <= rows * columns {
-            // Down the columns, as `ls` does.
+            // Filled by column, as `ls` does.
             let height = all.len().div_ceil(columns);
             for row in 0..height {
                 let cells = (0..columns).filter_map(|column| all.get(column * height + row)).map(|node| cell(node));
@@ -146,7 +146,7 @@ impl Frame<'_> {
             }
             return;
         }
-        // Too many: one sign each, and in words those that are not well.
+        // Too many: one sign for each, and text for those with a problem.
         let glyphs: Vec<String> = all
             .iter()
             .map(|node| {

@@ -1,4 +1,4 @@
-//! What the user sees.
+//! The output for the user.
 
 pub(crate) mod live;
 mod plain;
@@ -15,7 +15,7 @@ use crate::world::World;
 const FRAME: Duration = Duration::from_millis(100);
 /// Maximum line length, for readability.
 const WIDTH: usize = 110;
-/// Items that a frame looks back on.
+/// The number of past items in a frame.
 const BACK: usize = 100;
 
 /// Whether the output can show a live view.
@@ -42,7 +42,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Shows what comes, on a screen or as a log. `footer` stands at the foot of the screen.
+    /// Shows new items, on a screen or as a log. `footer` is at the bottom of the screen.
     pub(crate) fn start(
         live: bool,
         feed: &Arc<Feed>,
@@ -58,7 +58,7 @@ impl View {
         Ok(Self { feed: feed.clone(), task, screen })
     }
 
-    /// Shows what is left and gives the terminal back.
+    /// Shows the remaining items and restores the terminal.
     pub(crate) async fn end(self) {
         self.task.abort();
         let _aborted = self.task.await;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crate::feed::{self, Entry, Item};
 use crate::text::{hang, wrap};
 
-/// Where the text of an entry begins.
+/// The column of the text of an entry.
 const INDENT: usize = 17;
 
 pub(crate) fn lines(entry: &Entry, width: usize) -> Vec<String> {

@@ -14,26 +14,26 @@ use crate::feed::{Feed, Source};
 /// Poll interval of the log.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Calls that ended.
+/// Finished calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Calls {
     /// All.
     pub(crate) all: u64,
-    /// Those that asked about instances, each for many nodes.
+    /// Lookups of instances, each for many nodes.
     pub(crate) batches: u64,
-    /// Nodes in them: as many calls as a manager makes that asks for one node at a time.
+    /// Nodes in these lookups: the number of calls of a manager that looks up one node at a time.
     pub(crate) asked: u64,
-    /// Those that changed something in the cloud.
+    /// Writes to the cloud.
     pub(crate) changes: u64,
-    /// By name of the call; the first are those that changed something.
+    /// By name of the call: first the writes, then the reads.
     pub(crate) by_name: BTreeMap<(Effect, String), u64>,
     /// "Unknown" answers, by node; those for all nodes under an empty name.
     pub(crate) unknown: BTreeMap<String, u64>,
-    /// Routes made and removed.
+    /// Created and deleted routes.
     pub(crate) routes: (u64, u64),
 }
 
-/// What a call was for.
+/// The purpose of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Effect {
     Write,
@@ -43,7 +43,7 @@ pub(crate) enum Effect {
 /// A load balancer in the cloud.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Balancer {
-    /// In words.
+    /// Its kind as text.
     pub(crate) kind: &'static str,
     /// Nodes behind it.
     pub(crate) hosts: BTreeSet<String>,
@@ -52,7 +52,7 @@ pub(crate) struct Balancer {
 }
 
 impl Calls {
-    /// What was called since `before`: two lines, `writes: 2 CreateRoute, …` and `reads: …`.
+    /// The calls since `before`: two lines, `writes: 2 CreateRoute, …` and `reads: …`.
     pub(crate) fn since(&self, before: &Self) -> Vec<String> {
         let line = |effect: Effect, head: &str| {
             let of = self.by_name.iter().filter(|((one, _), _)| *one == effect);
@@ -66,7 +66,7 @@ impl Calls {
         vec![line(Effect::Write, "writes"), line(Effect::Read, "reads")]
     }
 
-    /// How often a read was made.
+    /// The number of calls of a read.
     pub(crate) fn reads(&self, name: &str) -> u64 {
         self.by_name.get(&(Effect::Read, name.to_owned())).copied().unwrap_or_default()
     }
@@ -86,7 +86,7 @@ pub(crate) async fn follow(path: PathBuf, world: Arc<World>, feed: Arc<Feed>) {
             file.seek(SeekFrom::Start(offset))?;
             file.read_to_end(&mut rest)
         });
-        // The file is not there before the first provider is.
+        // The file does not exist before the first provider is started.
         offset += grown.ok().and_then(|grown| u64::try_from(grown).ok()).unwrap_or_default();
         if let Some(end) = rest.iter().rposition(|byte| *byte == b'\n') {
             let whole: Vec<u8> = rest.drain(..=end).collect();
@@ -116,7 +116,7 @@ impl State {
                     at,
                     Source::Cloud,
                     "",
-                    format!("cloud.yaml is refused, the last good one holds: {error}"),
+                    format!("cloud.yaml is invalid, the last valid one stays in use: {error}"),
                 ),
             }
         }
@@ -157,7 +157,7 @@ impl State {
         *self.calls.by_name.entry((effect, name.to_owned())).or_default() += 1;
     }
 
-    /// One call asked about so many instances.
+    /// One call looked up this many instances.
     pub(crate) fn asked(&mut self, instances: u64) {
         self.calls.batches += 1;
         self.calls.asked += instances;
@@ -168,7 +168,7 @@ impl State {
         *self.calls.unknown.entry(node.to_owned()).or_default() += 1;
     }
 
-    /// The balancers and routes are now these.
+    /// Sets the current balancers and routes.
     pub(crate) fn cloud_has(
         &mut self,
         balancers: BTreeMap<String, Balancer>,

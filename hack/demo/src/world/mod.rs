@@ -30,9 +30,9 @@ pub(crate) struct State {
     pub(crate) calls: Calls,
     /// Plans of the dry run, by subject, each step a line.
     pub(crate) plans: BTreeMap<String, Vec<String>>,
-    /// Every Node that ever was.
+    /// All Nodes, including deleted ones.
     pub(crate) joined: BTreeSet<String>,
-    /// Nodes whose taint went.
+    /// Nodes whose taint was removed.
     pub(crate) initialized: BTreeSet<String>,
 }
 
@@ -65,12 +65,12 @@ impl World {
 }
 
 impl State {
-    /// How many nodes meet a condition.
+    /// The number of nodes that meet a condition.
     pub(crate) fn count(&self, is: impl Fn(&NodeRow) -> bool) -> usize {
         self.nodes.values().filter(|node| is(node)).count()
     }
 
-    /// How many hosts the balancer of a Service has; `None` without balancer.
+    /// The number of hosts of a Service's balancer; `None` without a balancer.
     pub(crate) fn hosts(&self, service: &str) -> Option<usize> {
         self.balancers.get(service).map(|balancer| balancer.hosts.len())
     }

@@ -83,13 +83,13 @@ impl NodeRow {
         }
     }
 
-    /// The address of this type; empty when there is none.
+    /// The address of this type; empty if there is none.
     pub(crate) fn address(&self, kind: &str) -> &str {
         let of = |a: &'_ String| a.split_once('=').is_some_and(|(k, _)| k == kind);
         self.addresses.iter().find(|a| of(a)).and_then(|a| a.split_once('=')).map_or("", |(_, address)| address)
     }
 
-    /// What is different from before, in words.
+    /// The changes since the old state, as text.
     fn changes(&self, old: &Self) -> Vec<&'static str> {
         let mut changes = Vec::new();
         if old.uninitialized && !self.uninitialized {
@@ -99,7 +99,7 @@ impl NodeRow {
             changes.push("addresses set");
         }
         if self.routed && !old.routed {
-            changes.push("NetworkUnavailable=False: the route is there");
+            changes.push("NetworkUnavailable=False: the route exists");
         }
         if self.shutdown && !old.shutdown {
             changes.push("taint \"shutdown\" set: the cloud says that the machine is stopped");
@@ -112,7 +112,7 @@ impl NodeRow {
 }
 
 impl ServiceRow {
-    /// `None`: wants no load balancer.
+    /// `None`: needs no load balancer.
     fn read(service: &Value) -> Option<Self> {
         let ingress = list(service, "/status/loadBalancer/ingress");
         let finalizers = list(service, "/metadata/finalizers");
@@ -147,7 +147,7 @@ impl ServiceRow {
     }
 }
 
-/// Follows a kind until the store is gone.
+/// Watches a kind until the store is dropped.
 pub(super) async fn follow(kind: &'static str, store: Store, world: Arc<World>, feed: Arc<Feed>) {
     let Ok(mut watch) = store.watch(kind) else { return };
     while let Some(event) = watch.next().await {

@@ -13,7 +13,7 @@ fn the_tour_on_aws_goes_as_described_whatever_account_the_user_has() {
     let temp = tempfile::tempdir().unwrap();
     let began = Instant::now();
     let mut demo = demo(temp.path(), &["--fast", "--cloud-provider=aws"]);
-    // Each of these would lead away from the simulation.
+    // Each of these settings would redirect the calls to another server than the simulation.
     demo.envs([("AWS_PROFILE", "mine"), ("AWS_ENDPOINT_URL", "http://127.0.0.1:9"), ("AWS_ACCESS_KEY_ID", "mine")]);
     let output = demo.env("http_proxy", "http://127.0.0.1:9").output().unwrap();
     let (log, errors) = text(&output);

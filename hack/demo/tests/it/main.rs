@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// Generous beside the few seconds that it takes: a busy machine must not fail the test.
+/// It takes a few seconds; generous, so that a busy machine does not fail the test.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn demo(temp: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ccm-demo"));
-    // A folder of its own shows what is left behind.
+    // Its own temporary folder, to check that no file is left behind.
     command.args(args).env("TMPDIR", temp);
     command
 }
@@ -31,7 +31,7 @@ fn left(temp: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(temp).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// The words of a log, wherever its lines break.
+/// The words of a log, independent of line breaks.
 fn words(log: &str) -> String {
     log.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -56,8 +56,8 @@ fn the_whole_tour_goes_as_described_and_leaves_nothing_behind() {
         "node-07 is Ready again, and nothing was lost.",
         "The load balancer went first, then default/api.",
         "Nodes 12 joined; 12 initialized",
-        "1 deleted on evidence (node-02); node-07 kept while the cloud could not tell",
-        "11 are there now",
+        "1 deleted on evidence (node-02); node-07 kept although the cloud gave no answer",
+        "11 remain",
         "2 Services got an address; 1 deleted",
         "Routes 12 made, 1 removed",
         "The dry run wrote none",
@@ -70,11 +70,11 @@ fn the_whole_tour_goes_as_described_and_leaves_nothing_behind() {
     assert_recommended_files_exist(&log);
 }
 
-/// What the summary recommends to read.
+/// The recommended files of the summary.
 fn assert_recommended_files_exist(log: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let (_, next) = log.split_once("Read next").unwrap();
-    // A line that begins further in goes on with the words about the file before.
+    // A line with a deeper indent continues the text about the previous file.
     let files = next.lines().filter_map(|line| line.strip_prefix("    ")).filter(|line| !line.starts_with(' '));
     let files: Vec<&str> = files.filter_map(|line| line.split_whitespace().next()).collect();
     assert!(files.len() >= 3, "{next}");

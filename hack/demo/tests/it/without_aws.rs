@@ -1,4 +1,4 @@
-//! The build for newcomers: it has no AWS SDK, and gets itself one when it is needed.
+//! The default build: it has no AWS SDK, and builds a program with it when needed.
 
 use std::os::unix::fs::PermissionsExt as _;
 

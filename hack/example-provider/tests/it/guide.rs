@@ -1,4 +1,4 @@
-//! What the guide shows of this crate stands in it.
+//! The guide's excerpts of this crate match the code.
 
 #[test]
 fn code_of_the_guide_is_code_of_the_example() {

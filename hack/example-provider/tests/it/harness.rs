@@ -34,7 +34,7 @@ impl Rack {
         self.folder.path().join(name)
     }
 
-    /// As the operator of the rack does.
+    /// As the operator of the rack would do.
     pub fn write(&self, object: &str, value: &Value) {
         let path = self.path("rack").join(format!("{object}.json"));
         std::fs::write(path.with_extension("new"), value.to_string()).unwrap();
@@ -96,7 +96,8 @@ impl Harness for Rack {
         seen.1
     }
 
-    /// The folder is on a file system that is gone. Every change of this cloud is one write, so there is none to interrupt.
+    /// As if the file system of the folder were unmounted. Every change of this cloud is one write, so none can be
+    /// interrupted.
     async fn trouble(&self, trouble: Trouble) -> bool {
         match trouble {
             Trouble::None if self.path("away").exists() => {

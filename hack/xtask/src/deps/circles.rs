@@ -1,8 +1,8 @@
-//! Circles between the modules of one folder: modules that import each other are one module with several names.
+//! Import cycles between the modules of one folder.
 //!
-//! Read from the tokens of each source file, so that paths inside macros count. Unit tests (`#[cfg(test)]`, `tests.rs`, `tests/`)
-//! don't count. A module and those below it are one here, and what it imports from the modules above it doesn't count; what
-//! one of those re-exports counts as an import of the module that has it.
+//! Read from the tokens of each source file, so that paths inside macros count. Unit tests (`#[cfg(test)]`, `tests.rs`,
+//! `tests/`) don't count. A module counts together with its submodules. Imports from parent modules don't count, but an
+//! import of an item that a parent re-exports counts as an import of the module that has the item.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -13,7 +13,7 @@ use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 
 /// The path of a module below `src`; empty for the crate root.
 type Module = Vec<String>;
-/// What a module re-exports of the modules in its folder: the name, and the module that has it.
+/// The re-exports of a module from the modules in its folder: the name, and the module that has it.
 type Exports = BTreeMap<Module, BTreeMap<String, String>>;
 /// Which module imports which of the same folder, and where.
 type Edges = BTreeMap<Module, BTreeMap<Module, Vec<String>>>;
@@ -164,7 +164,7 @@ impl Scan<'_> {
             [TokenTree::Group(group), ..] if group.delimiter() == Delimiter::Brace => {
                 let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
                 for item in tokens.split(|token| is_punct(token, ',')).filter(|item| !item.is_empty()) {
-                    // As if it stood behind the path itself.
+                    // As if the path were written out.
                     self.import(base, &[&[first.clone(), second.clone()], item].concat(), module);
                 }
             }
@@ -195,7 +195,7 @@ fn ends(rest: &[TokenTree]) -> bool {
     !matches!(rest, [first, second, ..] if is_punct(first, ':') && is_punct(second, ':'))
 }
 
-/// What follows the item that begins here.
+/// The position after the item that begins here.
 fn after_item(tokens: &[TokenTree]) -> &[TokenTree] {
     let ends = |token: &TokenTree| {
         is_punct(token, ';') || matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)

@@ -5,8 +5,8 @@
 //!  └────> providers/* ──> kit ──────> provider (api)        tests and hack ──> everything
 //! ```
 //!
-//! Only direct edges of `Cargo.toml` are judged. Development dependencies are free: a unit test may use what it likes.
-//! Within each crate but those of tests, no modules of one folder import each other in a circle.
+//! Only direct dependencies in `Cargo.toml` are checked. Development dependencies are exempt: a unit test may use any
+//! crate. Within each crate but those of tests, no modules of one folder import each other in a circle.
 
 mod circles;
 mod rules;
@@ -70,7 +70,7 @@ fn edge(metadata: &Metadata, rule: &Rule, from: &Package, to: &Dependency) -> Op
             Workspace::Anything => None,
             Workspace::Only(allowed) if allowed.contains(&to.name.as_str()) => None,
             Workspace::Only(_) => finding("this layer may not use that crate of the workspace"),
-            // A provider that is always linked would cost everyone its dependencies.
+            // A provider that is always linked would add its dependencies to every program.
             Workspace::OnlyWithOptional { optional, .. } if optional.contains(&to.name.as_str()) => {
                 if to.optional {
                     None

@@ -1,6 +1,6 @@
 //! The table. To add a crate, add its row and say in review why the boundary must hold.
 
-/// What one crate may depend on, development dependencies aside.
+/// The allowed dependencies of one crate, except development dependencies.
 pub(crate) struct Rule {
     pub(crate) name: &'static str,
     pub(crate) folder: &'static str,
@@ -50,7 +50,7 @@ const fn provider(name: &'static str, folder: &'static str) -> Rule {
     library(name, folder, &["ccm-provider", "ccm-kit"], &[KUBE, EDGE])
 }
 
-/// Tests and automation may use everything, and nothing that ships may use them.
+/// Tests and automation may use everything; shipped crates may not use them.
 const fn tool(name: &'static str, folder: &'static str) -> Rule {
     Rule { name, folder, workspace: Workspace::Anything, externals: Externals::Anything, features: &[] }
 }
@@ -66,7 +66,7 @@ pub(crate) const RULES: &[Rule] = &[
             "futures",
             "ipnet",
             "jiff",
-            // Their programs have it anyway, by the core.
+            // Their programs have it anyway, through the core.
             "prometheus",
             "serde",
             "serde_json",
@@ -83,7 +83,7 @@ pub(crate) const RULES: &[Rule] = &[
     provider("ccm-provider-gce", "providers/gce"),
     provider("ccm-provider-openstack", "providers/openstack"),
     library("ccm-runtime", "controllers/runtime", &["ccm-provider"], &[EDGE]),
-    // All I/O of the controllers goes through the runtime and the contract; that is what makes them testable.
+    // All I/O of the controllers goes through the runtime and the contract, which makes them testable.
     library("ccm-controllers", "controllers", &["ccm-provider", "ccm-runtime"], &[KUBE, HTTP, EDGE]),
     Rule {
         name: "ccm",

@@ -93,7 +93,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- $_ := set $flags "webhook-tls-private-key-file" "/etc/ccm-webhook/tls.key" }}
 {{- end }}
 {{- range $name, $value := $values.flags }}{{ $_ := set $flags $name $value }}{{ end }}
-{{- /* Gates add up; without its own one the webhook is not served, and nobody would answer the API server. */}}
+{{- /* The webhook needs its own feature gate besides those of the user; without it the API server gets no answer. */}}
 {{- $gates := index $flags "feature-gates" }}
 {{- if and $values.volumeWebhook.enabled $gates (hasKey $values.flags "feature-gates") }}
 {{- $_ := set $flags "feature-gates" (prepend (kindIs "slice" $gates | ternary $gates (list $gates)) "CloudControllerManagerWebhook=true") }}

@@ -36,7 +36,7 @@ impl FakeInspect {
         let mut facts = if on.instances_v2 || on.instances {
             of_instance(&config, &self.cloud.start.provider_name, node)
         } else {
-            vec![off("instances", "instancesV2", "nothing is asked about nodes")]
+            vec![off("instances", "instancesV2", "the cloud is not asked about nodes")]
         };
         let (name, id) = (Some(node.name.as_str()), Some(node.provider_id_or_empty()));
         let both = Subject { node: name, provider_id: id, ..Subject::default() };
@@ -74,7 +74,7 @@ impl FakeInspect {
             }
         });
         let missing = node.pod_cidrs.iter().filter(|cidr| !own.iter().any(|route| ***cidr == *route.destination_cidr));
-        let missing = missing.map(|cidr| Fact::waiting(format!("route {cidr}"), "not there; made by the next pass"));
+        let missing = missing.map(|cidr| Fact::waiting(format!("route {cidr}"), "missing; the next pass creates it"));
         leads.chain(missing).collect()
     }
 
@@ -106,7 +106,7 @@ fn off(about: &str, switch: &str, consequence: &str) -> Fact {
 
 /// Every error of a read comes from the file.
 fn unreadable(about: &str, error: &ProviderError) -> Fact {
-    Fact::bad(about, format!("cannot be read: {error}"), "take the fault out of the cloud config")
+    Fact::bad(about, format!("cannot be read: {error}"), "remove the fault from the cloud config")
 }
 
 /// The machine of a node according to the file.
@@ -153,7 +153,7 @@ impl<'a> Machine<'a> {
                 "listed with exists: false: the cloud is sure that there is no such instance, so a node that is not Ready is \
                  deleted"
                     .to_owned(),
-                "take exists: false out of its entry if the machine is there",
+                "remove exists: false from its entry if the machine exists",
             ),
             Self::Other(entry) => (
                 format!(
@@ -193,11 +193,11 @@ fn of_instance(config: &Config, provider_name: &str, node: &Node) -> Vec<Fact> {
     let mut facts = vec![Fact::good(&about, described(entry, config))];
     if entry.shutdown {
         let text = "stopped: a node that is not Ready gets the shutdown taint";
-        facts.push(Fact::bad(&about, text, "take shutdown: true out of its entry"));
+        facts.push(Fact::bad(&about, text, "remove shutdown: true from its entry"));
     }
     if entry.no_metadata {
         let text = "the cloud has no metadata of it, so the node cannot be initialized";
-        facts.push(Fact::bad(&about, text, "take noMetadata: true out of its entry"));
+        facts.push(Fact::bad(&about, text, "remove noMetadata: true from its entry"));
     }
     if entry.name != node.name.as_str() {
         facts.push(Fact::good(&about, format!("found by its provider ID; its entry is named {:?}", entry.name)));
@@ -241,7 +241,7 @@ fn wanted(service: &Service, seen: &Observed) -> Vec<Fact> {
         }
         Ok(None) => {
             let text = "an entry of loadBalancers.statuses answers without a status: an error for the controller";
-            facts.push(Fact::bad(&about, text, "take missing: true out of that entry"));
+            facts.push(Fact::bad(&about, text, "remove missing: true from that entry"));
         }
         Ok(Some(next)) => {
             if seen.balancer.as_ref().is_some_and(|balancer| balancer.ingress != next) {
@@ -271,12 +271,12 @@ fn hosts(about: &str, balancer: &Balancer) -> Fact {
 fn unwanted(service: &Service, balancer: Option<&Balancer>) -> Vec<Fact> {
     let about = format!("load balancer {}", service.default_load_balancer_name());
     match balancer {
-        None => vec![Fact::good(about, "none, as the Service wants")],
+        None => vec![Fact::good(about, "none, as the Service requests")],
         Some(_) if service.has_finalizer() => {
-            vec![Fact::waiting(about, "still there; the controller removes it before the finalizer goes")]
+            vec![Fact::waiting(about, "still present; the controller deletes it before it removes the finalizer")]
         }
         Some(_) => {
-            let text = "still there, and the Service has no finalizer that would make the controller remove it";
+            let text = "still present, and the Service has no finalizer that would make the controller delete it";
             vec![Fact::bad(about, text, "see ccm orphans")]
         }
     }
@@ -301,7 +301,7 @@ fn faults(config: &Config, asked: &[(&[Method], Subject<'_>)]) -> Vec<Fact> {
         let id = if rule.id.is_empty() { String::new() } else { format!(" ({})", rule.id) };
         let (about, text) = (format!("fault {index}{id}"), format!("{}: {}", names.join(", "), rule.effect()));
         Some(if rule.error().is_some() {
-            Fact::bad(about, text, format!("take faults[{index}] out of the cloud config"))
+            Fact::bad(about, text, format!("remove faults[{index}] from the cloud config"))
         } else if rule.disturbs() {
             Fact::waiting(about, text)
         } else {

@@ -73,7 +73,7 @@ impl FakeInspect {
                 orphans.into_iter().map(check).collect()
             }
             Err(error) => {
-                let fix = "take the fault out of the cloud config";
+                let fix = "remove the fault from the cloud config";
                 vec![Check::error("orphans", "", format!("they cannot be listed: {error}"), fix)]
             }
         }

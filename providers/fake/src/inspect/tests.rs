@@ -61,17 +61,17 @@ async fn a_node_is_explained_from_the_file_without_any_call() {
             node("b", "fake://b"),
             &[
                 "Bad instance fake://b: listed with exists: false: the cloud is sure that there is no such instance, so a \
-               node that is not Ready is deleted -> take exists: false out of its entry if the machine is there",
+               node that is not Ready is deleted -> remove exists: false from its entry if the machine exists",
             ],
         ),
         (
             node("c", ""),
             &[
                 "Good instance c: listed in the cloud config, provider ID fake://c, zone z, no addresses",
-                "Bad instance c: stopped: a node that is not Ready gets the shutdown taint -> take shutdown: true out of \
-                 its entry",
-                "Bad instance c: the cloud has no metadata of it, so the node cannot be initialized -> take noMetadata: \
-                 true out of its entry",
+                "Bad instance c: stopped: a node that is not Ready gets the shutdown taint -> remove shutdown: true \
+                 from its entry",
+                "Bad instance c: the cloud has no metadata of it, so the node cannot be initialized -> remove \
+                 noMetadata: true from its entry",
             ],
         ),
         (
@@ -153,7 +153,7 @@ async fn faults_of_a_node_and_of_a_service_are_reported_with_what_they_do() {
         [
             "Good instance a: not listed: the cloud invents it (unlisted: invent)",
             "Bad fault 0 (quota): Lookup, InstanceExists, InstanceShutdown, InstanceMetadata: fail: no (not the first 1, \
-             2 times in each process) -> take faults[0] out of the cloud config",
+             2 times in each process) -> remove faults[0] from the cloud config",
             "Waiting fault 2: InstanceMetadata: wait 2s, then have their answer replaced",
         ]
     );
@@ -163,9 +163,9 @@ async fn faults_of_a_node_and_of_a_service_are_reported_with_what_they_do() {
         facts[1..],
         [
             "Bad fault 0 (quota): GetLoadBalancer, EnsureLoadBalancer, UpdateLoadBalancer, EnsureLoadBalancerDeleted: \
-             fail: no (not the first 1, 2 times in each process) -> take faults[0] out of the cloud config"
+             fail: no (not the first 1, 2 times in each process) -> remove faults[0] from the cloud config"
                 .to_owned(),
-            "Bad fault 3: EnsureLoadBalancer: take effect and fail: later -> take faults[3] out of the cloud config"
+            "Bad fault 3: EnsureLoadBalancer: take effect and fail: later -> remove faults[3] from the cloud config"
                 .to_owned(),
             format!(
                 "Waiting fault 4: EnsureLoadBalancer, EnsureLoadBalancerDeleted: wait as long as {} exists",
@@ -191,8 +191,8 @@ async fn routes_of_a_node_are_read_by_a_call() {
         [
             "Good route 10.1.0.0/24: leads to the node",
             "Waiting route 10.9.0.0/24: leads to the node, which has another pod range; it goes with the next pass",
-            "Waiting route 10.2.0.0/24: not there; made by the next pass",
-            "Bad fault 0: CreateRoute: fail: full -> take faults[0] out of the cloud config",
+            "Waiting route 10.2.0.0/24: missing; the next pass creates it",
+            "Bad fault 0: CreateRoute: fail: full -> remove faults[0] from the cloud config",
         ]
     );
     assert_eq!(calls(&bed), ["CreateRoute", "CreateRoute", "ListRoutes"]);
@@ -235,7 +235,7 @@ async fn a_service_is_explained_from_the_table() {
         (
             "loadBalancers: {statuses: [{missing: true}]}",
             "Bad load balancer auidofweb: an entry of loadBalancers.statuses answers without a status: an error for the \
-             controller -> take missing: true out of that entry",
+             controller -> remove missing: true from that entry",
         ),
     ] {
         bed.write(edit);
@@ -253,7 +253,7 @@ async fn a_service_is_explained_from_the_table() {
     bed.write("faults: [{call: GetLoadBalancer, error: down}]");
     assert_eq!(
         explain_service(&cloud, &web).await[0],
-        "Bad load balancer: cannot be read: down -> take the fault out of the cloud config"
+        "Bad load balancer: cannot be read: down -> remove the fault from the cloud config"
     );
     assert!(calls(&bed).iter().all(|call| call == "GetLoadBalancer" || call == "EnsureLoadBalancer"));
 }
@@ -263,7 +263,7 @@ async fn a_service_that_wants_no_balancer_any_more_is_explained() {
     let bed = Bed::new("");
     let cloud = bed.cloud();
     let mut web = service("d/web");
-    let none = ["Good load balancer auidofweb: none, as the Service wants"];
+    let none = ["Good load balancer auidofweb: none, as the Service requests"];
     web.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
     assert_eq!(explain_service(&cloud, &web).await, none, "it is being deleted");
     web.metadata.deletion_timestamp = None;
@@ -272,15 +272,13 @@ async fn a_service_that_wants_no_balancer_any_more_is_explained() {
     ensure(&cloud, "d/web").await.unwrap();
     assert_eq!(
         explain_service(&cloud, &web).await,
-        [
-            "Bad load balancer auidofweb: still there, and the Service has no finalizer that would make the controller remove \
-          it -> see ccm orphans"
-        ]
+        ["Bad load balancer auidofweb: still present, and the Service has no finalizer that would make the \
+             controller delete it -> see ccm orphans"]
     );
     web.metadata.finalizers = vec![ccm_provider::well_known::FINALIZER_LOAD_BALANCER.to_owned()];
     assert_eq!(
         explain_service(&cloud, &web).await,
-        ["Waiting load balancer auidofweb: still there; the controller removes it before the finalizer goes"]
+        ["Waiting load balancer auidofweb: still present; the controller deletes it before it removes the finalizer"]
     );
 }
 
@@ -290,10 +288,9 @@ async fn parts_that_are_switched_off_are_named() {
     let cloud = bed.cloud();
     assert_eq!(
         explain_node(&cloud, &node("a", "")).await,
-        [
-            "Bad instances: interfaces.instancesV2 is false: nothing is asked about nodes -> set interfaces.instancesV2: true \
-          in the cloud config and restart"
-        ]
+        ["Bad instances: interfaces.instancesV2 is false: the cloud is not asked about nodes -> set \
+             interfaces.instancesV2: true \
+          in the cloud config and restart"]
     );
     let mut plain = service("d/plain");
     plain.spec.kind = "ClusterIP".to_owned();
@@ -478,7 +475,7 @@ async fn a_migration_with_nothing_in_its_way_has_only_good_checks_and_errors_are
         checked(cloud.inspect().unwrap().migration_checks(CLUSTER, &all).await)[1..],
         [
             "error load-balancers service d/a: down -> correct loadBalancers or faults in the cloud config",
-            "error orphans : they cannot be listed: down -> take the fault out of the cloud config",
+            "error orphans : they cannot be listed: down -> remove the fault from the cloud config",
         ]
     );
 }

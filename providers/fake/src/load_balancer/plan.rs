@@ -23,13 +23,18 @@ pub(crate) struct Observed {
 impl Observed {
     /// The form in a snapshot.
     pub(super) fn to_json(&self) -> Result<Json, ProviderError> {
-        serde_json::to_value(self).map_err(|error| ProviderError::bug(format!("what was observed is no JSON: {error}")))
+        serde_json::to_value(self).map_err(|error| {
+            ProviderError::bug(format!(
+                "the observed state is not JSON: \
+                                                                               {error}"
+            ))
+        })
     }
 
     /// From a snapshot.
     pub(super) fn read(service: &Service, json: &Json) -> Result<Self, ProviderError> {
         Self::deserialize(json).map_err(|error| {
-            let text = format!("what was observed for the Service {} cannot be read: {error}", service.key());
+            let text = format!("the observed state for the Service {} cannot be read: {error}", service.key());
             ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text)
         })
     }
@@ -155,7 +160,7 @@ pub(crate) fn words(ingress: &[LoadBalancerIngress]) -> Option<String> {
 pub(crate) struct Replayed;
 
 fn no_cloud() -> ProviderError {
-    ProviderError::unknown("there is no cloud behind a snapshot: only what was observed can be planned from")
+    ProviderError::unknown("a snapshot has no cloud: plans are only possible from the observed state")
 }
 
 #[async_trait]

@@ -260,7 +260,7 @@ async fn a_snapshot_has_no_cloud_and_says_what_it_cannot_read() {
         let error = elsewhere.plan_observed("kubernetes", &item, &odd).unwrap_err().to_string();
         assert!(error.starts_with("what was observed for the Service d/a cannot be read: "), "{error}");
     }
-    let refused = "there is no cloud behind a snapshot: only what was observed can be planned from";
+    let refused = "a snapshot has no cloud: plans are only possible from the observed state";
     assert_eq!(elsewhere.get("kubernetes", &item.service).await.unwrap_err().to_string(), refused);
     assert_eq!(elsewhere.ensure("kubernetes", &item.service, &[]).await.unwrap_err().to_string(), refused);
     assert_eq!(elsewhere.update("kubernetes", &item.service, &[]).await.unwrap_err().to_string(), refused);

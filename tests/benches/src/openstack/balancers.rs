@@ -63,7 +63,7 @@ async fn member(scene: &Scene, busy: Duration) -> anyhow::Result<()> {
     table(&format!("OpenStack member: a node more behind {PORTS} ports, {} s for each change", busy.as_secs()));
     let floor = f64::from(PORTS - 1) * (busy + WRITE).as_secs_f64();
     row("from the first change to the last", took.as_secs_f64(), " s", Some((floor * 1.1).round()));
-    row("of it Octavia at work, and the calls", floor, " s", None);
+    row("of it Octavia's own time, and the calls", floor, " s", None);
     row("writes", count(scene.written(mark)), "", Some(f64::from(PORTS)));
     // Octavia refuses a change while another one is pending.
     let sent = of(&calls, "load-balancer:loadbalancer_members_update");

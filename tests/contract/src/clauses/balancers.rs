@@ -35,7 +35,7 @@ async fn updated(bed: &Bed, service: &Service, nodes: &[NodeRef]) -> Result {
 
 /// `get` returns what `ensure` returned, and another `ensure` writes nothing.
 pub(super) async fn is_settled(bed: &Bed, service: &Service, nodes: &[NodeRef]) -> Result {
-    let status = bed.without_writing("an ensure of what is there", ensured(bed, service, nodes)).await??;
+    let status = bed.without_writing("an ensure of an existing balancer", ensured(bed, service, nodes)).await??;
     let found = bed.without_writing("get", got(bed, service)).await??;
     let same = found.as_ref().is_some_and(|found| found.same_as(&status));
     holds!(same, "ensure returned {status:?}, get returns {found:?}");

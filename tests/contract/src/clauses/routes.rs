@@ -67,7 +67,7 @@ pub(super) async fn created_routes_are_listed_with_their_node(harness: Arc<dyn H
             if listed.destination_cidr != new.route.destination_cidr {
                 continue;
             }
-            holds!(!listed.blackhole, "a new route leads nowhere: {listed:?}");
+            holds!(!listed.blackhole, "a new route is a blackhole: {listed:?}");
             let found = listed.enable_node_addresses;
             let same = listed.target_node_addresses == new.route.target_node_addresses;
             holds!(!found || same, "made with {:?}, listed with {listed:?}", new.route.target_node_addresses);
@@ -147,11 +147,11 @@ pub(super) async fn a_route_that_leads_nowhere_is_reported(harness: Arc<dyn Harn
     created(&bed, &wanted).await?;
     let cidr = "10.244.1.0/24";
     if !bed.harness.orphan_route(cidr).await {
-        return Err(Outcome::NotApplicable("no route of this cloud leads nowhere"));
+        return Err(Outcome::NotApplicable("this cloud has no blackhole routes"));
     }
     let routes = listed(&bed).await?;
     let orphan: Vec<&Route> = routes.iter().filter(|route| route.destination_cidr == cidr).collect();
-    holds!(orphan.iter().all(|route| route.blackhole), "the route that leads nowhere: {orphan:?}");
+    holds!(orphan.iter().all(|route| route.blackhole), "the blackhole route: {orphan:?}");
     holds!(orphan.len() == 1 && routes.len() == 2, "two routes were made, listed are {routes:?}");
     let old: Vec<Route> = orphan.into_iter().cloned().collect();
     removed(&bed, &old).await?;

@@ -61,7 +61,7 @@ pub(super) async fn flags_have_plain_names_and_defaults_that_parse(harness: Arc<
         let (name, default) = (flag.name, flag.default);
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         holds!(!name.is_empty() && name.chars().all(plain), "--{name}: only a-z, 0-9 and - can be typed everywhere");
-        holds!(seen.insert(name), "--{name} stands there twice");
+        holds!(seen.insert(name), "--{name} is defined twice");
         holds!(!flag.help.is_empty() && !flag.section.is_empty(), "--{name} has no help text or no section");
         let parses = match flag.kind {
             _ if default.is_empty() => true,

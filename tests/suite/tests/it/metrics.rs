@@ -46,7 +46,7 @@ fn families(text: &str) -> BTreeMap<String, Shape> {
         if let Some(head) = line.strip_prefix("# TYPE ") {
             let (name, kind) = head.split_once(' ').unwrap();
             let first = families.insert(name.to_owned(), Shape { kind: kind.to_owned(), ..Shape::default() });
-            assert_eq!(first, None, "{name} is there twice");
+            assert_eq!(first, None, "{name} is defined twice");
         }
         if line.starts_with('#') {
             continue;
@@ -76,7 +76,7 @@ fn the_table_agrees_with_the_reference_and_what_is_ours_says_so() {
     let reference = reference();
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for def in table() {
-        assert!(names.insert(def.name), "{} is there twice", def.name);
+        assert!(names.insert(def.name), "{} is defined twice", def.name);
         let Some((_, shape)) = reference.get(def.name) else {
             assert!(def.name.starts_with("ccm_"), "{} is neither in the reference nor called ccm_…", def.name);
             continue;

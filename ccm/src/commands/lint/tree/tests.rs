@@ -86,7 +86,7 @@ fn json_objects_may_follow_each_other_and_keep_their_lines() {
     let seen: Vec<_> = parsed.documents.iter().map(|(number, node)| (*number, node.line, node.json())).collect();
     assert_eq!(seen, [(1, 1, json!({"a": 1})), (2, 2, json!({"b": 2})), (3, 5, json!({"c": 4}))]);
     assert_eq!(parsed.documents[1].1.line_of("b"), 2);
-    assert_eq!(broken(text), [(7, "the key \"c\" is there already, at line 6".into())]);
+    assert_eq!(broken(text), [(7, "duplicate key \"c\"; the first one is at line 6".into())]);
 
     let parsed = parse("{\"a\": 1}\n---\nb: 2\n---\nc: [\n");
     let seen: Vec<_> = parsed.documents.iter().map(|(number, node)| (*number, node.line, node.json())).collect();
@@ -105,7 +105,7 @@ fn a_byte_order_mark_may_begin_every_document() {
 
 #[test]
 fn a_key_that_comes_twice_is_reported_with_both_lines() {
-    assert_eq!(broken("a: 1\nb: 2\n\"a\": 3\n"), [(3, "the key \"a\" is there already, at line 1".into())]);
+    assert_eq!(broken("a: 1\nb: 2\n\"a\": 3\n"), [(3, "duplicate key \"a\"; the first one is at line 1".into())]);
     assert_eq!(broken("{[a]: 1}"), [(1, "a key must be a text".into())]);
 }
 

@@ -74,8 +74,8 @@ fn flags_of_an_in_tree_cloud_are_reported_with_the_fix() {
     let expected = "\
 error    cloud-provider     pod kube-system/kube-apiserver-a: kube-apiserver has --cloud-provider=aws: newer versions do not know the flag and stop at their start -> take --cloud-provider out
 error    cloud-provider     pod kube-system/kube-controller-manager-a: --cloud-provider is aws there and fake here: another cloud -> give --cloud-provider=aws here too, unless the change is intended
-error    cloud-provider     pod kube-system/kube-controller-manager-a: kube-controller-manager has --cloud-provider=aws: it looks after nodes, routes and Services itself, and newer versions stop at such a flag -> give it --cloud-provider=external before this program leads
-error    cluster-name       pod kube-system/kube-controller-manager-a: kube-controller-manager has --cluster-name=prod, and here it is kubernetes: names and marks in the cloud are made of it -> give --cluster-name=prod
+error    cloud-provider     pod kube-system/kube-controller-manager-a: kube-controller-manager has --cloud-provider=aws: it manages nodes, routes and Services itself, and newer versions refuse such a flag -> give it --cloud-provider=external before this program leads
+error    cluster-name       pod kube-system/kube-controller-manager-a: kube-controller-manager has --cluster-name=prod, and here it is kubernetes: names and tags in the cloud contain it -> give --cluster-name=prod
 warning  admission-plugins  pod kube-system/kube-apiserver-a: kube-apiserver has the admission plugin PersistentVolumeLabel, which newer versions do not know and stop at -> take it out of --enable-admission-plugins: what it did is the work of persistentvolume-label-controller
 warning  cloud-provider     pod kube-system/kube-apiserver-a: kube-apiserver has --cloud-config=/etc/x: newer versions do not know the flag and stop at their start -> take --cloud-config out
 warning  leader-migration   pod kube-system/kube-controller-manager-a: kube-controller-manager runs with --enable-leader-migration, and this program would not share its second lease -> give --enable-leader-migration, with the same --leader-migration-config, until kube-controller-manager has no cloud any more
@@ -88,7 +88,7 @@ warning  leader-migration   pod kube-system/kube-controller-manager-a: kube-cont
     assert_eq!(
         document["checks"][3],
         json!({"severity": "error", "check": "cluster-name", "subject": "pod kube-system/kube-controller-manager-a",
-            "message": "kube-controller-manager has --cluster-name=prod, and here it is kubernetes: names and marks in the cloud are made of it",
+            "message": "kube-controller-manager has --cluster-name=prod, and here it is kubernetes: names and tags in the cloud contain it",
             "fix": "give --cluster-name=prod"})
     );
 }
@@ -119,9 +119,8 @@ fn flags_of_an_in_tree_cloud_are_compared_with_the_flags_here() {
     assert_eq!(routes.len(), 1);
     assert_eq!(
         in_tree(&[], &["--cluster-name=prod"])[1..],
-        [
-            "error cluster-name kube-controller-manager has --cluster-name=kubernetes, and here it is prod: names and marks in the cloud are made of it"
-        ],
+        ["error cluster-name kube-controller-manager has --cluster-name=kubernetes, and here it is prod: names and \
+             tags in the cloud contain it"],
         "the default is a name too"
     );
     assert_eq!(
@@ -167,7 +166,8 @@ fn what_differs_from_the_running_program_is_reported_flag_by_flag() {
     let election = only(checks.clone(), "leader-election").message;
     assert_eq!(
         election,
-        "its lease is kube-system/mine, and here it would be kube-system/cloud-controller-manager: both would work at once"
+        "its lease is kube-system/mine, and here it would be kube-system/cloud-controller-manager: both would be \
+         active at the same time"
     );
     let values: Vec<String> =
         checks.into_iter().filter(|c| c.check == "flag-value").map(|c| c.message + " -> " + &c.fix).collect();

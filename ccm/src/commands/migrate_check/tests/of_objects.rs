@@ -114,7 +114,7 @@ fn what_keeps_many_from_being_planned_is_one_line() {
 #[test]
 fn what_a_provider_says_of_many_nodes_alike_is_one_line() {
     let of = |name: &str, text: &str| Check::error("instances", format!("node {name}"), text, "list it");
-    let lease = |name: &str| Check::good("lease", format!("lease {name}"), "nobody holds it");
+    let lease = |name: &str| Check::good("lease", format!("lease {name}"), "no process holds it");
     let checks =
         vec![of("d", "no"), of("a", "no"), of("b", "other"), of("c", "no"), of("e", "no"), lease("x"), lease("y")];
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A simulated AWS in this process, spoken to over HTTP by the real provider with the real SDK.
+//! A simulated AWS in this process. The real provider calls it over HTTP, with the real SDK.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ static PROFILE: Profile = Profile {
         "elb:DescribeLoadBalancers",
         "elbv2:DescribeLoadBalancers",
     ],
-    // Routes are made at the pace that AWS grants.
+    // Routes are created at the pace that AWS allows.
     per_node: Duration::from_millis(500),
     settles: Duration::ZERO,
     age: Duration::ZERO,
@@ -48,7 +48,7 @@ static PROFILE: Profile = Profile {
 const CLUSTER: &str = "demo";
 const NAME: &str = "Name";
 const CONTROL_PLANE: &str = "control-plane";
-/// On balancers of Services: their namespace and name.
+/// Tag on balancers of Services: namespace and name.
 const SERVICE: &str = "kubernetes.io/service-name";
 
 /// The account, and the metadata service of the instance that the manager runs on.
@@ -70,7 +70,7 @@ impl SimulatedAws {
             latency: Latency { read: ms(20), write: ms(60), actions: BTreeMap::new() },
             // Skips the delays of AWS, which can be minutes.
             delays: Delays::none(),
-            // For tests of the provider; here it is only slow.
+            // The check is for tests of the provider; the demo does not need it.
             validate: false,
             ledger_entries: 20_000,
             ..Options::default()
@@ -85,7 +85,7 @@ impl SimulatedAws {
     }
 }
 
-/// A network in three zones, the machines, and the one for the control plane, whose ID is answered.
+/// A network in three zones, the machines, and the one for the control plane, whose ID it returns.
 fn seed(account: &mut Account, names: &[String]) -> Result<(Network, String), ApiError> {
     let network = NetworkSeed { cluster: Some(CLUSTER.to_owned()), ..NetworkSeed::default() };
     let network = seed::network(account, &network)?;
@@ -128,7 +128,7 @@ fn refused(error: ApiError) -> anyhow::Error {
     anyhow!("the simulated AWS says: {error:?}")
 }
 
-/// The node on an instance: the instance's name, or its ID where somebody made it without one.
+/// The node on an instance: the instance's name, or its ID if the user created it without a name.
 fn node_name(account: &Account, id: &str) -> Option<String> {
     let tags = &account.ec2.instances.get(id)?.tags;
     Some(tags.get(NAME).cloned().unwrap_or_else(|| id.to_owned()))
@@ -256,7 +256,7 @@ impl Cloud for SimulatedAws {
     fn windows(&self) -> Vec<String> {
         vec![
             format!("  AWS: --endpoint-url {} --region us-west-2, any credentials", self.aws.url()),
-            format!("  its ledger of calls: curl {}/ledger", self.aws.admin_url()),
+            format!("  its log of calls: curl {}/ledger", self.aws.admin_url()),
         ]
     }
 

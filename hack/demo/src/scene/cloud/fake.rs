@@ -21,7 +21,7 @@ static PROFILE: Profile = Profile {
     annotations: &[],
     leaving: &["api"],
     parts: "balancer",
-    doubt: "The cloud cannot tell",
+    doubt: "The cloud gives no answer",
     cause: "the cloud fails to answer for it",
     known_after: &[],
     per_node: Duration::from_millis(20),
@@ -50,7 +50,7 @@ interfaces: {routes: true}
 pub(crate) struct CloudFile {
     path: PathBuf,
     wanted: Mutex<Wanted>,
-    /// What was last read, and the time stamp of the file then.
+    /// The last content, and the time stamp of the file.
     read: Mutex<(Option<SystemTime>, Vec<Machine>)>,
 }
 
@@ -62,7 +62,7 @@ struct Wanted {
 }
 
 impl CloudFile {
-    /// Writes a cloud with so many machines into a folder.
+    /// Writes a cloud with this many machines into a folder.
     pub(super) fn create(folder: &Path, nodes: usize) -> Result<Self> {
         let wanted = Wanted { names: super::names(nodes).collect(), gone: Vec::new(), fault: None };
         let file = Self { path: folder.join("cloud.yaml"), wanted: Mutex::new(wanted), read: Mutex::default() };
@@ -166,7 +166,7 @@ impl Wanted {
     }
 }
 
-/// The machines of a file; nothing while it cannot be read.
+/// The machines of a file; `None` while it cannot be read.
 fn machines(path: &Path) -> Option<Vec<Machine>> {
     let text = std::fs::read_to_string(path).ok()?;
     let file: Value = serde_saphyr::from_str(&text).ok()?;

@@ -1,4 +1,4 @@
-//! A simulated Compute Engine in this process, spoken to over HTTP by the real provider.
+//! A simulated Compute Engine in this process. The real provider calls it over HTTP.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ static PROFILE: Profile = Profile {
     doubt: "The Compute API is down",
     cause: "the Compute API answers every call about instances with 503",
     known_after: &["compute:instances.list", "compute:routes.list", "compute:forwardingRules.get"],
-    // Each node is a route, and each route an operation.
+    // Each node has a route, and each route is an operation.
     per_node: Duration::from_millis(300),
     settles: Duration::from_secs(1),
     age: Duration::from_secs(120),
@@ -51,7 +51,7 @@ const TAG: &str = "nodes";
 pub(super) struct SimulatedGce {
     gce: Gce,
     metadata: Metadata,
-    /// All that ever were.
+    /// All instances, including terminated ones.
     instances: Vec<Instance>,
     config: PathBuf,
 }
@@ -66,7 +66,7 @@ struct Instance {
 }
 
 impl SimulatedGce {
-    /// Starts it with a network and so many instances, and writes the cloud config into the folder.
+    /// Starts it with a network and this many instances, and writes the cloud config into the folder.
     pub(super) fn start(folder: &Path, nodes: usize) -> Result<Self> {
         let ms = Duration::from_millis;
         let options = Options {
@@ -157,7 +157,7 @@ impl Simulated for SimulatedGce {
                 Some((text(pool, "name")?.to_owned(), hosts.collect()))
             })
             .collect();
-        // The groups of all zones are those of each internal balancer.
+        // Each internal balancer uses the groups of all zones.
         let members = || -> Vec<String> {
             let named = |group: &Value| Some((text(group, "name")?.to_owned(), last(text(group, "zone")?).to_owned()));
             let groups = self.gce.objects("instanceGroups");
@@ -265,7 +265,7 @@ impl Cloud for SimulatedGce {
     fn windows(&self) -> Vec<String> {
         vec![
             format!("  the Compute API: {}", self.gce.url()),
-            format!("  its ledger of calls: curl {}/ledger", self.gce.admin_url()),
+            format!("  its log of calls: curl {}/ledger", self.gce.admin_url()),
         ]
     }
 

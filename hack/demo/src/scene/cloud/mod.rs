@@ -21,7 +21,7 @@ use crate::args::{Args, CloudName};
 use crate::feed::Feed;
 use crate::world::World;
 
-/// Machines up to this number get the pod ranges that newcomers know from other tools.
+/// Up to this number, machines get the pod ranges that are usual in other tools.
 const SMALL: usize = 200;
 
 /// A cloud with machines that can be switched off and made to fail.
@@ -51,21 +51,21 @@ pub(crate) trait Cloud: fmt::Debug + Send + Sync {
     /// Reports calls, load balancers and routes to the world, until the tasks end.
     fn watch(self: Arc<Self>, world: Arc<World>, feed: Arc<Feed>, tasks: &mut JoinSet<()>);
 
-    /// What is still there of load balancers.
+    /// The remaining parts of load balancers.
     fn left_of_balancers(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Other ways to inspect it.
+    /// Other ways to inspect the cloud.
     fn windows(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What to try once the tour is over.
+    /// Suggestions for after the tour.
     fn try_next(&self) -> String;
 }
 
-/// What differs between the clouds in what the tour does and says.
+/// The differences between the clouds in actions and texts of the tour.
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(crate) name: &'static str,
@@ -74,25 +74,25 @@ pub(crate) struct Profile {
     pub(crate) annotations: &'static [(&'static str, &'static str, &'static str)],
     /// Services that the last act deletes.
     pub(crate) leaving: &'static [&'static str],
-    /// What they are made of in the cloud.
+    /// The parts of a balancer in the cloud.
     pub(crate) parts: &'static str,
     /// Title of the act in which the cloud gives no answer.
     pub(crate) doubt: &'static str,
-    /// What happens to the cloud then.
+    /// The cause of the failure.
     pub(crate) cause: &'static str,
-    /// Calls of which each is made at least once before a new process knows that there is nothing to do.
+    /// Calls that a new process makes at least once before it knows that there is nothing to do.
     pub(crate) known_after: &'static [&'static str],
-    /// How much longer each node may make everything take.
+    /// Additional time per node for each step.
     pub(crate) per_node: Duration,
-    /// How long nothing is written once the manager is done: some providers go on in the background.
+    /// How long there must be no write until the manager counts as done: some providers continue in the background.
     pub(crate) settles: Duration,
-    /// How old Nodes look when they join: some providers do not believe that the machine of a new one is gone.
+    /// The age of new Nodes: for some providers, absence is no evidence about young nodes.
     pub(crate) age: Duration,
-    /// The page about its provider, and what is there.
+    /// The page about its provider, and its content.
     pub(crate) read_next: (&'static str, &'static str),
 }
 
-/// A machine as its kubelet knows it.
+/// The properties of a machine that its kubelet needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) name: String,
@@ -103,7 +103,7 @@ pub(crate) struct Machine {
     pub(crate) node_ip: Option<String>,
 }
 
-/// Starts the cloud that was asked for; its files are in the folder.
+/// Starts the chosen cloud; its files are in the folder.
 pub(crate) fn start(args: Args, folder: &Path) -> Result<Arc<dyn Cloud>> {
     Ok(match args.cloud {
         CloudName::Fake => Arc::new(fake::CloudFile::create(folder, args.nodes)?),
@@ -122,7 +122,7 @@ fn names(nodes: usize) -> impl Iterator<Item = String> {
     (1..=nodes).map(move |i| format!("node-{i:0width$}"))
 }
 
-/// `--cluster-cidr` for so many machines.
+/// `--cluster-cidr` for this many machines.
 pub(crate) fn cluster_cidr(nodes: usize) -> &'static str {
     if nodes <= SMALL { "10.244.0.0/16" } else { "10.128.0.0/9" }
 }

@@ -1,4 +1,4 @@
-//! A simulated OpenStack in this process, spoken to over HTTP by the real provider.
+//! A simulated OpenStack in this process. The real provider calls it over HTTP.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,8 @@ static PROFILE: Profile = Profile {
     doubt: "Nova is down",
     cause: "Nova is down: it answers every call with 503",
     known_after: &["compute:server_list", "network:router_get", "load-balancer:loadbalancer_get"],
-    // The provider sends 20 writes a second, and the port of each node takes several: for its route and for each Service.
+    // The provider sends 20 writes a second, and the port of each node needs several: for its route and for each
+    // Service.
     per_node: Duration::from_millis(500),
     settles: Duration::from_secs(1),
     age: Duration::from_secs(120),
@@ -54,7 +55,7 @@ const FLAVOR: &str = "m1.large";
 pub(super) struct SimulatedOpenStack {
     openstack: OpenStack,
     project: String,
-    /// All that ever were.
+    /// All servers, including deleted ones.
     servers: Vec<Server>,
     config: PathBuf,
 }
@@ -66,7 +67,7 @@ struct Server {
     address: String,
 }
 
-/// What was made for the tour.
+/// The objects of the tour.
 struct Seed {
     project: String,
     external: String,
@@ -77,7 +78,7 @@ struct Seed {
 }
 
 impl SimulatedOpenStack {
-    /// Starts it with a network and so many servers, and writes the cloud config into the folder.
+    /// Starts it with a network and this many servers, and writes the cloud config into the folder.
     pub(super) fn start(folder: &Path, nodes: usize) -> Result<Self> {
         let ms = Duration::from_millis;
         let options = Options {
@@ -100,7 +101,7 @@ impl SimulatedOpenStack {
 /// Nodes by address.
 type Nodes<'a> = HashMap<&'a str, &'a str>;
 
-/// A load balancer, and the Service that it is for.
+/// A load balancer, and its Service.
 fn balancer(shown: &Value, nodes: &Nodes<'_>) -> Option<(String, Balancer)> {
     let description = text(shown, "description")?.strip_prefix("Kubernetes external service ")?;
     let (service, _) = description.split_once(" from cluster ")?;
@@ -123,7 +124,7 @@ fn text<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.get(name)?.as_str()
 }
 
-/// What is there, without what is being deleted.
+/// The existing objects, without those being deleted.
 fn list<'a>(object: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     let entries = object.get(name).and_then(Value::as_array).into_iter().flatten();
     entries.filter(|entry| text(entry, "provisioning_status") != Some("PENDING_DELETE"))
@@ -295,7 +296,7 @@ impl Cloud for SimulatedOpenStack {
                 "  OpenStack: export OS_CLIENT_CONFIG_FILE={} OS_CLOUD=demo",
                 self.config.with_file_name("clouds.yaml").display()
             ),
-            format!("  its ledger of calls: curl {}/ledger", self.openstack.admin_url()),
+            format!("  its log of calls: curl {}/ledger", self.openstack.admin_url()),
         ]
     }
 

@@ -1,4 +1,4 @@
-//! What the clouds of `ccm-cloudsim` share: a ledger of calls, and a state that is looked at.
+//! The common parts of the clouds of `ccm-cloudsim`: a ledger of calls, and a state that is polled.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,7 +16,7 @@ use crate::world::calls::Balancer;
 /// Poll interval of the cloud.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A simulated cloud that is spoken to over HTTP.
+/// A simulated cloud behind HTTP.
 pub(super) trait Simulated: Cloud {
     /// Calls after a mark.
     fn calls(&self, mark: u64) -> Vec<Entry>;
@@ -56,7 +56,7 @@ pub(super) async fn follow(cloud: Arc<impl Simulated>, world: Arc<World>, feed: 
                 let name = format!("{}:{}", entry.service, entry.action);
                 state.called(&name, entry.mutating);
                 if entry.code.is_none() && cloud.about_instances().contains(&&*name) {
-                    // What is no list is about one.
+                    // A call that is not a list is about one instance.
                     state.asked(entry.items.max(1));
                 }
                 if let Some(code) = failure(entry) {
@@ -70,7 +70,7 @@ pub(super) async fn follow(cloud: Arc<impl Simulated>, world: Arc<World>, feed: 
     }
 }
 
-/// Why a call got no answer. That something does not exist is one, and so is that another change was first (409, 412).
+/// Why a call got no answer. "Not found" is an answer, and so is a conflict (409, 412).
 fn failure(entry: &Entry) -> Option<&str> {
     let is_answer = |code: &str| code.ends_with("NotFound") || matches!(entry.status, 404 | 409 | 412);
     entry.code.as_deref().filter(|code| !is_answer(code))
