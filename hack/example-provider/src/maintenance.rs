@@ -93,7 +93,7 @@ async fn sync(rack: &Rack, gate: &Gate, node: &Node) -> Result<(), String> {
     gate.show(&Plan::new(format!("node {} maintenance", node.name)).with(step));
     let patch = json!({"metadata": {"labels": {LABEL: label}}});
     match gate.write(&Call::strategic(format!("/api/v1/nodes/{}", node.name), &patch)).await {
-        // Nothing is wrong: it is a dry run, or the node went meanwhile.
+        // No error: it is a dry run, or the node was deleted in the meantime.
         Err(GateError::DryRun) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
         written => written.map(drop).map_err(|error| error.to_string()),
