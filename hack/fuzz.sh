@@ -4,11 +4,11 @@
 #
 #   hack/fuzz.sh [SECONDS [TARGET...]]    each target, one after the other; 60 s each if not said otherwise
 #   hack/fuzz.sh list                     the targets
-#   hack/fuzz.sh merge [TARGET...]        takes into tests/fuzz/corpus what was found and covers more, and nothing else
+#   hack/fuzz.sh merge [TARGET...]        adds found inputs with new coverage to tests/fuzz/corpus
 #
 # What a run finds grows in ${XDG_CACHE_HOME:-~/.cache}/ccm/fuzz/TARGET. An input that fails is printed and kept as
 # ${XDG_CACHE_HOME:-~/.cache}/ccm/fuzz/failed/TARGET-*: fix the code, and put the input into tests/fuzz/corpus/TARGET
-# under a name that says what it is, where the tests of the workspace run it from then on.
+# under a descriptive name; the tests of the workspace then run it too.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

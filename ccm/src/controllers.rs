@@ -75,7 +75,7 @@ impl Configured {
 /// Why a controller does not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
-    /// The process goes on without it.
+    /// The process continues without it.
     NotStarted(NotStarted),
     /// The process ends, with code 255.
     Fatal(String),

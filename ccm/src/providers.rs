@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_secret_is_named_without_its_values() {
+    fn errors_of_a_secret_do_not_contain_its_values() {
         let table = [
             (r#"{"data": {"cloud-config": "YTogMQ=="}}"#, Ok("a: 1")),
             (r#"{"data": {"cloud-config": ""}}"#, Ok("")),

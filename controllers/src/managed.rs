@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nodes_of_somebody_else_come_and_go_with_the_label() {
+    async fn unmanaged_nodes_appear_and_disappear_with_the_label() {
         let shared = test_shared::unmanaged(LABEL);
         shared.nodes.apply(node("a", "1", "true"));
         shared.nodes.apply(node("b", "1", "false"));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_of_somebody_else_is_neither_listed_nor_found() {
+    async fn an_unmanaged_node_is_neither_listed_nor_found() {
         let shared = test_shared::unmanaged(LABEL);
         shared.nodes.apply(node("a", "1", "true"));
         shared.nodes.apply(node("b", "1", "no"));
@@ -158,7 +158,7 @@ mod tests {
 
     /// P-52.
     #[tokio::test(start_paused = true)]
-    async fn p_52_a_node_of_somebody_else_without_instance_is_neither_deleted_nor_initialized() {
+    async fn p_52_an_unmanaged_node_without_instance_is_neither_deleted_nor_initialized() {
         let shared = test_shared::unmanaged(LABEL);
         let view = InstanceView::new(Arc::new(Cloud), Schemes::new(["cloud"]), || 4, shared.metrics.clone());
         let gate = Gate::collecting(shared.gate.client().clone(), shared.leadership.clone(), shared.metrics.clone());

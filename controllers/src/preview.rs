@@ -1,4 +1,4 @@
-//! One pass of a controller that only shows what it would do: for `ccm plan` and similar commands.
+//! One pass of a controller that only shows its plans: for `ccm plan` and similar commands.
 //!
 //! The controllers themselves run, over stores that are filled once and a gate that collects plans instead of writing.
 //! So it shows what would happen, by the same decisions.

@@ -84,7 +84,7 @@ install() {
 		python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || unavailable "python3 is $(python3 --version 2>&1)"
 		running keystone && die 'the versions have changed: stop the bed before the installation'
 		say "installing OpenStack's services with pip, once; usually three minutes (log: $bed/log/pip.log)"
-		# pip goes on where it was interrupted, if the environment has the same versions.
+		# pip continues an interrupted installation if the environment has the same versions.
 		logged venv python3 -m venv "$bed/venv" || unavailable 'no Python environment; on Debian: apt-get install python3-venv'
 		logged pip "$bin/python" -m pip install --disable-pip-version-check --no-deps -r "$here/requirements.txt" ||
 			unavailable 'a package could not be installed'

@@ -4,10 +4,10 @@
 #
 #   hack/tools/build.sh
 #
-# Prints one line "NAME PATH" for each on stdout and everything else on stderr. Builds helm with Go from the module in the
-# folder helm/, and takes the CRDs out of the module that crds/ names, once, into ${XDG_CACHE_HOME:-~/.cache}/ccm/. A helm on
-# PATH is not used, since what it prints depends on its version. The crate tests/manifests looks in the same places but
-# never builds.
+# Prints one line "NAME PATH" for each on stdout and everything else on stderr. Builds helm with Go from the module in
+# the folder helm/, and takes the CRDs out of the module that crds/ names, once, into ${XDG_CACHE_HOME:-~/.cache}/ccm/.
+# A helm on PATH is not used, since its output depends on its version. The crate tests/manifests looks in the same
+# places but never builds.
 #
 # Exit status: 0 found or built; 3 not available on this machine; 1 anything else. With CI=true, 1 instead of 3.
 set -euo pipefail

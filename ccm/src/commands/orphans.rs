@@ -174,7 +174,7 @@ impl Hunt {
         end(&done, &kept, output)
     }
 
-    /// Deletes one by one and prints each at once: after an interrupt the user must know what was deleted.
+    /// Deletes one by one and prints each at once: after an interrupt the user must know which objects were deleted.
     async fn delete_all(&self, doomed: Vec<Orphan>, output: Output) -> Result<Vec<Deletion>, Failure> {
         // The user may have taken long to confirm.
         let again = self.find().await?;
@@ -385,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_claimed_or_kept_by_now_is_spared() {
+    fn objects_claimed_or_kept_since_are_not_deleted() {
         let orphan = |kind: &str, id: &str, kept: Option<&str>| Orphan {
             kind: kind.into(),
             id: id.into(),

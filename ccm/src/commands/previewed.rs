@@ -40,7 +40,7 @@ pub(crate) fn concerns(scope: &Scope, subject: &str) -> bool {
 }
 
 impl Previewed {
-    /// Keeps what is within the scope: a controller may have planned more.
+    /// Keeps only the results within the scope: a controller may have planned more.
     pub(super) fn within(mut self, scope: &Scope) -> Self {
         let concerns = |subject: &str| concerns(scope, subject);
         self.plans.retain(|plan| concerns(&plan.subject));

@@ -284,7 +284,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_brought_into_form_stays_so(text in "[-+_,=\"a-z0-9. ]{0,12}") {
+        fn normalization_is_idempotent(text in "[-+_,=\"a-z0-9. ]{0,12}") {
             let kinds = [
                 Kind::Bool, Kind::Int, Kind::Int32, Kind::Float, Kind::Duration, Kind::Ip, Kind::List, Kind::Ints,
                 Kind::CertKey, Kind::Switches, Kind::Quantity, Kind::Level, Kind::Vmodule,

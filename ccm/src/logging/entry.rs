@@ -212,7 +212,7 @@ fn quote(line: &mut String, text: &str) {
     line.push('"');
 }
 
-/// Escapes what is not printable, as Go's `%q`; if quoted, also quotes and backslashes.
+/// Escapes unprintable characters, as Go's `%q`; if quoted, also quotes and backslashes.
 fn escape(line: &mut String, text: &str, quoted: bool) {
     for character in text.chars() {
         match character {

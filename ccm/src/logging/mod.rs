@@ -4,7 +4,7 @@
 //!
 //! | `-v` | shows |
 //! |---|---|
-//! | 0, 1 | ERROR, WARN, INFO: what was done and what is wrong |
+//! | 0, 1 | ERROR, WARN, INFO: actions and errors |
 //! | 2 to 5 | also DEBUG: decisions |
 //! | 6 to 9 | also TRACE |
 //! | 8 | also what the libraries say at INFO and DEBUG, 10 all of it |

@@ -275,7 +275,7 @@ fn gated(pace: Pace) -> (Arc<Stream>, mpsc::Sender<()>, mpsc::Receiver<Vec<u8>>)
 }
 
 #[test]
-fn a_reader_that_stops_blocks_nobody_and_the_log_says_what_is_missing() {
+fn a_stopped_reader_blocks_no_thread_and_the_log_counts_missing_entries() {
     let (stream, permit, writes) = gated(AT_ONCE);
     let line = [b'x'; 1024];
     // Does not block, although nothing is read: the room is full after 1 MiB.

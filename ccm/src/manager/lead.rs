@@ -58,7 +58,7 @@ enum End {
     Stopped,
     /// A lease was lost; the message.
     Lost(&'static str),
-    /// The process cannot go on.
+    /// The process cannot continue.
     Failed(Failure),
 }
 

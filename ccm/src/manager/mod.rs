@@ -304,7 +304,7 @@ impl Manager {
             seed: self.rng.random(),
             lost_message,
         };
-        // A manager that is dropped must not go on renewing its lease.
+        // A dropped manager must not continue to renew its lease.
         let running = AbortOnDropHandle::new(tokio::spawn(election.run()));
         Box::pin(async move { running.await.unwrap_or(Ended::Lost) })
     }

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_is_null_zero_or_without_limit() {
+    fn values_that_are_not_given_are_null_zero_or_unlimited() {
         let object = componentconfig(&Options::from_args(["--cloud-provider=fake"]).unwrap());
         assert_eq!(object["Webhook"], json!({ "Webhooks": null }));
         assert_eq!(object["NodeController"], json!({ "ConcurrentNodeSyncs": 0, "ConcurrentNodeStatusUpdates": 0 }));

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_on_reports_all_mistakes_and_keeps_what_is_right() {
+    fn lenient_parsing_reports_all_errors_and_keeps_valid_flags() {
         let args = [
             "/usr/bin/aws-cloud-controller-manager",
             "--port=0",
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_as_in_the_go_program() {
+    fn errors_have_the_texts_of_the_go_program() {
         let port = "invalid argument \"x\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"x\": invalid syntax";
         let rows: [(&[&str], &str); 17] = [
             (&["--no-such-flag"], "unknown flag: --no-such-flag"),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_old_manifests_are_refused_with_what_to_do() {
+    fn flags_of_old_manifests_are_refused_with_the_fix() {
         for flag in ["--port=0", "--address=0.0.0.0", "--logtostderr=true", "--concurrent-serviceaccount-token-syncs=5"]
         {
             let text = error(&[flag]);

@@ -104,7 +104,7 @@ fn the_rate_of_clients_counts_only_when_it_is_given() {
 }
 
 #[test]
-fn what_has_no_effect_is_said_once() {
+fn a_value_without_effect_is_logged_once() {
     assert_eq!(options(&[]).unwrap().warnings, [""; 0]);
     let found = options(&[
         "--feature-gates=CloudDualStackNodeIPs=true,WatchList=false",
@@ -134,7 +134,7 @@ fn the_migration_counts_only_with_its_flag_and_an_election() {
 }
 
 #[test]
-fn a_dry_run_elects_nobody_and_still_knows_what_is_left_to_others() {
+fn a_dry_run_has_no_election_and_still_leaves_migrated_controllers_to_others() {
     let found = options(&["--dry-run", "--leader-elect=true", "--enable-leader-migration"]).unwrap();
     assert_eq!((found.election.is_none(), found.migration), (true, Some(Migration::default())));
     assert!(
@@ -227,7 +227,7 @@ impl ProviderFactory for Brings {
 }
 
 #[test]
-fn what_a_provider_brings_along_is_on_with_that_provider_only() {
+fn controllers_of_a_provider_are_on_with_that_provider_only() {
     let mut registry = Registry::new();
     registry.register(Arc::new(Brings)).unwrap();
     let check = |args: &[&str], wanted: &[&str], classes: &[&str]| {

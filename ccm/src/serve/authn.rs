@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_what_follows_bearer() {
+    fn a_token_follows_bearer() {
         let token = |value: &str| bearer(&headers(&[("authorization", value)])).map(str::to_owned);
         assert_eq!(token("Bearer abc").as_deref(), Some("abc"));
         assert_eq!(token("  bearer abc def ").as_deref(), Some("abc"));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_says_whose_the_token_is_or_that_it_is_nobodys() {
+    fn a_review_names_the_user_of_the_token_or_that_it_is_invalid() {
         let status = |text: &str| reviewed(serde_json::from_str(text).unwrap());
         let user =
             status(r#"{"authenticated":true,"user":{"username":"u","uid":"1","groups":["g"],"extra":{"k":["v"]}}}"#);

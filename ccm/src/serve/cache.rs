@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_same_question_is_asked_once_and_survives_who_asked_it() {
+    async fn equal_requests_share_one_review_that_outlives_its_caller() {
         let (cache, calls) = (Arc::new(Cache::new(8)), Arc::new(AtomicUsize::new(0)));
         let key = Hasher::new().key(b"x");
         let first = tokio::spawn({
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn questions_that_nobody_waits_for_are_bounded_too() {
+    async fn reviews_without_waiting_callers_are_bounded_too() {
         let (cache, hasher) = (Cache::<u32>::new(4), Hasher::new());
         let (open, gate) = watch::channel(());
         let ask = |number: u32| {

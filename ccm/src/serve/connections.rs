@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn activity_records_what_it_has_been_doing() {
+    async fn activity_records_the_times_of_its_states() {
         let activity = Arc::new(Activity::new());
         assert!(activity.idle().is_some() && activity.head().is_none() && activity.busy().is_none());
         activity.received();

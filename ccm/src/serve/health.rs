@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_reported_without_its_reason_except_to_those_who_ask_for_the_check() {
+    fn the_reason_of_a_failure_is_shown_only_for_the_single_check() {
         let health = Health::new();
         assert_eq!(health.report(Probe::Healthz, &[], true).text, "[+]ping ok\nhealthz check passed\n");
         let broken = Arc::new(AtomicBool::new(true));

@@ -45,7 +45,7 @@ pub(crate) struct Limits {
     /// For overlapping requests without a pause; then the connection takes no more, and after the same time again it is
     /// closed.
     pub(crate) busy: Duration,
-    /// Bytes of a head, and of what is read ahead.
+    /// Bytes of a head, and of read-ahead.
     pub(crate) head_bytes: u32,
 }
 

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_is_an_error_with_upstreams_text() {
+    fn unknown_names_are_an_error_with_upstreams_text() {
         let error = tls("FOO", "", "", true).unwrap_err();
         assert!(error.starts_with("Cipher suite FOO not supported or doesn't exist"), "{error}");
         assert!(tls("", "", "1.2", true).unwrap_err().starts_with("unknown tls version \"1.2\""));

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_config_map_trusts_nobody_and_a_bad_one_is_refused() {
+    fn an_empty_config_map_trusts_no_authority_and_a_bad_one_is_refused() {
         assert_eq!(from_map(&map(&[("client-ca-file", "")])).unwrap(), Text::default());
         let error = from_map(&map(&[("requestheader-allowed-names", "x")])).unwrap_err();
         assert!(error.starts_with("key requestheader-allowed-names: "), "{error}");

@@ -91,7 +91,7 @@ fn beside(target: &Path) -> std::io::Result<(PathBuf, File)> {
     Ok((temporary, file))
 }
 
-/// Reads a snapshot; the error says what is wrong with the file.
+/// Reads a snapshot; the error describes the problem of the file.
 pub(crate) fn read(path: &str) -> Result<Document, Failure> {
     let failed = |error: &String| Failure::error(format!("--from-snapshot={path}: {error}"));
     let bytes = bytes(path).map_err(|error| failed(&error))?;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_file_can_be_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.json").display().to_string();
         let document = parse(good().to_string().as_bytes()).unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_and_what_it_leads_to_is_written() {
+    fn a_link_stays_and_its_target_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("kept")).unwrap();

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_provider_that_is_not_here_is_left_out() {
+    fn parts_of_a_missing_provider_are_left_out() {
         let kept: BTreeMap<String, Vec<String>> = BTreeMap::from([
             ("cloud-provider".into(), vec!["moon".into()]),
             ("moon-phase".into(), vec!["full".into()]),

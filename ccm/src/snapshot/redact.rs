@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_secret_is_replaced_and_counted() {
+    fn likely_secrets_are_replaced_and_counted() {
         for (text, clean) in [
             ("x -----BEGIN PRIVATE KEY-----\ncanary", "[redacted]"),
             ("get https://me:canary@host/p: refused", "get https://[redacted]@host/p: refused"),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_plans_are_made_of_stays() {
+    fn inputs_of_plans_stay() {
         for text in [
             "aws:///eu-west-1a/i-0123456789abcdef0",
             "arn:aws:acm:eu-west-1:123456789012:certificate/1b2c3d4e-0000-1111-2222-333344445555",
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_service_stays_what_its_balancer_is_made_of() {
+    fn inputs_of_balancers_stay_in_services() {
         let service = |kind: &str| -> Service {
             serde_json::from_value(json!({
                 "metadata": {"name": "a", "namespace": "d", "labels": {"canary": "canary"}, "annotations": {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_volume_stay_its_source_its_topology_and_what_the_cloud_would_set() {
+    fn source_topology_and_cloud_labels_stay_in_volumes() {
         let mut volume: PersistentVolume = serde_json::from_value(json!({
             "metadata": {"name": "a", "labels": {"topology.kubernetes.io/zone": "z", "team": "canary", "rack": "r"},
                 "annotations": {"pv.kubernetes.io/provisioned-by": "p", "x": "canary"}},
@@ -486,7 +486,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_clean_stays_clean(text in ".{0,80}") {
+        fn texts_without_secrets_stay_unchanged(text in ".{0,80}") {
             if let Some(clean) = scrubbed(&text) {
                 prop_assert_eq!(scrubbed(&clean).unwrap_or(clean.clone()), clean);
             }

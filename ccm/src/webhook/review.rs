@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_review_is_refused_with_upstreams_texts() {
+    fn invalid_reviews_are_refused_with_upstreams_texts() {
         let error = |text: &str| parse(text.as_bytes()).unwrap_err();
         assert_eq!(error(""), "admission request HTTP body is empty");
         assert!(error("{").starts_with("could not deserialize incoming admission review: "));

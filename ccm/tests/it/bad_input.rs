@@ -11,7 +11,7 @@ fn config(text: &str) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn what_is_wrong_in_the_cloud_config_is_named() {
+fn errors_in_the_cloud_config_are_named() {
     let rows: [(&str, &[&str]); 3] = [
         ("instances: [{name: a, adresses: []}]", &["adresses", "instances[0]", "addresses"]),
         ("instances: [{name: a, exists: 'yes'}]", &["instances[0].exists"]),

@@ -216,7 +216,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
     }
 
     #[tokio::test]
-    async fn with_a_leader_its_errors_are_reported_and_what_is_done_is_ok() {
+    async fn with_a_leader_its_errors_are_reported_and_finished_work_is_ok() {
         let cloud = "faults: [{call: EnsureLoadBalancer, service: default/api, error: 'the quota is used up'}]";
         let Some(scene) = Scene::new(cloud, &[]).await else { return };
         scene.node("worker", json!({"providerID": "fake://worker"})).await;
@@ -280,7 +280,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
     }
 
     #[tokio::test]
-    async fn what_may_not_be_read_is_a_line_and_no_failure() {
+    async fn an_object_without_read_permission_is_a_line_and_no_failure() {
         let Some(scene) = Scene::new("", &[]).await else { return };
         scene.node("worker", json!({"providerID": "fake://worker"})).await;
         scene.service("plain", json!({"type": "ClusterIP"})).await;

@@ -101,7 +101,7 @@ fn the_version_is_printed_and_only_its_suffix_can_be_replaced() {
 }
 
 #[test]
-fn without_any_configuration_the_error_says_what_to_give() {
+fn without_any_configuration_the_error_names_the_flags() {
     let ended = run(&["--cloud-provider=fake"]);
     assert_eq!(ended.code, Some(1));
     let expected =

@@ -61,7 +61,7 @@ fn every_line_in_the_goldens_holds_its_key() {
 }
 
 #[test]
-fn neither_cluster_nor_cloud_is_needed_and_what_is_fine_ends_with_0() {
+fn neither_cluster_nor_cloud_is_needed_and_no_finding_ends_with_0() {
     let file = "tests/it/lint/manifests/10-other-clouds.yaml";
     let ended = run(&["lint", file]);
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{}", ended.stdout);
@@ -93,7 +93,7 @@ fn stdin_is_read_and_the_threshold_decides_the_exit_code() {
 }
 
 #[test]
-fn what_cannot_be_read_ends_with_1_after_the_report_of_everything_else() {
+fn an_unreadable_input_ends_with_1_after_the_report_of_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let latin = folder.path().join("latin.yaml").display().to_string();
     std::fs::write(&latin, b"a: \xe9").unwrap();
@@ -181,7 +181,7 @@ fn the_values_of_broken_manifests_are_not_shown() {
 /// Needs the feature, which takes minutes to build.
 #[cfg(feature = "aws")]
 #[test]
-fn misspelt_annotations_of_aws_name_what_is_meant() {
+fn misspelt_annotations_of_aws_name_the_intended_key() {
     for choice in [&["--cloud-provider=aws"][..], &[]] {
         let args = [&["lint", MANIFESTS, "-o", "json"], choice].concat();
         let ended = run(&args);
@@ -249,7 +249,7 @@ mod real_apiserver {
     }
 
     #[tokio::test]
-    async fn without_rights_or_a_cluster_the_answer_says_what_is_missing() {
+    async fn without_permissions_or_a_cluster_the_error_names_the_missing_part() {
         let Some(bed) = Bed::shared().await.unwrap() else { return };
         let nobody = bed.kubeconfig_for_user("nobody", &[]).unwrap();
         let ended = run(&["lint", "--cluster", &format!("--kubeconfig={}", nobody.display())]);

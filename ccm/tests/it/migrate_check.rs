@@ -1,4 +1,4 @@
-//! `ccm migrate-check` as a process: what it finds in a cluster with problems, and that it writes nothing.
+//! `ccm migrate-check` as a process: its findings in a cluster with problems, and that it writes nothing.
 
 use crate::process::{refused, run};
 
@@ -106,7 +106,7 @@ mod real_apiserver {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_in_a_cluster_is_reported_with_its_fix_and_nothing_is_written() {
+    async fn problems_of_a_cluster_are_reported_with_their_fix_and_nothing_is_written() {
         let Some(scene) = scene("unlisted: missing\ninstances: [{name: fresh}, {name: bare}]").await else { return };
         create_node(&scene.bed, "fresh", json!({"taints": [taint()]})).await;
         create_node(&scene.bed, "stranger", json!({"providerID": "aws:///us-east-1a/i-0123456789abcdef0"})).await;
@@ -220,7 +220,7 @@ mod real_apiserver {
     }
 
     #[tokio::test]
-    async fn what_must_not_be_read_is_one_warning_each_with_the_right_to_grant() {
+    async fn each_missing_permission_is_one_warning_with_the_permission_to_grant() {
         let Some(scene) = scene("").await else { return };
         let nobody = scene.bed.kubeconfig_for_user("nobody", &[]).unwrap();
         let ended = scene.check_as(&nobody, &[]);

@@ -116,7 +116,7 @@ fn one_document_is_printed_however_a_deletion_ends() {
 }
 
 #[test]
-fn what_takes_longer_than_a_second_is_reported_on_stderr() {
+fn steps_longer_than_a_second_are_reported_on_stderr() {
     let cloud = Cloud::new(
         "faults: [{call: GetLoadBalancer, delay: 3s, times: 1}]",
         &json!({"default/a": balancer("default/a", "a")}),
@@ -157,7 +157,7 @@ mod real_apiserver {
     }
 
     #[tokio::test]
-    async fn without_proof_that_the_cluster_is_the_one_with_the_marks_nothing_is_deleted() {
+    async fn without_proof_that_the_objects_belong_to_the_cluster_nothing_is_deleted() {
         let Some(bed) = Bed::start().await.unwrap() else { return };
         let cloud = Cloud::new("", &json!({"default/a": balancer("default/a", "a")}));
         let delete = || listed_with(&cloud, &bed.kubeconfig(), &["--delete", "--yes"]);

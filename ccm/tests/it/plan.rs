@@ -62,7 +62,7 @@ service default/web
 ";
 
     #[tokio::test]
-    async fn a_plan_is_what_the_controllers_then_write_and_writes_nothing_itself() {
+    async fn the_controllers_write_the_plan_and_the_plan_itself_writes_nothing() {
         let Some(scene) = scene().await else { return };
         create_node(&scene.bed, "fresh", json!({"taints": [taint()]})).await;
         let spec = json!({"podCIDR": "10.1.2.0/24", "podCIDRs": ["10.1.2.0/24"], "providerID": "fake://ranged"});
@@ -123,7 +123,7 @@ service default/web
     }
 
     #[tokio::test]
-    async fn what_cannot_be_planned_or_read_is_reported_and_the_rest_goes_on() {
+    async fn failed_plans_and_reads_are_reported_and_others_continue() {
         let Some(scene) = scene().await else { return };
         create_service(&scene.bed, "web", json!({})).await;
         scene.cloud(&format!("{ROUTES}\nfaults: [{{call: GetLoadBalancer, error: 'the account is closed'}}]"));
@@ -156,7 +156,7 @@ service default/web
     }
 
     #[tokio::test]
-    async fn of_a_node_that_goes_only_its_deletion_is_planned_and_what_waits_for_the_next_pass_is_reported() {
+    async fn a_node_to_delete_has_only_its_deletion_planned_and_deferred_deletions_are_reported() {
         let Some(scene) = scene().await else { return };
         scene.cloud(&format!("{ROUTES}\nunlisted: missing\ninstances: [{{name: ready}}]"));
         create_node(&scene.bed, "ready", json!({"providerID": "fake://ready"})).await;
@@ -197,7 +197,7 @@ service default/web
     }
 
     #[tokio::test]
-    async fn a_result_that_finds_no_room_is_an_error_and_nobody_who_reads_it_is_none() {
+    async fn a_full_disk_is_an_error_and_a_closed_pipe_is_not() {
         let Some(scene) = scene().await else { return };
         let args = scene.args(&scene.bed.kubeconfig());
         let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -276,7 +276,7 @@ service default/web
         let ended = run(&["orphans", "--cluster-is-gone", "--cloud-provider=fake", &config]);
         assert!(ended.stdout.contains("2 orphans; --delete removes 2"), "{}", ended.stdout);
 
-        // A deletion that fails says why, and the others go on.
+        // A failed deletion prints its reason, and the others continue.
         let fault = "faults: [{call: EnsureLoadBalancerDeleted, service: default/leaked, error: 'in use'}]";
         scene.cloud(&format!("{ROUTES}\n{fault}"));
         let ended = run(&["orphans", "--cluster-is-gone", "--delete", "--yes", "--cloud-provider=fake", &config]);

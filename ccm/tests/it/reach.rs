@@ -47,7 +47,7 @@ mod real_apiserver {
     }
 
     #[tokio::test]
-    async fn a_name_that_nobody_knows_is_reported_with_the_flags_it_may_come_from() {
+    async fn an_unknown_host_is_reported_with_the_flags_to_check() {
         let expected = "the name api.invalid:6443 cannot be resolved: check the address in --kubeconfig or --master";
         reported(|config| config.server("https://api.invalid:6443"), &[], &[], &[expected]).await;
         reported(|config| config, &["--master=https://api.invalid:6443"], &[], &[expected]).await;
@@ -57,12 +57,12 @@ mod real_apiserver {
     }
 
     #[tokio::test]
-    async fn an_address_where_nobody_listens_is_reported() {
+    async fn a_refused_connection_is_reported() {
         reported(|config| config.server("https://127.0.0.1:1"), &[], &[], &["nothing listens at 127.0.0.1:1"]).await;
     }
 
     #[tokio::test]
-    async fn a_proxy_where_nobody_listens_is_reported_as_the_proxy() {
+    async fn a_refused_connection_to_the_proxy_is_reported_as_the_proxys() {
         let proxy = [("HTTPS_PROXY", "http://me:geheim@127.0.0.1:1")];
         reported(
             |config| config.server("https://api.invalid:6443"),

@@ -146,7 +146,7 @@ mod real_apiserver {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn no_secret_is_in_the_log_the_events_or_what_is_served() {
+    async fn no_secret_is_in_the_log_the_events_or_the_answers() {
         let Some(bed) = Bed::shared().await.unwrap() else { return };
         let folder = tempfile::tempdir().unwrap();
         let cloud = folder.path().join("cloud.yaml");

@@ -9,7 +9,7 @@ mod real_apiserver {
     use crate::https::{Served, bearer};
 
     #[tokio::test]
-    async fn each_kind_of_client_gets_what_it_may() {
+    async fn each_kind_of_client_gets_the_permitted_answers() {
         let Some(bed) = Bed::shared().await.unwrap() else { return };
         let served = Served::start(bed, &[]);
         served.until_ready();

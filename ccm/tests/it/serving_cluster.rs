@@ -69,7 +69,7 @@ mod real_apiserver {
     }
 
     #[tokio::test]
-    async fn without_the_api_server_only_what_needs_no_question_is_answered() {
+    async fn without_the_api_server_only_requests_that_need_no_review_are_answered() {
         let Some(bed) = Bed::start().await.unwrap() else { return };
         let flags = [
             "--leader-elect=false",

@@ -80,7 +80,7 @@ fn flags_of_upstream_manifests_are_accepted() {
 }
 
 #[test]
-fn lists_of_controllers_in_upstream_manifests_mean_what_they_meant() {
+fn lists_of_controllers_in_upstream_manifests_keep_their_meaning() {
     let on = |place: &str| {
         let (_, args) = MANIFESTS.iter().find(|(known, _)| *known == place).unwrap();
         let options = Options::from_args(args.split(' ')).unwrap();

@@ -102,7 +102,7 @@ faults:
     }
 
     #[tokio::test]
-    async fn the_controller_labels_what_users_declare_and_leaves_the_rest_alone() {
+    async fn the_controller_labels_only_volumes_that_users_declare() {
         let Some(scene) = Scene::new(CLOUD, &FLAGS).await else { return };
         let own = json!([{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]);
         let mut bound = volume("bound", &csi());

@@ -114,7 +114,7 @@ pub(crate) fn certify(certificate: &str, key: &str) -> String {
     String::from_utf8(encoded).unwrap()
 }
 
-/// Has the API server ask a webhook; `fields` are its address and what it reviews.
+/// Registers a webhook at the API server; `fields` are its address and its rules.
 pub(crate) async fn create_hook(bed: &Bed, name: &str, fields: Value) {
     let mut hook =
         json!({"name": name, "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail"});
@@ -125,7 +125,7 @@ pub(crate) async fn create_hook(bed: &Bed, name: &str, fields: Value) {
 }
 
 #[test]
-fn a_standby_answers_reviews_and_refuses_what_is_none() {
+fn a_standby_answers_reviews_and_refuses_other_requests() {
     let hosting = Hosting::serving(&[GATE, ALL, NOBODY]);
     let good = review("x");
     let empty = r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}"#;

@@ -86,7 +86,7 @@ mod tests {
 
     const UID: ConfigMapSpec = ConfigMapSpec { namespace: "kube-system", name: "ingress-uid", why: "a test" };
 
-    /// Answers reads with what is stored, and creates once.
+    /// Answers reads with the stored data, and creates once.
     fn config_maps(stored: Option<&str>, refuses: bool, dry_run: bool) -> (ApiConfigMaps, Arc<Mutex<Option<String>>>) {
         let stored = Arc::new(Mutex::new(stored.map(str::to_owned)));
         let server = stored.clone();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_missing_is_created_once() {
+    async fn a_missing_config_map_is_created_once() {
         let (maps, _) = config_maps(None, false, false);
         assert_eq!(maps.get(&UID).await.unwrap(), None);
         assert_eq!(maps.create(&UID, data("ours")).await.unwrap(), data("ours"));

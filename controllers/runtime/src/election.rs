@@ -300,7 +300,7 @@ impl Candidate {
         }
     }
 
-    /// Records what was read, and since when it is unchanged.
+    /// Records the read Lease, and since when it is unchanged.
     fn observe(&mut self, lease: Lease) {
         let holder = lease.record().holder;
         if holder != self.leader && !holder.is_empty() {
@@ -392,7 +392,7 @@ impl Candidate {
         };
         self.observe(lease.clone());
         let (record, ours) = (lease.record(), held.lease.record());
-        // An empty holder (set by an administrator) is taken again, if nobody led in between.
+        // A lease with an empty holder (set by an administrator) is taken again, if no process led in between.
         let emptied = record.holder.is_empty() && record.transitions == ours.transitions;
         if record.holder != self.parts.config.identity && !emptied {
             if record.holder.is_empty() {

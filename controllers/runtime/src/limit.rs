@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_wait_that_long_takes_nothing_from_the_others() {
+    fn a_request_that_cannot_wait_takes_no_token() {
         let start = Instant::now();
         let limiter = Limiter::new(Rate::new(1.0, 1).unwrap(), start);
         assert_eq!(limiter.reserve(start, LONG), Some(Duration::ZERO));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_or_goes_back_gives_no_tokens() {
+    fn a_stopped_or_reset_clock_gives_no_tokens() {
         let start = Instant::now() + LONG;
         let limiter = Limiter::new(Rate::new(1.0, 1).unwrap(), start);
         assert_eq!(limiter.reserve(start, LONG), Some(Duration::ZERO));

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_can_wait_lets_urgent_writes_pass_also_those_that_come_later() {
+    async fn deferrable_writes_let_urgent_ones_pass_also_later_ones() {
         let priority = Arc::new(Priority::new(1));
         let (log, mut order) = mpsc::unbounded_channel();
         for (name, urgent) in [("taint 1", true), ("addresses 1", false), ("taint 2", true), ("taint 3", true)] {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_can_wait_does_not_wait_for_ever() {
+    async fn deferrable_writes_do_not_wait_forever() {
         let priority = Arc::new(Priority::new(2));
         let urgent = priority.urgent().await;
         let began = Instant::now();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_caller_that_gives_up_holds_nobody_up() {
+    async fn a_caller_that_gives_up_blocks_no_other() {
         let priority = Priority::new(1);
         let first = priority.urgent().await;
         let given_up = tokio::time::timeout(Duration::from_millis(1), priority.urgent()).await;

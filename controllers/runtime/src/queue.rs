@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_shut_down_nothing_is_handed_out_and_what_runs_may_end() {
+    async fn after_shut_down_no_key_is_handed_out_and_running_work_may_end() {
         let q = queue(LIMIT);
         q.add("a");
         q.add("b");

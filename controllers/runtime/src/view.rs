@@ -68,7 +68,7 @@ struct State {
     cannot_list: bool,
 }
 
-/// The key of a lookup: another Node of the same name may stand for another instance.
+/// The key of a lookup: another Node of the same name may have another instance.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Asked {
     name: NodeName,

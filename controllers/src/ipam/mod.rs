@@ -8,7 +8,7 @@
 //!
 //! | Difference | Why |
 //! |---|---|
-//! | A node whose range is no CIDR or lies outside of `--cluster-cidr` gets an event and a log line; the process goes on | upstream never starts again, and no node gets a range |
+//! | A node whose range is no CIDR or lies outside of `--cluster-cidr` gets an event and a log line; the process continues | upstream never starts again, and no node gets a range |
 //! | Ranges that overlap with those of another node or of Services get an event (`PodCIDROverlap`) | upstream is silent, and frees the block of both when one is deleted |
 //! | A service range that cannot be read is an error | upstream ignores it and gives its addresses to pods |
 //! | Nothing is assigned before the state of every node at the start of leading is known | the block of a node that the last leader wrote is not given out again |
@@ -82,7 +82,7 @@ struct IpamController {
 enum Observed {
     /// The node is gone, is being deleted, or has its ranges.
     Settled,
-    /// The node gets these blocks, written as they are.
+    /// The node gets these blocks, which are written unchanged.
     Reserved(NodeRef, Box<[Box<str>]>),
     /// No block is free.
     Full(NodeRef, Full),

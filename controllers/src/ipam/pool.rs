@@ -48,7 +48,7 @@ enum State {
 /// The result of observing a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Whether blocks were taken or given back.
+    /// Whether blocks were taken or released.
     pub(super) changed: bool,
     /// Blocks that are free now.
     pub(super) freed: u64,
@@ -129,7 +129,7 @@ pub(super) struct Full {
 /// Blocks for a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reserved {
-    /// One per range, in order, as they are written.
+    /// One per range, in order, in written form.
     pub(super) texts: Box<[Box<str>]>,
     /// Used blocks that the search met in each range; empty when the blocks had been chosen before.
     pub(super) tries: Vec<u64>,

@@ -56,7 +56,7 @@ fn reserve(pool: &mut Pool, node: &Node) -> String {
 }
 
 #[test]
-fn blocks_come_one_after_the_other_and_what_was_given_back_comes_last() {
+fn blocks_are_assigned_in_order_and_released_ones_last() {
     let mut set = set("10.0.0.0/22", 24);
     let taken: Vec<_> = (0..3).map(|_| take(&mut set).unwrap()).collect();
     assert_eq!(taken, ["10.0.0.0/24", "10.0.1.0/24", "10.0.2.0/24"]);
@@ -158,7 +158,7 @@ fn a_late_watch_after_a_write_brings_no_second_write() {
 }
 
 #[test]
-fn what_is_wrong_with_a_range_is_reported_once_and_its_addresses_are_given_to_nobody() {
+fn a_problem_of_a_range_is_reported_once_and_its_addresses_are_not_assigned() {
     let mut pool = pool(&[("10.0.0.0/20", 24), ("fd00::/56", 64)], &["10.0.15.0/24"]);
     let mut check = |node: &Node, wanted: &[Finding]| {
         assert_eq!(pool.see(node).findings, wanted);
@@ -205,7 +205,7 @@ fn a_write_takes_no_longer_than_the_lease() {
 }
 
 #[tokio::test]
-async fn the_range_of_a_node_that_somebody_else_begins_to_manage_stays_occupied() {
+async fn the_range_of_a_node_that_becomes_unmanaged_stays_occupied() {
     let shared = test_shared::unmanaged(("example.com/unmanaged", "true"));
     let labels = || [("example.com/unmanaged", "true")].into_iter().collect();
     let queue = Queue::new("q", RateLimit::DEFAULT, &shared.metrics);
@@ -378,7 +378,7 @@ enum Op {
     Refused(u8),
     Unsure(u8),
     Gone(u8),
-    /// The watch shows the node as it is.
+    /// The watch shows the current node.
     See(u8),
     /// The watch shows it as it was before any write.
     SeeLate(u8),

@@ -131,7 +131,7 @@ fn a_node_that_was_ready_in_between_is_judged_from_the_beginning() {
 }
 
 #[test]
-fn a_cloud_that_cannot_tell_whether_an_instance_is_stopped_changes_nothing() {
+fn an_unknown_power_state_changes_nothing() {
     check(&born(0), &found(Err(ProviderError::NotImplemented)), 1000, "keep");
     check(&born(0), &found(Err(ProviderError::InstanceNotFound)), 1000, "keep");
     check(&born(0), &found(Err(ProviderError::unknown("throttled"))), 1000, "unknown");

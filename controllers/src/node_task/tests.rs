@@ -1,4 +1,4 @@
-//! Tasks that do not end, and the node that a key stands for.
+//! Tasks that do not end, and the node of a key.
 
 use std::sync::Arc;
 

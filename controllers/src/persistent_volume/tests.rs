@@ -136,7 +136,7 @@ fn an_empty_zone_is_refused_with_upstreams_text() {
 }
 
 #[test]
-fn requirements_go_into_every_term_and_what_else_the_affinity_says_stays() {
+fn requirements_are_added_to_every_term_and_others_stay() {
     let (own, field) =
         (json!({"key": "disk", "operator": "Exists"}), json!({"key": "metadata.name", "operator": "In"}));
     let volume = with_affinity(&json!({"required": {"nodeSelectorTerms": [
@@ -177,7 +177,7 @@ fn an_affinity_without_terms_gets_one() {
 }
 
 #[test]
-fn what_a_user_says_is_overwritten_while_the_volume_is_made_and_never_afterwards() {
+fn labels_of_the_user_are_overwritten_at_creation_and_never_afterwards() {
     let volume = pv(&json!({"labels": {LABEL_ZONE: "mine", "other": "stays"}}), &ebs());
     let made = mutate(&volume, &zone_and_region(), When::Made).unwrap();
     assert_eq!(made.labels[1], (LABEL_ZONE.to_owned(), Some("mine".to_owned()), "a".to_owned()));
@@ -209,7 +209,7 @@ fn the_json_patch_leads_to_the_same_volume_as_the_mutation_says() {
 }
 
 #[test]
-fn the_patch_of_the_controller_is_bound_to_the_version_and_holds_only_what_changes() {
+fn the_patch_of_the_controller_has_the_version_and_only_the_changes() {
     let volume = pv(&json!({"resourceVersion": "7", "labels": {LABEL_ZONE: "a"}}), &ebs());
     let mutation = mutate(&volume, &zone_and_region(), When::Later).unwrap();
     let patch = mutation.merge_patch(&volume);
@@ -233,7 +233,7 @@ fn the_plan_names_labels_and_affinity() {
 }
 
 #[test]
-fn only_changes_of_what_is_read_matter() {
+fn only_changes_of_fields_that_are_read_matter() {
     let with = |metadata: Value, spec: Value| pv(&metadata, &spec);
     let base = || with(json!({"uid": "u", "resourceVersion": "1"}), ebs());
     assert!(!matters(&base(), &with(json!({"uid": "u", "resourceVersion": "2"}), ebs())));
@@ -282,7 +282,7 @@ proptest! {
     }
 
     #[test]
-    fn the_controller_never_changes_what_is_there(cloud in any_labels(), mine in any_labels()) {
+    fn the_controller_never_changes_existing_labels(cloud in any_labels(), mine in any_labels()) {
         let volume = pv(&json!({"labels": mine}), &ebs());
         let Ok(mutation) = mutate(&volume, &cloud, When::Later) else { return Ok(()) };
         prop_assert!(mutation.labels.iter().all(|(key, before, _)| before.is_none() && !mine.contains_key(key)));

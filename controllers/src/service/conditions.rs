@@ -86,7 +86,7 @@ pub(super) fn noted(service: &Service, present: &[Condition], notes: &[Note], no
     complete(service, present, wanted.collect(), now)
 }
 
-/// Those that differ from what is present, with the fields that the provider does not know.
+/// The conditions that differ from the present ones, with the fields that the provider does not set.
 fn complete(service: &Service, present: &[Condition], wanted: Vec<Wanted>, now: jiff::Timestamp) -> Vec<Condition> {
     let find = |kind: &str| present.iter().find(|condition| condition.kind == kind);
     let complete = wanted.into_iter().map(|(kind, status, reason, message)| {
@@ -106,7 +106,7 @@ fn complete(service: &Service, present: &[Condition], wanted: Vec<Wanted>, now: 
 /// Type, status, reason, message.
 type Wanted = (&'static str, &'static str, &'static str, String);
 
-/// The conditions to set, and the types to remove. What is in neither list stays as it is.
+/// The conditions to set, and the types to remove. Other conditions stay unchanged.
 fn wanted(service: &Service, present: &[Condition], progress: Progress<'_>) -> (Vec<Wanted>, Vec<&'static str>) {
     let has_address = !service.status.load_balancer.ingress.is_empty();
     let has = |kinds: &[&str]| present.iter().any(|condition| kinds.contains(&&*condition.kind));

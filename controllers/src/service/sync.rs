@@ -38,7 +38,7 @@ const GROUP_DEADLINE: Duration = Duration::from_secs(2 * WRITE_DEADLINE.as_secs(
 enum Prepared {
     /// There is none, or it failed.
     Ended(Result<Outcome, SyncError>),
-    /// The provider's part, and how to go on after it.
+    /// The provider's part, and the continuation after it.
     Provider(ServiceWork, Purpose),
     /// No provider call is needed before the end.
     Finish(Arc<Service>),

@@ -278,7 +278,7 @@ proptest! {
     }
 
     #[test]
-    fn candidates_are_exactly_those_that_nobody_took_out(nodes in some_nodes()) {
+    fn candidates_are_exactly_the_nodes_that_are_not_excluded(nodes in some_nodes()) {
         let kept = candidates(nodes.clone());
         for node in &nodes {
             let is_out = node.deleting

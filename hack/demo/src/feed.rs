@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reported_late_goes_to_its_place_but_not_before_a_heading() {
+    fn a_late_fact_is_inserted_at_its_time_but_not_before_a_heading() {
         let feed = Feed::new();
         let at = Duration::from_secs;
         feed.add(Item::Result("begin".into()));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_still_grow_is_not_printed_and_what_is_printed_does_not_grow() {
+    fn entries_are_printed_only_when_final() {
         let feed = Feed::new();
         feed.fact(Source::Event, "a", "Synced");
         assert!(feed.take(false).is_empty());
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_repeats_is_reported_once_in_an_act() {
+    fn a_repeated_fact_is_reported_once_in_an_act() {
         let feed = Feed::new();
         feed.fact_once(Source::Manager, "a", "failed");
         feed.fact_once(Source::Manager, "a", "failed");

@@ -87,7 +87,7 @@ mod tests {
 
     #[cfg(feature = "aws")]
     #[test]
-    fn what_leads_elsewhere_is_left_behind() {
+    fn settings_that_select_another_endpoint_are_removed() {
         let variables = ["AWS_PROFILE", "HOME", "http_proxy", "AWS_CONFIG_FILE", "AWS_ENDPOINT_URL_EC2"];
         let foreign = foreign(variables.into_iter().map(|name| (name.into(), "x".into())));
         assert_eq!(foreign, ["AWS_PROFILE", "http_proxy", "AWS_ENDPOINT_URL_EC2"]);

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_text_between_the_marks_is_replaced() {
+    fn only_the_text_between_the_markers_is_replaced() {
         let page = "# A\n<!-- generated: x -->\nold\n<!-- end of x -->\nrest\n";
         let new = replace(page, "x", "new\n").unwrap();
         assert_eq!(new, "# A\n<!-- generated: x -->\nnew\n<!-- end of x -->\nrest\n");
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_without_marks_is_an_error_that_names_them() {
+    fn a_page_without_markers_is_an_error_that_names_them() {
         let error = replace("# A\n", "x", "new").unwrap_err().to_string();
         assert!(error.contains("<!-- generated: x -->"), "{error}");
     }

@@ -21,7 +21,7 @@ pub struct ConfigMapSpec {
 /// `data` of a ConfigMap.
 pub type ConfigMapData = BTreeMap<String, String>;
 
-/// Reads and creates ConfigMaps. Each method is a call to the API server: keep what was read for a while.
+/// Reads and creates ConfigMaps. Each method is a call to the API server: cache the result for a while.
 #[async_trait]
 pub trait ConfigMaps: Send + Sync {
     /// The data; `None` when the API server says that there is no such ConfigMap.

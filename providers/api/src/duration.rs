@@ -318,7 +318,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_printed_parses_to_the_same(nanoseconds in 0..MAGNITUDE) {
+        fn printed_durations_round_trip(nanoseconds in 0..MAGNITUDE) {
             let duration = Duration::from_nanos(nanoseconds);
             prop_assert_eq!(parse(&format(duration)), Ok(duration));
         }

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn could_not_tell_is_never_not_found() {
+    fn an_unknown_state_is_never_not_found() {
         assert_eq!(ProviderError::unknown("x").class(), ErrorClass::Unknown);
         assert_eq!(ProviderError::InstanceNotFound.class(), ErrorClass::NotFound);
     }

@@ -73,8 +73,8 @@ impl Aspects {
 pub enum Lookup {
     /// The instance exists.
     Found(Arc<Instance>),
-    /// The instance is gone for good. The lifecycle controller deletes the node if the evidence is strong enough for the
-    /// node's age, the node is not Ready, and the deletion budget allows.
+    /// The instance is permanently gone. The lifecycle controller deletes the node if the evidence is strong enough for
+    /// the node's age, the node is not Ready, and the deletion budget allows.
     Gone(Evidence),
     /// The node belongs to another cloud: counted, never touched.
     Foreign,
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_provider_id_is_never_gone() {
+    fn a_malformed_provider_id_is_never_gone() {
         for odd in ["", "i-1", "fake:/1"] {
             assert!(matches!(snapshot(&["fake://1"], &[]).find("n", Some(odd)), Lookup::Unknown(_)), "{odd}");
         }

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_node_has_already_is_no_change() {
+    fn present_values_are_no_change() {
         assert!(changes("1", true, false).against(&node()).is_empty());
         assert_eq!(changes("1", true, false).step(&node(), "why"), None);
         let left = changes("2", false, true).against(&node());

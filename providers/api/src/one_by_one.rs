@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_is_asked_for_is_called() {
+    async fn only_the_requested_aspects_are_called() {
         for (aspects, calls) in [
             (Aspects::default(), 0),
             (EXISTENCE, 1),

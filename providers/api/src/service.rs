@@ -243,13 +243,13 @@ impl Service {
         self.is_load_balancer() && self.spec.load_balancer_class.is_none()
     }
 
-    /// Whether our finalizer is there.
+    /// Whether the Service has our finalizer.
     pub fn has_finalizer(&self) -> bool {
         self.metadata.finalizers.iter().any(|f| f == FINALIZER_LOAD_BALANCER)
     }
 
-    /// Whether our balancer must be deleted: our finalizer is there, and the object is being deleted or is no longer of
-    /// type LoadBalancer. The class does not matter.
+    /// Whether our balancer must be deleted: the Service has our finalizer, and the object is being deleted or is no
+    /// longer of type LoadBalancer. The class does not matter.
     pub fn needs_cleanup(&self) -> bool {
         self.has_finalizer() && (self.metadata.deletion_timestamp.is_some() || !self.is_load_balancer())
     }

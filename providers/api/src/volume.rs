@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_ours_by_its_source_and_a_provisioned_csi_volume_is_nobodys() {
+    fn a_volume_is_ours_by_its_source_and_a_provisioned_csi_volume_is_ignored() {
         const OURS: [VolumeSource; 2] = [VolumeSource::AWS_EBS, VolumeSource::csi("ebs.csi.aws.com", "AWS EBS volume")];
         let field = |volume: &PersistentVolume| VolumeSource::of(volume, &OURS).map(|source| source.field);
         let in_tree = json!({"awsElasticBlockStore": {"volumeID": "vol-1"}});

@@ -97,7 +97,7 @@ impl Cloud {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the file again if it changed, and returns the configuration in force.
+    /// Reads the file again if it changed, and returns the current configuration.
     fn reload(&self) -> Arc<Config> {
         let mut world = self.world();
         let World { file, config, counters, tables } = &mut *world;

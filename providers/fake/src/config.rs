@@ -265,7 +265,7 @@ impl Instances {
     }
 
     /// The first entry with this provider ID, or with this name where the question or the entry has no provider ID: a node
-    /// that has one must not be taken for another machine that got its name.
+    /// that has one must not be confused with another machine that got its name.
     pub(crate) fn find(&self, name: &str, provider_id: &str) -> Option<&Instance> {
         let by_name = if provider_id.is_empty() { &self.by_name } else { &self.by_name_alone };
         // No entry has an empty name, and `by_id` has no empty ID.

@@ -299,7 +299,7 @@ struct Counter {
 }
 
 impl Counters {
-    /// Forgets the rules that are not in force any more.
+    /// Forgets the rules that are no longer active.
     pub(crate) fn retain(&mut self, rules: &[Rule]) {
         self.0.retain(|content, _| rules.iter().any(|rule| rule.content == *content));
     }

@@ -52,7 +52,7 @@ pub(crate) struct Watched<T> {
 pub(crate) enum Change<T> {
     /// Nothing new.
     None,
-    /// New content; it is in force.
+    /// New content, which is in use now.
     Reloaded {
         /// The value before.
         old: Arc<T>,

@@ -276,7 +276,7 @@ fn fenced(language: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_example_of_the_readme_does_what_it_says() {
+async fn the_example_of_the_readme_works_as_described() {
     let bed = Bed { folder: tempfile::tempdir().unwrap() };
     bed.write_raw(&fenced("yaml"));
     let cloud = bed.cloud();

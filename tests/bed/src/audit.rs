@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_holds_who_asked_for_what() {
+    fn an_entry_has_the_user_and_the_request() {
         check(
             r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","stage":"ResponseComplete","verb":"patch",
             "requestURI":"/api/v1/nodes/a/status?fieldManager=x","user":{"username":"u","groups":["g","h"]},

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_watched_dies_with_the_pipe_and_what_is_forgotten_does_not() {
+    fn watched_processes_die_with_the_pipe_and_forgotten_ones_do_not() {
         let folder = tempfile::tempdir().unwrap();
         let doomed = folder.path().join("data");
         std::fs::create_dir(&doomed).unwrap();

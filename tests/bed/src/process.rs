@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_line_quotes_what_may_hold_commas() {
+    fn a_token_line_quotes_fields_with_commas() {
         let user = |token: &str| User { token: token.into(), name: "a:b".into(), groups: vec!["x".into(), "y".into()] };
         assert_eq!(tokens(&[user("t")]).unwrap(), "t,\"a:b\",\"a:b\",\"x,y\"\n");
         assert!(tokens(&[user("t,u")]).is_err());

@@ -45,7 +45,7 @@ pub trait Harness: Send + Sync {
         false
     }
 
-    /// Removes an instance for good.
+    /// Removes an instance permanently.
     async fn remove_instance(&self, name: &str);
 
     /// All objects of the cloud that are not instances: balancers and each of their parts, routes, addresses, tags on

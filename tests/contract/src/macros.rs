@@ -131,7 +131,7 @@ macro_rules! contract {
             "The range may belong to another node by then."
         routes other_clusters_and_owners_are_not_listed
             "What is listed and not wanted is deleted."
-        routes a_route_that_leads_nowhere_is_reported
+        routes a_blackhole_route_is_reported
             "A blackhole is replaced."
         routes a_cloud_that_fails_gives_no_short_list
             "A short list means routes to be made, and routes of others to be missed."

@@ -43,7 +43,7 @@ impl Service {
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// The body: JSON, a string with what is not JSON, or null if it is empty.
+    /// The body: JSON, a string if it is not JSON, or null if it is empty.
     pub body: Value,
     head: String,
 }

@@ -34,7 +34,7 @@ pub enum Luck {
 }
 
 impl Luck {
-    /// Whether it can put a long time between what a process sees and what it does.
+    /// Whether it can delay a write of a process long after the read that it is based on.
     pub fn shows_the_past(self) -> bool {
         matches!(self, Self::Watches | Self::StaleReads | Self::ApiErrors | Self::ApiAway | Self::Sleep | Self::Stuck)
     }

@@ -79,7 +79,7 @@ fn authorities(path: &str) -> Result<Vec<Vec<u8>>, Failure> {
 }
 
 impl Leader {
-    /// Asks it, and adds what it reports about the object. If it cannot be reached, the command goes on without it.
+    /// Reads its state, and adds the part about the object. If it cannot be reached, the command continues without it.
     pub(super) async fn ask(&self, options: &Options, scope: &Scope, story: &mut Story) -> Result<(), Failure> {
         let connect = ConnectOptions {
             kubeconfig: options.kubeconfig.clone(),

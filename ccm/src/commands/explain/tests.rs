@@ -133,7 +133,7 @@ fn an_error_of_unknown_cause_gives_way_to_a_link_that_explains_it() {
 }
 
 #[test]
-fn what_passes_by_itself_is_waited_for() {
+fn a_temporary_error_is_shown_as_waiting() {
     let mut story = Story::default();
     story.failed("the cloud", "slower", Some(&ErrorClass::Throttled { after: None }));
     assert_eq!(story.state(), FactState::Waiting);
@@ -169,7 +169,7 @@ waiting for the controller of the class: loadBalancerClass \"example.com/x\" is 
 }
 
 #[test]
-fn a_service_that_goes_shows_what_keeps_it() {
+fn a_service_being_deleted_shows_its_finalizers() {
     let leaving = json!({"metadata": {"deletionTimestamp": BORN, "finalizers": [FINALIZER_LOAD_BALANCER, "x/y"]}});
     let story = object::service(&web(&leaving), true, now());
     let text = text(&story);
@@ -250,7 +250,7 @@ fn a_node_lists_each_of_its_taints() {
 }
 
 #[test]
-fn what_the_cloud_answers_is_reported_with_its_evidence() {
+fn the_answer_of_the_cloud_is_reported_with_its_evidence() {
     let gone = Lookup::Gone(Evidence {
         kind: EvidenceKind::Terminated { state: "terminated".into() },
         read_began: std::time::SystemTime::UNIX_EPOCH,
@@ -304,7 +304,7 @@ fn a_node_without_routes_waits_for_their_controller_and_for_its_own_writes() {
 }
 
 #[test]
-fn the_lease_of_a_migration_counts_for_what_it_moves() {
+fn the_lease_of_a_migration_counts_for_its_controllers() {
     let options = Options::from_args(["--cloud-provider=x", "--enable-leader-migration"]).unwrap();
     let own = options.election.as_ref().unwrap();
     let names =

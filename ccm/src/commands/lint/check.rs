@@ -33,7 +33,7 @@ pub(super) struct Found {
     pub(super) line: Option<usize>,
     /// Which document of the file, from 1.
     pub(super) document: Option<usize>,
-    /// `service default/web`; empty for what is about a file.
+    /// `service default/web`; empty for a finding about a file.
     pub(super) object: String,
     /// Whose rule it is: `core`, or a provider.
     pub(super) rules: &'static str,
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cloud_that_nobody_chose_is_heard_on_its_own_keys_only() {
+    fn a_cloud_that_was_not_chosen_checks_only_its_own_keys() {
         let text = "{kind: Service, metadata: {annotations: {picky.example.com/size: huge}}, spec: {type: LoadBalancer, ports: [{port: 1}]}}";
         assert_eq!(look(text, false), ["1 1 picky picky.example.com/size \"huge\": too much"]);
         assert_eq!(look(text, true).len(), 2);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_already_is_not_reported_again() {
+    fn an_error_is_not_reported_twice() {
         assert_eq!(
             look("{kind: Service, spec: {ports: [{port: '80'}]}}", false),
             ["1 1 core spec.ports[0].port: invalid type: string \"80\", expected a whole number"]
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cloud_is_not_heard_on_what_is_reported_already() {
+    fn a_cloud_does_not_repeat_a_reported_error() {
         struct Echo;
         impl Lint for Echo {
             fn service(&self, _: &Service) -> Vec<Finding> {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_is_idle_beside_what_a_cloud_refuses() {
+    fn an_info_is_dropped_beside_an_error_of_the_cloud() {
         struct One;
         impl Lint for One {
             fn service(&self, _: &Service) -> Vec<Finding> {

@@ -1,4 +1,5 @@
-//! `ccm lint`: what is wrong with Services and cloud configs, before it hurts. Files need no cluster and no account.
+//! `ccm lint`: finds mistakes in Services and cloud configs before they are applied. Files need no cluster and no
+//! account.
 
 mod check;
 mod object;

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_fills_in_is_filled_in() {
+    fn defaults_of_the_api_server_are_filled_in() {
         let (service, findings) = read_one(
             "{kind: Service, spec: {type: LoadBalancer, sessionAffinity: null, ports: [{port: 80, nodePort: null}]}}",
         );

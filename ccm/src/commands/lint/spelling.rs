@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_key_or_domain_names_what_is_meant() {
+    fn a_misspelt_key_or_domain_names_the_intended_one() {
         let rows = [
             ("service.beta.kubernetes.io/load-balancer-source-range", Some(ANNOTATION_SOURCE_RANGES)),
             ("service.beta.kubernetes.io/Load-Balancer-Source-Ranges", Some(ANNOTATION_SOURCE_RANGES)),

@@ -306,7 +306,7 @@ impl Open {
             return Ok(());
         };
         let Some((key, line, merge)) = self.key.take() else {
-            // An alias may stand for a key.
+            // A key may be an alias.
             let Some(text) = node.text() else {
                 return Err(Broken { line: at, message: "a key must be a text".to_owned() });
             };

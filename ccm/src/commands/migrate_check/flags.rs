@@ -189,7 +189,7 @@ fn of_in_tree(subject: &str, flags: &Flags, ours: &Ours<'_>) -> Vec<Check> {
     unread.chain(differing.map(|flag| difference(subject, flag, &theirs, ours))).collect()
 }
 
-/// Which program allocates pod CIDRs: exactly one of the two, from the ranges that the routes lead to.
+/// Which program allocates pod CIDRs: it must be exactly one of the two, with the ranges of the routes.
 fn pod_ranges(subject: &str, here: &Ours<'_>, flags: &Flags, allocates: bool) -> Vec<Check> {
     let (options, routes) = (here.options, here.makes_routes());
     let mut checks = Vec::new();
@@ -355,7 +355,7 @@ fn election(subject: &str, theirs: &FlagValues, options: &Options) -> Option<Che
     Some(Check::error(LEADER_ELECTION, subject, text, fix))
 }
 
-/// Whether a flag that somebody gave has another value there than here.
+/// Whether a given flag differs between the two programs.
 fn differs(flag: &Flag, theirs: &FlagValues, ours: &FlagValues) -> bool {
     // Reported by `election`.
     let reported = ["leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace"];

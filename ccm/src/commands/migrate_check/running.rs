@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_program_is_none() {
+    fn similar_names_are_not_taken_for_a_program() {
         for container in [
             json!({"command": ["/kube-apiserver-healthcheck", "--ca-cert=x"], "image": "registry.k8s.io/kops/kube-apiserver-healthcheck:1.30"}),
             json!({"command": ["/bin/x"], "args": ["--lease", "cloud-controller-manager"], "image": "x"}),

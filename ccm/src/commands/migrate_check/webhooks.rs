@@ -126,7 +126,7 @@ fn covers_resource(known: &str, resource: &str) -> bool {
 fn selected(webhook: &Webhook, write: &Write, written: &Written<'_>) -> bool {
     let object = webhook.object_selector.as_ref();
     match write.resource {
-        // Selectors of namespaces do not count for what is in none.
+        // Namespace selectors do not apply to cluster-scoped objects.
         "nodes" | "nodes/status" => {
             let node = |node: &NodeRef| object.is_none_or(|selector| selector.selects(|key| node.labels.get(key)));
             written.nodes.iter().any(node)

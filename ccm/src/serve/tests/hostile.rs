@@ -139,7 +139,7 @@ async fn requests_in_one_piece_are_answered_in_their_order() {
 }
 
 #[tokio::test]
-async fn nothing_is_read_ahead_while_a_request_is_answered_and_who_never_reads_is_cut_off() {
+async fn nothing_is_read_ahead_during_an_answer_and_a_client_that_never_reads_is_closed() {
     let (_server, address, handler) = start_stuck(Limits { busy: SHORT, ..PATIENT }, "0");
     let mut stream = http1(address).await;
     flood(&mut stream, &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100)).await;
@@ -279,7 +279,7 @@ async fn streams_over_the_limit_are_refused_and_a_flood_of_them_ends_the_connect
 }
 
 #[tokio::test]
-async fn pings_and_settings_whose_answers_nobody_reads_end_the_connection() {
+async fn pings_and_settings_with_unread_answers_end_the_connection() {
     for piece in [frame(PING, 0, 0, &[0; 8]), frame(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0])] {
         let (_server, address) = start(Limits { stuck: SHORT, ..PATIENT });
         let mut stream = http2(address).await;

@@ -109,7 +109,7 @@ async fn a_provisioner_is_trusted_without_a_question() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_cloud_cannot_tell_is_a_403_with_upstreams_text_within_five_seconds() {
+async fn an_unknown_volume_is_a_403_with_upstreams_text_within_five_seconds() {
     let scene = Scene::new(false);
     for (id, text) in [
         ("gone", "error querying AWS EBS volume gone: disk is not found"),
@@ -124,7 +124,7 @@ async fn what_the_cloud_cannot_tell_is_a_403_with_upstreams_text_within_five_sec
 }
 
 #[tokio::test]
-async fn a_dry_run_lets_every_volume_through_as_it_is_and_says_what_would_be() {
+async fn a_dry_run_admits_every_volume_unchanged_and_warns_about_the_change() {
     let scene = Scene::new(true);
     for (id, words) in [("a", "label topology.kubernetes.io/zone = a"), ("gone", "would be refused: error querying")] {
         let answer = scene.admit(request("CREATE", &ebs(id))).await;

@@ -136,7 +136,7 @@ async fn a_request_is_sent_again_when_the_server_asks_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_did_not_ask_for_is_not_sent_again() {
+async fn a_request_is_repeated_only_if_the_server_asks_for_it() {
     for (code, retry_after) in [(429, None), (503, None), (409, Some(1)), (404, Some(1))] {
         let (client, requests) = server(move |_, _| (code, retry_after, json!({"message": "m", "reason": "r"})));
         client.send(&Call::get("/x")).await.unwrap_err();
@@ -254,7 +254,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_renewed_when_a_fifth_of_its_life_is_left_and_nobody_waits_for_it() {
+async fn a_token_is_renewed_in_the_background_when_a_fifth_of_its_life_is_left() {
     let clock = clock();
     let (base, requests) = issuer(&clock, |_| false);
     let client = base.for_account("kube-system", "node-controller", clock.clone()).await.unwrap();

@@ -211,7 +211,7 @@ async fn a_lease_that_is_renewed_is_never_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wall_clock_that_stands_still_does_not_make_renewals_invisible() {
+async fn a_stopped_wall_clock_does_not_make_renewals_invisible() {
     let server = Arc::new(Server::default());
     let a = Process::start(&server, "a");
     let b = Process::start(&server, "b");
@@ -271,7 +271,7 @@ async fn a_longer_outage_loses_the_lease_before_another_takes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_writes_after_his_lease_even_if_the_renew_deadline_is_later() {
+async fn no_process_writes_after_its_lease_even_if_the_renew_deadline_is_later() {
     let server = Arc::new(Server::default());
     // The deadline begins with the first failing renewal, so it ends after the lease here.
     let times = ElectionConfig { renew_deadline: ms(14_900), ..config("a") };
@@ -344,7 +344,7 @@ async fn a_lease_that_is_deleted_or_emptied_by_hand_is_held_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_lease_is_taken_by_a_standby_only_when_nobody_leads() {
+async fn a_standby_takes_a_deleted_lease_only_when_no_process_leads() {
     let server = Arc::new(Server::default());
     held_by(&server, "gone", 3600);
     let b = Process::start(&server, "b");

@@ -75,7 +75,7 @@ impl Correlator {
         Self { similar: Lru::new(CACHE), counted: Lru::new(CACHE), buckets: Lru::new(CACHE) }
     }
 
-    /// The event as it is to be sent; `None` if it is cut.
+    /// The event to send; `None` if it is dropped.
     pub(super) fn take(&mut self, event: Recorded, now: Instant) -> Option<Outgoing> {
         let object = (Arc::clone(&event.component), event.subject.clone());
         let key = (object.clone(), event.kind, event.reason.clone());

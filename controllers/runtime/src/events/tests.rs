@@ -247,7 +247,7 @@ async fn a_storm_of_one_service_is_cut_to_25_and_then_one_per_five_minutes() {
     assert_eq!(of("web."), 25);
     assert_eq!(of("quiet."), 25);
     let before = bed.log().len();
-    // Failing goes on, once a minute, for an hour.
+    // The failures continue, once a minute, for an hour.
     for _ in 0..60 {
         sleep(s(60)).await;
         bed.warn(&service("web"), "Error syncing load balancer: no");
@@ -403,7 +403,7 @@ fn lease() -> Subject {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_lead_reports_nothing_but_that() {
+async fn a_process_that_does_not_lead_emits_only_events_about_the_lease() {
     let bed = Bed::new();
     bed.leadership.lose();
     bed.warn(&service("web"), "no");

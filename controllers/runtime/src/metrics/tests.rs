@@ -94,7 +94,7 @@ fn health_checks_are_counted_apart_and_forgotten_on_request() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn the_process_shows_what_it_uses() {
+fn the_process_metrics_show_its_usage() {
     let metrics = Metrics::new();
     let value = |name: &str| metrics.sample(name).unwrap_or_else(|| panic!("{name} is missing"));
     for def in PROCESS {
@@ -112,7 +112,7 @@ fn the_process_shows_what_it_uses() {
 }
 
 #[test]
-fn a_metric_that_is_asked_for_twice_is_one_and_both_who_asked_are_seen() {
+fn a_metric_that_is_requested_twice_is_one_for_both_callers() {
     const STEPS: Def = Def::gauge("ccm_steps", &["controller"], "Steps.");
     const TOTAL: Def = Def::counter("ccm_steps_total", &["controller"], "Steps.");
     const TIMES: Def = Def::histogram("ccm_step_seconds", &["controller"], &[1.0], "Steps.");

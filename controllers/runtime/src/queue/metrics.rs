@@ -48,7 +48,7 @@ pub(super) trait QueueTimes: Send + Sync {
     fn sizes(&self) -> (usize, usize, usize);
 }
 
-/// A queue as it is now.
+/// The current state of a queue.
 #[derive(Debug, Clone)]
 pub struct QueueState {
     /// Its name in the metrics.
@@ -97,7 +97,7 @@ impl Part for Queues {
 }
 
 impl Metrics {
-    /// All queues as they are now.
+    /// The current state of all queues.
     pub fn queues(&self) -> Vec<QueueState> {
         let state = |(name, queue): &Reporting| {
             let queue = queue.upgrade()?;

@@ -8,7 +8,7 @@ use crate::queue::RateLimit;
 type Log = Mutex<Vec<Vec<u32>>>;
 
 /// Groups keys by their tens, and those above 1000 by their thousands too; 13 panics once, 6 can't be observed in time, 99
-/// has no group at first. Five keys of a group at most are worked on together.
+/// has no group at first. At most five keys of a group are processed together.
 #[derive(Default)]
 struct Model {
     observed: Log,
@@ -128,14 +128,14 @@ async fn a_key_of_two_groups_is_worked_on_beside_neither() {
 }
 
 #[test]
-fn what_the_provider_calls_invalid_follows_the_back_off_of_the_queue() {
+fn an_invalid_error_of_the_provider_follows_the_back_off_of_the_queue() {
     let invalid = ErrorClass::Invalid { findings: Vec::new() };
     let error = SyncError::provider("", &ProviderError::new(invalid, "no such certificate"));
     assert!(matches!(error, SyncError::Provider { after: None, .. }), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_groups_than_allowed_are_at_work() {
+async fn no_more_groups_than_allowed_are_in_progress() {
     let (model, queue, _leadership, _task) = start(3);
     for key in 0..20 {
         queue.add(key * 10);
@@ -146,7 +146,7 @@ async fn no_more_groups_than_allowed_are_at_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_retried_and_hurts_nobody_else() {
+async fn a_panic_is_retried_and_does_not_affect_others() {
     let (model, queue, _leadership, _task) = start(100);
     queue.add(13);
     queue.add(21);
@@ -176,7 +176,7 @@ async fn a_read_that_hangs_holds_up_no_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutting_down_waits_for_what_is_at_work() {
+async fn shutting_down_waits_for_work_in_progress() {
     let (model, queue, leadership, task) = start(100);
     queue.add(1);
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -200,7 +200,7 @@ async fn shutting_down_begins_nothing_that_waits_for_a_slot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_lease_drops_what_is_at_work() {
+async fn a_lost_lease_drops_work_in_progress() {
     let (model, queue, leadership, task) = start(100);
     queue.add(1);
     tokio::time::sleep(Duration::from_millis(100)).await;

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_keeps_what_is_read_and_drops_the_rest() {
+    fn a_node_keeps_only_the_fields_that_are_read() {
         let json = r#"{"metadata": {"name": "n1", "uid": "u", "resourceVersion": "7",
             "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [{"x": {}}],
             "labels": {"kubernetes.io/hostname": "n1", "a": "\"b\""},

@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_newer_than_its_deletion_stays() {
+    fn an_object_newer_than_its_deletion_stays() {
         let store = Store::new(FieldFilter::default());
         store.apply(node("a", "1"));
         store.written(br#"{"metadata": {"name": "a", "resourceVersion": "9"}}"#);
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_shows_the_same_version_is_no_change_and_what_it_lacks_is_deleted() {
+    fn an_object_of_the_same_version_in_a_list_is_no_change_and_a_missing_one_is_deleted() {
         let store = Store::new(FieldFilter::default());
         store.apply(node("a", "1"));
         store.apply(node("b", "2"));

@@ -77,7 +77,7 @@ enum Ended {
     Normally,
     /// The version is unusable: list again.
     Desynced(&'static str),
-    /// The server is older than what was seen: ask again soon.
+    /// The server's state is older than the newest version seen: ask again soon.
     Older(String),
     /// Try again later.
     Failed(ApiError),
@@ -454,7 +454,8 @@ struct Meta<'a> {
 }
 
 impl Meta<'_> {
-    /// The key of an object whose other fields may be unreadable. Without it, the store can't know what it lacks.
+    /// The key of an object whose other fields may be unreadable. Without the key, the store can't know which object it
+    /// lacks.
     fn key<T: Cached>(&self) -> Result<T::Key, ApiError> {
         let nameless = || ApiError::Decode(format!("an object of {} has no name", T::NAME));
         Some(self.name).filter(|name| !name.is_empty()).map(|name| T::key_of(self.namespace, name)).ok_or_else(nameless)

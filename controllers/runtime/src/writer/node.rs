@@ -147,7 +147,7 @@ impl NodePatch {
         body(metadata, spec, status)
     }
 
-    /// The node as it is once this is written.
+    /// The node after this write.
     fn apply_to(&self, node: &mut Node) {
         let present = node.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
         node.labels = present.chain(self.labels.clone()).collect();

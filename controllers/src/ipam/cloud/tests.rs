@@ -59,7 +59,7 @@ fn a_node_gets_one_range_of_each_family_of_the_cluster_in_its_order() {
 }
 
 #[test]
-fn what_is_missing_is_said_in_upstreams_words() {
+fn missing_ranges_are_reported_with_upstreams_texts() {
     let none = "failed to allocate cidr: Node n has no ranges from which CIDRs can be allocated: ";
     check(&[], Families::V4, Err(none));
     check(&[interface(true, &[])], Families::V4, Err(none));
@@ -175,7 +175,7 @@ fn instances(all: &[(&str, &[&str])]) -> Zone {
 }
 
 impl Scene {
-    /// One pass over what is queued, as the runner does it.
+    /// One pass over the queued keys, as in the runner.
     async fn pass(&self) -> Vec<(String, Result<Outcome, SyncError>)> {
         let keys = self.controller.queue.take_ready(5000).await.unwrap();
         let observed = self.controller.observe(&keys).await;
@@ -198,7 +198,7 @@ fn collecting(shared: Shared) -> Shared {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_read_answers_for_all_nodes_and_each_plan_shows_what_its_node_gets() {
+async fn one_read_answers_for_all_nodes_and_each_plan_shows_the_ranges_of_its_node() {
     let shared = collecting(test_shared::shared());
     let reachable = Some((ConditionStatus::False, "RouteCreated"));
     shared.nodes.apply(node("new", &[], None));
@@ -312,7 +312,7 @@ async fn a_node_with_other_ranges_than_its_instance_is_reported_once_and_not_wri
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_of_somebody_else_gets_no_ranges_until_its_label_goes() {
+async fn an_unmanaged_node_gets_no_ranges_until_its_label_is_removed() {
     let shared = collecting(test_shared::unmanaged(("example.com/unmanaged", "true")));
     let labels = || [("example.com/unmanaged", "true")].into_iter().collect();
     shared.nodes.apply(Node { labels: labels(), ..node("n", &[], None) });

@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_ours_to_delete_is_kept(world in some_world()) {
+    fn foreign_routes_are_kept(world in some_world()) {
         let changes = world.plan();
         for route in &changes.delete {
             let destination: Option<IpNet> = ccm_provider::address::parse_cidr(&route.destination_cidr);

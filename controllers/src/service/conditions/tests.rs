@@ -159,7 +159,7 @@ fn a_status_without_address_is_still_provisioning() {
 }
 
 #[test]
-fn what_the_status_lacks_is_reported_until_it_is_there() {
+fn missing_parts_of_the_status_are_reported_until_they_exist() {
     let dual = json!({"type": "LoadBalancer", "ipFamilies": ["IPv4", "IPv6"]});
     let with_ip = json!({"type": "LoadBalancer", "loadBalancerIP": "203.0.113.9"});
     let all = json!({"type": "LoadBalancer", "ipFamilies": ["IPv4", "IPv6"], "loadBalancerIP": "203.0.113.9"});

@@ -63,7 +63,7 @@ impl Drop for Screen {
 }
 
 impl Frame<'_> {
-    /// The lines of the screen, as many as it is high or fewer.
+    /// The lines of the screen, at most its height.
     pub(crate) fn lines(&self, state: &State) -> Vec<String> {
         let (width, height) = (self.size.0.min(WIDEST), self.size.1);
         let act = self.entries.iter().rev().find_map(|entry| match &entry.item {

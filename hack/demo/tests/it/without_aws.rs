@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use crate::{demo, text};
 
 #[test]
-fn asked_for_aws_it_says_what_that_takes_and_has_cargo_build_it() {
+fn for_aws_it_prints_the_requirements_and_runs_cargo() {
     let temp = tempfile::tempdir().unwrap();
     let cargo = temp.path().join("cargo");
     std::fs::write(&cargo, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();

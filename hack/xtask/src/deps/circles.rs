@@ -190,7 +190,7 @@ impl Scan<'_> {
     }
 }
 
-/// Whether a path does not go on with `::`.
+/// Whether no `::` follows.
 fn ends(rest: &[TokenTree]) -> bool {
     !matches!(rest, [first, second, ..] if is_punct(first, ':') && is_punct(second, ':'))
 }

@@ -266,14 +266,14 @@ async fn a_plan_for_a_bad_service_is_its_error() {
 }
 
 #[tokio::test]
-async fn what_is_asked_wrongly_costs_no_call() {
+async fn invalid_requests_cost_no_call() {
     let balancer = adapter();
     balancer.ensure("c", &service("web", &[0]), &[]).await.unwrap_err();
     assert!(balancer.0.calls().is_empty());
 }
 
 #[tokio::test]
-async fn a_service_of_somebody_else_has_an_empty_plan_and_costs_no_call() {
+async fn a_service_of_another_controller_has_an_empty_plan_and_costs_no_call() {
     let work = ServiceWork::new(&service("web", &[7777]), &[], ServiceAction::Ensure);
     let balancer = adapter();
     assert!(balancer.plan("c", &work).await.unwrap().is_empty());

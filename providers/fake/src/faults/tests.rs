@@ -33,7 +33,7 @@ async fn after_and_times_count_matching_calls() {
 #[tokio::test]
 async fn the_first_rule_with_applications_left_is_used_and_only_that_one() {
     let text = "faults:\n- {call: Ensure*, times: 1, error: one}\n- {call: '*', after: 1, times: 2, error: two}\n- {call: '*', error: three}";
-    // The first call does not reach the second rule; the second is let through there and goes on to the third.
+    // The first call does not reach the second rule; the second one lets it through to the third.
     assert_eq!(five(text).await, ["one", "three", "two", "two", "three"]);
 }
 

@@ -120,7 +120,7 @@ async fn a_node_is_explained_from_the_file_without_any_call() {
 }
 
 #[tokio::test]
-async fn what_is_said_of_a_node_is_what_its_calls_answer() {
+async fn the_explanation_of_a_node_matches_the_answers_of_its_calls() {
     let entries = ["", "{name: a}", "{name: a, exists: false}", "{name: a, providerID: 'fake://x'}"];
     for unlisted in ["invent", "missing", "error"] {
         for entry in entries {
@@ -140,7 +140,7 @@ async fn what_is_said_of_a_node_is_what_its_calls_answer() {
 }
 
 #[tokio::test]
-async fn faults_of_a_node_and_of_a_service_are_reported_with_what_they_do() {
+async fn faults_of_a_node_and_of_a_service_are_reported_with_their_effect() {
     let bed = Bed::new(
         "faults:\n- {id: quota, call: '*', error: no, times: 2, after: 1}\n\
          - {call: InstanceExists, node: b, error: x}\n- {call: InstanceMetadata, node: a, delay: 2s, result: null}\n\
@@ -307,7 +307,7 @@ async fn parts_that_are_switched_off_are_named() {
 }
 
 #[tokio::test]
-async fn orphans_are_what_no_service_and_no_node_claims() {
+async fn objects_that_no_service_and_no_node_claims_are_orphans() {
     let bed = Bed::new(
         "interfaces: {routes: true}\nloadBalancers: {initial: [{service: d/leaked, ingress: [{ip: 203.0.113.9}]}]}\n\
          routes:\n  initial:\n  - {destinationCIDR: 10.7.0.0/24, targetNode: gone}\n  \

@@ -157,7 +157,7 @@ async fn each_aspect_is_one_call_about_those_not_known_to_be_gone() {
 }
 
 #[tokio::test]
-async fn nobody_asks_about_no_node() {
+async fn an_empty_lookup_makes_no_call() {
     let bed = Bed::new("unlisted: missing");
     let cloud = bed.cloud();
     assert!(lookup(&cloud, &[], Aspects::LIFECYCLE).await.is_empty());
@@ -167,7 +167,7 @@ async fn nobody_asks_about_no_node() {
 }
 
 #[tokio::test]
-async fn a_missing_instance_asked_for_metadata_only_is_could_not_tell() {
+async fn a_missing_instance_is_unknown_in_a_lookup_of_metadata_only() {
     let bed = Bed::new("unlisted: missing");
     let cloud = bed.cloud();
     let nodes = [node("a", "")];
@@ -178,7 +178,7 @@ async fn a_missing_instance_asked_for_metadata_only_is_could_not_tell() {
 }
 
 #[tokio::test]
-async fn a_failing_call_fails_its_node_alone_and_is_could_not_tell() {
+async fn a_failing_call_makes_only_its_node_unknown() {
     let bed = Bed::new(
         "faults:\n- {id: f1, call: InstanceExists, node: b, error: down}\n- {id: f2, call: InstanceShutdown, providerID: 'x*', error: busy}",
     );

@@ -1,4 +1,4 @@
-//! Plans from what was observed, here or in another process.
+//! Plans from an observation, in this or another process.
 
 use async_trait::async_trait;
 use ccm_provider::{

@@ -162,7 +162,7 @@ async fn planned(cloud: &crate::Fake, item: &ServiceWork) -> String {
 }
 
 #[tokio::test]
-async fn plans_say_what_a_call_would_change_and_only_read() {
+async fn plans_show_the_changes_of_a_call_and_only_read() {
     use ServiceAction::{Delete, Ensure, UpdateHosts};
     let bed = Bed::new("");
     let cloud = bed.cloud();
@@ -209,7 +209,7 @@ async fn plans_say_what_a_call_would_change_and_only_read() {
 }
 
 #[tokio::test]
-async fn a_plan_after_an_ensure_is_empty_and_one_after_an_edit_is_what_the_next_ensure_does() {
+async fn a_plan_after_an_ensure_is_empty_and_one_after_an_edit_matches_the_next_ensure() {
     let files = [
         "",
         "loadBalancers: {ipMode: VIP}",
@@ -238,7 +238,7 @@ async fn a_plan_after_an_ensure_is_empty_and_one_after_an_edit_is_what_the_next_
 }
 
 #[tokio::test]
-async fn what_an_ensure_refuses_a_plan_refuses_too_and_faults_of_reads_count() {
+async fn a_plan_has_the_refusals_of_an_ensure_and_faults_of_reads_count() {
     let bed = Bed::new(
         "loadBalancers: {pool: 192.0.2.1/32}\nfaults:\n- {call: GetLoadBalancer, service: d/down, error: down}\n\
          - {call: GetLoadBalancer, service: d/odd, result: {exists: true, status: {ingress: [{ip: 192.0.2.7}]}}}",
@@ -253,7 +253,7 @@ async fn what_an_ensure_refuses_a_plan_refuses_too_and_faults_of_reads_count() {
 }
 
 #[tokio::test]
-async fn a_snapshot_has_no_cloud_and_says_what_it_cannot_read() {
+async fn a_snapshot_has_no_cloud_and_names_unreadable_parts() {
     let elsewhere = crate::Factory.replay(&Json::Null, &FlagValues::default()).unwrap().unwrap();
     let item = work("d/a", &[], ServiceAction::Ensure);
     for odd in [json!(null), json!({"balancer": 3}), json!({"offer": 3})] {

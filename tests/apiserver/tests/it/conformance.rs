@@ -43,7 +43,7 @@ macro_rules! conformance {
 
 conformance! {
     writes:
-        a_created_object_gets_what_the_server_adds a_second_create_of_a_name_already_exists bad_names_are_invalid
+        a_created_object_gets_the_servers_fields a_second_create_of_a_name_already_exists bad_names_are_invalid
         a_body_for_another_place_is_refused an_unreadable_body_is_refused an_update_of_an_old_version_conflicts
         an_update_without_change_keeps_the_version an_update_of_a_missing_node_is_refused a_foreign_uid_is_refused
         a_delete_obeys_its_preconditions finalizers_delay_the_removal a_missing_namespace_is_named
@@ -60,7 +60,7 @@ conformance! {
         nonsense_in_list_options_is_refused labels_select fields_select events_are_selected_by_their_object
         tables_have_the_columns_of_kubectl discovery_names_the_resources;
     watches:
-        a_watch_replays_what_came_after_its_version a_watch_without_version_begins_with_the_objects
+        a_watch_replays_changes_after_its_version a_watch_without_version_begins_with_the_objects
         an_initial_list_ends_with_a_bookmark initial_events_need_the_right_match
         leaving_the_selection_looks_like_a_deletion a_deletion_has_the_version_of_the_deletion
         a_watch_ends_at_its_timeout a_watch_from_the_future_waits initial_events_from_the_future_end_with_an_error
@@ -68,7 +68,7 @@ conformance! {
     services:
         a_cluster_ip_service_is_filled_in a_load_balancer_gets_ports headless_and_external_services_get_no_address
         invalid_services_are_refused addresses_and_ports_are_given_once
-        allocated_values_survive_an_update_that_omits_them changing_the_type_clears_what_it_needed
+        allocated_values_survive_an_update_that_omits_them changing_the_type_clears_its_fields
         ingress_gets_a_mode invalid_ingress_is_refused immutable_members_stay local_policy_gets_a_health_port;
     nodes:
         a_new_node_is_tainted_not_ready provider_id_and_pod_cidr_are_set_once taints_are_checked

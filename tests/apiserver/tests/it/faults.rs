@@ -183,7 +183,7 @@ async fn expired_versions_get_an_error_event_and_expired_tokens_a_way_on() {
     let token = answer["metadata"]["continue"].as_str().unwrap();
     let rest = api.get(&format!("{NODES}?continue={token}")).await.ok();
     assert_eq!(rest["items"].as_array().unwrap().len(), 3);
-    // A watch that had seen everything goes on.
+    // A watch that had seen everything continues.
     server.store().create("nodes", "", json!({"metadata": {"name": "e"}})).unwrap();
     assert_eq!(open.brief().await.1, "e");
     server.stop().await;

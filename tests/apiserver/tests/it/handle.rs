@@ -70,7 +70,7 @@ async fn dual_stack_services_get_two_addresses() {
 }
 
 #[tokio::test]
-async fn what_is_not_implemented_is_refused_with_501() {
+async fn unimplemented_requests_are_refused_with_501() {
     let server = ApiServer::start(Options::default()).await.unwrap();
     let api = Api::new(&server.url(), "any", None, "f");
     let path = api.node("a", json!({})).await;

@@ -1,4 +1,4 @@
-//! The leader is asked to stop while it initializes many nodes, and another replica goes on.
+//! The leader gets SIGTERM while it initializes many nodes, and another replica continues.
 
 use std::time::{Duration, Instant};
 

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_shows_what_was_asked_for_and_nothing_of_the_simulation() {
+    fn an_answer_has_only_the_requested_fields_and_none_of_the_simulation() {
         let row = row(1, &json!({"id": "1", "name": "a", "_pool": "p"}));
         let shown = |only| serde_json::to_string(&View { fields: &row.fields, only }).unwrap();
         assert_eq!(shown(&[]), r#"{"id":"1","name":"a"}"#);

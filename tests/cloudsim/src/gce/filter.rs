@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_refused() {
+    fn an_invalid_filter_is_refused() {
         for wrong in ["name", "name eq (", "(name eq a) (name = b)", "(name eq a", "name ~ x", "(name = a) OR"] {
             assert_eq!(passes(wrong), None, "{wrong}");
         }

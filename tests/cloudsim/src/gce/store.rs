@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_show_what_was_until_a_write_is_seen() {
+    fn reads_show_the_old_state_until_a_write_is_visible() {
         let mut store = Store::default();
         store.put("p/a/1", row(1), due(0, 0, 0));
         store.put("p/a/1", row(2), due(1, 2, 4));

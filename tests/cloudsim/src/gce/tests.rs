@@ -129,7 +129,7 @@ fn a_call_made_again_with_the_same_request_id_is_not_carried_out_again() {
 }
 
 #[test]
-fn what_is_against_the_description_is_refused_and_noted() {
+fn violations_of_the_description_are_refused_and_recorded() {
     if Model::shared().unwrap().is_none() {
         return;
     }

@@ -170,7 +170,7 @@ pub(super) fn create_token(world: &mut World, call: &Call) -> Result<Reply, Prob
     let Some(Value::Object(auth)) = body.get("auth") else { return Err(missing("auth", "request body")) };
     let violation = match check(auth, AUTH) {
         Ok(()) => None,
-        // Keystone ignores what it doesn't know.
+        // Keystone ignores unknown fields.
         Err(wrong) if wrong.why == Why::Unknown => Some(format!("unknown field {} in {}", wrong.field, wrong.inside)),
         Err(wrong) => {
             let text = format!("{} is not of type {:?} ({})", wrong.value, wrong.why, wrong.field);

@@ -7,7 +7,7 @@ use ccm_cloudsim::aws::options::{Delays, Options};
 use ccm_cloudsim::moto;
 
 #[test]
-fn boto3_finds_what_it_made() {
+fn boto3_finds_its_objects() {
     let Some(python) = moto::python().expect("python") else { return };
     let aws = Aws::start(Options { delays: Delays::none(), ..Options::default() }).expect("a simulated AWS");
     let certificate = "arn:aws:acm:us-west-2:123456789012:certificate/1";

@@ -42,7 +42,7 @@ pub(super) async fn is_settled(bed: &Bed, service: &Service, nodes: &[NodeRef]) 
     Ok(())
 }
 
-/// After the deletion the cloud holds what it held before, and another deletion writes nothing.
+/// After the deletion the cloud has the same objects as before the creation, and another deletion writes nothing.
 pub(super) async fn goes_whole(bed: &Bed, service: &Service, before: &std::collections::BTreeSet<String>) -> Result {
     deleted(bed, service).await?;
     let now = bed.contents().await;

@@ -141,7 +141,7 @@ pub(super) async fn other_clusters_and_owners_are_not_listed(harness: Arc<dyn Ha
     Ok(())
 }
 
-pub(super) async fn a_route_that_leads_nowhere_is_reported(harness: Arc<dyn Harness>) -> Result {
+pub(super) async fn a_blackhole_route_is_reported(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     let wanted = two(&bed).await?;
     created(&bed, &wanted).await?;

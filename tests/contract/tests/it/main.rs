@@ -72,7 +72,7 @@ defects! {
     a_plan_that_always_shows_something_is_found: PlanNeverEmpty breaks the_plan_is_empty_when_nothing_is_to_do;
     a_route_twice_as_error_is_found: RouteTwiceFails breaks an_equal_route_again_is_a_success;
     routes_of_others_are_found: ListsAllRoutes breaks other_clusters_and_owners_are_not_listed;
-    a_blackhole_that_is_not_reported_is_found: HidesBlackholes breaks a_route_that_leads_nowhere_is_reported;
+    a_blackhole_that_is_not_reported_is_found: HidesBlackholes breaks a_blackhole_route_is_reported;
     an_empty_list_on_error_is_found: NoRoutesOnError breaks a_cloud_that_fails_gives_no_short_list;
     a_configuration_that_is_ignored_is_found: TakesAnyConfig breaks a_broken_configuration_is_refused_and_the_key_named;
     a_secret_in_an_error_is_found: TellsSecret breaks a_broken_configuration_is_refused_and_the_key_named;

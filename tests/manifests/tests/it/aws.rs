@@ -29,7 +29,7 @@ fn the_overlay_needs_no_configuration_and_makes_no_routes() {
 }
 
 #[test]
-fn every_choice_of_the_overlay_does_what_its_remark_says() {
+fn every_option_of_the_overlay_has_the_described_effect() {
     let Some(text) = aws_with_every_choice() else { return };
     let documents = documents(&text);
     let args = args(workload(&documents));

@@ -6,7 +6,7 @@ use crate::rendered::{documents, kustomize};
 use crate::tools::read;
 
 #[test]
-fn no_role_has_a_wildcard_and_every_rule_says_what_it_is_for() {
+fn no_role_has_a_wildcard_and_every_rule_has_a_reason() {
     let mut rules = 0;
     for name in
         ["base", "components/service-account-credentials", "components/controller-roles", "components/leader-migration"]

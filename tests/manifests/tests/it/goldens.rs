@@ -24,7 +24,7 @@ fn check(name: &str, text: &str) {
 }
 
 #[test]
-fn kustomize_prints_what_was_reviewed() {
+fn kustomize_prints_the_reviewed_manifests() {
     for name in ["aws", "full", "gce", "openstack"] {
         let Some(text) = overlay(name) else { return };
         check(&format!("overlay-{name}.yaml"), &text);
@@ -32,7 +32,7 @@ fn kustomize_prints_what_was_reviewed() {
 }
 
 #[test]
-fn helm_prints_what_was_reviewed() {
+fn helm_prints_the_reviewed_manifests() {
     let Some(text) = chart("full") else { return };
     check("chart-full.yaml", &text);
 }

@@ -52,7 +52,7 @@ fn check(name: &str, documents: &[Value]) {
 }
 
 #[test]
-fn every_pod_is_hardened_and_tolerates_what_it_is_there_to_remove() {
+fn every_pod_is_hardened_and_tolerates_the_taint_that_it_removes() {
     let all = all();
     all.iter().for_each(|(name, text)| check(name, &documents(text)));
 }
@@ -63,7 +63,7 @@ fn image(text: &str) -> String {
 
 /// A name without a host belongs to the default registry, where anybody may own it.
 #[test]
-fn no_manifest_pulls_an_image_of_somebody_else() {
+fn no_manifest_pulls_a_foreign_image() {
     for (name, text) in all().into_iter().filter(|(name, _)| !name.starts_with("chart")) {
         let image = image(&text);
         let (host, _) = image.split_once('/').unwrap_or(("", ""));

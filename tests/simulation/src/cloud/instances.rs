@@ -44,7 +44,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Whether it is gone for good.
+    /// Whether it is permanently gone.
     pub fn is_gone(&self) -> bool {
         matches!(self.power, Power::Terminated | Power::Forgotten)
     }
@@ -95,7 +95,7 @@ impl State {
         self.instances.iter().find(|(_, instance)| instance.name == name && !instance.is_gone())
     }
 
-    /// Whether the instance of a node is gone for good; by name where the node has no provider ID.
+    /// Whether the instance of a node is permanently gone; by name where the node has no provider ID.
     pub fn is_gone(&self, name: &str, provider_id: &str) -> bool {
         match provider_id {
             "" => self.living(name).is_none(),

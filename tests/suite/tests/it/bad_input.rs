@@ -248,7 +248,7 @@ async fn a_dropped_watch_goes_on_from_the_last_version_without_a_new_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_version_is_answered_by_a_new_list_that_shows_what_is_gone() {
+async fn an_expired_version_causes_a_new_list_that_detects_deletions() {
     let rig = Rig::new("").await;
     create_new(&rig, names("n", 10)).await;
     let _manager = rig.start(&[NODES, "--node-status-update-frequency=1m"]).await;

@@ -108,7 +108,7 @@ async fn a_leader_that_is_cut_off_stops_before_the_other_begins_and_ends_with_an
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_lets_what_is_in_flight_end_before_the_lease_goes() {
+async fn a_shutdown_finishes_work_in_flight_before_the_lease_is_released() {
     let rig = Rig::new("faults: [{call: EnsureLoadBalancer, delay: 5s}]").await;
     let first = leader(&rig).await;
     let _second = rig.start(&[ELECT]).await;

@@ -47,7 +47,7 @@ impl InformerUser for Watcher {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_of_the_provider_sees_what_is_there_as_additions_and_then_every_change() {
+async fn a_handler_of_the_provider_sees_existing_objects_as_additions_and_then_every_change() {
     let rig = Rig::new("").await;
     rig.create(node("a")).await;
     rig.create(node("b")).await;

@@ -243,7 +243,7 @@ async fn an_overloaded_api_server_is_obeyed_without_an_alarm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_range_that_somebody_else_gave_meanwhile_is_never_overwritten() {
+async fn a_range_that_another_client_assigned_is_never_overwritten() {
     let rig = Rig::new("").await;
     on_patch(&rig, "a", Fault::latency(SECOND).times(1));
     let _manager = start(&rig, &[CIDR]).await;
@@ -355,7 +355,7 @@ async fn a_new_leader_with_a_late_watch_gives_out_no_block_of_the_last_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_writes_nothing_and_goes_on_behind_what_is_given() {
+async fn a_restart_writes_nothing_and_continues_after_assigned_blocks() {
     let rig = Rig::new("").await;
     let names: Vec<String> = (0..10).map(|i| format!("n{i}")).collect();
     let manager = start(&rig, &[CIDR]).await;

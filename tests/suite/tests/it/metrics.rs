@@ -72,7 +72,7 @@ fn families(text: &str) -> BTreeMap<String, Shape> {
 }
 
 #[test]
-fn the_table_agrees_with_the_reference_and_what_is_ours_says_so() {
+fn the_table_agrees_with_the_reference_and_our_metrics_have_our_prefix() {
     let reference = reference();
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for def in table() {

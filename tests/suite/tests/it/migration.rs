@@ -40,7 +40,7 @@ async fn until_running(rig: &Rig, manager: &Running, label: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_shows_what_would_be_done_under_either_lease_and_takes_none() {
+async fn a_dry_run_shows_the_plans_under_either_lease_and_takes_none() {
     let rig = Rig::new("interfaces: {routes: true}").await;
     held_by(&rig, "kube-controller-manager").await;
     let manager = rig.start(&[&MIGRATING[..], &["--dry-run"]].concat()).await;

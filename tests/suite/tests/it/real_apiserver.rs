@@ -52,7 +52,7 @@ async fn a_hundred_tainted_nodes_are_initialized_with_few_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_node_of_a_terminated_instance_is_deleted_and_one_that_nobody_could_look_up_is_not() {
+async fn the_node_of_a_terminated_instance_is_deleted_and_an_unknown_one_is_not() {
     let cloud = "unlisted: missing\ninstances: [{name: real-stopped, shutdown: true}]\n\
                  faults: [{call: InstanceExists, node: real-unsure, error: throttled}]";
     let Some(rig) = Rig::real("suite-gone", cloud).await else { return };

@@ -211,7 +211,7 @@ async fn a_changed_file_takes_effect_with_lease_and_stores_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_flight_ends_before_the_next_provider_begins() {
+async fn work_in_flight_ends_before_the_next_provider_begins() {
     let (rig, manager, cloud) = started(Cloud { takes: Duration::from_secs(18), ..Cloud::new() }).await;
     write(&rig, "b");
     // The change is noticed after 11 s.

@@ -344,7 +344,7 @@ async fn an_object_that_cannot_be_read_is_not_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_panics_harms_nobody_else() {
+async fn a_handler_that_panics_does_not_affect_others() {
     let bench = Bench::with(Options::default(), 3, |store, _| {
         store.on_change(|change| {
             let name = match &change {

@@ -233,7 +233,7 @@ async fn a_cloud_that_answers_for_none_of_many_is_given_up_for_all_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_does_not_take_is_reported_on_the_volume_and_holds_up_no_other() {
+async fn a_refusal_of_the_api_server_is_reported_on_the_volume_and_delays_no_other() {
     let rig = Rig::new(&cloud(&["vol-1"], "")).await;
     let policy = "admission webhook \"policy.example.com\" denied the request: frozen";
     for (name, code, text) in [("invalid", 422, "metadata.labels: Invalid value"), ("denied", 403, policy)] {

@@ -34,7 +34,7 @@ fn the_line_of_a_key_is_found_in_block_and_flow_style_quoted_and_with_crlf() {
 }
 
 #[test]
-fn a_path_that_is_not_there_gives_the_line_of_what_is_above() {
+fn a_missing_path_has_the_line_of_its_parent() {
     let node = only("a: 1\nb:\n  c:\n  - d: 2\n");
     let line = |path: &str| node.line_of(path);
     assert_eq!((line("b.x"), line("b.c[7].d"), line("b.c[0].e.f"), line("nope")), (2, 3, 4, 1));
@@ -42,7 +42,7 @@ fn a_path_that_is_not_there_gives_the_line_of_what_is_above() {
 }
 
 #[test]
-fn scalars_mean_what_they_mean_to_kubectl() {
+fn scalars_have_the_meaning_of_kubectl() {
     let rows = [
         ("yes", json!(true)),
         ("off", json!(false)),

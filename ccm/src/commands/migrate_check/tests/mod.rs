@@ -1,4 +1,4 @@
-//! What follows from what was read.
+//! The findings for given inputs.
 
 #![expect(clippy::needless_pass_by_value, reason = "literals at all callers")]
 

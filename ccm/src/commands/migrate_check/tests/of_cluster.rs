@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn who_holds_which_lease_shows_who_works() {
+fn the_holders_of_leases_show_the_active_programs() {
     let now: jiff::Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
     let lease = |name: &str, holder: &str, renewed: &str| -> Lease {
         of(
@@ -131,7 +131,7 @@ fn of_webhook(kind: &'static str, webhook: Value) -> Vec<Check> {
 }
 
 #[test]
-fn webhooks_that_can_refuse_our_writes_are_reported_with_what_they_refuse() {
+fn webhooks_that_can_refuse_our_writes_are_reported_with_the_writes() {
     let refused = |rule: Value, more: Value| {
         let mut webhook = json!({"name": "w", "rules": [rule], "clientConfig": {"service": {"namespace": "default", "name": "policy"}}});
         webhook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

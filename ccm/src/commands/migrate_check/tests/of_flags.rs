@@ -133,7 +133,7 @@ fn flags_of_an_in_tree_cloud_are_compared_with_the_flags_here() {
 }
 
 #[test]
-fn what_differs_from_the_running_program_is_reported_flag_by_flag() {
+fn differences_from_the_running_program_are_reported_per_flag() {
     let theirs = [
         "--port=0",
         "--cluster-name=prod",

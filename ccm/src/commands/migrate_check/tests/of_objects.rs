@@ -65,7 +65,7 @@ fn nodes_that_the_cloud_does_not_know_are_errors_and_foreign_ones_warnings() {
 }
 
 #[test]
-fn what_many_nodes_share_is_one_line_with_an_example() {
+fn equal_findings_of_nodes_are_one_line_with_an_example() {
     let names = ["a", "b", "c", "d", "e"];
     let nodes = || names.map(|name| (node(name, Some(&format!("fake://{name}"))), here())).to_vec();
     let plan = |name: &&str| {
@@ -91,7 +91,7 @@ fn what_many_nodes_share_is_one_line_with_an_example() {
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 #[test]
-fn what_keeps_many_from_being_planned_is_one_line() {
+fn one_cause_for_many_failed_plans_is_one_line() {
     let unplanned = |subject: &str, error: &str| Unplanned {
         subject: subject.into(),
         error: SyncError::Terminal(error.to_owned()),
@@ -112,7 +112,7 @@ fn what_keeps_many_from_being_planned_is_one_line() {
 }
 
 #[test]
-fn what_a_provider_says_of_many_nodes_alike_is_one_line() {
+fn equal_findings_of_a_provider_are_one_line() {
     let of = |name: &str, text: &str| Check::error("instances", format!("node {name}"), text, "list it");
     let lease = |name: &str| Check::good("lease", format!("lease {name}"), "no process holds it");
     let checks =

@@ -36,7 +36,7 @@ pub(crate) trait Cloud: fmt::Debug + Send + Sync {
 
     fn names(&self) -> Vec<String>;
 
-    /// The machines as they are now, in a stable order.
+    /// The current machines, in a stable order.
     fn machines(&self) -> Vec<Machine>;
 
     /// Terminates a machine; returns a description.

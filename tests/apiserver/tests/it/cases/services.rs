@@ -137,7 +137,7 @@ pub(crate) async fn allocated_values_survive_an_update_that_omits_them(api: &Api
     assert_eq!(again, after);
 }
 
-pub(crate) async fn changing_the_type_clears_what_it_needed(api: &Api) {
+pub(crate) async fn changing_the_type_clears_its_fields(api: &Api) {
     let (path, _) = make(api, "a", balanced()).await;
     let ingress = json!({"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}});
     api.patch(STRATEGIC, &format!("{path}/status"), ingress).await.ok();

@@ -11,7 +11,7 @@ fn pair(kind: &str, name: &str) -> (String, String) {
     (kind.to_owned(), name.to_owned())
 }
 
-pub(crate) async fn a_watch_replays_what_came_after_its_version(api: &Api) {
+pub(crate) async fn a_watch_replays_changes_after_its_version(api: &Api) {
     let path = api.namespaced("leases").await;
     let first = lease(api, &path, "a", "x").await;
     lease(api, &path, "b", "x").await;

@@ -3,7 +3,7 @@
 use crate::api::{Api, MERGE, NODES, STRATEGIC, version};
 use serde_json::json;
 
-pub(crate) async fn a_created_object_gets_what_the_server_adds(api: &Api) {
+pub(crate) async fn a_created_object_gets_the_servers_fields(api: &Api) {
     let name = api.name("a");
     let answer = api.post(NODES, json!({"metadata": {"name": name, "uid": "mine", "labels": {"a": "b"}}})).await;
     assert_eq!(answer.code, 201);

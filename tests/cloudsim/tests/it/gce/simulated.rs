@@ -133,7 +133,7 @@ fn quotas_hold_for_each_region() {
 }
 
 #[test]
-fn calls_are_held_back_and_go_wrong_as_told() {
+fn calls_are_throttled_and_fail_as_configured() {
     let gce = scene::cloud();
     let client = own(&gce);
     let reads =
@@ -179,7 +179,7 @@ fn a_network_project_may_refuse_firewalls() {
 }
 
 #[test]
-fn what_uses_an_object_stays_until_its_deletion_has_ended() {
+fn an_object_stays_in_use_until_the_deletion_of_its_user_has_ended() {
     let gce = scene::cloud();
     let client = own(&gce);
     let region = "projects/p/regions/us-central1";
@@ -201,7 +201,7 @@ fn what_uses_an_object_stays_until_its_deletion_has_ended() {
 }
 
 #[test]
-fn what_is_done_by_hand_is_no_call() {
+fn a_direct_change_is_not_a_call() {
     let gce = scene::cloud();
     gce.change(|options| options.read_only = vec!["p".to_owned()]);
     let rule = json!({"name": "f", "network": "global/networks/default", "allowed": [{"IPProtocol": "all"}]});
@@ -213,7 +213,7 @@ fn what_is_done_by_hand_is_no_call() {
 }
 
 #[test]
-fn what_a_call_does_ends_with_its_operation() {
+fn the_effects_of_a_call_end_with_its_operation() {
     let gce = scene::cloud();
     let client = own(&gce);
     for round in 0..50 {

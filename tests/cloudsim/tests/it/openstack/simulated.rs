@@ -99,7 +99,7 @@ fn a_reset_after_the_effect_leaves_the_effect() {
 }
 
 #[test]
-fn a_throttled_call_is_told_when_to_come_again() {
+fn a_throttled_call_gets_retry_after() {
     let bucket =
         BucketSpec { service: Some("network".into()), actions: vec![], mutating: None, burst: 2.0, rate: 0.0001 };
     let (cloud, client) = start(|options| options.retry_after = 7);
@@ -167,7 +167,7 @@ fn provisioning_can_stand_still_and_fail() {
 }
 
 #[test]
-fn what_happens_by_hand_is_not_the_callers() {
+fn a_direct_change_is_not_a_call_of_the_caller() {
     let (cloud, client) = start(|options| options.provisioning = Duration::ZERO);
     let id = balancer(&client, "amphora");
     let mark = cloud.mark();

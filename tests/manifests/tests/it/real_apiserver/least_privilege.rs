@@ -431,7 +431,7 @@ async fn an_account_for_each_controller_uses_all_it_is_granted_and_is_refused_no
 
 /// According to `manifests/`, the cluster's default roles suffice for the accounts of the controllers.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_roles_that_every_cluster_has_cover_what_the_controllers_need() {
+async fn the_default_roles_of_clusters_cover_the_controllers() {
     let Some(bed) = Bed::shared().await.unwrap() else { return };
     let documents = documents(&crate::tools::read("components/controller-roles/rbac.yaml"));
     let mut covered = 0;

@@ -416,7 +416,7 @@ async fn the_route_of_a_node_that_failed_is_made_up_for_while_others_are_untouch
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_that_somebody_else_removed_is_drift_and_comes_back() {
+async fn a_route_that_another_client_removed_is_drift_and_is_created_again() {
     let rig = Rig::new(ON).await;
     add(&rig, "a", &["10.8.0.0/24"]).await;
     let manager = start(&rig, &[]).await;

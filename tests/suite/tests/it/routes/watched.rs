@@ -81,7 +81,7 @@ async fn with_watches_failed_lists_deletions_and_conditions_are_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_that_somebody_removed_is_made_again_with_watches_at_the_next_resync() {
+async fn with_watches_a_removed_route_is_created_again_at_the_next_resync() {
     for (args, within) in [(&[][..], PERIOD), (&[WATCH, "--min-resync-period=1h"], 121 * MINUTE)] {
         let rig = Rig::new(&format!("{ON}routes: {{initial: [{{destinationCIDR: 172.16.0.0/24}}]}}")).await;
         add(&rig, "a", &["10.8.1.0/24"]).await;

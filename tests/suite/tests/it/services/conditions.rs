@@ -86,7 +86,7 @@ async fn a_failure_is_reported_once_with_its_reason_and_removed_when_it_is_over(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_asks_for_time_is_still_at_work() {
+async fn a_cloud_that_needs_time_is_still_provisioning() {
     let rig =
         Rig::new("faults: [{call: EnsureLoadBalancer, times: 3, kind: Retry, error: soon, retryAfter: 20s}]").await;
     add_node(&rig, "n").await;
@@ -142,7 +142,7 @@ async fn a_new_leader_writes_no_condition_that_is_there() {
     rig.pass(30 * MINUTE).await;
     assert_eq!(rig.writes(), []);
     manager.stop().await.unwrap();
-    // Without the gate they are left as they are.
+    // Without the gate they stay unchanged.
     let _manager = rig.start(&[SERVICES]).await;
     rig.until_calls("EnsureLoadBalancer", 3).await;
     rig.pass(30 * MINUTE).await;
@@ -179,7 +179,7 @@ async fn conditions_stay_as_they_are_when_the_gate_is_switched_off_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_balancer_that_is_provided_elsewhere_keeps_the_conditions_of_who_provides_it() {
+async fn a_balancer_of_another_controller_keeps_the_conditions_of_that_controller() {
     let rig = Rig::new("faults: [{call: EnsureLoadBalancer, kind: ImplementedElsewhere}]").await;
     add_node(&rig, "n").await;
     rig.create(service("s")).await;

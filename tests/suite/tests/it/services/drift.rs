@@ -7,7 +7,7 @@ const STEPS: &str = "ccm_drift_steps{controller=\"service-lb-controller\"}";
 const TOTAL: &str = "ccm_drift_steps_total{controller=\"service-lb-controller\"}";
 
 #[tokio::test(start_paused = true)]
-async fn a_balancer_that_somebody_else_removed_is_reported_once_and_nothing_is_written() {
+async fn a_balancer_that_another_client_removed_is_reported_once_and_nothing_is_written() {
     let rig = Rig::new("").await;
     add_node(&rig, "n").await;
     rig.create(service("s")).await;

@@ -189,7 +189,7 @@ async fn a_status_patch_that_meets_a_conflict_is_tried_again_without_another_ens
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_asks_for_an_ensure_and_what_does_not() {
+async fn changes_that_cause_an_ensure_and_changes_that_do_not() {
     let (rig, _manager) = balanced("").await;
     let mut wanted = 1;
     for (change, ensures) in [
@@ -354,7 +354,7 @@ async fn the_address_of_an_old_service_is_not_written_to_a_new_one_of_its_name()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_cloud_calls_invalid_is_tried_again_from_five_seconds_on() {
+async fn an_invalid_error_of_the_cloud_is_retried_from_five_seconds_on() {
     let rig =
         Rig::new("faults: [{call: EnsureLoadBalancer, kind: Invalid, error: no such certificate, times: 3}]").await;
     add_node(&rig, "n").await;

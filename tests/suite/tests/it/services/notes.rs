@@ -108,7 +108,7 @@ async fn balanced_by(cloud: &Registers, service: Make) -> (Rig, Running) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_nodes_that_belong_are_hosts_and_what_is_registered_of_them_counts() {
+async fn only_selected_nodes_are_hosts_and_their_backend_text_counts() {
     let cloud = Registers::default();
     let (rig, _manager) = balanced_by(&cloud, service("s").annotation("pool", "one")).await;
     rig.until_service("s", "has an address", has_address).await;

@@ -26,7 +26,7 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_exist_is_named_and_other_services_go_on() {
+async fn missing_objects_are_named_and_other_services_continue() {
     let Some(world) = World::start(|| Some(Cloud::simulated())).await else { return };
     world.node(1).await;
     let mut manager = world.manager(&world.config("NLBSecurityGroupMode = Managed", &[]), ARGS);
@@ -69,7 +69,7 @@ async fn what_does_not_exist_is_named_and_other_services_go_on() {
 /// A new balancer needs both of AWS's APIs for balancers, to find a former one of the other kind; an existing one needs
 /// only its own.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_that_refuses_or_talks_nonsense_stops_only_what_needs_it() {
+async fn an_api_that_refuses_or_answers_garbage_stops_only_its_users() {
     let Some(world) = World::start(|| Some(Cloud::simulated())).await else { return };
     world.node(1).await;
     let mut manager = world.manager(&world.config("", &[]), ARGS);

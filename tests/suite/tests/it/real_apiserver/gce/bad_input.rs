@@ -19,7 +19,7 @@ const CASES: [Case<'_>; 2] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_is_named_and_other_services_go_on() {
+async fn mistakes_are_named_and_other_services_continue() {
     let Some(world) = World::start().await else { return };
     let manager = world.with_nodes(1).await;
     for (name, annotations, _) in CASES {

@@ -4,7 +4,7 @@ use super::*;
 
 ccm_test_openstack::cases! { [crate::real_apiserver::openstack]
     both:
-        what_is_wrong_is_named_and_other_services_go_on;
+        mistakes_are_named_and_other_services_continue;
     simulated:
 }
 
@@ -23,7 +23,7 @@ const CASES: [Case<'_>; 8] = [
     ("number", &[("timeout-client-data", "soon")], "write for"),
 ];
 
-async fn what_is_wrong_is_named_and_other_services_go_on(world: &World) {
+async fn mistakes_are_named_and_other_services_continue(world: &World) {
     let (manager, _machines) = world.with_nodes(1, "").await;
     for (name, annotations, _) in CASES {
         world.rig.create(service(name, annotations, &[80])).await;

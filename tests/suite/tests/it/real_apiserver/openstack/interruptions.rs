@@ -10,7 +10,7 @@ ccm_test_openstack::cases! { [crate::real_apiserver::openstack]
     both:;
     simulated:
         a_program_that_waits_for_a_balancer_stops_at_once,
-        the_environment_says_how_often_a_balancer_at_work_is_looked_at,
+        the_environment_sets_the_number_of_polls_of_a_pending_balancer,
         a_token_that_expires_in_the_middle_does_no_harm,
         a_proxy_that_answers_for_the_cloud_does_no_harm;
 }
@@ -38,7 +38,7 @@ async fn a_program_that_waits_for_a_balancer_stops_at_once(world: &World) {
     manager.stop().await;
 }
 
-async fn the_environment_says_how_often_a_balancer_at_work_is_looked_at(world: &World) {
+async fn the_environment_sets_the_number_of_polls_of_a_pending_balancer(world: &World) {
     let first = world.with_nodes(1, "").await.0;
     first.stop().await;
     world.simulation().freeze_provisioning(true);
