@@ -409,7 +409,7 @@ async fn a_standby_is_ready_when_it_knows_the_cluster_and_as_long_as_it_hears_of
     rig.pass(2 * MINUTE).await;
     assert_eq!(ready(), Ok(()));
     rig.pass(2 * MINUTE).await;
-    assert!(ready().unwrap_err().starts_with("nothing was heard of nodes for 2"));
+    assert!(ready().unwrap_err().starts_with("no data about nodes for 2"));
     for probe in [Probe::Healthz, Probe::Livez] {
         assert_eq!(manager.health(probe, "informers"), Ok(()), "a restart would not help");
     }
