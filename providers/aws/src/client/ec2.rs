@@ -1,19 +1,16 @@
 //! Objects of EC2, with the fields that are read here.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Id, Tags};
 
-/// An instance.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Instance {
-    /// `i-…`
     pub(crate) id: String,
     /// `pending`, `running`, `shutting-down`, `terminated`, `stopping`, `stopped`; `None` when EC2 left it out.
     pub(crate) state: Option<String>,
-    /// `m5.large`
     pub(crate) instance_type: String,
     /// Availability zone of the placement.
     pub(crate) zone: String,
@@ -58,10 +55,8 @@ pub(crate) struct NetworkInterface {
     pub(crate) private_dns_name: String,
     pub(crate) ipv6: Vec<String>,
     pub(crate) subnet: String,
-    pub(crate) vpc: String,
 }
 
-/// An availability zone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct AvailabilityZone {
     /// `us-west-2a`
@@ -72,7 +67,6 @@ pub(crate) struct AvailabilityZone {
     pub(crate) kind: String,
 }
 
-/// A subnet.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Subnet {
     pub(crate) id: String,
@@ -83,20 +77,17 @@ pub(crate) struct Subnet {
     pub(crate) tags: Tags,
 }
 
-/// A route table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct RouteTable {
     pub(crate) id: String,
     pub(crate) vpc: String,
     /// Subnets that are explicitly associated.
     pub(crate) subnets: Vec<String>,
-    /// Whether it is the VPC's main table.
     pub(crate) main: bool,
     pub(crate) routes: Vec<Route>,
     pub(crate) tags: Tags,
 }
 
-/// A route of a route table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Route {
     /// CIDR, IPv4 or IPv6; empty for prefix lists.
@@ -105,11 +96,9 @@ pub(crate) struct Route {
     pub(crate) gateway: String,
     pub(crate) instance: Option<String>,
     pub(crate) interface: Option<String>,
-    /// Whether the state is `blackhole`.
     pub(crate) blackhole: bool,
 }
 
-/// A security group.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct SecurityGroup {
     pub(crate) id: String,
@@ -132,7 +121,6 @@ pub(crate) struct Permission {
     pub(crate) sources: Vec<Source>,
 }
 
-/// One source of a permission with its description.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Source {
     pub(crate) from: Peer,
@@ -155,7 +143,6 @@ pub(crate) enum Peer {
     PrefixList(String),
 }
 
-/// An EBS volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Volume {
     pub(crate) id: String,
@@ -172,9 +159,4 @@ pub(crate) fn ipv4(text: &str) -> Option<Ipv4Addr> {
         *octet = part.parse().ok().filter(|_| digits)?;
     }
     parts.next().is_none().then(|| octets.into())
-}
-
-/// IPv6 as EC2 writes it.
-pub(crate) fn ipv6(text: &str) -> Option<Ipv6Addr> {
-    text.parse().ok()
 }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A classic balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct LoadBalancer {
     pub(crate) name: String,
@@ -20,13 +19,11 @@ pub(crate) struct LoadBalancer {
     /// Policies of the backends, by instance port.
     pub(crate) backend_policies: BTreeMap<i32, BTreeSet<String>>,
     pub(crate) health_check: Option<HealthCheck>,
-    /// Registered instances.
     pub(crate) instances: BTreeSet<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<Timestamp>,
 }
 
-/// A listener and the names of its policies.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct ListenerDescription {
     /// `None`: an entry without listener, ignored with a warning.
@@ -34,7 +31,6 @@ pub(crate) struct ListenerDescription {
     pub(crate) policies: BTreeSet<String>,
 }
 
-/// A listener.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(crate) struct Listener {
     pub(crate) port: i32,
@@ -66,7 +62,6 @@ pub(crate) struct Attributes {
     pub(crate) cross_zone: Option<bool>,
 }
 
-/// Access logs of a classic balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct AccessLog {
     pub(crate) enabled: bool,
@@ -76,7 +71,6 @@ pub(crate) struct AccessLog {
     pub(crate) prefix: Option<String>,
 }
 
-/// Connection draining of a classic balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct ConnectionDraining {
     pub(crate) enabled: bool,
@@ -84,7 +78,6 @@ pub(crate) struct ConnectionDraining {
     pub(crate) timeout: Option<i32>,
 }
 
-/// A policy of a classic balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Policy {
     pub(crate) name: String,

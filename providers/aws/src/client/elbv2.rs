@@ -15,7 +15,6 @@ pub(crate) enum Which {
     OfBalancer(String),
 }
 
-/// A balancer of the v2 API.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct LoadBalancer {
     pub(crate) arn: String,
@@ -34,7 +33,6 @@ pub(crate) struct LoadBalancer {
     pub(crate) created: Option<Timestamp>,
 }
 
-/// A zone of a balancer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(crate) struct BalancerZone {
     pub(crate) zone: String,
@@ -52,7 +50,6 @@ pub(crate) struct SubnetMapping {
     pub(crate) private_ipv4: Option<String>,
 }
 
-/// A listener.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Listener {
     pub(crate) arn: String,
@@ -65,7 +62,6 @@ pub(crate) struct Listener {
     pub(crate) target_group: Option<String>,
 }
 
-/// A target group.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct TargetGroup {
     pub(crate) arn: String,
@@ -96,7 +92,6 @@ pub(crate) struct HealthCheck {
     pub(crate) unhealthy_threshold: i32,
 }
 
-/// A registered target.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct Target {
     /// Instance ID.
@@ -104,7 +99,6 @@ pub(crate) struct Target {
     pub(crate) port: i32,
 }
 
-/// A target and its health.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct TargetHealth {
     pub(crate) target: Target,

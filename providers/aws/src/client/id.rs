@@ -5,7 +5,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Names a cloud object in a write.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Id {
     /// ID or ARN.
@@ -17,11 +16,9 @@ pub(crate) enum Id {
 /// An object by what is known of it before it exists.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Object {
-    /// A security group by name.
     SecurityGroup(String),
     /// A v2 balancer by name.
     Balancer(String),
-    /// A target group by name.
     TargetGroup(String),
 }
 
@@ -29,7 +26,6 @@ pub(crate) enum Object {
 pub(crate) type Made = BTreeMap<Object, String>;
 
 impl Id {
-    /// The ID or ARN, when it is known.
     pub(crate) fn known(&self) -> Option<&str> {
         match self {
             Self::Known(id) => Some(id),

@@ -25,7 +25,6 @@ pub(crate) use write::Write;
 /// Tags by key.
 pub(crate) type Tags = BTreeMap<String, String>;
 
-/// A failed operation.
 pub(crate) type ApiError = CallError<operation::Operation>;
 
 /// The answer of one operation, all its pages together.
@@ -125,7 +124,6 @@ pub(crate) struct Filter {
 }
 
 impl Query {
-    /// Everything.
     pub(crate) fn all() -> Self {
         Self::default()
     }
@@ -135,12 +133,10 @@ impl Query {
         Self { ids: ids.into_iter().map(Into::into).collect(), filters: Vec::new() }
     }
 
-    /// By one filter.
     pub(crate) fn by<I: IntoIterator<Item = S>, S: Into<String>>(name: &str, values: I) -> Self {
         Self::all().and(name, values)
     }
 
-    /// And by another filter.
     #[must_use]
     pub(crate) fn and<I: IntoIterator<Item = S>, S: Into<String>>(mut self, name: &str, values: I) -> Self {
         self.filters.push(Filter { name: name.to_owned(), values: values.into_iter().map(Into::into).collect() });

@@ -6,14 +6,13 @@
 use std::collections::BTreeMap;
 
 use super::ec2::{Peer, Permission};
-use super::elb::{AccessLog, ConnectionDraining, HealthCheck as ClassicHealthCheck, Listener as ClassicListener};
+use super::elb::{Attributes as ClassicAttributes, HealthCheck as ClassicHealthCheck, Listener as ClassicListener};
 use super::elbv2::{HealthCheck, SubnetMapping, Target};
 use super::{Id, Made, Object, Tags};
 
 /// One write. Each is one operation of one service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// EC2.
     Ec2(Ec2Write),
     /// Classic balancers.
     Elb(ElbWrite),
@@ -21,215 +20,106 @@ pub(crate) enum Write {
     ElbV2(ElbV2Write),
 }
 
-/// Writes to EC2, by operation name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ec2Write {
-    CreateSecurityGroup {
-        name: String,
-        description: String,
-        vpc: String,
-        tags: Tags,
-    },
-    DeleteSecurityGroup {
-        group: Id,
-    },
-    AuthorizeSecurityGroupIngress {
-        group: Id,
-        permissions: Vec<Permission>,
-    },
-    RevokeSecurityGroupIngress {
-        group: Id,
-        permissions: Vec<Permission>,
-    },
-    /// Gives rules that are there the descriptions.
-    UpdateSecurityGroupRuleDescriptionsIngress {
-        group: Id,
-        permissions: Vec<Permission>,
-    },
-    CreateTags {
-        resources: Vec<Id>,
-        tags: Tags,
-    },
-    /// Removes a tag only where it has the value given.
-    DeleteTags {
-        resources: Vec<String>,
-        tags: Tags,
-    },
-    CreateRoute {
-        table: String,
-        destination: String,
-        target: RouteTarget,
-    },
-    ReplaceRoute {
-        table: String,
-        destination: String,
-        target: RouteTarget,
-    },
-    DeleteRoute {
-        table: String,
-        destination: String,
-    },
-    /// Lets an instance forward packets: `SourceDestCheck` off.
-    ModifyInstanceAttribute {
-        instance: String,
-    },
-    /// The same for one interface.
-    ModifyNetworkInterfaceAttribute {
-        interface: String,
-    },
+/// The writes of a service, each named after its operation.
+macro_rules! writes {
+    ($(#[$doc:meta])* $kind:ident {
+        $($(#[$note:meta])* $operation:ident { $($field:ident: $type:ty),+ $(,)? },)+
+    }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub(crate) enum $kind {
+            $($(#[$note])* $operation { $($field: $type),+ },)+
+        }
+
+        impl $kind {
+            #[cfg(test)]
+            pub(crate) const NAMES: &[&str] = &[$(stringify!($operation)),+];
+
+            pub(crate) fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$operation { .. } => stringify!($operation),)+
+                }
+            }
+        }
+    };
 }
 
-/// Where a route leads.
+writes! {
+    Ec2Write {
+        CreateSecurityGroup { name: String, description: String, vpc: String, tags: Tags },
+        DeleteSecurityGroup { group: Id },
+        AuthorizeSecurityGroupIngress { group: Id, permissions: Vec<Permission> },
+        RevokeSecurityGroupIngress { group: Id, permissions: Vec<Permission> },
+        /// Gives rules that are there the descriptions.
+        UpdateSecurityGroupRuleDescriptionsIngress { group: Id, permissions: Vec<Permission> },
+        CreateTags { resources: Vec<Id>, tags: Tags },
+        /// Removes a tag only where it has the value given.
+        DeleteTags { resources: Vec<String>, tags: Tags },
+        CreateRoute { table: String, destination: String, target: RouteTarget },
+        ReplaceRoute { table: String, destination: String, target: RouteTarget },
+        DeleteRoute { table: String, destination: String },
+        /// Lets an instance forward packets: `SourceDestCheck` off.
+        ModifyInstanceAttribute { instance: String },
+        /// The same for one interface.
+        ModifyNetworkInterfaceAttribute { interface: String },
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum RouteTarget {
     Instance(String),
     Interface(String),
 }
 
-/// Writes to classic balancers, by operation name. `balancer` is the name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ElbWrite {
-    CreateLoadBalancer {
-        balancer: String,
-        listeners: Vec<ClassicListener>,
-        subnets: Vec<String>,
-        security_groups: Vec<Id>,
-        internal: bool,
-        tags: Tags,
-    },
-    DeleteLoadBalancer {
-        balancer: String,
-    },
-    AddTags {
-        balancer: String,
-        tags: Tags,
-    },
-    CreateLoadBalancerListeners {
-        balancer: String,
-        listeners: Vec<ClassicListener>,
-    },
-    DeleteLoadBalancerListeners {
-        balancer: String,
-        ports: Vec<i32>,
-    },
-    AttachLoadBalancerToSubnets {
-        balancer: String,
-        subnets: Vec<String>,
-    },
-    DetachLoadBalancerFromSubnets {
-        balancer: String,
-        subnets: Vec<String>,
-    },
-    ApplySecurityGroupsToLoadBalancer {
-        balancer: String,
-        security_groups: Vec<Id>,
-    },
-    ConfigureHealthCheck {
-        balancer: String,
-        check: ClassicHealthCheck,
-    },
-    ModifyLoadBalancerAttributes {
-        balancer: String,
-        access_log: Option<AccessLog>,
-        connection_draining: Option<ConnectionDraining>,
-        /// Seconds.
-        idle_timeout: Option<i32>,
-        cross_zone: Option<bool>,
-    },
-    CreateLoadBalancerPolicy {
-        balancer: String,
-        policy: String,
-        kind: String,
-        attributes: BTreeMap<String, String>,
-    },
-    SetLoadBalancerPoliciesForBackendServer {
-        balancer: String,
-        instance_port: i32,
-        policies: Vec<String>,
-    },
-    SetLoadBalancerPoliciesOfListener {
-        balancer: String,
-        port: i32,
-        policies: Vec<String>,
-    },
-    RegisterInstancesWithLoadBalancer {
-        balancer: String,
-        instances: Vec<String>,
-    },
-    DeregisterInstancesFromLoadBalancer {
-        balancer: String,
-        instances: Vec<String>,
-    },
+writes! {
+    /// Writes to classic balancers. `balancer` is the name.
+    ElbWrite {
+        CreateLoadBalancer {
+            balancer: String, listeners: Vec<ClassicListener>, subnets: Vec<String>, security_groups: Vec<Id>, internal: bool,
+            tags: Tags,
+        },
+        DeleteLoadBalancer { balancer: String },
+        AddTags { balancer: String, tags: Tags },
+        CreateLoadBalancerListeners { balancer: String, listeners: Vec<ClassicListener> },
+        DeleteLoadBalancerListeners { balancer: String, ports: Vec<i32> },
+        AttachLoadBalancerToSubnets { balancer: String, subnets: Vec<String> },
+        DetachLoadBalancerFromSubnets { balancer: String, subnets: Vec<String> },
+        ApplySecurityGroupsToLoadBalancer { balancer: String, security_groups: Vec<Id> },
+        ConfigureHealthCheck { balancer: String, check: ClassicHealthCheck },
+        ModifyLoadBalancerAttributes { balancer: String, attributes: ClassicAttributes },
+        CreateLoadBalancerPolicy { balancer: String, policy: String, kind: String, attributes: BTreeMap<String, String> },
+        SetLoadBalancerPoliciesForBackendServer { balancer: String, instance_port: i32, policies: Vec<String> },
+        SetLoadBalancerPoliciesOfListener { balancer: String, port: i32, policies: Vec<String> },
+        RegisterInstancesWithLoadBalancer { balancer: String, instances: Vec<String> },
+        DeregisterInstancesFromLoadBalancer { balancer: String, instances: Vec<String> },
+    }
 }
 
-/// Writes to network balancers, by operation name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ElbV2Write {
-    CreateLoadBalancer {
-        name: String,
-        mappings: Vec<SubnetMapping>,
-        security_groups: Vec<Id>,
-        internal: bool,
-        tags: Tags,
-    },
-    DeleteLoadBalancer {
-        balancer: String,
-    },
-    ModifyLoadBalancerAttributes {
-        balancer: Id,
-        attributes: BTreeMap<String, String>,
-    },
-    SetSecurityGroups {
-        balancer: String,
-        security_groups: Vec<Id>,
-    },
-    CreateListener {
-        balancer: Id,
-        listener: ListenerWish,
-        tags: Tags,
-    },
-    ModifyListener {
-        listener: String,
-        desired: ListenerWish,
-    },
-    DeleteListener {
-        listener: String,
-    },
-    CreateTargetGroup {
-        name: String,
-        protocol: String,
-        port: i32,
-        vpc: String,
-        health_check: HealthCheck,
-        tags: Tags,
-    },
-    /// Sends the whole health check; path and timeout only where they are given.
-    ModifyTargetGroup {
-        target_group: String,
-        health_check: HealthCheck,
-    },
-    DeleteTargetGroup {
-        target_group: String,
-    },
-    ModifyTargetGroupAttributes {
-        target_group: Id,
-        attributes: BTreeMap<String, String>,
-    },
-    /// At most 100 targets.
-    RegisterTargets {
-        target_group: Id,
-        targets: Vec<Target>,
-    },
-    /// At most 100 targets.
-    DeregisterTargets {
-        target_group: String,
-        targets: Vec<Target>,
-    },
+writes! {
+    ElbV2Write {
+        CreateLoadBalancer {
+            name: String, mappings: Vec<SubnetMapping>, security_groups: Vec<Id>, internal: bool, tags: Tags,
+        },
+        DeleteLoadBalancer { balancer: String },
+        ModifyLoadBalancerAttributes { balancer: Id, attributes: BTreeMap<String, String> },
+        SetSecurityGroups { balancer: String, security_groups: Vec<Id> },
+        CreateListener { balancer: Id, listener: ListenerSettings, tags: Tags },
+        ModifyListener { listener: String, desired: ListenerSettings },
+        DeleteListener { listener: String },
+        CreateTargetGroup { name: String, protocol: String, port: i32, vpc: String, health_check: HealthCheck, tags: Tags },
+        /// Sends the whole health check; path and timeout only where they are given.
+        ModifyTargetGroup { target_group: String, health_check: HealthCheck },
+        DeleteTargetGroup { target_group: String },
+        ModifyTargetGroupAttributes { target_group: Id, attributes: BTreeMap<String, String> },
+        /// At most 100 targets.
+        RegisterTargets { target_group: Id, targets: Vec<Target> },
+        /// At most 100 targets.
+        DeregisterTargets { target_group: String, targets: Vec<Target> },
+    }
 }
 
-/// The desired state of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ListenerWish {
+pub(crate) struct ListenerSettings {
     pub(crate) port: i32,
     /// `TCP`, `UDP`, `TLS`, `TCP_UDP`
     pub(crate) protocol: String,
@@ -252,10 +142,7 @@ impl Write {
     }
 
     /// The write with every [`Id::Made`] replaced by what came out of the write that made it.
-    ///
-    /// # Errors
-    ///
-    /// The object whose creation is missing.
+    /// The error is the object whose creation is missing.
     pub(crate) fn complete(&self, made: &Made) -> Result<Self, Object> {
         let mut write = self.clone();
         for id in write.ids_mut() {

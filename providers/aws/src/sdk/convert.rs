@@ -2,7 +2,7 @@
 
 use aws_sdk_ec2::types as sdk;
 
-use super::known;
+use super::{known, word};
 use crate::client::ec2::{
     AvailabilityZone, Instance, InstanceInterface, NetworkInterface, Peer, Permission, Route, RouteTable,
     SecurityGroup, Source, Subnet, Volume,
@@ -35,7 +35,7 @@ pub(super) fn instance(from: sdk::Instance) -> Instance {
     Instance {
         id: from.instance_id.unwrap_or_default(),
         state: from.state.and_then(|state| state.name).map(|name| name.as_str().to_owned()),
-        instance_type: from.instance_type.map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
+        instance_type: word(from.instance_type),
         zone: from.placement.and_then(|placement| placement.availability_zone).unwrap_or_default(),
         vpc: from.vpc_id.unwrap_or_default(),
         subnet: from.subnet_id.unwrap_or_default(),
@@ -60,7 +60,7 @@ fn interface(from: sdk::InstanceNetworkInterface) -> InstanceInterface {
     }
     InstanceInterface {
         id: from.network_interface_id.unwrap_or_default(),
-        status: from.status.map(|status| status.as_str().to_owned()).unwrap_or_default(),
+        status: word(from.status),
         device_index: from.attachment.and_then(|attachment| attachment.device_index),
         private_ips,
         ipv6: each(from.ipv6_addresses, |address| address.ipv6_address),
@@ -78,7 +78,6 @@ pub(super) fn network_interface(from: sdk::NetworkInterface) -> NetworkInterface
         private_dns_name: from.private_dns_name.unwrap_or_default(),
         ipv6: ipv6.into_iter().filter_map(|address| address.ipv6_address).collect(),
         subnet: from.subnet_id.unwrap_or_default(),
-        vpc: from.vpc_id.unwrap_or_default(),
     }
 }
 
@@ -154,7 +153,6 @@ fn permission(from: sdk::IpPermission) -> Permission {
     }
 }
 
-/// A permission as EC2 wants it.
 pub(super) fn ip_permission(operation: Operation, from: &Permission) -> Answer<sdk::IpPermission> {
     let mut to = sdk::IpPermission::builder()
         .ip_protocol(&from.protocol)

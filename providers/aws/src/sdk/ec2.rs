@@ -118,6 +118,33 @@ pub(super) async fn write(
     dry: Option<bool>,
 ) -> Answer<Option<String>> {
     let ec2 = &api.clients.ec2;
+    macro_rules! send {
+        ($request:expr) => {{
+            let request = $request.set_dry_run(dry);
+            api.call(operation, || request.clone().send()).await?
+        }};
+    }
+    macro_rules! ingress {
+        ($call:ident, $group:ident, $permissions:ident) => {{
+            let request = ec2.$call().group_id(known(operation, $group)?);
+            drop(send!(request.set_ip_permissions(some(ip_permissions(operation, $permissions)?))))
+        }};
+    }
+    macro_rules! route {
+        ($call:ident, $table:ident, $destination:ident) => {{
+            let is_ipv6 = $destination.contains(':');
+            let request = ec2.$call().route_table_id($table);
+            let request = request.set_destination_cidr_block((!is_ipv6).then(|| $destination.clone()));
+            request.set_destination_ipv6_cidr_block(is_ipv6.then(|| $destination.clone()))
+        }};
+        ($call:ident, $table:ident, $destination:ident, $target:ident) => {{
+            let request = route!($call, $table, $destination);
+            drop(send!(match $target {
+                RouteTarget::Instance(id) => request.instance_id(id),
+                RouteTarget::Interface(id) => request.network_interface_id(id),
+            }))
+        }};
+    }
     match write {
         Ec2Write::CreateSecurityGroup { name, description, vpc, tags } => {
             let tags = (!tags.is_empty()).then(|| {
@@ -125,97 +152,45 @@ pub(super) async fn write(
                 sdk::TagSpecification::builder().resource_type(sdk::ResourceType::SecurityGroup).set_tags(tags).build()
             });
             let request = ec2.create_security_group().group_name(name).description(description).vpc_id(vpc);
-            let request = request.set_tag_specifications(tags.map(|tags| vec![tags]));
-            let answer = api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
+            let answer = send!(request.set_tag_specifications(tags.map(|tags| vec![tags])));
             return Ok(convert::present(answer.group_id));
         }
         Ec2Write::DeleteSecurityGroup { group } => {
-            let request = ec2.delete_security_group().group_id(known(operation, group)?);
-            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
+            drop(send!(ec2.delete_security_group().group_id(known(operation, group)?)));
         }
         Ec2Write::AuthorizeSecurityGroupIngress { group, permissions } => {
-            let request = ec2.authorize_security_group_ingress().group_id(known(operation, group)?);
-            let request = request.set_ip_permissions(some(ip_permissions(operation, permissions)?));
-            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
+            ingress!(authorize_security_group_ingress, group, permissions);
         }
         Ec2Write::RevokeSecurityGroupIngress { group, permissions } => {
-            let request = ec2.revoke_security_group_ingress().group_id(known(operation, group)?);
-            let request = request.set_ip_permissions(some(ip_permissions(operation, permissions)?));
-            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
+            ingress!(revoke_security_group_ingress, group, permissions);
         }
         Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, permissions } => {
-            let request = ec2.update_security_group_rule_descriptions_ingress().group_id(known(operation, group)?);
-            let request = request.set_ip_permissions(some(ip_permissions(operation, permissions)?));
-            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
+            ingress!(update_security_group_rule_descriptions_ingress, group, permissions);
         }
         Ec2Write::CreateTags { resources, tags } => {
             let request = ec2.create_tags().set_resources(some(all_known(operation, resources)?));
-            let request = request.set_tags(some(convert::tag_list(tags)));
-            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
+            drop(send!(request.set_tags(some(convert::tag_list(tags)))));
+        }
+        // Without tags EC2 would remove all of them.
+        Ec2Write::DeleteTags { tags, .. } if tags.is_empty() => {
+            return Err(malformed(operation, "no tags are named"));
         }
         Ec2Write::DeleteTags { resources, tags } => {
-            // Without tags EC2 would remove all of them.
-            if tags.is_empty() {
-                return Err(malformed(operation, "no tags are named"));
-            }
             let request = ec2.delete_tags().set_resources(some(resources.clone()));
-            let request = request.set_tags(some(convert::tag_list(tags)));
-            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
+            drop(send!(request.set_tags(some(convert::tag_list(tags)))));
         }
-        Ec2Write::CreateRoute { .. } | Ec2Write::ReplaceRoute { .. } | Ec2Write::DeleteRoute { .. } => {
-            route(api, operation, write, dry).await?;
-        }
+        Ec2Write::CreateRoute { table, destination, target } => route!(create_route, table, destination, target),
+        Ec2Write::ReplaceRoute { table, destination, target } => route!(replace_route, table, destination, target),
+        Ec2Write::DeleteRoute { table, destination } => drop(send!(route!(delete_route, table, destination))),
         Ec2Write::ModifyInstanceAttribute { instance } => {
-            let request = ec2.modify_instance_attribute().instance_id(instance).source_dest_check(off());
-            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
+            drop(send!(ec2.modify_instance_attribute().instance_id(instance).source_dest_check(off())));
         }
         Ec2Write::ModifyNetworkInterfaceAttribute { interface } => {
             let request = ec2.modify_network_interface_attribute();
-            let request = request.network_interface_id(interface).source_dest_check(off());
-            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
+            drop(send!(request.network_interface_id(interface).source_dest_check(off())));
         }
     }
     Ok(None)
-}
-
-async fn route(api: &SdkApi, operation: Operation, write: &Ec2Write, dry: Option<bool>) -> Answer<()> {
-    let ec2 = &api.clients.ec2;
-    let families = |destination: &str| {
-        let destination = Some(destination.to_owned());
-        if destination.as_ref().is_some_and(|cidr| cidr.contains(':')) {
-            (None, destination)
-        } else {
-            (destination, None)
-        }
-    };
-    let targets = |target: &RouteTarget| match target.clone() {
-        RouteTarget::Instance(id) => (Some(id), None),
-        RouteTarget::Interface(id) => (None, Some(id)),
-    };
-    match write {
-        Ec2Write::CreateRoute { table, destination, target } => {
-            let ((ipv4, ipv6), (instance, interface)) = (families(destination), targets(target));
-            let request = ec2.create_route().route_table_id(table);
-            let request = request.set_destination_cidr_block(ipv4).set_destination_ipv6_cidr_block(ipv6);
-            let request = request.set_instance_id(instance).set_network_interface_id(interface);
-            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
-        }
-        Ec2Write::ReplaceRoute { table, destination, target } => {
-            let ((ipv4, ipv6), (instance, interface)) = (families(destination), targets(target));
-            let request = ec2.replace_route().route_table_id(table);
-            let request = request.set_destination_cidr_block(ipv4).set_destination_ipv6_cidr_block(ipv6);
-            let request = request.set_instance_id(instance).set_network_interface_id(interface);
-            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
-        }
-        Ec2Write::DeleteRoute { table, destination } => {
-            let (ipv4, ipv6) = families(destination);
-            let request = ec2.delete_route().route_table_id(table);
-            let request = request.set_destination_cidr_block(ipv4).set_destination_ipv6_cidr_block(ipv6);
-            api.call(operation, || request.clone().set_dry_run(dry).send()).await?;
-        }
-        _ => return Err(malformed(operation, "not a route")),
-    }
-    Ok(())
 }
 
 fn ip_permissions(operation: Operation, permissions: &[Permission]) -> Answer<Vec<sdk::IpPermission>> {

@@ -136,108 +136,77 @@ fn health_check(from: sdk::HealthCheck) -> HealthCheck {
 
 pub(super) async fn write(api: &SdkApi, operation: Operation, write: &ElbWrite) -> Answer<()> {
     let elb = &api.clients.elb;
+    macro_rules! send {
+        ($request:expr) => {{
+            let request = $request;
+            drop(api.call(operation, || request.clone().send()).await?)
+        }};
+    }
     match write {
         ElbWrite::CreateLoadBalancer { balancer, listeners, subnets, security_groups, internal, tags } => {
-            let request = elb
-                .create_load_balancer()
-                .load_balancer_name(balancer)
-                .set_listeners(Some(new_listeners(operation, listeners)?))
-                .set_subnets(some(subnets.clone()))
-                .set_security_groups(some(all_known(operation, security_groups)?))
-                .set_scheme(internal.then(|| "internal".to_owned()))
-                .set_tags(some(new_tags(operation, tags)?));
-            api.call(operation, || request.clone().send()).await?;
+            let request = elb.create_load_balancer().load_balancer_name(balancer);
+            let request = request.set_listeners(Some(new_listeners(operation, listeners)?));
+            let request = request.set_subnets(some(subnets.clone()));
+            let request = request.set_security_groups(some(all_known(operation, security_groups)?));
+            let request = request.set_scheme(internal.then(|| "internal".to_owned()));
+            send!(request.set_tags(some(new_tags(operation, tags)?)));
         }
-        ElbWrite::DeleteLoadBalancer { balancer } => {
-            let request = elb.delete_load_balancer().load_balancer_name(balancer);
-            api.call(operation, || request.clone().send()).await?;
-        }
+        ElbWrite::DeleteLoadBalancer { balancer } => send!(elb.delete_load_balancer().load_balancer_name(balancer)),
         ElbWrite::AddTags { balancer, tags } => {
-            let request = elb.add_tags().load_balancer_names(balancer).set_tags(Some(new_tags(operation, tags)?));
-            api.call(operation, || request.clone().send()).await?;
+            send!(elb.add_tags().load_balancer_names(balancer).set_tags(Some(new_tags(operation, tags)?)));
         }
         ElbWrite::CreateLoadBalancerListeners { balancer, listeners } => {
             let request = elb.create_load_balancer_listeners().load_balancer_name(balancer);
-            let request = request.set_listeners(Some(new_listeners(operation, listeners)?));
-            api.call(operation, || request.clone().send()).await?;
+            send!(request.set_listeners(Some(new_listeners(operation, listeners)?)));
         }
         ElbWrite::DeleteLoadBalancerListeners { balancer, ports } => {
             let request = elb.delete_load_balancer_listeners().load_balancer_name(balancer);
-            let request = request.set_load_balancer_ports(Some(ports.clone()));
-            api.call(operation, || request.clone().send()).await?;
+            send!(request.set_load_balancer_ports(Some(ports.clone())));
         }
         ElbWrite::AttachLoadBalancerToSubnets { balancer, subnets } => {
             let request = elb.attach_load_balancer_to_subnets().load_balancer_name(balancer);
-            let request = request.set_subnets(Some(subnets.clone()));
-            api.call(operation, || request.clone().send()).await?;
+            send!(request.set_subnets(Some(subnets.clone())));
         }
         ElbWrite::DetachLoadBalancerFromSubnets { balancer, subnets } => {
             let request = elb.detach_load_balancer_from_subnets().load_balancer_name(balancer);
-            let request = request.set_subnets(Some(subnets.clone()));
-            api.call(operation, || request.clone().send()).await?;
+            send!(request.set_subnets(Some(subnets.clone())));
         }
         ElbWrite::ApplySecurityGroupsToLoadBalancer { balancer, security_groups } => {
             let request = elb.apply_security_groups_to_load_balancer().load_balancer_name(balancer);
-            let request = request.set_security_groups(Some(all_known(operation, security_groups)?));
-            api.call(operation, || request.clone().send()).await?;
+            send!(request.set_security_groups(Some(all_known(operation, security_groups)?)));
         }
         ElbWrite::ConfigureHealthCheck { balancer, check } => {
             let request = elb.configure_health_check().load_balancer_name(balancer);
-            let request = request.health_check(new_health_check(operation, check)?);
-            api.call(operation, || request.clone().send()).await?;
+            send!(request.health_check(new_health_check(operation, check)?));
         }
-        ElbWrite::ModifyLoadBalancerAttributes { balancer, .. } => {
+        ElbWrite::ModifyLoadBalancerAttributes { balancer, attributes } => {
             let request = elb.modify_load_balancer_attributes().load_balancer_name(balancer);
-            let request = request.load_balancer_attributes(new_attributes(operation, write)?);
-            api.call(operation, || request.clone().send()).await?;
+            send!(request.load_balancer_attributes(new_attributes(operation, attributes)?));
         }
-        _ => policies_and_instances(api, operation, write).await?,
-    }
-    Ok(())
-}
-
-async fn policies_and_instances(api: &SdkApi, operation: Operation, write: &ElbWrite) -> Answer<()> {
-    let elb = &api.clients.elb;
-    match write {
         ElbWrite::CreateLoadBalancerPolicy { balancer, policy, kind, attributes } => {
+            let request = elb.create_load_balancer_policy().load_balancer_name(balancer);
             let attribute =
                 |(name, value)| sdk::PolicyAttribute::builder().attribute_name(name).attribute_value(value).build();
-            let request = elb
-                .create_load_balancer_policy()
-                .load_balancer_name(balancer)
-                .policy_name(policy)
-                .policy_type_name(kind)
-                .set_policy_attributes(some(attributes.iter().map(attribute).collect()));
-            api.call(operation, || request.clone().send()).await?;
+            let request = request.set_policy_attributes(some(attributes.iter().map(attribute).collect()));
+            send!(request.policy_name(policy).policy_type_name(kind));
         }
         ElbWrite::SetLoadBalancerPoliciesForBackendServer { balancer, instance_port, policies } => {
             // An empty list removes all policies, and must be sent.
-            let request = elb
-                .set_load_balancer_policies_for_backend_server()
-                .load_balancer_name(balancer)
-                .instance_port(*instance_port)
-                .set_policy_names(Some(policies.clone()));
-            api.call(operation, || request.clone().send()).await?;
+            let request = elb.set_load_balancer_policies_for_backend_server().load_balancer_name(balancer);
+            send!(request.instance_port(*instance_port).set_policy_names(Some(policies.clone())));
         }
         ElbWrite::SetLoadBalancerPoliciesOfListener { balancer, port, policies } => {
-            let request = elb
-                .set_load_balancer_policies_of_listener()
-                .load_balancer_name(balancer)
-                .load_balancer_port(*port)
-                .set_policy_names(Some(policies.clone()));
-            api.call(operation, || request.clone().send()).await?;
+            let request = elb.set_load_balancer_policies_of_listener().load_balancer_name(balancer);
+            send!(request.load_balancer_port(*port).set_policy_names(Some(policies.clone())));
         }
         ElbWrite::RegisterInstancesWithLoadBalancer { balancer, instances } => {
             let request = elb.register_instances_with_load_balancer().load_balancer_name(balancer);
-            let request = request.set_instances(Some(backends(instances)));
-            api.call(operation, || request.clone().send()).await?;
+            send!(request.set_instances(Some(backends(instances))));
         }
         ElbWrite::DeregisterInstancesFromLoadBalancer { balancer, instances } => {
             let request = elb.deregister_instances_from_load_balancer().load_balancer_name(balancer);
-            let request = request.set_instances(Some(backends(instances)));
-            api.call(operation, || request.clone().send()).await?;
+            send!(request.set_instances(Some(backends(instances))));
         }
-        _ => return Err(malformed(operation, "unknown")),
     }
     Ok(())
 }
@@ -277,13 +246,8 @@ fn new_health_check(operation: Operation, from: &HealthCheck) -> Answer<sdk::Hea
         .map_err(|error| malformed(operation, error))
 }
 
-fn new_attributes(operation: Operation, write: &ElbWrite) -> Answer<sdk::LoadBalancerAttributes> {
-    let ElbWrite::ModifyLoadBalancerAttributes { access_log, connection_draining, idle_timeout, cross_zone, .. } =
-        write
-    else {
-        return Err(malformed(operation, "no attributes"));
-    };
-    let access_log = access_log.as_ref().map(|from| {
+fn new_attributes(operation: Operation, from: &Attributes) -> Answer<sdk::LoadBalancerAttributes> {
+    let access_log = from.access_log.as_ref().map(|from| {
         sdk::AccessLog::builder()
             .enabled(from.enabled)
             .set_emit_interval(from.emit_interval)
@@ -291,18 +255,16 @@ fn new_attributes(operation: Operation, write: &ElbWrite) -> Answer<sdk::LoadBal
             .set_s3_bucket_prefix(from.prefix.clone())
             .build()
     });
-    let draining = connection_draining
+    let draining = from
+        .connection_draining
         .as_ref()
         .map(|from| sdk::ConnectionDraining::builder().enabled(from.enabled).set_timeout(from.timeout).build());
-    let settings = idle_timeout
-        .map(|seconds| sdk::ConnectionSettings::builder().idle_timeout(seconds).build())
-        .transpose()
-        .map_err(|error| malformed(operation, error))?;
-    let cross_zone = cross_zone.map(|enabled| sdk::CrossZoneLoadBalancing::builder().enabled(enabled).build());
+    let settings = from.idle_timeout.map(|seconds| sdk::ConnectionSettings::builder().idle_timeout(seconds).build());
+    let cross_zone = from.cross_zone.map(|enabled| sdk::CrossZoneLoadBalancing::builder().enabled(enabled).build());
     Ok(sdk::LoadBalancerAttributes::builder()
         .set_access_log(access_log)
         .set_connection_draining(draining)
-        .set_connection_settings(settings)
+        .set_connection_settings(settings.transpose().map_err(|error| malformed(operation, error))?)
         .set_cross_zone_load_balancing(cross_zone)
         .build())
 }

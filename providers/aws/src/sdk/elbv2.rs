@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use aws_sdk_elasticloadbalancingv2::types as sdk;
 
-use super::{SdkApi, all_known, known, malformed, some, time};
+use super::{SdkApi, all_known, known, some, time, word};
 use crate::client::elbv2::{
     BalancerZone, HealthCheck, Listener, LoadBalancer, SubnetMapping, Target, TargetGroup, TargetHealth, Which,
 };
 use crate::client::operation::{Operation, Service};
-use crate::client::write::{ElbV2Write, ListenerWish};
+use crate::client::write::{ElbV2Write, ListenerSettings};
 use crate::client::{Answer, ReadElbV2, Tags};
 
 const fn read(name: &'static str) -> Operation {
@@ -96,8 +96,8 @@ impl ReadElbV2 for SdkApi {
             let (state, reason) = from.target_health.map(|health| (health.state, health.reason)).unwrap_or_default();
             Some(TargetHealth {
                 target: Target { id: target.id.unwrap_or_default(), port: target.port.unwrap_or_default() },
-                state: state.map(|state| state.as_str().to_owned()).unwrap_or_default(),
-                reason: reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
+                state: word(state),
+                reason: word(reason),
             })
         };
         Ok(answer.target_health_descriptions.unwrap_or_default().into_iter().filter_map(health).collect())
@@ -123,9 +123,9 @@ fn balancer(from: sdk::LoadBalancer) -> LoadBalancer {
         arn: from.load_balancer_arn.unwrap_or_default(),
         name: from.load_balancer_name.unwrap_or_default(),
         dns_name: from.dns_name.unwrap_or_default(),
-        kind: from.r#type.map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
-        scheme: from.scheme.map(|scheme| scheme.as_str().to_owned()).unwrap_or_default(),
-        state: from.state.and_then(|state| state.code).map(|code| code.as_str().to_owned()).unwrap_or_default(),
+        kind: word(from.r#type),
+        scheme: word(from.scheme),
+        state: word(from.state.and_then(|state| state.code)),
         vpc: from.vpc_id.unwrap_or_default(),
         zones: from.availability_zones.unwrap_or_default().into_iter().map(zone).collect(),
         security_groups: from.security_groups.unwrap_or_default(),
@@ -148,7 +148,7 @@ fn listener(from: sdk::Listener) -> Listener {
     Listener {
         arn: from.listener_arn.unwrap_or_default(),
         port: from.port.unwrap_or_default(),
-        protocol: from.protocol.map(|protocol| protocol.as_str().to_owned()).unwrap_or_default(),
+        protocol: word(from.protocol),
         certificates: certificates.filter_map(|certificate| certificate.certificate_arn).collect(),
         ssl_policy: from.ssl_policy,
         target_group: from.default_actions.unwrap_or_default().into_iter().find_map(forward),
@@ -165,12 +165,12 @@ fn target_group(from: sdk::TargetGroup) -> TargetGroup {
     TargetGroup {
         arn: from.target_group_arn.unwrap_or_default(),
         name: from.target_group_name.unwrap_or_default(),
-        protocol: from.protocol.map(|protocol| protocol.as_str().to_owned()).unwrap_or_default(),
+        protocol: word(from.protocol),
         port: from.port.unwrap_or_default(),
-        target_type: from.target_type.map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
+        target_type: word(from.target_type),
         vpc: from.vpc_id.unwrap_or_default(),
         health_check: HealthCheck {
-            protocol: from.health_check_protocol.map(|protocol| protocol.as_str().to_owned()).unwrap_or_default(),
+            protocol: word(from.health_check_protocol),
             port: from.health_check_port.unwrap_or_default(),
             path: from.health_check_path.filter(|path| !path.is_empty()),
             interval: from.health_check_interval_seconds.unwrap_or_default(),
@@ -182,136 +182,95 @@ fn target_group(from: sdk::TargetGroup) -> TargetGroup {
     }
 }
 
+/// The settings of a listener, in a request that creates or modifies one.
+macro_rules! with_settings {
+    ($operation:ident, $desired:ident, $request:expr) => {
+        $request
+            .port($desired.port)
+            .protocol($desired.protocol.as_str().into())
+            .set_certificates(certificates($desired))
+            .set_ssl_policy($desired.ssl_policy.clone())
+            .default_actions(forward_to($operation, $desired)?)
+    };
+}
+
+/// The health check of a target group, in a request that creates or modifies one.
+macro_rules! with_check {
+    ($check:ident, $request:expr) => {
+        $request
+            .health_check_protocol($check.protocol.as_str().into())
+            .health_check_port(&$check.port)
+            .set_health_check_path($check.path.clone())
+            .health_check_interval_seconds($check.interval)
+            .set_health_check_timeout_seconds($check.timeout)
+            .healthy_threshold_count($check.healthy_threshold)
+            .unhealthy_threshold_count($check.unhealthy_threshold)
+    };
+}
+
 pub(super) async fn write(api: &SdkApi, operation: Operation, write: &ElbV2Write) -> Answer<Option<String>> {
     let elb = &api.clients.elbv2;
+    macro_rules! send {
+        ($request:expr) => {{
+            let request = $request;
+            api.call(operation, || request.clone().send()).await?
+        }};
+    }
     match write {
         ElbV2Write::CreateLoadBalancer { name, mappings, security_groups, internal, tags } => {
             use sdk::LoadBalancerSchemeEnum::{Internal, InternetFacing};
-            let request = elb
-                .create_load_balancer()
-                .name(name)
-                .r#type(sdk::LoadBalancerTypeEnum::Network)
-                .scheme(if *internal { Internal } else { InternetFacing })
-                .set_subnet_mappings(some(new_mappings(mappings)))
-                .set_security_groups(some(all_known(operation, security_groups)?))
-                .set_tags(some(new_tags(tags)));
-            let answer = api.call(operation, || request.clone().send()).await?;
+            let request = elb.create_load_balancer().name(name).r#type(sdk::LoadBalancerTypeEnum::Network);
+            let request = request.scheme(if *internal { Internal } else { InternetFacing });
+            let request = request.set_subnet_mappings(some(new_mappings(mappings))).set_tags(some(new_tags(tags)));
+            let answer = send!(request.set_security_groups(some(all_known(operation, security_groups)?)));
             return Ok(answer.load_balancers.unwrap_or_default().into_iter().find_map(|made| made.load_balancer_arn));
         }
         ElbV2Write::DeleteLoadBalancer { balancer } => {
-            let request = elb.delete_load_balancer().load_balancer_arn(balancer);
-            api.call(operation, || request.clone().send()).await?;
+            drop(send!(elb.delete_load_balancer().load_balancer_arn(balancer)));
         }
         ElbV2Write::ModifyLoadBalancerAttributes { balancer, attributes } => {
             let attribute = |(key, value)| sdk::LoadBalancerAttribute::builder().key(key).value(value).build();
             let request = elb.modify_load_balancer_attributes().load_balancer_arn(known(operation, balancer)?);
-            let request = request.set_attributes(Some(attributes.iter().map(attribute).collect()));
-            api.call(operation, || request.clone().send()).await?;
+            drop(send!(request.set_attributes(Some(attributes.iter().map(attribute).collect()))));
         }
         ElbV2Write::SetSecurityGroups { balancer, security_groups } => {
             let request = elb.set_security_groups().load_balancer_arn(balancer);
-            let request = request.set_security_groups(Some(all_known(operation, security_groups)?));
-            api.call(operation, || request.clone().send()).await?;
+            drop(send!(request.set_security_groups(Some(all_known(operation, security_groups)?))));
         }
-        ElbV2Write::CreateListener { .. } | ElbV2Write::ModifyListener { .. } | ElbV2Write::DeleteListener { .. } => {
-            return write_listener(api, operation, write).await;
-        }
-        _ => return write_target_group(api, operation, write).await,
-    }
-    Ok(None)
-}
-
-async fn write_listener(api: &SdkApi, operation: Operation, write: &ElbV2Write) -> Answer<Option<String>> {
-    let elb = &api.clients.elbv2;
-    match write {
         ElbV2Write::CreateListener { balancer, listener, tags } => {
-            let request = elb
-                .create_listener()
-                .load_balancer_arn(known(operation, balancer)?)
-                .port(listener.port)
-                .protocol(listener.protocol.as_str().into())
-                .set_certificates(certificates(listener))
-                .set_ssl_policy(listener.ssl_policy.clone())
-                .default_actions(forward_to(operation, listener)?)
-                .set_tags(some(new_tags(tags)));
-            let answer = api.call(operation, || request.clone().send()).await?;
-            Ok(answer.listeners.unwrap_or_default().into_iter().find_map(|made| made.listener_arn))
+            let request = elb.create_listener().load_balancer_arn(known(operation, balancer)?);
+            let answer = send!(with_settings!(operation, listener, request).set_tags(some(new_tags(tags))));
+            return Ok(answer.listeners.unwrap_or_default().into_iter().find_map(|made| made.listener_arn));
         }
         ElbV2Write::ModifyListener { listener, desired } => {
-            let request = elb
-                .modify_listener()
-                .listener_arn(listener)
-                .port(desired.port)
-                .protocol(desired.protocol.as_str().into())
-                .set_certificates(certificates(desired))
-                .set_ssl_policy(desired.ssl_policy.clone())
-                .default_actions(forward_to(operation, desired)?);
-            api.call(operation, || request.clone().send()).await.map(|_| None)
+            drop(send!(with_settings!(operation, desired, elb.modify_listener().listener_arn(listener))));
         }
-        ElbV2Write::DeleteListener { listener } => {
-            let request = elb.delete_listener().listener_arn(listener);
-            api.call(operation, || request.clone().send()).await.map(|_| None)
-        }
-        _ => Err(malformed(operation, "not a listener")),
-    }
-}
-
-async fn write_target_group(api: &SdkApi, operation: Operation, write: &ElbV2Write) -> Answer<Option<String>> {
-    let elb = &api.clients.elbv2;
-    match write {
-        ElbV2Write::CreateTargetGroup { name, protocol, port, vpc, health_check: check, tags } => {
-            let request = elb
-                .create_target_group()
-                .name(name)
-                .protocol(protocol.as_str().into())
-                .port(*port)
-                .vpc_id(vpc)
-                .target_type(sdk::TargetTypeEnum::Instance)
-                .health_check_protocol(check.protocol.as_str().into())
-                .health_check_port(&check.port)
-                .set_health_check_path(check.path.clone())
-                .health_check_interval_seconds(check.interval)
-                .set_health_check_timeout_seconds(check.timeout)
-                .healthy_threshold_count(check.healthy_threshold)
-                .unhealthy_threshold_count(check.unhealthy_threshold)
-                .set_tags(some(new_tags(tags)));
-            let answer = api.call(operation, || request.clone().send()).await?;
+        ElbV2Write::DeleteListener { listener } => drop(send!(elb.delete_listener().listener_arn(listener))),
+        ElbV2Write::CreateTargetGroup { name, protocol, port, vpc, health_check, tags } => {
+            let request = elb.create_target_group().name(name).protocol(protocol.as_str().into()).port(*port);
+            let request = request.vpc_id(vpc).target_type(sdk::TargetTypeEnum::Instance);
+            let answer = send!(with_check!(health_check, request).set_tags(some(new_tags(tags))));
             return Ok(answer.target_groups.unwrap_or_default().into_iter().find_map(|made| made.target_group_arn));
         }
-        ElbV2Write::ModifyTargetGroup { target_group, health_check: check } => {
-            let request = elb
-                .modify_target_group()
-                .target_group_arn(target_group)
-                .health_check_protocol(check.protocol.as_str().into())
-                .health_check_port(&check.port)
-                .set_health_check_path(check.path.clone())
-                .health_check_interval_seconds(check.interval)
-                .set_health_check_timeout_seconds(check.timeout)
-                .healthy_threshold_count(check.healthy_threshold)
-                .unhealthy_threshold_count(check.unhealthy_threshold);
-            api.call(operation, || request.clone().send()).await?;
+        ElbV2Write::ModifyTargetGroup { target_group, health_check } => {
+            drop(send!(with_check!(health_check, elb.modify_target_group().target_group_arn(target_group))));
         }
         ElbV2Write::DeleteTargetGroup { target_group } => {
-            let request = elb.delete_target_group().target_group_arn(target_group);
-            api.call(operation, || request.clone().send()).await?;
+            drop(send!(elb.delete_target_group().target_group_arn(target_group)));
         }
         ElbV2Write::ModifyTargetGroupAttributes { target_group, attributes } => {
             let attribute = |(key, value)| sdk::TargetGroupAttribute::builder().key(key).value(value).build();
             let request = elb.modify_target_group_attributes().target_group_arn(known(operation, target_group)?);
-            let request = request.set_attributes(Some(attributes.iter().map(attribute).collect()));
-            api.call(operation, || request.clone().send()).await?;
+            drop(send!(request.set_attributes(Some(attributes.iter().map(attribute).collect()))));
         }
         ElbV2Write::RegisterTargets { target_group, targets } => {
             let request = elb.register_targets().target_group_arn(known(operation, target_group)?);
-            let request = request.set_targets(Some(new_targets(targets)));
-            api.call(operation, || request.clone().send()).await?;
+            drop(send!(request.set_targets(Some(new_targets(targets)))));
         }
         ElbV2Write::DeregisterTargets { target_group, targets } => {
             let request = elb.deregister_targets().target_group_arn(target_group);
-            let request = request.set_targets(Some(new_targets(targets)));
-            api.call(operation, || request.clone().send()).await?;
+            drop(send!(request.set_targets(Some(new_targets(targets)))));
         }
-        _ => return Err(malformed(operation, "unknown")),
     }
     Ok(None)
 }
@@ -336,12 +295,12 @@ fn new_targets(targets: &[Target]) -> Vec<sdk::TargetDescription> {
     targets.iter().map(target).collect()
 }
 
-fn certificates(desired: &ListenerWish) -> Option<Vec<sdk::Certificate>> {
+fn certificates(desired: &ListenerSettings) -> Option<Vec<sdk::Certificate>> {
     let arn = desired.certificate.as_ref()?;
     Some(vec![sdk::Certificate::builder().certificate_arn(arn).build()])
 }
 
-fn forward_to(operation: Operation, desired: &ListenerWish) -> Answer<sdk::Action> {
+fn forward_to(operation: Operation, desired: &ListenerSettings) -> Answer<sdk::Action> {
     let target_group = known(operation, &desired.target_group)?;
     Ok(sdk::Action::builder().r#type(sdk::ActionTypeEnum::Forward).target_group_arn(target_group).build())
 }

@@ -14,10 +14,9 @@ pub(super) struct Overridden(Endpoint);
 impl Overridden {
     pub(super) fn new(service: Service, entry: &ServiceOverride) -> Self {
         // The names in IAM and in signatures are the same for all services called here.
-        let name = Some(entry.signing_name.clone()).filter(|name| !name.is_empty());
-        let name = name.unwrap_or_else(|| service.iam().to_owned());
+        let name = if entry.signing_name.is_empty() { service.iam() } else { &entry.signing_name };
         let scheme = EndpointAuthScheme::with_capacity("sigv4", 2)
-            .put("signingName", name)
+            .put("signingName", name.to_owned())
             .put("signingRegion", entry.signing_region.clone());
         Self(Endpoint::builder().url(entry.url.clone()).auth_scheme(scheme).build())
     }

@@ -10,22 +10,19 @@ use aws_types::request_id::RequestId;
 use ccm_kit::call::{Cause, Failure};
 use ccm_kit::http::{causes, is_web_page, retry_after, web_page};
 
-/// A failed attempt.
 pub(super) fn of<E>(error: &SdkError<E, HttpResponse>) -> Failure
 where
     E: ProvideErrorMetadata + Error + Send + Sync + 'static,
 {
     let response = error.raw_response();
+    let in_header = response.and_then(|response| response.headers().request_id()).map(str::to_owned);
     let mut failure = Failure {
         status: response.map(|response| response.status().as_u16()),
         after: response.and_then(|response| response.headers().get("retry-after")).and_then(retry_after),
-        request_id: response.and_then(|response| response.headers().request_id()).map(str::to_owned),
+        request_id: in_header.or_else(|| response.and_then(request_id)),
         ..Failure::default()
     };
-    let html = response.is_some_and(is_html);
-    if failure.request_id.is_none() {
-        failure.request_id = response.and_then(request_id);
-    }
+    let html = response.and_then(|response| response.body().bytes()).is_some_and(is_web_page);
     if let (SdkError::ServiceError(answer), false) = (error, html) {
         failure.code = answer.err().code().unwrap_or_default().to_owned();
         failure.message = answer.err().message().unwrap_or_default().to_owned();
@@ -52,10 +49,6 @@ fn cause<E: Error + 'static>(error: &SdkError<E, HttpResponse>) -> Cause {
 /// The other side accepted no connection: nothing was sent.
 fn refused(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
-}
-
-fn is_html(response: &HttpResponse) -> bool {
-    response.body().bytes().is_some_and(is_web_page)
 }
 
 /// Refusals of the query protocols name it in their text too.

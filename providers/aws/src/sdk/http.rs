@@ -24,18 +24,18 @@ const IDLE: Duration = Duration::from_secs(30);
 pub(super) fn client(environment: Environment<'_>) -> Result<SharedHttpClient, ProviderError> {
     let tls = tls(environment)?;
     let no_proxy = variable(environment, "NO_PROXY").map(|(_, value)| value).unwrap_or_default();
-    let via = |name: &str, kind: fn(String) -> Result<ProxyConfig, String>| match variable(environment, name) {
-        None => Ok::<_, ProviderError>(connections(&tls, None)),
-        Some((name, value)) => {
+    let via = |name: &str, proxy: fn(String) -> Option<ProxyConfig>| match variable(environment, name) {
+        None => Ok(connections(&tls, None)),
+        Some((name, value)) => match proxy(proxy_url(value)) {
+            Some(proxy) => Ok(connections(&tls, Some(proxy.no_proxy(&no_proxy)))),
             // Never quotes the value: it may hold a password.
-            let proxy = kind(proxy_url(value)).map_err(|problem| {
-                ProviderError::unknown(format!("environment variable {name}: {problem}; want http://host:port"))
-            })?;
-            Ok(connections(&tls, Some(proxy.no_proxy(&no_proxy))))
-        }
+            None => Err(ProviderError::unknown(format!(
+                "environment variable {name}: not the URL of a proxy; want http://host:port"
+            ))),
+        },
     };
-    let http = via("HTTP_PROXY", |url| ProxyConfig::http(url).map_err(|_| "not the URL of a proxy".to_owned()))?;
-    let https = via("HTTPS_PROXY", |url| ProxyConfig::https(url).map_err(|_| "not the URL of a proxy".to_owned()))?;
+    let http = via("HTTP_PROXY", |url| ProxyConfig::http(url).ok())?;
+    let https = via("HTTPS_PROXY", |url| ProxyConfig::https(url).ok())?;
     Ok(SharedHttpClient::new(Routes { direct: connections(&tls, None), http, https }))
 }
 
@@ -69,30 +69,21 @@ fn connections(tls: &TlsContext, proxy: Option<ProxyConfig>) -> SharedHttpClient
 
 /// One pool of connections for each route.
 #[derive(Debug)]
-struct Routes {
-    direct: SharedHttpClient,
-    http: SharedHttpClient,
-    https: SharedHttpClient,
+struct Routes<T> {
+    direct: T,
+    http: T,
+    https: T,
 }
 
-impl HttpClient for Routes {
+impl HttpClient for Routes<SharedHttpClient> {
     fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
-        SharedHttpConnector::new(Connectors {
-            direct: self.direct.http_connector(settings, components),
-            http: self.http.http_connector(settings, components),
-            https: self.https.http_connector(settings, components),
-        })
+        let of = |client: &SharedHttpClient| client.http_connector(settings, components);
+        let Self { direct, http, https } = self;
+        SharedHttpConnector::new(Routes { direct: of(direct), http: of(http), https: of(https) })
     }
 }
 
-#[derive(Debug)]
-struct Connectors {
-    direct: SharedHttpConnector,
-    http: SharedHttpConnector,
-    https: SharedHttpConnector,
-}
-
-impl HttpConnector for Connectors {
+impl HttpConnector for Routes<SharedHttpConnector> {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         match request.uri().parse().map_or(Route::Direct, |uri| route(&uri)) {
             Route::Direct => self.direct.call(request),

@@ -32,7 +32,6 @@ pub(crate) struct Clients {
     pub(crate) elbv2: aws_sdk_elasticloadbalancingv2::Client,
 }
 
-/// AWS through its SDK.
 #[derive(Debug)]
 pub(crate) struct SdkApi {
     clients: Clients,
@@ -40,7 +39,6 @@ pub(crate) struct SdkApi {
 }
 
 impl SdkApi {
-    /// Calls with these clients, at the pace of this caller.
     pub(crate) fn new(clients: &Clients, caller: Caller<Operation>, metrics: &Metrics) -> Self {
         Self { clients: clients.watched(metrics), caller }
     }
@@ -111,6 +109,11 @@ fn all_known(operation: Operation, ids: &[Id]) -> Answer<Vec<String>> {
     ids.iter().map(|id| known(operation, id)).collect()
 }
 
+/// A word of an enumeration; empty where AWS left it out.
+fn word(from: Option<impl AsRef<str>>) -> String {
+    from.map(|word| word.as_ref().to_owned()).unwrap_or_default()
+}
+
 /// To the second: AWS has no fractions.
 fn time(from: aws_smithy_types::DateTime) -> Option<jiff::Timestamp> {
     jiff::Timestamp::from_second(from.secs()).ok()
@@ -149,13 +152,9 @@ impl Api for SdkApi {
 
 /// The calls that a query takes, each with at most [`MAX_IDS`] IDs and [`FILTER_VALUES`] values of filters.
 fn split(query: &Query) -> Vec<Query> {
-    let values = |filter: &crate::client::Filter| filter.values.len();
-    let total: usize = query.filters.iter().map(values).sum();
-    if total > FILTER_VALUES {
-        let Some(at) = (0..query.filters.len()).max_by_key(|at| query.filters.get(*at).map(values)) else {
-            return vec![query.clone()];
-        };
-        let Some(long) = query.filters.get(at) else { return vec![query.clone()] };
+    let total: usize = query.filters.iter().map(|filter| filter.values.len()).sum();
+    let long = query.filters.iter().enumerate().max_by_key(|(_, filter)| filter.values.len());
+    if let Some((at, long)) = long.filter(|_| total > FILTER_VALUES) {
         let distinct: BTreeSet<&String> = long.values.iter().collect();
         let distinct: Vec<&String> = distinct.into_iter().collect();
         let size = FILTER_VALUES.saturating_sub(total - long.values.len()).max(1);

@@ -2,7 +2,6 @@
 
 use ccm_kit::call::Meaning;
 
-/// The meaning of a code.
 pub(super) fn meaning(code: &str) -> Meaning {
     TABLE.iter().find(|(_, codes)| codes.contains(&code)).map_or_else(|| by_shape(code), |(meaning, _)| *meaning)
 }
@@ -78,12 +77,9 @@ const TABLE: &[(Meaning, &[&str])] = &[
 ];
 
 /// The signature is refused, mostly because of the clock.
+#[rustfmt::skip]
 const SIGNATURE: &[&str] = &[
-    "RequestExpired",
-    "RequestTimeTooSkewed",
-    "RequestInTheFuture",
-    "SignatureDoesNotMatch",
-    "InvalidSignatureException",
+    "RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture", "SignatureDoesNotMatch", "InvalidSignatureException",
     "IncompleteSignature",
 ];
 

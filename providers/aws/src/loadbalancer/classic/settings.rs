@@ -52,8 +52,7 @@ pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> O
     let drains = |wanted: &ConnectionDraining| draining(wanted, found.connection_draining.as_ref());
     let idle = |wanted: i32| vec![field("idle timeout", found.idle_timeout, Some(wanted))];
     let cross = |wanted: bool| vec![field("cross-zone", found.cross_zone, Some(wanted))];
-    let write = ElbWrite::ModifyLoadBalancerAttributes {
-        balancer: context.name(),
+    let attributes = Attributes {
         access_log: wanted.access_log.clone().filter(|wanted| differs(log(wanted))),
         connection_draining: wanted.connection_draining.clone().filter(|wanted| differs(drains(wanted))),
         idle_timeout: wanted.idle_timeout.filter(|wanted| differs(idle(*wanted))),
@@ -62,6 +61,7 @@ pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> O
     if changes.is_empty() {
         return None;
     }
+    let write = ElbWrite::ModifyLoadBalancerAttributes { balancer: context.name(), attributes };
     let mut step =
         step(Verb::Update, "LoadBalancer", &context.desired.name, "its attributes differ from the annotations", write);
     step.summary.changes = changes;

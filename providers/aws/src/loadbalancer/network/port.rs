@@ -10,7 +10,7 @@ use super::super::step::{Planned, Step};
 use super::group::{self, Chosen};
 use super::{Context, step};
 use crate::client::elbv2::Listener;
-use crate::client::write::{ElbV2Write, ListenerWish};
+use crate::client::write::{ElbV2Write, ListenerSettings};
 
 struct Matched<'a> {
     port: &'a Port,
@@ -160,8 +160,8 @@ impl<'a> PortPlan<'_, 'a> {
     }
 }
 
-fn wanted(one: &Matched<'_>) -> ListenerWish {
-    ListenerWish {
+fn wanted(one: &Matched<'_>) -> ListenerSettings {
+    ListenerSettings {
         port: one.port.port,
         protocol: one.port.protocol.clone(),
         certificate: one.port.certificate.clone(),

@@ -445,7 +445,7 @@ fn step(write: crate::client::write::ElbV2Write) -> Step {
 
 #[tokio::test(start_paused = true)]
 async fn the_guard_refuses_to_change_what_lacks_our_mark() {
-    use crate::client::write::{ElbV2Write, ListenerWish};
+    use crate::client::write::{ElbV2Write, ListenerSettings};
     let world = world();
     let service = service(1, "nlb");
     make(&world, &service).await;
@@ -454,7 +454,7 @@ async fn the_guard_refuses_to_change_what_lacks_our_mark() {
     let mut seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
     let network = seen.observed.network.clone().unwrap();
     let (balancer, target_group) = (network.balancer.arn.clone(), network.target_groups[0].group.arn.clone());
-    let listener = ListenerWish {
+    let listener = ListenerSettings {
         port: 80,
         protocol: "TCP".to_owned(),
         certificate: None,

@@ -3,6 +3,8 @@
 //! Upstream: `pkg/providers/v1/aws.go`, `extractIPv4NodeAddresses` and `extractIPv6NodeAddresses`. Upstream sorts the
 //! interfaces for IPv4 only; here the order is the same for both families.
 
+use std::net::Ipv6Addr;
+
 use ccm_provider::{AddressType, NodeAddress, ProviderError};
 
 use crate::client::ec2::{self, Instance, InstanceInterface, NetworkInterface};
@@ -89,7 +91,7 @@ fn v4(kind: AddressType, text: &str, of: &str) -> Result<NodeAddress, ProviderEr
 }
 
 fn v6(text: &str, of: &str) -> Result<NodeAddress, ProviderError> {
-    let ip = ec2::ipv6(text).ok_or_else(|| bad(text, of))?;
+    let ip: Ipv6Addr = text.parse().map_err(|_| bad(text, of))?;
     Ok(NodeAddress::new(AddressType::InternalIp, ip.to_string()))
 }
 

@@ -62,7 +62,6 @@ pub(crate) struct Sdk {
 }
 
 impl Sdk {
-    /// From the environment of the process.
     pub(crate) fn from_environment(caller: Caller<Operation>, metrics: CallMetrics) -> Result<Self, ProviderError> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let is_metadata_off =

@@ -7,10 +7,12 @@ use ccm_cloudsim::aws::{Aws, Options};
 
 use super::*;
 use crate::client::ec2::{Peer, Permission, Source};
-use crate::client::elb::{AccessLog, ConnectionDraining, HealthCheck as ClassicCheck, Listener as ClassicListener};
+use crate::client::elb::{
+    AccessLog, Attributes, ConnectionDraining, HealthCheck as ClassicCheck, Listener as ClassicListener,
+};
 use crate::client::elbv2::{HealthCheck, SubnetMapping, Target, Which};
 use crate::client::operation::{READS, Service};
-use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, ListenerWish, RouteTarget};
+use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite, ListenerSettings, RouteTarget};
 
 const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/12345678-1234-1234-1234-123456789012";
 
@@ -116,7 +118,7 @@ async fn ec2(bed: &Bed) -> String {
     assert_eq!(first.private_ip.as_ref(), interface.private_ips.first());
     api.instance_topology(&nodes[..1]).await.unwrap();
     let interfaces = api.network_interfaces(&Query::by("private-ip-address", first.private_ip.clone())).await.unwrap();
-    assert_eq!((interfaces.len(), &*interfaces[0].id, &*interfaces[0].vpc), (1, &*interface.id, &*network.vpc));
+    assert_eq!((interfaces.len(), &interfaces[0].id, &interfaces[0].subnet), (1, &interface.id, &network.private[0]));
     let zones = api.availability_zones().await.unwrap();
     assert!(
         zones.iter().any(|zone| zone.name == "us-west-2a" && !zone.id.is_empty() && zone.kind == "availability-zone")
@@ -224,8 +226,7 @@ async fn classic(bed: &Bed, group: &str) {
         unhealthy_threshold: 6,
     };
     bed.elb(ElbWrite::ConfigureHealthCheck { balancer: balancer.clone(), check: check.clone() }).await;
-    bed.elb(ElbWrite::ModifyLoadBalancerAttributes {
-        balancer: balancer.clone(),
+    let attributes = Attributes {
         access_log: Some(AccessLog {
             enabled: true,
             emit_interval: Some(5),
@@ -235,8 +236,8 @@ async fn classic(bed: &Bed, group: &str) {
         connection_draining: Some(ConnectionDraining { enabled: true, timeout: Some(90) }),
         idle_timeout: Some(120),
         cross_zone: Some(true),
-    })
-    .await;
+    };
+    bed.elb(ElbWrite::ModifyLoadBalancerAttributes { balancer: balancer.clone(), attributes }).await;
     let policy = "k8s-proxyprotocol-enabled".to_owned();
     bed.elb(ElbWrite::CreateLoadBalancerPolicy {
         balancer: balancer.clone(),
@@ -310,7 +311,7 @@ async fn network_balancer(bed: &Bed, group: &str) {
         tags: owned(),
     });
     let target_group = target_group.await.expect("an ARN");
-    let mut desired = ListenerWish {
+    let mut desired = ListenerSettings {
         port: 443,
         protocol: "TCP".to_owned(),
         certificate: None,
