@@ -139,7 +139,7 @@ fn settings(start: &Start, fargate_counts_as_stopped: bool) -> Settings {
     Settings {
         region: start.region.clone(),
         vpc: start.vpc.clone(),
-        families: start.config.families.as_slice().to_vec(),
+        families: start.config.families().to_vec(),
         own,
         ownership: start.ownership.clone(),
         topology_types: start.config.topology_types.clone(),

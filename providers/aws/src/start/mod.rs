@@ -26,7 +26,6 @@ const SELF_LIMIT: Duration = Duration::from_secs(120);
 /// The metadata service is on the same host; it answers soon or not at all.
 const METADATA_LIMIT: Duration = Duration::from_secs(20);
 
-/// Where clients come from.
 #[async_trait]
 pub(crate) trait Connector: Send + Sync {
     /// The client of the metadata service. Asks nothing yet.
@@ -58,12 +57,10 @@ pub(crate) struct Identity {
     pub(crate) image_id: String,
 }
 
-/// What the provider is made of.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) config: Config,
     pub(crate) region: String,
-    /// The VPC of the cluster.
     pub(crate) vpc: String,
     /// The subnet of last resort for balancers; empty when there is none.
     pub(crate) subnet: String,
@@ -94,7 +91,7 @@ pub(crate) async fn start(
         Some(own_instance(&*metadata, &*api).await?)
     };
     let ownership = ownership(&config, own.as_ref(), allow_untagged)?;
-    let families: Vec<String> = config.families.as_slice().iter().map(Family::to_string).collect();
+    let families: Vec<String> = config.families().iter().map(Family::to_string).collect();
     tracing::info!(?families, "The following IP families will be added to nodes");
     let (vpc, subnet) = match &own {
         Some(own) => (own.vpc.clone(), own.subnet.clone()),
@@ -120,24 +117,22 @@ async fn region(config: &Config, metadata: &dyn Metadata) -> Result<String, Prov
         tracing::info!(zone, "Zone configured in cloud config. Using that to get region.");
     }
     let configured = config.region()?;
-    if config.is_off_instance()
-        && let Some(region) = configured
-    {
+    if let Some(region) = configured.clone().filter(|_| config.is_off_instance()) {
         return Ok(region);
     }
     let identity = limited(METADATA_LIMIT, metadata.identity()).await;
     if let Ok(identity) = &identity {
         log_identity(identity);
     }
-    let Some(region) = configured else {
-        tracing::info!("Loading region from metadata service");
-        return match identity {
-            Ok(identity) if !identity.region.is_empty() => Ok(identity.region),
-            Ok(_) => Err(no_region("the instance identity document names none")),
-            Err(error) => Err(no_region(&error)),
-        };
-    };
-    Ok(region)
+    if let Some(region) = configured {
+        return Ok(region);
+    }
+    tracing::info!("Loading region from metadata service");
+    match identity {
+        Ok(identity) if !identity.region.is_empty() => Ok(identity.region),
+        Ok(_) => Err(no_region("the instance identity document names none")),
+        Err(error) => Err(no_region(&error)),
+    }
 }
 
 fn log_identity(identity: &Identity) {
@@ -161,10 +156,8 @@ fn no_region(why: &str) -> ProviderError {
 }
 
 async fn limited<T>(limit: Duration, answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    match tokio::time::timeout(limit, answer).await {
-        Ok(answer) => answer,
-        Err(_) => Err(format!("no answer within {}", ccm_provider::duration::format(limit))),
-    }
+    let late = |_| Err(format!("no answer within {}", ccm_provider::duration::format(limit)));
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(late)
 }
 
 async fn own_instance(metadata: &dyn Metadata, api: &dyn Api) -> Result<Instance, ProviderError> {

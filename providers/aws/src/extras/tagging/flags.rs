@@ -8,53 +8,22 @@ use crate::client::Tags;
 
 const SECTION: &str = "Tagging controller";
 
-/// All of them.
+#[rustfmt::skip]
 pub(crate) const FLAGS: [Flag; 6] = [
-    Flag::new(
-        SECTION,
-        "tags",
-        Kind::List,
-        "",
-        "Tags to apply to AWS resources in the tagging controller, in the form of key=value.",
-    ),
-    Flag::new(
-        SECTION,
-        "resources",
-        Kind::Repeated,
-        "",
-        "AWS resources name to add/remove tags in the tagging controller. Only \"instance\" is known.",
-    ),
-    Flag::new(
-        SECTION,
-        "tagging-controller-rate-limit",
-        Kind::Float,
-        "0",
-        "Steady-state rate limit (per sec) at which the controller processes items in its queue. A value of zero (default) disables rate limiting.",
-    ),
-    Flag::new(
-        SECTION,
-        "tagging-controller-burst-limit",
-        Kind::Int,
-        "0",
-        "Burst limit at which the controller processes items in its queue. A value of zero (default) disables rate limiting.",
-    ),
-    Flag::new(
-        SECTION,
-        "tagging-controller-concurrent-node-syncs",
-        Kind::Int,
-        "1",
-        "Number of batches of nodes that are tagged at once.",
-    ),
-    Flag::new(
-        SECTION,
-        "tagging-controller-enable-batching",
-        Kind::Bool,
-        "false",
-        "Has no effect: many instances are always tagged with one call.",
-    ),
+    Flag::new(SECTION, "tags", Kind::List, "",
+        "Tags to apply to AWS resources in the tagging controller, in the form of key=value."),
+    Flag::new(SECTION, "resources", Kind::Repeated, "",
+        "AWS resources name to add/remove tags in the tagging controller. Only \"instance\" is known."),
+    Flag::new(SECTION, "tagging-controller-rate-limit", Kind::Float, "0",
+        "Steady-state rate limit (per sec) at which the controller processes items in its queue. A value of zero (default) disables rate limiting."),
+    Flag::new(SECTION, "tagging-controller-burst-limit", Kind::Int, "0",
+        "Burst limit at which the controller processes items in its queue. A value of zero (default) disables rate limiting."),
+    Flag::new(SECTION, "tagging-controller-concurrent-node-syncs", Kind::Int, "1",
+        "Number of batches of nodes that are tagged at once."),
+    Flag::new(SECTION, "tagging-controller-enable-batching", Kind::Bool, "false",
+        "Has no effect: many instances are always tagged with one call."),
 ];
 
-/// What the flags come to.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) tags: Tags,
@@ -63,7 +32,6 @@ pub(crate) struct Settings {
     pub(crate) rate: Option<(f64, u32)>,
 }
 
-/// What is wrong with the flags.
 pub(crate) fn check(values: &FlagValues) -> Vec<String> {
     Settings::read(values).err().unwrap_or_default()
 }

@@ -20,7 +20,6 @@ pub(crate) use overrides::{Endpoint, ServiceOverride};
 
 /// The port that kube-proxy answers health checks on.
 const KUBE_PROXY_HEALTH_PORT: u16 = 10256;
-/// The path there.
 const KUBE_PROXY_HEALTH_PATH: &str = "/healthz";
 
 /// What the file says, checked. An empty file gives the default.
@@ -28,17 +27,12 @@ const KUBE_PROXY_HEALTH_PATH: &str = "/healthz";
 pub(crate) struct Config {
     /// `Zone`; decides the region if set.
     pub(crate) zone: Option<String>,
-    /// `Region`
     pub(crate) region: Option<String>,
-    /// `VPC`
     pub(crate) vpc: Option<String>,
-    /// `SubnetID`
     pub(crate) subnet: Option<String>,
-    /// `RouteTableID`
     pub(crate) route_table: Option<String>,
     /// `RoleARN`, not parsed: that is done where the role is used, as upstream does.
     pub(crate) role: Option<String>,
-    /// `SourceARN`
     pub(crate) source: Option<String>,
     /// `KubernetesClusterTag`; empty when not given.
     pub(crate) cluster_tag: String,
@@ -48,8 +42,8 @@ pub(crate) struct Config {
     pub(crate) leave_node_groups_alone: bool,
     /// `ElbSecurityGroup`: the group of every classic balancer.
     pub(crate) classic_group: Option<String>,
-    /// `NodeIPFamilies`
-    pub(crate) families: NodeIpFamilies,
+    /// `NodeIPFamilies`, without repetition; see [`Self::families`].
+    families: Vec<Family>,
     /// `ClusterServiceLoadBalancerHealthProbeMode = Shared` and the two keys that go with it.
     pub(crate) shared_probe: Option<SharedProbe>,
     /// `SupportedTopologyInstanceTypePattern`; `None`: the built-in one.
@@ -60,7 +54,6 @@ pub(crate) struct Config {
     pub(crate) overrides: Vec<ServiceOverride>,
 }
 
-/// A file as read.
 struct Read {
     config: Config,
     /// Of sections and keys.
@@ -82,23 +75,6 @@ impl std::fmt::Display for Family {
             Self::Ipv4 => "ipv4",
             Self::Ipv6 => "ipv6",
         })
-    }
-}
-
-/// Which addresses a node gets, and in which order. Never empty, and without repetition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NodeIpFamilies(Vec<Family>);
-
-impl Default for NodeIpFamilies {
-    fn default() -> Self {
-        Self(vec![Family::Ipv4])
-    }
-}
-
-impl NodeIpFamilies {
-    /// In order.
-    pub(crate) fn as_slice(&self) -> &[Family] {
-        &self.0
     }
 }
 
@@ -184,7 +160,11 @@ impl Config {
         }
     }
 
-    /// The role to assume, if any.
+    /// Which addresses a node gets, and in which order.
+    pub(crate) fn families(&self) -> &[Family] {
+        if self.families.is_empty() { &[Family::Ipv4] } else { &self.families }
+    }
+
     pub(crate) fn role(&self) -> Result<Option<Role>, ProviderError> {
         let Some(arn) = &self.role else { return Ok(None) };
         // arn:partition:service:region:account:resource
@@ -202,7 +182,6 @@ impl Config {
         self.vpc.is_some() && (self.subnet.is_some() || self.role.is_some()) && self.names_cluster()
     }
 
-    /// Whether the file names the cluster ID.
     pub(crate) fn names_cluster(&self) -> bool {
         !self.cluster_tag.is_empty() || !self.cluster_id.is_empty()
     }

@@ -49,13 +49,11 @@ const NEVER_CALLED: [&str; 2] = ["KMS", "autoscaling"];
 /// Another address for a service, trimmed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ServiceOverride {
-    /// The name of its subsection.
     pub(crate) name: String,
     pub(crate) service: String,
     pub(crate) region: String,
     /// With scheme and host.
     pub(crate) url: String,
-    /// The region that requests are signed for.
     pub(crate) signing_region: String,
     /// Has no effect.
     pub(super) signing_method: String,

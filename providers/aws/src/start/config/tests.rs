@@ -26,7 +26,7 @@ fn no_file_is_an_empty_file() {
     assert_eq!(format!("{none:?}"), format!("{:?}", Config::default()));
     assert_eq!(findings, []);
     assert_eq!(format!("{:?}", good("; nothing\n").0), format!("{none:?}"));
-    assert_eq!(none.families.as_slice(), [Family::Ipv4]);
+    assert_eq!(none.families(), [Family::Ipv4]);
     assert_eq!(none.region().unwrap(), None);
     assert_eq!(none.role().unwrap(), None);
     assert_eq!(none.shared_probe, None);
@@ -37,7 +37,7 @@ fn no_file_is_an_empty_file() {
 fn old_spellings_pass_with_one_warning_each() {
     let (config, findings) =
         good("[GLOBAL]\nnodeipfamilies = ipv6\nNodeIPFamilies = ipv4\nDisableStrictZoneCheck = true\n[Nope]\n");
-    assert_eq!(config.families.as_slice(), [Family::Ipv6, Family::Ipv4]);
+    assert_eq!(config.families(), [Family::Ipv6, Family::Ipv4]);
     assert_eq!(
         findings,
         [
@@ -78,7 +78,7 @@ NLBSecurityGroupMode = Managed
     assert_eq!(config.source.as_deref(), Some("arn:aws:eks:us-west-2:123456789012:cluster/c1"));
     assert_eq!((config.cluster_tag.as_str(), config.cluster_id.as_str()), ("c1", "c1"));
     assert!(config.leave_node_groups_alone && config.is_off_instance());
-    assert_eq!(config.families.as_slice(), [Family::Ipv6]);
+    assert_eq!(config.families(), [Family::Ipv6]);
     assert_eq!(config.shared_probe, Some(SharedProbe { port: 10000, path: "/ready?a#b".to_owned() }));
     assert!(config.managed_network_groups);
     assert!(
@@ -122,7 +122,7 @@ fn what_has_no_effect_is_reported() {
          NodeIPFamilies = ipv4\nNodeIPFamilies = ipv4\n",
     );
     assert!(!config.is_off_instance());
-    assert_eq!(config.families.as_slice(), [Family::Ipv4]);
+    assert_eq!(config.families(), [Family::Ipv4]);
     let keys: Vec<&str> = findings.iter().filter_map(|text| text.split(' ').nth(2)).collect();
     assert_eq!(
         keys,
@@ -311,7 +311,7 @@ proptest! {
         if let Ok((config, _)) = Config::parse(Some(&format!("[{section}]\n{}\n", lines.join("\n")))) {
             let _ = (config.region(), config.role(), config.is_off_instance());
             let _ = config.override_for(Endpoint::Of(Service::Ec2), "r");
-            prop_assert!(!config.families.as_slice().is_empty());
+            prop_assert!(!config.families().is_empty());
         }
     }
 }
