@@ -8,8 +8,8 @@ use ccm_kit::call::Caller;
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::metric::Registry;
 use ccm_provider::{
-    CloudConfig, CloudProvider, ErrorClass, Inspect, InstancesV2, Lint, LoadBalancer, NodeTask, NodeTaskSpec,
-    PlannedLoadBalancer, ProviderContext, ProviderError, ProviderFactory, Routes, Volumes,
+    CloudConfig, CloudProvider, Inspect, InstancesV2, Lint, LoadBalancer, NodeTask, NodeTaskSpec, PlannedLoadBalancer,
+    ProviderContext, ProviderError, ProviderFactory, Routes, Volumes,
 };
 use serde_json::Value;
 
@@ -68,7 +68,7 @@ impl ProviderFactory for Factory {
         let sdk = Sdk::from_environment(caller.clone(), metrics.clone())?;
         let text = config.as_ref().map(|config| &*config.text);
         let start = start(text, flags.bool("allow-untagged-cloud"), Box::new(sdk)).await?;
-        Ok(Arc::new(Aws::new(start, flags.clone(), caller, metrics, registry)?))
+        Ok(Arc::new(Aws::new(start, flags.clone(), caller, metrics, registry)))
     }
 }
 
@@ -88,22 +88,12 @@ struct Aws {
 }
 
 impl Aws {
-    fn new(
-        start: Start,
-        flags: FlagValues,
-        caller: Caller<Operation>,
-        metrics: Metrics,
-        registry: Registry,
-    ) -> Result<Self, ProviderError> {
+    fn new(start: Start, flags: FlagValues, caller: Caller<Operation>, metrics: Metrics, registry: Registry) -> Self {
         let (api, cluster) = (start.api.clone(), Cluster::default());
         let zones = Arc::new(Zones::new(api.clone()));
         let fleet = fleet::new(api.clone());
         let settings = settings(&start, flags.bool(FARGATE_SHUTDOWN));
-        let instances =
-            Ec2Instances::new(settings.clone(), api.clone(), zones.clone(), cluster.clone()).map_err(|error| {
-                let class = ErrorClass::Invalid { findings: Vec::new() };
-                ProviderError::new(class, format!("SupportedTopologyInstanceTypePattern: {error}"))
-            })?;
+        let instances = Ec2Instances::new(settings.clone(), api.clone(), zones.clone(), cluster.clone());
         let balancers = Balancers::new(api.clone(), fleet.clone(), zones, cluster.clone(), env(&start));
         let routes = VpcRoutes::new(VpcTable::new(route_settings(&start), api.clone(), fleet), cluster.clone());
         let volumes = EbsVolumes::new(api.clone());
@@ -116,19 +106,8 @@ impl Aws {
             routes: route_settings(&start),
             cluster: cluster.clone(),
         };
-        Ok(Self {
-            start,
-            flags,
-            caller,
-            metrics,
-            registry,
-            cluster,
-            instances,
-            balancers,
-            routes: Arc::new(routes),
-            volumes: Arc::new(volumes),
-            inspector: Arc::new(inspector),
-        })
+        let (routes, volumes, inspector) = (Arc::new(routes), Arc::new(volumes), Arc::new(inspector));
+        Self { start, flags, caller, metrics, registry, cluster, instances, balancers, routes, volumes, inspector }
     }
 }
 
@@ -206,7 +185,7 @@ impl CloudProvider for Aws {
             let settings = tagging::Settings::read(&self.flags).ok()?;
             return Some(Arc::new(Tagging::new(api, self.cluster.clone(), self.metrics.clone(), settings)));
         }
-        (name == prefix_ipam::SPEC.name).then(|| Arc::new(PrefixIpam::new(api)) as Arc<dyn NodeTask>)
+        (name == prefix_ipam::SPEC.name).then(|| Arc::new(PrefixIpam(api)) as Arc<dyn NodeTask>)
     }
 
     fn inspect(&self) -> Option<Arc<dyn Inspect>> {

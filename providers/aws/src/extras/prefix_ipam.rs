@@ -14,7 +14,6 @@ use crate::client::ec2::Instance;
 use crate::client::{Api, Query};
 use crate::node::identity::ProviderId;
 
-/// How `--controllers` lists it.
 pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
     name: "aws-ipv6-prefix-ipam",
     aliases: &[],
@@ -28,11 +27,8 @@ const WHY: &str = "EC2 delegated this prefix to the node's primary interface";
 /// When a node whose interface has no prefix is looked at again: somebody has to delegate one first.
 const NO_PREFIX: Duration = Duration::from_secs(60);
 
-/// The controller's work in the cloud.
 #[derive(Debug)]
-pub(crate) struct PrefixIpam {
-    api: Arc<dyn Api>,
-}
+pub(crate) struct PrefixIpam(pub(crate) Arc<dyn Api>);
 
 /// The first prefix of the primary interface.
 fn prefix(instance: &Instance) -> Option<&str> {
@@ -41,10 +37,6 @@ fn prefix(instance: &Instance) -> Option<&str> {
 }
 
 impl PrefixIpam {
-    pub(crate) fn new(api: Arc<dyn Api>) -> Self {
-        Self { api }
-    }
-
     async fn prefixes(&self, work: &[NodeWork]) -> Result<BTreeMap<String, Option<String>>, ProviderError> {
         let ids: BTreeSet<String> = work
             .iter()
@@ -53,7 +45,7 @@ impl PrefixIpam {
         if ids.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let instances = self.api.instances(&Query::by("instance-id", ids)).await?;
+        let instances = self.0.instances(&Query::by("instance-id", ids)).await?;
         Ok(instances.into_iter().map(|instance| (instance.id.clone(), prefix(&instance).map(str::to_owned))).collect())
     }
 }

@@ -18,10 +18,8 @@ use crate::client::{Api, ApiError};
 /// How long a zone that EC2 does not know is not asked for again.
 const MISS_KEPT: Duration = Duration::from_secs(60);
 
-/// Zones by name.
 pub(crate) type ByName = BTreeMap<String, AvailabilityZone>;
 
-/// The zones of the region.
 #[derive(Debug)]
 pub(crate) struct Zones {
     read: Cached<ByName, ApiError>,
@@ -42,10 +40,6 @@ impl Zones {
     }
 
     /// All zones, read again if one of the wanted is not among those known.
-    ///
-    /// # Errors
-    ///
-    /// EC2 could not be asked.
     pub(crate) async fn knowing<'a>(&self, wanted: impl IntoIterator<Item = &'a str>) -> Result<Arc<ByName>, ApiError> {
         let wanted: Vec<&str> = wanted.into_iter().filter(|name| !name.is_empty()).collect();
         if let Some(last) = self.read.last()
@@ -61,11 +55,6 @@ impl Zones {
     }
 }
 
-/// The ID of a zone.
-///
-/// # Errors
-///
-/// EC2 has no zone of this name; an instance without zone has an empty one.
 pub(crate) fn zone_id<'a>(zones: &'a ByName, name: &str) -> Result<&'a str, ProviderError> {
     zones.get(name).map(|zone| zone.id.as_str()).ok_or_else(|| {
         ProviderError::unknown(format!(

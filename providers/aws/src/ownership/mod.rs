@@ -5,7 +5,7 @@
 use ccm_provider::ServiceKey;
 use serde::{Deserialize, Serialize};
 
-use crate::client::Tags;
+use crate::client::{Query, Tags};
 
 #[cfg(test)]
 mod tests;
@@ -61,7 +61,6 @@ impl Ownership {
         Self::from_ids(legacy, id, remediation)?.ok_or(OwnershipError::Missing)
     }
 
-    /// Without a cluster ID: `--allow-untagged-cloud`.
     pub(crate) fn untagged() -> Self {
         Self { cluster: String::new(), legacy: false }
     }
@@ -80,6 +79,12 @@ impl Ownership {
     /// `kubernetes.io/cluster/<ID>`; `None` without a cluster ID.
     pub(crate) fn cluster_key(&self) -> Option<String> {
         if self.cluster.is_empty() { None } else { Some(format!("{CLUSTER_PREFIX}{}", self.cluster)) }
+    }
+
+    /// Queries for objects with the tag of the cluster, and for those with the legacy tag; `None` without a cluster ID.
+    pub(crate) fn marked(&self, query: &Query) -> Option<(Query, Query)> {
+        let marked = query.clone().and("tag-key", [self.cluster_key()?]);
+        Some((marked, query.clone().and(&format!("tag:{LEGACY_KEY}"), [&self.cluster])))
     }
 
     /// Whether an object belongs to the cluster, perhaps among others.
@@ -119,7 +124,6 @@ impl Ownership {
         tags
     }
 
-    /// The user's tags without reserved keys.
     pub(crate) fn user_tags(&self, user: &Tags) -> Tags {
         user.iter().filter(|(key, _)| !self.is_reserved(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
     }
@@ -162,7 +166,6 @@ pub(crate) fn service_tag(service: &ServiceKey) -> (String, String) {
     (SERVICE_KEY.to_owned(), service.to_string())
 }
 
-/// Whether an object was created for the Service.
 pub(crate) fn is_of_service(tags: &Tags, service: &ServiceKey) -> bool {
     tags.get(SERVICE_KEY).is_some_and(|value| *value == service.to_string())
 }

@@ -19,10 +19,10 @@ use tokio::time::Instant;
 use crate::client::ec2;
 use crate::client::operation::{Operation, Service};
 use crate::client::write::{Ec2Write, RouteTarget};
-use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query, Write};
+use crate::client::{Answer, Api, ApiError, Query, Write};
 use crate::node::fleet::{Fleet, Member};
 use crate::node::identity::{InstanceId, instance_of};
-use crate::ownership::{LEGACY_KEY, Ownership};
+use crate::ownership::Ownership;
 
 #[cfg(test)]
 #[cfg(feature = "sdk")]
@@ -31,7 +31,6 @@ mod tests;
 /// How old the state and the interfaces of instances may be, unless they were written to since.
 const INSTANCE_AGE: Duration = Duration::from_secs(30);
 
-/// The routes of a VPC.
 pub(crate) type VpcRoutes = PlannedRoutes<VpcTable>;
 
 /// What is needed of the configuration.
@@ -43,7 +42,6 @@ pub(crate) struct Settings {
     pub(crate) ownership: Ownership,
 }
 
-/// A route table of a VPC.
 #[derive(Debug)]
 pub(crate) struct VpcTable {
     settings: Settings,
@@ -52,7 +50,6 @@ pub(crate) struct VpcTable {
     tables: Cached<Vec<ec2::RouteTable>, ApiError>,
 }
 
-/// What was read of instances.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     /// The instances of the nodes that get routes.
@@ -61,7 +58,6 @@ pub(crate) struct Facts {
     strangers: BTreeSet<InstanceId>,
 }
 
-/// A write of routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RouteWrite {
     call: Ec2Write,
@@ -130,14 +126,14 @@ impl RouteTable for VpcTable {
         not_before: Option<Instant>,
     ) -> Result<Facts, ProviderError> {
         let members = self.fleet.get(wanted, INSTANCE_AGE, not_before).await?;
-        let mut strangers = BTreeSet::new();
-        let in_the_way: Vec<&str> = in_the_way.iter().map(InstanceId::as_str).collect();
-        for some in in_the_way.chunks(FILTER_VALUES) {
-            let found = self.api.instances(&Query::by("instance-id", some.iter().copied())).await?;
-            let live = found.into_iter().filter(|instance| instance.state.as_deref() != Some("terminated"));
-            let unmarked = live.filter(|instance| !self.settings.ownership.is_member(&instance.tags));
-            strangers.extend(unmarked.filter_map(|instance| InstanceId::parse(&instance.id)));
+        if in_the_way.is_empty() {
+            return Ok(Facts { members, strangers: BTreeSet::new() });
         }
+        let query = Query::by("instance-id", in_the_way.iter().map(InstanceId::as_str));
+        let found = self.api.instances(&query).await?.into_iter();
+        let live = found.filter(|instance| instance.state.as_deref() != Some("terminated"));
+        let unmarked = live.filter(|instance| !self.settings.ownership.is_member(&instance.tags));
+        let strangers = unmarked.filter_map(|instance| InstanceId::parse(&instance.id)).collect();
         Ok(Facts { members, strangers })
     }
 
@@ -234,11 +230,8 @@ pub(crate) fn leads_nowhere(route: &ec2::Route) -> bool {
     leads_to(route) == Target::Nowhere
 }
 
-/// The write that removes a route which leads nowhere; `None` when it is not in the table any more.
-///
-/// # Errors
-///
-/// It leads somewhere now.
+/// The write that removes a route which leads nowhere; `None` when it is not in the table any more, an error when it leads
+/// somewhere now.
 pub(crate) fn removal(table: &ec2::RouteTable, destination: &str) -> Result<Option<Ec2Write>, ProviderError> {
     let observed = Observed::<VpcTable>::new(entries(table, ""), &[], &BTreeMap::new());
     Ok(observed.removal(destination)?.map(|write| write.call))
@@ -250,22 +243,18 @@ pub(crate) async fn tables(api: &dyn Api, settings: &Settings) -> Answer<Vec<ec2
         return api.route_tables(&Query::by("route-table-id", [id])).await;
     }
     let of_vpc = Query::by("vpc-id", [&settings.vpc]);
-    let Some(key) = settings.ownership.cluster_key() else { return api.route_tables(&of_vpc).await };
-    let marked = api.route_tables(&of_vpc.clone().and("tag-key", [key])).await?;
+    let Some((marked, legacy)) = settings.ownership.marked(&of_vpc) else { return api.route_tables(&of_vpc).await };
+    let marked = api.route_tables(&marked).await?;
     if !marked.is_empty() && !settings.ownership.legacy {
         return Ok(marked);
     }
-    let legacy = api.route_tables(&of_vpc.and(&format!("tag:{LEGACY_KEY}"), [&settings.ownership.cluster])).await?;
+    let legacy = api.route_tables(&legacy).await?;
     let by_id: BTreeMap<String, ec2::RouteTable> =
         marked.into_iter().chain(legacy).map(|table| (table.id.clone(), table)).collect();
     Ok(by_id.into_values().collect())
 }
 
-/// The table of the cluster.
-///
-/// # Errors
-///
-/// There is none, or several may be the cluster's.
+/// The table of the cluster; an error where there is none, or several may be it.
 pub(crate) fn only_table<'a>(
     tables: &'a [ec2::RouteTable],
     cluster: &str,

@@ -27,9 +27,10 @@ pub(crate) use self::flags::{FLAGS, Settings};
 use crate::client::metrics::Metrics;
 use crate::client::write::{Ec2Write, Write};
 use crate::client::{Api, ApiError, Id, Tags, names};
+use crate::node::age;
 use crate::node::identity::ProviderId;
+use crate::node::instances::GRACE;
 
-/// How `--controllers` lists it.
 pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
     name: "tagging",
     aliases: &[],
@@ -41,8 +42,6 @@ pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
 
 /// Says on a node which tags its instance has.
 pub(crate) const LABEL: &str = "k8s.io/cloud-provider-aws";
-/// EC2 shows new instances late: "not found" means nothing for a node younger than this.
-const GRACE: Duration = Duration::from_secs(300);
 /// So long after its instance was tagged a node may still be seen without the label that says so.
 const LABEL_LATE: Duration = Duration::from_secs(10);
 /// Most instances in one call; EC2 takes 1,000.
@@ -53,7 +52,6 @@ const NOT_FOUND: &str = "InvalidInstanceID.NotFound";
 /// IDs that EC2 has never given out: simulated nodes.
 const NO_ID: [&str; 2] = ["InvalidID", "InvalidInstanceID.Malformed"];
 
-/// The controller's work in the cloud.
 #[derive(Debug)]
 pub(crate) struct Tagging {
     api: Arc<dyn Api>,
@@ -61,11 +59,9 @@ pub(crate) struct Tagging {
     metrics: Metrics,
     settings: Settings,
     digest: String,
-    /// When instances were tagged.
     tagged: Mutex<BTreeMap<String, Instant>>,
 }
 
-/// What became of the tags of one instance.
 #[derive(Debug, Clone)]
 enum Outcome {
     Done,
@@ -147,22 +143,19 @@ impl Tagging {
         lock(&self.tagged).extend(done.map(|(id, _)| (id.clone(), now)));
     }
 
-    fn is_young(&self, node: &Node) -> bool {
-        let now = self.cluster.wall();
-        let made = node.created.map(std::time::SystemTime::from);
-        made.is_some_and(|made| now.duration_since(made).unwrap_or_default() < GRACE)
-    }
-
     fn judge(&self, work: &NodeWork, outcome: Option<&Outcome>) -> Result<NodeChanges, ProviderError> {
-        let tagged =
-            || NodeChanges { labels: [(LABEL.to_owned(), self.digest.clone())].into(), ..NodeChanges::default() };
         match (outcome, &work.node) {
             (None | Some(Outcome::NoId), _) | (Some(Outcome::Done | Outcome::NotFound(_)), None) => {
                 Ok(NodeChanges::default())
             }
-            (Some(Outcome::Done), Some(_)) => Ok(tagged()),
-            (Some(Outcome::NotFound(error)), Some(node)) if self.is_young(node) => Err(error.clone().into()),
-            (Some(Outcome::NotFound(_)), Some(_)) => Ok(NodeChanges::default()),
+            (Some(Outcome::Done), Some(_)) => {
+                Ok(NodeChanges { labels: [(LABEL.to_owned(), self.digest.clone())].into(), ..NodeChanges::default() })
+            }
+            (Some(Outcome::NotFound(error)), Some(node)) => {
+                // EC2 shows new instances late.
+                let is_young = age(node, &self.cluster).is_some_and(|age| age < GRACE);
+                if is_young { Err(error.clone().into()) } else { Ok(NodeChanges::default()) }
+            }
             (Some(Outcome::Failed(error)), _) => Err(error.clone().into()),
         }
     }
@@ -230,10 +223,8 @@ impl NodeTask for Tagging {
     }
 
     fn written(&self, node: &Node) {
-        let made = node.created.map(std::time::SystemTime::from);
-        if let (None, Some(made)) = (node.labels.get(LABEL), made) {
-            let delay = self.cluster.wall().duration_since(made).unwrap_or_default();
-            self.metrics.tagging_delay(delay);
+        if let (None, Some(age)) = (node.labels.get(LABEL), age(node, &self.cluster)) {
+            self.metrics.tagging_delay(age);
         }
     }
 

@@ -95,12 +95,7 @@ fn malformed(text: &str, source: &VolumeSource) -> ProviderError {
     let key = format!("spec.{}.{}", source.field, source.id);
     let remediation = "expected vol-… or aws://<zone>/vol-…";
     let message = format!("{key} {text:?} names no EBS volume; {remediation}");
-    let finding = Finding {
-        severity: Severity::Error,
-        key,
-        value: Some(text.to_owned()),
-        message: format!("names no EBS volume; {remediation}"),
-    };
+    let finding = Finding::new(Severity::Error, key, format!("names no EBS volume; {remediation}")).value(text);
     ProviderError::new(ErrorClass::Invalid { findings: vec![finding] }, message)
 }
 

@@ -116,7 +116,7 @@ impl Bed {
             fargate_counts_as_stopped: true,
         };
         let (zones, fleet) = (Arc::new(Zones::new(api.clone())), fleet::new(api.clone()));
-        let instances = Ec2Instances::new(settings.clone(), api.clone(), zones.clone(), cluster.clone()).unwrap();
+        let instances = Ec2Instances::new(settings.clone(), api.clone(), zones.clone(), cluster.clone());
         let balancers = Balancers::new(api.clone(), fleet, zones, cluster.clone(), self.env.clone());
         let routes = routes::Settings {
             vpc: self.env.vpc.clone(),

@@ -33,16 +33,13 @@ pub(crate) struct Member {
     pub(crate) is_leaving: bool,
     /// IDs, in EC2's order.
     pub(crate) security_groups: Vec<String>,
-    /// The interface with device index 0.
     pub(crate) primary_interface: Option<String>,
-    /// How many interfaces are attached.
     pub(crate) interfaces: usize,
     /// Of the primary interface, where EC2 gives it; else of the instance.
     pub(crate) source_dest_check: Option<bool>,
 }
 
 impl Member {
-    /// What is needed of an instance.
     pub(crate) fn of(instance: &Instance) -> Self {
         let primary = instance.interfaces.iter().find(|interface| interface.device_index == Some(0));
         Self {

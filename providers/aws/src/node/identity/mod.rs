@@ -10,9 +10,7 @@ use ccm_provider::Node;
 #[cfg(test)]
 mod tests;
 
-/// The scheme of our provider IDs.
 pub(crate) const SCHEME: &str = "aws";
-/// What the ID of a Fargate node begins with.
 const FARGATE_PREFIX: &str = "fargate-";
 
 /// The ID of an EC2 instance, well formed: `i-` and 8 or 17 hexadecimal digits. What is no such ID is never sent: EC2
@@ -54,16 +52,13 @@ impl std::borrow::Borrow<str> for InstanceId {
 /// What runs a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Machine {
-    /// An EC2 instance.
     Ec2(InstanceId),
     /// A Fargate micro-VM, known by the private IPv4 address of its network interface.
     Fargate(Ipv4Addr),
 }
 
-/// A provider ID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProviderId {
-    /// What it names.
     pub(crate) machine: Machine,
 }
 
@@ -145,21 +140,16 @@ pub(crate) fn is_ec2_dns_name(name: &str) -> bool {
     private_name_address(name).is_some() && (domain == "ec2.internal" || domain.ends_with(".compute.internal"))
 }
 
-/// The instance that this program runs on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Own {
     pub(crate) instance: InstanceId,
     pub(crate) private_dns_name: String,
 }
 
-/// How the instance of a node is found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wanted {
-    /// By its ID.
     Machine(Machine),
-    /// By its private DNS name.
     Name(String),
-    /// Not at all.
     Never(BadProviderId),
 }
 

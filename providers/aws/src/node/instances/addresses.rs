@@ -15,10 +15,6 @@ const IN_USE: &str = "in-use";
 
 /// The addresses of an instance: for each family in turn, by device index. An interface that is on its way in or out adds
 /// nothing.
-///
-/// # Errors
-///
-/// EC2 gives something that is no IP address.
 pub(crate) fn of_instance(instance: &Instance, families: &[Family]) -> Result<Vec<NodeAddress>, ProviderError> {
     let mut interfaces: Vec<&InstanceInterface> = instance.interfaces.iter().collect();
     // Stable: without attachment last, in EC2's order.
@@ -60,10 +56,6 @@ fn ipv4(
 }
 
 /// The addresses of a Fargate node. A family of which the interface has no address is left out.
-///
-/// # Errors
-///
-/// EC2 gives something that is no IP address.
 pub(crate) fn of_interface(
     interface: &NetworkInterface,
     families: &[Family],

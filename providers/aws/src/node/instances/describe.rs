@@ -9,7 +9,7 @@ use crate::client::ec2::Instance;
 use crate::client::operation::{Operation, Service};
 use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query, Tags};
 use crate::node::identity::InstanceId;
-use crate::ownership::{LEGACY_KEY, Ownership};
+use crate::ownership::Ownership;
 
 /// IDs in one call. As many as upstream; EC2 may take more.
 pub(crate) const IDS_AT_ONCE: usize = 500;
@@ -68,11 +68,9 @@ impl Instances {
     /// All instances with a mark of the cluster, 1,000 a page; all of the VPC where no mark is used. Without their tags, which
     /// are not read afterwards.
     pub(crate) async fn of_cluster(&self, ownership: &Ownership, vpc: &str) -> Answer<Vec<Arc<Instance>>> {
-        let Some(key) = ownership.cluster_key() else {
+        let Some((marked, legacy)) = ownership.marked(&Query::all()) else {
             return Ok(self.0.instances(&Query::by("vpc-id", [vpc])).await?.into_iter().map(untagged).collect());
         };
-        let marked = Query::by("tag-key", [key]);
-        let legacy = Query::by(&format!("tag:{LEGACY_KEY}"), [&ownership.cluster]);
         let (marked, legacy) = futures::future::try_join(self.0.instances(&marked), async {
             if ownership.legacy { self.0.instances(&legacy).await } else { Ok(Vec::new()) }
         })
@@ -81,9 +79,7 @@ impl Instances {
             marked.into_iter().chain(legacy).map(|instance| (instance.id.clone(), untagged(instance))).collect();
         Ok(by_id.into_values().collect())
     }
-}
 
-impl Instances {
     /// One call for all, and more only where an ID is unknown.
     pub(crate) async fn seen(&self, ids: &[InstanceId]) -> Answer<BTreeMap<InstanceId, Seen>> {
         let error = match self.asked(&Query::ids(ids.iter().map(InstanceId::as_str))).await {
@@ -95,22 +91,14 @@ impl Instances {
         let rest: Vec<&str> = ids.iter().filter(|id| !denied.contains(*id)).map(InstanceId::as_str).collect();
         let mut seen = match rest.is_empty() {
             true => BTreeMap::new(),
-            false if denied.is_empty() => self.filtered(&rest).await?,
+            false if denied.is_empty() => self.asked(&Query::by("instance-id", rest)).await?,
             false => match self.asked(&Query::ids(rest.iter().copied())).await {
-                Err(error) if error.is(NOT_FOUND) => self.filtered(&rest).await?,
+                Err(error) if error.is(NOT_FOUND) => self.asked(&Query::by("instance-id", rest)).await?,
                 answer => answer?,
             },
         };
         seen.extend(denied.into_iter().map(|id| (id, Seen::Denied)));
         Ok(seen)
-    }
-
-    async fn filtered(&self, ids: &[&str]) -> Answer<BTreeMap<InstanceId, Seen>> {
-        let calls = ids
-            .chunks(FILTER_VALUES)
-            .map(|some| async move { self.asked(&Query::by("instance-id", some.iter().copied())).await });
-        let answers = futures::future::try_join_all(calls).await?;
-        Ok(answers.into_iter().flatten().collect())
     }
 }
 
@@ -118,7 +106,6 @@ fn untagged(instance: Instance) -> Arc<Instance> {
     Arc::new(Instance { tags: Tags::default(), ..instance })
 }
 
-/// The error of a look-up that gave no answer.
 pub(crate) fn interrupted(how: Interrupted) -> ApiError {
     ApiError::interrupted(DESCRIBE_INSTANCES, how)
 }

@@ -19,14 +19,12 @@ pub(super) const LABEL_ZONE_ID: &str = "topology.k8s.aws/zone-id";
 pub(super) const LABEL_LAYER_1: &str = "topology.k8s.aws/network-node-layer-1";
 const LABEL_LAYER: &str = "topology.k8s.aws/network-node-layer-";
 
-/// What labels are made of.
 #[derive(Debug)]
 pub(super) struct Labels {
     pub(super) zones: Result<Arc<zones::ByName>, ProviderError>,
     pub(super) layers: Layers,
 }
 
-/// Everything that a judgement is made of.
 #[derive(Debug)]
 pub(super) struct Judge<'a> {
     pub(super) settings: &'a Settings,
@@ -36,7 +34,6 @@ pub(super) struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// The answer for one node.
     pub(super) fn node(&self, node: &Node, wanted: &Wanted) -> Lookup {
         match wanted {
             Wanted::Never(BadProviderId::Foreign(_)) => Lookup::Foreign,

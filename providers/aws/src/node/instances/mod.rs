@@ -65,20 +65,12 @@ pub(crate) struct Ec2Instances {
 type Observed = directory::Observed<Ec2>;
 
 impl Ec2Instances {
-    /// # Errors
-    ///
-    /// Never with the built-in topology pattern.
-    pub(crate) fn new(
-        settings: Settings,
-        api: Arc<dyn Api>,
-        zones: Arc<Zones>,
-        cluster: Cluster,
-    ) -> Result<Self, regex::Error> {
-        let topology = Topology::new(api.clone(), settings.topology_types.clone())?;
+    pub(crate) fn new(settings: Settings, api: Arc<dyn Api>, zones: Arc<Zones>, cluster: Cluster) -> Self {
+        let topology = Topology::new(api.clone(), settings.topology_types.clone());
         let source =
             Ec2 { instances: Instances(api), ownership: settings.ownership.clone(), vpc: settings.vpc.clone() };
         let directory = Directory::new(source, cluster.clone());
-        Ok(Self { settings, zones, topology, cluster, directory })
+        Self { settings, zones, topology, cluster, directory }
     }
 
     fn wanted(&self, nodes: &[NodeRef]) -> Vec<Wanted> {
@@ -116,7 +108,6 @@ impl Ec2Instances {
     }
 }
 
-/// What there is to be read.
 fn keys(wanted: &[Wanted]) -> BTreeSet<Wanted> {
     wanted.iter().filter(|wanted| !matches!(wanted, Wanted::Never(_))).cloned().collect()
 }

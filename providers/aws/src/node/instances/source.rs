@@ -19,7 +19,6 @@ use crate::ownership::Ownership;
 /// Instances on a page of a list.
 const PAGE: usize = 1000;
 
-/// EC2, as far as nodes are found in it.
 #[derive(Debug)]
 pub(crate) struct Ec2 {
     pub(super) instances: Instances,
@@ -27,7 +26,6 @@ pub(crate) struct Ec2 {
     pub(super) vpc: String,
 }
 
-/// What was found for a node.
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
     Ec2(Arc<Instance>),
@@ -39,6 +37,13 @@ impl Found {
         match self {
             Self::Ec2(instance) => &instance.zone,
             Self::Fargate(interface) => &interface.zone,
+        }
+    }
+
+    fn id(&self) -> &str {
+        match self {
+            Self::Ec2(instance) => &instance.id,
+            Self::Fargate(interface) => &interface.id,
         }
     }
 }
@@ -62,50 +67,44 @@ impl Ec2 {
     }
 
     async fn by_name(&self, names: BTreeSet<String>) -> Answers {
-        if names.is_empty() {
-            return Vec::new();
-        }
-        let found = self.instances.by_names(&names, &self.ownership).await.map(by_name);
-        let answers = names.into_iter().map(|name| {
-            let of_name = |found: &BTreeMap<String, _>| found.get(&name).map_or(Seen::Unlisted, one_of);
-            let seen = found.as_ref().map(of_name).map_err(Clone::clone);
-            (Wanted::Name(name), seen)
-        });
-        answers.collect()
+        let found = self.instances.by_names(&names, &self.ownership).await;
+        answers(names, &found.map(by_name), Wanted::Name)
     }
 
     async fn by_address(&self, addresses: BTreeSet<Ipv4Addr>) -> Answers {
-        if addresses.is_empty() {
-            return Vec::new();
-        }
-        let found = fargate::interfaces(&*self.instances.0, &self.vpc, &addresses).await;
-        let seen =
-            |found: &BTreeMap<Ipv4Addr, Vec<NetworkInterface>>, address| match found.get(&address).map(Vec::as_slice) {
-                None | Some([]) => Seen::Unlisted,
-                Some([one]) => Seen::One(Found::Fargate(Arc::new(one.clone()))),
-                Some(several) => Seen::Several(several.iter().map(|interface| interface.id.clone()).collect()),
-            };
-        let answers = addresses.into_iter().map(|address| {
-            let seen = found.as_ref().map(|found| seen(found, address)).map_err(Clone::clone);
-            (Wanted::Machine(Machine::Fargate(address)), seen)
+        let found = fargate::interfaces(&*self.instances.0, &self.vpc, &addresses).await.map(|found| {
+            let all = |all: Vec<NetworkInterface>| all.into_iter().map(Arc::new).map(Found::Fargate).collect();
+            found.into_iter().map(|(address, interfaces)| (address, all(interfaces))).collect()
         });
-        answers.collect()
+        answers(addresses, &found, |address| Wanted::Machine(Machine::Fargate(address)))
     }
 }
 
-fn by_name(instances: Vec<Arc<Instance>>) -> BTreeMap<String, Vec<Arc<Instance>>> {
-    let mut by_name: BTreeMap<String, Vec<Arc<Instance>>> = BTreeMap::new();
+fn by_name(instances: Vec<Arc<Instance>>) -> BTreeMap<String, Vec<Found>> {
+    let mut by_name: BTreeMap<String, Vec<Found>> = BTreeMap::new();
     for instance in instances {
-        by_name.entry(instance.private_dns_name.clone()).or_default().push(instance);
+        by_name.entry(instance.private_dns_name.clone()).or_default().push(Found::Ec2(instance));
     }
     by_name
 }
 
-fn one_of(found: &Vec<Arc<Instance>>) -> Seen<Found> {
+fn answers<K: Ord>(
+    keys: BTreeSet<K>,
+    found: &Result<BTreeMap<K, Vec<Found>>, ApiError>,
+    wanted: impl Fn(K) -> Wanted,
+) -> Answers {
+    let answer = |key| {
+        let seen = found.as_ref().map(|found| found.get(&key).map_or(Seen::Unlisted, one_of)).map_err(Clone::clone);
+        (wanted(key), seen)
+    };
+    keys.into_iter().map(answer).collect()
+}
+
+fn one_of(found: &Vec<Found>) -> Seen<Found> {
     match found.as_slice() {
         [] => Seen::Unlisted,
-        [one] => Seen::One(Found::Ec2(one.clone())),
-        several => Seen::Several(several.iter().map(|instance| instance.id.clone()).collect()),
+        [one] => Seen::One(one.clone()),
+        several => Seen::Several(several.iter().map(|found| found.id().to_owned()).collect()),
     }
 }
 

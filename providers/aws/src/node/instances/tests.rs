@@ -30,7 +30,7 @@ fn with(world: &Arc<World>, nodes: &[NodeRef], settings: Settings) -> Ec2Instanc
     let cluster = Cluster::default();
     let _ = lend(&cluster, nodes.to_vec());
     let zones = Arc::new(Zones::new(world.api()));
-    Ec2Instances::new(settings, world.api(), zones, cluster).unwrap()
+    Ec2Instances::new(settings, world.api(), zones, cluster)
 }
 
 fn known(number: usize) -> NodeRef {
@@ -327,7 +327,7 @@ async fn a_list_of_which_a_part_fails_is_no_list() {
 async fn before_the_nodes_are_lent_there_is_no_list() {
     let world = World::with(1);
     let zones = Arc::new(Zones::new(world.api()));
-    let provider = Ec2Instances::new(settings(), world.api(), zones, Cluster::default()).unwrap();
+    let provider = Ec2Instances::new(settings(), world.api(), zones, Cluster::default());
     assert!(provider.list().await.is_none());
 }
 
@@ -337,7 +337,7 @@ async fn burst(node: fn(usize) -> NodeRef) -> Vec<String> {
     let cluster = Cluster::default();
     let reader = lend(&cluster, Vec::new());
     let zones = Arc::new(Zones::new(world.api()));
-    let provider = Ec2Instances::new(settings(), world.api(), zones, cluster).unwrap();
+    let provider = Ec2Instances::new(settings(), world.api(), zones, cluster);
     let (mut made, mut window) = (0, Duration::from_millis(25));
     while made < 2000 {
         tokio::time::sleep(window).await;

@@ -32,11 +32,11 @@ const UNAUTHORIZED: &[&str] = &["UnauthorizedOperation"];
 /// Answers by instance; one that is missing gets no labels.
 pub(crate) type Layers = BTreeMap<InstanceId, Result<Vec<String>, ProviderError>>;
 
-/// What is known of the topology of instances.
 #[derive(Debug)]
 pub(crate) struct Topology {
     api: Arc<dyn Api>,
-    required: Regex,
+    /// Types whose nodes must not go without an answer.
+    required: Option<Regex>,
     none_in_region: Misses<()>,
     none_of_type: Misses<String>,
     none_of_instance: Misses<InstanceId>,
@@ -47,21 +47,21 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    /// `required` is the pattern of the configuration: types whose nodes must not go without an answer.
-    pub(crate) fn new(api: Arc<dyn Api>, required: Option<Regex>) -> Result<Self, regex::Error> {
-        let required = match required {
-            Some(required) => required,
-            None => Regex::new(REQUIRED_TYPES)?,
-        };
-        Ok(Self {
+    /// `required` is the pattern of the configuration, if any.
+    pub(crate) fn new(api: Arc<dyn Api>, required: Option<Regex>) -> Self {
+        Self {
             api,
-            required,
+            required: required.or_else(|| Regex::new(REQUIRED_TYPES).ok()),
             none_in_region: Misses::new(MISS_KEPT),
             none_of_type: Misses::new(MISS_KEPT),
             none_of_instance: Misses::new(MISS_KEPT),
             having: Mutex::default(),
             turn: Semaphore::new(1),
-        })
+        }
+    }
+
+    fn is_required(&self, kind: &str) -> bool {
+        self.required.as_ref().is_some_and(|required| required.is_match(kind))
     }
 
     /// The layers of the instances, from the outermost. An error only for types that must get an answer.
@@ -109,7 +109,7 @@ impl Topology {
         let asked = self
             .worth_asking(instances)
             .filter(|(id, _)| !done.contains_key(*id))
-            .filter(|(_, kind)| self.required.is_match(kind) || having.contains(*kind) || tried.insert(kind));
+            .filter(|(_, kind)| self.is_required(kind) || having.contains(*kind) || tried.insert(kind));
         asked.map(|(id, kind)| (id.clone(), kind.clone())).collect()
     }
 
@@ -120,7 +120,7 @@ impl Topology {
         for (id, kind) in instances {
             let layer = match &answer {
                 Ok(answer) => Ok(self.learn(id, kind, answer.get(id.as_str()).cloned().unwrap_or_default())),
-                Err(error) if self.required.is_match(kind) => Err(error.clone().into()),
+                Err(error) if self.is_required(kind) => Err(error.clone().into()),
                 Err(error) => {
                     tracing::warn!(instance = %id, instance_type = kind, %error, "no topology labels");
                     Ok(Vec::new())
@@ -152,7 +152,7 @@ impl Topology {
         }
         if !layers.is_empty() {
             lock(&self.having).insert(kind.to_owned());
-        } else if self.required.is_match(kind) || lock(&self.having).contains(kind) {
+        } else if self.is_required(kind) || lock(&self.having).contains(kind) {
             self.none_of_instance.add(id.clone());
         } else {
             self.none_of_type.add(kind.to_owned());

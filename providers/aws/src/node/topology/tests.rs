@@ -2,7 +2,7 @@ use super::*;
 use crate::tests::world::{World, id};
 
 fn topology(world: &Arc<World>) -> Topology {
-    Topology::new(world.api(), None).unwrap()
+    Topology::new(world.api(), None)
 }
 
 fn instances(numbers: impl IntoIterator<Item = usize>, kind: &str) -> BTreeMap<InstanceId, String> {
