@@ -50,7 +50,6 @@ pub(crate) fn lint_other_controller(annotations: Annotations<'_>) -> Vec<Finding
     annotations.iter().filter_map(|(key, value)| unknown(key, value, Reader::OtherController)).collect()
 }
 
-/// Values that are valid but contradict each other.
 fn contradictions(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let network = context.kind == Kind::Network;
@@ -58,17 +57,14 @@ fn contradictions(context: &LintContext<'_>, annotations: Annotations<'_>) -> Ve
     let on = |key| annotations.readable(key) == Some(true);
     let mut warn = |row, message: String| findings.push(annotations.warn(row, message));
 
-    if let Some(word) =
-        annotations.text(TYPE.row).filter(|word| !["", "nlb", "nlb-ip", "external", "clb"].contains(word))
-    {
+    let types = ["", "nlb", "nlb-ip", "external", "clb"];
+    if let Some(word) = annotations.text(TYPE.row).filter(|word| !types.contains(word)) {
         let hint = did_you_mean(word, &["nlb", "nlb-ip", "external"]).unwrap_or_default();
         warn(TYPE.row, format!("not a known type: a classic load balancer is created{hint}"));
     }
     if let Some(word) = annotations.text(INTERNAL.row).filter(|word| is_a_no(word)) {
-        warn(
-            INTERNAL.row,
-            format!("makes an internal balancer, as any text but \"false\" does; write \"false\", not {word:?}"),
-        );
+        let so = "makes an internal balancer, as any text but \"false\" does";
+        warn(INTERNAL.row, format!("{so}; write \"false\", not {word:?}"));
     }
     for row in [ACCESS_LOG_BUCKET.row, ACCESS_LOG_PREFIX.row, ACCESS_LOG_INTERVAL.row] {
         if row.on.reads(context.kind) && annotations.text(row).is_some() && !on(&ACCESS_LOG) {
@@ -219,12 +215,9 @@ fn ranges_and_tags(context: &LintContext<'_>, annotations: Annotations<'_>) -> V
     let opens = context.kind == Kind::Classic || context.managed_network_groups == Some(true);
     let named = annotations.readable(&SECURITY_GROUPS).is_some();
     let spec = service.spec.load_balancer_source_ranges.as_ref().filter(|ranges| !ranges.is_empty());
-    let ranges = match spec {
-        Some(ranges) => Some(("spec.loadBalancerSourceRanges", ranges.join(","))),
-        None => {
-            service.metadata.annotations.get(ANNOTATION_SOURCE_RANGES).map(|v| (ANNOTATION_SOURCE_RANGES, v.clone()))
-        }
-    };
+    let annotated =
+        || Some((ANNOTATION_SOURCE_RANGES, service.metadata.annotations.get(ANNOTATION_SOURCE_RANGES)?.clone()));
+    let ranges = spec.map(|ranges| ("spec.loadBalancerSourceRanges", ranges.join(","))).or_else(annotated);
     if let Some((key, value)) = ranges.filter(|_| opens && named) {
         let whose = SECURITY_GROUPS.row.key;
         let message =
@@ -234,17 +227,11 @@ fn ranges_and_tags(context: &LintContext<'_>, annotations: Annotations<'_>) -> V
     let tags = annotations.readable(&ADDITIONAL_TAGS).unwrap_or_default();
     let reserved = tags.keys().filter(|key| context.ownership.is_reserved(key));
     let reserved: Vec<String> = reserved.map(|key| format!("{key:?}")).collect();
-    match &*reserved {
-        [] => {}
-        [key] => {
-            let message = format!("the tag {key} is reserved for the owner of the object; it is ignored");
-            findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
-        }
-        keys => {
-            let keys = keys.join(", ");
-            let message = format!("the tags {keys} are reserved for the owner of the object; they are ignored");
-            findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
-        }
+    if !reserved.is_empty() {
+        let keys = reserved.join(", ");
+        let (tags, are, they) = if reserved.len() > 1 { ("tags", "are", "they are") } else { ("tag", "is", "it is") };
+        let message = format!("the {tags} {keys} {are} reserved for the owner of the object; {they} ignored");
+        findings.push(annotations.warn(ADDITIONAL_TAGS.row, message));
     }
     if let Some(key) = tags.keys().find(|key| key.to_lowercase().starts_with("aws:")) {
         let message = format!("AWS refuses the tag {key:?}: keys that begin with \"aws:\" are reserved; remove it");
@@ -266,9 +253,7 @@ fn tls(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> 
             }
         }
     }
-    if let Some(word) = &certificate
-        && !word.starts_with("arn:")
-    {
+    if certificate.as_ref().is_some_and(|word| !word.starts_with("arn:")) {
         warn(SSL_CERT.row, "not an ARN; write that of an ACM or IAM certificate (arn:…)".to_owned());
     }
     let ports = &context.service.spec.ports;
@@ -280,10 +265,8 @@ fn tls(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> 
             warn(BACKEND_PROTOCOL.row, format!("no effect on a network load balancer without {}", SSL_CERT.row.key));
         }
         Some(word) if network && *word != BackendProtocol::Ssl => {
-            warn(
-                BACKEND_PROTOCOL.row,
-                "no effect on a network load balancer; only \"ssl\" is supported there".to_owned(),
-            );
+            let message = "no effect on a network load balancer; only \"ssl\" is supported there";
+            warn(BACKEND_PROTOCOL.row, message.to_owned());
         }
         Some(BackendProtocol::Https) if certificate.is_none() => {
             warn(BACKEND_PROTOCOL.row, format!("the balancer speaks plain TCP without {}", SSL_CERT.row.key));
@@ -304,12 +287,9 @@ fn tls(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> 
         if !lost.is_empty() {
             let plain = ports.iter().filter(|port| !covered.cover(port.port, &port.name));
             let plain: Vec<String> = plain.map(|port| port.port.to_string()).collect();
-            let served =
-                if plain.is_empty() { String::new() } else { format!("; served without TLS: {}", plain.join(", ")) };
-            warn(
-                SSL_PORTS.row,
-                format!("the Service has no port {}{served}; write a port's number or name", lost.join(", ")),
-            );
+            let (lost, plain) = (lost.join(", "), plain.join(", "));
+            let served = if plain.is_empty() { String::new() } else { format!("; served without TLS: {plain}") };
+            warn(SSL_PORTS.row, format!("the Service has no port {lost}{served}; write a port's number or name"));
         }
     }
     findings

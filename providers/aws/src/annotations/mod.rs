@@ -17,7 +17,6 @@ pub(crate) use parse::{BackendProtocol, HealthPort, HealthProtocol, SslPorts, hi
 
 pub(crate) const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 
-/// A key of [`TABLE`].
 pub(crate) type Key<T> = ccm_kit::annotations::Key<T, Kind>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,6 @@
 //! Types and parsers of annotation values.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use ccm_kit::annotations::Parsed;
 use ccm_kit::annotations::value::{self, items, list};
@@ -41,24 +40,11 @@ pub(crate) enum BackendProtocol {
     Other(String),
 }
 
-impl fmt::Display for BackendProtocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Http => "http",
-            Self::Https => "https",
-            Self::Ssl => "ssl",
-            Self::Tcp => "tcp",
-            Self::Other(word) => word,
-        })
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HealthProtocol {
     Tcp,
     Http,
     Https,
-    /// Classic balancers only.
     Ssl,
 }
 

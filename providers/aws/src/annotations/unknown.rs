@@ -36,7 +36,6 @@ const OTHER_CONTROLLER_KEYS: &[&str] = &[
     "source-nat-ipv6-prefixes",
 ];
 
-/// The other controller's key for internal balancers.
 const SCHEME: &str = "scheme";
 
 /// The controller that manages the Service's balancer.

@@ -10,7 +10,8 @@ use ipnet::IpNet;
 
 use super::hostname;
 use crate::annotations::{
-    Annotations, EXTRA_SECURITY_GROUPS, Kind, SECURITY_GROUPS, TARGET_GROUP_ATTRIBUTES, TYPE, hides_client_ip, invalid,
+    ACCESS_LOG, ACCESS_LOG_BUCKET, Annotations, EXTRA_SECURITY_GROUPS, Kind, SECURITY_GROUPS, TARGET_GROUP_ATTRIBUTES,
+    TYPE, hides_client_ip, invalid,
 };
 
 /// All failing checks that precede those of the ports, in upstream's order. A sync reports only the first.
@@ -62,7 +63,6 @@ fn one_protocol(service: &Service) -> Result<(), ProviderError> {
     }
 }
 
-/// The checks after those of the ports.
 pub(super) fn after_ports(service: &Service) -> Result<(), ProviderError> {
     match &*service.spec.load_balancer_ip {
         "" => Ok(()),
@@ -136,6 +136,16 @@ pub(super) fn source_ranges(service: &Service) -> Result<Vec<IpNet>, ProviderErr
     }
 }
 
+/// Whether access logs are on, and the bucket for them, which AWS wants then.
+pub(super) fn access_log(annotations: Annotations<'_>) -> Result<(bool, Option<String>), ProviderError> {
+    let (enabled, bucket) = (annotations.get_or_default(&ACCESS_LOG)?, annotations.get(&ACCESS_LOG_BUCKET)?);
+    if enabled && bucket.is_none() {
+        let problem = format!("AWS takes no logs without a bucket; set {} too", ACCESS_LOG_BUCKET.row.key);
+        return Err(annotations.refuse(ACCESS_LOG.row, problem));
+    }
+    Ok((enabled, bucket))
+}
+
 /// Settings without effect, because clients and nodes are reached over IPv4 only.
 pub(super) fn families(service: &Service) -> Vec<Finding> {
     let warn = |key: &str, value: &str, message: &str| Finding::warning(key, message).value(value);
@@ -152,19 +162,16 @@ pub(super) fn families(service: &Service) -> Vec<Finding> {
     findings
 }
 
-/// An error about a field of the spec.
 pub(crate) fn about(key: &str, value: Option<&str>, problem: &str) -> ProviderError {
     invalid(Finding { value: value.map(str::to_owned), ..Finding::new(Severity::Error, key, problem) })
 }
 
-/// No port has a node port.
 pub(crate) fn no_usable_ports() -> ProviderError {
     let problem = "no usable ports: a balancer reaches pods through node ports, and none is allocated; set \
                    spec.allocateLoadBalancerNodePorts to true or give each port a nodePort";
     about("spec.ports", None, problem)
 }
 
-/// A port that cannot be served.
 pub(crate) fn without_node_port(port: &ServicePort) -> Finding {
     let message = format!("port {} is not served: it has no node port; give it one", port.port);
     Finding::warning("spec.ports[].nodePort", message)

@@ -5,10 +5,10 @@ use ccm_provider::{Finding, ProviderError, Service, ServicePort};
 
 use super::{Classic, Common, check};
 use crate::annotations::{
-    ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_INTERVAL, ACCESS_LOG_PREFIX, Annotations, BACKEND_PROTOCOL,
-    BackendProtocol, CROSS_ZONE, DRAINING, DRAINING_TIMEOUT, HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT,
-    HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD, HealthPort, HealthProtocol, IDLE_TIMEOUT, Key, PROXY_PROTOCOL,
-    SSL_CERT, SSL_POLICY, SSL_PORTS, UNHEALTHY_THRESHOLD,
+    ACCESS_LOG_INTERVAL, ACCESS_LOG_PREFIX, Annotations, BACKEND_PROTOCOL, BackendProtocol, CROSS_ZONE, DRAINING,
+    DRAINING_TIMEOUT, HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD,
+    HealthPort, HealthProtocol, IDLE_TIMEOUT, Key, PROXY_PROTOCOL, SSL_CERT, SSL_POLICY, SSL_PORTS,
+    UNHEALTHY_THRESHOLD,
 };
 use crate::client::elb::{AccessLog, Attributes, ConnectionDraining, HealthCheck, Listener};
 use crate::start::config::SharedProbe;
@@ -21,10 +21,6 @@ pub(crate) const DRAINING_TIMEOUT_DEFAULT: i32 = 300;
 pub(crate) const EMIT_INTERVAL_DEFAULT: i32 = 60;
 
 /// The desired balancer, and findings that are not about annotations.
-///
-/// # Errors
-///
-/// [`ErrorClass::Invalid`](ccm_provider::ErrorClass::Invalid), naming the key, its value and what to write instead.
 pub(crate) fn classic(
     service: &Service,
     common: Common,
@@ -98,12 +94,7 @@ fn listener(port: &ServicePort, annotations: Annotations<'_>) -> Result<Listener
 
 /// Every field that upstream sends, with upstream's defaults.
 fn attributes(annotations: Annotations<'_>) -> Result<Attributes, ProviderError> {
-    let enabled = annotations.get_or_default(&ACCESS_LOG)?;
-    let bucket = annotations.get(&ACCESS_LOG_BUCKET)?;
-    if enabled && bucket.is_none() {
-        let problem = format!("AWS takes no logs without a bucket; set {} too", ACCESS_LOG_BUCKET.row.key);
-        return Err(annotations.refuse(ACCESS_LOG.row, problem));
-    }
+    let (enabled, bucket) = check::access_log(annotations)?;
     let drains = annotations.get_or_default(&DRAINING)?;
     Ok(Attributes {
         access_log: Some(AccessLog {
@@ -135,7 +126,7 @@ fn health_check(
             _ => (HealthProtocol::Http, port, path.to_owned()),
         },
         (_, Some(SharedProbe { port, path })) => (HealthProtocol::Http, i32::from(*port), path.clone()),
-        (_, None) => (backend_probe(annotations)?, first, "/".to_owned()),
+        (_, None) => (backend_probe(annotations), first, "/".to_owned()),
     };
     let protocol = annotations.get(&HEALTH_PROTOCOL)?.unwrap_or(protocol);
     let port = match annotated_port {
@@ -155,12 +146,11 @@ fn health_check(
 }
 
 /// TLS if the backends speak it. Case-insensitive, unlike the listener's protocol.
-fn backend_probe(annotations: Annotations<'_>) -> Result<HealthProtocol, ProviderError> {
-    let word = annotations.get(&BACKEND_PROTOCOL)?.map(|word| word.to_string().to_lowercase());
-    Ok(match word.as_deref() {
+fn backend_probe(annotations: Annotations<'_>) -> HealthProtocol {
+    match annotations.text(BACKEND_PROTOCOL.row).map(str::to_lowercase).as_deref() {
         Some("https" | "ssl") => HealthProtocol::Ssl,
         _ => HealthProtocol::Tcp,
-    })
+    }
 }
 
 fn at_least(least: i32, annotations: Annotations<'_>, key: &Key<i32>, default: i32) -> Result<i32, ProviderError> {

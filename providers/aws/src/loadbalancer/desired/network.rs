@@ -4,10 +4,9 @@ use ccm_provider::{Finding, ProviderError, Service};
 
 use super::{Common, Network, Port, check};
 use crate::annotations::{
-    ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_PREFIX, Annotations, BACKEND_PROTOCOL, BackendProtocol, CROSS_ZONE,
-    EIP_ALLOCATIONS, HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD,
-    HealthPort, HealthProtocol, PRIVATE_IPV4, SSL_CERT, SSL_POLICY, SSL_PORTS, TARGET_GROUP_ATTRIBUTES,
-    UNHEALTHY_THRESHOLD,
+    ACCESS_LOG_PREFIX, Annotations, BACKEND_PROTOCOL, BackendProtocol, CROSS_ZONE, EIP_ALLOCATIONS, HEALTH_INTERVAL,
+    HEALTH_PATH, HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD, HealthPort, HealthProtocol,
+    PRIVATE_IPV4, SSL_CERT, SSL_POLICY, SSL_PORTS, TARGET_GROUP_ATTRIBUTES, UNHEALTHY_THRESHOLD,
 };
 use crate::client::elbv2::{Attributes, HealthCheck};
 use crate::start::config::SharedProbe;
@@ -19,13 +18,9 @@ const LOGS_BUCKET: &str = "access_logs.s3.bucket";
 const LOGS_PREFIX: &str = "access_logs.s3.prefix";
 
 /// Health-check port that means the target's own port.
-const TRAFFIC_PORT: &str = "traffic-port";
+pub(crate) const TRAFFIC_PORT: &str = "traffic-port";
 
 /// The desired balancer, and findings that are not about annotations.
-///
-/// # Errors
-///
-/// [`ErrorClass::Invalid`](ccm_provider::ErrorClass::Invalid), naming the key, its value and what to write instead.
 pub(crate) fn network(
     service: &Service,
     common: Common,
@@ -138,16 +133,12 @@ fn health_check(
 /// values when logs are off.
 fn attributes(annotations: Annotations<'_>) -> Result<Attributes, ProviderError> {
     let cross_zone = annotations.get_or_default(&CROSS_ZONE)?;
-    let logs = annotations.get_or_default(&ACCESS_LOG)?;
+    let (logs, bucket) = check::access_log(annotations)?;
     let mut attributes = Attributes::from([
         (CROSS_ZONE_ENABLED.to_owned(), cross_zone.to_string()),
         (LOGS_ENABLED.to_owned(), logs.to_string()),
     ]);
-    if logs {
-        let Some(bucket) = annotations.get(&ACCESS_LOG_BUCKET)? else {
-            let problem = format!("AWS takes no logs without a bucket; set {} too", ACCESS_LOG_BUCKET.row.key);
-            return Err(annotations.refuse(ACCESS_LOG.row, problem));
-        };
+    if let Some(bucket) = bucket.filter(|_| logs) {
         attributes.insert(LOGS_BUCKET.to_owned(), bucket);
         attributes.insert(LOGS_PREFIX.to_owned(), annotations.get_or_default(&ACCESS_LOG_PREFIX)?);
     }

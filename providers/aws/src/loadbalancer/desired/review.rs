@@ -51,12 +51,7 @@ fn not_managed(service: &Service, annotations: Annotations<'_>) -> Option<Option
 
 /// A Service of the aws-load-balancer-controller.
 fn other_controller(service: &Service, annotations: Annotations<'_>) -> Vec<Finding> {
-    let left = Finding {
-        severity: Severity::Info,
-        key: TYPE.row.key.to_owned(),
-        value: annotations.text(TYPE.row).map(str::to_owned),
-        message: "left to the aws-load-balancer-controller: this program creates nothing".to_owned(),
-    };
+    let left = annotations.inform(TYPE.row, "left to the aws-load-balancer-controller: this program creates nothing");
     std::iter::once(left).chain(previous_balancer(service)).chain(lint_other_controller(annotations)).collect()
 }
 
