@@ -8,13 +8,15 @@ use ccm_provider::{ErrorClass, ProviderError};
 
 use super::desired::Desired;
 use super::env::Env;
-use super::observed::{Observed, TargetGroup};
+use super::observed::Observed;
 use super::security_groups::delete::is_ours;
 use super::step::Step;
 use crate::annotations::Kind;
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{Id, Write};
 use crate::ownership::is_of_service;
+
+const UNREAD: &str = "it was not read; this is a bug in this program, please report it";
 
 #[derive(Debug, Clone, Copy)]
 struct Check<'a> {
@@ -24,11 +26,7 @@ struct Check<'a> {
     steps: &'a [Step],
 }
 
-/// Checks the plan.
-///
-/// # Errors
-///
-/// The first step that looks like a mistake, with the remediation.
+/// Refuses the first step that looks like a mistake.
 pub(crate) fn guard(desired: &Desired, observed: &Observed, env: &Env, steps: &[Step]) -> Result<(), ProviderError> {
     let check = Check { desired, observed, env, steps };
     for step in steps {
@@ -69,10 +67,9 @@ impl Check<'_> {
             ElbWrite::DeregisterInstancesFromLoadBalancer { instances, .. } => {
                 let present = self.observed.classic.iter().flat_map(|classic| &classic.balancer.instances);
                 let left: BTreeSet<&String> = present.filter(|id| !instances.contains(id)).collect();
-                let added = self
-                    .steps
-                    .iter()
-                    .any(|step| matches!(&step.write, Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { .. })));
+                let adds =
+                    |write: &Write| matches!(write, Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { .. }));
+                let added = self.steps.iter().any(|step| adds(&step.write));
                 if left.is_empty() && !added { self.emptied() } else { None }
             }
             _ if self.observed.classic.is_none() => None,
@@ -120,22 +117,14 @@ impl Check<'_> {
 
     /// As [`Self::check_tags`] for a target group, which must also carry the tag of this Service.
     fn check_group_tags(&self, arn: &str) -> Option<String> {
-        let found = self.target_groups().find(|group| group.group.arn == arn);
+        let found = self.observed.target_groups().find(|group| group.group.arn == arn);
         let ours = found.filter(|group| is_of_service(&group.tags, &self.desired.service));
         self.check_tags(ours.map(|group| &group.tags))
     }
 
-    fn target_groups(&self) -> impl Iterator<Item = &TargetGroup> {
-        self.observed
-            .network
-            .iter()
-            .flat_map(|network| &network.target_groups)
-            .chain(&self.observed.unattached_target_groups)
-    }
-
     /// Counts all writes of the plan: removals and additions come in parts.
     fn emptied_group(&self, arn: &str) -> Option<String> {
-        let group = self.target_groups().find(|group| group.group.arn == arn)?;
+        let group = self.observed.target_groups().find(|group| group.group.arn == arn)?;
         let leaving = self.steps.iter().flat_map(|step| match &step.write {
             Write::ElbV2(ElbV2Write::DeregisterTargets { target_group, targets }) if target_group == arn => {
                 targets.as_slice()
@@ -167,33 +156,27 @@ impl Check<'_> {
         match write {
             Ec2Write::DeleteSecurityGroup { group: Id::Known(id) } => {
                 let Some(group) = self.observed.groups.get(id) else {
-                    return Some("it was not read; this is a bug in this program, please report it".to_owned());
+                    return Some(UNREAD.to_owned());
                 };
                 let network = self.observed.network.as_ref();
                 let attached = network.map(|network| &*network.balancer.security_groups).unwrap_or_default();
-                let kinds = [Kind::Classic, Kind::Network];
-                let ours = kinds.iter().any(|kind| is_ours(*kind, self.desired, attached, group, self.env));
+                let is_of = |kind| is_ours(kind, self.desired, attached, group, self.env);
                 let named = &self.desired.named_groups;
                 if shared(id) || named.instead.contains(id) || named.extra.contains(id) {
                     return Some("annotations or the cloud config name it, so it is not deleted".to_owned());
                 }
-                if !ours {
-                    return Some("it was not created for this Service by this cluster; remove it by hand".to_owned());
-                }
-                None
+                let ours = is_of(Kind::Classic) || is_of(Kind::Network);
+                (!ours).then(|| "it was not created for this Service by this cluster; remove it by hand".to_owned())
             }
             Ec2Write::AuthorizeSecurityGroupIngress { group, .. }
             | Ec2Write::RevokeSecurityGroupIngress { group, .. }
-            | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, .. } => {
-                let id = group.known()?;
-                if shared(id) {
-                    return Some(
-                        "ElbSecurityGroup of the cloud config names it, so its rules are left alone".to_owned(),
-                    );
+            | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, .. } => match group.known()? {
+                id if shared(id) => {
+                    Some("ElbSecurityGroup of the cloud config names it, so its rules are left alone".to_owned())
                 }
-                let seen = self.observed.groups.contains_key(id);
-                (!seen).then(|| "it was not read; this is a bug in this program, please report it".to_owned())
-            }
+                id if self.observed.groups.contains_key(id) => None,
+                _ => Some(UNREAD.to_owned()),
+            },
             _ => None,
         }
     }

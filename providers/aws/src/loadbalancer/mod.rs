@@ -32,13 +32,14 @@ use std::time::Duration;
 
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
-    ErrorClass, EventType, Finding, LoadBalancerIngress, LoadBalancerStatus, Node, NodeRef, Planned, ProviderError,
-    Service, ServiceKey, ServiceWork, Severity, Steps, Subject,
+    ErrorClass, EventType, Finding, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Planned, ProviderError, Service,
+    ServiceKey, ServiceWork, Severity, Steps, Subject,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::client::Api;
+use crate::node::age;
 use crate::node::fleet::Fleet;
 use crate::node::identity::instance_of;
 use crate::node::instances::GRACE;
@@ -54,7 +55,6 @@ use step::{Purpose, Step};
 /// Reason of the events about the annotations of a Service.
 const REASON: &str = "AWSLoadBalancerWarning";
 
-/// The balancers of the cluster.
 #[derive(Debug)]
 pub(crate) struct Balancers {
     pub(crate) env: Env,
@@ -76,7 +76,6 @@ const OBSERVATION_TTL: Duration = Duration::from_secs(1);
 /// When to read again an instance that EC2 does not show yet.
 const INSTANCE_RECHECK: Duration = Duration::from_secs(10);
 
-/// The observation for one desired state.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Observation {
     pub(crate) observed: Observed,
@@ -106,10 +105,6 @@ impl Balancers {
     }
 
     /// The writes that bring the cloud from the observed to the desired state.
-    ///
-    /// # Errors
-    ///
-    /// The desired state cannot be reached from what exists in the cloud.
     pub(crate) fn plan_one(&self, desired: &Desired, observed: &Observed) -> Result<step::Planned, ProviderError> {
         let env = &self.env;
         match &desired.goal {
@@ -121,19 +116,8 @@ impl Balancers {
                 planned.findings.extend(network.findings);
                 Ok(planned)
             }
-            Goal::Classic(classic) => {
-                let current = observed.classic.as_ref().map(|classic| &classic.balancer.subnets);
-                let current = current.cloned().unwrap_or_default();
-                let internal = subnets::is_internal(&classic.common, observed);
-                let choice = &classic.common.subnets;
-                let subnets = || subnets::wanted(choice, internal, &current, observed, env);
-                classic::plan(desired, classic, observed, env, &subnets)
-            }
-            Goal::Network(network) => {
-                let common = &network.common;
-                let subnets = || subnets::wanted(&common.subnets, common.internal, &BTreeSet::new(), observed, env);
-                network::plan(desired, network, observed, env, &subnets)
-            }
+            Goal::Classic(classic) => classic::plan(desired, classic, observed, env),
+            Goal::Network(network) => network::plan(desired, network, observed, env),
         }
     }
 
@@ -151,11 +135,7 @@ impl Balancers {
 impl Cloud {
     /// Whether one of the instances belongs to a node so young that EC2 may not show its instance yet.
     fn has_young(&self, work: &[ServiceWork], instances: &BTreeSet<String>) -> bool {
-        let now = self.cluster.wall();
-        let is_young = |node: &Node| {
-            let created = node.created.map(std::time::SystemTime::from);
-            created.is_some_and(|created| now.duration_since(created).unwrap_or_default() < GRACE)
-        };
+        let is_young = |node: &NodeRef| age(node, &self.cluster).is_some_and(|age| age < GRACE);
         let is_one = |node: &NodeRef| instance_of(node).is_some_and(|id| instances.contains(id.as_str()));
         !instances.is_empty() && work.iter().flat_map(|item| &*item.nodes).any(|node| is_young(node) && is_one(node))
     }
@@ -186,14 +166,10 @@ fn is_refusal(error: &ProviderError) -> bool {
 
 fn missing_instances(desired: &Desired, observed: &Observed) -> Option<Finding> {
     let common = desired.goal.common()?;
-    let nodes = observed.missing_instances.iter().filter_map(|id| common.targets.get(id).map(|node| &*node.name));
+    let nodes = observed.missing_instances.iter().filter_map(|id| common.targets.get(id).map(String::as_str));
     let nodes: Vec<&str> = nodes.collect();
-    (!nodes.is_empty()).then(|| {
-        Finding::warning(
-            "nodes",
-            format!("no traffic for {}: EC2 does not show their instances", desired::first_few(&nodes)),
-        )
-    })
+    let text = format!("no traffic for {}: EC2 does not show their instances", desired::first_few(&nodes));
+    (!nodes.is_empty()).then(|| Finding::warning("nodes", text))
 }
 
 /// A finding about a balancer of this name and the other kind.
@@ -203,11 +179,12 @@ fn of_other_kind(desired: &Desired, observed: &Observed) -> Option<Finding> {
         Goal::Classic(_) => observed.network.as_ref().map(|network| &network.balancer.dns_name),
         Goal::Network(_) => observed.classic.as_ref().map(|classic| &classic.balancer.dns_name),
     }?;
-    Some(Finding::warning("load balancer", format!(
-            "a load balancer {} of the other kind exists too, and stays until the Service is deleted; delete the Service \
-             and create it again to remove it sooner",
-            desired.name
-        )).value(other.clone()))
+    let text = format!(
+        "a load balancer {} of the other kind exists too, and stays until the Service is deleted; delete the Service and \
+         create it again to remove it sooner",
+        desired.name
+    );
+    Some(Finding::warning("load balancer", text).value(other.clone()))
 }
 
 impl Planned for Balancers {

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures::future::{join_all, try_join_all};
+use futures::future::{OptionFuture, join_all, try_join_all};
+use futures::{FutureExt as _, TryFutureExt as _};
 
 use crate::client::ec2::{SecurityGroup, Subnet};
 use crate::client::elbv2::{self, Which};
-use crate::client::{Answer, Query, elb};
+use crate::client::{Answer, ApiError, Query, Tags, elb};
 use crate::loadbalancer::desired::{Desired, Goal, Subnets};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::names;
@@ -34,8 +35,8 @@ pub(crate) async fn gather(desired: &Desired, reads: &Reads, env: &Env) -> Answe
     let mut observed = Observed::default();
     let (classic, network) = balancers(desired, reads).await?;
     let (classic, network, instances) = futures::try_join!(
-        async { maybe(classic, |balancer| read_classic(desired, balancer, reads)).await },
-        async { maybe(network, |balancer| read_network(desired, balancer, reads)).await },
+        OptionFuture::from(classic.map(|balancer| read_classic(desired, balancer, reads))).map(Option::transpose),
+        OptionFuture::from(network.map(|balancer| read_network(desired, balancer, reads))).map(Option::transpose),
         instances(desired, reads),
     )?;
     observed.classic = classic;
@@ -64,7 +65,6 @@ fn shared_age(desired: &Desired) -> Duration {
     }
 }
 
-/// Maximum age of ownership tags.
 fn tags_age(desired: &Desired) -> Duration {
     match desired.goal.common() {
         None => Duration::ZERO,
@@ -73,14 +73,11 @@ fn tags_age(desired: &Desired) -> Duration {
     }
 }
 
-async fn maybe<T, U, F: Future<Output = Answer<U>>>(from: Option<T>, read: impl FnOnce(T) -> F) -> Answer<Option<U>> {
-    match from {
-        Some(value) => read(value).await.map(Some),
-        None => Ok(None),
-    }
+/// Reads only where that is needed.
+async fn when<T: Default>(needed: bool, read: impl Future<Output = Answer<T>>) -> Answer<T> {
+    if needed { read.await } else { Ok(T::default()) }
 }
 
-/// The balancers with the Service's name, of both kinds.
 async fn balancers(
     desired: &Desired,
     reads: &Reads,
@@ -90,12 +87,12 @@ async fn balancers(
         Goal::Absent => futures::try_join!(reads.classic(name), reads.network(name)),
         Goal::Classic(_) => {
             let classic = reads.classic(name).await?;
-            let network = if classic.is_none() { reads.network(name).await? } else { None };
+            let network = when(classic.is_none(), reads.network(name)).await?;
             Ok((classic, network))
         }
         Goal::Network(_) => {
             let network = reads.network(name).await?;
-            let classic = if network.is_none() { reads.classic(name).await? } else { None };
+            let classic = when(network.is_none(), reads.classic(name)).await?;
             Ok((classic, network))
         }
     }
@@ -111,14 +108,8 @@ async fn read_classic(desired: &Desired, balancer: elb::LoadBalancer, reads: &Re
     let wants = matches!(desired.goal, Goal::Classic(_));
     let name = balancer.name.clone();
     let (attributes, policies, tags) = futures::try_join!(
-        async { if wants { reads.api.classic_attributes(&name).await } else { Ok(elb::Attributes::default()) } },
-        async {
-            if wants && (wants_policies || has_policies) {
-                reads.api.classic_policies(&name).await
-            } else {
-                Ok(Vec::new())
-            }
-        },
+        when(wants, reads.api.classic_attributes(&name)),
+        when(wants && (wants_policies || has_policies), reads.api.classic_policies(&name)),
         reads.classic_tags(&name, tags_age(desired)),
     )?;
     Ok(Classic { balancer, attributes, policies, tags })
@@ -126,22 +117,14 @@ async fn read_classic(desired: &Desired, balancer: elb::LoadBalancer, reads: &Re
 
 async fn read_network(desired: &Desired, balancer: elbv2::LoadBalancer, reads: &Reads) -> Answer<Network> {
     let arn = balancer.arn.clone();
-    if balancer.kind != KIND {
-        // Not created by this program: its parts are not read.
-        let tags = reads.network_tags([arn.clone()], tags_age(desired)).await?.remove(&arn).unwrap_or_default();
-        return Ok(Network {
-            balancer,
-            attributes: BTreeMap::new(),
-            listeners: Vec::new(),
-            target_groups: Vec::new(),
-            tags,
-        });
-    }
-    let wants = matches!(desired.goal, Goal::Network(_));
+    // The parts of another kind, which this program did not create, are not read.
+    let ours = balancer.kind == KIND;
+    let wants = ours && matches!(desired.goal, Goal::Network(_));
+    let of_balancer = Which::OfBalancer(arn.clone());
     let (attributes, listeners, groups) = futures::try_join!(
-        async { if wants { reads.api.balancer_attributes(&arn).await } else { Ok(BTreeMap::new()) } },
-        async { if wants { reads.api.listeners(&arn).await } else { Ok(Vec::new()) } },
-        async { reads.api.target_groups(&Which::OfBalancer(arn.clone())).await },
+        when(wants, reads.api.balancer_attributes(&arn)),
+        when(wants, reads.api.listeners(&arn)),
+        when(ours, reads.api.target_groups(&of_balancer)),
     )?;
     let marked = groups.iter().map(|group| group.arn.clone()).chain([arn.clone()]);
     let mut tags = reads.network_tags(marked, tags_age(desired)).await?;
@@ -154,7 +137,7 @@ async fn read_network(desired: &Desired, balancer: elbv2::LoadBalancer, reads: &
 async fn target_groups(
     desired: &Desired,
     groups: Vec<elbv2::TargetGroup>,
-    tags: &BTreeMap<String, crate::client::Tags>,
+    tags: &BTreeMap<String, Tags>,
     reads: &Reads,
 ) -> Answer<Vec<TargetGroup>> {
     let (wants, wants_attributes) = match &desired.goal {
@@ -163,10 +146,8 @@ async fn target_groups(
     };
     let read = groups.into_iter().map(|group| async move {
         let (targets, attributes) = futures::try_join!(
-            async { if wants { reads.api.target_health(&group.arn).await } else { Ok(Vec::new()) } },
-            async {
-                if wants_attributes { reads.api.target_group_attributes(&group.arn).await.map(Some) } else { Ok(None) }
-            },
+            when(wants, reads.api.target_health(&group.arn)),
+            when(wants_attributes, reads.api.target_group_attributes(&group.arn).map_ok(Some)),
         )?;
         let tags = tags.get(&group.arn).cloned().unwrap_or_default();
         Ok(TargetGroup { group, attributes, targets, tags })
@@ -175,7 +156,7 @@ async fn target_groups(
     for answer in join_all(read).await {
         match answer {
             Ok(group) => found.push(group),
-            Err(error) if crate::client::ApiError::is(&error, TARGET_GROUP_GONE) => {}
+            Err(error) if ApiError::is(&error, TARGET_GROUP_GONE) => {}
             Err(error) => return Err(error),
         }
     }
@@ -206,16 +187,12 @@ async fn unattached(
     };
     let arn = network.map(|network| &*network.balancer.arn);
     let all = reads.target_groups(max_age).await?;
-    let candidates: Vec<elbv2::TargetGroup> = all
-        .iter()
-        .filter(|group| names::may_be_target_group_of(&group.name, &desired.service))
-        .filter(|group| !attached.contains(&*group.name))
-        .filter(|group| group.balancers.iter().all(|balancer| Some(&**balancer) == arn))
-        .cloned()
-        .collect();
-    if candidates.is_empty() {
-        return Ok(Vec::new());
-    }
+    let is_candidate = |group: &&elbv2::TargetGroup| {
+        names::may_be_target_group_of(&group.name, &desired.service)
+            && !attached.contains(&*group.name)
+            && group.balancers.iter().all(|balancer| Some(&**balancer) == arn)
+    };
+    let candidates: Vec<elbv2::TargetGroup> = all.iter().filter(is_candidate).cloned().collect();
     let tags = reads.network_tags(candidates.iter().map(|group| group.arn.clone()), tags_age(desired)).await?;
     // Without tags it was deleted since it was listed.
     let there = candidates.into_iter().filter(|group| tags.contains_key(&group.arn)).collect();
@@ -275,8 +252,8 @@ async fn groups(
     // are read already.
     let mut going: BTreeSet<String> =
         groups.values().filter(|group| managed.contains(&group.name)).map(|group| group.id.clone()).collect();
-    going.extend(attached.into_iter().cloned());
-    if matches!(desired.goal, Goal::Absent) || may_leave(desired, observed, &groups, &managed) {
+    going.extend(attached.iter().copied().cloned());
+    if matches!(desired.goal, Goal::Absent) || may_leave(desired, &attached, &groups, &managed) {
         groups.extend(by_filter("ip-permission.group-id", going, reads).await?);
     }
     Ok(groups)
@@ -286,19 +263,16 @@ async fn groups(
 /// are named.
 fn may_leave(
     desired: &Desired,
-    observed: &Observed,
+    attached: &BTreeSet<&String>,
     groups: &BTreeMap<String, SecurityGroup>,
     managed: &BTreeSet<String>,
 ) -> bool {
-    let classic = observed.classic.iter().flat_map(|classic| &classic.balancer.security_groups);
-    let network = observed.network.iter().flat_map(|network| &network.balancer.security_groups);
     let named = |id: &String| desired.named_groups.instead.contains(id) || desired.named_groups.extra.contains(id);
     let is_managed = |id: &String| groups.get(id).is_some_and(|group| managed.contains(&group.name));
     let replaced = !desired.named_groups.instead.is_empty();
-    classic.chain(network).any(|id| !named(id) && (replaced || !is_managed(id)))
+    attached.iter().any(|id| !named(id) && (replaced || !is_managed(id)))
 }
 
-/// The names of managed groups of the Service.
 fn managed_names(desired: &Desired, env: &Env) -> BTreeSet<String> {
     let classic = names::classic_group(&desired.name);
     let network = names::network_group(&desired.cluster_name, &desired.service, &desired.uid);

@@ -38,6 +38,13 @@ pub(crate) struct Observed {
     pub(crate) other_balancers: BTreeMap<String, Probes>,
 }
 
+impl Observed {
+    /// All target groups, those in use first.
+    pub(crate) fn target_groups(&self) -> impl Iterator<Item = &TargetGroup> {
+        self.network.iter().flat_map(|network| &network.target_groups).chain(&self.unattached_target_groups)
+    }
+}
+
 /// Ports and source networks of a network balancer's health checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Probes {
@@ -80,6 +87,5 @@ pub(crate) struct TargetGroup {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Instance {
-    /// IDs, in EC2's order.
     pub(crate) security_groups: Vec<String>,
 }

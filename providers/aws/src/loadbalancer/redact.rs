@@ -12,7 +12,6 @@ use crate::client::Tags;
 use crate::client::ec2::SecurityGroup;
 use crate::ownership::{CLUSTER_PREFIX, LEGACY_KEY, SERVICE_KEY};
 
-/// Keeps what plans for this desired state read.
 pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
     let filter = TagFilter::new(desired.goal.common());
     // All fields by name, so that a new field is considered here.

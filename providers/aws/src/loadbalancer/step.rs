@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ccm_provider::{Change, Finding, ProviderError, Risk, Verb};
 
+use super::desired::shortened;
 use super::rules::shared::SharedRules;
 use crate::client::Write;
 
@@ -68,13 +69,6 @@ impl Step {
         Self { write, summary, purpose: Purpose::default(), shared: None }
     }
 
-    /// Marks the step as a change of a shared group.
-    #[must_use]
-    pub(crate) fn shared(mut self, rules: &SharedRules) -> Self {
-        self.shared = Some(Arc::new(rules.clone()));
-        self
-    }
-
     #[must_use]
     pub(crate) fn change(
         mut self,
@@ -93,17 +87,11 @@ impl Step {
     }
 }
 
-/// The scheme of a balancer as AWS calls it.
 pub(crate) fn scheme(internal: bool) -> &'static str {
     if internal { "internal" } else { "internet-facing" }
 }
 
 /// Up to eight targets, and how many more there are.
 pub(crate) fn abbreviated<T>(targets: &[T], text: impl Fn(&T) -> String) -> String {
-    const SHOWN: usize = 8;
-    let shown = targets.iter().take(SHOWN).map(text).collect::<Vec<_>>().join(" ");
-    match targets.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
+    shortened(targets.iter().map(text).collect(), 8, " ")
 }

@@ -29,7 +29,6 @@ pub(crate) struct Outputs {
     made: Made,
     /// Targets that AWS refused; the other writes continue.
     refused: Vec<targets::Refused>,
-    /// Set if the balancer must be read again.
     pub(super) recheck: Option<Recheck>,
 }
 
@@ -39,11 +38,7 @@ impl Outputs {
         write.complete(&self.made).unwrap_or_else(|_| write.clone())
     }
 
-    /// The result after the last write.
-    ///
-    /// # Errors
-    ///
-    /// AWS refused some targets, or does not show everything yet; both are retried.
+    /// After the last write. What AWS refused or does not show yet is retried.
     pub(crate) fn finish(self) -> Result<(), ProviderError> {
         match targets::summary(&self.refused) {
             None => self.recheck.map_or(Ok(()), |recheck| Err(recheck.into())),
@@ -52,11 +47,6 @@ impl Outputs {
     }
 }
 
-/// Sends one write.
-///
-/// # Errors
-///
-/// AWS refused it, or an earlier write did not create the object that it refers to.
 pub(crate) async fn apply(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
     match (&step.shared, &step.write) {
         (Some(rules), Write::Ec2(write)) => at_nodes(rules, write, outputs, reads).await,
@@ -99,8 +89,7 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
     let missing = |object| ProviderError::bug(format!("{object} was to be made before {}", step.summary.id));
     let write = step.write.complete(&outputs.made).map_err(missing)?;
     let Some(write) = targets::without(write, &outputs.refused) else { return Ok(()) };
-    let answer = send(&write, reads).await;
-    match answer {
+    match send(&write, reads).await {
         Ok(made) => {
             if let Some(object) = write.makes() {
                 let none = || ProviderError::bug(format!("AWS made {object} and gave no ID"));
@@ -188,10 +177,10 @@ fn is_rule_of_several(write: &Write, error: &ApiError) -> bool {
 /// Sends rules one at a time, so that one existing rule does not block the others.
 async fn one_by_one(write: &Write, reads: &Reads) -> Result<(), ProviderError> {
     for single in singles(write) {
-        match send(&single, reads).await {
-            Ok(_) => {}
-            Err(error) if is_so_already(&single, &error) => {}
-            Err(error) => return Err(error.into()),
+        if let Err(error) = send(&single, reads).await
+            && !is_so_already(&single, &error)
+        {
+            return Err(error.into());
         }
     }
     Ok(())
@@ -206,9 +195,8 @@ fn singles(write: &Write) -> Vec<Write> {
         let permissions = vec![Permission { sources: vec![source.clone()], ..permission.clone() }];
         Write::Ec2(if opens { Authorize { group, permissions } } else { Revoke { group, permissions } })
     };
-    let of_one =
-        |permission: &Permission| permission.sources.iter().map(|one| single(permission, one)).collect::<Vec<_>>();
-    permissions.iter().flat_map(of_one).collect()
+    let sources = permissions.iter().flat_map(|all| all.sources.iter().map(move |one| (all, one)));
+    sources.map(|(permission, source)| single(permission, source)).collect()
 }
 
 /// Whether another object blocks the write for now.
@@ -230,10 +218,8 @@ async fn held(write: &Write, error: ApiError, reads: &Reads) -> ProviderError {
             format!("security group {group} cannot be deleted yet: {blocking}; will be retried ({})", error.code)
         }
         Write::Ec2(Ec2Write::CreateSecurityGroup { name, .. }) => {
-            format!(
-                "security group {name} exists already, but EC2 does not show it yet; will be read again ({})",
-                error.code
-            )
+            let code = &error.code;
+            format!("security group {name} exists already, but EC2 does not show it yet; will be read again ({code})")
         }
         _ => format!(
             "{} is not possible yet: a listener forwards to the target group, or did until just now; will be retried ({}: {})",
@@ -245,14 +231,8 @@ async fn held(write: &Write, error: ApiError, reads: &Reads) -> ProviderError {
 
 async fn blocking(group: &str, reads: &Reads) -> String {
     let referring = reads.api.security_groups(&Query::by("ip-permission.group-id", [group])).await;
-    let names: Vec<String> = match &referring {
-        Ok(groups) => groups
-            .iter()
-            .filter(|other| other.id != group)
-            .map(|other| format!("{} ({})", other.id, other.name))
-            .collect(),
-        Err(_) => Vec::new(),
-    };
+    let others = referring.iter().flatten().filter(|other| other.id != group);
+    let names: Vec<String> = others.map(|other| format!("{} ({})", other.id, other.name)).collect();
     if names.is_empty() {
         return "something still uses it, most likely network interfaces of the load balancer, which AWS deletes some time after it"
             .to_owned();

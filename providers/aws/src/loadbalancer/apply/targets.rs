@@ -29,10 +29,8 @@ pub(super) fn named(write: &Write, error: &ApiError) -> Vec<Refused> {
         _ => return Vec::new(),
     };
     let is_refused = |id: &&String| error.is(codes) && names(&error.message, id);
-    ids.into_iter()
-        .filter(is_refused)
-        .map(|id| Refused { id: id.clone(), adding, said: error.message.clone() })
-        .collect()
+    let refused = ids.into_iter().filter(is_refused);
+    refused.map(|id| Refused { id: id.clone(), adding, said: error.message.clone() }).collect()
 }
 
 /// The write without the refused targets; `None` when nothing is left.

@@ -2,10 +2,9 @@
 
 use ccm_provider::{Finding, Risk, Verb};
 
-use super::step;
 use crate::annotations::Kind;
-use crate::client::Id;
 use crate::client::write::ElbWrite;
+use crate::client::{Id, Write};
 use crate::loadbalancer::desired::Desired;
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{Classic, Observed};
@@ -28,7 +27,8 @@ pub(crate) fn delete(desired: &Desired, observed: &Observed, env: &Env, reason: 
     if let Some(found) = &observed.classic {
         let balancer = found.balancer.name.clone();
         let write = ElbWrite::DeleteLoadBalancer { balancer };
-        steps.push(step(Verb::Delete, "LoadBalancer", &found.balancer.name, reason, write).risk(Risk::Disruptive));
+        let delete = Step::new(Verb::Delete, "LoadBalancer", &*found.balancer.name, reason, Write::Elb(write));
+        steps.push(delete.risk(Risk::Disruptive));
     }
     steps.extend(removal.delete);
     Planned { steps, findings: removal.findings }

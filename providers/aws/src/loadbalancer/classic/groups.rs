@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{Finding, ProviderError, Risk, Verb};
 
-use super::{Context, step};
+use super::Context;
 use crate::annotations::Kind;
 use crate::client::Id;
 use crate::client::elb::LoadBalancer;
@@ -22,7 +22,6 @@ pub(super) struct Groups {
     pub(super) made: Vec<Step>,
     /// Attaches them to the balancer, if it has others.
     pub(super) change: Option<Change>,
-    /// Deletes managed groups that the balancer no longer has.
     pub(super) removed: Vec<Step>,
     pub(super) findings: Vec<Finding>,
 }
@@ -102,7 +101,8 @@ fn set(context: &Context<'_>, balancer: &LoadBalancer, ids: Vec<Id>) -> Step {
     let before = balancer.security_groups.join(" ");
     let after: Vec<String> = ids.iter().map(ToString::to_string).collect();
     let write = ElbWrite::ApplySecurityGroupsToLoadBalancer { balancer: context.name(), security_groups: ids };
-    step(Verb::Update, "LoadBalancer", &context.desired.name, "other security groups are wanted", write)
+    context
+        .step(Verb::Update, "LoadBalancer", "other security groups are wanted", write)
         .change("security groups", Some(before), Some(after.join(" ")))
         .risk(Risk::Brief)
 }

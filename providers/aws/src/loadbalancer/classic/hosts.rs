@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{Risk, Verb};
 
-use super::{Context, step};
+use super::Context;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::step::{Step, abbreviated};
@@ -21,7 +21,7 @@ pub(super) fn register(context: &Context<'_>, balancer: Option<&LoadBalancer>) -
     let instances: Vec<String> = new.into_iter().cloned().collect();
     let summary = Some(abbreviated(&instances, String::clone)).filter(|_| !instances.is_empty())?;
     let write = ElbWrite::RegisterInstancesWithLoadBalancer { balancer: context.name(), instances };
-    let step = step(Verb::Attach, "LoadBalancer", &context.desired.name, "these nodes get traffic", write);
+    let step = context.step(Verb::Attach, "LoadBalancer", "these nodes get traffic", write);
     Some(step.change("instances", None, Some(summary)))
 }
 
@@ -32,6 +32,6 @@ pub(super) fn deregister(context: &Context<'_>, balancer: &LoadBalancer) -> Opti
     let summary = Some(abbreviated(&instances, String::clone)).filter(|_| !instances.is_empty())?;
     let write = ElbWrite::DeregisterInstancesFromLoadBalancer { balancer: context.name(), instances };
     let reason = "these nodes get no traffic any more";
-    let step = step(Verb::Detach, "LoadBalancer", &context.desired.name, reason, write);
+    let step = context.step(Verb::Detach, "LoadBalancer", reason, write);
     Some(step.change("instances", Some(summary), None).risk(Risk::Brief))
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_provider::{Risk, Verb};
 
-use super::{Context, step};
+use super::Context;
+use crate::client::Write;
 use crate::client::elb::{Listener, ListenerDescription, LoadBalancer, Policy};
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::names;
@@ -23,16 +24,12 @@ pub(super) fn text(listener: &Listener) -> String {
 }
 
 fn same(a: &Listener, b: &Listener) -> bool {
-    let same_certificate = match (&a.certificate, &b.certificate) {
-        (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
-        (None, None) => true,
-        _ => false,
+    let words = |listener: &Listener| {
+        let Listener { protocol, instance_protocol, certificate, .. } = listener;
+        [Some(protocol), Some(instance_protocol), certificate.as_ref()]
+            .map(|word| word.map(|word| word.to_ascii_lowercase()))
     };
-    a.port == b.port
-        && a.instance_port == b.instance_port
-        && a.protocol.eq_ignore_ascii_case(&b.protocol)
-        && a.instance_protocol.eq_ignore_ascii_case(&b.instance_protocol)
-        && same_certificate
+    (a.port, a.instance_port) == (b.port, b.instance_port) && words(a) == words(b)
 }
 
 fn listeners(balancer: &LoadBalancer) -> impl Iterator<Item = (&Listener, &ListenerDescription)> {
@@ -53,28 +50,21 @@ pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Step> 
     if !old.is_empty() {
         let ports = old.iter().map(|listener| listener.port).collect();
         let write = ElbWrite::DeleteLoadBalancerListeners { balancer: context.name(), ports };
-        let delete = step(Verb::Delete, "Listener", &context.desired.name, "the Service wants no such listener", write)
-            .risk(Risk::Brief);
+        let delete =
+            context.step(Verb::Delete, "Listener", "the Service wants no such listener", write).risk(Risk::Brief);
         steps.push(old.iter().fold(delete, |step, listener| step.change("listener", Some(text(listener)), None)));
     }
     if !new.is_empty() {
         let write = ElbWrite::CreateLoadBalancerListeners { balancer: context.name(), listeners: new.clone() };
-        let create = step(Verb::Create, "Listener", &context.desired.name, "the Service wants these listeners", write);
+        let create = context.step(Verb::Create, "Listener", "the Service wants these listeners", write);
         steps.push(new.iter().fold(create, |step, listener| step.change("listener", None, Some(text(listener)))));
     }
     steps
 }
 
-/// Policies of backends and listeners, to be set after the listeners.
-pub(super) fn policies(context: &Context<'_>, existing: Option<&observed::Classic>) -> Vec<Step> {
-    let mut steps = proxy_protocol(context, existing);
-    steps.extend(ssl_policies(context, existing));
-    steps
-}
-
 /// Proxy protocol: one policy for the backend port of each listener. Backend ports without a listener keep their
 /// policies until they are removed. Other policies of a port stay.
-fn proxy_protocol(context: &Context<'_>, existing: Option<&observed::Classic>) -> Vec<Step> {
+pub(super) fn proxy_protocol(context: &Context<'_>, existing: Option<&observed::Classic>) -> Vec<Step> {
     let nothing = BTreeMap::new();
     let found = existing.map_or(&nothing, |existing| &existing.balancer.backend_policies);
     let ports = context.classic.listeners.iter().map(|listener| listener.instance_port);
@@ -99,7 +89,7 @@ fn proxy_protocol(context: &Context<'_>, existing: Option<&observed::Classic>) -
         let (balancer, instance_port) = (context.name(), port);
         let write = ElbWrite::SetLoadBalancerPoliciesForBackendServer { balancer, instance_port, policies };
         let reason = if is_on { "the annotation requires it" } else { "no annotation requires it any more" };
-        let step = step(Verb::Update, "LoadBalancer", &context.desired.name, reason, write).risk(Risk::Brief);
+        let step = context.step(Verb::Update, "LoadBalancer", reason, write).risk(Risk::Brief);
         let field = format!("proxy protocol on node port {port}");
         steps.push(step.change(field, Some((!is_on).to_string()), Some(is_on.to_string())));
     }
@@ -111,18 +101,15 @@ pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observed::Cl
     let Some(reference) = &context.classic.ssl_policy else { return Vec::new() };
     let name = names::ssl_policy(reference);
     let nothing = BTreeSet::new();
-    let mut lacking = Vec::new();
-    for (listener, policies) in tls_listeners(context, existing, &nothing) {
-        if !policies.contains(&name) {
-            lacking.push((listener.port, policies));
-        }
-    }
+    let mut lacking = tls_listeners(context, existing, &nothing);
+    lacking.retain(|(_, policies)| !policies.contains(&name));
     let mut steps = Vec::new();
     if !lacking.is_empty() {
         let attributes = BTreeMap::from([("Reference-Security-Policy".to_owned(), reference.clone())]);
         steps.extend(policy_made(context, existing, &name, SSL_NEGOTIATION_TYPE, attributes));
     }
-    for (port, policies) in lacking {
+    for (Listener { port, .. }, policies) in lacking {
+        let port = *port;
         // A listener has one TLS policy: the previous one is replaced, other policies stay.
         let is_other = |policy: &&String| {
             known(existing).iter().any(|known| known.name == **policy && known.kind != SSL_NEGOTIATION_TYPE)
@@ -130,13 +117,8 @@ pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observed::Cl
         let before = policies.iter().filter(|policy| !is_other(policy)).cloned().collect::<Vec<_>>().join(" ");
         let policies = policies.iter().filter(is_other).cloned().chain([name.clone()]).collect();
         let write = ElbWrite::SetLoadBalancerPoliciesOfListener { balancer: context.name(), port, policies };
-        let step = step(
-            Verb::Update,
-            "Listener",
-            format!("{}:{port}", context.desired.name).as_str(),
-            "the annotation names it",
-            write,
-        );
+        let id = format!("{}:{port}", context.desired.name);
+        let step = Step::new(Verb::Update, "Listener", id, "the annotation names it", Write::Elb(write));
         steps.push(step.change("TLS policy", Some(before).filter(|text| !text.is_empty()), Some(name.clone())));
     }
     steps
@@ -182,6 +164,6 @@ fn policy_made(
     let summary: Vec<String> = attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let (balancer, kind) = (context.name(), kind.to_owned());
     let write = ElbWrite::CreateLoadBalancerPolicy { balancer, policy: policy.to_owned(), kind, attributes };
-    let step = step(Verb::Create, "LoadBalancerPolicy", policy, "the annotation requires it", write);
+    let step = Step::new(Verb::Create, "LoadBalancerPolicy", policy, "the annotation requires it", Write::Elb(write));
     Some(step.change("attributes", None, Some(summary.join(" "))))
 }

@@ -15,7 +15,7 @@ mod subnets;
 #[cfg(feature = "sdk")]
 mod tests;
 
-use ccm_provider::Verb;
+use ccm_provider::{ProviderError, Verb};
 
 pub(crate) use delete::delete;
 pub(crate) use plan::plan;
@@ -24,10 +24,10 @@ use super::desired::{Classic, Desired};
 use super::env::Env;
 use super::observed::Observed;
 use super::step::Step;
+use super::subnets::{is_internal, wanted};
 use crate::client::Write;
 use crate::client::write::ElbWrite;
 
-/// What the plan of one balancer is computed from.
 #[derive(Debug)]
 struct Context<'a> {
     desired: &'a Desired,
@@ -40,8 +40,16 @@ impl Context<'_> {
     fn name(&self) -> String {
         self.desired.name.clone()
     }
-}
 
-fn step(verb: Verb, kind: &'static str, balancer: &str, reason: impl Into<String>, write: ElbWrite) -> Step {
-    Step::new(verb, kind, balancer, reason, Write::Elb(write))
+    /// The IDs of the wanted subnets, in order.
+    fn subnets(&self) -> Result<Vec<String>, ProviderError> {
+        let common = &self.classic.common;
+        let current = self.observed.classic.as_ref().map(|classic| classic.balancer.subnets.clone());
+        let internal = is_internal(common, self.observed);
+        wanted(&common.subnets, internal, &current.unwrap_or_default(), self.observed, self.env)
+    }
+
+    fn step(&self, verb: Verb, kind: &'static str, reason: &str, write: ElbWrite) -> Step {
+        Step::new(verb, kind, &*self.desired.name, reason, Write::Elb(write))
+    }
 }

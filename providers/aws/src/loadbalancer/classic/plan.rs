@@ -2,7 +2,7 @@
 
 use ccm_provider::{Finding, ProviderError, Severity, Verb};
 
-use super::{Context, groups, hosts, listeners, settings, step, subnets};
+use super::{Context, groups, hosts, listeners, settings, subnets};
 use crate::annotations::INTERNAL;
 use crate::client::Id;
 use crate::client::elb::LoadBalancer;
@@ -11,23 +11,18 @@ use crate::loadbalancer::desired::{Classic, Desired};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{self, Observed};
 use crate::loadbalancer::security_groups::nodes;
-use crate::loadbalancer::step::{Planned, Step, scheme};
+use crate::loadbalancer::step::{Planned, scheme};
 
-/// The writes from the observed to the desired balancer. `subnets` gives the wanted subnets, in order.
+/// The writes from the observed to the desired balancer.
 ///
 /// Rules are opened before they are needed and closed after their last use; new objects carry the ownership tags from
 /// their creation. So a later plan completes an interrupted one. If only the nodes changed
 /// ([`Common::must_exist`](crate::loadbalancer::desired::Common::must_exist)), nothing else is compared.
-///
-/// # Errors
-///
-/// The balancer or its group belongs to another cluster, or the security group of a node is ambiguous.
 pub(crate) fn plan(
     desired: &Desired,
     classic: &Classic,
     observed: &Observed,
     env: &Env,
-    subnets: &dyn Fn() -> Result<Vec<String>, ProviderError>,
 ) -> Result<Planned, ProviderError> {
     let context = Context { desired, classic, observed, env };
     match &observed.classic {
@@ -35,18 +30,18 @@ pub(crate) fn plan(
             desired.check_owner(&existing.tags, env)?;
             match classic.common.must_exist {
                 true => hosts_only(&context, existing),
-                false => update(&context, existing, &subnets()?),
+                false => update(&context, existing, &context.subnets()?),
             }
         }
         None if classic.common.must_exist => Err(desired.not_found()),
-        None => create(&context, subnets()?),
+        None => create(&context, context.subnets()?),
     }
 }
 
 fn create(context: &Context<'_>, subnets: Vec<String>) -> Result<Planned, ProviderError> {
     let Context { desired, classic, env, .. } = context;
     let groups = groups::plan(context, None)?;
-    let rules = NodeRules::of(context, &groups.ids)?;
+    let rules = node_rules(context, &groups.ids)?;
     let summary = |ids: Vec<String>, between: &str| Some(ids.join(between)).filter(|text| !text.is_empty());
     let scheme = scheme(classic.common.internal).to_owned();
     let listed = summary(classic.listeners.iter().map(listeners::text).collect(), ", ");
@@ -59,7 +54,8 @@ fn create(context: &Context<'_>, subnets: Vec<String>) -> Result<Planned, Provid
         internal: classic.common.internal,
         tags: env.ownership.tags(&classic.common.tags, Some(&desired.service)),
     };
-    let create = step(Verb::Create, "LoadBalancer", &desired.name, "the Service wants a classic load balancer", write)
+    let create = context
+        .step(Verb::Create, "LoadBalancer", "the Service wants a classic load balancer", write)
         .change("scheme", None, Some(scheme))
         .change("subnets", None, summary(subnets, " "))
         .change("security groups", None, group_ids)
@@ -67,7 +63,8 @@ fn create(context: &Context<'_>, subnets: Vec<String>) -> Result<Planned, Provid
 
     let mut steps = groups.made;
     steps.push(create);
-    steps.extend(listeners::policies(context, None));
+    steps.extend(listeners::proxy_protocol(context, None));
+    steps.extend(listeners::ssl_policies(context, None));
     steps.extend(settings::attributes(context, None));
     steps.extend(settings::health_check(context, None));
     // Not before the balancer exists: without it, nothing would find a rule for a group of the user.
@@ -82,7 +79,7 @@ fn create(context: &Context<'_>, subnets: Vec<String>) -> Result<Planned, Provid
 fn update(context: &Context<'_>, existing: &observed::Classic, wanted: &[String]) -> Result<Planned, ProviderError> {
     let balancer = &existing.balancer;
     let groups = groups::plan(context, Some(balancer))?;
-    let rules = NodeRules::of(context, &groups.ids)?;
+    let rules = node_rules(context, &groups.ids)?;
     let subnets = subnets::sync(context, balancer, wanted);
 
     let mut steps = groups.made;
@@ -93,7 +90,8 @@ fn update(context: &Context<'_>, existing: &observed::Classic, wanted: &[String]
     }
     steps.extend(subnets.steps);
     steps.extend(listeners::sync(context, balancer));
-    steps.extend(listeners::policies(context, Some(existing)));
+    steps.extend(listeners::proxy_protocol(context, Some(existing)));
+    steps.extend(listeners::ssl_policies(context, Some(existing)));
     steps.extend(settings::tags(context, existing));
     steps.extend(settings::attributes(context, Some(&existing.attributes)));
     steps.extend(settings::health_check(context, balancer.health_check.as_ref()));
@@ -109,7 +107,7 @@ fn update(context: &Context<'_>, existing: &observed::Classic, wanted: &[String]
 fn hosts_only(context: &Context<'_>, existing: &observed::Classic) -> Result<Planned, ProviderError> {
     let balancer = &existing.balancer;
     let ids: Vec<Id> = balancer.security_groups.iter().cloned().map(Id::Known).collect();
-    let rules = NodeRules::of(context, &ids)?;
+    let rules = node_rules(context, &ids)?;
     let mut steps = listeners::ssl_policies(context, Some(existing));
     steps.extend(rules.open);
     steps.extend(hosts::register(context, Some(balancer)));
@@ -118,24 +116,12 @@ fn hosts_only(context: &Context<'_>, existing: &observed::Classic) -> Result<Pla
     Ok(Planned { steps, findings: rules.findings })
 }
 
-#[derive(Debug, Default)]
-struct NodeRules {
-    open: Vec<Step>,
-    close: Vec<Step>,
-    findings: Vec<Finding>,
-}
-
-impl NodeRules {
-    fn of(context: &Context<'_>, ids: &[Id]) -> Result<Self, ProviderError> {
-        let Context { desired, classic, observed, env } = context;
-        if env.node_groups_untouched {
-            return Ok(Self::default());
-        }
-        let Some(main) = nodes::main_group(ids, desired, observed, env) else { return Ok(Self::default()) };
-        let wanted = nodes::groups(&classic.common, observed, env)?;
-        let nodes::ClassicRules { open, close } = nodes::classic(main, &wanted.ids, observed, env);
-        Ok(Self { open, close, findings: wanted.findings })
-    }
+fn node_rules(context: &Context<'_>, ids: &[Id]) -> Result<nodes::ClassicRules, ProviderError> {
+    let Context { desired, classic, observed, env } = context;
+    let main = nodes::main_group(ids, desired, observed, env).filter(|_| !env.node_groups_untouched);
+    let Some(main) = main else { return Ok(Default::default()) };
+    let nodes::NodeGroups { ids, findings } = nodes::groups(&classic.common, observed, env)?;
+    Ok(nodes::ClassicRules { findings, ..nodes::classic(main, &ids, observed, env) })
 }
 
 /// Settings that an existing balancer cannot get, and unknown listeners.
@@ -143,26 +129,15 @@ fn noticed(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Finding> {
     let mut findings = Vec::new();
     let wanted = scheme(context.classic.common.internal);
     if !balancer.scheme.is_empty() && balancer.scheme != wanted {
-        findings.push(
-            Finding::warning(
-                INTERNAL.row.key,
-                format!(
-                    "the balancer stays {}: AWS cannot change the scheme; delete the Service and create it again",
-                    balancer.scheme
-                ),
-            )
-            .value(context.classic.common.internal.to_string()),
-        );
+        let is = &balancer.scheme;
+        let text =
+            format!("the balancer stays {is}: AWS cannot change the scheme; delete the Service and create it again");
+        let value = context.classic.common.internal.to_string();
+        findings.push(Finding::warning(INTERNAL.row.key, text).value(value));
     }
     if balancer.listeners.iter().any(|description| description.listener.is_none()) {
-        findings.push(
-            Finding::new(
-                Severity::Info,
-                "load balancer",
-                "AWS reports a listener without its settings; it is left unchanged",
-            )
-            .value(balancer.name.clone()),
-        );
+        let text = "AWS reports a listener without its settings; it is left unchanged";
+        findings.push(Finding::new(Severity::Info, "load balancer", text).value(balancer.name.clone()));
     }
     findings
 }

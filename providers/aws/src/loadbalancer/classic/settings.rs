@@ -2,7 +2,7 @@
 
 use ccm_provider::{Change, Verb};
 
-use super::{Context, step};
+use super::Context;
 use crate::client::Tags;
 use crate::client::elb::{AccessLog, Attributes, ConnectionDraining, HealthCheck};
 use crate::client::write::ElbWrite;
@@ -19,7 +19,7 @@ pub(super) fn tags(context: &Context<'_>, existing: &observed::Classic) -> Optio
         return None;
     }
     let write = ElbWrite::AddTags { balancer: context.name(), tags: tags.clone() };
-    let step = step(Verb::Update, "LoadBalancer", &context.desired.name, "the annotation names these tags", write);
+    let step = context.step(Verb::Update, "LoadBalancer", "the annotation names these tags", write);
     let summary = |step: Step, (key, value): (String, String)| {
         let before = existing.tags.get(&key).cloned();
         step.change(format!("tag {key}"), before, Some(value))
@@ -62,8 +62,7 @@ pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> O
         return None;
     }
     let write = ElbWrite::ModifyLoadBalancerAttributes { balancer: context.name(), attributes };
-    let mut step =
-        step(Verb::Update, "LoadBalancer", &context.desired.name, "its attributes differ from the annotations", write);
+    let mut step = context.step(Verb::Update, "LoadBalancer", "its attributes differ from the annotations", write);
     step.summary.changes = changes;
     Some(step)
 }
@@ -95,7 +94,6 @@ fn draining(wanted: &ConnectionDraining, found: Option<&ConnectionDraining>) -> 
     changes
 }
 
-/// Sets the health check where anything in it differs.
 pub(super) fn health_check(context: &Context<'_>, found: Option<&HealthCheck>) -> Option<Step> {
     let wanted = &context.classic.health_check;
     let is = |get: fn(&HealthCheck) -> String| (found.map(get), Some(get(wanted)));
@@ -111,7 +109,6 @@ pub(super) fn health_check(context: &Context<'_>, found: Option<&HealthCheck>) -
         return None;
     }
     let write = ElbWrite::ConfigureHealthCheck { balancer: context.name(), check: wanted.clone() };
-    let step =
-        step(Verb::Update, "HealthCheck", &context.desired.name, "the health check differs from the Service", write);
+    let step = context.step(Verb::Update, "HealthCheck", "the health check differs from the Service", write);
     Some(differing.into_iter().fold(step, |step, (field, (before, after))| step.change(field, before, after)))
 }

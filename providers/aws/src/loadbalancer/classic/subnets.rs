@@ -5,24 +5,18 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{Finding, Risk, Verb};
 
-use super::{Context, step};
+use super::Context;
 use crate::annotations::SUBNETS;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
-use crate::loadbalancer::step::Step;
+use crate::loadbalancer::step::{Planned, Step};
 
 type Ids<'a> = BTreeSet<&'a str>;
 
-#[derive(Debug, Default)]
-pub(super) struct Moves {
-    pub(super) steps: Vec<Step>,
-    pub(super) findings: Vec<Finding>,
-}
-
-pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer, wanted: &[String]) -> Moves {
+pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer, wanted: &[String]) -> Planned {
     let current: Ids<'_> = balancer.subnets.iter().map(String::as_str).collect();
     let wanted: Ids<'_> = wanted.iter().map(String::as_str).collect();
-    let mut moves = Moves::default();
+    let mut moves = Planned::default();
     if wanted.is_empty() {
         return moves;
     }
@@ -65,28 +59,23 @@ fn cannot(wanted: &Ids<'_>, last: &str) -> Finding {
     .value(wanted.iter().copied().collect::<Vec<_>>().join(","))
 }
 
-fn owned(ids: &Ids<'_>) -> Vec<String> {
-    ids.iter().map(|id| (*id).to_owned()).collect()
+fn listed(ids: &Ids<'_>) -> Option<(Vec<String>, String)> {
+    let subnets: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+    let summary = subnets.join(" ");
+    (!ids.is_empty()).then_some((subnets, summary))
 }
 
 fn attach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
-    let subnets = owned(ids);
-    let summary = Some(subnets.join(" ")).filter(|summary| !summary.is_empty())?;
+    let (subnets, summary) = listed(ids)?;
     let write = ElbWrite::AttachLoadBalancerToSubnets { balancer: context.name(), subnets };
-    let step = step(Verb::Attach, "LoadBalancer", &context.desired.name, "the Service wants these subnets", write);
+    let step = context.step(Verb::Attach, "LoadBalancer", "the Service wants these subnets", write);
     Some(step.change("subnets", None, Some(summary)))
 }
 
 fn detach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
-    let subnets = owned(ids);
-    let summary = Some(subnets.join(" ")).filter(|summary| !summary.is_empty())?;
+    let (subnets, summary) = listed(ids)?;
     let write = ElbWrite::DetachLoadBalancerFromSubnets { balancer: context.name(), subnets };
-    let step = step(
-        Verb::Detach,
-        "LoadBalancer",
-        &context.desired.name,
-        "the Service does not want these subnets any more",
-        write,
-    );
+    let reason = "the Service does not want these subnets any more";
+    let step = context.step(Verb::Detach, "LoadBalancer", reason, write);
     Some(step.change("subnets", Some(summary), None).risk(Risk::Brief))
 }

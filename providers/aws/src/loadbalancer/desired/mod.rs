@@ -20,10 +20,9 @@ use ipnet::IpNet;
 use crate::client::{Tags, elb, elbv2};
 use crate::loadbalancer::env::Env;
 
-pub(crate) use of_service::{first_few, of_service, previous_balancer};
+pub(crate) use of_service::{first_few, of_service, previous_balancer, shortened};
 pub(crate) use review::review;
 
-/// The desired state of the load balancer of one Service.
 #[derive(Debug, Clone)]
 pub(crate) struct Desired {
     pub(crate) service: ServiceKey,
@@ -54,7 +53,6 @@ impl Desired {
         )))
     }
 
-    /// The balancer must exist and does not.
     pub(crate) fn not_found(&self) -> ProviderError {
         ProviderError::new(ErrorClass::NotFound, format!("Load balancer not found: {}", self.name))
     }
@@ -70,7 +68,6 @@ pub(crate) struct NamedGroups {
     pub(crate) extra: Vec<String>,
 }
 
-/// What the Service should end up with.
 #[derive(Debug, Clone)]
 pub(crate) enum Goal {
     /// Nothing of either kind.
@@ -80,7 +77,6 @@ pub(crate) enum Goal {
 }
 
 impl Goal {
-    /// The fields of both kinds.
     pub(crate) fn common(&self) -> Option<&Common> {
         match self {
             Self::Absent => None,
@@ -89,7 +85,6 @@ impl Goal {
         }
     }
 
-    /// As [`Self::common`].
     pub(crate) fn common_mut(&mut self) -> Option<&mut Common> {
         match self {
             Self::Absent => None,
@@ -110,14 +105,8 @@ pub(crate) struct Common {
     pub(crate) subnets: Subnets,
     /// `additional-resource-tags`, without reserved keys.
     pub(crate) tags: BTreeMap<String, String>,
-    /// The nodes that get traffic, by instance ID.
-    pub(crate) targets: BTreeMap<String, TargetNode>,
-}
-
-/// A node behind the balancer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TargetNode {
-    pub(crate) name: String,
+    /// The names of the nodes that get traffic, by instance ID.
+    pub(crate) targets: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -132,13 +121,11 @@ pub(crate) enum Subnets {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Classic {
     pub(crate) common: Common,
-    /// Sorted by port.
     pub(crate) listeners: Vec<elb::Listener>,
     /// Complete: every field that upstream sends.
     pub(crate) attributes: elb::Attributes,
     pub(crate) health_check: elb::HealthCheck,
     pub(crate) proxy_protocol: bool,
-    /// `ssl-negotiation-policy`
     pub(crate) ssl_policy: Option<String>,
     /// Permissions of the managed group: protocol (`tcp`) and port of each Service port.
     pub(crate) open_ports: Vec<(String, i32)>,
@@ -166,10 +153,8 @@ impl Network {
     }
 }
 
-/// One Service port of a network balancer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Port {
-    /// `spec.ports[].port`
     pub(crate) port: i32,
     /// Of the listener: `TCP`, `UDP`, `TLS`.
     pub(crate) protocol: String,

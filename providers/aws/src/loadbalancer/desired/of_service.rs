@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 
 use ccm_provider::{Finding, ProviderError, Service, ServiceAction, ServiceWork, Severity};
 
-use super::{
-    Classic, Common, Desired, Goal, NamedGroups, Network, Subnets, TargetNode, check, classic, hostname, network,
-};
+use super::{Classic, Common, Desired, Goal, NamedGroups, Network, Subnets, check, classic, hostname, network};
 use crate::annotations::{
     ADDITIONAL_TAGS, Annotations, EXTRA_SECURITY_GROUPS, INTERNAL, Kind, LintContext, SECURITY_GROUPS, SUBNETS,
     TARGET_NODE_LABELS, TYPE, lint,
@@ -37,10 +35,6 @@ impl Controller {
 
 /// The desired state for one item of work. `None` when there is nothing to read or write: another controller manages
 /// the balancer, and this program has none left for the Service.
-///
-/// # Errors
-///
-/// The first failing check of upstream's `EnsureLoadBalancer`, in its order, before any call.
 pub(crate) fn of_service(cluster_name: &str, item: &ServiceWork, env: &Env) -> Result<Option<Desired>, ProviderError> {
     let service = &*item.service;
     let annotations = Annotations::read(&service.metadata.annotations);
@@ -71,22 +65,6 @@ pub(crate) fn of_service(cluster_name: &str, item: &ServiceWork, env: &Env) -> R
 }
 
 fn complete(desired: &mut Desired, item: &ServiceWork, env: &Env, kind: Kind) -> Result<(), ProviderError> {
-    let (goal, noticed) = goal(item, env, kind)?;
-    let context = LintContext {
-        service: &item.service,
-        kind,
-        managed_network_groups: Some(env.managed_network_groups),
-        shared_probe: Some(env.shared_probe.is_some()),
-        ownership: &env.ownership,
-    };
-    desired.goal = goal;
-    desired.findings = lint(&context);
-    desired.findings.extend(noticed);
-    Ok(())
-}
-
-/// The goal, with findings that are not about annotations.
-fn goal(item: &ServiceWork, env: &Env, kind: Kind) -> Result<(Goal, Vec<Finding>), ProviderError> {
     let service = &*item.service;
     let annotations = Annotations::read(&service.metadata.annotations);
     if let Some(refused) = check::before_ports(service, annotations, kind).into_iter().next() {
@@ -101,13 +79,21 @@ fn goal(item: &ServiceWork, env: &Env, kind: Kind) -> Result<(Goal, Vec<Finding>
         tags: env.ownership.user_tags(&annotations.get_or_default(&ADDITIONAL_TAGS)?),
         targets,
     };
-    let (goal, mut findings) = of_kind(service, common, kind, env.shared_probe.as_ref())?;
+    let (goal, findings) = of_kind(service, common, kind, env.shared_probe.as_ref())?;
     check::after_ports(service)?;
-    findings.extend(noticed);
-    Ok((goal, findings))
+    let context = LintContext {
+        service,
+        kind,
+        managed_network_groups: Some(env.managed_network_groups),
+        shared_probe: Some(env.shared_probe.is_some()),
+        ownership: &env.ownership,
+    };
+    desired.goal = goal;
+    desired.findings = lint(&context).into_iter().chain(findings).chain(noticed).collect();
+    Ok(())
 }
 
-/// All errors of [`goal`], which stops at the first, and the other findings. Unreadable annotation values are left to
+/// All errors of [`complete`], which stops at the first, and the other findings. Unreadable annotation values are left to
 /// [`lint`].
 pub(super) fn refusals(service: &Service, kind: Kind) -> (Vec<ProviderError>, Vec<Finding>) {
     let mut refused = check::before_ports(service, Annotations::read(&service.metadata.annotations), kind);
@@ -122,10 +108,6 @@ pub(super) fn refusals(service: &Service, kind: Kind) -> (Vec<ProviderError>, Ve
 
 /// The desired state of an existing balancer when the current Service is invalid: only its nodes are updated. The error
 /// itself was emitted as an event when the Service changed.
-///
-/// # Errors
-///
-/// The error, if it concerns the selection of nodes.
 fn only_hosts(
     desired: &mut Desired,
     item: &ServiceWork,
@@ -189,7 +171,7 @@ pub(crate) fn previous_balancer(service: &Service) -> Option<Finding> {
 fn targets(
     item: &ServiceWork,
     annotations: Annotations<'_>,
-) -> Result<(BTreeMap<String, TargetNode>, Vec<Finding>), ProviderError> {
+) -> Result<(BTreeMap<String, String>, Vec<Finding>), ProviderError> {
     let labels = annotations.get_or_default(&TARGET_NODE_LABELS)?;
     let mut targets = BTreeMap::new();
     let (mut unusable, mut skipped) = (Vec::new(), Vec::new());
@@ -203,7 +185,7 @@ fn targets(
         }
         match node.provider_id.as_deref().map(ProviderId::parse) {
             Some(Ok(ProviderId { machine: Machine::Ec2(id) })) => {
-                targets.insert(id.to_string(), TargetNode { name: node.name.to_string() });
+                targets.insert(id.to_string(), node.name.to_string());
             }
             Some(Err(BadProviderId::Malformed(_))) => unusable.push(&*node.name),
             // A Fargate node has no instance to register. A node of another cloud, or without an ID, is not an error.
@@ -223,11 +205,14 @@ fn targets(
 
 /// Up to five names, and how many more there are.
 pub(crate) fn first_few(names: &[&str]) -> String {
-    let mut names = names.to_vec();
+    let mut names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     names.sort_unstable();
-    let shown = names.iter().take(5).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(5) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
+    shortened(names, 5, ", ")
+}
+
+pub(crate) fn shortened(mut texts: Vec<String>, most: usize, between: &str) -> String {
+    let more = texts.len().saturating_sub(most);
+    texts.truncate(most);
+    let shown = texts.join(between);
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
 }

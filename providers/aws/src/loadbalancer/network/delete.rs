@@ -30,9 +30,8 @@ pub(crate) fn delete(
         let balancer = &existing.balancer;
         if balancer.kind == KIND && env.ownership.is_member(&existing.tags) {
             let write = ElbV2Write::DeleteLoadBalancer { balancer: balancer.arn.clone() };
-            planned
-                .steps
-                .push(step(Verb::Delete, "LoadBalancer", &balancer.name, reason, write).risk(Risk::Disruptive));
+            let delete = step(Verb::Delete, "LoadBalancer", &balancer.name, reason, write);
+            planned.steps.push(delete.risk(Risk::Disruptive));
             own = Some(&*balancer.arn);
             attached = &balancer.security_groups;
             groups.extend(&existing.target_groups);

@@ -36,34 +36,24 @@ impl Chosen<'_> {
     }
 }
 
-/// All observed groups, those in use first.
-pub(super) fn all<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a TargetGroup> {
-    let used = context.existing().map(|existing| existing.target_groups.iter()).into_iter().flatten();
-    used.chain(&context.observed.unattached_target_groups)
-}
-
 /// The name of a group; its ARN if it was not observed.
 pub(super) fn name<'a>(context: &Context<'a>, arn: &'a str) -> &'a str {
-    all(context).find(|found| found.group.arn == arn).map_or(arn, |found| &found.group.name)
+    context.observed.target_groups().find(|found| found.group.arn == arn).map_or(arn, |found| &found.group.name)
 }
 
 /// Chooses the group of a port: the one that its listener forwards to, if that fits; else the one with the port's name,
 /// whether in use, left over from an interrupted sync, or created by upstream; else a new one.
-///
-/// # Errors
-///
-/// A group that this Service may not use has the name.
 pub(super) fn choose<'a>(
     context: &Context<'a>,
     port: &Port,
     current: Option<&str>,
 ) -> Result<Chosen<'a>, ProviderError> {
-    let own = current.and_then(|arn| all(context).find(|found| found.group.arn == arn));
+    let own = current.and_then(|arn| context.observed.target_groups().find(|found| found.group.arn == arn));
     if let Some(own) = own.filter(|own| fits(port, own)) {
         return Ok(Chosen { name: own.group.name.clone(), found: Some(own) });
     }
     let name = names::target_group(&context.env.ownership.cluster, &context.desired.service, port);
-    let found = all(context).find(|found| found.group.name == name);
+    let found = context.observed.target_groups().find(|found| found.group.name == name);
     if let Some(found) = found {
         check_adoption(context, port, found)?;
     }
@@ -109,7 +99,6 @@ fn other_balancer<'a>(context: &Context<'_>, found: &'a TargetGroup) -> Option<&
     found.group.balancers.iter().map(String::as_str).find(|arn| Some(*arn) != own)
 }
 
-/// Whether an unneeded group may be deleted.
 pub(super) fn is_disposable(context: &Context<'_>, found: &TargetGroup) -> bool {
     is_tagged(context.desired, context.env, &found.tags) && other_balancer(context, found).is_none()
 }
@@ -128,15 +117,12 @@ pub(super) fn prepare(context: &Context<'_>, port: &Port, chosen: &Chosen<'_>) -
 
 /// Updates only the nodes of existing groups, for a Service that is otherwise invalid.
 pub(super) fn hosts(context: &Context<'_>, existing: &Network) -> Vec<Step> {
-    let ours = existing
-        .target_groups
-        .iter()
-        .filter(|found| is_disposable(context, found) && found.group.target_type == names::TARGET_TYPE);
-    ours.flat_map(|found| {
+    let is_ours = |found: &&TargetGroup| is_disposable(context, found) && found.group.target_type == names::TARGET_TYPE;
+    let of_group = |found: &TargetGroup| {
         let chosen = Chosen { name: found.group.name.clone(), found: Some(found) };
         targets(context, found.group.port, &chosen)
-    })
-    .collect()
+    };
+    existing.target_groups.iter().filter(is_ours).flat_map(of_group).collect()
 }
 
 fn create(context: &Context<'_>, port: &Port, chosen: &Chosen<'_>) -> Step {
@@ -177,12 +163,11 @@ fn health_check(port: &Port, found: &TargetGroup) -> Option<Step> {
         ("healthy threshold", is.healthy_threshold.to_string(), number(wanted.healthy_threshold)),
         ("unhealthy threshold", is.unhealthy_threshold.to_string(), number(wanted.unhealthy_threshold)),
     ];
-    let mut differing = fields.into_iter().filter(|(_, is, wanted)| wanted.as_ref().is_some_and(|wanted| wanted != is));
     let write = ElbV2Write::ModifyTargetGroup { target_group: found.group.arn.clone(), health_check: wanted.clone() };
     let step = step(Verb::Update, "TargetGroup", &found.group.name, "its health check differs", write);
-    let (field, is, wanted) = differing.next()?;
-    let first = step.change(field, Some(is), wanted);
-    Some(differing.fold(first, |step, (field, is, wanted)| step.change(field, Some(is), wanted)))
+    let differing = fields.into_iter().filter(|(_, is, wanted)| wanted.as_ref().is_some_and(|wanted| wanted != is));
+    let step = differing.fold(step, |step, (field, is, wanted)| step.change(field, Some(is), wanted));
+    (!step.summary.changes.is_empty()).then_some(step)
 }
 
 /// Sends the annotated attributes that differ, of those that AWS reports.
@@ -207,30 +192,19 @@ fn attributes(context: &Context<'_>, chosen: &Chosen<'_>) -> Option<Step> {
 
 /// The step with its changed attributes; `None` if nothing changes.
 pub(super) fn with_attributes(step: Step, changed: &Attributes, is: impl Fn(&str) -> String) -> Option<Step> {
-    let mut step = Some(step).filter(|_| !changed.is_empty())?;
-    for (key, value) in changed {
-        step = step.change(key.clone(), Some(is(key)).filter(|is| !is.is_empty()), Some(value.clone()));
-    }
-    Some(step)
+    let change = |step: Step, (key, value): (&String, &String)| {
+        step.change(key.clone(), Some(is(key)).filter(|is| !is.is_empty()), Some(value.clone()))
+    };
+    (!changed.is_empty()).then(|| changed.iter().fold(step, change))
 }
 
 /// Deregisters surplus targets, then registers new ones: in this order because a group may be at its quota.
 fn targets(context: &Context<'_>, node_port: i32, chosen: &Chosen<'_>) -> Vec<Step> {
-    let wanted: BTreeSet<Target> = context
-        .network
-        .common
-        .targets
-        .keys()
-        .filter(|id| context.observed.instances.contains_key(*id))
-        .map(|id| Target { id: id.clone(), port: node_port })
-        .collect();
-    let found: BTreeSet<Target> = chosen
-        .found
-        .iter()
-        .flat_map(|found| &found.targets)
-        .filter(|health| !health.is_leaving())
-        .map(|health| health.target.clone())
-        .collect();
+    let (targets, instances) = (context.network.common.targets.keys(), &context.observed.instances);
+    let there = targets.filter(|id| instances.contains_key(*id));
+    let wanted: BTreeSet<Target> = there.map(|id| Target { id: id.clone(), port: node_port }).collect();
+    let registered = chosen.found.iter().flat_map(|found| &found.targets).filter(|health| !health.is_leaving());
+    let found: BTreeSet<Target> = registered.map(|health| health.target.clone()).collect();
     let gone: Vec<Target> = found.difference(&wanted).cloned().collect();
     let new: Vec<Target> = wanted.difference(&found).cloned().collect();
     let text = |target: &Target| format!("{}:{}", target.id, target.port);

@@ -14,7 +14,9 @@ mod warn;
 #[cfg(feature = "sdk")]
 mod tests;
 
-use ccm_provider::{LoadBalancerStatus, Verb};
+use std::collections::BTreeSet;
+
+use ccm_provider::{LoadBalancerStatus, ProviderError, Verb};
 
 pub(crate) use delete::delete;
 pub(crate) use plan::plan;
@@ -23,6 +25,7 @@ use super::desired::{Desired, Network};
 use super::env::Env;
 use super::observed::{self, Observed};
 use super::step::Step;
+use super::subnets::wanted;
 use crate::client::elbv2::LoadBalancer;
 use crate::client::write::ElbV2Write;
 use crate::client::{Id, Object, Tags, Write};
@@ -31,7 +34,6 @@ use crate::ownership::is_of_service;
 /// The type of v2 balancers that this program manages.
 pub(crate) const KIND: &str = "network";
 
-/// What the plan of one balancer is computed from.
 #[derive(Debug)]
 struct Context<'a> {
     desired: &'a Desired,
@@ -53,6 +55,12 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// The IDs of the subnets of a new balancer, in order.
+    fn subnets(&self) -> Result<Vec<String>, ProviderError> {
+        let common = &self.network.common;
+        wanted(&common.subnets, common.internal, &BTreeSet::new(), self.observed, self.env)
+    }
+
     fn vpc(&self) -> &'a str {
         let existing = self.existing().map(|existing| &*existing.balancer.vpc);
         existing.filter(|vpc| !vpc.is_empty()).unwrap_or(&self.env.vpc)
@@ -71,7 +79,6 @@ pub(crate) fn status(balancer: &LoadBalancer) -> LoadBalancerStatus {
     super::status(if usable { &balancer.dns_name } else { "" })
 }
 
-/// A step on an object of the v2 API.
 fn step(verb: Verb, kind: &'static str, id: &str, reason: impl Into<String>, write: ElbV2Write) -> Step {
     Step::new(verb, kind, id, reason, Write::ElbV2(write))
 }

@@ -13,8 +13,7 @@ use crate::client::Id;
 use crate::client::elbv2::{self, Attributes, SubnetMapping};
 use crate::client::write::ElbV2Write;
 
-/// The writes from the observed to the desired balancer. `subnets` gives the subnets of a new balancer, in order; it is
-/// called only when they matter.
+/// The writes from the observed to the desired balancer.
 ///
 /// The order keeps traffic flowing and lets a later plan complete any prefix: groups and rules are opened first, a
 /// target group is filled before a listener forwards to it, the listener leaves the old group before that is deleted,
@@ -22,16 +21,11 @@ use crate::client::write::ElbV2Write;
 /// them.
 ///
 /// With [`Network::is_hosts_only`], only targets are updated.
-///
-/// # Errors
-///
-/// The name of the balancer or of a target group is taken, or addresses and subnets do not pair up.
 pub(crate) fn plan(
     desired: &Desired,
     network: &Network,
     observed: &Observed,
     env: &Env,
-    subnets: &dyn Fn() -> Result<Vec<String>, ProviderError>,
 ) -> Result<Planned, ProviderError> {
     let tags = env.ownership.tags(&network.common.tags, Some(&desired.service));
     let context = Context { desired, network, observed, env, tags };
@@ -48,17 +42,16 @@ pub(crate) fn plan(
                 planned.steps = group::hosts(&context, existing);
                 return Ok(planned);
             }
-            planned.findings = warn::fixed(&context, existing, subnets);
+            planned.findings = warn::fixed(&context, existing);
         }
         None if network.common.must_exist => return Err(desired.not_found()),
         None => {}
     }
     let current = match context.existing() {
         Some(existing) => existing.balancer.zones.iter().map(|zone| zone.subnet.clone()).collect(),
-        None => subnets()?,
+        None => context.subnets()?,
     };
-    let security = security::plan(&context, &current)?;
-    let Security { wanted, open, close, findings } = security;
+    let Security { wanted, open, close, findings } = security::plan(&context, &current)?;
     planned.findings.extend(findings);
     planned.steps.extend(open);
     match context.existing() {
@@ -108,19 +101,11 @@ fn check_count<T>(key: &Key<T>, what: &str, given: &[String], subnets: &[String]
     if given.is_empty() || given.len() == subnets.len() {
         return Ok(());
     }
-    Err(invalid(
-        Finding::new(
-            Severity::Error,
-            key.row.key,
-            format!(
-                "Must have same number of {what} ({}) and SubnetIDs ({}): write one for each of {}, in this order",
-                given.len(),
-                subnets.len(),
-                subnets.join(" ")
-            ),
-        )
-        .value(given.join(",")),
-    ))
+    let (count, of, names) = (given.len(), subnets.len(), subnets.join(" "));
+    let message = format!(
+        "Must have same number of {what} ({count}) and SubnetIDs ({of}): write one for each of {names}, in this order"
+    );
+    Err(invalid(Finding::new(Severity::Error, key.row.key, message).value(given.join(","))))
 }
 
 /// Replaces the balancer's security groups. AWS cannot remove the last one, nor add one to a balancer that was created
@@ -153,11 +138,8 @@ fn attributes(context: &Context<'_>) -> Option<Step> {
         None if key.ends_with(".enabled") => "false".to_owned(),
         None => String::new(),
     };
-    let changed: Attributes = wanted
-        .iter()
-        .filter(|(key, value)| is(key) != **value)
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
+    let differs = |(key, value): &(&String, &String)| is(key) != **value;
+    let changed: Attributes = wanted.iter().filter(differs).map(|(k, v)| (k.clone(), v.clone())).collect();
     let (balancer, attributes) = (context.balancer(), changed.clone());
     let write = ElbV2Write::ModifyLoadBalancerAttributes { balancer, attributes };
     let step =

@@ -30,7 +30,6 @@ struct PortPlan<'c, 'a> {
     deleted: BTreeSet<&'a str>,
 }
 
-/// The writes for all ports.
 pub(super) fn plan(context: &Context<'_>) -> Result<Planned, ProviderError> {
     let listeners = context.existing().map(|existing| &*existing.listeners).unwrap_or_default();
     let mut matched = Vec::new();
@@ -70,7 +69,8 @@ pub(super) fn plan(context: &Context<'_>) -> Result<Planned, ProviderError> {
         plan.delete(listener, "the Service has no such port");
         plan.sweep();
     }
-    plan.unattached();
+    let unattached = context.observed.unattached_target_groups.iter();
+    plan.discard(unattached.collect(), "left over: no listener forwards to it and no port needs it");
     Ok(plan.planned)
 }
 
@@ -84,30 +84,21 @@ fn find<'a>(listeners: &'a [Listener], port: &Port) -> Option<&'a Listener> {
 
 impl<'a> PortPlan<'_, 'a> {
     fn create(&mut self, one: &Matched<'_>) {
-        let write = ElbV2Write::CreateListener {
-            balancer: self.context.balancer(),
-            listener: wanted(one),
-            tags: self.context.tags.clone(),
-        };
+        let (balancer, tags) = (self.context.balancer(), self.context.tags.clone());
+        let write = ElbV2Write::CreateListener { balancer, listener: wanted(one), tags };
         let reason = format!("the Service has port {}", one.port.port);
-        let mut summary = self.listener_step(Verb::Create, one.port.port, reason, write);
-        for (field, value) in settings(one) {
-            summary = summary.change(field, None, Some(value));
-        }
-        self.planned.steps.push(summary);
+        let summary = self.listener_step(Verb::Create, one.port.port, reason, write);
+        self.planned.steps.push(with_changes(summary, differences(self.context, one, None)));
     }
 
     fn modify(&mut self, one: &Matched<'_>, listener: &'a Listener) {
-        let changes = differences(self.context, one, listener);
+        let changes = differences(self.context, one, Some(listener));
         let moved = changes.iter().any(|(field, ..)| *field == TARGET_GROUP);
         if !changes.is_empty() {
             let write = ElbV2Write::ModifyListener { listener: listener.arn.clone(), desired: wanted(one) };
             let reason = if moved { "it must forward to the right target group" } else { "its settings differ" };
-            let mut summary = self.listener_step(Verb::Update, one.port.port, reason, write).risk(Risk::Brief);
-            for (field, before, after) in changes {
-                summary = summary.change(field, before, after);
-            }
-            self.planned.steps.push(summary);
+            let summary = self.listener_step(Verb::Update, one.port.port, reason, write).risk(Risk::Brief);
+            self.planned.steps.push(with_changes(summary, changes));
         }
         if moved {
             self.leads_to.insert(&listener.arn, one.chosen.arn().map(str::to_owned));
@@ -116,12 +107,8 @@ impl<'a> PortPlan<'_, 'a> {
 
     fn delete(&mut self, listener: &'a Listener, reason: &str) {
         let write = ElbV2Write::DeleteListener { listener: listener.arn.clone() };
-        let summary = self.listener_step(Verb::Delete, listener.port, reason, write).change(
-            "protocol",
-            Some(listener.protocol.clone()),
-            None,
-        );
-        self.planned.steps.push(summary.risk(Risk::Disruptive));
+        let summary = self.listener_step(Verb::Delete, listener.port, reason, write).risk(Risk::Disruptive);
+        self.planned.steps.push(summary.change("protocol", Some(listener.protocol.clone()), None));
         self.leads_to.remove(&*listener.arn);
     }
 
@@ -132,18 +119,9 @@ impl<'a> PortPlan<'_, 'a> {
     /// Deletes the groups that no listener forwards to any more.
     fn sweep(&mut self) {
         let used = self.context.existing().map(|existing| &*existing.target_groups).unwrap_or_default();
-        let left = used.iter().filter(|found| !self.is_led_to(found));
+        let is_led_to = |arn: &String| self.leads_to.values().flatten().any(|to| to == arn);
+        let left = used.iter().filter(|found| !is_led_to(&found.group.arn));
         self.discard(left.collect(), "no listener forwards to it any more");
-    }
-
-    /// Deletes groups left over from an interrupted sync or a manual change.
-    fn unattached(&mut self) {
-        let unattached = self.context.observed.unattached_target_groups.iter();
-        self.discard(unattached.collect(), "left over: no listener forwards to it and no port needs it");
-    }
-
-    fn is_led_to(&self, found: &TargetGroup) -> bool {
-        self.leads_to.values().flatten().any(|arn| *arn == found.group.arn)
     }
 
     fn discard(&mut self, groups: Vec<&'a TargetGroup>, reason: &str) {
@@ -172,38 +150,28 @@ fn wanted(one: &Matched<'_>) -> ListenerSettings {
 
 const TARGET_GROUP: &str = "target group";
 
-fn settings(one: &Matched<'_>) -> Vec<(&'static str, String)> {
-    let certificate = one.port.certificate.clone().map(|arn| ("certificate", arn));
-    let policy = one.port.ssl_policy.clone().map(|policy| ("TLS policy", policy));
-    let mut settings = vec![("protocol", one.port.protocol.clone())];
-    settings.extend(certificate);
-    settings.extend(policy);
-    settings.push((TARGET_GROUP, one.chosen.name.clone()));
-    settings
+type Changes = Vec<(&'static str, Option<String>, Option<String>)>;
+
+fn with_changes(step: Step, changes: Changes) -> Step {
+    changes.into_iter().fold(step, |step, (field, before, after)| step.change(field, before, after))
 }
 
-/// The differences of a listener: field, before, after.
-fn differences(
-    context: &Context<'_>,
-    one: &Matched<'_>,
-    listener: &Listener,
-) -> Vec<(&'static str, Option<String>, Option<String>)> {
+/// The differences of a listener, or of one that is to be created: field, before, after.
+fn differences(context: &Context<'_>, one: &Matched<'_>, listener: Option<&Listener>) -> Changes {
     let port = one.port;
-    let mut changes = Vec::new();
-    if listener.protocol != port.protocol {
-        changes.push(("protocol", Some(listener.protocol.clone()), Some(port.protocol.clone())));
-    }
-    let certificate = listener.certificates.first().cloned();
-    if certificate != port.certificate {
-        changes.push(("certificate", certificate, port.certificate.clone()));
-    }
+    let is = |get: fn(&Listener) -> Option<String>| listener.and_then(get);
+    let mut changes = vec![
+        ("protocol", is(|listener| Some(listener.protocol.clone())), Some(port.protocol.clone())),
+        ("certificate", is(|listener| listener.certificates.first().cloned()), port.certificate.clone()),
+    ];
     // With TLS, an unannotated policy is AWS's default or was set manually.
-    let tls = port.certificate.is_some();
-    if (!tls || port.ssl_policy.is_some()) && listener.ssl_policy != port.ssl_policy {
-        changes.push(("TLS policy", listener.ssl_policy.clone(), port.ssl_policy.clone()));
+    if port.certificate.is_none() || port.ssl_policy.is_some() {
+        changes.push(("TLS policy", is(|listener| listener.ssl_policy.clone()), port.ssl_policy.clone()));
     }
-    if listener.target_group.is_none() || listener.target_group.as_deref() != one.chosen.arn() {
-        let before = listener.target_group.as_deref().map(|arn| group::name(context, arn).to_owned());
+    changes.retain(|(_, before, after)| before != after);
+    let target_group = listener.and_then(|listener| listener.target_group.as_deref());
+    if target_group.is_none() || target_group != one.chosen.arn() {
+        let before = target_group.map(|arn| group::name(context, arn).to_owned());
         changes.push((TARGET_GROUP, before, Some(one.chosen.name.clone())));
     }
     changes

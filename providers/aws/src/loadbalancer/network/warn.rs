@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ccm_provider::{Finding, ProviderError};
+use ccm_provider::Finding;
 
 use super::super::desired::Subnets;
 use super::super::observed;
@@ -13,11 +13,7 @@ use crate::annotations::{ADDITIONAL_TAGS, EIP_ALLOCATIONS, INTERNAL, Key, PRIVAT
 const REMEDIATION: &str = "to change it, delete the Service and create it again";
 
 /// Findings about settings that AWS does not change on an existing balancer.
-pub(super) fn fixed(
-    context: &Context<'_>,
-    existing: &observed::Network,
-    subnets: &dyn Fn() -> Result<Vec<String>, ProviderError>,
-) -> Vec<Finding> {
+pub(super) fn fixed(context: &Context<'_>, existing: &observed::Network) -> Vec<Finding> {
     let (network, balancer) = (context.network, &existing.balancer);
     let mut findings = Vec::new();
     let wanted = scheme(network.common.internal);
@@ -35,7 +31,7 @@ pub(super) fn fixed(
     }
     let current = sorted(balancer.zones.iter().map(|zone| &zone.subnet));
     if let Subnets::Named(names) = &network.common.subnets
-        && !subnets().is_ok_and(|wanted| sorted(&wanted) == current)
+        && !context.subnets().is_ok_and(|wanted| sorted(&wanted) == current)
     {
         findings.push(finding(&SUBNETS, &names.join(","), &words(current)));
     }
@@ -43,12 +39,9 @@ pub(super) fn fixed(
     if context.env.managed_network_groups && !named.is_empty() && balancer.security_groups.is_empty() {
         findings.push(finding(&SECURITY_GROUPS, &named.join(","), "created without security groups"));
     }
-    let missing = context.env.ownership.user_tags(&network.common.tags);
-    let missing: Vec<String> = missing
-        .into_iter()
-        .filter(|(key, value)| existing.tags.get(key) != Some(value))
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
+    let mut missing = context.env.ownership.user_tags(&network.common.tags);
+    missing.retain(|key, value| existing.tags.get(key) != Some(value));
+    let missing: Vec<String> = missing.iter().map(|(key, value)| format!("{key}={value}")).collect();
     if !missing.is_empty() {
         findings.push(finding(&ADDITIONAL_TAGS, &missing.join(","), "created without these"));
     }

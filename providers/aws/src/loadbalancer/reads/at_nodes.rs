@@ -11,7 +11,6 @@ use super::SETTLED;
 use crate::client::write::Ec2Write;
 use crate::loadbalancer::rules::shared::Recent;
 
-/// Shared by all network balancers.
 #[derive(Debug)]
 pub(in crate::loadbalancer) struct AtNodes {
     cluster: Cluster,

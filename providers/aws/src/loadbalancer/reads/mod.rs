@@ -18,12 +18,13 @@ use tokio::time::Instant;
 
 use super::env::Env;
 use crate::client::ec2::{RouteTable, SecurityGroup, Subnet};
+use crate::client::elbv2::Which;
 use crate::client::operation::{Operation, Service};
-use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
+use crate::client::write::{ElbV2Write, ElbWrite};
 use crate::client::{Answer, Api, ApiError, Query, Tags, Write, elb, elbv2};
 use crate::node::fleet::Fleet;
 use crate::node::zones::Zones;
-use crate::ownership::{LEGACY_KEY, Ownership};
+use crate::ownership::Ownership;
 
 /// Maximum age, in a sync, of what others may change: subnets, route tables, security groups. Services that sync at the
 /// same time share the reads.
@@ -36,6 +37,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(600);
 pub(super) const SETTLED: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 20;
 
+#[derive(Debug)]
 pub(crate) struct Reads {
     pub(crate) api: Arc<dyn Api>,
     pub(crate) fleet: Fleet,
@@ -63,12 +65,6 @@ struct Remembered {
     balancers: Option<Instant>,
 }
 
-impl std::fmt::Debug for Reads {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reads").finish_non_exhaustive()
-    }
-}
-
 impl Reads {
     pub(crate) fn new(api: Arc<dyn Api>, fleet: Fleet, zones: Arc<Zones>, cluster: Cluster, env: &Env) -> Self {
         // A short window: a single Service hardly notices it, and a full batch does not wait.
@@ -77,29 +73,21 @@ impl Reads {
             window_max: Duration::from_millis(200),
             ..Limits::of(AT_ONCE)
         };
-        let vpc = env.vpc.clone();
-        let of_vpc = move || if vpc.is_empty() { Query::all() } else { Query::by("vpc-id", [vpc.clone()]) };
-        let (subnets, tables, groups) = (of_vpc.clone(), of_vpc.clone(), of_vpc);
-        let (key, legacy) = (env.ownership.cluster_key(), env.ownership.legacy.then(|| env.ownership.cluster.clone()));
+        let of_vpc = if env.vpc.is_empty() { Query::all() } else { Query::by("vpc-id", [&env.vpc]) };
+        let ownership = env.ownership.clone();
         Self {
             classic: Batcher::new(bulk::Classic(api.clone()), limits),
             network: Batcher::new(bulk::Network(api.clone()), limits),
             classic_tags: Batcher::new(bulk::ClassicTags(api.clone()), limits),
             network_tags: Batcher::new(bulk::NetworkTags(api.clone()), limits),
-            subnets: cached(&api, move |api| {
-                let query = subnets();
-                async move { api.subnets(&query).await }.boxed()
+            subnets: cached(&api, &of_vpc, |api, query| async move { api.subnets(&query).await }.boxed()),
+            route_tables: cached(&api, &of_vpc, |api, query| async move { api.route_tables(&query).await }.boxed()),
+            groups: cached(&api, &of_vpc, move |api, query| {
+                let ownership = ownership.clone();
+                async move { cluster_groups(&*api, query, &ownership).await }.boxed()
             }),
-            route_tables: cached(&api, move |api| {
-                let query = tables();
-                async move { api.route_tables(&query).await }.boxed()
-            }),
-            groups: cached(&api, move |api| {
-                let (query, key, legacy) = (groups(), key.clone(), legacy.clone());
-                async move { cluster_groups(&*api, query, key, legacy).await }.boxed()
-            }),
-            target_groups: cached(&api, |api| async move { api.target_groups(&elbv2::Which::All).await }.boxed()),
-            balancers: cached(&api, |api| async move { api.balancers(&elbv2::Which::All).await }.boxed()),
+            target_groups: cached(&api, &of_vpc, |api, _| async move { api.target_groups(&Which::All).await }.boxed()),
+            balancers: cached(&api, &of_vpc, |api, _| async move { api.balancers(&Which::All).await }.boxed()),
             at_nodes: at_nodes::AtNodes::new(cluster),
             ownership: env.ownership.clone(),
             remembered: Mutex::default(),
@@ -199,7 +187,6 @@ impl Reads {
         Ok(self.groups.get(max_age, not_before).await?.value)
     }
 
-    /// All target groups of the account.
     pub(crate) async fn target_groups(&self, max_age: Duration) -> Answer<Arc<Vec<elbv2::TargetGroup>>> {
         let not_before = lock(&self.remembered).target_groups;
         Ok(self.target_groups.get(max_age, not_before).await?.value)
@@ -216,16 +203,8 @@ impl Reads {
         let now = Instant::now();
         let mut remembered = lock(&self.remembered);
         match write {
-            Write::Ec2(
-                Ec2Write::CreateSecurityGroup { .. }
-                | Ec2Write::DeleteSecurityGroup { .. }
-                | Ec2Write::AuthorizeSecurityGroupIngress { .. }
-                | Ec2Write::RevokeSecurityGroupIngress { .. }
-                | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { .. }
-                | Ec2Write::CreateTags { .. }
-                | Ec2Write::DeleteTags { .. },
-            ) => remembered.groups = Some(now),
-            Write::Ec2(_) => {}
+            // Of EC2, balancers write security groups and their tags.
+            Write::Ec2(_) => remembered.groups = Some(now),
             Write::Elb(write) => remembered.forget_classic(write),
             Write::ElbV2(write) => remembered.forget_network(write, now),
         }
@@ -277,17 +256,12 @@ impl Remembered {
 }
 
 /// The groups with the cluster's tag, and those with the legacy tag if that is in use.
-async fn cluster_groups(
-    api: &dyn Api,
-    query: Query,
-    key: Option<String>,
-    legacy: Option<String>,
-) -> Answer<Vec<SecurityGroup>> {
-    let Some(key) = key else { return api.security_groups(&query).await };
-    let mut groups = api.security_groups(&query.clone().and("tag-key", [key])).await?;
-    if let Some(cluster) = legacy {
+async fn cluster_groups(api: &dyn Api, of_vpc: Query, ownership: &Ownership) -> Answer<Vec<SecurityGroup>> {
+    let Some((marked, legacy)) = ownership.marked(&of_vpc) else { return api.security_groups(&of_vpc).await };
+    let mut groups = api.security_groups(&marked).await?;
+    if ownership.legacy {
         let known: BTreeSet<String> = groups.iter().map(|group| group.id.clone()).collect();
-        let more = api.security_groups(&query.and(&format!("tag:{LEGACY_KEY}"), [cluster])).await?;
+        let more = api.security_groups(&legacy).await?;
         groups.extend(more.into_iter().filter(|group| !known.contains(&group.id)));
     }
     Ok(groups)
@@ -295,10 +269,11 @@ async fn cluster_groups(
 
 fn cached<T: Send + Sync + 'static>(
     api: &Arc<dyn Api>,
-    read: impl Fn(Arc<dyn Api>) -> BoxFuture<'static, Answer<T>> + Send + Sync + 'static,
+    query: &Query,
+    read: impl Fn(Arc<dyn Api>, Query) -> BoxFuture<'static, Answer<T>> + Send + Sync + 'static,
 ) -> Cached<T, ApiError> {
-    let api = api.clone();
-    Cached::new(move || read(api.clone()), |how| interrupted(Service::Ec2, "Describe", how))
+    let (api, query) = (api.clone(), query.clone());
+    Cached::new(move || read(api.clone(), query.clone()), |how| interrupted(Service::Ec2, "Describe", how))
 }
 
 pub(super) fn interrupted(service: Service, name: &'static str, how: Interrupted) -> ApiError {

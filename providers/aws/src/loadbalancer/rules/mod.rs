@@ -33,30 +33,26 @@ pub(crate) struct Tuple {
 }
 
 impl Rule {
+    fn new(protocol: &str, ports: Option<(i32, i32)>, peer: Peer) -> Self {
+        let (from_port, to_port) = ports.unzip();
+        Self { protocol: protocol.to_owned(), from_port, to_port, peer, description: String::new() }
+    }
+
     pub(crate) fn port(protocol: &str, port: i32, peer: Peer) -> Self {
-        Self {
-            protocol: protocol.to_owned(),
-            from_port: Some(port),
-            to_port: Some(port),
-            peer,
-            description: String::new(),
-        }
+        Self::new(protocol, Some((port, port)), peer)
     }
 
     /// "Fragmentation needed" (path MTU discovery): ICMP type 3 code 4, for IPv6 type 2. As upstream, type and code
     /// take the place of the port range.
     pub(crate) fn too_big(peer: Peer) -> Self {
-        let (protocol, from, to) = match peer {
-            Peer::Ipv6(_) => ("icmpv6", 2, 0),
-            _ => ("icmp", 3, 4),
-        };
-        let protocol = protocol.to_owned();
-        Self { protocol, from_port: Some(from), to_port: Some(to), peer, description: String::new() }
+        match peer {
+            Peer::Ipv6(_) => Self::new("icmpv6", Some((2, 0)), peer),
+            _ => Self::new("icmp", Some((3, 4)), peer),
+        }
     }
 
     pub(crate) fn all_from(group: Id) -> Self {
-        let peer = Peer::Group { id: group, account: None };
-        Self { protocol: ALL.to_owned(), from_port: None, to_port: None, peer, description: String::new() }
+        Self::new(ALL, None, Peer::Group { id: group, account: None })
     }
 
     #[must_use]
@@ -107,10 +103,8 @@ pub(crate) fn split(permissions: &[Permission]) -> Vec<Rule> {
         peer: source.from.clone(),
         description: source.description.clone(),
     };
-    permissions
-        .iter()
-        .flat_map(|permission| permission.sources.iter().map(|source| single(permission, source)))
-        .collect()
+    let sources = permissions.iter().flat_map(|all| all.sources.iter().map(move |one| (all, one)));
+    sources.map(|(permission, source)| single(permission, source)).collect()
 }
 
 /// One permission per protocol and range of ports, sorted.
@@ -134,7 +128,6 @@ pub(crate) fn missing(wanted: &[Rule], found: &[Rule]) -> Vec<Rule> {
     wanted.iter().filter(|rule| seen.insert(rule.tuple())).cloned().collect()
 }
 
-/// The rules of `found` that are not in `wanted`.
 pub(crate) fn surplus(found: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     let wanted: BTreeSet<Tuple> = wanted.iter().map(Rule::tuple).collect();
     found.iter().filter(|rule| !wanted.contains(&rule.tuple())).cloned().collect()

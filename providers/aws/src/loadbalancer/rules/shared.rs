@@ -83,7 +83,6 @@ impl SharedRules {
     }
 }
 
-/// What changes in one group.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
     pub(crate) open: Vec<Rule>,
@@ -92,7 +91,6 @@ pub(crate) struct Change {
     pub(crate) relabelled: Vec<Rule>,
     /// Whether any rule of this balancer is revoked or relabelled.
     pub(crate) gives_up: bool,
-    /// How many rules the group has.
     pub(crate) found: usize,
 }
 

@@ -5,6 +5,7 @@
 //! equal upstream's.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ccm_provider::{Finding, ProviderError};
 
@@ -13,15 +14,13 @@ use super::own::transport;
 use super::steps;
 use crate::client::ec2::{Peer, SecurityGroup};
 use crate::client::{Id, Tags};
+use crate::loadbalancer::desired::network::TRAFFIC_PORT;
 use crate::loadbalancer::desired::{Common, Desired, Goal, Network};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::rules::shared::{CLIENT, HEALTH, SharedRules};
 use crate::loadbalancer::rules::{Rule, peer, split};
 use crate::loadbalancer::step::Step;
-
-/// Health-check port that means the target's own port.
-const TRAFFIC_PORT: &str = "traffic-port";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NodeGroups {
@@ -32,17 +31,14 @@ pub(crate) struct NodeGroups {
 /// The one group of each wanted node that gets the rules.
 pub(crate) fn groups(common: &Common, observed: &Observed, env: &Env) -> Result<NodeGroups, ProviderError> {
     let mut groups = NodeGroups::default();
-    for (id, node) in &common.targets {
+    for (id, name) in &common.targets {
         let Some(instance) = observed.instances.get(id) else { continue };
         match group_of(id, &instance.security_groups, &observed.groups, env)? {
             Some(group) => drop(groups.ids.insert(group.to_owned())),
-            None => groups.findings.push(
-                Finding::warning(
-                    "node",
-                    format!("instance {id} has no security group; no rule allows the load balancer"),
-                )
-                .value(node.name.clone()),
-            ),
+            None => {
+                let text = format!("instance {id} has no security group; no rule allows the load balancer");
+                groups.findings.push(Finding::warning("node", text).value(name.clone()));
+            }
         }
     }
     Ok(groups)
@@ -103,6 +99,7 @@ pub(crate) struct ClassicRules {
     /// Opens rules, before the balancer sends traffic.
     pub(crate) open: Vec<Step>,
     pub(crate) close: Vec<Step>,
+    pub(crate) findings: Vec<Finding>,
 }
 
 /// Allows everything from the main group. A node group that already refers to it in any way is left unchanged: the user
@@ -135,10 +132,6 @@ pub(crate) fn classic(main: &Id, wanted: &BTreeSet<String>, observed: &Observed,
 /// Updates the rules for a network balancer in every group of the cluster. `goal` is the desired balancer with its
 /// subnets, or `None` if it is deleted. A rule that exists with another description is enough: several balancers may
 /// need the same one.
-///
-/// # Errors
-///
-/// The security group of a node is ambiguous; a subnet or group was not read.
 pub(crate) fn network(
     desired: &Desired,
     goal: Option<(&Network, &BTreeSet<String>)>,
@@ -159,7 +152,9 @@ pub(crate) fn network(
         let change = rules.change(&split(&group.ingress));
         rules.closes = change.gives_up;
         if is_wanted || (env.ownership.is_member(&group.tags) && change.takes_away()) {
-            steps.extend(steps::of_change(&group.id, change).into_iter().map(|step| step.shared(&rules)));
+            let shared = Some(Arc::new(rules));
+            let of_change = steps::of_change(&group.id, change).into_iter();
+            steps.extend(of_change.map(|step| Step { shared: shared.clone(), ..step }));
         }
     }
     Ok((steps, groups.findings))

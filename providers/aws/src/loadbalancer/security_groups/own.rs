@@ -15,10 +15,8 @@ use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::rules::{Rule, peer};
 use crate::loadbalancer::step::Step;
 
-/// The groups of a balancer, with the writes for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Groups {
-    /// In order.
     pub(crate) ids: Vec<Id>,
     /// Creates or tags groups, before the balancer uses them.
     pub(crate) before: Vec<Step>,

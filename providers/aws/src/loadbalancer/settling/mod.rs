@@ -55,7 +55,7 @@ impl Settling {
 
     /// Records that something was, or may have been, written for a balancer.
     pub(crate) fn wrote(&self, balancer: &str, write: &Write) {
-        let Some(now) = self.now() else { return };
+        let now = self.cluster.now();
         let mut written = lock(&self.written);
         written.retain(|_, traces| {
             traces.retain(|_, at| now.saturating_duration_since(*at) < SETTLED);
@@ -79,7 +79,7 @@ impl Settling {
 
     /// When to read again, if the observation does not show all relevant writes for a balancer.
     pub(crate) fn left(&self, balancer: &str, observed: &Observed, deleting: bool) -> Option<Duration> {
-        let now = self.now()?;
+        let now = self.cluster.now();
         let written = lock(&self.written);
         let matters = |trace: &Trace| match trace {
             Trace::Target(..) => !deleting,
@@ -90,11 +90,6 @@ impl Settling {
         let left = hidden.filter_map(|(_, at)| SETTLED.checked_sub(now.saturating_duration_since(*at))).max()?;
         Some(left.min(AGAIN)).filter(|left| !left.is_zero())
     }
-
-    /// `None` before the provider is initialized, when nothing is written.
-    fn now(&self) -> Option<Instant> {
-        self.cluster.context().map(|context| context.clock.now())
-    }
 }
 
 fn is_attached(trace: &Trace) -> bool {
@@ -103,15 +98,14 @@ fn is_attached(trace: &Trace) -> bool {
 
 /// The effects that a write adds and removes. Rules of a group that the same plan creates are left out.
 fn traces(write: &Write) -> (Vec<Trace>, Vec<Trace>) {
-    let rules = |group: &Id, permissions| {
+    let one = |trace| (vec![trace], Vec::new());
+    let rules = |group: &Id, permissions| -> Vec<Trace> {
         let group = group.known().map(str::to_owned);
         let rules = split(permissions).into_iter();
         rules.filter_map(|rule| Some(Trace::Rule(group.clone()?, rule.tuple()))).collect()
     };
     match write {
-        Write::Ec2(Ec2Write::CreateSecurityGroup { name, .. }) => {
-            (vec![Trace::SecurityGroup(name.clone())], Vec::new())
-        }
+        Write::Ec2(Ec2Write::CreateSecurityGroup { name, .. }) => one(Trace::SecurityGroup(name.clone())),
         Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { group, permissions }) => {
             (rules(group, permissions), Vec::new())
         }
@@ -123,18 +117,16 @@ fn traces(write: &Write) -> (Vec<Trace>, Vec<Trace>) {
             (known.map(|id| Trace::Tags(id.to_owned(), tags.clone())).collect(), Vec::new())
         }
         Write::Elb(ElbWrite::CreateLoadBalancer { .. }) | Write::ElbV2(ElbV2Write::CreateLoadBalancer { .. }) => {
-            (vec![Trace::Balancer], Vec::new())
+            one(Trace::Balancer)
         }
         Write::Elb(ElbWrite::DeleteLoadBalancer { .. }) | Write::ElbV2(ElbV2Write::DeleteLoadBalancer { .. }) => {
             (Vec::new(), vec![Trace::Balancer])
         }
         Write::Elb(ElbWrite::ApplySecurityGroupsToLoadBalancer { security_groups, .. })
         | Write::ElbV2(ElbV2Write::SetSecurityGroups { security_groups, .. }) => {
-            (vec![Trace::Attached(security_groups.iter().cloned().collect())], Vec::new())
+            one(Trace::Attached(security_groups.iter().cloned().collect()))
         }
-        Write::ElbV2(ElbV2Write::CreateTargetGroup { name, .. }) => {
-            (vec![Trace::TargetGroup(name.clone())], Vec::new())
-        }
+        Write::ElbV2(ElbV2Write::CreateTargetGroup { name, .. }) => one(Trace::TargetGroup(name.clone())),
         // arn:…:targetgroup/<name>/<ID>
         Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group }) => {
             let name = target_group.split('/').nth(1).map(str::to_owned);
@@ -174,10 +166,7 @@ fn is_shown(trace: &Trace, observed: &Observed) -> bool {
             let found = classic.or_else(|| network.map(|network| &network.balancer.security_groups));
             found.is_none_or(|found| found.iter().cloned().map(Id::Known).collect::<BTreeSet<Id>>() == *wanted)
         }
-        Trace::TargetGroup(name) => {
-            let used = network.into_iter().flat_map(|network| &network.target_groups);
-            used.chain(&observed.unattached_target_groups).any(|found| found.group.name == *name)
-        }
+        Trace::TargetGroup(name) => observed.target_groups().any(|found| found.group.name == *name),
         Trace::SecurityGroup(name) => observed.groups.values().any(|group| group.name == *name),
         Trace::Rule(group, tuple) => {
             let found = observed.groups.get(group).map(|group| split(&group.ingress));

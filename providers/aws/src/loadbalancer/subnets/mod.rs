@@ -20,7 +20,6 @@ use crate::ownership::is_untagged;
 
 /// Tags subnets for internet-facing balancers. Only presence matters.
 pub(crate) const ROLE_PUBLIC: &str = "kubernetes.io/role/elb";
-/// Tags subnets for internal balancers.
 pub(crate) const ROLE_INTERNAL: &str = "kubernetes.io/role/internal-elb";
 pub(crate) const NAME: &str = "Name";
 const ID_PREFIX: &str = "subnet-";
@@ -30,10 +29,6 @@ const ORDINARY_ZONE: &str = "availability-zone";
 
 /// IDs of the subnets, in order. `current` are the balancer's present subnets: each stays while it qualifies, because
 /// AWS refuses a second subnet of a zone and the removal of the last one.
-///
-/// # Errors
-///
-/// No subnet qualifies, or a named one is not found.
 pub(crate) fn wanted(
     subnets: &Subnets,
     internal: bool,

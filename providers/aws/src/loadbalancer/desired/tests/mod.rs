@@ -250,7 +250,7 @@ fn nodes_are_chosen_by_label_and_reported_by_instance() {
         let item = work(service, nodes.clone(), ServiceAction::Ensure);
         let desired = of_service("kubernetes", &item, &env()).unwrap().unwrap();
         let Goal::Classic(classic) = desired.goal else { panic!() };
-        classic.common.targets.into_values().map(|target| target.name).collect::<Vec<_>>().join("")
+        classic.common.targets.into_values().collect::<Vec<_>>().join("")
     };
     assert_eq!(ids(""), "bcda");
     assert_eq!(ids("pool=web"), "da");

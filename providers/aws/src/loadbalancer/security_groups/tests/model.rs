@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::client::Tags;
 use crate::client::ec2::{Peer, SecurityGroup, Subnet};
-use crate::loadbalancer::desired::{Common, Desired, Goal, NamedGroups, Subnets, TargetNode};
+use crate::loadbalancer::desired::{Common, Desired, Goal, NamedGroups, Subnets};
 use crate::loadbalancer::observed::{Instance, Observed};
 use crate::loadbalancer::rules::{self, Rule};
 use crate::loadbalancer::step::Step;
@@ -25,7 +25,7 @@ pub(in crate::loadbalancer) fn desired(goal: Goal) -> Desired {
 
 /// The nodes `i-1` to `i-<nodes>` behind it.
 pub(in crate::loadbalancer) fn common(nodes: usize, ranges: &[&str]) -> Common {
-    let target = |number| (format!("i-{number}"), TargetNode { name: format!("node-{number}") });
+    let target = |number| (format!("i-{number}"), format!("node-{number}"));
     Common {
         must_exist: false,
         internal: false,
