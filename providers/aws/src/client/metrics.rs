@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_kit::call::{CallDefs, CallMetrics, Caller, Observer};
-use ccm_provider::metric::{Def, HistogramVec, IntCounterVec, Registry, markdown};
+use ccm_kit::call::{BUCKETS, CallDefs, CallMetrics, Caller, Observer};
+use ccm_provider::metric::{Def, HistogramVec, IntCounterVec, Registry};
 
 use crate::client::operation::Operation;
 
-/// Of `prometheus` and of Go's client.
-const DEFAULT: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const TAGGING: &[f64] = &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 
 ccm_provider::metrics! {
@@ -18,7 +16,7 @@ ccm_provider::metrics! {
         duration: HistogramVec = Def::histogram(
             "cloudprovider_aws_api_request_duration_seconds",
             &["request"],
-            DEFAULT,
+            BUCKETS,
             "[ALPHA] Latency of AWS API calls; those that succeeded, all pages of a list together",
         );
         errors: IntCounterVec = Def::counter("cloudprovider_aws_api_request_errors", &["request"], "[ALPHA] AWS API errors");
@@ -49,18 +47,9 @@ ccm_provider::metrics! {
 
 static CALLS: CallDefs = ccm_kit::call_metrics!("ccm_aws_api", "AWS");
 
-const HEAD: &str = "# Metrics of the provider aws
-
-`/metrics` shows these beside [those of the program](../../ccm/METRICS.md). Every operation has its `request`.
-
-This page is generated: `cargo xtask reference`.
-
-";
-
 /// The reference page of the metrics of this provider, in Markdown.
 pub fn metrics_reference() -> String {
-    let defs: Vec<&Def> = Metrics::DEFS.iter().copied().chain(CALLS.list()).collect();
-    format!("{HEAD}{}\n", markdown(&defs).trim_end())
+    CALLS.page("aws", "Every operation has its `request`.", Metrics::DEFS.iter().copied())
 }
 
 /// The caller of a provider and the metrics that it counts.

@@ -5,13 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_kit::call::{self, CallDefs, CallMetrics, Caller, Observer};
-use ccm_provider::metric::{Def, HistogramVec, IntCounter, IntCounterVec, Registry, markdown};
+use ccm_kit::call::{self, BUCKETS, CallDefs, CallMetrics, Caller, Observer};
+use ccm_provider::metric::{Def, HistogramVec, IntCounter, IntCounterVec, Registry};
 
 use super::operation::Operation;
 use super::resource::Scope;
 
-const DEFAULT: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 /// The value of a label that a request does not have.
 const UNUSED: &str = "<n/a>";
 const VERSION: &str = "v1";
@@ -22,7 +21,7 @@ ccm_provider::metrics! {
         duration: HistogramVec = Def::histogram(
             "cloudprovider_gce_api_request_duration_seconds",
             &["request", "region", "zone", "version"],
-            DEFAULT,
+            BUCKETS,
             "Latency of a GCE API call",
         );
         errors: IntCounterVec = Def::counter(
@@ -45,19 +44,10 @@ ccm_provider::metrics! {
 
 static CALLS: CallDefs = ccm_kit::call_metrics!("ccm_gce_api", "GCE");
 
-const HEAD: &str = "# Metrics of the provider gce
-
-`/metrics` shows these beside [those of the program](../../ccm/METRICS.md). Every operation has its `request`; a write lasts until
-its operation has ended.
-
-This page is generated: `cargo xtask reference`.
-
-";
-
 /// The reference page of these metrics and of others, in Markdown.
 pub(crate) fn page(others: &[&'static Def]) -> String {
-    let defs: Vec<&Def> = Metrics::DEFS.iter().chain(others).copied().chain(CALLS.list()).collect();
-    format!("{HEAD}{}\n", markdown(&defs).trim_end())
+    let requests = "Every operation has its `request`; a write lasts until\nits operation has ended.";
+    CALLS.page("gce", requests, Metrics::DEFS.iter().chain(others).copied())
 }
 
 /// The caller of a provider and the metrics that it counts.

@@ -3,9 +3,12 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use ccm_provider::metric::{Def, Exported, GaugeVec, HistogramVec, IntCounterVec, Registry};
+use ccm_provider::metric::{Def, Exported, GaugeVec, HistogramVec, IntCounterVec, Registry, markdown};
 
 use super::Operation;
+
+/// The bounds of histograms of durations that name none, in Go's client too.
+pub const BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// The metrics of a cloud's calls; see [`call_metrics!`](crate::call_metrics!).
 #[derive(Debug)]
@@ -23,9 +26,24 @@ pub struct CallDefs {
 }
 
 impl CallDefs {
-    /// All of them, for the reference page.
-    pub fn list(&'static self) -> [&'static Def; 5] {
+    fn list(&'static self) -> [&'static Def; 5] {
         [&self.calls, &self.held_back, &self.waited, &self.backing_off, &self.pressure]
+    }
+
+    /// The reference page of a provider, with its other metrics, in Markdown. `requests`: what they count.
+    pub fn page(
+        &'static self,
+        provider: &str,
+        requests: &str,
+        others: impl IntoIterator<Item = &'static Def>,
+    ) -> String {
+        let defs: Vec<&Def> = others.into_iter().chain(self.list()).collect();
+        format!(
+            "# Metrics of the provider {provider}\n\n\
+             `/metrics` shows these beside [those of the program](../../ccm/METRICS.md). {requests}\n\n\
+             This page is generated: `cargo xtask reference`.\n\n{}\n",
+            markdown(&defs).trim_end()
+        )
     }
 }
 

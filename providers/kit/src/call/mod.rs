@@ -36,7 +36,7 @@ pub use self::error::{CallError, Cause, ErrorKind, Failure, Meaning};
 pub use self::lane::Pace;
 use self::lane::{End, Lane};
 
-pub use self::metrics::{CallDefs, CallMetrics, Observer};
+pub use self::metrics::{BUCKETS, CallDefs, CallMetrics, Observer};
 use crate::lock::lock;
 
 /// How often an operation is sent at most.

@@ -5,12 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_kit::call::{CallDefs, CallMetrics, Caller, Observer};
-use ccm_provider::metric::{Def, HistogramVec, IntCounterVec, Registry, markdown};
+use ccm_kit::call::{BUCKETS, CallDefs, CallMetrics, Caller, Observer};
+use ccm_provider::metric::{Def, HistogramVec, IntCounterVec, Registry};
 
 use super::operation::Operation;
 
-const DEFAULT: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const RECONCILE: &[f64] = &[
     0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 17.5, 20.0, 22.5, 25.0, 27.5, 30.0, 50.0, 75.0, 100.0,
     1000.0,
@@ -22,7 +21,7 @@ ccm_provider::metrics! {
         duration: HistogramVec = Def::histogram(
             "openstack_api_request_duration_seconds",
             &["request"],
-            DEFAULT,
+            BUCKETS,
             "Latency of an OpenStack API call",
         );
         total: IntCounterVec = Def::counter("openstack_api_requests_total", &["request"], "Total number of OpenStack API calls");
@@ -52,18 +51,9 @@ ccm_provider::metrics! {
 
 static CALLS: CallDefs = ccm_kit::call_metrics!("ccm_openstack_api", "OpenStack");
 
-const HEAD: &str = "# Metrics of the provider openstack
-
-`/metrics` shows these beside [those of the program](../../ccm/METRICS.md). Every operation has its `request`.
-
-This page is generated: `cargo xtask reference`.
-
-";
-
 /// The reference page of the metrics of this provider, in Markdown.
 pub fn metrics_reference() -> String {
-    let defs: Vec<&Def> = Metrics::DEFS.iter().copied().chain(CALLS.list()).collect();
-    format!("{HEAD}{}\n", markdown(&defs).trim_end())
+    CALLS.page("openstack", "Every operation has its `request`.", Metrics::DEFS.iter().copied())
 }
 
 /// The caller of a provider and the metrics that it counts.
