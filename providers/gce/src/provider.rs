@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ccm_kit::inspect::replay;
 use ccm_kit::{Cluster, gcfg, http};
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::metric::Registry;
@@ -26,7 +27,6 @@ use crate::extras::volumes::PersistentDisks;
 use crate::flags::{self, FLAGS, Options, user_agent};
 use crate::inspect::Inspector;
 use crate::inspect::lint::Checks;
-use crate::inspect::replay;
 use crate::loadbalancer::{self, Balancers, Env, Here};
 use crate::node::instances::{self, GceInstances};
 use crate::node::network::Network;
@@ -93,7 +93,7 @@ impl ProviderFactory for Factory {
     }
 
     fn replay(&self, facts: &Value, _: &FlagValues) -> Result<Option<Arc<dyn LoadBalancer>>, ProviderError> {
-        Ok(Some(Arc::new(replay::balancers(facts)?)))
+        Ok(Some(Arc::new(PlannedLoadBalancer(Balancers::without_cloud(replay::read(facts, "GCE")?)))))
     }
 
     fn service_controllers(&self) -> &'static [ServiceControllerSpec] {

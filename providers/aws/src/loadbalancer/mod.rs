@@ -30,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
     ErrorClass, EventType, Finding, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Planned, ProviderError, Service,
@@ -100,8 +101,7 @@ impl Balancers {
     }
 
     pub(crate) fn cloud(&self) -> Result<&Cloud, ProviderError> {
-        let none = "there is no AWS behind a snapshot: only what was observed can be planned from";
-        self.cloud.as_ref().ok_or_else(|| ProviderError::unknown(none))
+        self.cloud.as_ref().ok_or_else(|| no_cloud("AWS"))
     }
 
     /// The writes that bring the cloud from the observed to the desired state.

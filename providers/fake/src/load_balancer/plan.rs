@@ -1,6 +1,7 @@
 //! Plans from an observation, in this or another process.
 
 use async_trait::async_trait;
+use ccm_kit::inspect::replay::no_cloud;
 use ccm_provider::{
     Change, ErrorClass, Finding, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, Plan, ProviderError, Risk,
     Service, ServiceAction, ServiceAnswer, ServiceWork, Severity, Step, Verb,
@@ -159,22 +160,18 @@ pub(crate) fn words(ingress: &[LoadBalancerIngress]) -> Option<String> {
 #[derive(Debug)]
 pub(crate) struct Replayed;
 
-fn no_cloud() -> ProviderError {
-    ProviderError::unknown("a snapshot has no cloud: plans are only possible from the observed state")
-}
-
 #[async_trait]
 impl LoadBalancer for Replayed {
     async fn get(&self, _: &str, _: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        Err(no_cloud())
+        Err(no_cloud("cloud"))
     }
 
     async fn reconcile(&self, _: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
-        work.iter().map(|_| Err(no_cloud()).into()).collect()
+        work.iter().map(|_| Err(no_cloud("cloud")).into()).collect()
     }
 
     async fn observe(&self, _: &str, _: &ServiceWork) -> Result<Json, ProviderError> {
-        Err(no_cloud())
+        Err(no_cloud("cloud"))
     }
 
     fn plan_observed(&self, cluster: &str, item: &ServiceWork, observed: &Json) -> Result<Plan, ProviderError> {

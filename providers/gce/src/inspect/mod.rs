@@ -1,4 +1,4 @@
-//! Reports of the commands `explain`, `orphans`, `migrate-check` and `lint`, and plans from snapshots.
+//! Reports of the commands `explain`, `orphans`, `migrate-check` and `lint`.
 
 mod current;
 mod explain_node;
@@ -6,7 +6,6 @@ mod explain_service;
 pub(crate) mod lint;
 mod migration;
 mod orphans;
-pub(crate) mod replay;
 mod services;
 
 use std::sync::Arc;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
     Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Note, Notes, Planned, ProviderError, Service,
@@ -141,8 +142,7 @@ impl Balancers {
     }
 
     fn cloud(&self) -> Result<&Cloud, ProviderError> {
-        let none = "there is no cloud behind a snapshot: only what was observed can be planned from";
-        self.cloud.as_ref().ok_or_else(|| ProviderError::unknown(none))
+        self.cloud.as_ref().ok_or_else(|| no_cloud("cloud"))
     }
 }
 

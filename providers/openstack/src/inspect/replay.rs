@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ccm_provider::{ErrorClass, PlannedLoadBalancer, ProviderError};
+use ccm_kit::inspect::replay;
+use ccm_provider::{PlannedLoadBalancer, ProviderError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -30,17 +31,12 @@ pub(crate) fn facts(env: &Env) -> Value {
         region: identity.region.clone(),
         is_regional: identity.is_regional,
     };
-    // Infallible: texts, numbers and booleans.
-    serde_json::to_value(facts).unwrap_or_default()
+    replay::facts(&facts)
 }
 
 /// Balancers that plan from facts and observations; reads and writes are errors.
 pub(crate) fn balancers(facts: &Value) -> Result<PlannedLoadBalancer<Balancers>, ProviderError> {
-    let Facts { load_balancer, classes, region, is_regional } = Facts::deserialize(facts).map_err(|error| {
-        let text =
-            format!("the facts about OpenStack in the snapshot cannot be read: {error}; take the snapshot again");
-        ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text)
-    })?;
+    let Facts { load_balancer, classes, region, is_regional } = replay::read(facts, "OpenStack")?;
     let config = Config { load_balancer, classes, ..Config::default() };
     Ok(PlannedLoadBalancer(Balancers::without_cloud(Env { config, identity: Identity { region, is_regional } })))
 }

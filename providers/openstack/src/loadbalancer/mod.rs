@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
     EventType, Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Notes, Planned, ProviderError,
@@ -112,8 +113,7 @@ impl Balancers {
     }
 
     fn cloud(&self) -> Result<&Cloud, ProviderError> {
-        let none = "there is no OpenStack behind a snapshot: only what was observed can be planned from";
-        self.cloud.as_ref().ok_or_else(|| ProviderError::unknown(none))
+        self.cloud.as_ref().ok_or_else(|| no_cloud("OpenStack"))
     }
 }
 

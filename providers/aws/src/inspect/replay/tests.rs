@@ -2,6 +2,7 @@ use ccm_provider::{LoadBalancer as _, LoadBalancerExt as _, ServiceAction, Servi
 use serde_json::json;
 
 use super::*;
+use crate::loadbalancer::env::Env;
 use crate::ownership::Ownership;
 use crate::start::config::SharedProbe;
 

@@ -2,6 +2,10 @@
 
 use ccm_provider::{Check, ErrorClass, Fact, ProviderError};
 
+pub mod replay;
+#[cfg(test)]
+mod tests;
+
 /// The remediation for an error. Errors about no particular object contain their own.
 pub fn remediation(error: &ProviderError) -> String {
     match error.class() {

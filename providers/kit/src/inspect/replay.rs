@@ -1,0 +1,29 @@
+//! Plans for Services without the cloud: from recorded observations, and the facts that plans depend on beside them.
+
+use ccm_provider::{ErrorClass, ProviderError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The facts for a snapshot: IDs and settings, nothing secret.
+pub fn facts(facts: &impl Serialize) -> Value {
+    // Infallible: texts, numbers and booleans.
+    serde_json::to_value(facts).unwrap_or_default()
+}
+
+/// The facts of a snapshot.
+///
+/// # Errors
+///
+/// They are those of another program.
+pub fn read<F: DeserializeOwned>(facts: &Value, cloud: &str) -> Result<F, ProviderError> {
+    F::deserialize(facts).map_err(|error| {
+        let text = format!("the facts about {cloud} in the snapshot cannot be read: {error}; take the snapshot again");
+        ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text)
+    })
+}
+
+/// The error of a call to a cloud that is not there.
+pub fn no_cloud(cloud: &str) -> ProviderError {
+    ProviderError::unknown(format!("there is no {cloud} behind a snapshot: only what was observed can be planned from"))
+}
