@@ -9,7 +9,7 @@
 //! * [`directory`]: instances of nodes, listed or looked up, with evidence.
 //! * [`routes`]: routes to pods, planned for a table that the cloud supplies.
 //! * [`cluster`]: what the core passes to the provider.
-//! * [`inspect`]: what the commands say where the cloud could not be asked.
+//! * [`inspect`]: what `explain`, `orphans`, `migrate-check` and `snapshot` do alike.
 //! * [`lock`]: a mutex without poison.
 //! * `http`: requests of JSON over HTTP, behind the feature of that name.
 //! * [`background`]: load balancers whose changes take minutes.

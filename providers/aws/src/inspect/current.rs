@@ -1,73 +1,74 @@
-//! The desired and observed state of one Service, and the remaining plan.
+//! Load balancers as the commands see them: one Service at a time.
 
 use std::collections::BTreeSet;
 
-use ccm_provider::{Finding, NodeRef, Planned as _, ProviderError, Service, ServiceAction, ServiceWork, Step, Steps};
+use ccm_kit::inspect::{Current, DESIRED, Explained};
+use ccm_provider::{Fact, Planned, Service, ServiceAction};
 
-use super::Inspector;
-use crate::loadbalancer::desired::Desired;
+use crate::loadbalancer::desired::{Desired, Goal, previous_balancer};
 use crate::loadbalancer::observed::Observed;
+use crate::loadbalancer::step::scheme;
+use crate::loadbalancer::{Balancers, Observation};
 
-#[derive(Debug)]
-pub(super) struct Current {
-    pub(super) desired: Desired,
-    pub(super) observed: Observed,
-    /// The remaining steps and the findings, or why there is no plan.
-    pub(super) plan: Result<(Vec<Step>, Vec<Finding>), ProviderError>,
-}
+/// One Service. Both lists are empty where another controller manages its load balancer, and none of this program is left.
+pub(super) type Seen = Current<<Balancers as Planned>::Desired, <Balancers as Planned>::Observed>;
 
-impl Current {
-    pub(super) fn is_there(&self) -> bool {
-        self.observed.classic.is_some() || self.observed.network.is_some()
+impl Explained for Balancers {
+    const NOT_FOUND: &'static str = "check whether it has another name or is in another account";
+    const WHILE_INVALID: &'static str = "only the nodes behind its load balancer are updated";
+    // A deletion does not read the health of targets.
+    const READ_WHILE_INVALID: ServiceAction = ServiceAction::UpdateHosts;
+
+    fn elsewhere(service: &Service) -> Vec<Fact> {
+        let text = "the annotation …-type leaves the Service to the AWS Load Balancer Controller";
+        let desired = match service.status.load_balancer.ingress.is_empty() && !service.needs_cleanup() {
+            true => Fact {
+                hint: Some("check that it runs, and its events and logs about the Service".to_owned()),
+                ..Fact::waiting(DESIRED, format!("{text}, which has not shown an address yet"))
+            },
+            false => Fact::good(DESIRED, text),
+        };
+        let behind = previous_balancer(service).map(|finding| {
+            let hint = "delete the Service and create it again to remove it";
+            Fact::bad("previous load balancer", finding.to_string(), hint)
+        });
+        [desired].into_iter().chain(behind).collect()
+    }
+
+    fn in_words(desired: &Vec<Desired>) -> Option<String> {
+        let desired = desired.first()?;
+        let port = |protocol: &str, port, node_port| format!("{protocol} {port} to node port {node_port}");
+        let (kind, ports): (_, Vec<String>) = match &desired.goal {
+            Goal::Absent => return None,
+            Goal::Classic(classic) => {
+                let ports = classic.listeners.iter().map(|one| port(&one.protocol, one.port, one.instance_port));
+                ("classic", ports.collect())
+            }
+            Goal::Network(network) => {
+                let ports = network.ports.iter().map(|one| port(&one.protocol, one.port, one.node_port));
+                ("network", ports.collect())
+            }
+        };
+        let scheme = scheme(desired.goal.common()?.internal);
+        Some(format!("a {kind} load balancer {}, {scheme}: {}", desired.name, ports.join(", ")))
+    }
+
+    fn is_there(_: &Vec<Desired>, observed: &Vec<Observation>) -> bool {
+        observed.iter().any(|seen| is_there(&seen.observed))
+    }
+
+    fn keep_registered(desired: &mut Vec<Desired>, observed: &Vec<Observation>) {
+        for (desired, seen) in desired.iter_mut().zip(observed) {
+            let registered = registered(&seen.observed);
+            if let Some(common) = desired.goal.common_mut().filter(|_| !registered.is_empty()) {
+                common.targets.retain(|id, _| registered.contains(id));
+            }
+        }
     }
 }
 
-pub(super) fn action(service: &Service) -> ServiceAction {
-    let wanted = service.wants_load_balancer() && service.metadata.deletion_timestamp.is_none();
-    if wanted { ServiceAction::Ensure } else { ServiceAction::Delete }
-}
-
-/// Observes and plans the balancer of a Service. `None`: another controller manages it, and this program has none left
-/// for it.
-///
-/// Only the core knows which nodes are eligible. So the registered ones count as wanted, or all if none is registered;
-/// `ccm plan` shows missing ones.
-///
-/// # Errors
-///
-/// An invalid Service, [`ProviderError::ImplementedElsewhere`], or a failed read.
-pub(super) async fn load(
-    aws: &Inspector,
-    cluster: &str,
-    service: &Service,
-    nodes: &[NodeRef],
-    action: ServiceAction,
-) -> Result<Option<Current>, ProviderError> {
-    let work = [ServiceWork::new(service, nodes, action)];
-    let (mut wanted, verdicts) = aws.balancers().desired(cluster, &work);
-    verdicts.into_iter().collect::<Result<Vec<()>, _>>()?;
-    if wanted.is_empty() {
-        return Ok(None);
-    }
-    let seen = aws.balancers().observe(cluster, &work, &wanted).await?;
-    if let (Some(desired), Some(seen)) = (wanted.first_mut(), seen.first()) {
-        keep_registered(desired, &seen.observed);
-    }
-    let plan = aws.balancers().plan(&seen, &wanted);
-    let described = |steps: Steps<_>| {
-        let all = steps.steps.iter().map(|step| aws.balancers().describe(step)).collect();
-        (all, steps.findings)
-    };
-    let plan = plan.map(described);
-    let (desired, seen) = (wanted.into_iter().next(), seen.into_iter().next());
-    Ok(desired.zip(seen).map(|(desired, seen)| Current { desired, observed: seen.observed, plan }))
-}
-
-fn keep_registered(desired: &mut Desired, observed: &Observed) {
-    let registered = registered(observed);
-    if let Some(common) = desired.goal.common_mut().filter(|_| !registered.is_empty()) {
-        common.targets.retain(|id, _| registered.contains(id));
-    }
+pub(super) fn is_there(observed: &Observed) -> bool {
+    observed.classic.is_some() || observed.network.is_some()
 }
 
 /// The instances behind the balancer now.

@@ -1,108 +1,44 @@
 //! Explains a Service: its balancer, listeners, targets and security groups.
 
-use ccm_provider::{ErrorClass, Fact, NodeReader, ProviderError, Service, ServiceAction};
+use ccm_kit::inspect::service;
+use ccm_provider::{Fact, NodeReader, ProviderError, Service};
 
-use super::current::{self, Current};
-use super::{Inspector, health, remediation};
-use crate::loadbalancer::desired::previous_balancer;
-use crate::loadbalancer::desired::{Desired, Goal};
+use super::current::{Seen, is_there};
+use super::{Inspector, health};
+use crate::loadbalancer::desired::Desired;
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::observed::{Classic, Network, Observed};
 use crate::loadbalancer::rules::shared::is_for;
 use crate::loadbalancer::rules::{Rule, split};
-use crate::loadbalancer::step::scheme;
 
 pub(super) async fn explain(aws: &Inspector, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
-    if let Some(class) = service.spec.load_balancer_class.as_deref().filter(|_| !service.needs_cleanup()) {
-        let text = format!("loadBalancerClass {class:?}: another controller makes the load balancer");
-        return Ok(vec![Fact::good("desired state", text)]);
-    }
     let nodes = aws.cluster.nodes().map(NodeReader::list).unwrap_or_default();
-    let action = current::action(service);
-    match current::load(aws, cluster, service, &nodes, action).await {
-        Ok(Some(current)) => Ok(facts(aws, service, &current)),
-        Ok(None) => Ok(vec![Fact::good("desired state", "the Service has no load balancer here and wants none")]),
-        Err(error) if error.is_implemented_elsewhere() => {
-            let text = "the annotation …-type leaves the Service to the AWS Load Balancer Controller";
-            let desired = match service.status.load_balancer.ingress.is_empty() && !service.needs_cleanup() {
-                true => Fact {
-                    hint: Some("check that it runs, and its events and logs about the Service".to_owned()),
-                    ..Fact::waiting("desired state", format!("{text}, which has not shown an address yet"))
-                },
-                false => Fact::good("desired state", text),
-            };
-            let behind = previous_balancer(service).map(|finding| {
-                let hint = "delete the Service and create it again to remove it";
-                Fact::bad("previous load balancer", finding.to_string(), hint)
-            });
-            Ok([desired].into_iter().chain(behind).collect())
-        }
-        Err(error) if matches!(error.class(), ErrorClass::Invalid { .. }) => {
-            let mut facts = vec![Fact::bad("desired state", error.to_string(), remediation(&error))];
-            // The nodes of an existing balancer are still updated.
-            let hosts = current::load(aws, cluster, service, &nodes, ServiceAction::UpdateHosts).await;
-            if let Ok(Some(current)) = hosts
-                && current.is_there()
-            {
-                facts.extend(balancers(aws, service, &current));
-            }
-            Ok(facts)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn facts(aws: &Inspector, service: &Service, current: &Current) -> Vec<Fact> {
-    let mut facts = vec![desired(&current.desired)];
-    facts.extend(balancers(aws, service, current));
-    match &current.plan {
-        Err(error) => facts.push(Fact::bad("plan", error.to_string(), remediation(error))),
-        // The command that asks for the plan prints steps and findings.
-        Ok((steps, _)) => facts.push(match steps.len() {
-            0 => Fact::good("plan", "nothing is left to do in the cloud"),
-            left => Fact::waiting("plan", format!("writes left: {left}")),
-        }),
-    }
-    facts
-}
-
-fn desired(desired: &Desired) -> Fact {
-    let port = |protocol: &str, port, node_port| format!("{protocol} {port} to node port {node_port}");
-    let (kind, common, ports): (_, _, Vec<String>) = match &desired.goal {
-        Goal::Absent => return Fact::good("desired state", "no load balancer (any more)"),
-        Goal::Classic(classic) => {
-            let ports = classic.listeners.iter().map(|one| port(&one.protocol, one.port, one.instance_port));
-            ("classic", &classic.common, ports.collect())
-        }
-        Goal::Network(network) => {
-            let ports = network.ports.iter().map(|one| port(&one.protocol, one.port, one.node_port));
-            ("network", &network.common, ports.collect())
-        }
+    let parts = |seen: &Seen| match (&*seen.desired, &*seen.observed) {
+        ([desired], [seen]) => balancers(aws, service, desired, &seen.observed),
+        _ => Vec::new(),
     };
-    let (name, scheme) = (&desired.name, scheme(common.internal));
-    Fact::good("desired state", format!("a {kind} load balancer {name}, {scheme}: {}", ports.join(", ")))
+    service::explain(aws.balancers(), cluster, service, &nodes, parts).await
 }
 
-fn balancers(aws: &Inspector, service: &Service, current: &Current) -> Vec<Fact> {
-    let observed = &current.observed;
+fn balancers(aws: &Inspector, service: &Service, desired: &Desired, observed: &Observed) -> Vec<Fact> {
     let mut facts = Vec::new();
     if let Some(found) = &observed.classic {
         facts.extend(classic(aws, service, found));
         facts.extend(own_groups(observed, &found.balancer.security_groups));
-        facts.extend(rules(&current.desired, observed, &found.balancer.security_groups));
+        facts.extend(rules(desired, observed, &found.balancer.security_groups));
     }
     if let Some(found) = &observed.network {
         facts.extend(network(aws, service, found));
         facts.extend(own_groups(observed, &found.balancer.security_groups));
-        facts.extend(rules(&current.desired, observed, &[]));
+        facts.extend(rules(desired, observed, &[]));
     }
     let leftovers = observed.unattached_target_groups.iter().map(|unattached| {
         let text = "left over from an interrupted sync; it is deleted by the next sync, or with the Service";
         Fact::waiting(format!("target group {}", unattached.group.name), text)
     });
     facts.extend(leftovers);
-    if !current.is_there() && !matches!(current.desired.goal, Goal::Absent) {
-        facts.push(Fact::waiting(format!("load balancer {}", current.desired.name), "AWS has none with this name yet"));
+    if !is_there(observed) && desired.goal.common().is_some_and(|common| !common.must_exist) {
+        facts.push(Fact::waiting(format!("load balancer {}", desired.name), "AWS has none with this name yet"));
     }
     facts
 }
@@ -182,7 +118,7 @@ fn ownership(aws: &Inspector, about: &str, tags: &crate::client::Tags) -> Option
 
 fn shown(service: &Service, about: &str, dns_name: &str) -> Option<Fact> {
     let shown = service.status.load_balancer.ingress.iter().any(|ingress| ingress.hostname == dns_name);
-    let wanted = matches!(current::action(service), ServiceAction::Ensure);
+    let wanted = service.is_load_balancer() && service.metadata.deletion_timestamp.is_none();
     (wanted && !shown).then(|| Fact::waiting(about, "the status of the Service does not show its name yet"))
 }
 

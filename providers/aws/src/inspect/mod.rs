@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_kit::Cluster;
-use ccm_kit::inspect::{remediation, unchecked, unreadable};
+use ccm_kit::inspect::{unchecked, unreadable};
 use ccm_provider::{Check, Claims, Fact, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service};
 
 use crate::client::ec2::SecurityGroup;

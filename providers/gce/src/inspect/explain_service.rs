@@ -1,70 +1,27 @@
 //! Explains a Service: whose it is, its forwarding rule, the instances behind it, health check and firewall rules.
 
-use ccm_provider::{Fact, ProviderError, Service, ServiceAction, Severity};
+use ccm_kit::inspect::service;
+use ccm_provider::{Fact, NodeReader, ProviderError, Service};
 
-use super::current::{self, Current};
-use super::{Inspector, remediation};
+use super::Inspector;
+use super::current::{self, PLACE, Seen};
 use crate::annotations::Scheme;
 use crate::client::balancing::ForwardingRule;
 use crate::client::resource::last_part;
 use crate::loadbalancer::desired::Item;
+use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::plan::real_scheme;
 
-/// The remedy for what is not as written.
-const FIX: &str = "correct the Service, or leave it if this is what you want";
-
 pub(super) async fn explain(gce: &Inspector, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
-    if current::is_of_others(gce, service) {
-        let text = "its class, an annotation or a finalizer leaves the load balancer to another controller";
-        return Ok(vec![Fact::good("desired state", text)]);
-    }
-    let action = current::action(service);
-    match current::load(gce, cluster, service, action).await {
-        Ok(current) => Ok(facts(gce, service, &current)),
-        // Nothing was called if the Service itself is refused: what it has is shown as for a deletion.
-        Err(error) if action == ServiceAction::Ensure => {
-            let there = current::load(gce, cluster, service, ServiceAction::Delete).await?;
-            let refused = Fact::bad("desired state", error.to_string(), remediation(&error));
-            Ok([refused].into_iter().chain(parts(gce, service, &there)).collect())
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn facts(gce: &Inspector, service: &Service, current: &Current) -> Vec<Fact> {
-    let mut facts = vec![desired(&current.item)];
-    facts.extend(parts(gce, service, current));
-    if let Ok((_, findings)) = &current.plan {
-        let doubts = findings.iter().filter(|finding| finding.severity > Severity::Info);
-        facts.extend(doubts.map(|finding| Fact::bad(&*finding.key, &*finding.message, FIX)));
-    }
-    facts.push(match &current.plan {
-        Err(error) if error.is_implemented_elsewhere() => {
-            Fact::good("plan", "another controller makes the load balancer: there is no forwarding rule of this one")
-        }
-        Err(error) => Fact::bad("plan", error.to_string(), remediation(error)),
-        // The command that asks for the plan prints steps and findings.
-        Ok((steps, _)) => match steps.len() {
-            0 => Fact::good("plan", "nothing is left to do in the cloud"),
-            left => Fact::waiting("plan", format!("writes left: {left}")),
-        },
-    });
-    facts
-}
-
-fn desired(item: &Item) -> Fact {
-    let Some(settings) = &item.settings else { return Fact::good("desired state", "no load balancer (any more)") };
-    let ports: Vec<String> = settings.ports.iter().map(ToString::to_string).collect();
-    let scheme = match item.scheme {
-        Scheme::External => "external",
-        Scheme::Internal => "internal",
+    let nodes = gce.site.cluster.nodes().map(NodeReader::list).unwrap_or_default();
+    let parts = |seen: &Seen| match seen.desired.items.get(&PLACE) {
+        Some(item) => parts(gce, service, item, &seen.observed),
+        None => Vec::new(),
     };
-    let text = format!("a load balancer {}, {scheme}: {} {}", item.names.balancer, settings.protocol, ports.join(", "));
-    Fact::good("desired state", text)
+    service::explain(&gce.balancers.0, cluster, service, &nodes, parts).await
 }
 
-fn parts(gce: &Inspector, service: &Service, current: &Current) -> Vec<Fact> {
-    let (item, observed) = (&current.item, &current.observed);
+fn parts(gce: &Inspector, service: &Service, item: &Item, observed: &Observed) -> Vec<Fact> {
     let mut facts = Vec::new();
     match observed.rule(&item.names) {
         Some(found) => {
@@ -77,8 +34,8 @@ fn parts(gce: &Inspector, service: &Service, current: &Current) -> Vec<Fact> {
         }
         None => {}
     }
-    facts.extend(members(current));
-    facts.extend(firewalls(gce, current));
+    facts.extend(members(item, observed));
+    facts.extend(firewalls(gce, item, observed));
     facts
 }
 
@@ -110,8 +67,7 @@ fn address(service: &Service, rule: &ForwardingRule) -> Fact {
     }
 }
 
-fn members(current: &Current) -> Option<Fact> {
-    let (item, observed) = (&current.item, &current.observed);
+fn members(item: &Item, observed: &Observed) -> Option<Fact> {
     item.settings.as_ref()?;
     let members = current::members(item, observed);
     let about = match item.scheme {
@@ -128,12 +84,11 @@ fn members(current: &Current) -> Option<Fact> {
     })
 }
 
-fn firewalls(gce: &Inspector, current: &Current) -> Option<Fact> {
-    let item = &current.item;
+fn firewalls(gce: &Inspector, item: &Item, observed: &Observed) -> Option<Fact> {
     item.settings.as_ref()?;
     let name = item.names.firewall();
     let about = format!("firewall rule {name}");
-    Some(match current.observed.firewalls.get(&name) {
+    Some(match observed.firewalls.get(&name) {
         Some(rule) if rule.disabled => Fact::bad(
             about,
             "is disabled: no client gets through",

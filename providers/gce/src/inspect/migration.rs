@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use ccm_provider::{Aspects, Check, Claims, InstancesV2 as _, Lookup, Node, Severity};
+use ccm_kit::inspect::migration::{configuration, services};
+use ccm_provider::{Aspects, Check, Claims, InstancesV2 as _, Lookup, Node};
 
 use super::{Inspector, unchecked};
 use crate::permissions::{ROLES, Role};
@@ -11,27 +12,16 @@ const PERMISSIONS: &str = "permissions";
 const IDS: &str = "provider-ids";
 
 /// All checks. A failed read is an error of its check.
-pub(super) async fn checks(gce: &Inspector, claims: &Claims) -> Vec<Check> {
-    let mut checks = config(gce);
-    checks.extend(permissions(gce).await);
-    checks.extend(nodes(gce, claims).await);
-    checks
-}
-
-fn config(gce: &Inspector) -> Vec<Check> {
-    const CHECK: &str = "cloud-config";
-    let doubts = gce.findings.iter().filter(|finding| finding.severity > Severity::Info);
-    let fix = "correct the file, or leave it if this is what you want";
-    let mut checks: Vec<Check> =
-        doubts.map(|finding| Check::warning(CHECK, &*finding.key, finding.message.clone(), fix)).collect();
+pub(super) async fn checks(gce: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
+    let mut checks = configuration(&gce.findings);
     if gce.site.config.node_tags.is_empty() {
         let text = "not set: the tags of the nodes are found from their instances, each of which needs a tag that its name \
                     begins with";
-        checks.push(Check::good(CHECK, "[global] node-tags", text));
+        checks.push(Check::good("cloud-config", "[global] node-tags", text));
     }
-    if checks.is_empty() {
-        checks.push(Check::good(CHECK, "", "every key has the effect that it has in the Go program"));
-    }
+    checks.extend(permissions(gce).await);
+    checks.extend(nodes(gce, claims).await);
+    checks.extend(services(&gce.balancers.0, cluster, claims).await);
     checks
 }
 

@@ -6,12 +6,11 @@ mod explain_service;
 pub(crate) mod lint;
 mod migration;
 mod orphans;
-mod services;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm_kit::inspect::{remediation, unchecked, unreadable};
+use ccm_kit::inspect::{unchecked, unreadable};
 use ccm_provider::{Check, Claims, Fact, Finding, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service};
 
 use crate::loadbalancer::Balancers;
@@ -49,8 +48,6 @@ impl Inspect for Inspector {
     }
 
     async fn migration_checks(&self, cluster: &str, claims: &Claims) -> Vec<Check> {
-        let mut checks = migration::checks(self, claims).await;
-        checks.extend(services::checks(self, cluster, claims).await);
-        checks
+        migration::checks(self, cluster, claims).await
     }
 }

@@ -74,7 +74,7 @@ async fn a_service_is_explained_and_checked_by_its_plan() {
     let claims = Claims { nodes: vec![node], services: vec![service(None).into()] };
     let checks = inspect.migration_checks(CLUSTER, &claims).await;
     let check = checks.iter().find(|check| check.check == "load-balancers").unwrap();
-    assert!(check.severity == Severity::Warning && check.message.contains("would be written"), "{check:?}");
+    assert!(check.severity == Severity::Warning && check.message.contains("would be created"), "{check:?}");
     // The same from what a snapshot holds.
     assert!(bed.factory().replay(&provider.facts(), &crate::bed::flags(&[])).unwrap().is_some());
     assert!(bed.factory().replay(&json!({}), &crate::bed::flags(&[])).is_err());

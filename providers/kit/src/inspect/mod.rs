@@ -1,13 +1,26 @@
-//! What `ccm explain` and `ccm migrate-check` say where the cloud could not be asked.
+//! What `ccm explain`, `ccm orphans`, `ccm migrate-check` and `ccm snapshot` do alike in every cloud.
+//!
+//! Functions that a cloud calls where it needs them, and one trait, [`Explained`]: what they need of a cloud's load balancers
+//! beside [`Planned`](ccm_provider::Planned).
+//!
+//! * [`Current`]: the desired and the observed state of one Service, and what is left to do.
+//! * [`service`]: explains a Service.
+//! * [`migration`]: checks before a take-over.
+//! * [`replay`]: plans from snapshots.
 
 use ccm_provider::{Check, ErrorClass, Fact, ProviderError};
 
+mod current;
+pub mod migration;
 pub mod replay;
+pub mod service;
 #[cfg(test)]
 mod tests;
 
+pub use current::{Current, DESIRED, Explained};
+
 /// The remediation for an error. Errors about no particular object contain their own.
-pub fn remediation(error: &ProviderError) -> String {
+fn remediation(error: &ProviderError) -> String {
     match error.class() {
         ErrorClass::Unknown => "do what the message says; it is retried automatically".to_owned(),
         class => class.remediation(),
@@ -24,4 +37,9 @@ pub fn unreadable(about: impl Into<String>, error: impl Into<ProviderError>) -> 
 pub fn unchecked(check: &str, subject: impl Into<String>, error: impl Into<ProviderError>) -> Check {
     let error = error.into();
     Check::error(check, subject, format!("could not be checked: {error}"), remediation(&error))
+}
+
+/// What is wrong in itself, and not because of the cloud.
+fn refused(about: &str, error: &ProviderError) -> Fact {
+    Fact::bad(about, error.to_string(), remediation(error))
 }

@@ -1,6 +1,217 @@
-use ccm_provider::ErrorClass;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
-use super::replay;
+use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
+use ccm_provider::{
+    Claims, ErrorClass, Fact, Finding, LoadBalancerIngress, LoadBalancerStatus, Node, NodeRef, Planned, ProviderError,
+    Risk, Service, ServiceAction, ServicePort, ServiceWork, Severity, Step, Steps, Verb,
+};
+
+use super::{Explained, migration, replay, service};
+
+type Hosts = BTreeSet<String>;
+
+/// A cloud with one load balancer for all Services, which is read and written whole: the hosts behind each.
+#[derive(Debug, Default)]
+struct Cloud {
+    rules: Mutex<BTreeMap<String, Hosts>>,
+    is_down: bool,
+}
+
+/// The Service, and its hosts; `None` if it gets none.
+type Wanted = (String, Option<Hosts>);
+
+impl Planned for Cloud {
+    type Desired = Vec<Wanted>;
+    type Observed = BTreeMap<String, Hosts>;
+    type Step = Wanted;
+    type Outputs = ();
+
+    fn desired(&self, _: &str, work: &[ServiceWork]) -> (Vec<Wanted>, Vec<Result<(), ProviderError>>) {
+        let (mut desired, mut verdicts) = (Vec::new(), Vec::new());
+        for item in work {
+            let is_wanted = item.action == ServiceAction::Ensure;
+            match item.service.spec.ports.first().map(|port| port.port).filter(|_| is_wanted) {
+                Some(0) => {
+                    let class = ErrorClass::Invalid { findings: Vec::new() };
+                    verdicts.push(Err(ProviderError::new(class, "port 0 cannot be served")));
+                }
+                Some(7777) => verdicts.push(Err(ProviderError::ImplementedElsewhere)),
+                _ => {
+                    let hosts = item.nodes.iter().map(|node| node.name.to_string()).collect();
+                    desired.push((item.service.key().to_string(), is_wanted.then_some(hosts)));
+                    verdicts.push(Ok(()));
+                }
+            }
+        }
+        (desired, verdicts)
+    }
+
+    async fn observe(&self, _: &str, _: &[ServiceWork], _: &Vec<Wanted>) -> Result<Self::Observed, ProviderError> {
+        if self.is_down { Err(ProviderError::unknown("down")) } else { Ok(self.rules.lock().unwrap().clone()) }
+    }
+
+    fn plan(&self, observed: &Self::Observed, desired: &Vec<Wanted>) -> Result<Steps<Wanted>, ProviderError> {
+        let differs = |(key, hosts): &&Wanted| observed.get(key) != hosts.as_ref();
+        let steps = desired.iter().filter(differs).cloned().collect();
+        Ok(Steps { steps, findings: Vec::new(), failed: BTreeMap::new() })
+    }
+
+    fn guard(&self, _: &Self::Observed, _: &Vec<Wanted>, steps: &[Wanted]) -> Result<(), ProviderError> {
+        match steps.iter().any(|(_, hosts)| hosts.as_ref().is_some_and(BTreeSet::is_empty)) {
+            true => Err(ProviderError::unknown("no host is left")),
+            false => Ok(()),
+        }
+    }
+
+    async fn apply(&self, (key, hosts): &Wanted, (): &()) -> Result<(), ProviderError> {
+        let mut rules = self.rules.lock().unwrap();
+        rules.remove(key);
+        rules.extend(hosts.clone().map(|hosts| (key.clone(), hosts)));
+        Ok(())
+    }
+
+    fn describe(&self, (key, _): &Wanted) -> Step {
+        let (verb, kind, id, reason) = (Verb::Update, "LoadBalancer".into(), "shared".to_owned(), key.clone());
+        Step { verb, kind, id, changes: Vec::new(), reason, risk: Risk::None }
+    }
+
+    fn status(&self, _: &Self::Observed, _: &Vec<Wanted>, _: &Service) -> Option<LoadBalancerStatus> {
+        None
+    }
+}
+
+impl Explained for Cloud {
+    const NOT_FOUND: &'static str = "look elsewhere";
+    const CLASSES: &'static [&'static str] = &["ours"];
+
+    fn in_words(desired: &Vec<Wanted>) -> Option<String> {
+        let (_, hosts) = desired.first()?;
+        Some(format!("hosts: {}", hosts.as_ref()?.len()))
+    }
+
+    fn is_there(desired: &Vec<Wanted>, observed: &Self::Observed) -> bool {
+        desired.iter().any(|(key, _)| observed.contains_key(key))
+    }
+
+    fn keep_registered(desired: &mut Vec<Wanted>, observed: &Self::Observed) {
+        for (key, hosts) in desired {
+            if let (Some(hosts), Some(registered)) = (hosts, observed.get(key)) {
+                hosts.retain(|host| registered.contains(host));
+            }
+        }
+    }
+}
+
+fn cloud(rules: &[(&str, &[&str])]) -> Cloud {
+    let hosts = |hosts: &[&str]| hosts.iter().map(|host| (*host).to_owned()).collect();
+    let rules = rules.iter().map(|(key, of)| ((*key).to_owned(), hosts(of))).collect();
+    Cloud { rules: Mutex::new(rules), is_down: false }
+}
+
+fn web(port: i32) -> Service {
+    let mut service = Service::default();
+    (service.metadata.namespace, service.metadata.name) = ("shop".into(), "web".into());
+    service.spec.kind = "LoadBalancer".to_owned();
+    service.spec.ports = vec![ServicePort { port, ..ServicePort::default() }];
+    service
+}
+
+fn named(name: &str, id: &str) -> Node {
+    Node { name: name.into(), provider_id: Some(id.into()), ..Node::default() }
+}
+
+fn nodes(names: &[&str]) -> Vec<NodeRef> {
+    names.iter().map(|name| Arc::new(named(name, ""))).collect()
+}
+
+fn line(fact: &Fact) -> String {
+    format!("{:?} {}: {}", fact.state, fact.about, fact.text)
+}
+
+async fn explain(cloud: &Cloud, service: &Service) -> Vec<String> {
+    let parts = |seen: &super::Current<Vec<Wanted>, BTreeMap<String, Hosts>>| {
+        seen.observed.get("shop/web").map(|hosts| Fact::good("rule", format!("{hosts:?}"))).into_iter().collect()
+    };
+    let facts = service::explain(cloud, "c", service, &nodes(&["a", "b"]), parts).await.unwrap();
+    facts.iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn a_service_is_explained_alone_with_its_registered_nodes() {
+    let shared = cloud(&[("shop/api", &["x"]), ("shop/web", &["a"])]);
+    let expected =
+        ["Good desired state: hosts: 2", "Good rule: {\"a\"}", "Good plan: nothing is left to do in the cloud"];
+    assert_eq!(explain(&shared, &web(80)).await, expected);
+    let expected = ["Good desired state: hosts: 2", "Waiting plan: writes left: 1"];
+    assert_eq!(explain(&cloud(&[("shop/api", &["x"])]), &web(80)).await, expected);
+    let gone = Service { spec: Default::default(), ..web(80) };
+    let left = explain(&shared, &gone).await;
+    assert_eq!(left[0], "Good desired state: no load balancer (any more)");
+    assert_eq!(left[2], "Waiting plan: writes left: 1");
+    // None of the registered nodes is left.
+    let refused = explain(&cloud(&[("shop/web", &["gone"])]), &web(80)).await;
+    assert_eq!(refused[2], "Bad plan: no host is left");
+}
+
+#[tokio::test]
+async fn an_invalid_service_shows_what_it_has_and_one_of_others_is_left_to_them() {
+    let there = cloud(&[("shop/web", &["a"])]);
+    let expected = ["Bad desired state: port 0 cannot be served", "Good rule: {\"a\"}"];
+    assert_eq!(explain(&there, &web(0)).await, expected);
+    let down = Cloud { is_down: true, ..Cloud::default() };
+    assert_eq!(explain(&down, &web(0)).await[1], "Bad load balancer: could not be read: down");
+    assert!(service::explain(&down, "c", &web(80), &[], |_| Vec::new()).await.is_err());
+    assert_eq!(explain(&there, &web(7777)).await, ["Good desired state: another controller makes the load balancer"]);
+    let mut classed = web(80);
+    classed.spec.load_balancer_class = Some("ours".to_owned());
+    assert_eq!(explain(&there, &classed).await.len(), 3);
+    classed.spec.load_balancer_class = Some("theirs".to_owned());
+    let text = "Good desired state: loadBalancerClass \"theirs\": another controller makes the load balancer";
+    assert_eq!(explain(&there, &classed).await, [text]);
+}
+
+#[tokio::test]
+async fn a_check_says_what_a_take_over_does_to_a_service() {
+    let check = async |cloud: &Cloud, service: &Service| {
+        let claims = Claims { nodes: nodes(&["a"]), services: vec![Arc::new(service.clone())] };
+        let checks = migration::services(cloud, "c", &claims).await;
+        checks.iter().map(|check| format!("{} {}", check.severity.as_str(), check.message)).collect::<Vec<_>>()
+    };
+    let (there, empty) = (cloud(&[("shop/web", &["a"])]), Cloud::default());
+    let down = Cloud { is_down: true, ..Cloud::default() };
+    let mut shown = web(80);
+    shown.status.load_balancer.ingress = vec![LoadBalancerIngress::default()];
+    let mut left = web(80);
+    left.spec.kind = "ClusterIP".to_owned();
+    let none = left.clone();
+    left.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.to_owned()];
+    let step = "update LoadBalancer shared (because shop/web)";
+    for (cloud, service, expected) in [
+        (&there, &web(80), "info load balancer a is taken over as it is".to_owned()),
+        (&empty, &web(80), format!("warning load balancer a would be created: {step}")),
+        (&empty, &shown, format!("warning load balancer a does not exist; what would be done: {step}")),
+        (&there, &left, format!("warning the remains of load balancer a would be deleted: {step}")),
+        (&empty, &left, "info nothing of load balancer a is left in the cloud".to_owned()),
+        (&empty, &web(0), "error port 0 cannot be served".to_owned()),
+        (&empty, &web(7777), "info another controller makes the load balancer".to_owned()),
+        (&down, &web(80), "error could not be checked: down".to_owned()),
+    ] {
+        assert_eq!(check(cloud, service).await, [expected]);
+    }
+    assert!(check(&there, &none).await.is_empty(), "never had one");
+}
+
+#[test]
+fn what_the_configuration_means_otherwise_is_a_warning() {
+    let findings = [
+        Finding::new(Severity::Info, "[BlockStorage] x", "unknown"),
+        Finding::warning("[LoadBalancer] monitor-delay", "without a unit, read as seconds; write 5s"),
+    ];
+    let checks = migration::configuration(&findings);
+    assert_eq!((checks.len(), &*checks[0].subject), (1, "[LoadBalancer] monitor-delay"));
+    assert_eq!(migration::configuration(&findings[..1])[0].severity, Severity::Info);
+}
 
 #[test]
 fn facts_of_another_program_are_refused() {

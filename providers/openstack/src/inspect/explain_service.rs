@@ -1,72 +1,35 @@
 //! Explains a Service: its balancer, listeners, members, floating IP and security group.
 
-use ccm_provider::{Fact, NodeReader, ProviderError, Service, ServiceAction};
+use ccm_kit::inspect::{DESIRED, service};
+use ccm_provider::{Fact, NodeReader, ProviderError, Service};
 
-use super::current::{self, Current, PLACE};
-use super::{Inspector, about, members, remediation};
+use super::current::{PLACE, Seen};
+use super::{Inspector, about, members};
 use crate::client::octavia::{ACTIVE, ERROR, Listener, LoadBalancer};
 use crate::loadbalancer::desired::{Item, Settings};
 use crate::loadbalancer::names;
-use crate::loadbalancer::observed::{Balancer, service_tags};
+use crate::loadbalancer::observed::{Balancer, Observed, service_tags};
 
 pub(super) async fn explain(
     openstack: &Inspector,
     cluster: &str,
     service: &Service,
 ) -> Result<Vec<Fact>, ProviderError> {
-    if let Some(class) = service.spec.load_balancer_class.as_deref().filter(|_| !service.needs_cleanup()) {
-        let text = format!("loadBalancerClass {class:?}: another controller makes the load balancer");
-        return Ok(vec![Fact::good("desired state", text)]);
-    }
-    if let Err(off) = openstack.balancers() {
-        return Ok(vec![Fact::good("desired state", off.to_string())]);
-    }
-    let nodes = openstack.cluster.nodes().map(NodeReader::list).unwrap_or_default();
-    let action = current::action(service);
-    match current::load(openstack, cluster, service, &nodes, action).await {
-        Ok(current) => Ok(facts(service, &current)),
-        // Nothing was called if the Service itself is refused: what it has is shown as for a deletion.
-        Err(error) if action == ServiceAction::Ensure => {
-            let there = current::load(openstack, cluster, service, &nodes, ServiceAction::Delete).await?;
-            let refused = Fact::bad("desired state", error.to_string(), remediation(&error));
-            Ok([refused].into_iter().chain(balancer(service, &there)).collect())
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn facts(service: &Service, current: &Current) -> Vec<Fact> {
-    let mut facts = vec![desired(&current.item)];
-    facts.extend(balancer(service, current));
-    match &current.plan {
-        Err(error) if error.is_in_progress() => facts.push(Fact::waiting("plan", error.to_string())),
-        Err(error) => facts.push(Fact::bad("plan", error.to_string(), remediation(error))),
-        // The command that asks for the plan prints steps and findings.
-        Ok((steps, _)) => facts.push(match steps.len() {
-            0 => Fact::good("plan", "nothing is left to do in the cloud"),
-            left => Fact::waiting("plan", format!("writes left: {left}")),
-        }),
-    }
-    facts
-}
-
-fn desired(item: &Item) -> Fact {
-    let Some(settings) = &item.settings else {
-        return Fact::good("desired state", "no load balancer (any more)");
+    let balancers = match openstack.balancers() {
+        Ok(balancers) => balancers,
+        Err(off) => return Ok(vec![Fact::good(DESIRED, off.to_string())]),
     };
-    let ports = settings.ports.iter().map(|port| match port.node_port {
-        0 => format!("{} {} without members", port.protocol, port.port),
-        node_port => format!("{} {} to node port {node_port}", port.protocol, port.port),
-    });
-    let scheme = if settings.is_internal { "internal" } else { "external" };
-    let ports: Vec<String> = ports.collect();
-    Fact::good("desired state", format!("a load balancer {}, {scheme}: {}", item.name, ports.join(", ")))
+    let nodes = openstack.cluster.nodes().map(NodeReader::list).unwrap_or_default();
+    let parts = |seen: &Seen| match seen.desired.items.get(&PLACE) {
+        Some(item) => balancer(service, item, &seen.observed),
+        None => Vec::new(),
+    };
+    service::explain(balancers, cluster, service, &nodes, parts).await
 }
 
-fn balancer(service: &Service, current: &Current) -> Vec<Fact> {
-    let item = &current.item;
+fn balancer(service: &Service, item: &Item, observed: &Observed) -> Vec<Fact> {
     let mut facts = Vec::new();
-    match current.balancer() {
+    match observed.balancer(PLACE) {
         None if item.settings.is_some() => {
             facts.push(Fact::waiting(
                 format!("load balancer {}", item.name),
@@ -89,10 +52,10 @@ fn balancer(service: &Service, current: &Current) -> Vec<Fact> {
             });
             let of = |id: &String| found.members.get(id).map(Vec::as_slice).unwrap_or_default();
             facts.extend(pools.map(|pool| members::of_pool(pool, of(&pool.id), local)));
-            facts.extend(item.settings.as_ref().and_then(|settings| address(service, current, &found.lb, settings)));
+            facts.extend(item.settings.as_ref().and_then(|settings| address(service, observed, &found.lb, settings)));
         }
     }
-    facts.extend(group(current));
+    facts.extend(group(item, observed));
     facts
 }
 
@@ -158,13 +121,13 @@ fn listener(found: &Balancer, listener: &Listener) -> Fact {
 }
 
 /// The address that clients use, and whether the Service shows it.
-fn address(service: &Service, current: &Current, lb: &LoadBalancer, settings: &Settings) -> Option<Fact> {
-    let floating = current.observed.floating_ip_of(PLACE);
+fn address(service: &Service, observed: &Observed, lb: &LoadBalancer, settings: &Settings) -> Option<Fact> {
+    let floating = observed.floating_ip_of(PLACE);
     let address = floating.map_or(&lb.vip_address, |ip| &ip.floating_ip_address);
     let whose = match floating {
         None if settings.is_internal || lb.vip_address.contains(':') => "the address of the load balancer",
         None => {
-            let problem = current.observed.places.get(&PLACE).and_then(|places| match &places.external {
+            let problem = observed.places.get(&PLACE).and_then(|places| match &places.external {
                 _ if places.problem.is_some() => places.problem.clone(),
                 None => Some("there is no external network; set floating-network-id".to_owned()),
                 Some(_) => None,
@@ -189,13 +152,13 @@ fn address(service: &Service, current: &Current, lb: &LoadBalancer, settings: &S
     }
 }
 
-fn group(current: &Current) -> Option<Fact> {
-    let observed = current.observed.groups.get(&PLACE)?;
-    let manages = current.item.settings.as_ref().is_some_and(|settings| settings.manages_group);
-    let about = format!("security group {}", current.item.group);
-    Some(match (&observed.group, manages) {
+fn group(item: &Item, observed: &Observed) -> Option<Fact> {
+    let seen = observed.groups.get(&PLACE)?;
+    let manages = item.settings.as_ref().is_some_and(|settings| settings.manages_group);
+    let about = format!("security group {}", item.group);
+    Some(match (&seen.group, manages) {
         (Some(group), true) => {
-            let (rules, ports) = (group.security_group_rules.len(), observed.with_group.len());
+            let (rules, ports) = (group.security_group_rules.len(), seen.with_group.len());
             Fact::good(about, format!("allows the load balancer; rules: {rules}, ports of nodes: {ports}"))
         }
         (Some(_), false) => Fact::waiting(about, "not needed any more: the next sync deletes it"),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_kit::Cluster;
-use ccm_kit::inspect::{remediation, unchecked, unreadable};
+use ccm_kit::inspect::{unchecked, unreadable};
 use ccm_provider::{Check, Claims, Fact, Finding, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service};
 use ipnet::IpNet;
 

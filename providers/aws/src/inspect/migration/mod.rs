@@ -10,9 +10,9 @@
 
 mod nodes;
 mod permissions;
-mod services;
 mod subnets;
 
+use ccm_kit::inspect::migration::services;
 use ccm_provider::{Check, Claims};
 
 use super::Inspector;
@@ -27,7 +27,7 @@ pub(super) async fn checks(aws: &Inspector, cluster: &str, claims: &Claims) -> V
         Ok(seen) => checks.extend(nodes::checks(aws, claims, seen)),
         Err(error) => checks.push(super::unchecked("provider-ids", "", error.clone())),
     }
-    checks.extend(services::checks(aws, cluster, claims).await);
+    checks.extend(services(aws.balancers(), cluster, claims).await);
     checks
 }
 

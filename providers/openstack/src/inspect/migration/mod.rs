@@ -10,40 +10,28 @@
 
 mod nodes;
 mod permissions;
-mod services;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use ccm_kit::inspect::migration::{configuration, services};
 use ccm_provider::address::{parse_cidr, parse_ip};
-use ccm_provider::{Check, Claims, Finding, Severity};
+use ccm_provider::{Check, Claims};
 
 use super::{Inspector, members, unchecked};
 use crate::client::network::ExtraRoute;
 
 /// All checks. A failed read is an error of its check.
 pub(super) async fn checks(openstack: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
-    let mut checks = config(&openstack.findings);
+    let mut checks = configuration(&openstack.findings);
     checks.extend(permissions::checks(openstack).await);
     checks.extend(nodes::checks(openstack, claims).await);
     checks.extend(router(openstack, claims).await);
-    checks.extend(services::checks(openstack, cluster, claims).await);
-    checks
-}
-
-fn config(findings: &[Finding]) -> Vec<Check> {
-    const CHECK: &str = "cloud-config";
-    let doubts = findings.iter().filter(|finding| finding.severity > Severity::Info);
-    let checks: Vec<Check> = doubts
-        .map(|finding| {
-            let fix = "correct the file, or leave it if this is what you want";
-            Check::warning(CHECK, &*finding.key, finding.message.clone(), fix)
-        })
-        .collect();
-    match checks.is_empty() {
-        true => vec![Check::good(CHECK, "", "every key has the effect that it has in the Go program")],
-        false => checks,
+    match openstack.balancers() {
+        Ok(balancers) => checks.extend(services(balancers, cluster, claims).await),
+        Err(off) => checks.push(Check::good("load-balancers", "", off.to_string())),
     }
+    checks
 }
 
 async fn router(openstack: &Inspector, claims: &Claims) -> Vec<Check> {
@@ -82,20 +70,4 @@ async fn router(openstack: &Inspector, claims: &Claims) -> Vec<Check> {
         checks.push(Check::warning(CHECK, subject, text, "give another cluster on this router another --cluster-cidr"));
     }
     checks
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_configuration_means_otherwise_is_a_warning() {
-        let findings = [
-            Finding::new(Severity::Info, "[BlockStorage] x", "unknown"),
-            Finding::warning("[LoadBalancer] monitor-delay", "without a unit, read as seconds; write 5s"),
-        ];
-        let checks = config(&findings);
-        assert_eq!((checks.len(), &*checks[0].subject), (1, "[LoadBalancer] monitor-delay"));
-        assert_eq!(config(&findings[..1])[0].severity, Severity::Info);
-    }
 }

@@ -1,0 +1,109 @@
+//! Checks before a take-over.
+
+use ccm_provider::{
+    Check, Claims, ErrorClass, Finding, NodeRef, Plan, ProviderError, Service, ServiceAction, ServiceWork, Severity,
+};
+use futures::future::join_all;
+
+use super::{Current, Explained, current, remediation, unchecked};
+
+const LOAD_BALANCERS: &str = "load-balancers";
+/// Services that are checked concurrently.
+const AT_ONCE: usize = 20;
+
+/// What the start found in the configuration file.
+pub fn configuration(findings: &[Finding]) -> Vec<Check> {
+    const CHECK: &str = "cloud-config";
+    let fix = "correct the file, or leave it if this is what you want";
+    let doubts = findings.iter().filter(|finding| finding.severity > Severity::Info);
+    let checks: Vec<Check> =
+        doubts.map(|finding| Check::warning(CHECK, &*finding.key, &*finding.message, fix)).collect();
+    match checks.is_empty() {
+        true => vec![Check::good(CHECK, "", "every key has the effect that it has in the Go program")],
+        false => checks,
+    }
+}
+
+/// The Services: what the controller would write.
+pub async fn services<P: Explained>(balancers: &P, cluster: &str, claims: &Claims) -> Vec<Check> {
+    let ours = |service: &&Service| {
+        service.needs_cleanup() || (service.wants_load_balancer() && service.metadata.deletion_timestamp.is_none())
+    };
+    let services: Vec<&Service> = claims.services.iter().map(|service| &**service).filter(ours).collect();
+    let mut checks = Vec::new();
+    for some in services.chunks(AT_ONCE) {
+        let some = some.iter().map(|service| check(balancers, cluster, service, &claims.nodes));
+        checks.extend(join_all(some).await);
+    }
+    checks
+}
+
+async fn check<P: Explained>(balancers: &P, cluster: &str, service: &Service, nodes: &[NodeRef]) -> Check {
+    let subject = format!("service {}", service.key());
+    let work = [ServiceWork::new(service, nodes, current::action(service))];
+    let desired = match current::desired(balancers, cluster, &work) {
+        Ok(desired) => desired,
+        Err(error) => return of_error::<P>(subject, &error),
+    };
+    match current::look(balancers, cluster, &work, desired).await {
+        Err(error) => unchecked(LOAD_BALANCERS, subject, error),
+        Ok(Current { plan: Err(error), .. }) => of_error::<P>(subject, &error),
+        Ok(Current { plan: Ok(plan), desired, observed }) => {
+            let is_there = P::is_there(&desired, &observed);
+            of_plan(subject, &P::name(cluster, service), service, &plan, is_there, P::NOT_FOUND)
+        }
+    }
+}
+
+fn of_error<P: Explained>(subject: String, error: &ProviderError) -> Check {
+    let fix = match error.class() {
+        _ if error.is_implemented_elsewhere() => {
+            return Check::good(LOAD_BALANCERS, subject, "another controller makes the load balancer");
+        }
+        ErrorClass::Invalid { .. } => {
+            format!("correct the Service before the move: until then {}", P::WHILE_INVALID)
+        }
+        _ => remediation(error),
+    };
+    Check::error(LOAD_BALANCERS, subject, error.to_string(), fix)
+}
+
+fn of_plan(
+    subject: String,
+    name: &str,
+    service: &Service,
+    plan: &Plan,
+    is_there: bool,
+    not_found: &'static str,
+) -> Check {
+    let words = |all: Vec<String>| all.join("; ");
+    let steps = words(plan.steps.iter().map(ToString::to_string).collect());
+    let doubts = plan.findings.iter().filter(|finding| finding.severity > Severity::Info);
+    let doubts = words(doubts.map(ToString::to_string).collect());
+    let is_deletion = current::action(service) == ServiceAction::Delete;
+    let (text, fix) = match (steps.is_empty(), doubts.is_empty()) {
+        (true, _) if is_deletion => {
+            let text = format!("nothing of load balancer {name} is left in the cloud");
+            return Check::good(LOAD_BALANCERS, subject, text);
+        }
+        (true, true) => {
+            return Check::good(LOAD_BALANCERS, subject, format!("load balancer {name} is taken over as it is"));
+        }
+        (true, false) => (
+            format!("load balancer {name} is taken over as it is, but: {doubts}"),
+            "correct the annotations, or leave them if this is what you want",
+        ),
+        (false, _) if is_deletion => {
+            (format!("the remains of load balancer {name} would be deleted: {steps}"), "none, if this is intended")
+        }
+        (false, _) if is_there => (
+            format!("what would change on load balancer {name}: {steps}"),
+            "check that these changes are wanted, or change the Service before the move",
+        ),
+        (false, _) if service.status.load_balancer.ingress.is_empty() => {
+            (format!("load balancer {name} would be created: {steps}"), "none, if this is intended")
+        }
+        (false, _) => (format!("load balancer {name} does not exist; what would be done: {steps}"), not_found),
+    };
+    Check::warning(LOAD_BALANCERS, subject, text, fix)
+}
