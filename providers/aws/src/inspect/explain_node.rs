@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use ccm_provider::well_known::TAINT_UNINITIALIZED;
-use ccm_provider::{Aspects, Fact, InstancesV2 as _, Lookup, Node, ProviderError, address};
+use ccm_kit::inspect::node as links;
+use ccm_provider::{Aspects, Fact, InstancesV2 as _, Node, ProviderError};
 
 use super::{Inspector, unreadable};
 use crate::client::Query;
@@ -19,25 +19,11 @@ use crate::routes;
 
 pub(super) async fn explain(aws: &Inspector, cluster: &str, node: &Node) -> Result<Vec<Fact>, ProviderError> {
     match identity::wanted(node, aws.settings.own.as_ref()) {
-        Wanted::Never(error) => Ok(vec![no_instance(node, &error)]),
+        Wanted::Never(BadProviderId::Foreign(_)) => Ok(vec![links::foreign(node)]),
+        Wanted::Never(error) => Ok(vec![links::malformed(node, error)]),
         Wanted::Machine(Machine::Fargate(address)) => fargate_node(aws, node, address).await,
         Wanted::Machine(Machine::Ec2(id)) => by_id(aws, cluster, node, &id).await,
         Wanted::Name(name) => by_name(aws, cluster, node, &name).await,
-    }
-}
-
-fn no_instance(node: &Node, error: &BadProviderId) -> Fact {
-    let about = format!("provider ID {}", node.provider_id_or_empty());
-    match error {
-        BadProviderId::Foreign(_) => {
-            Fact::good(about, "belongs to another cloud: this provider does nothing with the node")
-        }
-        BadProviderId::Malformed(_) => Fact::bad(
-            about,
-            error.to_string(),
-            "spec.providerID cannot be changed: delete the Node and let the kubelet register it again, with the right \
-             --provider-id or none",
-        ),
     }
 }
 
@@ -56,41 +42,21 @@ async fn fargate_node(aws: &Inspector, node: &Node, address: Ipv4Addr) -> Result
         ),
         _ => gone(aws, node, about, &format!("no attached network interface in {vpc} has this address")).await,
     };
-    Ok(vec![id_fact(node, "names a Fargate node"), fact])
-}
-
-fn id_fact(node: &Node, names: &str) -> Fact {
-    match node.provider_id.as_deref().filter(|id| !id.is_empty()) {
-        Some(id) => Fact::good(format!("provider ID {id}"), names),
-        None if node.has_taint(TAINT_UNINITIALIZED) => Fact::waiting(
-            "provider ID",
-            "not set yet: it is set when the node is initialized, from the instance with its name",
-        ),
-        None => Fact::good("provider ID", "not set: the instance is found by the node's name"),
-    }
+    Ok(vec![links::provider_id(node, "a Fargate node", "instance"), fact])
 }
 
 /// What the controllers do about a missing instance.
 async fn gone(aws: &Inspector, node: &Node, about: String, seen: &str) -> Fact {
     let answer = aws.instances.lookup(&[Arc::new(node.clone())], Aspects::LIFECYCLE).await.into_iter().next();
-    let hint = format!(
-        "if the machine exists, it is in another account or region than this program uses (region {}): correct region \
-         or credentials; if it no longer exists, leave the node to the controllers or delete it",
+    let elsewhere = format!(
+        "another account or region than this program uses (region {}): correct region or credentials",
         aws.settings.region
     );
-    let text = match answer {
-        Some(Lookup::Gone(evidence)) => format!(
-            "{seen}: {evidence}. The node is deleted once it is not Ready and older than {} s",
-            evidence.grace.as_secs()
-        ),
-        Some(Lookup::Unknown(error)) => format!("{seen}: {error}. The node is left unchanged"),
-        _ => format!("{seen}, in one of two reads: EC2 is not consistent yet"),
-    };
-    Fact::bad(about, text, hint)
+    links::missing(about, seen, answer.as_ref(), "EC2", &elsewhere)
 }
 
 async fn by_id(aws: &Inspector, cluster: &str, node: &Node, id: &InstanceId) -> Result<Vec<Fact>, ProviderError> {
-    let mut facts = vec![id_fact(node, &format!("names instance {id}"))];
+    let mut facts = vec![links::provider_id(node, &format!("instance {id}"), "instance")];
     let answers = Instances(aws.api.clone()).by_ids(&BTreeSet::from([id.clone()])).await;
     let Some((_, answer)) = answers.into_iter().next() else { return Ok(facts) };
     match answer?.remove(id) {
@@ -106,7 +72,7 @@ async fn by_name(aws: &Inspector, cluster: &str, node: &Node, name: &str) -> Res
     // Including instances without the cluster's tag: that is the likeliest cause.
     let query = Query::by("private-dns-name", [name]).and("instance-state-name", LIVE_STATES);
     let found = aws.api.instances(&query).await?;
-    let mut facts = vec![id_fact(node, "")];
+    let mut facts = vec![links::provider_id(node, "", "instance")];
     match &*found {
         [instance] => facts.extend(instance_facts(aws, cluster, node, instance).await),
         [] => {
@@ -270,30 +236,10 @@ async fn pod_routes(aws: &Inspector, cluster: &str, node: &Node, instance: &Inst
 
 fn of_table(table: &RouteTable, node: &Node, instance: &Instance) -> Vec<Fact> {
     let to_instances = table.routes.iter().any(|route| route.instance.is_some());
-    let mut facts = Vec::new();
-    for cidr in &node.pod_cidrs {
-        let wanted = address::parse_cidr(cidr);
-        let found =
-            table.routes.iter().find(|route| wanted.is_some() && address::parse_cidr(&route.destination) == wanted);
-        let about = format!("route {cidr}");
-        facts.extend(match found {
-            Some(route) if routes::leads_nowhere(route) => {
-                Some(Fact::waiting(about, format!("a blackhole in {}: the route controller replaces it", table.id)))
-            }
-            Some(route) if route.instance.as_ref() == Some(&instance.id) => {
-                Some(Fact::good(about, format!("targets the instance in {}", table.id)))
-            }
-            Some(route) => {
-                let to = [route.instance.as_ref(), route.interface.as_ref(), Some(&route.gateway)];
-                let to = to.into_iter().flatten().find(|to| !to.is_empty()).map_or("something else", |to| to);
-                let hint = format!("remove the route from {} if it is not needed", table.id);
-                Some(Fact::bad(about, format!("targets {to} in {}, not this instance", table.id), hint))
-            }
-            None if to_instances => Some(Fact::waiting(about, format!("not in {} yet", table.id))),
-            // No routes to any node: the route controller is off.
-            None => None,
-        });
-    }
+    // No routes to any node: the route controller is off.
+    let none = to_instances.then(|| format!("not in {} yet", table.id));
+    let hops: Vec<InstanceId> = InstanceId::parse(&instance.id).into_iter().collect();
+    let mut facts = links::routes(node, &hops, &routes::entries(table, "").entries, &table.id, none.as_deref());
     facts.extend(forwarding(table, instance));
     facts
 }

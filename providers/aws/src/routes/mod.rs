@@ -203,7 +203,8 @@ fn target(facts: &Facts, id: &InstanceId) -> RouteTarget {
     }
 }
 
-fn entries(table: &ec2::RouteTable, cluster: &str) -> Table<String, InstanceId> {
+/// The routes of a table.
+pub(crate) fn entries(table: &ec2::RouteTable, cluster: &str) -> Table<String, InstanceId> {
     let entry = |route: &ec2::Route| Entry {
         name: format!("{cluster}-{}", route.destination),
         destination: route.destination.clone(),

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use ccm_kit::inspect::migration::{configuration, services};
-use ccm_provider::{Aspects, Check, Claims, InstancesV2 as _, Lookup, Node};
+use ccm_kit::inspect::migration::{configuration, nodes, services};
+use ccm_provider::{Aspects, Check, Claims, InstancesV2 as _};
 
 use super::{Inspector, unchecked};
 use crate::permissions::{ROLES, Role};
 
 const PERMISSIONS: &str = "permissions";
-const IDS: &str = "provider-ids";
 
 /// All checks. A failed read is an error of its check.
 pub(super) async fn checks(gce: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
@@ -20,7 +19,8 @@ pub(super) async fn checks(gce: &Inspector, cluster: &str, claims: &Claims) -> V
         checks.push(Check::good("cloud-config", "[global] node-tags", text));
     }
     checks.extend(permissions(gce).await);
-    checks.extend(nodes(gce, claims).await);
+    let answers = gce.instances.lookup(&claims.nodes, Aspects::ALL).await;
+    checks.extend(nodes(&claims.nodes, &answers, "instance", "project-id is the project", |_, _| None));
     checks.extend(services(&gce.balancers.0, cluster, claims).await);
     checks
 }
@@ -57,37 +57,5 @@ fn of_role(role: &Role, project: &str, granted: &BTreeSet<String>, is_shared_vpc
     match role.is_of_network && is_shared_vpc {
         true => Check::warning(PERMISSIONS, subject, text, fix),
         false => Check::error(PERMISSIONS, subject, text, fix),
-    }
-}
-
-async fn nodes(gce: &Inspector, claims: &Claims) -> Vec<Check> {
-    let answers = gce.instances.lookup(&claims.nodes, Aspects::ALL).await;
-    let found = claims.nodes.iter().zip(answers).filter_map(|(node, answer)| of_node(node, &answer));
-    let checks: Vec<Check> = found.collect();
-    let good = claims.nodes.len() - checks.len();
-    let summary = format!("nodes without a finding, of {}: {good}", claims.nodes.len());
-    checks.into_iter().chain((good > 0).then(|| Check::good(IDS, "", summary))).collect()
-}
-
-fn of_node(node: &Node, answer: &Lookup) -> Option<Check> {
-    let subject = format!("node {}", node.name);
-    match answer {
-        Lookup::Found(instance) => {
-            let error = instance.metadata.as_ref().err()?;
-            Some(unchecked("node-addresses", subject, error.clone()))
-        }
-        Lookup::Foreign => {
-            Some(Check::good(IDS, subject, "its provider ID is that of another cloud: it is left unchanged"))
-        }
-        Lookup::Gone(evidence) => {
-            let text = format!("no instance: {evidence}. A node that is not Ready would be deleted");
-            let fix =
-                "check that project-id is the project of the cluster; delete a node whose machine no longer exists";
-            Some(Check::error(IDS, subject, text, fix))
-        }
-        Lookup::Unknown(error) => {
-            let fix = "do what the message says: until then the node is left unchanged";
-            Some(Check::error(IDS, subject, error.to_string(), fix))
-        }
     }
 }

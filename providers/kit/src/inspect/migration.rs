@@ -1,12 +1,19 @@
 //! Checks before a take-over.
 
 use ccm_provider::{
-    Check, Claims, ErrorClass, Finding, NodeRef, Plan, ProviderError, Service, ServiceAction, ServiceWork, Severity,
+    Check, Claims, ErrorClass, Finding, InstanceMetadata, Lookup, Node, NodeRef, Plan, ProviderError, Service,
+    ServiceAction, ServiceWork, Severity,
 };
 use futures::future::join_all;
 
 use super::{Current, Explained, current, remediation, unchecked};
 
+/// The check of provider IDs.
+pub const IDS: &str = "provider-ids";
+/// The check of the names of nodes.
+pub const NAMES: &str = "node-names";
+/// The check of addresses.
+pub const ADDRESSES: &str = "node-addresses";
 const LOAD_BALANCERS: &str = "load-balancers";
 /// Services that are checked concurrently.
 const AT_ONCE: usize = 20;
@@ -22,6 +29,47 @@ pub fn configuration(findings: &[Finding]) -> Vec<Check> {
         true => vec![Check::good(CHECK, "", "every key has the effect that it has in the Go program")],
         false => checks,
     }
+}
+
+/// The nodes, by the look-ups of the controllers. `what`: what the cloud calls an instance; `place`: what must be that of the
+/// cluster: `project and region are those`; `more`: what else is checked of an instance.
+pub fn nodes(
+    nodes: &[NodeRef],
+    answers: &[Lookup],
+    what: &str,
+    place: &str,
+    more: impl Fn(&Node, &InstanceMetadata) -> Option<Check>,
+) -> Vec<Check> {
+    let check = |(node, answer): (&NodeRef, &Lookup)| {
+        let subject = format!("node {}", node.name);
+        let name = if node.provider_id_or_empty().is_empty() { NAMES } else { IDS };
+        match answer {
+            Lookup::Found(instance) => match &instance.metadata {
+                Ok(metadata) => more(node, metadata.as_ref()?),
+                Err(error) => Some(unchecked(ADDRESSES, subject, error.clone())),
+            },
+            Lookup::Foreign => {
+                Some(Check::good(name, subject, "its provider ID is that of another cloud: it is left unchanged"))
+            }
+            Lookup::Gone(evidence) => {
+                let text = format!("no {what}: {evidence}. A node that is not Ready would be deleted");
+                let fix = format!("check that {place} of the cluster; delete a node whose machine no longer exists");
+                Some(Check::error(name, subject, text, fix))
+            }
+            Lookup::Unknown(error) => {
+                let fix = "do what the message says: until then the node is left unchanged";
+                Some(Check::error(name, subject, error.to_string(), fix))
+            }
+        }
+    };
+    let mut checks: Vec<Check> = nodes.iter().zip(answers).filter_map(check).collect();
+    checks.extend(in_order(nodes.len() - checks.len(), nodes.len()));
+    checks
+}
+
+/// How many nodes have no finding, if any.
+pub fn in_order(good: usize, all: usize) -> Option<Check> {
+    (good > 0).then(|| Check::good(IDS, "", format!("nodes without a finding, of {all}: {good}")))
 }
 
 /// The Services: what the controller would write.

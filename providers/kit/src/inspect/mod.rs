@@ -5,6 +5,7 @@
 //!
 //! * [`Current`]: the desired and the observed state of one Service, and what is left to do.
 //! * [`service`]: explains a Service.
+//! * [`node`]: links between a node and the cloud.
 //! * [`migration`]: checks before a take-over.
 //! * [`replay`]: plans from snapshots.
 
@@ -12,6 +13,7 @@ use ccm_provider::{Check, ErrorClass, Fact, ProviderError};
 
 mod current;
 pub mod migration;
+pub mod node;
 pub mod replay;
 pub mod service;
 #[cfg(test)]

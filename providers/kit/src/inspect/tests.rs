@@ -1,13 +1,17 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::slice::from_ref;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use ccm_provider::{
-    Claims, ErrorClass, Fact, Finding, LoadBalancerIngress, LoadBalancerStatus, Node, NodeRef, Planned, ProviderError,
-    Risk, Service, ServiceAction, ServicePort, ServiceWork, Severity, Step, Steps, Verb,
+    AddressType, Check, Claims, ErrorClass, Evidence, EvidenceKind, Fact, Finding, Instance, InstanceMetadata,
+    LoadBalancerIngress, LoadBalancerStatus, Lookup, Node, NodeAddress, NodeRef, Planned, ProviderError, Risk, Service,
+    ServiceAction, ServicePort, ServiceWork, Severity, Step, Steps, Verb,
 };
 
-use super::{Explained, migration, replay, service};
+use super::{Explained, migration, node, replay, service};
+use crate::routes::{Entry, Target};
 
 type Hosts = BTreeSet<String>;
 
@@ -200,6 +204,80 @@ async fn a_check_says_what_a_take_over_does_to_a_service() {
         assert_eq!(check(cloud, service).await, [expected]);
     }
     assert!(check(&there, &none).await.is_empty(), "never had one");
+}
+
+fn evidence() -> Evidence {
+    let (read_began, grace) = (SystemTime::UNIX_EPOCH, Duration::from_secs(60));
+    Evidence { kind: EvidenceKind::Absent, read_began, grace }
+}
+
+#[test]
+fn the_answer_of_a_look_up_says_what_becomes_of_a_node() {
+    let text = |answer: Option<Lookup>| {
+        node::missing("i".to_owned(), "not seen", answer.as_ref(), "Nova", "another region: correct it").text
+    };
+    let gone = "not seen: the cloud says that the instance does not exist. The node is deleted once it is not Ready and \
+                older than 60 s";
+    assert_eq!(text(Some(Lookup::Gone(evidence()))), gone);
+    let unknown = Lookup::Unknown(ProviderError::unknown("down"));
+    assert_eq!(text(Some(unknown.clone())), "not seen: down. The node is left unchanged");
+    assert_eq!(text(None), "not seen, in one of two reads: Nova is not consistent yet");
+
+    let all: Vec<NodeRef> = ["x://1", "y://2", "x://3", "", "x://5"].iter().map(|id| Arc::new(named(id, id))).collect();
+    let found = Lookup::found(InstanceMetadata::default());
+    let answers = [found.clone(), Lookup::Foreign, Lookup::Gone(evidence()), unknown, found];
+    let more = |node: &Node, _: &InstanceMetadata| {
+        (*node.name == *"x://5").then(|| Check::warning("more", "node x://5", "odd", ""))
+    };
+    let checks = migration::nodes(&all, &answers, "server", "project is that", more);
+    let lines: Vec<String> =
+        checks.iter().map(|check| format!("{} {} {}", check.severity.as_str(), check.check, check.message)).collect();
+    assert_eq!(
+        lines,
+        [
+            "info provider-ids its provider ID is that of another cloud: it is left unchanged",
+            "error provider-ids no server: the cloud says that the instance does not exist. A node that is not Ready would be \
+             deleted",
+            "error node-names down",
+            "warning more odd",
+            "info provider-ids nodes without a finding, of 5: 1",
+        ]
+    );
+}
+
+#[test]
+fn addresses_are_those_that_the_node_would_get() {
+    let address = |kind: AddressType, text: &str| NodeAddress::new(kind, text);
+    let (inner, outer) = (address(AddressType::InternalIp, "10.0.0.1"), address(AddressType::ExternalIp, "192.0.2.1"));
+    let has = Node { addresses: [inner.clone()].into(), ..Node::default() };
+    let fact = |addresses: &[NodeAddress]| {
+        let metadata = InstanceMetadata { node_addresses: addresses.to_vec(), ..InstanceMetadata::default() };
+        let instance = Instance { shutdown: Ok(false), metadata: Ok(Some(metadata)) };
+        line(&node::addresses(&has, &instance, "hint").unwrap())
+    };
+    assert_eq!(fact(&[]), "Bad addresses: the instance has none");
+    assert_eq!(fact(from_ref(&outer)), "Bad addresses: no internal one among: ExternalIP 192.0.2.1");
+    assert_eq!(fact(from_ref(&inner)), "Good addresses: InternalIP 10.0.0.1");
+    let late = "Waiting addresses: InternalIP 10.0.0.1, ExternalIP 192.0.2.1; the node does not have all of them yet";
+    assert_eq!(fact(&[inner, outer]), late);
+}
+
+#[test]
+fn routes_lead_to_the_node_or_elsewhere() {
+    let node =
+        Node { pod_cidrs: ["10.1.0.0/24", "10.2.0.0/24", "10.3.0.0/24", "x"].map(Into::into).into(), ..named("n", "") };
+    let entry = |destination: &str, target| Entry { name: String::new(), destination: destination.to_owned(), target };
+    let facts = |entries: &[Entry<u8>], none| {
+        node::routes(&node, &[1], entries, "t", none).iter().map(line).collect::<Vec<_>>()
+    };
+    let entries = [entry("10.1.0.0/24", Target::Hop(1)), entry("10.2.0.0/24", Target::Hop(2))];
+    let elsewhere = "Bad route 10.2.0.0/24: leads to 2 in t, not to the node";
+    let there = "Good route 10.1.0.0/24: leads to the node in t";
+    assert_eq!(facts(&entries, None), [there, elsewhere]);
+    assert_eq!(facts(&entries, Some("not yet")), [there, elsewhere, "Waiting route 10.3.0.0/24: not yet"]);
+    let others = [entry("10.1.0.0/24", Target::Nowhere), entry("10.2.0.0/24", Target::Foreign("igw".to_owned()))];
+    let blackhole = "Waiting route 10.1.0.0/24: a blackhole in t: the route controller replaces it";
+    assert_eq!(facts(&others, None), [blackhole, "Bad route 10.2.0.0/24: leads to igw in t, not to the node"]);
 }
 
 #[test]

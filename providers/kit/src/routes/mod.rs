@@ -188,6 +188,16 @@ impl<T: RouteTable> PlannedRoutes<T> {
         Self { table, cluster, memory: Mutex::new(memory) }
     }
 
+    /// The table as it is now.
+    ///
+    /// # Errors
+    ///
+    /// It could not be read.
+    pub async fn table(&self, cluster: &str) -> Result<Table<T::Id, T::Hop>, ProviderError> {
+        let last_write = lock(&self.memory).last_write;
+        self.table.read(cluster, Duration::ZERO, last_write).await
+    }
+
     /// The table and the nodes.
     ///
     /// # Errors

@@ -163,6 +163,11 @@ fn answer(answer: Option<Result<(), ProviderError>>) -> Result<(), ProviderError
     answer.unwrap_or_else(|| Err(ProviderError::bug("a change of routes was not written")))
 }
 
+/// The routes of a router.
+pub(crate) fn entries(routes: &[ExtraRoute], cluster_cidrs: &[IpNet]) -> Vec<Entry<IpAddr>> {
+    routes.iter().filter_map(|route| entry(route, cluster_cidrs)).collect()
+}
+
 /// A route as read. One that leads there and to more than the cluster is somebody else's.
 fn entry(route: &ExtraRoute, cluster_cidrs: &[IpNet]) -> Option<Entry<IpAddr>> {
     let (range, hop) = (parse_cidr(&route.destination)?, parse_ip(&route.nexthop)?);
@@ -201,7 +206,7 @@ impl RouteTable for RouterTable {
         not_before: Option<Instant>,
     ) -> Result<Table<Self::Id, IpAddr>, ProviderError> {
         let router = self.routers.get(max_age, not_before).await?;
-        let entries = router.value.routes.iter().filter_map(|route| entry(route, &self.cluster_cidrs)).collect();
+        let entries = entries(&router.value.routes, &self.cluster_cidrs);
         Ok(Table { id: self.cluster_cidrs.clone(), entries })
     }
 

@@ -12,10 +12,10 @@ mod nodes;
 mod permissions;
 mod subnets;
 
-use ccm_kit::inspect::migration::services;
+use ccm_kit::inspect::migration::{IDS, services};
 use ccm_provider::{Check, Claims};
 
-use super::Inspector;
+use super::{Inspector, unchecked};
 
 /// All checks. A failed read is an error of its check.
 pub(super) async fn checks(aws: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
@@ -25,7 +25,7 @@ pub(super) async fn checks(aws: &Inspector, cluster: &str, claims: &Claims) -> V
     checks.extend(subnets::checks(aws, claims).await);
     match &seen {
         Ok(seen) => checks.extend(nodes::checks(aws, claims, seen)),
-        Err(error) => checks.push(super::unchecked("provider-ids", "", error.clone())),
+        Err(error) => checks.push(unchecked(IDS, "", error.clone())),
     }
     checks.extend(services(aws.balancers(), cluster, claims).await);
     checks

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ccm_kit::inspect::migration::{IDS, NAMES, in_order};
 use ccm_provider::{Check, Claims, NodeRef};
 
 use crate::client::ec2::{Instance, SecurityGroup};
@@ -13,8 +14,6 @@ use crate::node::identity::{self, BadProviderId, InstanceId, Machine, ProviderId
 use crate::node::instances::describe::{Instances, LIVE_STATES, Seen};
 use crate::ownership::CLUSTER_PREFIX;
 
-const IDS: &str = "provider-ids";
-const NAMES: &str = "node-names";
 const TAGS: &str = "instance-tags";
 const VPC: &str = "node-vpc";
 const GROUPS: &str = "node-security-groups";
@@ -83,10 +82,7 @@ pub(super) fn checks(aws: &Inspector, claims: &Claims, read: &NodeInstances) -> 
         let fix = "delete the surplus Node objects: an instance of several nodes gets no routes";
         checks.push(Check::error(IDS, format!("node {}", nodes.join(", ")), text, fix));
     }
-    if good > 0 {
-        let text = format!("nodes without a finding, of {}: {good}", claims.nodes.len());
-        checks.push(Check::good(IDS, "", text));
-    }
+    checks.extend(in_order(good, claims.nodes.len()));
     checks
 }
 

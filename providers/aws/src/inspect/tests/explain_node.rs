@@ -159,13 +159,16 @@ async fn pod_routes_are_reported_where_the_cluster_keeps_any() {
     add("10.200.2.0/24", 2);
     has(&explain(&bed, &node(1)).await, &["waiting [route 10.200.1.0/24] not in rtb-1 yet"]);
     add("10.200.1.0/24", 2);
-    has(&explain(&bed, &node(1)).await, &["BAD [route 10.200.1.0/24] targets i-00000000000000002 in rtb-1"]);
+    has(
+        &explain(&bed, &node(1)).await,
+        &["BAD [route 10.200.1.0/24] leads to i-00000000000000002 in rtb-1, not to the node"],
+    );
 
     bed.table(|table| drop(table.routes.pop()));
     add("10.200.1.0/24", 1);
     has(
         &explain(&bed, &node(1)).await,
-        &["good [route 10.200.1.0/24] targets the instance", "good [source/destination check] off"],
+        &["good [route 10.200.1.0/24] leads to the node in rtb-1", "good [source/destination check] off"],
     );
     bed.world.interface(1, |interface| interface.source_dest_check = true);
     has(

@@ -1,14 +1,9 @@
 //! Checks the servers of the nodes, with the look-ups of the controllers.
 
-use ccm_provider::{
-    AddressType, Aspects, Check, Claims, InstanceMetadata, InstancesV2 as _, Lookup, Node, NodeAddress,
-};
+use ccm_kit::inspect::migration::{self, ADDRESSES, IDS};
+use ccm_provider::{AddressType, Aspects, Check, Claims, InstanceMetadata, InstancesV2 as _, Node, NodeAddress};
 
-use super::unchecked;
 use crate::inspect::{Inspector, members};
-
-const IDS: &str = "provider-ids";
-const ADDRESSES: &str = "node-addresses";
 
 pub(super) async fn checks(openstack: &Inspector, claims: &Claims) -> Vec<Check> {
     let Some(instances) = &openstack.instances else {
@@ -21,41 +16,12 @@ pub(super) async fn checks(openstack: &Inspector, claims: &Claims) -> Vec<Check>
         )];
     };
     let answers = instances.lookup(&claims.nodes, Aspects::ALL).await;
-    let checks: Vec<Check> =
-        claims.nodes.iter().zip(answers).filter_map(|(node, answer)| check(node, answer)).collect();
-    let good = claims.nodes.len() - checks.len();
-    let summary = format!("nodes without a finding, of {}: {good}", claims.nodes.len());
-    checks.into_iter().chain((good > 0).then(|| Check::good(IDS, "", summary))).collect()
-}
-
-fn check(node: &Node, answer: Lookup) -> Option<Check> {
-    let subject = format!("node {}", node.name);
-    let name = if node.provider_id_or_empty().is_empty() { "node-names" } else { IDS };
-    match answer {
-        Lookup::Found(instance) => match &instance.metadata {
-            Ok(Some(metadata)) => addresses(node, subject, metadata),
-            Ok(None) => None,
-            Err(error) => Some(unchecked(ADDRESSES, subject, error.clone())),
-        },
-        Lookup::Foreign => {
-            Some(Check::good(name, subject, "its provider ID is that of another cloud: it is left unchanged"))
-        }
-        Lookup::Gone(evidence) => {
-            let text = format!("no server: {evidence}. A node that is not Ready would be deleted");
-            let fix =
-                "check that project and region are those of the cluster; delete a node whose machine no longer exists";
-            Some(Check::error(name, subject, text, fix))
-        }
-        Lookup::Unknown(error) => {
-            let fix = "do what the message says: until then the node is left unchanged";
-            Some(Check::error(name, subject, error.to_string(), fix))
-        }
-    }
+    migration::nodes(&claims.nodes, &answers, "server", "project and region are those", addresses)
 }
 
 /// Addresses that the node has and would not keep, or the other way around.
-fn addresses(node: &Node, subject: String, metadata: &InstanceMetadata) -> Option<Check> {
-    let text = |address: &NodeAddress| format!("{:?} {}", address.kind, address.address);
+fn addresses(node: &Node, metadata: &InstanceMetadata) -> Option<Check> {
+    let text = |address: &NodeAddress| format!("{} {}", address.kind.as_str(), address.address);
     // Names come from the kubelet.
     let of_cloud = |list: &[NodeAddress]| -> Vec<String> {
         let is_ip = |address: &&NodeAddress| matches!(address.kind, AddressType::InternalIp | AddressType::ExternalIp);
@@ -68,7 +34,7 @@ fn addresses(node: &Node, subject: String, metadata: &InstanceMetadata) -> Optio
     let shown = |list: &[String]| members::first_few(&list.iter().map(String::as_str).collect::<Vec<_>>());
     let text = format!("its addresses would change from {} to {}", shown(&before), shown(&after));
     let fix = "compare section [Networking] of cloud.conf with that of the running program";
-    Some(Check::warning(ADDRESSES, subject, text, fix))
+    Some(Check::warning(ADDRESSES, format!("node {}", node.name), text, fix))
 }
 
 #[cfg(test)]
@@ -82,7 +48,7 @@ mod tests {
     fn changed(before: &[(AddressType, &str)], after: &[(AddressType, &str)]) -> bool {
         let node = Node { addresses: list(before).into(), ..Node::default() };
         let metadata = InstanceMetadata { node_addresses: list(after), ..InstanceMetadata::default() };
-        addresses(&node, "node a".to_owned(), &metadata).is_some()
+        addresses(&node, &metadata).is_some()
     }
 
     #[test]

@@ -1,0 +1,110 @@
+//! Links between a node and the cloud.
+
+use std::fmt::Display;
+
+use ccm_provider::address::parse_cidr;
+use ccm_provider::well_known::TAINT_UNINITIALIZED;
+use ccm_provider::{AddressType, Fact, Instance, Lookup, Node, NodeAddress};
+
+use super::unreadable;
+use crate::routes::{Entry, Target};
+
+fn id(node: &Node) -> String {
+    format!("provider ID {}", node.provider_id_or_empty())
+}
+
+/// The provider ID is that of another cloud.
+pub fn foreign(node: &Node) -> Fact {
+    Fact::good(id(node), "belongs to another cloud: this provider does nothing with the node")
+}
+
+/// The provider ID names nothing.
+pub fn malformed(node: &Node, error: impl Display) -> Fact {
+    let hint = "spec.providerID cannot be changed: delete the Node and let the kubelet register it again, with the right \
+                --provider-id or none";
+    Fact::bad(id(node), error.to_string(), hint)
+}
+
+/// The provider ID, or how the instance is found without one. `names`: what it names, `instance i-0123`; `what`: what the cloud
+/// calls an instance.
+pub fn provider_id(node: &Node, names: &str, what: &str) -> Fact {
+    match node.provider_id_or_empty() {
+        "" if node.has_taint(TAINT_UNINITIALIZED) => {
+            let text = format!("not set yet: it is set when the node is initialized, from the {what} with its name");
+            Fact::waiting("provider ID", text)
+        }
+        "" => Fact::good("provider ID", format!("not set: the {what} is found by the node's name")),
+        _ => Fact::good(id(node), format!("names {names}")),
+    }
+}
+
+/// What the controllers do about an instance that was not `seen`. `answer`: that of a look-up for them; `cloud`: what was asked;
+/// `elsewhere`: where it may be instead, and what to correct.
+pub fn missing(about: String, seen: &str, answer: Option<&Lookup>, cloud: &str, elsewhere: &str) -> Fact {
+    let text = match answer {
+        Some(Lookup::Gone(evidence)) => format!(
+            "{seen}: {evidence}. The node is deleted once it is not Ready and older than {} s",
+            evidence.grace.as_secs()
+        ),
+        Some(Lookup::Unknown(error)) => format!("{seen}: {error}. The node is left unchanged"),
+        _ => format!("{seen}, in one of two reads: {cloud} is not consistent yet"),
+    };
+    let hint = format!(
+        "if the machine exists, it is in {elsewhere}; if it no longer exists, leave the node to the controllers or delete it"
+    );
+    Fact::bad(about, text, hint)
+}
+
+/// The addresses that the node has, against those that it would get. `hint`: what to do if none of these is internal.
+pub fn addresses(node: &Node, instance: &Instance, hint: &str) -> Option<Fact> {
+    let metadata = match &instance.metadata {
+        Ok(metadata) => metadata.as_ref()?,
+        Err(error) => return Some(unreadable("addresses", error.clone())),
+    };
+    let has = |wanted: &NodeAddress| {
+        node.addresses.iter().any(|address| address.kind == wanted.kind && address.address == wanted.address)
+    };
+    let all = &metadata.node_addresses;
+    let text: Vec<String> = all.iter().map(|one| format!("{} {}", one.kind.as_str(), one.address)).collect();
+    let text = text.join(", ");
+    Some(if all.is_empty() {
+        Fact::bad("addresses", "the instance has none", hint)
+    } else if !all.iter().any(|address| address.kind == AddressType::InternalIp) {
+        Fact::bad("addresses", format!("no internal one among: {text}"), hint)
+    } else if all.iter().all(has) {
+        Fact::good("addresses", text)
+    } else {
+        Fact::waiting("addresses", format!("{text}; the node does not have all of them yet"))
+    })
+}
+
+/// The routes to the pods of a node with these `hops`. `table`: where they are, `router r1`; `none`: what it means that a range
+/// has none, if anything.
+pub fn routes<H: PartialEq + Display>(
+    node: &Node,
+    hops: &[H],
+    entries: &[Entry<H>],
+    table: &str,
+    none: Option<&str>,
+) -> Vec<Fact> {
+    let fact = |cidr: &str| {
+        let (about, range) = (format!("route {cidr}"), parse_cidr(cidr)?);
+        let Some(found) = entries.iter().find(|entry| parse_cidr(&entry.destination) == Some(range)) else {
+            return none.map(|none| Fact::waiting(about, none));
+        };
+        let to: &dyn Display = match &found.target {
+            Target::Nowhere => {
+                let text = format!("a blackhole in {table}: the route controller replaces it");
+                return Some(Fact::waiting(about, text));
+            }
+            Target::Hop(hop) if hops.contains(hop) => {
+                return Some(Fact::good(about, format!("leads to the node in {table}")));
+            }
+            Target::Hop(hop) => hop,
+            Target::Foreign(what) => what,
+        };
+        let hint = format!("if the route controller does not correct it, remove the route from {table}");
+        Some(Fact::bad(about, format!("leads to {to} in {table}, not to the node"), hint))
+    };
+    node.pod_cidrs.iter().filter_map(|cidr| fact(cidr)).collect()
+}
