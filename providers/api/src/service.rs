@@ -24,6 +24,14 @@ impl fmt::Display for ServiceKey {
     }
 }
 
+impl ServiceKey {
+    /// Reads `namespace/name`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (namespace, name) = text.split_once('/')?;
+        Some(Self { namespace: namespace.into(), name: name.into() })
+    }
+}
+
 /// A Service.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

@@ -6,10 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use ccm_provider::{
-    Claims, NodeRef, Orphan, Planned as _, ProviderError, Risk, Service, ServiceAction, ServiceKey, ServiceWork, Step,
-    Steps, Verb,
-};
+use ccm_kit::inspect::orphans::{self, Services, Unclaimed};
+use ccm_provider::{Claims, NodeRef, Orphan, ProviderError, Risk};
 use serde::{Deserialize, Serialize};
 
 use super::Inspector;
@@ -21,6 +19,7 @@ use crate::client::operation::{BACKEND_SERVICE_LIST, FORWARDING_RULE_LIST, TARGE
 use crate::client::resource::last_part;
 use crate::loadbalancer::dispatch::finalizer;
 use crate::loadbalancer::hosts::{Host, Hosts};
+use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::plan::{backend_name, real_scheme};
 use crate::ownership::{ClusterNames, described_service};
 
@@ -43,7 +42,7 @@ struct Inventory {
 
 /// What the cluster has.
 struct Claimed<'a> {
-    claims: &'a Claims,
+    services: Services<'a>,
     /// The names of the balancers of its Services.
     names: BTreeSet<String>,
     hosts: BTreeSet<Host>,
@@ -57,8 +56,8 @@ pub(super) async fn find(gce: &Inspector, claims: &Claims) -> Result<Vec<Orphan>
     let inventory = read(gce).await?;
     let names = claims.services.iter().map(|service| service.default_load_balancer_name()).collect();
     let hosts = Hosts::of(claims.nodes.iter().map(|node: &NodeRef| &**node)).all();
-    let claimed = Claimed { claims, names, hosts, cluster_id: gce.site.cluster_id.get().await?.id };
-    Ok(orphans(&inventory, &claimed))
+    let (services, cluster_id) = (Services::new(claims), gce.site.cluster_id.get().await?.id);
+    Ok(all(&inventory, &Claimed { services, names, hosts, cluster_id }))
 }
 
 async fn read(gce: &Inspector) -> Result<Inventory, ProviderError> {
@@ -78,7 +77,7 @@ struct Found<'a> {
     scheme: Scheme,
 }
 
-fn orphans(inventory: &Inventory, claimed: &Claimed<'_>) -> Vec<Orphan> {
+fn all(inventory: &Inventory, claimed: &Claimed<'_>) -> Vec<Orphan> {
     let rules = inventory.rules.iter().map(|rule| Found {
         name: &rule.name,
         description: &rule.description,
@@ -109,47 +108,30 @@ fn orphan(found: &Found<'_>, inventory: &Inventory, claimed: &Claimed<'_>) -> Op
     if claimed.names.contains(found.name) {
         return None;
     }
-    let why = why(&service, claimed);
-    let kept = doubt(found, inventory, claimed);
-    let handle = OrphanRef {
-        name: found.name.to_owned(),
-        service: service.to_string(),
-        is_internal: found.scheme == Scheme::Internal,
-        description: found.description.to_owned(),
-    };
-    Some(Orphan {
-        kind: "LoadBalancer".to_owned(),
+    let service = service.to_string();
+    let unclaimed = Unclaimed {
+        kind: "LoadBalancer",
         id: found.name.to_owned(),
         name: String::new(),
         owner: format!("service {service}"),
-        reason: format!("{why}; recognized by its name and description"),
-        created: None,
-        cost: None,
-        kept,
-        step: Step {
-            verb: Verb::Delete,
-            kind: "LoadBalancer".into(),
-            id: found.name.to_owned(),
-            changes: Vec::new(),
-            reason: why,
-            risk: Risk::Disruptive,
+        why: claimed.services.why(&service),
+        marks: "its name and description".to_owned(),
+        kept: doubt(found, inventory, claimed),
+        risk: Risk::Disruptive,
+        handle: OrphanRef {
+            name: found.name.to_owned(),
+            service,
+            is_internal: found.scheme == Scheme::Internal,
+            description: found.description.to_owned(),
         },
-        // Infallible: texts.
-        handle: serde_json::to_value(handle).unwrap_or_default(),
-    })
+    };
+    Some(unclaimed.into())
 }
 
 /// `a` and the digits of a UID.
 fn is_balancer(name: &str) -> bool {
     name.strip_prefix('a')
         .is_some_and(|digits| digits.len() == 31 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
-}
-
-fn why(key: &ServiceKey, claimed: &Claimed<'_>) -> String {
-    match claimed.claims.services.iter().any(|service| service.key() == *key) {
-        true => format!("Service {key} has another UID"),
-        false => format!("there is no Service {key}"),
-    }
 }
 
 /// Why a balancer may be that of another cluster in the project.
@@ -190,35 +172,16 @@ fn doubt(found: &Found<'_>, inventory: &Inventory, claimed: &Claimed<'_>) -> Opt
 ///
 /// The orphan must be kept, has lost its marks, or the cloud refused.
 pub(super) async fn delete(gce: &Inspector, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
-    let what = format!("{} {}", orphan.kind, orphan.id);
-    let refused = |why: &str| ProviderError::unknown(format!("{what} is not deleted: {why}"));
-    if let Some(kept) = &orphan.kept {
-        return Err(refused(kept));
-    }
-    let bug = |why: String| ProviderError::bug(format!("{what} was not reported by this program: {why}"));
-    let handle: OrphanRef = serde_json::from_value(orphan.handle.clone()).map_err(|error| bug(error.to_string()))?;
-    let (namespace, name) = handle.service.split_once('/').ok_or_else(|| bug(handle.service.clone()))?;
-    let mut service = Service::default();
-    (service.metadata.namespace, service.metadata.name) = (namespace.into(), name.into());
+    let handle: OrphanRef = orphans::handle(orphan)?;
     // The name has all of the UID that names need.
-    service.metadata.uid = handle.name.strip_prefix('a').unwrap_or_default().into();
+    let mut service = orphans::former(&handle.service, handle.name.strip_prefix('a').unwrap_or_default())?;
     let scheme = if handle.is_internal { Scheme::Internal } else { Scheme::External };
     service.metadata.finalizers = vec![finalizer(scheme).to_owned()];
-    let work = [ServiceWork::new(&service, &[], ServiceAction::Delete)];
-    let balancers = &gce.balancers.0;
-    let (desired, verdicts) = balancers.desired(cluster, &work);
-    verdicts.into_iter().collect::<Result<Vec<()>, _>>()?;
-    let observed = balancers.observe(cluster, &work, &desired).await?;
-    let rule = observed.rules.get(&handle.name);
-    if rule.is_some_and(|rule| rule.description != handle.description || real_scheme(rule) != scheme) {
-        return Err(refused("its description or scheme, by which it was recognized, has changed"));
-    }
-    let Steps { steps, failed, .. } = balancers.plan(&observed, &desired)?;
-    failed.into_values().next().map_or(Ok(()), Err)?;
-    balancers.guard(&observed, &desired, &steps)?;
-    let outputs = Default::default();
-    for step in &steps {
-        balancers.apply(step, &outputs).await?;
-    }
-    balancers.finish(&outputs)
+    let is_there = |observed: &Observed| match observed.rules.get(&handle.name) {
+        Some(rule) if rule.description != handle.description || real_scheme(rule) != scheme => {
+            Err(orphans::changed(orphan, "description or scheme"))
+        }
+        _ => Ok(true),
+    };
+    orphans::delete(&gce.balancers.0, cluster, &service, is_there, |_| true).await
 }

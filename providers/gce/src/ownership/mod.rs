@@ -145,6 +145,5 @@ fn service_name(name: &str) -> String {
 /// The Service that a description names.
 pub(crate) fn described_service(description: &str) -> Option<ServiceKey> {
     let description: serde_json::Value = serde_json::from_str(description).ok()?;
-    let (namespace, name) = description.get("kubernetes.io/service-name")?.as_str()?.split_once('/')?;
-    Some(ServiceKey { namespace: namespace.into(), name: name.into() })
+    ServiceKey::parse(description.get("kubernetes.io/service-name")?.as_str()?)
 }

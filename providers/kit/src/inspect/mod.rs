@@ -6,6 +6,7 @@
 //! * [`Current`]: the desired and the observed state of one Service, and what is left to do.
 //! * [`service`]: explains a Service.
 //! * [`node`]: links between a node and the cloud.
+//! * [`orphans`]: what nothing claims, and its deletion.
 //! * [`migration`]: checks before a take-over.
 //! * [`replay`]: plans from snapshots.
 
@@ -14,6 +15,7 @@ use ccm_provider::{Check, ErrorClass, Fact, ProviderError};
 mod current;
 pub mod migration;
 pub mod node;
+pub mod orphans;
 pub mod replay;
 pub mod service;
 #[cfg(test)]

@@ -6,11 +6,12 @@ use std::time::{Duration, SystemTime};
 use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use ccm_provider::{
     AddressType, Check, Claims, ErrorClass, Evidence, EvidenceKind, Fact, Finding, Instance, InstanceMetadata,
-    LoadBalancerIngress, LoadBalancerStatus, Lookup, Node, NodeAddress, NodeRef, Planned, ProviderError, Risk, Service,
-    ServiceAction, ServicePort, ServiceWork, Severity, Step, Steps, Verb,
+    LoadBalancerIngress, LoadBalancerStatus, Lookup, Node, NodeAddress, NodeRef, Orphan, Planned, ProviderError, Risk,
+    Service, ServiceAction, ServicePort, ServiceWork, Severity, Step, Steps, Verb,
 };
 
-use super::{Explained, migration, node, replay, service};
+use super::orphans::{Services, Unclaimed};
+use super::{Explained, migration, node, orphans, replay, service};
 use crate::routes::{Entry, Target};
 
 type Hosts = BTreeSet<String>;
@@ -204,6 +205,65 @@ async fn a_check_says_what_a_take_over_does_to_a_service() {
         assert_eq!(check(cloud, service).await, [expected]);
     }
     assert!(check(&there, &none).await.is_empty(), "never had one");
+}
+
+#[tokio::test]
+async fn a_deletion_writes_what_counts_and_only_where_the_orphan_is_there() {
+    let shared = cloud(&[("shop/api", &["x"]), ("shop/web", &["a"])]);
+    let former = orphans::former("shop/web", "u").unwrap();
+    let delete = async |found: Result<bool, ProviderError>, counts: bool| {
+        orphans::delete(&shared, "c", &former, |_| found, |_| counts).await
+    };
+    delete(Ok(false), true).await.unwrap();
+    delete(Ok(true), false).await.unwrap();
+    delete(Err(ProviderError::unknown("changed")), true).await.unwrap_err();
+    assert_eq!(shared.rules.lock().unwrap().len(), 2);
+    delete(Ok(true), true).await.unwrap();
+    assert_eq!(*shared.rules.lock().unwrap(), *cloud(&[("shop/api", &["x"])]).rules.lock().unwrap());
+    assert_eq!(orphans::former("web", "u").unwrap_err().class(), ErrorClass::Bug);
+}
+
+#[test]
+fn an_orphan_keeps_what_finds_it_again_unless_it_must_be_kept() {
+    let unclaimed = |kept: Option<&str>| {
+        Orphan::from(Unclaimed {
+            kind: "LoadBalancer",
+            id: "1".to_owned(),
+            name: "web".to_owned(),
+            owner: "service shop/web".to_owned(),
+            why: "there is no Service shop/web".to_owned(),
+            marks: "its name".to_owned(),
+            kept: kept.map(str::to_owned),
+            risk: Risk::Disruptive,
+            handle: ("web", 7),
+        })
+    };
+    let found = unclaimed(None);
+    assert_eq!(found.reason, "there is no Service shop/web; recognized by its name");
+    let step = "delete LoadBalancer web (because there is no Service shop/web) [disruptive]";
+    assert_eq!(found.step.to_string(), step);
+    assert_eq!(orphans::handle::<(String, i32)>(&found).unwrap(), ("web".to_owned(), 7));
+    assert_eq!(orphans::handle::<i32>(&found).unwrap_err().class(), ErrorClass::Bug);
+    let error = orphans::handle::<(String, i32)>(&unclaimed(Some("in use"))).unwrap_err();
+    assert_eq!(error.to_string(), "LoadBalancer 1 is not deleted: in use");
+}
+
+#[test]
+fn a_service_claims_by_type_or_finalizer() {
+    let (mut former, mut other) = (web(80), web(80));
+    former.metadata.name = "former".into();
+    former.spec.kind = "ClusterIP".to_owned();
+    (other.metadata.name, other.spec.kind) = ("other".into(), "ClusterIP".to_owned());
+    former.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.to_owned()];
+    let claims = Claims { services: [web(80), former, other].map(Arc::new).into(), ..Claims::default() };
+    let services = Services::new(&claims);
+    let claiming: Vec<String> = services.claiming().map(|service| service.key().to_string()).collect();
+    assert_eq!(claiming, ["shop/former", "shop/web"]);
+    assert_eq!(services.why("shop/web"), "Service shop/web has another UID");
+    let why = "Service shop/other is of type ClusterIP, and no longer has a load balancer";
+    assert_eq!(services.why("shop/other"), why);
+    assert_eq!(services.why("shop/x"), "there is no Service shop/x");
+    assert!(services.namesake("shop/web").is_some() && services.namesake("shop/other").is_none());
 }
 
 fn evidence() -> Evidence {

@@ -1,14 +1,11 @@
 //! Deletes one orphan after reading it again, with the writes of the controllers.
 
-use std::sync::Mutex;
+use ccm_kit::inspect::orphans;
 
-use ccm_provider::Planned as _;
-
-use super::found::{is_to_instance, key};
+use super::found::is_to_instance;
 use super::*;
 use crate::client::write::{ElbV2Write, ElbWrite};
 use crate::client::{ApiError, FILTER_VALUES, Query};
-use crate::loadbalancer::apply::Outputs;
 use crate::loadbalancer::desired::{Desired, Goal, NamedGroups};
 use crate::loadbalancer::guard::guard;
 use crate::loadbalancer::observe::gather;
@@ -26,12 +23,7 @@ pub(in crate::inspect) async fn delete(aws: &Inspector, cluster: &str, orphan: &
     if aws.settings.ownership.cluster_key().is_none() {
         return Err(no_cluster_id());
     }
-    let what = format!("{} {}", orphan.kind, orphan.id);
-    if let Some(kept) = &orphan.kept {
-        return Err(refused(&what, kept));
-    }
-    let handle = serde_json::from_value(orphan.handle.clone())
-        .map_err(|error| ProviderError::bug(format!("{what} was not reported by this program: {error}")))?;
+    let handle = orphans::handle(orphan)?;
     match &handle {
         OrphanRef::Classic { name, service } => {
             let Some(found) = there(aws.api.classic_balancers(std::slice::from_ref(name)).await)? else {
@@ -42,8 +34,8 @@ pub(in crate::inspect) async fn delete(aws: &Inspector, cluster: &str, orphan: &
             if found.is_empty() {
                 return Ok(());
             }
-            check_tags(aws, &what, &tags.unwrap_or_default(), service)?;
-            write_all(aws, of_balancer(aws, cluster, &handle).await?.1).await
+            check_tags(aws, orphan, &tags.unwrap_or_default(), service)?;
+            orphans::write(aws.balancers(), &of_balancer(aws, cluster, &handle).await?.1).await
         }
         OrphanRef::Network { name, arn, service } => {
             let which = elbv2::Which::Names(vec![name.clone()]);
@@ -51,19 +43,17 @@ pub(in crate::inspect) async fn delete(aws: &Inspector, cluster: &str, orphan: &
             if !found.iter().any(|balancer| balancer.arn == *arn) {
                 return Ok(());
             }
-            check_tags(aws, &what, &network_tags(aws, arn).await?, service)?;
-            write_all(aws, of_balancer(aws, cluster, &handle).await?.1).await
+            check_tags(aws, orphan, &network_tags(aws, arn).await?, service)?;
+            orphans::write(aws.balancers(), &of_balancer(aws, cluster, &handle).await?.1).await
         }
         OrphanRef::TargetGroup { name, arn, service, balancers } => {
-            target_group(aws, &what, (name, arn), service, balancers).await
+            target_group(aws, orphan, (name, arn), service, balancers).await
         }
-        OrphanRef::SecurityGroup { id, name, description } => security_group(aws, &what, id, (name, description)).await,
-        OrphanRef::Route { table, destination } => route(aws, &what, table, destination).await,
+        OrphanRef::SecurityGroup { id, name, description } => {
+            security_group(aws, orphan, id, (name, description)).await
+        }
+        OrphanRef::Route { table, destination } => route(aws, orphan, table, destination).await,
     }
-}
-
-fn refused(what: &str, why: &str) -> ProviderError {
-    ProviderError::unknown(format!("{what} is not deleted: {why}"))
 }
 
 /// `None`: AWS says that it does not exist.
@@ -79,9 +69,9 @@ async fn network_tags(aws: &Inspector, arn: &String) -> Answer<Tags> {
     Ok(tags.and_then(|mut tags| tags.remove(arn)).unwrap_or_default())
 }
 
-fn check_tags(aws: &Inspector, what: &str, tags: &Tags, service: &str) -> Result<(), ProviderError> {
+fn check_tags(aws: &Inspector, orphan: &Orphan, tags: &Tags, service: &str) -> Result<(), ProviderError> {
     let same = aws.settings.ownership.is_owned(tags) && tags.get(SERVICE_KEY).is_some_and(|found| found == service);
-    if same { Ok(()) } else { Err(refused(what, "its tags, by which it was recognized, have changed")) }
+    if same { Ok(()) } else { Err(orphans::changed(orphan, "tags")) }
 }
 
 /// The steps that delete a balancer whose Service no longer exists: those of the controller, except for target groups
@@ -96,9 +86,8 @@ pub(super) async fn of_balancer(
         OrphanRef::Network { name, service, .. } => (name, service, false),
         _ => return Err(ProviderError::bug("no load balancer")),
     };
-    let service = key(service).ok_or_else(|| ProviderError::bug(format!("{service:?} names no Service")))?;
     let desired = Desired {
-        service,
+        service: orphans::former(service, "")?.key(),
         // Only used in the name, which is known.
         uid: "".into(),
         cluster_name: cluster.into(),
@@ -121,17 +110,9 @@ pub(super) async fn of_balancer(
     Ok((observed, steps))
 }
 
-async fn write_all(aws: &Inspector, steps: Vec<step::Step>) -> Result<(), ProviderError> {
-    let outputs = Mutex::new(Outputs::default());
-    for step in &steps {
-        aws.balancers().apply(step, &outputs).await?;
-    }
-    aws.balancers().finish(&outputs)
-}
-
 async fn target_group(
     aws: &Inspector,
-    what: &str,
+    orphan: &Orphan,
     (name, arn): (&String, &String),
     service: &str,
     going: &[String],
@@ -139,18 +120,20 @@ async fn target_group(
     let which = elbv2::Which::Names(vec![name.clone()]);
     let found = there(aws.api.target_groups(&which).await)?.unwrap_or_default();
     let Some(found) = found.into_iter().find(|group| group.arn == *arn) else { return Ok(()) };
-    check_tags(aws, what, &network_tags(aws, arn).await?, service)?;
+    check_tags(aws, orphan, &network_tags(aws, arn).await?, service)?;
     if let Some(user) = found.balancers.iter().find(|balancer| !going.contains(balancer)) {
-        return Err(refused(what, &format!("load balancer {user} forwards to it")));
+        return Err(orphans::refused(orphan, format!("load balancer {user} forwards to it")));
     }
     if let Some(user) = found.balancers.first() {
-        let message =
-            format!("{what} cannot be deleted yet: load balancer {user} forwards to it, or did until just now");
+        let message = format!(
+            "{} {} cannot be deleted yet: load balancer {user} forwards to it, or did until just now",
+            orphan.kind, orphan.id
+        );
         return Err(ProviderError::retry(message, HELD));
     }
     let write = Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group: arn.clone() });
     let step = step::Step::new(Verb::Delete, "TargetGroup", name, "nothing claims it", write);
-    write_all(aws, vec![step]).await
+    orphans::write(aws.balancers(), &[step]).await
 }
 
 /// The groups with rules that refer to one of these: such rules are revoked before the deletion, or block it.
@@ -166,7 +149,7 @@ pub(super) async fn referring(aws: &Inspector, groups: &[&SecurityGroup]) -> Res
 
 async fn security_group(
     aws: &Inspector,
-    what: &str,
+    orphan: &Orphan,
     id: &String,
     (name, description): (&str, &str),
 ) -> Result<(), ProviderError> {
@@ -174,26 +157,26 @@ async fn security_group(
     let Some(group) = found.into_iter().find(|group| group.id == *id) else { return Ok(()) };
     let same = aws.settings.ownership.is_owned(&group.tags) && group.name == name && group.description == description;
     if !same {
-        return Err(refused(what, "its tags, by which it was recognized, have changed"));
+        return Err(orphans::changed(orphan, "tags"));
     }
     let (mut steps, blocked) = revoke_references(&group, &referring(aws, &[&group]).await?, aws.env());
     if !blocked.is_empty() {
         let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
-        return Err(refused(what, &blocked.join("; ")));
+        return Err(orphans::refused(orphan, blocked.join("; ")));
     }
     let write = Write::Ec2(Ec2Write::DeleteSecurityGroup { group: id.clone().into() });
     steps.push(step::Step::new(Verb::Delete, "SecurityGroup", id, "nothing claims it", write));
-    write_all(aws, steps).await
+    orphans::write(aws.balancers(), &steps).await
 }
 
-async fn route(aws: &Inspector, what: &str, table: &str, destination: &str) -> Result<(), ProviderError> {
+async fn route(aws: &Inspector, orphan: &Orphan, table: &str, destination: &str) -> Result<(), ProviderError> {
     let found = there(aws.api.route_tables(&Query::by("route-table-id", [table])).await)?.unwrap_or_default();
     let Some(found) = found.first() else { return Ok(()) };
     if !aws.settings.ownership.is_owned(&found.tags) {
-        return Err(refused(what, "the route table is no longer tagged as the cluster's own"));
+        return Err(orphans::refused(orphan, "the route table is no longer tagged as the cluster's own"));
     }
     if found.routes.iter().any(|route| route.destination == destination && !is_to_instance(route)) {
-        return Err(refused(what, "it is no longer a route to an instance"));
+        return Err(orphans::refused(orphan, "it is no longer a route to an instance"));
     }
     let Some(write) = routes::removal(found, destination)? else { return Ok(()) };
     match aws.api.write(&Write::Ec2(write)).await {

@@ -1,14 +1,14 @@
 //! Finds orphans, with the reason and whether they may be deleted.
 
+use ccm_kit::inspect::orphans::{Services, Unclaimed};
+
 use super::*;
 
 const AT_ONCE: usize = 100;
 
 #[derive(Debug)]
 pub(super) struct Claimed<'a> {
-    all: BTreeMap<String, &'a Service>,
-    /// Those that have, or had, a balancer.
-    claiming: BTreeMap<String, &'a Service>,
+    services: Services<'a>,
     balancers: BTreeSet<String>,
     /// Names of the managed groups of their network balancers.
     groups: BTreeSet<String>,
@@ -17,28 +17,14 @@ pub(super) struct Claimed<'a> {
 
 impl<'a> Claimed<'a> {
     pub(super) fn new(cluster: &str, claims: &'a Claims) -> Self {
-        let all: BTreeMap<String, &Service> =
-            claims.services.iter().map(|service| (service.key().to_string(), &**service)).collect();
-        // A Service with a class may have had a balancer of this program; its finalizer is removed after that balancer
-        // is deleted.
-        let claims_one = |service: &&Service| service.is_load_balancer() || service.has_finalizer();
-        let claiming: BTreeMap<String, &Service> = all
-            .iter()
-            .filter(|(_, service)| claims_one(service))
-            .map(|(key, service)| (key.clone(), *service))
-            .collect();
-        let group = |service: &&Service| names::network_group(cluster, &service.key(), &service.metadata.uid);
+        let services = Services::new(claims);
+        let group = |service: &Service| names::network_group(cluster, &service.key(), &service.metadata.uid);
+        let cidrs = claims.nodes.iter().flat_map(|node| &node.pod_cidrs);
         Self {
-            balancers: claiming.values().map(|service| service.default_load_balancer_name()).collect(),
-            groups: claiming.values().map(group).collect(),
-            ranges: claims
-                .nodes
-                .iter()
-                .flat_map(|node| &node.pod_cidrs)
-                .filter_map(|cidr| address::parse_cidr(cidr))
-                .collect(),
-            all,
-            claiming,
+            balancers: services.claiming().map(Service::default_load_balancer_name).collect(),
+            groups: services.claiming().map(group).collect(),
+            ranges: cidrs.filter_map(|cidr| address::parse_cidr(cidr)).collect(),
+            services,
         }
     }
 
@@ -54,38 +40,12 @@ impl<'a> Claimed<'a> {
             )
         })
     }
-
-    /// Why nothing claims the objects of a Service.
-    fn why(&self, service: &str) -> String {
-        match self.all.get(service) {
-            None => format!("there is no Service {service}"),
-            Some(found) if found.is_load_balancer() => format!("Service {service} has another UID"),
-            Some(found) => {
-                format!("Service {service} is of type {}, and no longer has a load balancer", found.spec.kind)
-            }
-        }
-    }
-
-    /// Why an object of an earlier Service with the same name is kept.
-    fn namesake(&self, service: &str) -> Option<String> {
-        self.claiming.contains_key(service).then(|| {
-            format!(
-                "a Service {service} exists with another UID: it was deleted and created again, or restored from a backup; check \
-                 that nothing uses this any more, and remove it by hand"
-            )
-        })
-    }
 }
 
 /// `a` and the UID of a Service, truncated to 32.
 fn is_balancer_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     name.len() == 32 && name.starts_with('a') && name.bytes().all(plain)
-}
-
-pub(super) fn key(text: &str) -> Option<ServiceKey> {
-    let (namespace, name) = text.split_once('/')?;
-    Some(ServiceKey { namespace: namespace.into(), name: name.into() })
 }
 
 pub(super) async fn orphans(
@@ -136,7 +96,7 @@ impl Balancer {
         claimed: &Claimed<'_>,
     ) -> Result<Option<Orphan>, ProviderError> {
         let service = self.tags.get(SERVICE_KEY).cloned().unwrap_or_default();
-        let (ours, tagged) = (is_balancer_name(&self.name), key(&service).is_some());
+        let (ours, tagged) = (is_balancer_name(&self.name), ServiceKey::parse(&service).is_some());
         let owned = aws.settings.ownership.is_owned(&self.tags);
         // Other tools set the cluster's tag too.
         if !owned || (!ours && !tagged) || claimed.balancers.contains(&self.name) {
@@ -147,64 +107,52 @@ impl Balancer {
             (_, false) => {
                 Some(format!("no tag {SERVICE_KEY} says which Service it was created for; remove it by hand"))
             }
-            _ => claimed.namesake(&service),
+            _ => claimed.services.namesake(&service),
         };
         let (owner, why) = match tagged {
-            true => (format!("service {service}"), claimed.why(&service)),
+            true => (format!("service {service}"), claimed.services.why(&service)),
             false => ("unknown".to_owned(), "no Service has a load balancer of this name".to_owned()),
         };
-        let reason = format!("{why}; recognized by its tags {} and {SERVICE_KEY}", aws.cluster_tag());
         let (name, arn) = (self.name.clone(), self.id.clone());
         let handle = match self.classic {
             true => OrphanRef::Classic { name, service },
             false => OrphanRef::Network { name, arn, service },
         };
-        let step = match kept {
-            None => summary(&delete::of_balancer(aws, cluster, &handle).await?.1, &self.name, &why),
-            Some(_) => deletion("LoadBalancer", &self.name, &why),
+        let changes = match kept {
+            None => changes(&delete::of_balancer(aws, cluster, &handle).await?.1),
+            Some(_) => Vec::new(),
         };
-        Ok(Some(Orphan {
-            kind: "LoadBalancer".to_owned(),
+        let unclaimed = Unclaimed {
+            kind: "LoadBalancer",
             id: self.id.clone(),
             name: if self.classic { String::new() } else { self.name.clone() },
             owner,
-            reason,
-            created: self.created,
-            cost: Some(BALANCER_COST.to_owned()),
+            why,
+            marks: tags(aws),
             kept,
-            step: Step { risk: Risk::Disruptive, ..step },
-            handle: as_value(&handle),
-        }))
-    }
-}
-
-fn as_value(handle: &OrphanRef) -> serde_json::Value {
-    // Infallible: texts and lists of texts.
-    serde_json::to_value(handle).unwrap_or_default()
-}
-
-/// One step for all writes: the other writes become its changes.
-fn summary(steps: &[crate::loadbalancer::step::Step], name: &str, why: &str) -> Step {
-    let mut summary = deletion("LoadBalancer", name, why);
-    for step in steps.iter().filter(|step| step.summary.verb != Verb::Delete) {
-        let change = |change: &Change| Change {
-            field: format!("{} of {} {}", change.field, step.summary.kind, step.summary.id).into(),
-            ..change.clone()
+            risk: Risk::Disruptive,
+            handle,
         };
-        summary.changes.extend(step.summary.changes.iter().map(change));
+        let mut orphan = Orphan { created: self.created, cost: Some(BALANCER_COST.to_owned()), ..unclaimed.into() };
+        orphan.step.changes = changes;
+        Ok(Some(orphan))
     }
-    summary
 }
 
-fn deletion(kind: &'static str, id: &str, reason: &str) -> Step {
-    Step {
-        verb: Verb::Delete,
-        kind: kind.into(),
-        id: id.to_owned(),
-        changes: Vec::new(),
-        reason: reason.to_owned(),
-        risk: Risk::None,
-    }
+fn tags(aws: &Inspector) -> String {
+    format!("its tags {} and {SERVICE_KEY}", aws.cluster_tag())
+}
+
+/// One step for all writes: the others become its changes.
+fn changes(steps: &[crate::loadbalancer::step::Step]) -> Vec<Change> {
+    let others = steps.iter().map(|step| &step.summary).filter(|step| step.verb != Verb::Delete);
+    let changes = others.flat_map(|step| {
+        step.changes.iter().map(|change| Change {
+            field: format!("{} of {} {}", change.field, step.kind, step.id).into(),
+            ..change.clone()
+        })
+    });
+    changes.collect()
 }
 
 fn target_group(
@@ -215,31 +163,29 @@ fn target_group(
     going: &BTreeSet<String>,
 ) -> Option<Orphan> {
     let service = tags.get(SERVICE_KEY)?;
-    let made_for = key(service)?;
+    let made_for = ServiceKey::parse(service)?;
     let ours = names::may_be_target_group_of(&group.name, &made_for);
-    if !aws.settings.ownership.is_owned(tags) || !ours || claimed.claiming.contains_key(service) {
+    if !aws.settings.ownership.is_owned(tags) || !ours || claimed.services.claims(service) {
         return None;
     }
     let user = group.balancers.iter().find(|arn| !going.contains(*arn));
-    let why = claimed.why(service);
-    let handle = OrphanRef::TargetGroup {
-        name: group.name.clone(),
-        arn: group.arn.clone(),
-        service: service.clone(),
-        balancers: group.balancers.clone(),
-    };
-    Some(Orphan {
-        kind: "TargetGroup".to_owned(),
+    let unclaimed = Unclaimed {
+        kind: "TargetGroup",
         id: group.arn.clone(),
         name: group.name.clone(),
         owner: format!("service {service}"),
-        reason: format!("{why}; recognized by its tags {} and {SERVICE_KEY}", aws.cluster_tag()),
-        created: None,
-        cost: None,
+        why: claimed.services.why(service),
+        marks: self::tags(aws),
         kept: user.map(|arn| format!("load balancer {arn} forwards to it")),
-        step: deletion("TargetGroup", &group.name, &why),
-        handle: as_value(&handle),
-    })
+        risk: Risk::None,
+        handle: OrphanRef::TargetGroup {
+            name: group.name.clone(),
+            arn: group.arn.clone(),
+            service: service.clone(),
+            balancers: group.balancers.clone(),
+        },
+    };
+    Some(unclaimed.into())
 }
 
 /// The remaining balancers, by security group.
@@ -276,53 +222,51 @@ fn left_group(
 }
 
 fn security_group(aws: &Inspector, group: &SecurityGroup, made: MadeFor, referring: &Observed) -> Orphan {
-    let (step, blocked) = match &made.kept {
-        None => going(aws, group, &made.why, referring),
-        Some(_) => (deletion("SecurityGroup", &group.id, &made.why), None),
+    let MadeFor { owner, why, kept } = made;
+    let (changes, blocked) = match &kept {
+        None => going(aws, group, referring),
+        Some(_) => (Vec::new(), None),
     };
-    let handle = OrphanRef::SecurityGroup {
-        id: group.id.clone(),
-        name: group.name.clone(),
-        description: group.description.clone(),
+    let (id, name) = (group.id.clone(), group.name.clone());
+    let unclaimed = Unclaimed {
+        kind: "SecurityGroup",
+        owner,
+        why,
+        marks: format!("its tag {}, name and description", aws.cluster_tag()),
+        kept: kept.or(blocked),
+        risk: Risk::None,
+        handle: OrphanRef::SecurityGroup { id: id.clone(), name: name.clone(), description: group.description.clone() },
+        id,
+        name,
     };
-    Orphan {
-        kind: "SecurityGroup".to_owned(),
-        id: group.id.clone(),
-        name: group.name.clone(),
-        owner: made.owner,
-        reason: format!("{}; recognized by its tag {}, name and description", made.why, aws.cluster_tag()),
-        created: None,
-        cost: None,
-        kept: made.kept.or(blocked),
-        step,
-        handle: as_value(&handle),
-    }
+    let mut orphan = Orphan::from(unclaimed);
+    (orphan.step.id, orphan.step.changes) = (group.id.clone(), changes);
+    orphan
 }
 
-/// The deletion with the rules of other groups that are revoked first, and what blocks it.
-fn going(aws: &Inspector, group: &SecurityGroup, why: &str, referring: &Observed) -> (Step, Option<String>) {
+/// What else the deletion changes: its name goes, and the rules of other groups are revoked first; and what blocks it.
+fn going(aws: &Inspector, group: &SecurityGroup, referring: &Observed) -> (Vec<Change>, Option<String>) {
     let (revoke, blocked) = revoke_references(group, referring, aws.env());
-    let mut step = deletion("SecurityGroup", &group.id, why);
-    step.changes.push(Change { field: "name".into(), before: Some(group.name.clone()), after: None });
+    let mut changes = vec![Change { field: "name".into(), before: Some(group.name.clone()), after: None }];
     for revoke in revoke {
         let field = format!("ingress of {}", revoke.summary.id);
         let change = |change: Change| Change { field: field.clone().into(), ..change };
-        step.changes.extend(revoke.summary.changes.into_iter().map(change));
+        changes.extend(revoke.summary.changes.into_iter().map(change));
     }
     let blocked = blocked.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    (step, Some(blocked).filter(|text| !text.is_empty()))
+    (changes, Some(blocked).filter(|text| !text.is_empty()))
 }
 
 /// The name and description of a classic balancer's group contain balancer and Service.
 fn of_classic(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<MadeFor> {
     let balancer = group.name.strip_prefix(&names::classic_group(""))?;
     let (_, service) = group.description.strip_suffix(')')?.split_once('(')?;
-    let made_for = key(service)?;
+    let made_for = ServiceKey::parse(service)?;
     let ours = group.description == names::classic_group_description(balancer, &made_for);
     (ours && !claimed.balancers.contains(balancer)).then(|| MadeFor {
         owner: format!("service {service}"),
-        why: claimed.why(service),
-        kept: claimed.namesake(service),
+        why: claimed.services.why(service),
+        kept: claimed.services.namesake(service),
     })
 }
 
@@ -334,7 +278,8 @@ fn of_network(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<MadeFor> {
     let ours = group.description == names::NETWORK_GROUP_DESCRIPTION
         && names::may_be_target_group_of(&group.name, &letters)
         && !claimed.groups.contains(&group.name);
-    let namesake = claimed.claiming.values().find(|service| names::may_be_target_group_of(&group.name, &service.key()));
+    let namesake =
+        claimed.services.claiming().find(|service| names::may_be_target_group_of(&group.name, &service.key()));
     ours.then(|| MadeFor {
         owner: format!("a service that begins like {namespace}/{name}"),
         why: "no Service has a security group of this name".to_owned(),
@@ -367,22 +312,23 @@ fn blackholes<'a>(
         if claimed.ranges.contains(&range) {
             return None;
         }
-        let id = format!("{} {}", table.id, route.destination);
-        let why = "it is a blackhole, and no node has this pod range";
-        let handle = OrphanRef::Route { table: table.id.clone(), destination: route.destination.clone() };
-        Some(Orphan {
-            kind: "Route".to_owned(),
-            step: deletion("Route", &id, why),
-            id,
+        let kept = match owned {
+            true => claimed.not_a_pod_range(range),
+            false => Some(format!(
+                "the route table is not tagged {cluster_tag} = owned: the route may be another cluster's; remove it by hand"
+            )),
+        };
+        let unclaimed = Unclaimed {
+            kind: "Route",
+            id: format!("{} {}", table.id, route.destination),
             name: String::new(),
             owner: "a deleted node".to_owned(),
-            reason: format!("{why}; recognized by its route table, which is the cluster's"),
-            created: None,
-            cost: None,
-            kept: if owned { claimed.not_a_pod_range(range) } else {
-                Some(format!("the route table is not tagged {cluster_tag} = owned: the route may be another cluster's; remove it by hand"))
-            },
-            handle: as_value(&handle),
-        })
+            why: "it is a blackhole, and no node has this pod range".to_owned(),
+            marks: "its route table, which is the cluster's".to_owned(),
+            kept,
+            risk: Risk::None,
+            handle: OrphanRef::Route { table: table.id.clone(), destination: route.destination.clone() },
+        };
+        Some(unclaimed.into())
     })
 }

@@ -11,8 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ccm_provider::{
-    Change, Claims, ErrorClass, Finding, Orphan, ProviderError, Risk, Service, ServiceKey, Severity, Step, Verb,
-    address,
+    Change, Claims, ErrorClass, Finding, Orphan, ProviderError, Risk, Service, ServiceKey, Severity, Verb, address,
 };
 use serde::{Deserialize, Serialize};
 

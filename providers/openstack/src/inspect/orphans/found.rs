@@ -1,6 +1,7 @@
 //! Finds orphans, with the reason and whether they may be deleted.
 
-use ccm_provider::{Risk, Step, Verb};
+use ccm_kit::inspect::orphans::Unclaimed;
+use ccm_provider::Risk;
 use futures::future::try_join_all;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -104,19 +105,18 @@ fn not_our_members(members: impl Iterator<Item = Member>, claimed: &Claimed<'_>)
 
 fn of_balancer(lb: &LoadBalancer, marks: &Marks, kept: Option<String>, claimed: &Claimed<'_>) -> Orphan {
     let (id, name, service) = (lb.id.clone(), lb.name.clone(), marks.service.clone());
-    let why = claimed.why(&service);
-    Orphan {
-        kind: "LoadBalancer".to_owned(),
-        step: deletion("LoadBalancer", &name, &why, Risk::Disruptive),
-        reason: format!("{why}; recognized by its name, description and tag"),
+    let unclaimed = Unclaimed {
+        kind: "LoadBalancer",
         owner: format!("service {service}"),
-        created: utc(&lb.created_at),
-        cost: None,
+        why: claimed.services.why(&service),
+        marks: "its name, description and tag".to_owned(),
         kept,
-        handle: as_value(&OrphanRef::LoadBalancer { id: id.clone(), name: name.clone(), service }),
+        risk: Risk::Disruptive,
+        handle: OrphanRef::LoadBalancer { id: id.clone(), name: name.clone(), service },
         id,
         name,
-    }
+    };
+    Orphan { created: utc(&lb.created_at), ..unclaimed.into() }
 }
 
 /// Octavia's times are those of UTC, without saying so.
@@ -128,7 +128,7 @@ fn utc(text: &str) -> Option<Timestamp> {
 fn floating_ip(ip: &FloatingIp, going: &BTreeSet<&str>, claimed: &Claimed<'_>) -> Option<Orphan> {
     let rest = ip.description.strip_prefix("Floating IP for Kubernetes external service ")?;
     let (service, cluster) = rest.split_once(" from cluster ")?;
-    if cluster != claimed.cluster || claimed.keys.contains(service) {
+    if cluster != claimed.cluster || claimed.services.claims(service) {
         return None;
     }
     let port = ip.port_id.clone().filter(|port| !port.is_empty());
@@ -138,23 +138,19 @@ fn floating_ip(ip: &FloatingIp, going: &BTreeSet<&str>, claimed: &Claimed<'_>) -
         Some(port) => Some(format!("it is bound to the port {port}")),
         None => claimed.unsure(),
     };
-    let why = claimed.why(service);
-    let handle = OrphanRef::FloatingIp { id: ip.id.clone(), description: ip.description.clone(), port };
-    Some(Orphan {
-        kind: "FloatingIP".to_owned(),
+    let unclaimed = Unclaimed {
+        kind: "FloatingIP",
         id: ip.id.clone(),
         name: ip.floating_ip_address.clone(),
         owner: format!("service {service}"),
-        reason: format!(
-            "{why}; recognized by its description. The annotation keep-floatingip may have kept it on purpose: a deleted address \
-             does not come back"
-        ),
-        created: None,
-        cost: None,
+        why: claimed.services.why(service),
+        marks: "its description. The annotation keep-floatingip may have kept it on purpose: a deleted address does not come back"
+            .to_owned(),
         kept,
-        step: deletion("FloatingIP", &ip.floating_ip_address, &why, Risk::Disruptive),
-        handle: as_value(&handle),
-    })
+        risk: Risk::Disruptive,
+        handle: OrphanRef::FloatingIp { id: ip.id.clone(), description: ip.description.clone(), port },
+    };
+    Some(unclaimed.into())
 }
 
 /// The marks of a security group of this cluster that nothing claims.
@@ -166,12 +162,7 @@ fn group_marks(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<Marks> {
     if cluster != claimed.cluster || uid.is_empty() || claimed.groups.contains(&group.name) {
         return None;
     }
-    let doubt = claimed.keys.contains(service).then(|| {
-        format!(
-            "a Service {service} exists with another UID: it was deleted and created again, or restored from a backup; check that \
-             nothing uses this any more, and remove it by hand"
-        )
-    });
+    let doubt = claimed.services.namesake(service);
     Some(Marks { service: service.to_owned(), uid: uid.to_owned(), doubt })
 }
 
@@ -186,28 +177,17 @@ fn not_our_ports(ports: &[Port], claimed: &Claimed<'_>) -> Option<String> {
 
 fn of_group(group: &SecurityGroup, marks: &Marks, kept: Option<String>, claimed: &Claimed<'_>) -> Orphan {
     let (id, name) = (group.id.clone(), group.name.clone());
-    let why = claimed.why(&marks.service);
     let (uid, service) = (marks.uid.clone(), marks.service.clone());
-    Orphan {
-        kind: "SecurityGroup".to_owned(),
-        step: deletion("SecurityGroup", &name, &why, Risk::None),
-        reason: format!("{why}; recognized by its name and description"),
+    let unclaimed = Unclaimed {
+        kind: "SecurityGroup",
         owner: format!("service {service}"),
-        created: None,
-        cost: None,
+        why: claimed.services.why(&service),
+        marks: "its name and description".to_owned(),
         kept,
-        handle: as_value(&OrphanRef::SecurityGroup { id: id.clone(), name: name.clone(), uid, service }),
+        risk: Risk::None,
+        handle: OrphanRef::SecurityGroup { id: id.clone(), name: name.clone(), uid, service },
         id,
         name,
-    }
-}
-
-fn deletion(kind: &'static str, id: &str, reason: &str, risk: Risk) -> Step {
-    let (id, reason) = (id.to_owned(), reason.to_owned());
-    Step { verb: Verb::Delete, kind: kind.into(), id, changes: Vec::new(), reason, risk }
-}
-
-fn as_value(handle: &OrphanRef) -> serde_json::Value {
-    // Infallible: texts.
-    serde_json::to_value(handle).unwrap_or_default()
+    };
+    unclaimed.into()
 }

@@ -10,7 +10,8 @@ mod found;
 
 use std::collections::BTreeSet;
 
-use ccm_provider::{Claims, Orphan, ProviderError, Service};
+use ccm_kit::inspect::orphans::Services;
+use ccm_provider::{Claims, Orphan, ProviderError};
 use serde::{Deserialize, Serialize};
 
 use super::Inspector;
@@ -59,10 +60,8 @@ struct Inventory {
 #[derive(Debug)]
 struct Claimed<'a> {
     cluster: &'a str,
-    services: &'a [std::sync::Arc<Service>],
-    /// `namespace/name` of those that have, or had, a balancer.
-    keys: BTreeSet<String>,
-    /// Names of their balancers, which are tags too.
+    services: Services<'a>,
+    /// Names of the balancers of those that have, or had, one; tags too.
     names: BTreeSet<String>,
     /// The balancers that their annotations name.
     ids: BTreeSet<&'a str>,
@@ -97,10 +96,7 @@ async fn read(openstack: &Inspector) -> Result<Inventory, ProviderError> {
 
 impl<'a> Claimed<'a> {
     fn new(openstack: &Inspector, cluster: &'a str, claims: &'a Claims) -> Self {
-        // A Service with a class may have had a balancer of this program; its finalizer is removed after that balancer is
-        // deleted.
-        let claiming =
-            || claims.services.iter().filter(|service| service.is_load_balancer() || service.has_finalizer());
+        let services = Services::new(claims);
         let id = crate::annotations::LOAD_BALANCER_ID.row.key;
         let addresses = claims.nodes.iter().flat_map(|node| &node.addresses).map(|address| &*address.address);
         let server = |node: &ccm_provider::NodeRef| {
@@ -109,9 +105,7 @@ impl<'a> Claimed<'a> {
         };
         Self {
             cluster,
-            services: &claims.services,
-            keys: claiming().map(|service| service.key().to_string()).collect(),
-            names: claiming().map(|service| names::balancer(cluster, service)).collect(),
+            names: services.claiming().map(|service| names::balancer(cluster, service)).collect(),
             // Whatever the type: a Service that names a balancer may get it again.
             ids: claims
                 .services
@@ -119,20 +113,10 @@ impl<'a> Claimed<'a> {
                 .filter_map(|service| service.metadata.annotations.get(id))
                 .map(|id| &**id)
                 .collect(),
-            groups: claiming().map(|service| names::security_group(service)).collect(),
+            groups: services.claiming().map(names::security_group).collect(),
             addresses: addresses.collect(),
             servers: claims.nodes.iter().filter_map(server).collect(),
-        }
-    }
-
-    /// Why nothing claims the objects of a Service.
-    fn why(&self, key: &str) -> String {
-        match self.services.iter().find(|service| service.key().to_string() == key) {
-            None => format!("there is no Service {key}"),
-            Some(found) if found.is_load_balancer() => format!("Service {key} has another UID"),
-            Some(found) => {
-                format!("Service {key} is of type {}, and no longer has a load balancer", found.spec.kind)
-            }
+            services,
         }
     }
 
