@@ -51,6 +51,8 @@ const GRANTS: &[Grant] = &[
     grant(PORT_GET, &[LOAD_BALANCER, ROUTE], &["ports/*"]),
     Grant { rule: "update_port:security_groups", ..grant(PORT_UPDATE, LB, &["ports/*"]) },
     Grant { rule: "update_port:allowed_address_pairs", ..grant(PORT_UPDATE, &[ROUTE], &["ports/*"]) },
+    // Of ports that old releases of the Go program tagged.
+    grant(PORT_TAG_DELETE, LB, &["ports/*/tags/*"]),
     grant(ROUTER_LIST, LB, &["routers"]),
     grant(ROUTER_GET, &[ROUTE], &["routers/*"]),
     Grant { rule: "add_extraroutes", ..grant(ROUTER_UPDATE, &[ROUTE], &["routers/*/add_extraroutes"]) },

@@ -36,6 +36,7 @@ pub(crate) enum ProxyProtocol {
 }
 
 const FIXED: &str = "Read only when the load balancer is created.";
+const STAY: &str = "They stay when they are not asked for any more.";
 const FLOATING: &str = "Read only while no floating IP is attached.";
 
 ccm_kit::annotation_table! {
@@ -72,7 +73,7 @@ ccm_kit::annotation_table! {
         CONNECTION_LIMIT: i32 = integer, "connection-limit", On::All, "number", "`-1`", "",
             "How many connections a listener takes; `-1`: any number.";
         LB_METHOD: String = value::text_or_empty, "lb-method", On::All, "`ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP`, `SOURCE_IP_PORT`", "`lb-method`", "",
-            "Algorithm of the pools.";
+            "Algorithm of the pools. Empty: the default.";
         PROXY_PROTOCOL: ProxyProtocol = proxy_protocol, "proxy-protocol", On::All, "`true`, `v1`, `v2`, `false`", "`false`", "A change replaces the pools.",
             "Members learn the client's address by the PROXY protocol; `true` is `v1`.";
         X_FORWARDED_FOR: bool = value::exact_bool, "x-forwarded-for", On::All, "boolean", "`false`", "A change replaces the listeners.",
@@ -105,11 +106,11 @@ ccm_kit::annotation_table! {
             "The floating IP stays when the Service goes or becomes internal.";
         NODE_SELECTOR: String = value::text_or_empty, "node-selector", On::All, "list of `key=value` or `key`", "`node-selector`", "",
             "Labels of the nodes that become members.";
-        LOAD_BALANCER_TAGS: Vec<String> = value::list, "load-balancer-tags", On::All, "list", "", "",
+        LOAD_BALANCER_TAGS: Vec<String> = value::list, "load-balancer-tags", On::All, "list", "", STAY,
             "More tags of the load balancer.";
-        LISTENER_TAGS: Vec<String> = value::list, "listener-tags", On::All, "list", "", "",
+        LISTENER_TAGS: Vec<String> = value::list, "listener-tags", On::All, "list", "", STAY,
             "More tags of the listeners.";
-        POOL_TAGS: Vec<String> = value::list, "pool-tags", On::All, "list", "", "",
+        POOL_TAGS: Vec<String> = value::list, "pool-tags", On::All, "list", "", STAY,
             "More tags of the pools.";
         RECREATE_IN_ERROR: bool = value::exact_bool, "recreate-in-error", On::All, "boolean", "`false`", "",
             "A load balancer in ERROR is deleted and made again, unless other Services share it. A floating IP stays; the address behind it may change, so an internal Service may get another one.";

@@ -5,6 +5,8 @@ use serde::Deserialize;
 use super::operation::{CONTAINER_GET, SECRET_GET};
 use super::{ApiError, Client};
 
+const ENDS: &str = "write a URL that ends in containers/UUID or secrets/UUID";
+
 /// What a reference to a certificate names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Certificate {
@@ -21,8 +23,8 @@ impl Certificate {
         match (parts.next(), parts.next()) {
             (Some(id), Some("containers")) => Ok(Self::Container(id.to_owned())),
             (Some(id), Some("secrets")) => Ok(Self::Secret(id.to_owned())),
-            (_, Some(kind)) => Err(format!("tlsContainerRef type {kind} unknown")),
-            _ => Err(format!("invalid tlsContainerRef {reference:?}: it ends in containers/UUID or secrets/UUID")),
+            (_, Some(kind)) => Err(format!("tlsContainerRef type {kind} unknown; {ENDS}")),
+            _ => Err(format!("invalid tlsContainerRef {reference:?}; {ENDS}")),
         }
     }
 }
@@ -52,7 +54,7 @@ mod tests {
         assert_eq!(Certificate::parse("https://barbican:9311/v1/containers/u"), Ok(container));
         assert_eq!(Certificate::parse("secrets/u"), Ok(Certificate::Secret("u".to_owned())));
         let other = Certificate::parse("https://barbican/v1/orders/u");
-        assert_eq!(other.unwrap_err(), "tlsContainerRef type orders unknown");
+        assert_eq!(other.unwrap_err(), format!("tlsContainerRef type orders unknown; {ENDS}"));
         assert!(Certificate::parse("u").unwrap_err().starts_with("invalid tlsContainerRef"));
     }
 }

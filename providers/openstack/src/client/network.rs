@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::operation::{
     EXTENSION_LIST, FLOATING_IP_CREATE, FLOATING_IP_DELETE, FLOATING_IP_LIST, FLOATING_IP_UPDATE, NETWORK_LIST,
-    Operation, PORT_GET, PORT_LIST, ROUTER_GET, ROUTER_LIST, ROUTER_UPDATE, SECURITY_GROUP_CREATE,
+    Operation, PORT_GET, PORT_LIST, PORT_TAG_DELETE, ROUTER_GET, ROUTER_LIST, ROUTER_UPDATE, SECURITY_GROUP_CREATE,
     SECURITY_GROUP_DELETE, SECURITY_GROUP_LIST, SECURITY_GROUP_RULE_CREATE, SECURITY_GROUP_RULE_DELETE, SUBNET_GET,
     SUBNET_LIST,
 };
@@ -69,6 +69,8 @@ pub(crate) struct Port {
     pub(crate) allowed_address_pairs: Vec<AddressPair>,
     /// Absent where the cloud has no such extension: then ports are secured.
     pub(crate) port_security_enabled: Option<bool>,
+    #[serde(deserialize_with = "null")]
+    pub(crate) tags: Vec<String>,
     pub(crate) revision_number: Option<i64>,
     pub(crate) trunk_details: Option<TrunkDetails>,
 }
@@ -143,6 +145,8 @@ pub(crate) struct FloatingIp {
     pub(crate) port_id: Option<String>,
     #[serde(deserialize_with = "null")]
     pub(crate) description: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) created_at: String,
 }
 
 /// A security group with its rules.
@@ -272,6 +276,10 @@ impl Client {
         let devices: std::collections::BTreeSet<&str> = devices.iter().copied().collect();
         ports.retain(|port| devices.contains(&*port.device_id));
         Ok(ports)
+    }
+
+    pub(crate) async fn delete_port_tag(&self, port: &str, tag: &str) -> Result<(), ApiError> {
+        self.delete(PORT_TAG_DELETE, format!("ports/{port}/tags/{tag}")).await
     }
 
     /// A port; `None` where Neutron says that it does not exist.

@@ -77,6 +77,7 @@ operations! {
     PORT_LIST Network "port_list" "get_port"
     PORT_GET Network "port_get" "get_port"
     PORT_UPDATE Network "port_update" "update_port"
+    PORT_TAG_DELETE Network "port_tag_delete" "delete_port:tags"
     ROUTER_LIST Network "router_list" "get_router"
     ROUTER_GET Network "router_get" "get_router"
     ROUTER_UPDATE Network "router_update" "update_router"

@@ -31,7 +31,7 @@ const LOOKS: u32 = 36;
 const LOOKS_AT_DELETION: u32 = 42;
 /// So many looks at a balancer that was made may not show it: some seconds.
 const LOOKS_UNTIL_SHOWN: u32 = 6;
-/// When a balancer that was deleted to be made again is made.
+/// When what needs another look at the cloud is planned.
 const NOW: Duration = Duration::from_millis(100);
 
 /// Sends writes.
@@ -54,6 +54,19 @@ const KEYS_OF_BALANCERS: [(&str, &str); 5] = [
 ];
 const KEYS_OF_FLOATING_IPS: [(&str, &str); 2] =
     [("floating_network_id", "floating-network-id"), ("subnet_id", "floating-subnet-id")];
+/// What listeners, pools and monitors are made of: the field, and the name of the annotation. Octavia says the value.
+const KEYS_OF_PARTS: [(&str, &str); 10] = [
+    ("connection_limit", "connection-limit"),
+    ("timeout_client_data", "timeout-client-data"),
+    ("timeout_member_connect", "timeout-member-connect"),
+    ("timeout_member_data", "timeout-member-data"),
+    ("timeout_tcp_inspect", "timeout-tcp-inspect"),
+    ("lb_algorithm", "lb-method"),
+    ("delay", "health-monitor-delay"),
+    ("timeout", "health-monitor-timeout"),
+    ("max_retries", "health-monitor-max-retries"),
+    ("max_retries_down", "health-monitor-max-retries-down"),
+];
 /// How an error says that something does not exist. Octavia does not say which flavor or availability zone.
 const MISSING: [&str; 2] = ["not found", "not be found"];
 const INVALID: [(&str, &str); 2] =
@@ -83,6 +96,21 @@ fn with_key(error: ProviderError, body: &Value, keys: &[(&str, &str)]) -> Provid
     }
 }
 
+/// An error about a field of a listener, pool or monitor, with the annotation that it comes from.
+fn with_annotation(error: ProviderError) -> ProviderError {
+    let text = error.to_string();
+    let key = if text.contains("Could not retrieve certificate") {
+        Some("default-tls-container-ref")
+    } else {
+        let is_named = |(field, _): &&(&str, &str)| text.contains(&format!("field/attribute {field}."));
+        KEYS_OF_PARTS.iter().find(is_named).map(|(_, key)| *key)
+    };
+    match key {
+        Some(key) => error.wrap(format!("correct the annotation {PREFIX}{key}, or its default in cloud.conf")),
+        None => error,
+    }
+}
+
 /// Reports a refusal that does not end the plan.
 type Refused<'a> = &'a (dyn Fn(&Subject, &str) + Sync);
 
@@ -105,7 +133,7 @@ impl Writer {
         match &step.write {
             Write::CreateBalancer { name, body, cascade } => {
                 let made = self.create_balancer(name, body, *cascade, outputs).await;
-                made.map_err(|error| with_key(error, body, &KEYS_OF_BALANCERS))
+                made.map_err(|error| with_annotation(with_key(error, body, &KEYS_OF_BALANCERS)))
             }
             Write::DeleteBalancer { id, cascade, is_replaced } => {
                 self.delete_balancer(id, *cascade).await?;
@@ -117,7 +145,7 @@ impl Writer {
                     false => Ok(()),
                 }
             }
-            Write::Octavia { .. } => self.change(step, outputs, refused).await,
+            Write::Octavia { .. } => self.change(step, outputs, refused).await.map_err(with_annotation),
             Write::CreateFloatingIp { bodies, pattern } => {
                 let made = self.create_floating_ip(&step.owner, bodies, pattern, outputs).await;
                 made.map_err(|error| {
@@ -149,12 +177,17 @@ impl Writer {
                 }
                 Ok(())
             }
+            Write::GroupLater => Err(ProviderError::in_progress(
+                "the security group is made when the load balancer shows its subnet",
+                NOW,
+            )),
             Write::DeleteGroup { id } => {
                 self.settling.forget(&Trace::Group(step.id.clone()));
                 Ok(client.delete_security_group(id).await?)
             }
             Write::CreateRule { group, rule } => Ok(client.create_rule(&outputs.fill(group), rule).await?),
             Write::DeleteRule { id } => Ok(client.delete_rule(id).await?),
+            Write::UntagPort { port, tag } => Ok(client.delete_port_tag(port, tag).await?),
             Write::PortGroups { port, groups } => {
                 let groups: Vec<String> = groups.iter().map(|group| outputs.fill(group)).collect();
                 self.set_groups(port, &groups).await

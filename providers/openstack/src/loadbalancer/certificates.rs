@@ -11,6 +11,7 @@ use ccm_provider::{ProviderError, ServiceAction};
 use tokio::time::Instant;
 
 use super::desired::Item;
+use crate::annotations::DEFAULT_TLS_CONTAINER_REF;
 use crate::client::Client;
 use crate::client::keys::Certificate;
 use crate::client::operation::Service;
@@ -44,7 +45,11 @@ impl Certificates {
             };
         }
         if !client.has_certificate(certificate).await? {
-            return Ok(Some(format!("failed to get tls container {}: Barbican has none", settings.tls_container)));
+            return Ok(Some(format!(
+                "failed to get tls container {}: Barbican has none; correct the annotation {}, or default-tls-container-ref in \
+                 cloud.conf",
+                settings.tls_container, DEFAULT_TLS_CONTAINER_REF.row.key
+            )));
         }
         let mut found = lock(&self.0);
         found.retain(|_, when| when.elapsed() < FOUND_AGE);

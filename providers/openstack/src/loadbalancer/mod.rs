@@ -15,7 +15,7 @@ use ccm_provider::{
     Service, ServiceAction, ServiceWork, Severity, Steps, Subject,
 };
 
-use crate::annotations::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use crate::annotations::{LB_METHOD, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use crate::client::Client;
 use crate::node::identity::Identity;
 use crate::node::ports::NodePorts;
@@ -121,7 +121,8 @@ impl Cloud {
     /// Octavia refused a change without which the balancer works.
     fn refused(&self, subject: &Subject, message: &str) {
         if let Some(context) = self.cluster.context() {
-            let message = format!("Error updating LB method for LoadBalancer: {message}");
+            let fix = format!("correct the annotation {}, or lb-method in cloud.conf", LB_METHOD.row.key);
+            let message = format!("Error updating LB method for LoadBalancer: {message}; {fix}");
             context.events.event(subject, EventType::Warning, "LoadBalancerLbMethodUnknown", &message);
         }
     }

@@ -256,43 +256,42 @@ impl Reads {
         let has_floating_ip = observed.floating_ip_of(place).is_some();
         let makes_floating_ip =
             !settings.is_internal && !is_v6 && !has_floating_ip && item.action == ServiceAction::Ensure;
-        if !makes_balancer && !makes_floating_ip {
+        let (follows_nodes, has_port) = (settings.vip.follows_nodes(), !settings.vip.port.is_empty());
+        // With a port of the user the members alone are where the nodes are.
+        let of_members = follows_nodes && has_port && settings.member_subnet.is_none() && observed.is_read(place);
+        if !of_members && !makes_balancer && !makes_floating_ip {
             return Ok(None);
         }
         let mut places = Places::default();
-        if makes_balancer && settings.vip.follows_nodes() && settings.vip.port.is_empty() {
-            if settings.members.is_empty() {
-                let text = format!("there are no available nodes for LoadBalancer service {}", item.key);
-                return Err(ProviderError::unknown(format!(
-                    "{text}: its subnet is that of a node, as no subnet-id is set"
-                )));
-            }
-            places.node_subnet = Some(self.node_subnet(settings).await?);
+        if makes_balancer && follows_nodes && !has_port {
+            let subnet = self.node_subnet(settings).await?;
+            places.node_subnet = Some(subnet.ok_or_else(|| no_subnet(item, settings))?);
+        } else if of_members {
+            places.node_subnet = self.node_subnet(settings).await?;
         }
         if makes_floating_ip {
             let of_balancer = balancer.map(|balancer| &balancer.lb.vip_subnet_id);
-            let subnet = of_balancer.or(places.node_subnet.as_ref()).unwrap_or(&settings.vip.subnet).clone();
+            let of_nodes = places.node_subnet.as_ref().filter(|_| !has_port);
+            let subnet = of_balancer.or(of_nodes).unwrap_or(&settings.vip.subnet).clone();
             self.external(settings, &subnet, &mut places).await?;
         }
         Ok(Some(places))
     }
 
     /// The subnet of the first node, by name, whose address is on a port of its server.
-    async fn node_subnet(&self, settings: &Settings) -> Result<String, ProviderError> {
-        let with_server = settings.members.iter().filter_map(|member| Some((member.server.clone()?, member)));
+    async fn node_subnet(&self, settings: &Settings) -> Result<Option<String>, ProviderError> {
+        let nodes = settings.members.iter().chain(&settings.others);
+        let with_server = nodes.filter_map(|node| Some((node.server.clone()?, node)));
         let candidates: Vec<_> = with_server.take(CANDIDATES).collect();
+        if candidates.is_empty() {
+            return Ok(None);
+        }
         let ports = self.ports.of(&candidates.iter().map(|(server, _)| server.clone()).collect()).await?;
-        let subnet = candidates.iter().find_map(|(server, member)| {
+        Ok(candidates.iter().find_map(|(server, member)| {
             let ports = ports.get(server)?;
             let ips = ports.iter().flat_map(|port| &port.fixed_ips);
             ips.into_iter().find(|ip| ip.ip_address == member.address).map(|ip| ip.subnet_id.clone())
-        });
-        subnet.ok_or_else(|| {
-            ProviderError::unknown(
-                "failed to find object: no port of a node has the address of the node, so its subnet is not known; set \
-                 subnet-id or network-id in [LoadBalancer] of cloud.conf",
-            )
-        })
+        }))
     }
 
     /// The external network of the floating IP of an address in this subnet, and the subnets in it.
@@ -389,13 +388,28 @@ impl Reads {
             }
             let ports = self.ports.of(&servers).await?;
             group.ports = ports.into_values().flatten().collect();
-            group.subnet = match observed.member_subnet(place, settings) {
+            group.subnet = match observed.source_subnet(place, settings) {
                 Some(id) => self.subnets.ask_one(id).await?,
                 None => None,
             };
         }
         Ok(Some(group).filter(|group| managed.is_some() || group.group.is_some()))
     }
+}
+
+/// Why a new balancer has no place.
+fn no_subnet(item: &Item, settings: &Settings) -> ProviderError {
+    ProviderError::unknown(match settings.members.is_empty() && settings.others.is_empty() {
+        true => format!(
+            "there are no available nodes for LoadBalancer service {}: its subnet is that of a node, as no subnet-id is set",
+            item.key
+        ),
+        false => {
+            "failed to find object: no port of a node has the address of the node, so its subnet is not known; set \
+                  subnet-id or network-id in [LoadBalancer] of cloud.conf"
+                .to_owned()
+        }
+    })
 }
 
 /// What must be read below a balancer.

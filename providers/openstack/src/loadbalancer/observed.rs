@@ -95,15 +95,23 @@ impl Observed {
 
     /// The subnet of the members of an item. With a network alone there is none: Octavia then takes the address as reachable.
     pub(crate) fn member_subnet(&self, place: usize, settings: &Settings) -> Option<String> {
-        if let Some(subnet) = &settings.member_subnet {
-            return Some(subnet.clone());
-        }
-        if !settings.vip.follows_nodes() && !settings.manages_group {
-            return None;
-        }
-        let of_balancer = self.balancer(place).map(|balancer| balancer.lb.vip_subnet_id.clone());
         let of_nodes = || self.places.get(&place).and_then(|places| places.node_subnet.clone());
-        of_balancer.filter(|subnet| !subnet.is_empty()).or_else(of_nodes)
+        match &settings.member_subnet {
+            Some(subnet) => Some(subnet.clone()),
+            None if !settings.vip.follows_nodes() => None,
+            // The balancer is where the nodes are, unless the user chose its port.
+            None if settings.vip.port.is_empty() => self.vip_subnet(place).or_else(of_nodes),
+            None => of_nodes(),
+        }
+    }
+
+    /// The subnet from which a balancer reaches the members of an item; `None`: it shows when the balancer is there.
+    pub(crate) fn source_subnet(&self, place: usize, settings: &Settings) -> Option<String> {
+        self.member_subnet(place, settings).or_else(|| self.vip_subnet(place))
+    }
+
+    fn vip_subnet(&self, place: usize) -> Option<String> {
+        self.balancer(place).map(|balancer| balancer.lb.vip_subnet_id.clone()).filter(|subnet| !subnet.is_empty())
     }
 }
 

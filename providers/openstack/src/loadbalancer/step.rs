@@ -85,6 +85,8 @@ pub(crate) enum Write {
         name: String,
         description: String,
     },
+    /// Nothing: a security group is planned when the balancer shows its subnet.
+    GroupLater,
     DeleteGroup {
         id: String,
     },
@@ -94,6 +96,11 @@ pub(crate) enum Write {
     },
     DeleteRule {
         id: String,
+    },
+    /// Removes a tag of a port.
+    UntagPort {
+        port: String,
+        tag: String,
     },
     /// Sets the security groups of a port.
     PortGroups {

@@ -247,6 +247,13 @@ async fn a_monitor_keeps_its_name_when_the_port_in_front_goes(scene: &mut Scene)
     forget(&mut web);
     assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_healthmonitor_update 1");
     assert_eq!(scene.monitors().await[0]["name"], name(0));
+    // The pool too has the name of the port that it was made for, until it gets another one.
+    assert_eq!(scene.pool().await["name"], "pool_1_kube_service_kubernetes_shop_web");
+    let path = format!("/v2.0/lbaas/pools/{}", id(&scene.pool().await));
+    scene.write("PUT", &path, json!({"pool": {"name": "by-hand"}})).await;
+    forget(&mut web);
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_pool_update 1");
+    assert_eq!(scene.pool().await["name"], "pool_0_kube_service_kubernetes_shop_web");
     scene.is_steady(&mut web).await;
 }
 

@@ -1,9 +1,10 @@
 //! New load balancers, and nothing to do once they are there.
 
+use ccm_cloudsim::openstack::seed::SubnetSeed;
 use ccm_provider::Service;
 use serde_json::json;
 
-use crate::scene::{INTERNAL, LBS, Scene, annotation, forget, id, service, set, texts, web};
+use crate::scene::{INTERNAL, LBS, Scene, annotation, forget, id, service, set, texts, unset, web};
 
 ccm_test_openstack::cases! { [crate::scene]
     both:
@@ -16,12 +17,17 @@ ccm_test_openstack::cases! { [crate::scene]
         a_cloud_change_is_noticed_by_its_time;
     simulated:
         ten_ports_are_made_by_one_call,
+        members_are_in_their_own_subnet_behind_a_port_of_the_user,
         five_services_cost_few_reads_after_a_restart,
         an_internal_balancer_has_no_floating_ip,
         ports_without_node_port_have_no_members,
         nodes_without_a_fitting_address_are_left_out,
         the_status_shows_host_names_where_asked,
         tags_of_the_user_are_added,
+        a_selector_that_no_node_matches_makes_pools_without_members,
+        an_empty_method_is_the_configured_one,
+        what_octavia_would_refuse_leaves_no_port,
+        what_octavia_refuses_is_named_with_its_annotation,
         what_is_wrong_in_a_service_is_named;
 }
 
@@ -151,8 +157,13 @@ async fn source_ranges_are_normalized_and_can_be_removed(scene: &mut Scene) {
     assert_eq!(scene.listener().await["allowed_cidrs"], json!(["0.0.0.0/0"]));
     web.spec.load_balancer_source_ranges = Some(vec!["2001:db8::/32".to_owned()]);
     let (calls, error) = scene.counted(scene.refused(&mut web)).await;
-    assert!(error.contains("2001:db8::/32"), "{error}");
+    assert!(error.starts_with("spec.loadBalancerSourceRanges 2001:db8::/32: not a range of IPv4"), "{error}");
     assert_eq!(calls.total(), 0);
+    web.spec.load_balancer_source_ranges = None;
+    set(&mut web, "service.beta.kubernetes.io/load-balancer-source-ranges", "10.0.0.0/8,2001:db8::/32");
+    let error = scene.refused(&mut web).await;
+    let start = "service.beta.kubernetes.io/load-balancer-source-ranges 2001:db8::/32: not a range of IPv4";
+    assert!(error.starts_with(start), "{error}");
 }
 
 async fn places_come_from_annotations_classes_and_configuration(scene: &mut Scene) {
@@ -196,6 +207,38 @@ async fn a_port_of_the_user_becomes_the_address(scene: &mut Scene) {
     scene.delete(&mut web).await;
     assert_eq!(scene.balancers().await.len(), 0);
     scene.get(&format!("/v2.0/ports/{}", id(&port))).await;
+}
+
+/// Also later: a batch of members replaces the subnets of those that are there.
+async fn members_are_in_their_own_subnet_behind_a_port_of_the_user(scene: &mut Scene) {
+    let network = scene.place().network.clone();
+    let project = scene.place().project.clone();
+    let port = scene.simulation().world(|world| {
+        let seed = SubnetSeed { network: &network, cidr: "10.77.0.0/24", ..SubnetSeed::default() };
+        let subnet = world.subnet(&seed);
+        world.port(&project, &[&subnet], json!({})).unwrap()
+    });
+    let mut web = web();
+    set(&mut web, "port-id", &port);
+    set(&mut web, INTERNAL, "true");
+    assert!(scene.ensure(&mut web).await.starts_with("10.77."));
+    for change in ["none", "a node less", "a restart and a node more"] {
+        match change {
+            "none" => {}
+            "a node less" => drop(scene.nodes.pop()),
+            _ => {
+                scene.restart().await;
+                let node = scene.node("node-4").await;
+                scene.nodes.push(node);
+            }
+        }
+        scene.update_hosts(&mut web).await;
+        let members = scene.whole_members().await;
+        assert_eq!(members.len(), scene.nodes.len());
+        assert!(members.iter().all(|member| member["subnet_id"] == *scene.place().subnet), "{change}: {members:#?}");
+        scene.is_steady(&mut web).await;
+    }
+    scene.delete(&mut web).await;
 }
 
 async fn the_status_shows_host_names_where_asked(scene: &mut Scene) {
@@ -282,6 +325,12 @@ async fn what_is_wrong_in_a_service_is_named(scene: &mut Scene) {
     forget(&mut web);
     scene.ensure(&mut web).await;
     assert_eq!(scene.events(), Vec::<String>::new(), "an event is for news");
+    set(&mut web, "enable-health-monitor", "true");
+    set(&mut web, "health-monitor-timeout", "9");
+    scene.ensure(&mut web).await;
+    let expected = "LoadBalancerConfiguration: loadbalancer.openstack.org/health-monitor-timeout \"9\": health checks may take \
+                    9 s, and one is made each 5 s; write 5 or less";
+    assert_eq!(scene.events(), [expected]);
 
     let nowhere = "0badbad0-1111-4222-8333-444455556666";
     for key in ["network-id", "subnet-id", "port-id", "floating-network-id"] {
@@ -291,4 +340,79 @@ async fn what_is_wrong_in_a_service_is_named(scene: &mut Scene) {
         let fix = format!("correct {key}, in the annotation loadbalancer.openstack.org/{key} or in cloud.conf: ");
         assert!(error.starts_with(&fix) && error.contains(nowhere), "{error}");
     }
+}
+
+async fn a_selector_that_no_node_matches_makes_pools_without_members(scene: &mut Scene) {
+    let mut web = web();
+    set(&mut web, "node-selector", "edge=yes");
+    scene.ensure(&mut web).await;
+    assert_eq!((scene.pools().await.len(), scene.members().await.len()), (1, 0));
+    assert_eq!(scene.balancer().await["vip_subnet_id"], *scene.place().subnet);
+    scene.is_steady(&mut web).await;
+    unset(&mut web, "node-selector");
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_members_update 1");
+    assert!(scene.whole_members().await.iter().all(|member| member["subnet_id"] == *scene.place().subnet));
+}
+
+async fn an_empty_method_is_the_configured_one(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\nlb-method = LEAST_CONNECTIONS\n").await;
+    let mut web = web();
+    set(&mut web, "lb-method", "");
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.pool().await["lb_algorithm"], "LEAST_CONNECTIONS");
+    scene.is_steady(&mut web).await;
+}
+
+async fn what_octavia_would_refuse_leaves_no_port(scene: &mut Scene) {
+    let both = json!({"ports": [
+        {"name": "dns", "port": 53, "nodePort": 30053, "protocol": "UDP"},
+        {"name": "dns-tcp", "port": 53, "nodePort": 30054, "protocol": "TCP"}]});
+    let before = scene.list("/v2.0/ports").await.len();
+    for (key, value, expected) in [
+        ("x-forwarded-for", "true", "makes listeners of HTTP of all ports, and the port 53 is there twice"),
+        ("proxy-protocol", "v2", "the port 53 is of UDP, which has no PROXY protocol"),
+    ] {
+        let mut dns = service("dns", &[], both.clone());
+        set(&mut dns, key, value);
+        let (calls, error) = scene.counted(scene.refused(&mut dns)).await;
+        assert!(error.starts_with(&format!("loadbalancer.openstack.org/{key} \"{value}\": {expected}")), "{error}");
+        assert_eq!((calls.total(), scene.list("/v2.0/ports").await.len()), (0, before));
+        unset(&mut dns, key);
+        scene.ensure(&mut dns).await;
+        scene.delete(&mut dns).await;
+    }
+}
+
+async fn what_octavia_refuses_is_named_with_its_annotation(scene: &mut Scene) {
+    for (key, value) in [
+        ("connection-limit", "-5"),
+        ("timeout-client-data", "-1"),
+        ("timeout-member-connect", "-1"),
+        ("timeout-member-data", "-1"),
+        ("timeout-tcp-inspect", "-1"),
+        ("lb-method", "NO_SUCH"),
+        ("health-monitor-delay", "-1"),
+        ("health-monitor-timeout", "-1"),
+        ("health-monitor-max-retries", "11"),
+        ("health-monitor-max-retries-down", "0"),
+    ] {
+        // Made with it, and changed to it.
+        for is_there in [false, true] {
+            let mut web = web();
+            set(&mut web, "enable-health-monitor", "true");
+            if is_there {
+                scene.ensure(&mut web).await;
+            }
+            set(&mut web, key, value);
+            if !(is_there && key == "lb-method") {
+                let error = scene.refused(&mut web).await;
+                let fix =
+                    format!("correct the annotation loadbalancer.openstack.org/{key}, or its default in cloud.conf: ");
+                assert!(error.starts_with(&fix) && error.contains(&format!("'{value}'")), "{error}");
+            }
+            scene.delete(&mut web).await;
+            scene.is_empty().await;
+        }
+    }
+    let _ = scene.simulation().take_violations();
 }

@@ -99,7 +99,8 @@ async fn a_certificate_must_exist_and_is_looked_for_once() {
         ] {
             set(&mut web, "default-tls-container-ref", &reference);
             let error = scene.refused(&mut web).await;
-            assert!(error.contains(expected), "{error}");
+            assert!(error.contains(expected) && error.contains(&reference), "{error}");
+            assert!(error.contains("loadbalancer.openstack.org/default-tls-container-ref"), "{error}");
             assert_eq!(scene.balancers().await.len(), 0);
         }
         for (kind, id, call) in [("containers", container, "container_get"), ("secrets", secret, "secret_get")] {

@@ -13,6 +13,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_load_balancer_ip_that_does_not_exist_needs_an_administrator;
     simulated:
         keep_floatingip_keeps_it_when_internal_and_when_deleted,
+        what_was_kept_for_an_earlier_service_stays,
         a_bound_load_balancer_ip_is_refused,
         a_subnet_of_another_network_is_refused_before_anything_is_made,
         a_floating_ip_removed_by_hand_is_made_again;
@@ -70,6 +71,25 @@ async fn keep_floatingip_keeps_it_when_internal_and_when_deleted(scene: &mut Sce
     scene.ensure(&mut web).await;
     scene.delete(&mut web).await;
     assert_eq!((scene.floating_ips().await.len(), scene.balancers().await.len()), (1, 0));
+}
+
+async fn what_was_kept_for_an_earlier_service_stays(scene: &mut Scene) {
+    let mut first = web();
+    first.metadata.creation_timestamp = Some(scene.simulation().clock().now());
+    set(&mut first, "keep-floatingip", "true");
+    let kept = scene.ensure(&mut first).await;
+    scene.delete(&mut first).await;
+    scene.simulation().clock().step(std::time::Duration::from_secs(60));
+    let mut second = web();
+    second.metadata.creation_timestamp = Some(scene.simulation().clock().now());
+    assert_ne!(scene.ensure(&mut second).await, kept);
+    // Not taken in place of its own either.
+    let own = scene.floating_ips().await.into_iter().find(|ip| ip["floating_ip_address"] != *kept).unwrap();
+    scene.write("DELETE", &format!("{FIPS}/{}", id(&own)), Value::Null).await;
+    assert_ne!(scene.ensure(&mut second).await, kept);
+    scene.delete(&mut second).await;
+    let left = scene.floating_ips().await;
+    assert_eq!((left.len(), left[0]["floating_ip_address"].as_str()), (1, Some(&*kept)));
 }
 
 async fn a_free_load_balancer_ip_is_taken_and_survives(scene: &mut Scene) {

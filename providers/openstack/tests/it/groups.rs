@@ -16,6 +16,8 @@ ccm_test_openstack::cases! { [crate::scene]
         what_was_changed_by_hand_is_put_right;
     simulated:
         rules_follow_the_ports_of_the_service,
+        the_rules_wait_for_the_subnet_that_octavia_chooses,
+        tags_of_old_releases_go_with_the_group,
         once_switched_off_groups_go_and_are_not_looked_for_again,
         groups_of_services_that_restart_together_are_read_together,
         two_groups_of_one_name_are_an_error;
@@ -45,6 +47,43 @@ async fn the_group_lets_the_members_subnet_in_and_is_on_every_port(scene: &mut S
     scene.is_steady(&mut web).await;
     scene.delete(&mut web).await;
     scene.is_empty().await;
+}
+
+async fn the_rules_wait_for_the_subnet_that_octavia_chooses(scene: &mut Scene) {
+    let (network, port) = (scene.place().network.clone(), scene.cloud.port("").await);
+    for (conf, port) in [(format!("network-id = {network}\n"), None), (String::new(), Some(id(&port)))] {
+        scene.configure(&format!("{MANAGED}{conf}")).await;
+        let mut web = web();
+        if let Some(port) = port {
+            set(&mut web, "port-id", port);
+        }
+        scene.ensure(&mut web).await;
+        assert_eq!((scene.rules().await, ports(scene).await), (vec!["tcp 30080 10.50.0.0/24".to_owned()], 3));
+        scene.is_steady(&mut web).await;
+        let gone = scene.nodes.remove(0);
+        scene.update_hosts(&mut web).await;
+        scene.nodes.push(gone);
+        scene.update_hosts(&mut web).await;
+        let subnets: Vec<Value> = scene.whole_members().await.iter().map(|it| it["subnet_id"].clone()).collect();
+        assert!(subnets.len() == 3 && subnets.iter().all(|subnet| *subnet == subnets[0]), "{subnets:?}");
+        scene.delete(&mut web).await;
+        assert_eq!((scene.groups().await.len(), scene.balancers().await.len()), (0, 0));
+    }
+}
+
+/// The Go program of old tagged the ports as well.
+async fn tags_of_old_releases_go_with_the_group(scene: &mut Scene) {
+    let mut web = managed(scene).await;
+    let group = id(&scene.groups().await[0]).to_owned();
+    let all = scene.list(&format!("/v2.0/ports?security_groups={group}")).await;
+    for port in &all {
+        scene.write("PUT", &format!("/v2.0/ports/{}/tags", id(port)), json!({"tags": ["theirs", group]})).await;
+    }
+    scene.delete(&mut web).await;
+    assert_eq!(scene.groups().await, Vec::<Value>::new());
+    for port in &all {
+        assert_eq!(scene.get(&format!("/v2.0/ports/{}", id(port))).await["port"]["tags"], json!(["theirs"]));
+    }
 }
 
 async fn rules_follow_the_ports_of_the_service(scene: &mut Scene) {

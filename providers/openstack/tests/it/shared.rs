@@ -11,6 +11,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_balancer_of_another_cluster_is_joined_and_left_without_touching_foreign_tags,
         a_new_cluster_name_renames_what_is_ours_alone;
     simulated:
+        a_new_cluster_name_renames_the_parts_of_sharers,
         a_full_or_internal_sharer_is_refused_before_any_write,
         what_is_wrong_with_a_sharer_does_not_hold_up_the_others,
         a_port_removed_before_the_deletion_leaves_no_listener,
@@ -167,6 +168,50 @@ async fn a_new_cluster_name_renames_what_is_ours_alone(scene: &mut Scene) {
     scene.write("DELETE", &foreign, Value::Null).await;
     scene.delete(&mut web).await;
     scene.is_empty().await;
+}
+
+/// Whoever is synced first; and a sharer that goes without another sync.
+async fn a_new_cluster_name_renames_the_parts_of_sharers(scene: &mut Scene) {
+    for order in [["web", "api"], ["api", "web"], ["web", ""]] {
+        let old = scene.process_of("old_one").await;
+        let mut web = web();
+        old.work(&mut web, &scene.nodes, ServiceAction::Ensure).await.unwrap();
+        let mut api = api(&web);
+        set(&mut api, "enable-health-monitor", "true");
+        let address = status_ip(old.work(&mut api, &scene.nodes, ServiceAction::Ensure).await);
+        let mut tags = vec!["kube_service_old_one_shop_api", "kube_service_old_one_shop_web"];
+        assert_eq!(texts(&scene.balancer().await["tags"]), tags);
+        for name in order {
+            let (service, tag) = if name == "web" { (&mut web, WEB) } else { (&mut api, API) };
+            if !name.is_empty() {
+                assert_eq!(scene.ensure(service).await, address);
+                scene.is_steady(service).await;
+                tags[usize::from(name == "web")] = tag;
+                let shown = scene.balancer().await["tags"].clone();
+                assert!(texts(&shown).len() == 2 && tags.iter().all(|tag| texts(&shown).contains(tag)), "{shown}");
+            }
+        }
+        if order[1].is_empty() {
+            scene.delete(&mut api).await;
+            assert_eq!((texts(&scene.balancer().await["tags"]), scene.listeners().await.len()), (vec![WEB], 1));
+        } else {
+            assert_eq!(scene.balancer().await["name"], WEB);
+            for (parts, kind) in [(scene.listeners().await, "listener"), (scene.pools().await, "pool")] {
+                let mut names: Vec<&str> = parts.iter().filter_map(|part| part["name"].as_str()).collect();
+                names.sort_unstable();
+                assert_eq!(names, [format!("{kind}_0_{API}"), format!("{kind}_0_{WEB}")]);
+            }
+            assert_eq!(scene.monitors().await[0]["name"], format!("monitor_0_{API}"));
+            assert_eq!(texts(&scene.listeners().await[1]["tags"]), [API]);
+            scene.delete(&mut api).await;
+        }
+        scene.delete(&mut web).await;
+        scene.is_empty().await;
+    }
+}
+
+fn status_ip(answer: crate::scene::Answer) -> String {
+    answer.unwrap().unwrap().ingress[0].ip.clone()
 }
 
 async fn a_port_removed_before_the_deletion_leaves_no_listener(scene: &mut Scene) {

@@ -11,6 +11,7 @@ use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
 use ccm_provider::{ErrorClass, Finding, Node, ProviderError, Service, ServiceAction, ServiceWork, Subject};
 use ipnet::IpNet;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::names::{self, Descriptions};
@@ -64,6 +65,9 @@ pub(crate) struct Item {
     pub(crate) was_noted: bool,
     #[serde(skip)]
     pub(crate) subject: Subject,
+    /// When the Service was.
+    #[serde(skip)]
+    pub(crate) created: Option<Timestamp>,
     /// What was noted when the balancer last matched.
     #[serde(skip)]
     pub(crate) applied: Option<String>,
@@ -109,6 +113,9 @@ pub(crate) struct Settings {
     pub(crate) tags: MoreTags,
     pub(crate) publish: Publish,
     pub(crate) members: Vec<Target>,
+    /// Where there are no members: the nodes that could be some, near which a balancer is made.
+    #[serde(skip)]
+    pub(crate) others: Vec<Target>,
     pub(crate) manages_group: bool,
     /// Whether a balancer in ERROR is deleted and made again.
     #[serde(skip)]
@@ -169,6 +176,21 @@ pub(crate) struct Port {
     pub(crate) port: i32,
     /// 0: none.
     pub(crate) node_port: i32,
+}
+
+impl Port {
+    /// The transport that the protocol of the listener uses: no two listeners share its port.
+    pub(crate) fn transport(&self) -> &str {
+        transport(&self.protocol)
+    }
+}
+
+/// What the protocol of a listener is spoken over.
+pub(crate) fn transport(protocol: &str) -> &str {
+    match protocol {
+        "UDP" | "SCTP" => protocol,
+        _ => "TCP",
+    }
 }
 
 /// Milliseconds.
@@ -251,6 +273,7 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderErr
         annotated: text(&keys::LOAD_BALANCER_ID),
         was_noted: text(&keys::LOAD_BALANCER_ADDRESS).is_some(),
         subject: Subject::service(service),
+        created: service.metadata.creation_timestamp,
         applied: service.metadata.annotations.get(super::APPLIED).cloned(),
         keep_floating_ip: annotations.get_or_default(&keys::KEEP_FLOATING_IP)?,
         settings: None,
@@ -315,6 +338,10 @@ impl Source<'_> {
         ];
         let selector = NodeSelector::parse(&self.text(&keys::NODE_SELECTOR, &lb.node_selector));
         let members = backend::targets(&work.nodes, self.identity, &selector, family, findings);
+        let others = match members.is_empty() {
+            true => backend::targets(&work.nodes, self.identity, &NodeSelector::default(), family, &mut Vec::new()),
+            false => Vec::new(),
+        };
         let health_check_port = Some(service.health_check_path_port().1).filter(|port| *port != 0);
         let asks_for_hostname = get_bool(&keys::ENABLE_INGRESS_HOSTNAME, lb.enable_ingress_hostname)?;
         if service.spec.ip_families.len() > 1 {
@@ -327,7 +354,7 @@ impl Source<'_> {
             vip,
             member_subnet: member_subnet.into_iter().find(|subnet| !subnet.is_empty()),
             floating: if is_internal { Floating::default() } else { self.floating()? },
-            ports: self.ports(forwards_client_address, !tls_container.is_empty())?,
+            ports: self.ports(forwards_client_address, !tls_container.is_empty(), proxy_protocol.is_some())?,
             connection_limit: self.number(&keys::CONNECTION_LIMIT, -1)?,
             timeouts: Timeouts {
                 client_data: self.number(&keys::TIMEOUT_CLIENT_DATA, 50_000)?,
@@ -340,11 +367,14 @@ impl Source<'_> {
             tls_container,
             sources,
             restricts_sources,
-            algorithm: self.text(&keys::LB_METHOD, &lb.lb_method),
+            // No pool is without one.
+            algorithm: Some(self.text(&keys::LB_METHOD, ""))
+                .filter(|text| !text.is_empty())
+                .unwrap_or_else(|| lb.lb_method.clone()),
             proxy_protocol,
             is_sticky: service.spec.session_affinity == "ClientIP",
             monitor: match get_bool(&keys::ENABLE_HEALTH_MONITOR, lb.create_monitor)? {
-                true => Some(self.monitor()?),
+                true => Some(self.monitor(findings)?),
                 false => None,
             },
             health_check_port,
@@ -360,6 +390,7 @@ impl Source<'_> {
                 suffix: (proxy_protocol.is_some() && asks_for_hostname).then(|| lb.ingress_hostname_suffix.clone()),
             },
             members,
+            others,
             manages_group: lb.manage_security_groups,
             is_recreated: get_bool(&keys::RECREATE_IN_ERROR, false)?,
         })
@@ -386,7 +417,8 @@ impl Source<'_> {
         if reference.is_empty() || self.config.load_balancer.container_store != BARBICAN {
             return Ok(None);
         }
-        Certificate::parse(reference).map(Some).map_err(|problem| refused(&problem))
+        let refuse = |problem| self.annotations.refuse(keys::DEFAULT_TLS_CONTAINER_REF.row, problem);
+        Certificate::parse(reference).map(Some).map_err(refuse)
     }
 
     fn family(&self) -> Option<Family> {
@@ -396,7 +428,7 @@ impl Source<'_> {
         }
     }
 
-    fn ports(&self, forwards: bool, terminates_tls: bool) -> Result<Vec<Port>, ProviderError> {
+    fn ports(&self, forwards: bool, terminates_tls: bool, proxies: bool) -> Result<Vec<Port>, ProviderError> {
         let port = |port: &ccm_provider::ServicePort| {
             let transport = if port.protocol.is_empty() { "TCP" } else { &*port.protocol };
             if !TRANSPORTS.contains(&transport) {
@@ -410,7 +442,27 @@ impl Source<'_> {
             let (transport, protocol) = (transport.to_owned(), protocol.to_owned());
             Ok(Port { transport, protocol, port: port.port, node_port: port.node_port })
         };
-        self.service.spec.ports.iter().map(port).collect()
+        let ports: Vec<Port> = self.service.spec.ports.iter().map(port).collect::<Result<_, _>>()?;
+        // What Octavia refuses would leave a port in Neutron at each attempt.
+        if let Some(port) = ports.iter().find(|port| proxies && port.transport() != "TCP") {
+            let text = format!(
+                "the port {} is of {}, which has no PROXY protocol; remove the annotation, or make another Service of the port",
+                port.port, port.transport
+            );
+            return Err(self.annotations.refuse(keys::PROXY_PROTOCOL.row, text));
+        }
+        let is_taken = |(at, port): &(usize, &Port)| {
+            ports.iter().take(*at).any(|other| (other.port, other.transport()) == (port.port, port.transport()))
+        };
+        if let Some((_, port)) = ports.iter().enumerate().find(is_taken) {
+            let row = if terminates_tls { keys::DEFAULT_TLS_CONTAINER_REF.row } else { keys::X_FORWARDED_FOR.row };
+            let text = format!(
+                "makes listeners of {} of all ports, and the port {} is there twice; make another Service of one of them",
+                port.protocol, port.port
+            );
+            return Err(self.annotations.refuse(row, text));
+        }
+        Ok(ports)
     }
 
     /// Who may connect, and whether the user says so.
@@ -419,29 +471,39 @@ impl Source<'_> {
         let ranges = SourceRanges::of(self.service).map_err(|error| refused(&error.to_string()))?;
         let all = if is_v6 { "::/0" } else { "0.0.0.0/0" };
         let annotation = self.service.metadata.annotations.get(ANNOTATION_SOURCE_RANGES);
-        let asked = self.service.spec.load_balancer_source_ranges.as_ref().is_some_and(|ranges| !ranges.is_empty())
-            || annotation.is_some_and(|ranges| !ranges.trim().is_empty());
-        if !asked {
+        let is_in_spec =
+            self.service.spec.load_balancer_source_ranges.as_ref().is_some_and(|ranges| !ranges.is_empty());
+        if !is_in_spec && annotation.is_none_or(|ranges| ranges.trim().is_empty()) {
             return Ok((all.parse().into_iter().collect(), false));
         }
         if let Some(other) = ranges.iter().find(|range| range.addr().is_ipv6() != is_v6) {
             let family = if is_v6 { "IPv6" } else { "IPv4" };
+            let key = if is_in_spec { "spec.loadBalancerSourceRanges" } else { ANNOTATION_SOURCE_RANGES };
             return Err(refused(&format!(
-                "spec.loadBalancerSourceRanges {other}: not a range of {family}, the first IP family of the Service"
+                "{key} {other}: not a range of {family}, the first IP family of the Service; remove it"
             )));
         }
         Ok((ranges.iter().copied().collect(), true))
     }
 
-    fn monitor(&self) -> Result<Monitor, ProviderError> {
+    fn monitor(&self, findings: &mut Vec<Finding>) -> Result<Monitor, ProviderError> {
         let lb = &self.config.load_balancer;
         let seconds = |duration: std::time::Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-        Ok(Monitor {
+        let monitor = Monitor {
             delay: self.number(&keys::HEALTH_MONITOR_DELAY, seconds(lb.monitor_delay))?,
             timeout: self.number(&keys::HEALTH_MONITOR_TIMEOUT, seconds(lb.monitor_timeout))?,
             max_retries: self.number(&keys::HEALTH_MONITOR_MAX_RETRIES, lb.monitor_max_retries)?,
             max_retries_down: self.number(&keys::HEALTH_MONITOR_MAX_RETRIES_DOWN, lb.monitor_max_retries_down)?,
-        })
+        };
+        let is_annotated =
+            [&keys::HEALTH_MONITOR_DELAY, &keys::HEALTH_MONITOR_TIMEOUT].iter().any(|key| self.annotations.has(key));
+        if is_annotated && monitor.timeout > monitor.delay {
+            let Monitor { delay, timeout, .. } = monitor;
+            let text =
+                format!("health checks may take {timeout} s, and one is made each {delay} s; write {delay} or less");
+            findings.push(self.annotations.warn(keys::HEALTH_MONITOR_TIMEOUT.row, text));
+        }
+        Ok(monitor)
     }
 
     /// The subnet is decided by the first of class, annotations and configuration that says anything about it.
@@ -478,18 +540,21 @@ impl Source<'_> {
 }
 
 impl Item {
-    /// Whether a balancer is this Service's under an older name of the cluster: it was this Service's before, and has not got its
-    /// tag yet. A Service of the same name in another cluster may share it.
+    /// Whether a balancer has the name or, where it is shared, the tag of this Service under an older name of the cluster: it was
+    /// this Service's before, and has not got its tag yet. A Service of the same name in another cluster may share it.
     pub(crate) fn is_old_name_of(&self, lb: &LoadBalancer) -> bool {
+        let is_old = |name: &String| names::renamed(name, &self.name).is_some();
         self.was_noted
             && self.annotated.as_ref() == Some(&lb.id)
+            && lb.name != self.name
             && !lb.tags.contains(&self.name)
-            && names::renamed(&lb.name, &self.name).is_some()
+            && (is_old(&lb.name) || lb.tags.iter().any(is_old))
     }
 
     /// Whether the balancer was made for this Service.
     pub(crate) fn is_owner_of(&self, lb: &LoadBalancer) -> bool {
-        lb.name == self.name || lb.name == self.legacy || self.is_old_name_of(lb)
+        let is_renamed = || names::renamed(&lb.name, &self.name).is_some();
+        lb.name == self.name || lb.name == self.legacy || self.is_old_name_of(lb) && is_renamed()
     }
 
     /// Whether a name or tag of a balancer or its parts is that of this Service.

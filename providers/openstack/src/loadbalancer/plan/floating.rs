@@ -1,6 +1,7 @@
 //! The floating IP of a balancer.
 
 use ccm_provider::{Finding, ProviderError, Verb};
+use jiff::Timestamp;
 
 use super::super::desired::Settings;
 use super::super::names;
@@ -111,11 +112,16 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Those that were made for this Service and are bound to nothing: their balancer was deleted by hand.
+    /// Those that were made for this Service and are bound to nothing: their balancer was deleted by hand. An older one than the
+    /// Service is what another Service of its name was to keep.
     pub(super) fn loose_floating_ips(&self) -> impl Iterator<Item = &'a FloatingIp> + use<'a> {
-        let is_loose = |port: &Option<String>| port.as_ref().is_none_or(String::is_empty);
-        let ours = &self.item.descriptions.floating_ip;
-        self.observed.floating_ips.iter().filter(move |ip| is_loose(&ip.port_id) && ip.description == *ours)
+        let (ours, made) = (&self.item.descriptions.floating_ip, self.item.created);
+        let is_loose = |ip: &&FloatingIp| ip.port_id.as_ref().is_none_or(String::is_empty);
+        let is_kept = move |ip: &FloatingIp| {
+            ip.created_at.parse::<Timestamp>().ok().zip(made).is_some_and(|(ip, made)| ip < made)
+        };
+        let loose = self.observed.floating_ips.iter().filter(is_loose);
+        loose.filter(move |ip| ip.description == *ours && !is_kept(ip))
     }
 
     /// Whether a floating IP was made for this Service or, by the balancer's description, for the one that made the balancer.

@@ -29,6 +29,13 @@ impl Draft<'_> {
             return Ok(());
         }
         let Some(observed) = self.observed.groups.get(&self.place) else { return Ok(()) };
+        let is_new = self.observed.balancer(self.place).is_none();
+        if is_new && self.observed.source_subnet(self.place, settings).is_none() {
+            let verb = if observed.group.is_none() { Verb::Create } else { Verb::Update };
+            let why = "its rules need the subnet that the load balancer gets";
+            self.push(Write::GroupLater, (verb, "SecurityGroup", &self.item.group), why);
+            return Ok(());
+        }
         let desired = self.desired_rules(settings, observed)?;
         let group = match &observed.group {
             Some(group) => group.id.clone(),
@@ -120,6 +127,11 @@ impl Draft<'_> {
         let groups = port.security_groups.iter().filter(|present| *present != group).cloned().collect();
         let write = Write::PortGroups { port: Box::new(port.clone()), groups };
         self.push(write, (Verb::Detach, "Port", &port.id), reason);
+        // Old releases of the Go program also tagged the port with the group.
+        if port.tags.iter().any(|tag| tag == group) {
+            let write = Write::UntagPort { port: port.id.clone(), tag: group.to_owned() };
+            self.push(write, (Verb::Update, "Port", &port.id), reason);
+        }
     }
 
     /// Removes the group from all ports, and deletes it.

@@ -241,8 +241,9 @@ impl Draft<'_> {
                 "the load balancer {id} is that of another Service, and this Octavia (before version 2.5) has no tags to share it"
             ));
         }
-        let others = service_tags(&balancer.lb.tags).filter(|tag| *tag != self.item.name).count();
-        let is_member = balancer.lb.tags.contains(&self.item.name);
+        let (own, others): (Vec<&str>, Vec<&str>) =
+            service_tags(&balancer.lb.tags).partition(|tag| self.item.owns(tag, &balancer.lb));
+        let (is_member, others) = (!own.is_empty(), others.len());
         let most = usize::try_from(self.env.config.load_balancer.max_shared_lb).unwrap_or(0);
         if !is_member && others + 1 > most {
             return refuse(format!(
@@ -322,7 +323,6 @@ impl Draft<'_> {
 
     /// Events about what the cloud cannot do.
     fn say_what_is_ignored(&mut self, settings: &Settings) {
-        self.warn_about_checks(settings);
         let warn = |reason: &str, text: &str| Finding::warning(reason, text);
         let restricted_by_group = settings.manages_group && self.env.is_ovn();
         if settings.restricts_sources && !self.features.allowed_cidrs && !restricted_by_group {

@@ -83,9 +83,7 @@ impl Draft<'_> {
         // The rename gives the name. Upstream names monitors of sharers after the balancer when nodes change; and a port keeps
         // its monitor when another one in front of it goes: neither is worth a change.
         let is_of = |balancer: &str| names::is_part(&present.name, "monitor", balancer);
-        let is_renamed =
-            self.item.is_old_name_of(&balancer.lb) && names::renamed(&present.name, &self.item.name).is_some();
-        if !is_renamed && !is_of(&self.item.name) && !is_of(&balancer.lb.name) {
+        if !self.is_renamed(balancer, &present.name) && !is_of(&self.item.name) && !is_of(&balancer.lb.name) {
             changed.field("name", &present.name, &desired.name);
         }
         let times = &desired.times;

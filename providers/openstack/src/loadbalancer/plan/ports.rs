@@ -6,7 +6,7 @@ use ccm_provider::{ErrorClass, ProviderError, Verb};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::super::desired::{Port, Settings};
+use super::super::desired::{Port, Settings, transport};
 use super::super::names;
 use super::super::observed::{Balancer, service_tags};
 use super::super::step::{Write, made};
@@ -20,17 +20,9 @@ use crate::client::operation::{
 const FORWARDED: &str = "X-Forwarded-For";
 const SOURCE_IP: &str = "SOURCE_IP";
 
-/// The transport that the protocol of a listener uses: no two listeners share its port.
-fn transport(protocol: &str) -> &str {
-    match protocol {
-        "UDP" | "SCTP" => protocol,
-        _ => "TCP",
-    }
-}
-
 /// Whether a listener has the port of the Service.
 pub(super) fn same_port(listener: &Listener, port: &Port) -> bool {
-    listener.protocol_port == port.port && transport(&listener.protocol) == port.transport
+    listener.protocol_port == port.port && transport(&listener.protocol) == port.transport()
 }
 
 /// Where a pool or listener is: its ID, or the name of the ID that it will have.
@@ -304,7 +296,7 @@ impl Draft<'_> {
         let protocol = settings.pool_protocol(port);
         match found {
             Some(pool) if pool.protocol == protocol => {
-                self.update_pool(balancer, settings, pool);
+                self.update_pool(balancer, settings, index, pool);
                 return Place { id: pool.id.clone(), found: Some(pool) };
             }
             Some(pool) => self.delete_pool(balancer, pool, "its protocol cannot be changed"),
@@ -319,7 +311,7 @@ impl Draft<'_> {
         Place { id: made(&name), found: None }
     }
 
-    fn update_pool(&mut self, balancer: &Balancer, settings: &Settings, pool: &Pool) {
+    fn update_pool(&mut self, balancer: &Balancer, settings: &Settings, index: usize, pool: &Pool) {
         let update = |draft: &mut Self, changed: Changed, is_optional: bool| {
             let path = format!("pools/{}", pool.id);
             let body = Some(json!({"pool": changed.body}));
@@ -333,6 +325,11 @@ impl Draft<'_> {
         };
         let is_sticky = pool.session_persistence.as_ref().is_some_and(|persistence| persistence.kind == SOURCE_IP);
         let mut changed = Changed::default();
+        // A name with that of the balancer is one that this or the Go program gave, maybe to another port.
+        let is_named = names::is_part(&pool.name, "pool", &self.item.name) || pool.name.contains(&*balancer.lb.name);
+        if !is_named && !self.is_renamed(balancer, &pool.name) {
+            changed.field("name", &pool.name, &part("pool", index, self.item));
+        }
         if is_sticky != settings.is_sticky && (settings.is_sticky || pool.session_persistence.is_some()) {
             let shown = |on: bool| if on { SOURCE_IP } else { "" };
             changed.changes.push(change("session_persistence", shown(is_sticky), shown(settings.is_sticky)));

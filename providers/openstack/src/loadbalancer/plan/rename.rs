@@ -8,7 +8,7 @@ use http::Method;
 use super::super::names;
 use super::super::observed::Balancer;
 use super::super::step::Write;
-use super::{Draft, Fields, Octavia, change};
+use super::{Draft, Fields, Octavia, change, tag_change};
 use crate::client::operation::{LISTENER_UPDATE, MONITOR_UPDATE, Operation, POOL_UPDATE};
 
 /// A kind of part.
@@ -23,11 +23,19 @@ const POOL: Kind = Kind { operation: POOL_UPDATE, kind: "Pool", key: "pool" };
 const LISTENER: Kind = Kind { operation: LISTENER_UPDATE, kind: "Listener", key: "listener" };
 
 impl Draft<'_> {
-    /// The balancer is this Service's under another cluster name: its parts, its floating IP and it get the new one.
+    /// Whether the rename gives a part with this name another one.
+    pub(super) fn is_renamed(&self, balancer: &Balancer, name: &str) -> bool {
+        self.item.is_old_name_of(&balancer.lb) && names::renamed(name, &self.item.name).is_some()
+    }
+
+    /// The balancer is this Service's under another cluster name: its parts, its floating IP and it get the new one; what another
+    /// Service made, or has of it, stays.
     pub(super) fn rename(&mut self, balancer: &Balancer) {
         let ours = &self.item.name;
         let old = &balancer.lb.name;
-        let text = format!("renaming the load balancer {old} and its parts: the cluster name changed");
+        let is_owner = self.item.is_owner_of(&balancer.lb);
+        let what = if is_owner { "the load balancer" } else { "what this Service has of the load balancer" };
+        let text = format!("renaming {what} {old} and its parts: the cluster name changed");
         self.findings.push(Finding::warning("LoadBalancerRename", text));
         let lb = &balancer.lb.id;
         let tags = |tags: &[String]| -> Vec<String> {
@@ -55,21 +63,26 @@ impl Draft<'_> {
         let (before, description) =
             (names::floating_ip_of(&balancer.lb.description), &self.item.descriptions.floating_ip);
         let ips = self.observed.floating_ips.iter();
-        for ip in ips.filter(|ip| ip.port_id.as_ref() == Some(&balancer.lb.vip_port_id) && ip.description == before) {
+        for ip in ips
+            .filter(|ip| is_owner && ip.port_id.as_ref() == Some(&balancer.lb.vip_port_id) && ip.description == before)
+        {
             let write = Write::DescribeFloatingIp { id: ip.id.clone(), description: description.clone() };
             self.push(write, (Verb::Update, "FloatingIP", &ip.floating_ip_address), "the cluster name changed");
         }
-        let mut fields = Fields::default();
-        fields.put("name", &**ours);
-        fields.put("description", &*self.item.descriptions.balancer);
+        let (mut fields, mut changes) = (Fields::default(), Vec::new());
+        if is_owner {
+            fields.put("name", &**ours);
+            fields.put("description", &*self.item.descriptions.balancer);
+            changes.push(change("name", old, ours));
+        }
         if self.features.tags {
             let mut new_tags = tags(&balancer.lb.tags);
             if !new_tags.contains(ours) {
                 new_tags.push(ours.clone());
             }
+            changes.push(tag_change(&balancer.lb.tags, &new_tags));
             fields.put("tags", new_tags);
         }
-        let changes = vec![change("name", old, ours)];
         self.update_balancer(lb, fields.below("loadbalancer"), changes, "the cluster name changed");
     }
 }
