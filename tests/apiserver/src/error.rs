@@ -77,7 +77,7 @@ impl Cause {
 }
 
 /// `details` without its empty members.
-fn details(name: &str, group: &str, kind: &str) -> Value {
+pub(crate) fn details(name: &str, group: &str, kind: &str) -> Value {
     let mut details = json!({});
     for (member, value) in [("/name", name), ("/group", group), ("/kind", kind)] {
         if !value.is_empty() {

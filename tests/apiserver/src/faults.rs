@@ -1,10 +1,11 @@
 //! Faults that can be enabled while the server runs. All are counted, none is random, so that a run can be repeated.
 
 use crate::kind::{KINDS, Kind};
+use crate::lock;
 use crate::signal::Signal;
 use crate::store::{Core, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The requests to which a fault applies. A field that is not set matches everything.
@@ -22,14 +23,14 @@ pub struct Match {
 }
 
 impl Match {
-    /// Every request.
-    pub fn any() -> Match {
-        Match::default()
+    /// Requests on this resource.
+    pub fn of(resource: &str) -> Match {
+        Match { resource: Some(resource.to_owned()), ..Match::default() }
     }
 
     /// Requests of this verb on this resource.
     pub fn on(verb: &str, resource: &str) -> Match {
-        Match { verb: Some(verb.to_owned()), resource: Some(resource.to_owned()), ..Match::default() }
+        Match { verb: Some(verb.to_owned()), ..Match::of(resource) }
     }
 
     /// The same, for one object only.
@@ -104,7 +105,7 @@ pub struct Fault {
 impl Fault {
     /// A fault that hits every request until it is removed.
     pub fn new(effect: Effect) -> Fault {
-        Fault { effect, matching: Match::any(), skip: 0, times: None, every: 1 }
+        Fault { effect, matching: Match::default(), skip: 0, times: None, every: 1 }
     }
 
     /// 429 with `Retry-After`.
@@ -190,10 +191,6 @@ pub struct Faults {
     watches: Arc<Mutex<Watches>>,
     /// Sent when a switch for open watches has changed.
     pub(crate) switched: Signal,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Faults {

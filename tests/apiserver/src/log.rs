@@ -1,8 +1,9 @@
 //! The requests of clients: every write in full, everything as counts.
 
+use crate::lock;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// How many writes are kept; the oldest go first.
 const LIMIT: usize = 200_000;
@@ -50,21 +51,21 @@ pub struct RequestLog {
 
 impl RequestLog {
     pub(crate) fn write(&self, entry: WriteEntry) {
-        let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
-        writes.push_back(entry);
-        while writes.len() > LIMIT {
+        let mut writes = lock(&self.writes);
+        if writes.len() == LIMIT {
             writes.pop_front();
         }
+        writes.push_back(entry);
     }
 
     pub(crate) fn count(&self, verb: &str, resource: &str, status: u16) {
         let key = CountKey { verb: verb.to_owned(), resource: resource.to_owned(), status };
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
+        *lock(&self.counts).entry(key).or_default() += 1;
     }
 
     /// Every write since the last [`RequestLog::clear`], in-process ones included.
     pub fn writes(&self) -> Vec<WriteEntry> {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        lock(&self.writes).iter().cloned().collect()
     }
 
     /// The writes that came over HTTP.
@@ -74,7 +75,7 @@ impl RequestLog {
 
     /// HTTP requests by verb, resource and status.
     pub fn counts(&self) -> BTreeMap<CountKey, u64> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.counts).clone()
     }
 
     /// HTTP requests of this verb on this resource, with any answer.
@@ -84,7 +85,7 @@ impl RequestLog {
 
     /// Forgets writes and counts.
     pub fn clear(&self) {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.writes).clear();
+        lock(&self.counts).clear();
     }
 }

@@ -128,7 +128,7 @@ impl Simulation {
         let resource = *["nodes", "services", "events", "leases"].choose(&mut self.rng).unwrap();
         let matching = match self.rng.random_bool(0.5) {
             true => Match::on(verb, resource),
-            false => Match { verb: Some(verb.to_owned()), ..Match::any() },
+            false => Match { verb: Some(verb.to_owned()), ..Match::default() },
         };
         let fault = match self.rng.random_range(0..7) {
             0 => Fault::too_many_requests(self.rng.random_range(1..8)),

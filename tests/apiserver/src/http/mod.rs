@@ -7,7 +7,7 @@ mod stream;
 pub use reply::{Body, Closed};
 
 use crate::discovery;
-use crate::error::ApiError;
+use crate::error::{ApiError, details};
 use crate::faults::{Effect, Faults, RequestFacts};
 use crate::kind::Kind;
 use crate::log::WriteEntry;
@@ -227,11 +227,8 @@ impl Handler {
                 if !gone || write.kind.returns_deleted {
                     return Ok(reply::object(200, &stored));
                 }
-                let uid = crate::value::text(&stored.value(), "/metadata/uid").to_owned();
-                let mut details = json!({"name": stored.name, "kind": write.kind.plural, "uid": uid});
-                if !write.kind.group.is_empty() {
-                    crate::value::set(&mut details, "/group", write.kind.group);
-                }
+                let mut details = details(&stored.name, write.kind.group, write.kind.plural);
+                crate::value::set(&mut details, "/uid", crate::value::text(&stored.value(), "/metadata/uid"));
                 let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
                 Ok(reply::json_value(200, &status))
             }

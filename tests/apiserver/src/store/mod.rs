@@ -10,12 +10,13 @@ pub(crate) use write::Write;
 
 use crate::error::ApiError;
 use crate::kind::Kind;
+use crate::lock;
 use crate::log::{RequestLog, WriteEntry};
 use crate::options::Options;
 use crate::patch::Patch;
 use crate::watch::Watch;
 use serde_json::{Value, json};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The user agent under which in-process writes are logged.
 pub const IN_PROCESS: &str = "in-process";
@@ -30,9 +31,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // The test that panicked under the lock reports the bug; other tests should not fail because of the poisoned
-        // lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -193,7 +193,7 @@ async fn each_way_in_which_the_api_server_fails_is_waited_out() {
         let manager = rig.start(&[]).await;
         // Everything but the health check at the start, for a minute and a half.
         for resource in ["nodes", "services", "events"] {
-            let matching = Match { resource: Some(resource.into()), ..Match::any() };
+            let matching = Match::of(resource);
             rig.faults().add(Fault::new(effect.clone()).on(matching));
         }
         rig.pass(3 * MINUTE / 2).await;
@@ -268,7 +268,7 @@ async fn an_expired_version_causes_a_new_list_that_detects_deletions() {
 #[tokio::test(start_paused = true)]
 async fn events_that_cannot_be_written_hold_up_nothing() {
     let rig = Rig::new("").await;
-    let matching = Match { resource: Some("events".into()), ..Match::any() };
+    let matching = Match::of("events");
     rig.faults().add(Fault::latency(10 * MINUTE).on(matching));
     create_new(&rig, names("n", 500)).await;
     let manager = rig.start(&[NODES]).await;

@@ -271,7 +271,7 @@ async fn a_storm_of_events_is_cut_and_slows_nothing() {
     rig.create(service("s")).await;
     let _manager = rig.start(&[SERVICES]).await;
     rig.pass(Duration::from_secs(1)).await;
-    let events = Match { resource: Some("events".into()), ..Match::any() };
+    let events = Match::of("events");
     rig.faults().add(Fault::latency(Duration::from_secs(8)).on(events));
     for i in 0..30 {
         rig.patch_service("s", json!({"metadata": {"annotations": {"touched": i.to_string()}}})).await;
@@ -317,7 +317,7 @@ async fn each_way_in_which_the_api_server_fails_ends_with_one_balancer_and_the_r
         add_node(&rig, "n").await;
         let manager = rig.start(&[SERVICES]).await;
         rig.pass(Duration::from_secs(1)).await;
-        rig.faults().add(Fault::new(effect.clone()).on(Match { resource: Some("services".into()), ..Match::any() }));
+        rig.faults().add(Fault::new(effect.clone()).on(Match::of("services")));
         rig.create(service("s")).await;
         rig.pass(MINUTE).await;
         rig.faults().clear();
