@@ -269,7 +269,7 @@ impl World {
 
 fn network(ec2: &mut Ec2State) {
     let created = jiff::Timestamp::UNIX_EPOCH;
-    let vpc = Vpc { cidr: "10.0.0.0/8".to_owned(), ipv6_cidr: None, default: false, tags: Tags::new() };
+    let vpc = Vpc { cidr: "10.0.0.0/8".to_owned(), ipv6_cidr: None, tags: Tags::new() };
     ec2.vpcs.insert("vpc-1".to_owned(), vpc);
     ec2.gateways.insert("igw-1".to_owned(), Gateway { vpc: Some("vpc-1".to_owned()), tags: Tags::new() });
     let subnets = [
@@ -300,7 +300,7 @@ fn network(ec2: &mut Ec2State) {
 
 pub(crate) fn subnet(zone: &str, cidr: &str, tags: Tags) -> Subnet {
     let (vpc, zone, cidr) = ("vpc-1".to_owned(), zone.to_owned(), cidr.to_owned());
-    Subnet { vpc, zone, cidr, ipv6_cidr: None, map_public_ip: false, tags, next_ip: 0 }
+    Subnet { vpc, zone, cidr, ipv6_cidr: None, tags, next_ip: 0 }
 }
 
 /// A rule for one port, or for all traffic, from a group.
@@ -337,7 +337,6 @@ pub(crate) fn new_interface(ip: Ipv4Addr, instance: Option<String>) -> Interface
         device: 0,
         status: "attached".to_owned(),
         since: created,
-        delete_on_termination: true,
     };
     Interface {
         subnet: "subnet-nodes".to_owned(),
@@ -369,7 +368,6 @@ pub(crate) fn launch(ec2: &mut Ec2State, number: usize) {
         image: "ami-1".to_owned(),
         instance_type: "m5.large".to_owned(),
         state: InstanceState::Running,
-        launched: created,
         created,
         vpc: "vpc-1".to_owned(),
         subnet: "subnet-nodes".to_owned(),
@@ -377,7 +375,6 @@ pub(crate) fn launch(ec2: &mut Ec2State, number: usize) {
         private_dns: dns_name(number),
         public_dns: String::new(),
         interfaces: vec![eni(number)],
-        key_name: None,
         topology: Vec::new(),
         metadata_hops: 2,
         tags: owned(),

@@ -1,35 +1,69 @@
 //! The calls of all services as the endpoint carries them: read, checked against the vendor's models, answered in their dialects.
 
-use super::{ApiError, Call, Service, World, Xml, frame, handle, sts};
+use super::model::Models;
+use super::{ApiError, Call, Options, Service, World, Xml, frame, handle, sts};
 use crate::core::clock::Clock;
-use crate::core::endpoint::Cloud;
+use crate::core::endpoint::{Cloud, Simulated};
 use crate::core::faults::Fault;
 use crate::core::latency::Latency;
 use crate::core::ledger::Entry;
 use crate::core::rest::Reply;
 use crate::core::server::Request;
-use jiff::{SignedDuration, Timestamp};
+use crate::core::throttle::BucketSpec;
+use jiff::Timestamp;
+use serde_json::Value;
+use std::sync::Arc;
 
 /// How much of a call's parameters the ledger keeps, bytes.
 const SUMMARY: usize = 400;
 
 const XML: &str = "text/xml;charset=UTF-8";
 
-impl Cloud for World {
-    type Call = Call;
+impl Simulated for World {
+    type Options = Options;
 
-    fn settle(&mut self) -> Timestamp {
-        World::settle(self);
-        self.now()
+    const SHOWS: &'static [&'static str] = &["/dump"];
+    const INVALID: &'static str = "ValidationError";
+    const BROKEN: &'static str = "InternalFailure";
+
+    fn options(&mut self) -> &mut Options {
+        Arc::make_mut(&mut self.options)
+    }
+
+    fn throttle(options: &Options) -> &[BucketSpec] {
+        &options.throttle
+    }
+
+    fn latency(&self) -> &Latency {
+        &self.options.latency
+    }
+
+    /// What is not checked is listed among the violations, which tests read.
+    fn changed(&mut self, violations: &mut Vec<String>) {
+        let models = if self.options.validate { Models::shared() } else { Ok(None) };
+        self.models = models.unwrap_or_else(|error| {
+            violations.push(error.to_string());
+            None
+        });
     }
 
     fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    fn latency(&self) -> &Latency {
-        &self.options.latency
+    fn settle(&mut self) -> Timestamp {
+        World::settle(self);
+        self.now()
     }
+
+    /// The whole state, for `--load`.
+    fn show(&self, _: &str) -> Option<Value> {
+        serde_json::to_value(self.dump()).ok()
+    }
+}
+
+impl Cloud for World {
+    type Call = Call;
 
     fn read(&mut self, request: &Request, entry: &mut Entry, violations: &mut Vec<String>) -> Result<Call, Reply> {
         let form = match (request.method(), std::str::from_utf8(request.body())) {
@@ -95,7 +129,6 @@ impl Cloud for World {
             }
             Fault::Throttle => throttled(call.service),
             Fault::ExpiredCredentials => sts::expired_error(call.service),
-            Fault::Status { status, body } => return reply(*status, "text/plain", body.as_str(), ""),
             Fault::Html { status } => {
                 let body =
                     "<!DOCTYPE html>\n<html><head><title>Error</title></head><body><h1>Sorry</h1><br></body></html>";
@@ -117,24 +150,21 @@ impl Cloud for World {
 impl World {
     /// Carries out a call, a read perhaps on an older world.
     fn answer(&mut self, call: &Call) -> Result<Xml, ApiError> {
-        let stale = SignedDuration::try_from(self.options.stale_reads).unwrap_or(SignedDuration::MAX);
-        if stale.is_zero() {
-            return handle(self, call);
+        let (now, late) = (self.now(), self.options.stale_reads);
+        // A past of its own would hold this one again and again.
+        let mut past = std::mem::take(&mut self.past);
+        past.forget(now, late);
+        if call.mutating() && !late.is_zero() {
+            past.keep(now, self.clone());
         }
-        let now = self.now();
-        self.past.retain(|(at, _)| now.duration_since(*at) < stale);
-        if call.mutating() {
-            // A past of its own would hold this one again and again.
-            let past = std::mem::take(&mut self.past);
-            let before = self.clone();
-            self.past = past;
-            self.past.push_back((now, before));
-            return handle(self, call);
-        }
-        let Some((at, mut world)) = self.past.pop_front() else { return handle(self, call) };
-        World::settle(&mut world);
-        let answer = handle(&mut world, call);
-        self.past.push_front((at, world));
+        let answer = match past.shown().filter(|_| !call.mutating()) {
+            Some(world) => {
+                World::settle(world);
+                handle(world, call)
+            }
+            None => handle(self, call),
+        };
+        self.past = past;
         answer
     }
 }

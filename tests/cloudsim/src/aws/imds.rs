@@ -13,15 +13,13 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Response, StatusCode};
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How the service behaves towards its callers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone)]
 pub struct ImdsOptions {
     /// Port; 0 takes any free one.
     pub port: u16,
@@ -317,7 +315,7 @@ fn identity(world: &World, id: &str, instance: &Instance) -> String {
         "imageId": instance.image,
         "instanceId": id,
         "instanceType": instance.instance_type,
-        "pendingTime": second(instance.launched),
+        "pendingTime": second(instance.created),
         "privateIp": ip.map(ToString::to_string),
         "region": world.ec2.region,
         "version": "2017-09-30",

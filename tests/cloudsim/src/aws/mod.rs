@@ -1,6 +1,5 @@
 //! A simulated AWS: EC2, classic ELB, ELBv2 and STS on one endpoint, instance metadata on ports of its own.
 
-mod admin;
 mod balancing;
 pub mod call;
 pub mod ec2;

@@ -4,11 +4,12 @@ use super::model::Models;
 use super::options::Options;
 use super::{ec2, elb, elbv2, sts};
 use crate::core::clock::{Clock, later};
+use crate::core::lag::Past;
 use jiff::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +29,8 @@ pub struct World {
     pub elbv2: elbv2::ElbV2State,
     /// Credentials given out.
     pub sts: sts::StsState,
-    /// The world before each recent write, oldest first; kept only for stale reads.
-    pub(super) past: VecDeque<(Timestamp, World)>,
+    /// Kept only for stale reads.
+    pub(super) past: Past<World>,
     /// What requests and answers are held against.
     pub(super) models: Option<Arc<Models>>,
     agenda: BTreeMap<(Timestamp, u64), Due>,
@@ -78,17 +79,12 @@ impl World {
             elb: elb::ElbState::default(),
             elbv2: elbv2::ElbV2State::default(),
             sts: sts::StsState::default(),
-            past: VecDeque::new(),
+            past: Past::default(),
             models: None,
             agenda: BTreeMap::new(),
             appointments: 0,
             options,
         }
-    }
-
-    /// The same account with nothing in it: it behaves the same, and its clock goes on.
-    pub(super) fn emptied(&self) -> Self {
-        World { clock: self.clock.clone(), models: self.models.clone(), ..World::new(self.options.clone()) }
     }
 
     /// The virtual time.

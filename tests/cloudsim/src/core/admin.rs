@@ -1,19 +1,20 @@
 //! The admin APIs: JSON over HTTP on a separate port, for tests in other processes and for `curl`.
 //!
-//! Each cloud adds requests of its own to these:
-//!
 //! | Request | Does |
 //! | --- | --- |
-//! | `GET /options`, `POST /options` | the options; a post changes the fields that it has |
+//! | `GET /` | the URL of the endpoint, and the requests; some clouds show more than is listed here |
+//! | `GET /options`, `POST /options` | the behaviour; a post changes the fields that it names |
 //! | `GET`, `POST`, `DELETE /faults` | the fault rules; a post adds one or a list of them |
 //! | `GET /ledger`, `/ledger/counts`, `/ledger/mutating` | calls, all with `?since=<mark>`; `DELETE /ledger` forgets them |
 //! | `GET /ledger/mark`, `/ledger/totals` | number of the last call; totals since the start |
 //! | `GET /clock`, `POST /clock` | `{"step_ms": 1000}` or `{"set": "2026-01-01T00:00:00Z"}` |
+//! | `GET /violations` | what did not follow the vendor's API |
 
-use super::clock::Clock;
-use super::faults::{Faults, Rule};
-use super::ledger::{Entry, Ledger};
-use super::server::{Answer, Request};
+use super::endpoint::{Cloud, Endpoint, Inside};
+use super::faults::Rule;
+use super::ledger::Entry;
+use super::lock;
+use super::server::{Answer, Handler, Request};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Response, StatusCode};
@@ -21,10 +22,11 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The requests that all clouds have.
-pub(crate) const REQUESTS: [&str; 13] = [
+const REQUESTS: [&str; 14] = [
     "GET /options",
     "POST /options",
     "GET /faults",
@@ -38,13 +40,14 @@ pub(crate) const REQUESTS: [&str; 13] = [
     "DELETE /ledger",
     "GET /clock",
     "POST /clock",
+    "GET /violations",
 ];
 
 /// Status and text for a request that can't be served.
-pub(crate) type Refusal = (StatusCode, String);
+type Refusal = (StatusCode, String);
 
-/// The answer to a common request; `None` for others.
-pub(crate) type Served = Option<Result<Value, Refusal>>;
+/// Answer to a request; `None`: it is none of these.
+type Served = Option<Result<Value, Refusal>>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,26 +63,47 @@ enum Rules {
     One(Box<Rule>),
 }
 
-/// The answer over HTTP.
-pub(crate) fn answer(request: &Request, served: Served) -> BoxFuture<'static, Answer> {
-    let (status, value) = match served {
-        Some(Ok(value)) => (StatusCode::OK, value),
-        Some(Err((status, text))) => (status, json!({ "error": text })),
-        None => {
-            let (method, path) = (request.method(), request.uri().path());
-            let text = format!("there is no {method} {path}; GET / shows what there is");
-            (StatusCode::NOT_FOUND, json!({ "error": text }))
-        }
-    };
-    let mut response = Response::new(Bytes::from(format!("{value:#}\n")));
-    *response.status_mut() = status;
-    let kind = http::HeaderValue::from_static("application/json");
-    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
-    Box::pin(std::future::ready(Answer::Reply(response)))
+/// The admin API of an endpoint.
+#[derive(Debug)]
+pub(super) struct Admin<C> {
+    pub(super) endpoint: Arc<Endpoint<C>>,
+    pub(super) url: String,
 }
 
-/// Requests about clock, faults and ledger.
-pub(crate) fn serve(request: &Request, clock: &Clock, faults: &mut Faults, ledger: &mut Ledger) -> Served {
+impl<C: Cloud> Handler for Admin<C> {
+    fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Answer> {
+        let mut inside = lock(&self.endpoint.inside);
+        inside.cloud.settle();
+        let (method, path) = (request.method(), request.uri().path());
+        let served = match (method, path) {
+            (&Method::GET, "/") => {
+                let own = C::SHOWS.iter().map(|path| format!("GET {path}"));
+                let requests: Vec<String> = REQUESTS.map(str::to_owned).into_iter().chain(own).collect();
+                Some(Ok(json!({ "endpoint": self.url, "requests": requests })))
+            }
+            (&Method::GET, path) if C::SHOWS.contains(&path) => inside.cloud.show(path).map(Ok),
+            _ => serve(&request, &mut inside).or_else(|| options(&request, &mut inside)),
+        };
+        let (status, value) = match served {
+            Some(Ok(value)) => (StatusCode::OK, value),
+            Some(Err((status, text))) => (status, json!({ "error": text })),
+            None => {
+                let text = format!("there is no {method} {path}; GET / shows what there is");
+                (StatusCode::NOT_FOUND, json!({ "error": text }))
+            }
+        };
+        let mut response = Response::new(Bytes::from(format!("{value:#}\n")));
+        *response.status_mut() = status;
+        let kind = http::HeaderValue::from_static("application/json");
+        response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+        Box::pin(std::future::ready(Answer::Reply(response)))
+    }
+}
+
+/// What is asked of clock, faults, ledger and violations.
+fn serve<C: Cloud>(request: &Request, inside: &mut Inside<C>) -> Served {
+    let Inside { cloud, faults, ledger, violations, .. } = inside;
+    let clock = cloud.clock();
     let since = query(request, "since");
     let entries = |entries: Vec<&Entry>| to_value(&entries);
     Some(match (request.method(), request.uri().path()) {
@@ -106,6 +130,7 @@ pub(crate) fn serve(request: &Request, clock: &Clock, faults: &mut Faults, ledge
             faults.clear();
             Ok(json!({}))
         }
+        (&Method::GET, "/violations") => to_value(violations),
         (&Method::GET, "/ledger") => entries(ledger.since(since).collect()),
         (&Method::GET, "/ledger/counts") => to_value(&ledger.counts(since)),
         (&Method::GET, "/ledger/mutating") => entries(ledger.mutating(since).collect()),
@@ -119,16 +144,16 @@ pub(crate) fn serve(request: &Request, clock: &Clock, faults: &mut Faults, ledge
     })
 }
 
-/// Requests about the options. `set` receives new ones.
-pub(crate) fn options<T: Serialize + DeserializeOwned>(request: &Request, current: &T, set: impl FnOnce(T)) -> Served {
+/// What is asked of the behaviour.
+fn options<C: Cloud>(request: &Request, inside: &mut Inside<C>) -> Served {
     Some(match (request.method(), request.uri().path()) {
-        (&Method::GET, "/options") => to_value(current),
+        (&Method::GET, "/options") => to_value(inside.cloud.options()),
         (&Method::POST, "/options") => read::<Value>(request).and_then(|change| {
-            let mut options = to_value(current)?;
+            let mut options = to_value(inside.cloud.options())?;
             merge(&mut options, change);
-            let options: T = serde_json::from_value(options).map_err(bad)?;
+            let options: C::Options = serde_json::from_value(options).map_err(bad)?;
             let shown = to_value(&options);
-            set(options);
+            inside.change(|current| *current = options);
             shown
         }),
         _ => return None,
@@ -136,17 +161,17 @@ pub(crate) fn options<T: Serialize + DeserializeOwned>(request: &Request, curren
 }
 
 /// The body.
-pub(crate) fn read<T: DeserializeOwned>(request: &Request) -> Result<T, Refusal> {
+fn read<T: DeserializeOwned>(request: &Request) -> Result<T, Refusal> {
     serde_json::from_slice(request.body()).map_err(bad)
 }
 
-/// The body is invalid.
-pub(crate) fn bad(error: impl std::fmt::Display) -> Refusal {
+/// The body is not what it has to be.
+fn bad(error: impl std::fmt::Display) -> Refusal {
     (StatusCode::BAD_REQUEST, format!("the body does not fit: {error}"))
 }
 
-/// A value as JSON.
-pub(crate) fn to_value<T: Serialize>(value: &T) -> Result<Value, Refusal> {
+/// Anything as JSON.
+fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Refusal> {
     serde_json::to_value(value).map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
 }
 

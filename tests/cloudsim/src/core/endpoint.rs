@@ -10,19 +10,46 @@ use super::server::{Answer, Handler, Request};
 use super::throttle::{BucketSpec, Throttle};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The parts that a cloud adds to the endpoint.
-pub trait Cloud: Send + Sized + 'static {
-    /// A parsed call.
-    type Call: Send + Sync;
-    /// Applies everything that is due, and returns the time.
-    fn settle(&mut self) -> Timestamp;
-    fn clock(&self) -> &Clock;
+/// A cloud as a thing that is run.
+pub trait Simulated: Send + Sized + 'static {
+    /// How it behaves.
+    type Options: Clone + Serialize + DeserializeOwned + Send;
+    /// The part of its URL behind the address.
+    const PATH: &'static str = "";
+    /// What else its admin API shows.
+    const SHOWS: &'static [&'static str] = &[];
+    /// The code of its errors with status 400, for calls that are not valid.
+    const INVALID: &'static str;
+    /// The code of its errors with status 500.
+    const BROKEN: &'static str;
+    fn options(&mut self) -> &mut Self::Options;
+    fn throttle(options: &Self::Options) -> &[BucketSpec];
     /// Latency of its calls.
     fn latency(&self) -> &Latency;
-    /// Parses a request and records it in the entry. Answers a request that cannot be parsed at once.
+    /// Takes note of changed options.
+    fn changed(&mut self, _violations: &mut Vec<String>) {}
+    /// Takes note of where it listens.
+    fn listens(&mut self, _url: String) {}
+    fn clock(&self) -> &Clock;
+    /// Lets everything happen that is due, and returns the time.
+    fn settle(&mut self) -> Timestamp;
+    /// What its admin API shows at a path of [`Simulated::SHOWS`].
+    fn show(&self, _path: &str) -> Option<Value> {
+        None
+    }
+}
+
+/// What a cloud adds to the endpoint.
+pub trait Cloud: Simulated {
+    /// A call that is understood.
+    type Call: Send + Sync;
+    /// Reads a request, and writes into the entry what it asks for. What is not understood is answered at once.
     ///
     /// # Errors
     /// The answer.
@@ -36,7 +63,7 @@ pub trait Cloud: Send + Sized + 'static {
     }
     /// Executes a call, or records in the entry why not.
     fn carry_out(&mut self, call: &Self::Call, entry: &mut Entry, violations: &mut Vec<String>) -> Reply;
-    /// An injected error, or that of a throttle.
+    /// An injected error of the cloud, or one of a throttle.
     fn injected(&mut self, call: &Self::Call, fault: &Fault, entry: &mut Entry) -> Reply;
     /// Headers that each answer has.
     fn finish(&mut self, _call: &Self::Call, _reply: &mut Reply, _violations: &mut Vec<String>) {}
@@ -58,19 +85,25 @@ pub struct Inside<C> {
 
 impl<C: Cloud> Inside<C> {
     /// A cloud with nothing in its ledger.
-    pub fn new(cloud: C, seed: u64, ledger_entries: usize, throttle: &[BucketSpec]) -> Self {
+    pub fn new(mut cloud: C, seed: u64, ledger_entries: usize) -> Self {
         Inside {
-            cloud,
             faults: Faults::new(seed),
             ledger: Ledger::new(ledger_entries),
             violations: Vec::new(),
-            throttle: Throttle::new(throttle),
+            throttle: Throttle::new(C::throttle(cloud.options())),
+            cloud,
         }
     }
 
-    /// Replaces the throttles.
-    pub fn set_throttle(&mut self, throttle: &[BucketSpec]) {
-        self.throttle = Throttle::new(throttle);
+    /// Changes how the cloud behaves. Buckets that stay what they were stay as full as they are.
+    pub fn change(&mut self, change: impl FnOnce(&mut C::Options)) {
+        let options = self.cloud.options();
+        let before = C::throttle(options).to_vec();
+        change(options);
+        if C::throttle(options) != before {
+            self.throttle = Throttle::new(C::throttle(options));
+        }
+        self.cloud.changed(&mut self.violations);
     }
 }
 
@@ -171,6 +204,10 @@ impl<C: Cloud> Endpoint<C> {
             Some(Fault::ResetBefore) => {
                 inside.ledger.record(entry);
                 return Answer::Reset;
+            }
+            Some(Fault::Status { status, body }) => {
+                entry.code = fault.as_ref().map(Fault::name);
+                Reply { status: *status, body: body.clone().into_bytes(), kind: "text/plain", ..Reply::default() }
             }
             Some(fault) if !fault.applies_effect() => inside.cloud.injected(&call, fault, &mut entry),
             _ => inside.cloud.carry_out(&call, &mut entry, &mut inside.violations),

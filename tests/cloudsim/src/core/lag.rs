@@ -5,9 +5,9 @@
 //! takes in real clouds is `unverified`; it is only known that it happens.
 
 use super::clock::later;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// Lag per kind of resource; kinds without an entry have none.
@@ -31,6 +31,34 @@ impl Lag {
     /// Whether an object of this kind, created at `created`, is visible at `now`.
     pub fn known(&self, kind: &str, created: Timestamp, now: Timestamp) -> bool {
         self.0.get(kind).is_none_or(|millis| later(created, Duration::from_millis(*millis)) <= now)
+    }
+}
+
+/// What there was before each recent write, oldest first: the first is what late reads show.
+#[derive(Debug, Clone)]
+pub struct Past<T>(VecDeque<(Timestamp, T)>);
+
+impl<T> Default for Past<T> {
+    fn default() -> Self {
+        Past(VecDeque::new())
+    }
+}
+
+impl<T> Past<T> {
+    /// Forgets what no read shows any more, as late as reads are.
+    pub fn forget(&mut self, now: Timestamp, late: Duration) {
+        let late = SignedDuration::try_from(late).unwrap_or(SignedDuration::MAX);
+        self.0.retain(|(at, _)| now.duration_since(*at) < late);
+    }
+
+    /// Keeps what there is before a write.
+    pub fn keep(&mut self, now: Timestamp, before: T) {
+        self.0.push_back((now, before));
+    }
+
+    /// What a read shows; none: what there is.
+    pub fn shown(&mut self) -> Option<&mut T> {
+        self.0.front_mut().map(|(_, before)| before)
     }
 }
 

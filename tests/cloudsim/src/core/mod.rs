@@ -1,6 +1,6 @@
 //! The common parts of all simulated clouds.
 
-pub(crate) mod admin;
+mod admin;
 pub mod clock;
 pub mod endpoint;
 pub mod faults;
@@ -10,6 +10,7 @@ pub mod ledger;
 pub mod rest;
 pub mod routes;
 pub mod rows;
+pub mod running;
 pub mod schema;
 pub mod server;
 pub mod shape;

@@ -1,27 +1,22 @@
 //! Connects a cloud with JSON over REST to the endpoint: a route handles each call.
 
-use super::clock::Clock;
-use super::endpoint::Cloud;
+use super::endpoint::{Cloud, Simulated};
 use super::faults::Fault;
-use super::latency::Latency;
 use super::ledger::Entry;
 use super::rest::{Call, Lost, Problem, Reply, Route, find};
 use super::server::Request;
+use bytes::Bytes;
 use jiff::Timestamp;
+use serde_json::Value;
 
 /// How much of a call's parameters the ledger keeps, bytes.
 const SUMMARY: usize = 400;
 
-/// The parts that a cloud adds to its routes.
-pub trait Rest: Send + Sized + 'static {
+/// What a cloud adds to its routes.
+pub trait Rest: Simulated {
     /// Its routes.
     fn routes() -> &'static [Route<Self>];
-    /// Applies everything that is due, and returns the time.
-    fn settle(&mut self) -> Timestamp;
-    fn clock(&self) -> &Clock;
-    /// Latency of its calls.
-    fn latency(&self) -> &Latency;
-    /// The caller, for the ledger, and whether the call is authorized.
+    /// Who calls, for the ledger, and whether the call may go on.
     ///
     /// # Errors
     /// The caller is unknown or its credentials have expired.
@@ -51,18 +46,6 @@ pub trait Rest: Send + Sized + 'static {
 
 impl<C: Rest> Cloud for C {
     type Call = (&'static Route<C>, Call);
-
-    fn settle(&mut self) -> Timestamp {
-        Rest::settle(self)
-    }
-
-    fn clock(&self) -> &Clock {
-        Rest::clock(self)
-    }
-
-    fn latency(&self) -> &Latency {
-        Rest::latency(self)
-    }
 
     fn read(
         &mut self,
@@ -134,6 +117,19 @@ impl<C: Rest> Cloud for C {
             reply.body = [b"{\"from_the_future\":[{\"flag\":true}]", comma, &tail].concat();
         }
     }
+}
+
+/// Carries out a call without all that the endpoint does around it.
+///
+/// # Errors
+/// As the service answers them, or no route takes the call.
+pub fn by_hand<C: Rest>(cloud: &mut C, method: &str, path: &str, body: &Value) -> Result<Value, Problem> {
+    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    let wrong = |text: String| Problem::violation(400, "no call", text);
+    let request = http::Request::builder().method(method).uri(path).body(body);
+    let request = request.map_err(|error| wrong(error.to_string()))?;
+    let (route, call) = find(C::routes(), &request).map_err(|lost| wrong(format!("{method} {path}: {lost:?}")))?;
+    Ok(serde_json::from_slice(&(route.run)(cloud, &call)?.body).unwrap_or_default())
 }
 
 fn cut(mut params: String) -> String {

@@ -6,7 +6,6 @@
 //! each resource; the texts of errors come from users' reports where possible. Guesses are marked `unverified`.
 
 mod addresses;
-mod admin;
 mod backend_services;
 mod errors;
 mod filter;

@@ -1,20 +1,22 @@
 //! The state of a simulated Compute Engine.
 
 use super::instances::ByAddress;
-use super::kinds::{Fields, Kind};
+use super::kinds::{self, Fields, Kind};
 use super::model::Model;
 use super::options::Options;
-use super::places::{Scope, Spot, link};
+use super::places::{PATH, Scope, Spot, link};
 use super::store::{Due, Store};
 use super::tokens::Tokens;
 use super::{errors, operations, permissions, routes};
 use crate::core::clock::{Clock, later};
+use crate::core::endpoint::Simulated;
 use crate::core::faults::Fault;
 use crate::core::latency::Latency;
 use crate::core::rest::{Call, Lost, Problem, Reply, Route};
 use crate::core::routes::Rest;
 use crate::core::rows::Row;
 use crate::core::server::Request;
+use crate::core::throttle::BucketSpec;
 use jiff::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -208,7 +210,7 @@ impl World {
             fields.insert("fingerprint".to_owned(), json!(fingerprint));
         }
         fields.retain(|_, value| !value.is_null());
-        let due = self.due(super::kinds::of(spot).map_or("", |kind| kind.resource));
+        let due = self.due(kinds::of(spot).map_or("", |kind| kind.resource));
         self.store.put(&key, Row { seq, made, fields }, due);
     }
 
@@ -226,9 +228,32 @@ fn later_by_hours(time: Timestamp, hours: i64) -> Timestamp {
     time.checked_add(jiff::SignedDuration::from_hours(hours)).unwrap_or(time)
 }
 
-impl Rest for World {
-    fn routes() -> &'static [Route<Self>] {
-        routes::ROUTES
+impl Simulated for World {
+    type Options = Options;
+
+    const PATH: &'static str = PATH;
+    const SHOWS: &'static [&'static str] = &["/objects"];
+    const INVALID: &'static str = "invalid";
+    const BROKEN: &'static str = "backendError";
+
+    fn options(&mut self) -> &mut Options {
+        &mut self.options
+    }
+
+    fn throttle(options: &Options) -> &[BucketSpec] {
+        &options.throttle
+    }
+
+    fn latency(&self) -> &Latency {
+        &self.options.latency
+    }
+
+    fn listens(&mut self, url: String) {
+        self.url = url;
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     fn settle(&mut self) -> Timestamp {
@@ -238,8 +263,19 @@ impl Rest for World {
         now
     }
 
-    fn latency(&self) -> &Latency {
-        &self.options.latency
+    /// All objects by path.
+    fn show(&self, _: &str) -> Option<Value> {
+        let shown = |(key, row): (&str, &Row)| {
+            let kind = kinds::of(&Spot::parse(key)?)?;
+            Some((key.to_owned(), Value::Object(kinds::shown(self, kind, key, row))))
+        };
+        Some(self.store.every().filter_map(shown).collect())
+    }
+}
+
+impl Rest for World {
+    fn routes() -> &'static [Route<Self>] {
+        routes::ROUTES
     }
 
     fn authenticate(&mut self, call: &Call) -> Result<String, Problem> {
@@ -262,19 +298,12 @@ impl Rest for World {
         routes::lost(request, lost)
     }
 
-    fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
     fn held(&self, call: &Call, arrived: Timestamp) -> Option<Timestamp> {
         operations::held(self, call, arrived)
     }
 
     fn injected(&mut self, call: &Call, fault: &Fault) -> Reply {
         match fault {
-            Fault::Status { status, body } => {
-                Reply { status: *status, body: body.clone().into_bytes(), kind: "text/plain", ..Reply::default() }
-            }
             Fault::Html { status } => {
                 Reply { status: *status, body: page(*status), kind: "text/html; charset=UTF-8", ..Reply::default() }
             }

@@ -4,7 +4,6 @@
 //! The answers were recorded from real services (Keystone 30, Nova 34, Neutron 29, Octavia 19), and
 //! `tests/it/openstack` compares both. Behaviour that was not checked there is marked `unverified`.
 
-mod admin;
 mod catalog;
 pub mod keystone;
 mod lists;

@@ -4,17 +4,20 @@ use super::keystone::Identity;
 use super::options::Options;
 use super::{octavia, routes};
 use crate::core::clock::{Clock, later};
+use crate::core::endpoint::Simulated;
 use crate::core::faults::Fault;
+use crate::core::lag::Past;
 use crate::core::latency::Latency;
 use crate::core::rest::{Call, Lost, Problem, Reply, Route};
 use crate::core::routes::Rest;
 use crate::core::rows::{Row, Table};
 use crate::core::server::Request;
-use jiff::{SignedDuration, Timestamp};
+use crate::core::throttle::BucketSpec;
+use jiff::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -39,16 +42,15 @@ pub struct World {
     pub frozen: bool,
     /// How many of the next changes of load balancers end in ERROR.
     pub failing: u32,
-    /// The state before each recent write, oldest first; kept only for stale reads.
-    past: VecDeque<Past>,
+    /// What there was before each recent write, oldest first; kept only for stale reads.
+    past: Past<Before>,
     rng: StdRng,
     count: u64,
 }
 
 /// The part of an older state that reads see.
 #[derive(Debug)]
-struct Past {
-    at: Timestamp,
+struct Before {
     tables: BTreeMap<&'static str, Table>,
     pending: BTreeMap<(Timestamp, u64), String>,
     failing: u32,
@@ -89,7 +91,7 @@ impl World {
             pending: BTreeMap::new(),
             frozen: false,
             failing: 0,
-            past: VecDeque::new(),
+            past: Past::default(),
             count: 0,
         }
     }
@@ -180,11 +182,11 @@ impl World {
         self.table(kind).values().filter(move |row| self.sees(kind, row))
     }
 
-    /// Swaps the current state with an older one, and back.
-    fn swap(&mut self, past: &mut Past) {
-        std::mem::swap(&mut self.tables, &mut past.tables);
-        std::mem::swap(&mut self.pending, &mut past.pending);
-        std::mem::swap(&mut self.failing, &mut past.failing);
+    /// Takes the place of an older world, or gives it back.
+    fn swap(&mut self, before: &mut Before) {
+        std::mem::swap(&mut self.tables, &mut before.tables);
+        std::mem::swap(&mut self.pending, &mut before.pending);
+        std::mem::swap(&mut self.failing, &mut before.failing);
     }
 
     /// Whether the caller's project has reached the quota of a kind.
@@ -194,9 +196,30 @@ impl World {
     }
 }
 
-impl Rest for World {
-    fn routes() -> &'static [Route<Self>] {
-        routes::ROUTES
+impl Simulated for World {
+    type Options = Options;
+
+    const INVALID: &'static str = "BadRequest";
+    const BROKEN: &'static str = "Fault";
+
+    fn options(&mut self) -> &mut Options {
+        &mut self.options
+    }
+
+    fn throttle(options: &Options) -> &[BucketSpec] {
+        &options.throttle
+    }
+
+    fn latency(&self) -> &Latency {
+        &self.options.latency
+    }
+
+    fn listens(&mut self, url: String) {
+        self.url = url;
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     fn settle(&mut self) -> Timestamp {
@@ -210,9 +233,11 @@ impl Rest for World {
         }
         now
     }
+}
 
-    fn latency(&self) -> &Latency {
-        &self.options.latency
+impl Rest for World {
+    fn routes() -> &'static [Route<Self>] {
+        routes::ROUTES
     }
 
     fn authenticate(&mut self, call: &Call) -> Result<String, Problem> {
@@ -225,32 +250,32 @@ impl Rest for World {
     }
 
     fn run(&mut self, route: &Route<Self>, call: &Call) -> Result<Reply, Problem> {
-        let late = SignedDuration::try_from(self.options.stale_reads).unwrap_or(SignedDuration::MAX);
-        let now = self.now();
-        self.past.retain(|past| now.duration_since(past.at) < late);
-        let is_current = call.mutating || call.service == "identity";
-        if call.mutating && call.service != "identity" && !late.is_zero() {
-            let (tables, pending) = (self.tables.clone(), self.pending.clone());
-            self.past.push_back(Past { at: now, tables, pending, failing: self.failing });
-        }
-        if is_current {
+        let (now, late) = (self.now(), self.options.stale_reads);
+        self.past.forget(now, late);
+        if call.service == "identity" || call.mutating {
+            if call.service != "identity" && !late.is_zero() {
+                let (tables, pending) = (self.tables.clone(), self.pending.clone());
+                self.past.keep(now, Before { tables, pending, failing: self.failing });
+            }
             return (route.run)(self, call);
         }
-        let Some(mut past) = self.past.pop_front() else { return (route.run)(self, call) };
-        self.swap(&mut past);
-        self.settle();
-        let reply = (route.run)(self, call);
-        self.swap(&mut past);
-        self.past.push_front(past);
+        let mut past = std::mem::take(&mut self.past);
+        let reply = match past.shown() {
+            Some(before) => {
+                self.swap(before);
+                self.settle();
+                let reply = (route.run)(self, call);
+                self.swap(before);
+                reply
+            }
+            None => (route.run)(self, call),
+        };
+        self.past = past;
         reply
     }
 
     fn lost(&self, request: &Request, lost: Lost) -> (&'static str, Reply) {
         routes::lost(request, lost)
-    }
-
-    fn clock(&self) -> &Clock {
-        &self.clock
     }
 
     fn injected(&mut self, call: &Call, fault: &Fault) -> Reply {
@@ -259,9 +284,6 @@ impl Rest for World {
             reply
         };
         match fault {
-            Fault::Status { status, body } => {
-                Reply { status: *status, body: body.clone().into_bytes(), kind: "text/plain", ..Reply::default() }
-            }
             Fault::Html { status } => {
                 let body = "<html>\r\n<head><title>Error</title></head>\r\n<body><center><h1>Error</h1></center></body>\r\n</html>\r\n";
                 Reply { status: *status, body: body.into(), kind: "text/html", ..Reply::default() }

@@ -140,11 +140,10 @@ fn instance(xml: &mut Xml, ec2: &Ec2State, id: &str, found: &Instance) {
     state(xml, "instanceState", found.state);
     xml.text("privateDnsName", &found.private_dns);
     xml.text("dnsName", &found.public_dns);
-    xml.opt("keyName", found.key_name.as_deref());
     xml.value("amiLaunchIndex", found.launch_index);
     xml.raw("<productCodes/>");
     xml.text("instanceType", &found.instance_type);
-    xml.text("launchTime", &time(found.launched));
+    xml.text("launchTime", &time(found.created));
     xml.elem("placement", |xml| {
         xml.text("availabilityZone", &found.zone);
         xml.opt("availabilityZoneId", ec2.zones.get(&found.zone).map(|zone| zone.id.as_str()));

@@ -86,7 +86,7 @@ pub(super) fn item(xml: &mut Xml, ec2: &Ec2State, id: &str, found: &Interface, i
             xml.value("deviceIndex", attachment.device);
             xml.text("status", &attachment.status);
             xml.text("attachTime", &time(attachment.since));
-            xml.value("deleteOnTermination", attachment.delete_on_termination);
+            xml.value("deleteOnTermination", attachment.instance.is_some());
             if in_instance {
                 xml.raw("<networkCardIndex>0</networkCardIndex>");
             } else {

@@ -15,20 +15,16 @@ use std::net::Ipv4Addr;
 pub struct Launch {
     pub instance_type: String,
     pub image: String,
-    pub key_name: Option<String>,
     /// Its interfaces by device index; the first has index 0.
     pub interfaces: Vec<NewInterface>,
-    /// Named after its ID instead of its address.
-    pub resource_name: bool,
-    /// Hop limit of the metadata service.
-    pub metadata_hops: u8,
     pub tags: Tags,
 }
 
 /// The DNS name of a private address in a region.
 pub fn ip_name(region: &str, ip: Ipv4Addr) -> String {
     let [a, b, c, d] = ip.octets();
-    format!("ip-{a}-{b}-{c}-{d}.{}", domain(region))
+    let domain = if region == "us-east-1" { "ec2.internal".to_owned() } else { format!("{region}.compute.internal") };
+    format!("ip-{a}-{b}-{c}-{d}.{domain}")
 }
 
 /// The DNS name of a public address in a region.
@@ -36,10 +32,6 @@ pub fn public_name(region: &str, ip: Ipv4Addr) -> String {
     let [a, b, c, d] = ip.octets();
     let middle = if region == "us-east-1" { "compute-1".to_owned() } else { format!("{region}.compute") };
     format!("ec2-{a}-{b}-{c}-{d}.{middle}.amazonaws.com")
-}
-
-fn domain(region: &str) -> String {
-    if region == "us-east-1" { "ec2.internal".to_owned() } else { format!("{region}.compute.internal") }
 }
 
 pub(super) fn run(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
@@ -91,7 +83,7 @@ fn read_launch(world: &World, call: &Call) -> Result<Launch, ApiError> {
     let specs = params.items("NetworkInterface");
     let mut interfaces = Vec::new();
     if specs.is_empty() {
-        interfaces.push(read_interface(world, params, params)?);
+        interfaces.push(read_interface(world, params)?);
     } else {
         if params.has("SubnetId") || params.has("SecurityGroupId") {
             let text = "Network interfaces and an instance-level subnet ID may not be specified on the same request";
@@ -103,39 +95,24 @@ fn read_launch(world: &World, call: &Call) -> Result<Launch, ApiError> {
             .collect::<Result<Vec<_>, ApiError>>()?;
         ordered.sort_by_key(|(index, _)| *index);
         for (_, spec) in ordered {
-            interfaces.push(read_interface(world, spec, params)?);
+            interfaces.push(read_interface(world, spec)?);
         }
     }
-    let options = params.sub("MetadataOptions");
-    let hops = options.map(|options| options.int("HttpPutResponseHopLimit")).transpose()?.flatten();
-    let hostname = params.sub("PrivateDnsNameOptions").and_then(|options| options.get("HostnameType"));
     Ok(Launch {
         instance_type: params.get("InstanceType").unwrap_or("m1.small").to_owned(),
         image: params.required("ImageId")?.to_owned(),
-        key_name: params.get("KeyName").map(str::to_owned),
         interfaces,
-        resource_name: hostname == Some("resource-name"),
-        metadata_hops: u8::try_from(hops.unwrap_or(2)).unwrap_or(2),
         tags: tags_for(world, call, "instance")?,
     })
 }
 
-/// An interface from its own specification, or from the instance-level parameters (then both arguments are the same).
-fn read_interface(world: &World, spec: &Params, whole: &Params) -> Result<NewInterface, ApiError> {
-    let zone = whole.sub("Placement").and_then(|placement| placement.get("AvailabilityZone"));
-    let mut default = world.ec2.subnets.iter().filter(|(_, subnet)| {
-        world.ec2.vpcs.get(&subnet.vpc).is_some_and(|vpc| vpc.default) && zone.is_none_or(|zone| subnet.zone == zone)
-    });
-    let subnet = match spec.get("SubnetId") {
-        Some(subnet) => subnet.to_owned(),
-        None => default
-            .next()
-            .map(|(id, _)| id.clone())
-            .ok_or_else(|| ApiError::new("MissingInput", "No subnets found for the default VPC; specify a subnet."))?,
-    };
-    let found = world.ec2.subnets.get(&subnet);
+/// An interface from its own specification, or from the instance-level parameters.
+fn read_interface(world: &World, spec: &Params) -> Result<NewInterface, ApiError> {
+    let subnet = spec.get("SubnetId");
+    let subnet =
+        subnet.ok_or_else(|| ApiError::new("MissingInput", "No subnets found for the default VPC."))?.to_owned();
     let mut groups = spec.texts("SecurityGroupId");
-    if let (true, Some(found)) = (groups.is_empty(), found) {
+    if let (true, Some(found)) = (groups.is_empty(), world.ec2.subnets.get(&subnet)) {
         groups.extend(by_name(world, &found.vpc, "default"));
     }
     let number = |name: &str| -> Result<usize, ApiError> {
@@ -146,16 +123,13 @@ fn read_interface(world: &World, spec: &Params, whole: &Params) -> Result<NewInt
         groups,
         description: spec.get("Description").unwrap_or_default().to_owned(),
         private_ip: spec.get("PrivateIpAddress").map(ip).transpose()?,
-        secondary_ips: number("SecondaryPrivateIpAddressCount")?,
         ipv6: number("Ipv6AddressCount")?,
         ipv6_prefix: match number("Ipv6PrefixCount")? {
             0 => false,
             1 => true,
             _ => return Err(ApiError::new("InvalidParameterValue", "Only one IPv6 prefix is simulated.")),
         },
-        public: spec
-            .flag("AssociatePublicIpAddress")?
-            .unwrap_or_else(|| found.is_some_and(|subnet| subnet.map_public_ip)),
+        public: spec.flag("AssociatePublicIpAddress")? == Some(true),
         subnet,
         ..NewInterface::default()
     })
@@ -171,7 +145,7 @@ pub(super) fn place(world: &mut World, launch: Launch, reservation: &str, index:
     for (device, new) in (0..).zip(launch.interfaces) {
         match create_interface(world, new) {
             Ok(interface) => {
-                attach(world, &interface, &id, device, true);
+                attach(world, &interface, &id, device);
                 interfaces.push(interface);
             }
             Err(error) => {
@@ -188,8 +162,8 @@ pub(super) fn place(world: &mut World, launch: Launch, reservation: &str, index:
     };
     let region = &world.ec2.region;
     let private_dns = match primary.private_ips.first() {
-        Some(ip) if !launch.resource_name => ip_name(region, *ip),
-        _ => format!("{id}.{}", domain(region)),
+        Some(ip) => ip_name(region, *ip),
+        None => String::new(),
     };
     let instance = Instance {
         reservation: reservation.to_owned(),
@@ -198,7 +172,6 @@ pub(super) fn place(world: &mut World, launch: Launch, reservation: &str, index:
         topology: topology(&launch.instance_type, &primary.zone, world.ec2.instances.len()),
         instance_type: launch.instance_type,
         state: InstanceState::Pending,
-        launched: now,
         created: now,
         vpc: primary.vpc.clone(),
         subnet: primary.subnet.clone(),
@@ -206,8 +179,7 @@ pub(super) fn place(world: &mut World, launch: Launch, reservation: &str, index:
         public_dns: primary.public_ip.map(|ip| public_name(region, ip)).unwrap_or_default(),
         private_dns,
         interfaces,
-        key_name: launch.key_name,
-        metadata_hops: launch.metadata_hops,
+        metadata_hops: 2,
         tags: launch.tags,
     };
     world.ec2.index.by_dns.entry(instance.private_dns.clone()).or_default().insert(id.clone());
@@ -226,17 +198,11 @@ pub(super) fn go_on(world: &mut World, id: &str) {
 }
 
 /// Attaches an interface to an instance.
-pub(super) fn attach(world: &mut World, interface: &str, instance: &str, device: u32, delete_on_termination: bool) {
+pub(super) fn attach(world: &mut World, interface: &str, instance: &str, device: u32) {
     let (id, since) = (world.new_id("eni-attach-"), world.now());
     if let Some(found) = world.ec2.interfaces.get_mut(interface) {
-        found.attachment = Some(Attachment {
-            id,
-            instance: Some(instance.to_owned()),
-            device,
-            status: "attached".to_owned(),
-            since,
-            delete_on_termination,
-        });
+        found.attachment =
+            Some(Attachment { id, instance: Some(instance.to_owned()), device, status: "attached".to_owned(), since });
     }
 }
 
@@ -302,21 +268,12 @@ pub(super) fn reach(world: &mut World, id: &str, to: InstanceState) {
             let interfaces = std::mem::take(&mut instance.interfaces);
             drop_name(world, id, &name);
             for interface in interfaces {
-                leave(world, &interface);
+                remove_interface(world, &interface);
             }
             let gone = world.options.delays.gone;
             world.after(gone, world::Due::Ec2(Due::Forget(id.to_owned())));
         }
         _ => {}
-    }
-}
-
-fn leave(world: &mut World, interface: &str) {
-    let Some(found) = world.ec2.interfaces.get_mut(interface) else { return };
-    if found.attachment.as_ref().is_some_and(|attachment| attachment.delete_on_termination) {
-        remove_interface(world, interface);
-    } else {
-        found.attachment = None;
     }
 }
 

@@ -65,8 +65,6 @@ pub struct Zone {
 pub struct Vpc {
     pub cidr: String,
     pub ipv6_cidr: Option<String>,
-    /// The account's default network.
-    pub default: bool,
     pub tags: Tags,
 }
 
@@ -78,8 +76,6 @@ pub struct Subnet {
     pub zone: String,
     pub cidr: String,
     pub ipv6_cidr: Option<String>,
-    /// Instances get a public address by default.
-    pub map_public_ip: bool,
     pub tags: Tags,
     /// Offset in the block at which the search for a free address goes on.
     pub next_ip: u32,
@@ -220,8 +216,6 @@ pub struct Instance {
     /// Type, e.g. `m5.large`.
     pub instance_type: String,
     pub state: InstanceState,
-    /// When it was last started.
-    pub launched: Timestamp,
     pub created: Timestamp,
     pub vpc: String,
     /// Subnet of the primary interface.
@@ -234,7 +228,6 @@ pub struct Instance {
     pub public_dns: String,
     /// Interfaces by device index.
     pub interfaces: Vec<String>,
-    pub key_name: Option<String>,
     /// Network nodes from the top; empty: a type without topology.
     pub topology: Vec<String>,
     /// How many hops an answer of the metadata service's token request may take.
@@ -285,8 +278,6 @@ pub struct Attachment {
     /// `attaching`, `attached`, `detaching`.
     pub status: String,
     pub since: Timestamp,
-    /// Goes with the instance.
-    pub delete_on_termination: bool,
 }
 
 /// A volume.

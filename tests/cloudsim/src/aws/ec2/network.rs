@@ -16,8 +16,6 @@ pub struct NewInterface {
     pub kind: String,
     /// Its primary address; a free one if none.
     pub private_ip: Option<Ipv4Addr>,
-    /// Further private addresses.
-    pub secondary_ips: usize,
     /// IPv6 addresses (the subnet needs a block).
     pub ipv6: usize,
     /// With a delegated IPv6 prefix (/80).
@@ -43,13 +41,15 @@ pub fn create_interface(world: &mut World, new: NewInterface) -> Result<String, 
         if new.ipv6_prefix { vec![ipv6_prefix(subnet.ipv6_cidr.as_deref(), primary)?] } else { Vec::new() };
     let id = world.new_id("eni-");
     occupy(world, &id, primary);
-    let mut private_ips = vec![primary];
-    let public_ip = match more_addresses(world, &id, &new, &mut private_ips) {
-        Ok(public_ip) => public_ip,
-        Err(error) => {
-            vacate(world, &id, &private_ips);
-            return Err(error);
-        }
+    let public_ip = match &new.allocation {
+        Some(allocation) => match associate(world, allocation, &id) {
+            Ok(ip) => Some(ip),
+            Err(error) => {
+                vacate(world, &id, &[primary]);
+                return Err(error);
+            }
+        },
+        None => new.public.then(|| public_ip(world)),
     };
     let mac: Vec<String> = primary.octets().iter().map(|byte| format!("{byte:02x}")).collect();
     let interface = Interface {
@@ -60,7 +60,7 @@ pub fn create_interface(world: &mut World, new: NewInterface) -> Result<String, 
         kind: if new.kind.is_empty() { "interface".to_owned() } else { new.kind },
         requester: None,
         mac: format!("02:00:{}", mac.join(":")),
-        private_ips,
+        private_ips: vec![primary],
         public_ip,
         allocation: new.allocation,
         ipv6,
@@ -75,24 +75,6 @@ pub fn create_interface(world: &mut World, new: NewInterface) -> Result<String, 
     Ok(id)
 }
 
-/// Takes the further private addresses of a new interface, then its public one.
-fn more_addresses(
-    world: &mut World,
-    id: &str,
-    new: &NewInterface,
-    private_ips: &mut Vec<Ipv4Addr>,
-) -> Result<Option<Ipv4Addr>, ApiError> {
-    for _ in 0..new.secondary_ips {
-        let ip = free_ip(world, &new.subnet)?;
-        occupy(world, id, ip);
-        private_ips.push(ip);
-    }
-    match &new.allocation {
-        Some(allocation) => associate(world, allocation, id).map(Some),
-        None => Ok(new.public.then(|| public_ip(world))),
-    }
-}
-
 /// Makes the interface of a load balancer in a subnet. The description is what the real ones bear: `ELB <name>` for classic
 /// ones, `ELB net/<name>/<id>` for network ones.
 pub fn create_balancer_interface(world: &mut World, new: NewInterface) -> Result<String, ApiError> {
@@ -103,7 +85,6 @@ pub fn create_balancer_interface(world: &mut World, new: NewInterface) -> Result
         device: 1,
         status: "attached".to_owned(),
         since: world.now(),
-        delete_on_termination: false,
     };
     if let Some(interface) = world.ec2.interfaces.get_mut(&id) {
         interface.requester = Some("amazon-elb".to_owned());

@@ -32,14 +32,9 @@ pub(in crate::aws) fn find<'a>(world: &'a World, id: &str) -> Result<&'a Securit
     found.ok_or_else(|| not_found(id))
 }
 
-fn default_vpc(world: &World) -> Option<String> {
-    world.ec2.vpcs.iter().find(|(_, vpc)| vpc.default).map(|(id, _)| id.clone())
-}
-
 pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let filters = Filters::parse(world, call, FILTERS)?;
     let ids = call.params.list("GroupId");
-    let names = call.params.list("GroupName");
     if !ids.is_empty() && call.params.has("MaxResults") {
         let text = "The parameter groupIds cannot be used with the parameter maxResults";
         return Err(ApiError::new("InvalidParameterCombination", text));
@@ -47,17 +42,9 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     for id in &ids {
         known(world, id)?;
     }
-    for name in &names {
-        // Names address the groups of the default network only.
-        let default = |group: &SecurityGroup| world.ec2.vpcs.get(&group.vpc).is_some_and(|vpc| vpc.default);
-        if !world.ec2.groups.values().any(|group| group.name == *name && default(group)) {
-            return Err(not_found(name));
-        }
-    }
     let page = Page::parse(world, call, 5..=1000)?;
     let passes = |id: &String, group: &SecurityGroup| {
         (ids.is_empty() || ids.contains(&id.as_str()))
-            && (names.is_empty() || names.contains(&group.name.as_str()))
             && world.known("security-group", group.created)
             && filters.pass(&group.tags, |name, is| has(id, group, name, is))
     };
@@ -93,10 +80,9 @@ fn has(id: &str, group: &SecurityGroup, name: &str, is: &dyn Fn(&str) -> bool) -
 pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let name = call.params.required("GroupName")?.to_owned();
     let description = call.params.required("GroupDescription")?.to_owned();
-    let vpc = match call.params.get("VpcId") {
-        Some(vpc) => vpc.to_owned(),
-        None => default_vpc(world).ok_or_else(|| ApiError::new("VPCIdNotSpecified", "No default VPC for this user"))?,
-    };
+    // No account has a default network.
+    let vpc = call.params.get("VpcId");
+    let vpc = vpc.ok_or_else(|| ApiError::new("VPCIdNotSpecified", "No default VPC for this user"))?.to_owned();
     if !world.ec2.vpcs.contains_key(&vpc) {
         return Err(ApiError::new("InvalidVpcID.NotFound", format!("The vpc ID '{vpc}' does not exist")));
     }
@@ -156,13 +142,7 @@ pub(super) fn insert(world: &mut World, vpc: &str, name: &str, description: &str
 }
 
 pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let id = match (call.params.get("GroupId"), call.params.get("GroupName")) {
-        (Some(id), _) => id.to_owned(),
-        (None, Some(name)) => {
-            default_vpc(world).and_then(|vpc| by_name(world, &vpc, name)).ok_or_else(|| not_found(name))?
-        }
-        (None, None) => return Err(ApiError::missing("GroupId")),
-    };
+    let id = call.params.required("GroupId")?.to_owned();
     let group = known(world, &id)?;
     if group.name == "default" {
         let text = format!("the specified group: \"{id}\" name: \"default\" cannot be deleted by a user");

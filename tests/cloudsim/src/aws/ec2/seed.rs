@@ -7,11 +7,9 @@ use super::{routes, security_groups, subnets};
 use crate::aws::{ApiError, World};
 use ipnet::Ipv4Net;
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
 
 /// A network as a cluster has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone)]
 pub struct NetworkSeed {
     /// IPv4 block of the network.
     pub cidr: String,
@@ -30,7 +28,7 @@ impl Default for NetworkSeed {
 }
 
 /// What a seeded network is made of.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default)]
 pub struct Network {
     pub vpc: String,
     /// Public subnets in the order of the zones.
@@ -49,8 +47,7 @@ pub struct Network {
 }
 
 /// Instances to make.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone)]
 pub struct InstanceSeed {
     pub count: usize,
     /// Subnets, taken in turn.
@@ -63,8 +60,6 @@ pub struct InstanceSeed {
     pub ipv6: usize,
     /// Each with a delegated IPv6 prefix.
     pub ipv6_prefix: bool,
-    /// Named after their IDs.
-    pub resource_name: bool,
 }
 
 impl Default for InstanceSeed {
@@ -78,7 +73,6 @@ impl Default for InstanceSeed {
             tags: Tags::new(),
             ipv6: 0,
             ipv6_prefix: false,
-            resource_name: false,
         }
     }
 }
@@ -91,7 +85,7 @@ pub fn network(world: &mut World, seed: &NetworkSeed) -> Result<Network, ApiErro
     let bad = |why: &str| ApiError::bad_value("cidr", &seed.cidr, why);
     let block: Ipv4Net = seed.cidr.parse().map_err(|_| bad("Not an IPv4 block."))?;
     let tag = |kind: &str| cluster_tags(seed.cluster.as_deref(), kind);
-    let vpc = subnets::insert_vpc(world, block, seed.ipv6, false, tag("shared"))?;
+    let vpc = subnets::insert_vpc(world, block, seed.ipv6, tag("shared"))?;
     let gateway = world.new_id("igw-");
     world.ec2.gateways.insert(gateway.clone(), Gateway { vpc: Some(vpc.clone()), tags: Tags::new() });
     let main_table = world.ec2.route_tables.iter().find(|(_, table)| table.vpc == vpc).map(|(id, _)| id.clone());
@@ -164,8 +158,7 @@ fn subnet(
         block.replace("00::/56", &format!("{number:02x}::/64"))
     });
     let id = world.new_id("subnet-");
-    let subnet =
-        Subnet { vpc: vpc.to_owned(), zone, cidr: cidr.to_owned(), ipv6_cidr, map_public_ip: false, tags, next_ip: 0 };
+    let subnet = Subnet { vpc: vpc.to_owned(), zone, cidr: cidr.to_owned(), ipv6_cidr, tags, next_ip: 0 };
     world.ec2.subnets.insert(id.clone(), subnet);
     Ok(id)
 }
@@ -190,10 +183,7 @@ pub fn instances(world: &mut World, seed: &InstanceSeed) -> Result<Vec<String>, 
         let launch = Launch {
             instance_type: seed.instance_type.clone(),
             image: "ami-00000000000000001".to_owned(),
-            key_name: None,
             interfaces: vec![interface],
-            resource_name: seed.resource_name,
-            metadata_hops: 2,
             tags: seed.tags.clone(),
         };
         let reservation = world.new_id("r-");
@@ -201,7 +191,6 @@ pub fn instances(world: &mut World, seed: &InstanceSeed) -> Result<Vec<String>, 
         if let Some(instance) = world.ec2.instances.get_mut(&id) {
             instance.state = seed.state;
             instance.created = created;
-            instance.launched = created;
         }
         go_on(world, &id);
         made.push(id);

@@ -55,7 +55,7 @@ fn unknown_vpc(id: &str) -> ApiError {
 }
 
 pub(super) fn describe_vpcs(world: &World, call: &Call) -> Result<Xml, ApiError> {
-    let filters = Filters::parse(world, call, &["cidr", "is-default", "owner-id", "state", "vpc-id"])?;
+    let filters = Filters::parse(world, call, &["cidr", "owner-id", "state", "vpc-id"])?;
     let ids = call.params.list("VpcId");
     check_known(&ids, "InvalidVpcID.NotFound", "vpc", |id| world.ec2.vpcs.contains_key(id))?;
     let page = Page::parse(world, call, 5..=1000)?;
@@ -64,7 +64,6 @@ pub(super) fn describe_vpcs(world: &World, call: &Call) -> Result<Xml, ApiError>
         (ids.is_empty() || ids.contains(&id.as_str()))
             && filters.pass(&vpc.tags, |name, is| match name {
                 "cidr" => is(&vpc.cidr),
-                "is-default" => is(if vpc.default { "true" } else { "false" }),
                 "owner-id" => is(account),
                 "state" => is("available"),
                 "vpc-id" => is(id),
@@ -85,8 +84,7 @@ fn vpc_item(xml: &mut Xml, account: &str, id: &str, vpc: &Vpc) {
         xml.raw("<cidrBlockState><state>associated</state></cidrBlockState>");
     });
     ipv6_set(xml, vpc.ipv6_cidr.as_deref());
-    xml.text("instanceTenancy", "default");
-    xml.value("isDefault", vpc.default);
+    xml.raw("<instanceTenancy>default</instanceTenancy><isDefault>false</isDefault>");
     tag_set(xml, &vpc.tags);
 }
 
@@ -105,7 +103,7 @@ pub(super) fn create_vpc(world: &mut World, call: &Call) -> Result<Xml, ApiError
     }
     let ipv6 = call.params.flag("AmazonProvidedIpv6CidrBlock")?.unwrap_or_default();
     let tags = tags_for(world, call, "vpc")?;
-    let id = insert_vpc(world, block, ipv6, false, tags)?;
+    let id = insert_vpc(world, block, ipv6, tags)?;
     let mut xml = Xml::new();
     if let Some(vpc) = world.ec2.vpcs.get(&id) {
         xml.elem("vpc", |xml| vpc_item(xml, &world.ec2.account, &id, vpc));
@@ -114,20 +112,13 @@ pub(super) fn create_vpc(world: &mut World, call: &Call) -> Result<Xml, ApiError
 }
 
 /// Makes a network with its default group and main route table.
-pub(super) fn insert_vpc(
-    world: &mut World,
-    block: Ipv4Net,
-    ipv6: bool,
-    default: bool,
-    tags: Tags,
-) -> Result<String, ApiError> {
+pub(super) fn insert_vpc(world: &mut World, block: Ipv4Net, ipv6: bool, tags: Tags) -> Result<String, ApiError> {
     let id = world.new_id("vpc-");
     let number = world.ec2.vpcs.len();
     let vpc = Vpc {
         cidr: block.trunc().to_string(),
         // The documentation prefix: no test reaches anybody.
         ipv6_cidr: ipv6.then(|| format!("2001:db8:{number:x}:100::/56")),
-        default,
         tags,
     };
     world.ec2.vpcs.insert(id.clone(), vpc);
@@ -146,7 +137,6 @@ const FILTERS: &[&str] = &[
     "availabilityZone",
     "cidr",
     "cidr-block",
-    "default-for-az",
     "owner-id",
     "state",
     "subnet-id",
@@ -166,7 +156,6 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
                 "availability-zone" | "availabilityZone" => is(&subnet.zone),
                 "availability-zone-id" => is(zone_id(subnet)),
                 "cidr" | "cidr-block" => is(&subnet.cidr),
-                "default-for-az" => is(if default_subnet(world, subnet) { "true" } else { "false" }),
                 "owner-id" => is(&ec2.account),
                 "state" => is("available"),
                 "subnet-id" => is(id),
@@ -176,10 +165,6 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     };
     let found = page.take(ec2.subnets.iter().filter(|(id, subnet)| passes(id, subnet)));
     Ok(listing("subnetSet", found, |xml, id, subnet| item(xml, world, id, subnet)))
-}
-
-fn default_subnet(world: &World, subnet: &Subnet) -> bool {
-    world.ec2.vpcs.get(&subnet.vpc).is_some_and(|vpc| vpc.default)
 }
 
 fn item(xml: &mut Xml, world: &World, id: &str, subnet: &Subnet) {
@@ -194,8 +179,7 @@ fn item(xml: &mut Xml, world: &World, id: &str, subnet: &Subnet) {
     xml.value("availableIpAddressCount", free_addresses(world, subnet));
     xml.text("availabilityZone", &subnet.zone);
     xml.opt("availabilityZoneId", ec2.zones.get(&subnet.zone).map(|zone| zone.id.as_str()));
-    xml.value("defaultForAz", default_subnet(world, subnet));
-    xml.value("mapPublicIpOnLaunch", subnet.map_public_ip);
+    xml.raw("<defaultForAz>false</defaultForAz><mapPublicIpOnLaunch>false</mapPublicIpOnLaunch>");
     xml.raw("<assignIpv6AddressOnCreation>false</assignIpv6AddressOnCreation>");
     tag_set(xml, &subnet.tags);
 }
@@ -250,7 +234,6 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         zone,
         cidr: block.trunc().to_string(),
         ipv6_cidr: ipv6.map(|block| block.trunc().to_string()),
-        map_public_ip: false,
         tags,
         next_ip: 0,
     };

@@ -21,7 +21,7 @@ pub(in crate::aws) fn scene(change: impl FnOnce(&mut Options)) -> World {
     let mut world = World::new(Arc::new(options));
     for (index, vpc) in (0u8..).zip(["vpc-1", "vpc-2"]) {
         let block = format!("10.{index}.0.0/16");
-        world.ec2.vpcs.insert(vpc.to_owned(), Vpc { cidr: block, ipv6_cidr: None, default: false, tags: Tags::new() });
+        world.ec2.vpcs.insert(vpc.to_owned(), Vpc { cidr: block, ipv6_cidr: None, tags: Tags::new() });
         world.ec2.gateways.insert(format!("igw-{vpc}"), Gateway { vpc: Some(vpc.to_owned()), tags: Tags::new() });
     }
     let subnets = [
@@ -37,7 +37,6 @@ pub(in crate::aws) fn scene(change: impl FnOnce(&mut Options)) -> World {
             zone: format!("us-west-2{zone}"),
             cidr: cidr.to_owned(),
             ipv6_cidr: ipv6.map(str::to_owned),
-            map_public_ip: false,
             tags: Tags::new(),
             next_ip: 0,
         };
@@ -82,7 +81,6 @@ fn instance(world: &World, subnet: &str, state: InstanceState) -> Instance {
         image: "ami-1".to_owned(),
         instance_type: "m5.large".to_owned(),
         state,
-        launched: Timestamp::UNIX_EPOCH,
         created: Timestamp::UNIX_EPOCH,
         vpc: place.vpc.clone(),
         subnet: subnet.to_owned(),
@@ -90,7 +88,6 @@ fn instance(world: &World, subnet: &str, state: InstanceState) -> Instance {
         private_dns: String::new(),
         public_dns: String::new(),
         interfaces: Vec::new(),
-        key_name: None,
         topology: Vec::new(),
         metadata_hops: 1,
         tags: Tags::new(),
