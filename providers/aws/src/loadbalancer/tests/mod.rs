@@ -36,6 +36,22 @@ async fn make(world: &World, service: &Service) {
     world.calls();
 }
 
+/// A Service with its balancer, and a new process.
+async fn made(kind: &str) -> (World, Service, Balancers) {
+    let (world, service) = (world(), service(1, kind));
+    make(&world, &service).await;
+    let balancers = balancers(&world);
+    (world, service, balancers)
+}
+
+/// The same, whose process has synced once.
+async fn synced(kind: &str) -> (World, Service, Balancers) {
+    let (world, service, balancers) = made(kind).await;
+    see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+    world.calls();
+    (world, service, balancers)
+}
+
 /// The target group of a Service without its balancer.
 async fn make_target_group(world: &World, service: &Service) {
     make(world, service).await;
@@ -107,12 +123,7 @@ async fn see(balancers: &Balancers, service: &Service, action: ServiceAction) ->
 
 #[tokio::test(start_paused = true)]
 async fn a_steady_sync_of_a_network_balancer_reads_at_most_seven_times() {
-    let world = world();
-    let service = service(1, "nlb");
-    make(&world, &service).await;
-    let balancers = balancers(&world);
-    see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-    world.calls();
+    let (world, service, balancers) = synced("nlb").await;
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     assert_eq!(
         calls(&world),
@@ -134,12 +145,7 @@ async fn a_steady_sync_of_a_network_balancer_reads_at_most_seven_times() {
 
 #[tokio::test(start_paused = true)]
 async fn a_steady_sync_of_a_classic_balancer_reads_at_most_five_times() {
-    let world = world();
-    let service = service(1, "");
-    make(&world, &service).await;
-    let balancers = balancers(&world);
-    see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-    world.calls();
+    let (world, service, balancers) = synced("").await;
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     assert_eq!(calls(&world), ["DescribeLoadBalancerAttributes classic", "DescribeLoadBalancers classic 1 IDs"]);
 }
@@ -213,12 +219,7 @@ async fn new_services_beside_old_ones_list_no_whole_account() {
 #[tokio::test(start_paused = true)]
 async fn an_attempt_of_a_deletion_reads_once() {
     for kind in ["nlb", ""] {
-        let world = world();
-        let service = service(1, kind);
-        make(&world, &service).await;
-        let balancers = balancers(&world);
-        see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-        world.calls();
+        let (world, service, balancers) = synced(kind).await;
         see(&balancers, &service, ServiceAction::Delete).await.unwrap();
         let first = world.calls();
         see(&balancers, &service, ServiceAction::Delete).await.unwrap();
@@ -306,11 +307,7 @@ async fn nothing_left_is_nothing_to_delete() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_written_is_read_again() {
-    let world = world();
-    let service = service(1, "nlb");
-    make(&world, &service).await;
-    let balancers = balancers(&world);
-    see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+    let (world, service, balancers) = synced("nlb").await;
     tokio::time::advance(Duration::from_millis(5)).await;
     let group = Id::from(NODE_GROUP);
     let permissions = Vec::new();
@@ -325,11 +322,7 @@ async fn what_was_written_is_read_again() {
 #[tokio::test(start_paused = true)]
 async fn a_sync_sees_what_was_changed_by_hand_since_the_last_one() {
     for kind in ["nlb", ""] {
-        let world = world();
-        let service = service(1, kind);
-        make(&world, &service).await;
-        let balancers = balancers(&world);
-        see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
+        let (world, service, balancers) = synced(kind).await;
         let by_hand = add_group(&world, "by-hand");
         world.calls();
         tokio::time::advance(Duration::from_secs(3)).await;
@@ -346,10 +339,7 @@ async fn a_sync_sees_what_was_changed_by_hand_since_the_last_one() {
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_comes_or_goes_counts() {
     for kind in ["nlb", ""] {
-        let world = world();
-        let service = service(1, kind);
-        make(&world, &service).await;
-        let balancers = balancers(&world);
+        let (world, service, balancers) = made(kind).await;
         let is_ours = async |action| {
             let Observed { network, classic, .. } = see(&balancers, &service, action).await.unwrap().observed;
             let tags = network.map(|network| network.tags).or(classic.map(|classic| classic.tags)).unwrap();
@@ -371,14 +361,11 @@ async fn a_mark_that_comes_or_goes_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn pitfall_15_nodes_that_are_no_instances_cost_nothing() {
-    let world = world();
-    let service = service(1, "nlb");
-    make(&world, &service).await;
+    let (world, service, balancers) = made("nlb").await;
     let mut all = nodes();
     for id in ["aws:///us-west-2a/x/fargate-10.0.0.1", "aws:///us-west-2a/vol-1", "gce://p/z/n"] {
         all.push(Arc::new(Node { name: id.into(), provider_id: Some(id.into()), ..Node::default() }));
     }
-    let balancers = balancers(&world);
     for _ in 0..2 {
         let item = ServiceWork {
             service: service.clone().into(),
@@ -417,11 +404,8 @@ async fn pitfalls_18_46_47_need_no_call() {
 
 #[tokio::test(start_paused = true)]
 async fn pitfall_49_an_impaired_balancer_keeps_its_hostname() {
-    let world = world();
-    let service = service(1, "nlb");
-    make(&world, &service).await;
+    let (world, service, balancers) = made("nlb").await;
     world.state(|state| state.elbv2.balancers.values_mut().for_each(|one| one.state = "active_impaired".to_owned()));
-    let balancers = balancers(&world);
     let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     let status =
         balancers.status(&vec![seen], &vec![desired(&balancers, &service, ServiceAction::Ensure)], &service).unwrap();
@@ -446,10 +430,7 @@ fn step(write: crate::client::write::ElbV2Write) -> Step {
 #[tokio::test(start_paused = true)]
 async fn the_guard_refuses_to_change_what_lacks_our_mark() {
     use crate::client::write::{ElbV2Write, ListenerSettings};
-    let world = world();
-    let service = service(1, "nlb");
-    make(&world, &service).await;
-    let balancers = balancers(&world);
+    let (_world, service, balancers) = made("nlb").await;
     let desired = desired(&balancers, &service, ServiceAction::Delete);
     let mut seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
     let network = seen.observed.network.clone().unwrap();
@@ -497,10 +478,7 @@ async fn the_guard_refuses_to_change_what_lacks_our_mark() {
 async fn the_guard_refuses_to_take_the_last_target_while_nodes_are_wanted() {
     use crate::client::elbv2::{Target, TargetHealth};
     use crate::client::write::ElbV2Write;
-    let world = world();
-    let service = service(1, "nlb");
-    make(&world, &service).await;
-    let balancers = balancers(&world);
+    let (_world, service, balancers) = made("nlb").await;
     let desired = desired(&balancers, &service, ServiceAction::Ensure);
     let mut seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     let group = &mut seen.observed.network.as_mut().unwrap().target_groups[0];
