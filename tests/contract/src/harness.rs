@@ -9,11 +9,13 @@ use ccm_provider::{
     CloudConfig, CloudProvider, FlagValues, NodeAddress, PersistentVolume, ProviderError, ProviderFactory, Service,
 };
 
+use crate::Simulation;
+
 /// A provider and its cloud. Each harness is used for one clause, and begins with a cloud without objects of the
 /// cluster; the suite requests instances, objects of others and trouble as needed.
 ///
-/// Only the methods without a default are required. Clauses about unsupported features of a cloud or its simulation are
-/// skipped.
+/// Only the methods without a default are required, and without a [`Harness::simulation`] also those whose default uses it.
+/// Clauses about unsupported features of a cloud or its simulation are skipped.
 #[async_trait]
 pub trait Harness: Send + Sync {
     /// The factory of the provider.
@@ -24,16 +26,17 @@ pub trait Harness: Send + Sync {
 
     /// Values of the flags. By default the defaults of the provider's flags.
     fn flags(&self) -> FlagValues {
-        let mut values = FlagValues::default();
-        for flag in self.factory().flags() {
-            values.insert(flag.name, vec![flag.default.to_owned()], false);
-        }
-        values
+        flags(&*self.factory(), &[])
     }
 
     /// A new provider over the same cloud, as in a restarted process: it has no memory of an earlier one.
     async fn provider(&self) -> Result<Arc<dyn CloudProvider>, ProviderError> {
         self.factory().build(self.config(), &self.flags()).await
+    }
+
+    /// The simulated cloud, if it is one that is called over a network.
+    fn simulation(&self) -> Option<&dyn Simulation> {
+        None
     }
 
     /// Creates a running instance whose node has this name.
@@ -54,15 +57,27 @@ pub trait Harness: Send + Sync {
 
     /// How many writes reached the cloud so far, also those that changed nothing. Where writes can't be counted, a number
     /// that grows whenever the contents change.
-    async fn writes(&self) -> u64;
+    #[allow(clippy::expect_used, reason = "a mistake of the author, which fails the clause")]
+    async fn writes(&self) -> u64 {
+        let simulation = self.simulation().expect("Harness::writes or Harness::simulation");
+        simulation.writes(0).len().try_into().unwrap_or(u64::MAX)
+    }
 
     /// Disturbs the cloud until the next call. False for an unsupported kind of trouble.
-    async fn trouble(&self, trouble: Trouble) -> bool;
+    #[allow(clippy::expect_used, reason = "a mistake of the author, which fails the clause")]
+    async fn trouble(&self, trouble: Trouble) -> bool {
+        self.simulation().expect("Harness::trouble or Harness::simulation").trouble(trouble);
+        true
+    }
 
     /// Waits until the cloud has answered everything that was sent to it, also by a call that was abandoned, and the provider has
     /// the answers. For clouds behind a network: the suite moves no clock before that, so that a request on its way does not time
     /// out on a busy machine. It must not wait for tokio's clock.
-    async fn settle(&self) {}
+    async fn settle(&self) {
+        if let Some(simulation) = self.simulation() {
+            simulation.settled().await;
+        }
+    }
 
     /// Lets time pass in a cloud that has a clock of its own. The suite calls it when a call is not finished and asks
     /// for a retry ([`ProviderError::retry_after`]); the provider's clock and tokio's are moved by then.
@@ -74,7 +89,7 @@ pub trait Harness: Send + Sync {
     /// for a provider that calls its cloud over a network and paces its calls; it is also interrupted at fewer places, since each
     /// takes longer.
     fn haste(&self) -> u32 {
-        1
+        if self.simulation().is_some() { 10 } else { 1 }
     }
 
     /// Adds to every Service of the suite, for example the annotation that chooses a kind of balancer.
@@ -89,9 +104,10 @@ pub trait Harness: Send + Sync {
         false
     }
 
-    /// Adds objects like those of the provider, but of another owner, and returns true. The suite compares
-    /// [`Harness::contents`] before and after.
-    async fn add_objects_of_others(&self) -> bool {
+    /// Adds objects like those that the provider makes, for this Service or as routes, but of another owner, and returns true. The
+    /// suite looks at [`Harness::contents`] before and after.
+    async fn add_objects_of_others(&self, like: Option<&Service>) -> bool {
+        let _ = like;
         false
     }
 
@@ -129,6 +145,19 @@ pub trait Harness: Send + Sync {
     }
 }
 
+/// The flags of a provider with their defaults, and these, which stand on the command line.
+pub fn flags(factory: &dyn ProviderFactory, given: &[(&'static str, &str)]) -> FlagValues {
+    let mut values = FlagValues::default();
+    for flag in factory.flags() {
+        let default = Some(flag.default.to_owned()).filter(|default| !default.is_empty());
+        values.insert(flag.name, default.into_iter().collect(), false);
+    }
+    for (name, value) in given {
+        values.insert(name, vec![(*value).to_owned()], true);
+    }
+    values
+}
+
 /// A new instance.
 #[derive(Debug, Clone)]
 pub struct Made {
@@ -161,6 +190,19 @@ pub struct BrokenConfig {
     pub names: &'static str,
     /// A text that it must not contain.
     pub secret: Option<&'static str>,
+}
+
+impl BrokenConfig {
+    /// A file with this text, whose wrong key is this one.
+    pub fn new(path: &str, text: impl Into<String>, names: &'static str) -> Self {
+        Self { config: CloudConfig { path: path.into(), text: text.into() }, names, secret: None }
+    }
+
+    /// The same with a secret in it.
+    #[must_use]
+    pub fn with_secret(self, secret: &'static str) -> Self {
+        Self { secret: Some(secret), ..self }
+    }
 }
 
 /// A clause that is broken on purpose.

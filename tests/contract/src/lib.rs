@@ -13,7 +13,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! [`lives`] runs random sequences of changes of Services over the same simulated cloud.
+//! [`lives`] runs random sequences of changes of Services over the same simulated cloud; in [`crash`] the process dies
+//! after each of its writes.
 //!
 //! A clause states a property on which the core relies, and why. It has no rules of a particular cloud, so it can't
 //! check whether a balancer forwards to the right port: the author's own tests do that.
@@ -22,15 +23,19 @@
 mod bed;
 mod clauses;
 mod cluster;
+pub mod controller;
+pub mod crash;
 mod harness;
 pub mod lives;
 mod macros;
 mod report;
+mod simulation;
 
 pub use clauses::{Clause, clauses};
 pub use cluster::TestCluster;
-pub use harness::{BrokenConfig, Deviation, Harness, Made, Trouble};
+pub use harness::{BrokenConfig, Deviation, Harness, Made, Trouble, flags};
 pub use report::{Outcome, Report, Result};
+pub use simulation::Simulation;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;

@@ -20,6 +20,9 @@ use ccm_provider::{
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use crate::crash::same;
+use crate::{Simulation, Trouble};
+
 /// Maximum number of rounds over all Services until nothing is left to do.
 const ROUNDS: usize = 8;
 /// Events of one life.
@@ -31,21 +34,26 @@ pub trait LivingCloud: Sized + Send + Sync + 'static {
     /// `--cluster-name`
     const CLUSTER: &'static str;
 
-    /// A cloud with nodes, and with objects of others that use the same shared objects. `seed` is for the cloud's own
-    /// randomness.
+    /// A cloud with objects of others that use the same shared objects. `seed` is for the cloud's own randomness.
     async fn start(seed: u64, rng: &mut StdRng) -> Self;
 
     /// The random choices at the start, for the log of a failed life.
     fn description(&self) -> String;
 
+    /// The cloud.
+    fn simulation(&self) -> &dyn Simulation;
+
     /// The load balancers of a new process, which leads and has empty caches.
     async fn process(&self) -> Arc<dyn LoadBalancer>;
 
     /// The nodes.
-    fn nodes(&self) -> &[NodeRef];
+    fn nodes(&mut self) -> &mut Vec<NodeRef>;
 
-    /// Adds or removes a node.
-    fn change_nodes(&mut self, rng: &mut StdRng);
+    /// Adds a node on a new instance. The number is another one each time.
+    fn add_node(&mut self, number: usize);
+
+    /// Removes the instance of a node.
+    fn remove_instance(&mut self, node: &NodeRef);
 
     /// A Service of this name with random settings. `kind` is one of two kinds of load balancers between which a
     /// Service cannot change; a cloud with one kind ignores it. Settings that a balancer keeps when their annotation is
@@ -53,19 +61,20 @@ pub trait LivingCloud: Sized + Send + Sync + 'static {
     fn service(&mut self, rng: &mut StdRng, name: &str, kind: bool) -> Service;
 
     /// The kind that a Service requests.
-    fn kind(&self, service: &Service) -> bool;
+    fn kind(&self, _service: &Service) -> bool {
+        false
+    }
 
     /// Starts late and stale reads. Returns whether a process may cache stale answers for longer.
-    fn rough(&mut self, rng: &mut StdRng) -> bool;
+    fn rough(&mut self, _rng: &mut StdRng) -> bool {
+        false
+    }
 
-    /// Makes up to two of the next calls fail; replaces earlier trouble.
-    fn trouble(&mut self, rng: &mut StdRng) -> Option<String>;
+    /// Makes trouble that only this cloud has, besides [`Simulation::random_trouble`].
+    fn trouble(&mut self, rng: &mut StdRng) -> String;
 
-    /// Ends all trouble.
-    fn end_trouble(&mut self);
-
-    /// Ends trouble, and late and stale reads.
-    fn calm(&mut self);
+    /// Ends late and stale reads; trouble has ended before.
+    fn calm(&mut self) {}
 
     /// Changes a part of one of our balancers outside of the provider. `balancers` are the default names of the
     /// Services' balancers.
@@ -77,23 +86,40 @@ pub trait LivingCloud: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Moves the virtual clock.
-    fn step(&self, time: Duration);
+    /// All objects that may have been made for Services, a line each.
+    fn contents(&self) -> Vec<String>;
 
-    /// The virtual time.
-    fn now(&self) -> jiff::Timestamp;
+    /// Whether such an object belongs to others.
+    fn is_theirs(line: &str) -> bool;
 
-    /// A mark in the list of writes.
-    fn mark(&self) -> u64;
+    /// A line without what depends on the order of events.
+    fn plain(line: String) -> String {
+        line
+    }
 
-    /// The writes after a mark.
-    fn writes(&self, mark: u64) -> Vec<String>;
+    /// All that belongs to others, a line each.
+    fn foreign(&self) -> Vec<String> {
+        self.contents().into_iter().filter(|line| Self::is_theirs(line)).collect()
+    }
+}
 
-    /// All objects that may belong to Services, one per line, without the IDs that depend on the order of events.
-    fn shape(&self) -> Vec<String>;
+/// Makes the two tests of the lives in a cloud: of these seeds, and in the long lane of so many seeds of the day. The variable
+/// names others.
+#[macro_export]
+macro_rules! lives {
+    ($cloud:ident, $variable:literal, $seeds:expr, $of_the_day:expr) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn random_lives_reach_the_desired_state_and_leave_nothing() {
+            $crate::lives::live::<$cloud>($crate::lives::seeds($variable, $seeds)).await;
+        }
 
-    /// All objects of others, one per line.
-    fn foreign(&self) -> Vec<String>;
+        mod long_lane {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn random_lives_of_the_day_reach_the_desired_state_and_leave_nothing() {
+                $crate::lives::live_of_the_day::<super::$cloud>($variable, $of_the_day).await;
+            }
+        }
+    };
 }
 
 /// A Service in the cluster, as the controller sees it.
@@ -146,6 +172,8 @@ struct Life<C> {
     process: Arc<dyn LoadBalancer>,
     services: BTreeMap<String, Living>,
     generation: usize,
+    /// Nodes so far.
+    made: usize,
     foreign: Vec<String>,
     /// The log, printed on a failure.
     log: Vec<String>,
@@ -202,13 +230,41 @@ pub fn seeds(variable: &str, usual: std::ops::RangeInclusive<u64>) -> std::ops::
 impl<C: LivingCloud> Life<C> {
     async fn start(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
-        let cloud = C::start(seed, &mut rng).await;
+        let mut cloud = C::start(seed, &mut rng).await;
+        let mut made = cloud.nodes().len();
+        while made < 3 {
+            made += 1;
+            cloud.add_node(made);
+        }
         let (process, foreign, log) = (cloud.process().await, cloud.foreign(), vec![cloud.description()]);
-        Self { rng, cloud, process, services: BTreeMap::new(), generation: 0, foreign, log }
+        Self { rng, cloud, process, services: BTreeMap::new(), generation: 0, made, foreign, log }
     }
 
     fn say(&mut self, what: &str) {
-        self.log.push(format!("{} {what}", self.cloud.now().strftime("%H:%M:%S")));
+        self.log.push(format!("{} {what}", self.cloud.simulation().now().strftime("%H:%M:%S")));
+    }
+
+    fn step(&self, time: Duration) {
+        self.cloud.simulation().step(time);
+    }
+
+    /// What there is for our Services.
+    fn shape(&self) -> Vec<String> {
+        let ours = self.cloud.contents().into_iter().filter(|line| !C::is_theirs(line));
+        let mut lines: Vec<String> = ours.map(C::plain).collect();
+        lines.sort();
+        lines
+    }
+
+    /// Trouble now and then, in place of that before.
+    fn trouble(&mut self) {
+        self.cloud.simulation().trouble(Trouble::None);
+        let trouble = match self.rng.random_range(0..18) {
+            0..=4 => return,
+            5..=14 => self.cloud.simulation().random_trouble(&mut self.rng),
+            _ => self.cloud.trouble(&mut self.rng),
+        };
+        self.say(&format!("  trouble: {trouble}"));
     }
 
     fn pick(&mut self) -> Option<String> {
@@ -277,9 +333,7 @@ impl<C: LivingCloud> Life<C> {
     }
 
     async fn event(&mut self) -> Result<(), String> {
-        if let Some(trouble) = self.cloud.trouble(&mut self.rng) {
-            self.say(&format!("  trouble: {trouble}"));
-        }
+        self.trouble();
         match self.rng.random_range(0..100) {
             0..=39 => self.change_a_service().await,
             40..=54 => {
@@ -295,7 +349,7 @@ impl<C: LivingCloud> Life<C> {
             70..=79 => {
                 self.say("a new process");
                 // It leads after the lease of the previous one has ended.
-                self.cloud.step(Duration::from_secs(15));
+                self.step(Duration::from_secs(15));
                 self.restart().await;
             }
             80..=84 => {
@@ -312,7 +366,7 @@ impl<C: LivingCloud> Life<C> {
             }
         }
         let pause = [0, 0, 1, 2, 10, 60].get(self.rng.random_range(0..6)).copied().unwrap_or_default();
-        self.cloud.step(Duration::from_secs(pause));
+        self.step(Duration::from_secs(pause));
         same(&self.cloud.foreign(), &self.foreign, "what belongs to others changed")
     }
 
@@ -344,8 +398,17 @@ impl<C: LivingCloud> Life<C> {
     }
 
     async fn change_nodes(&mut self) {
-        self.cloud.change_nodes(&mut self.rng);
-        self.say(&format!("nodes: {}", self.cloud.nodes().len()));
+        if self.cloud.nodes().len() < 3 || self.rng.random_bool(0.5) {
+            self.made += 1;
+            self.cloud.add_node(self.made);
+        } else {
+            let gone = self.cloud.nodes().remove(0);
+            if self.rng.random_bool(0.5) {
+                self.cloud.remove_instance(&gone);
+            }
+        }
+        let count = self.cloud.nodes().len();
+        self.say(&format!("nodes: {count}"));
         for name in self.names() {
             if self.services.get(&name).is_some_and(|living| !living.deleted) {
                 let _ = self.call(&name, ServiceAction::UpdateHosts).await;
@@ -355,16 +418,17 @@ impl<C: LivingCloud> Life<C> {
 
     /// A new process, whose first calls succeed.
     async fn restart(&mut self) {
-        self.cloud.end_trouble();
+        self.cloud.simulation().trouble(Trouble::None);
         self.process = self.cloud.process().await;
     }
 
     /// Syncs until nothing fails and nothing is written.
     async fn settle(&mut self, how: &str) -> Result<(), String> {
         self.say(how);
+        self.cloud.simulation().trouble(Trouble::None);
         self.cloud.calm();
-        self.cloud.step(Duration::from_secs(600));
-        // A change of the kind is refused permanently; the user reverts it.
+        self.step(Duration::from_secs(600));
+        // A change of the kind is refused for good; the user takes it back.
         for name in self.names() {
             let Some(living) = self.services.get(&name) else { continue };
             if let Some(made) = living.made.filter(|made| *made != self.cloud.kind(&living.service)) {
@@ -373,14 +437,14 @@ impl<C: LivingCloud> Life<C> {
             }
         }
         for round in 0..ROUNDS {
-            let (mark, mut failed) = (self.cloud.mark(), false);
+            let (mark, mut failed) = (self.cloud.simulation().mark(), false);
             for name in self.names() {
                 if let Err(error) = self.sync(&name).await {
                     failed = true;
-                    self.cloud.step(error.retry_after().unwrap_or_default().max(Duration::from_secs(30)));
+                    self.step(error.retry_after().unwrap_or_default().max(Duration::from_secs(30)));
                 }
             }
-            if !failed && self.cloud.writes(mark).is_empty() {
+            if !failed && self.cloud.simulation().writes(mark).is_empty() {
                 self.say(&format!("settled after rounds: {round}"));
                 return Ok(());
             }
@@ -389,11 +453,11 @@ impl<C: LivingCloud> Life<C> {
     }
 
     async fn run(&mut self) -> Result<(), String> {
-        let start = self.cloud.shape();
+        let start = self.shape();
         let stale = self.cloud.rough(&mut self.rng);
         self.say(&format!("stale reads: {stale}"));
         // The network has existed for a while.
-        self.cloud.step(Duration::from_secs(60));
+        self.step(Duration::from_secs(60));
         for _ in 0..EVENTS {
             self.event().await?;
         }
@@ -401,48 +465,30 @@ impl<C: LivingCloud> Life<C> {
             self.restart().await;
         }
         self.settle("calm").await?;
-        let reached = self.cloud.shape();
-        let mark = self.cloud.mark();
+        let reached = self.shape();
+        let mark = self.cloud.simulation().mark();
         self.restart().await;
         for name in self.names() {
             self.sync(&name).await.map_err(|error| format!("a new process fails: {error}"))?;
         }
-        let writes = self.cloud.writes(mark);
+        let writes = self.cloud.simulation().writes(mark);
         if !writes.is_empty() {
             return Err(format!("a new process writes: {writes:?}"));
         }
         let kept: Vec<Service> = self.services.values().map(Living::as_new).collect();
         self.services.values_mut().for_each(|living| living.deleted = true);
         self.settle("all are deleted").await?;
-        same(&self.cloud.shape(), &start, "something was left behind")?;
+        same(&self.shape(), &start, "something was left behind")?;
         for service in kept {
             let name = service.metadata.name.to_string();
             self.services.insert(name, Living::new(service));
         }
         self.settle("the same Services from nothing").await?;
-        same(&reached, &self.cloud.shape(), "the result depends on the history")?;
+        same(&reached, &self.shape(), "the result depends on the history")?;
         same(&self.cloud.foreign(), &self.foreign, "what belongs to others changed")
     }
 }
 
 fn settings(service: &Service) -> String {
     format!("{:?}, ports: {}", service.metadata.annotations, service.spec.ports.len())
-}
-
-fn same(now: &[String], expected: &[String], what: &str) -> Result<(), String> {
-    if now == expected {
-        return Ok(());
-    }
-    // A line may occur more than once.
-    let without = |lines: &[String], others: &[String]| {
-        let mut left = lines.to_vec();
-        for other in others {
-            if let Some(at) = left.iter().position(|line| line == other) {
-                left.remove(at);
-            }
-        }
-        left
-    };
-    let (more, less) = (without(now, expected), without(expected, now));
-    Err(format!("{what}:\n is {more:#?}\n should be {less:#?}"))
 }

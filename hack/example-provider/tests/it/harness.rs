@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use ccm_provider::{AddressType, CloudConfig, NodeAddress, ProviderFactory};
+use ccm_provider::{AddressType, CloudConfig, NodeAddress, ProviderFactory, Service};
 use ccm_provider_contract::{BrokenConfig, Harness, Made, Trouble};
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ impl Harness for Rack {
         true
     }
 
-    async fn add_objects_of_others(&self) -> bool {
+    async fn add_objects_of_others(&self, _: Option<&Service>) -> bool {
         let theirs = json!({"owner": "somebody", "address": "192.0.2.1", "ports": [], "hosts": []});
         self.write("balancers/theirs", &theirs);
         self.write("routes/10.99.0.0_16", &json!({"cluster": "theirs", "node": "x", "range": "10.99.0.0/16"}));
@@ -130,10 +130,7 @@ impl Harness for Rack {
     }
 
     fn broken_configs(&self) -> Vec<BrokenConfig> {
-        let broken = |text: &str, names| {
-            let config = CloudConfig { path: self.path("cloud.yaml"), text: text.to_owned() };
-            BrokenConfig { config, names, secret: None }
-        };
+        let broken = |text: &str, names| BrokenConfig::new("cloud.yaml", text, names);
         vec![
             broken("addresses: []", "directory"),
             broken("directory: rack\naddresses: [192.0.2.300]", "addresses[0]"),

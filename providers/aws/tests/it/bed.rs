@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_cloudsim::aws::ec2::model::{Rule, SecurityGroup};
 use ccm_cloudsim::aws::ec2::seed::{self, InstanceSeed, Network, NetworkSeed};
 use ccm_cloudsim::aws::imds::{Imds, ImdsOptions};
 use ccm_cloudsim::aws::{Aws, Options};
@@ -12,7 +13,7 @@ use ccm_cloudsim::core::clock::Mode;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{
     CloudConfig, CloudProvider, LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, Node, NodeRef, ProviderError,
-    ProviderFactory, Service,
+    ProviderFactory, Service, ServiceAction,
 };
 use serde_json::{Value, json};
 
@@ -20,6 +21,11 @@ use crate::lent::{leading, lend};
 
 /// Value of `--cluster-name`.
 pub(crate) const CLUSTER: &str = "kubernetes";
+pub(crate) const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
+/// A certificate that exists.
+pub(crate) const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/one";
+/// A group of the user's, where there is one.
+pub(crate) const USER_GROUP: &str = "sg-00000000000000abc";
 
 pub(crate) struct Bed {
     pub(crate) aws: Aws,
@@ -41,18 +47,9 @@ impl Bed {
         let own = InstanceSeed { subnets: network.public.clone(), ..InstanceSeed::default() };
         let own = aws.world(|world| seed::instances(world, &own)).unwrap();
         let metadata = aws.imds(&own[0], ImdsOptions::default()).unwrap();
-        let mut config = format!(
-            "[Global]\nRegion = us-west-2\nVPC = {}\nSubnetID = {}\nKubernetesClusterID = c1\n{more_config}\n",
-            network.vpc,
-            network.private.first().unwrap()
-        );
-        let services = ["EC2", "Elastic Load Balancing", "Elastic Load Balancing v2"].map(|name| (name, aws.url()));
-        for (service, url) in services.into_iter().chain([("ec2imds", metadata.url())]) {
-            config.push_str(&format!(
-                "[ServiceOverride \"{service}\"]\nService = {service}\nRegion = us-west-2\nURL = {url}\nSigningRegion = us-west-2\n"
-            ));
-        }
+        let config = config(&aws, &metadata, &network.vpc, network.private.first().unwrap(), more_config);
         let mut bed = Self { aws, network, nodes: Vec::new(), config, _metadata: metadata };
+        bed.aws.world(|world| world.elb.add_certificate(CERTIFICATE));
         bed.add_nodes(3);
         bed
     }
@@ -87,6 +84,12 @@ impl Bed {
         }
     }
 
+    /// Ends an instance, by the provider ID of its node or its own.
+    pub(crate) fn terminate(&self, id: &str) {
+        let form = format!("InstanceId.1={}", id.rsplit('/').next().unwrap());
+        self.aws.by_hand(ccm_cloudsim::aws::Service::Ec2, "TerminateInstances", &form).unwrap();
+    }
+
     /// The balancers of a new process: it remembers nothing.
     pub(crate) async fn process(&self) -> Arc<dyn LoadBalancer> {
         leading(self).await
@@ -96,64 +99,64 @@ impl Bed {
     pub(crate) async fn process_of(&self, cluster: &str) -> Arc<dyn LoadBalancer> {
         let id = |cluster: &str| format!("KubernetesClusterID = {cluster}\n");
         let config = self.config.replace(&id("c1"), &id(cluster));
-        let provider = self.provider_with(config, &FlagValues::default()).await;
+        let provider = provider(config, &FlagValues::default()).await;
         lend(&self.aws, &*provider).await;
         provider.load_balancer().unwrap()
     }
 
     /// A new process.
     pub(crate) async fn provider(&self) -> Arc<dyn CloudProvider> {
-        self.provider_with(self.config.clone(), &FlagValues::default()).await
+        provider(self.config.clone(), &FlagValues::default()).await
     }
 
     /// A new process with flags of the command line.
     pub(crate) async fn provider_with_flags(&self, given: &[(&'static str, &str)]) -> Arc<dyn CloudProvider> {
-        let mut flags = FlagValues::default();
-        for flag in ccm_provider_aws::Factory.flags() {
-            let default = Some(flag.default.to_owned()).filter(|default| !default.is_empty());
-            flags.insert(flag.name, default.into_iter().collect(), false);
-        }
-        for (name, value) in given {
-            flags.insert(name, vec![(*value).to_owned()], true);
-        }
-        self.provider_with(self.config.clone(), &flags).await
-    }
-
-    async fn provider_with(&self, text: String, flags: &FlagValues) -> Arc<dyn CloudProvider> {
-        let config = CloudConfig { path: "cloud.conf".into(), text };
-        ccm_provider_aws::Factory.build(Some(config), flags).await.unwrap()
+        let flags = ccm_provider_contract::flags(&ccm_provider_aws::Factory, given);
+        provider(self.config.clone(), &flags).await
     }
 
     /// Ensures until it succeeds.
     pub(crate) async fn ensure(&self, process: &dyn LoadBalancer, service: &Service) -> LoadBalancerStatus {
-        for _ in 0..5 {
-            match process.ensure(CLUSTER, service, &self.nodes).await {
-                Ok(status) => return status.expect("a status"),
-                Err(error) => self.wait(&error),
-            }
-        }
-        panic!("five attempts were not enough");
+        self.work(process, service, ServiceAction::Ensure).await.unwrap().expect("a status")
     }
 
-    /// Deletes until it succeeds, as the service controller does: while the cloud lets go of interfaces, time passes.
+    /// Deletes until it succeeds.
     pub(crate) async fn delete(&self, process: &dyn LoadBalancer, service: &Service) {
+        self.work(process, service, ServiceAction::Delete).await.unwrap();
+    }
+
+    /// Works until the answer is final, as the service controller does: while the cloud lets go of interfaces, time passes.
+    pub(crate) async fn work(
+        &self,
+        process: &dyn LoadBalancer,
+        service: &Service,
+        action: ServiceAction,
+    ) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        let nodes: &[NodeRef] = if action == ServiceAction::Delete { &[] } else { &self.nodes };
         for _ in 0..20 {
-            match process.ensure_deleted(CLUSTER, service).await {
-                Ok(()) => return,
-                Err(error) => self.wait(&error),
+            match process.reconcile_one(CLUSTER, service, nodes, action).await.result {
+                Err(error) if error.retry_after().is_some() => {
+                    self.aws.clock().step(error.retry_after().unwrap_or_default().max(Duration::from_secs(5)));
+                }
+                answer => return answer,
             }
         }
         panic!("twenty attempts were not enough");
     }
 
-    fn wait(&self, error: &ProviderError) {
-        let Some(after) = error.retry_after() else { panic!("{error}: {error:?}") };
-        self.aws.clock().step(after.max(Duration::from_secs(5)));
+    /// Another group of the same network, tagged for the cluster or not.
+    pub(crate) fn add_group(&self, id: &str, tag: Option<&str>, ingress: Vec<Rule>) {
+        self.aws.world(|world| {
+            let like = world.ec2.groups[&self.network.node_group].clone();
+            let tags = tag.map(|value| ("kubernetes.io/cluster/c1".to_owned(), value.to_owned())).into_iter().collect();
+            let group = SecurityGroup { name: id.to_owned(), description: id.to_owned(), tags, ingress, ..like };
+            world.ec2.groups.insert(id.to_owned(), group);
+        });
     }
 
     /// Names of the writes since a mark, in order.
     pub(crate) fn writes(&self, mark: u64) -> Vec<String> {
-        self.aws.ledger(|ledger| ledger.mutating(mark).map(|entry| entry.action.clone()).collect())
+        self.aws.writes(mark)
     }
 
     /// Nothing that was sent or answered was off the vendor's models.
@@ -162,9 +165,30 @@ impl Bed {
     }
 }
 
-/// A Service of type LoadBalancer, with what the test adds to `metadata.annotations` and `spec`.
+/// The configuration of a process of the cluster `c1`, with more keys of `[Global]`.
+pub(crate) fn config(aws: &Aws, metadata: &Imds, vpc: &str, subnet: &str, more: &str) -> String {
+    let mut config =
+        format!("[Global]\nRegion = us-west-2\nVPC = {vpc}\nSubnetID = {subnet}\nKubernetesClusterID = c1\n{more}\n",);
+    let services = ["EC2", "Elastic Load Balancing", "Elastic Load Balancing v2"].map(|name| (name, aws.url()));
+    for (service, url) in services.into_iter().chain([("ec2imds", metadata.url())]) {
+        config.push_str(&format!(
+            "[ServiceOverride \"{service}\"]\nService = {service}\nRegion = us-west-2\nURL = {url}\nSigningRegion = us-west-2\n"
+        ));
+    }
+    config
+}
+
+/// The provider of a new process with this configuration.
+pub(crate) async fn provider(text: String, flags: &FlagValues) -> Arc<dyn CloudProvider> {
+    let config = CloudConfig { path: "cloud.conf".into(), text };
+    ccm_provider_aws::Factory.build(Some(config), flags).await.unwrap()
+}
+
+/// A Service of type LoadBalancer with these annotations, whose prefix is left out, and with what the test adds to `spec`.
 #[allow(clippy::needless_pass_by_value)] // literals at all callers
-pub(crate) fn service(name: &str, annotations: Value, ports: &[(i32, i32)], spec: Value) -> Service {
+pub(crate) fn service(name: &str, annotations: &[(&str, &str)], ports: &[(i32, i32)], spec: Value) -> Service {
+    let annotations: BTreeMap<String, &str> =
+        annotations.iter().map(|(key, value)| (format!("{PREFIX}{key}"), *value)).collect();
     let port = |(port, node_port): &(i32, i32)| json!({"name": format!("p{port}"), "port": port, "nodePort": node_port, "protocol": "TCP"});
     // One UID for each name.
     let uid = format!(

@@ -1,36 +1,28 @@
-//! Classic balancers over HTTP: the life of one, and death after every single write.
+//! Classic balancers over HTTP.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloudsim::aws::World;
 use ccm_cloudsim::aws::ec2::model::Peer;
-use ccm_cloudsim::core::faults::Faults;
-use ccm_cloudsim::core::faults::{Fault, Rule};
-use ccm_provider::{LoadBalancer, LoadBalancerExt as _, Service};
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_provider::{LoadBalancerExt as _, Service};
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, CLUSTER, service};
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service};
 use crate::lent::watched;
 
-const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
-const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/one";
-
 fn clb(annotations: &[(&str, &str)], ports: &[(i32, i32)], spec: Value) -> Service {
-    let annotations: BTreeMap<String, &str> =
-        annotations.iter().map(|(key, value)| (format!("{PREFIX}{key}"), *value)).collect();
-    service("web", json!(annotations), ports, spec)
+    service("web", annotations, ports, spec)
 }
 
-fn plain() -> Service {
+pub(crate) fn plain() -> Service {
     let annotations =
         [("proxy-protocol", "*"), ("connection-draining-enabled", "true"), ("healthcheck-protocol", "http")];
     clb(&annotations, &[(80, 31080), (443, 31443)], json!({"loadBalancerSourceRanges": ["10.0.0.0/8"]}))
 }
 
 /// Another desired state of the same Service, which changes most of what can be changed.
-fn changed() -> Service {
+pub(crate) fn changed() -> Service {
     clb(
         &[
             ("ssl-cert", CERTIFICATE),
@@ -46,8 +38,8 @@ fn changed() -> Service {
 }
 
 /// With a group of the user's in place of the managed one.
-fn named(group: &str) -> Service {
-    clb(&[("security-groups", group)], &[(80, 31080)], json!({}))
+pub(crate) fn named() -> Service {
+    clb(&[("security-groups", USER_GROUP)], &[(80, 31080)], json!({}))
 }
 
 /// What users see of everything, without IDs of groups: these differ with the way that led there. Policies that no listener
@@ -85,28 +77,15 @@ pub(crate) fn shape_of(bed: &Bed) -> Vec<String> {
     bed.aws.world(|world| shape(world))
 }
 
-fn start() -> Bed {
+pub(crate) fn start() -> Bed {
     let bed = Bed::start("");
-    bed.aws.world(|world| world.elb.add_certificate(CERTIFICATE));
+    bed.add_group(USER_GROUP, None, Vec::new());
     bed
-}
-
-/// A group of the user's.
-fn user_group(bed: &Bed) -> String {
-    bed.aws.world(|world| {
-        let mut group = world.ec2.groups[&bed.network.node_group].clone();
-        (group.name, group.description) = ("of the user".to_owned(), "of the user".to_owned());
-        group.tags.clear();
-        group.ingress.clear();
-        world.ec2.groups.insert("sg-00000000000000abc".to_owned(), group);
-    });
-    "sg-00000000000000abc".to_owned()
 }
 
 #[tokio::test]
 async fn a_balancer_is_made_changed_and_removed_without_a_trace() {
     let bed = start();
-    let user = user_group(&bed);
     let empty = shape_of(&bed);
     let process = bed.process().await;
     let status = bed.ensure(&*process, &plain()).await;
@@ -127,13 +106,13 @@ async fn a_balancer_is_made_changed_and_removed_without_a_trace() {
     assert_eq!((now.attributes.cross_zone, now.attributes.idle_timeout, now.attributes.draining), (true, 600, false));
     assert_eq!(now.tags.get("team").map(String::as_str), Some("web"));
 
-    bed.ensure(&*process, &named(&user)).await;
+    bed.ensure(&*process, &named()).await;
     let now = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
-    assert_eq!(now.groups, std::slice::from_ref(&user));
+    assert_eq!(now.groups, [USER_GROUP]);
     let groups = bed.aws.world(|world| world.ec2.groups.len());
     assert_eq!(groups, empty.len(), "the managed group is gone");
 
-    bed.delete(&*process, &named(&user)).await;
+    bed.delete(&*process, &named()).await;
     assert_eq!(shape_of(&bed), empty);
     assert_eq!(process.get(CLUSTER, &plain()).await.unwrap(), None);
     bed.check();
@@ -142,9 +121,8 @@ async fn a_balancer_is_made_changed_and_removed_without_a_trace() {
 #[tokio::test]
 async fn a_second_sync_and_a_restart_write_nothing() {
     let bed = start();
-    let user = user_group(&bed);
     let process = bed.process().await;
-    for desired in [plain(), changed(), named(&user)] {
+    for desired in [plain(), changed(), named()] {
         bed.ensure(&*process, &desired).await;
         let mark = bed.aws.mark();
         bed.ensure(&*process, &desired).await;
@@ -202,123 +180,6 @@ async fn a_mistake_in_the_health_check_is_found_before_any_call() {
     assert_eq!(bed.aws.mark(), mark);
 }
 
-/// What a plan does, so that it can be broken off after each of its writes.
-#[derive(Clone, Copy, PartialEq)]
-enum Act {
-    Create,
-    Update,
-    /// To a group of the user's.
-    Regroup,
-    Delete,
-}
-
-impl Act {
-    fn service(self, user: &str) -> Service {
-        match self {
-            Self::Create | Self::Delete => plain(),
-            Self::Update => changed(),
-            Self::Regroup => named(user),
-        }
-    }
-
-    async fn once(self, bed: &Bed, process: &dyn LoadBalancer, user: &str) -> Result<(), ccm_provider::ProviderError> {
-        match self {
-            Self::Delete => process.ensure_deleted(CLUSTER, &plain()).await,
-            _ => process.ensure(CLUSTER, &self.service(user), &bed.nodes).await.map(drop),
-        }
-    }
-
-    async fn finish(self, bed: &Bed, user: &str) {
-        let process: Arc<dyn LoadBalancer> = bed.process().await;
-        match self {
-            Self::Delete => bed.delete(&*process, &plain()).await,
-            _ => drop(bed.ensure(&*process, &self.service(user)).await),
-        }
-    }
-}
-
-/// Breaks off after every single write; a new process then finishes the job, and nobody else's objects were touched.
-async fn dies_after_every_write(act: Act, lost: bool) {
-    let bed = start();
-    let user = user_group(&bed);
-    let first = bed.process().await;
-    // A neighbour, who shares the groups of the nodes.
-    let neighbour = service("other", json!({}), &[(80, 30080)], json!({}));
-    bed.ensure(&*first, &neighbour).await;
-    let alone = shape_of(&bed);
-    if act != Act::Create {
-        bed.ensure(&*first, &plain()).await;
-    }
-    let start = bed.aws.dump().unwrap();
-    let mark = bed.aws.mark();
-    act.finish(&bed, &user).await;
-    let goal = shape_of(&bed);
-    let writes = bed.aws.ledger(|ledger| ledger.mutating(mark).filter(|entry| entry.code.is_none()).count());
-    assert!(writes >= 3, "{writes}");
-    for nth in 1..=u64::try_from(writes).unwrap() {
-        bed.aws.load(&start).unwrap();
-        let fault = Fault::Code { status: 400, code: "ValidationError".to_owned(), message: "dead".to_owned() };
-        if lost {
-            // Done, but nobody learnt of it; then dead.
-            bed.aws.fault(Rule { mutating: Some(true), ..Rule::every(Fault::Truncate).window(nth - 1, 1) });
-        }
-        bed.aws.fault(Rule::writes_from(nth, fault));
-        let broken = bed.process().await;
-        act.once(&bed, &*broken, &user).await.unwrap_err();
-        bed.aws.faults(Faults::clear);
-        let half = bed.aws.dump().unwrap();
-        act.finish(&bed, &user).await;
-        assert_eq!(shape_of(&bed), goal, "after write {nth} of {writes}");
-        let mark = bed.aws.mark();
-        act.finish(&bed, &user).await;
-        assert_eq!(bed.writes(mark), Vec::<String>::new(), "after write {nth} of {writes}");
-        bed.aws.load(&half).unwrap();
-        bed.delete(&*bed.process().await, &act.service(&user)).await;
-        assert_eq!(shape_of(&bed), alone, "deleted after write {nth} of {writes}");
-    }
-    bed.check();
-}
-
-#[tokio::test]
-async fn a_creation_that_dies_after_any_write_is_finished_or_removed_by_the_next_process() {
-    dies_after_every_write(Act::Create, false).await;
-}
-
-#[tokio::test]
-async fn an_update_that_dies_after_any_write_is_finished_or_removed_by_the_next_process() {
-    dies_after_every_write(Act::Update, false).await;
-}
-
-#[tokio::test]
-async fn a_change_of_groups_that_dies_after_any_write_is_finished_or_removed_by_the_next_process() {
-    dies_after_every_write(Act::Regroup, false).await;
-}
-
-#[tokio::test]
-async fn a_deletion_that_dies_after_any_write_is_finished_by_the_next_process() {
-    dies_after_every_write(Act::Delete, false).await;
-}
-
-#[tokio::test]
-async fn a_creation_of_which_an_answer_is_lost_leaves_nothing_behind() {
-    dies_after_every_write(Act::Create, true).await;
-}
-
-#[tokio::test]
-async fn an_update_of_which_an_answer_is_lost_leaves_nothing_behind() {
-    dies_after_every_write(Act::Update, true).await;
-}
-
-#[tokio::test]
-async fn a_change_of_groups_of_which_an_answer_is_lost_leaves_nothing_behind() {
-    dies_after_every_write(Act::Regroup, true).await;
-}
-
-#[tokio::test]
-async fn a_deletion_of_which_an_answer_is_lost_leaves_nothing_behind() {
-    dies_after_every_write(Act::Delete, true).await;
-}
-
 /// AWS never changes the scheme.
 #[tokio::test]
 async fn another_scheme_is_a_warning_and_everything_else_goes_on() {
@@ -346,7 +207,6 @@ async fn another_scheme_is_a_warning_and_everything_else_goes_on() {
 #[tokio::test]
 async fn a_rule_for_a_group_of_the_user_goes_with_it_also_when_aws_shows_it_late() {
     let bed = start();
-    let user = user_group(&bed);
     let empty = shape_of(&bed);
     let (process, _cluster) = watched(&bed).await;
     bed.ensure(&*process, &plain()).await;
@@ -355,7 +215,7 @@ async fn a_rule_for_a_group_of_the_user_goes_with_it_also_when_aws_shows_it_late
     // The managed group is there still when the balancer gets it back.
     let held = Fault::Code { status: 400, code: "DependencyViolation".to_owned(), message: String::new() };
     bed.aws.fault(Rule { action: Some("DeleteSecurityGroup".to_owned()), ..Rule::every(held) });
-    process.ensure(CLUSTER, &named(&user), &bed.nodes).await.unwrap_err();
+    process.ensure(CLUSTER, &named(), &bed.nodes).await.unwrap_err();
     bed.aws.faults(Faults::clear);
     let error = process.ensure(CLUSTER, &plain(), &bed.nodes).await.unwrap_err();
     assert!(error.is_in_progress(), "{error:?}");

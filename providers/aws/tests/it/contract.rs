@@ -1,21 +1,20 @@
 //! The contract that every provider keeps, with balancers of each kind.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_cloudsim::aws::ec2::InstanceState;
 use ccm_cloudsim::aws::ec2::model::{Peer, Route, Target};
-use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::{
     AddressType, CloudConfig, CloudProvider, NodeAddress, PersistentVolume, ProviderError, ProviderFactory, Service,
 };
-use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Trouble};
+use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Simulation};
 use serde_json::json;
 
-use crate::bed::Bed;
+use crate::bed::{Bed, PREFIX};
 use crate::{classic, network};
 
 mod classic_balancers {
@@ -37,8 +36,6 @@ async fn network() -> Arc<dyn Harness> {
 struct Cloud {
     bed: Bed,
     kind: &'static str,
-    /// The Service that the suite made last.
-    asked: Mutex<Option<Service>>,
 }
 
 /// Configurations are completed with the addresses of the simulated services: without them they lead to AWS.
@@ -65,10 +62,6 @@ impl ProviderFactory for Local {
     }
 }
 
-fn config(text: &str) -> CloudConfig {
-    CloudConfig { path: "cloud.conf".into(), text: text.to_owned() }
-}
-
 impl Cloud {
     fn new(kind: &'static str) -> Self {
         let bed = Bed::start("");
@@ -76,7 +69,7 @@ impl Cloud {
         bed.aws.clock().step(Duration::from_secs(60));
         // Checked in the other tests; it costs more than the calls.
         bed.aws.change(|options| options.validate = false);
-        Self { bed, kind, asked: Mutex::default() }
+        Self { bed, kind }
     }
 
     /// The instance of a node.
@@ -85,11 +78,6 @@ impl Cloud {
             world.ec2.instances.iter().find(|(_, instance)| instance.private_dns == name).map(|(id, _)| id.clone())
         };
         self.bed.aws.world(found).unwrap()
-    }
-
-    fn terminate(&self, id: &str) {
-        let form = format!("Action=TerminateInstances&Version=2016-11-15&InstanceId.1={id}");
-        self.bed.aws.by_hand(ccm_cloudsim::aws::Service::Ec2, "TerminateInstances", &form).unwrap();
     }
 }
 
@@ -100,7 +88,11 @@ impl Harness for Cloud {
     }
 
     fn config(&self) -> Option<CloudConfig> {
-        Some(config(self.bed.config().0))
+        Some(CloudConfig { path: "cloud.conf".into(), text: self.bed.config().0.to_owned() })
+    }
+
+    fn simulation(&self) -> Option<&dyn Simulation> {
+        Some(&self.bed.aws)
     }
 
     async fn add_instance(&self, name: &str) -> Made {
@@ -129,7 +121,7 @@ impl Harness for Cloud {
     }
 
     async fn remove_instance(&self, name: &str) {
-        self.terminate(&self.instance(name));
+        self.bed.terminate(&self.instance(name));
         self.bed.aws.clock().step(Duration::from_secs(60));
     }
 
@@ -155,63 +147,26 @@ impl Harness for Cloud {
         })
     }
 
-    async fn writes(&self) -> u64 {
-        self.bed.aws.ledger(|ledger| u64::try_from(ledger.mutating(0).count()).unwrap())
-    }
-
-    async fn trouble(&self, trouble: Trouble) -> bool {
-        let refused = || Fault::Code { status: 400, code: "ValidationError".into(), message: String::new() };
-        let refused_after = |writes| Rule::writes_from(writes + 1, refused());
-        let rules = match trouble {
-            Trouble::None => vec![],
-            Trouble::Down => {
-                let code = "InternalFailure".to_owned();
-                vec![Rule::every(Fault::Code { status: 500, code, message: String::new() })]
-            }
-            Trouble::WritesRefusedAfter(writes) => vec![refused_after(writes)],
-            Trouble::AnswerLostAfter(writes) => {
-                let lost = Rule { mutating: Some(true), ..Rule::every(Fault::ResetAfter).window(writes, 1) };
-                vec![lost, refused_after(writes)]
-            }
-        };
-        self.bed.aws.faults(Faults::clear);
-        rules.into_iter().for_each(|rule| self.bed.aws.fault(rule));
-        true
-    }
-
-    /// A request that was sent is carried out, although nobody waits for the answer.
-    async fn settle(&self) {
-        self.bed.aws.settled().await;
-    }
-
     async fn pass(&self, time: Duration) {
         self.bed.aws.clock().step(time);
     }
 
-    fn haste(&self) -> u32 {
-        10
-    }
-
     fn dress(&self, service: &mut Service) {
-        let key = "service.beta.kubernetes.io/aws-load-balancer-type";
         if self.kind == "nlb" {
-            service.metadata.annotations.insert(key.into(), self.kind.into());
+            service.metadata.annotations.insert(network::TYPE.into(), self.kind.into());
         }
-        *self.asked.lock().unwrap() = Some(service.clone());
     }
 
     /// Another cluster has a balancer behind the same nodes, a classic one with the name of ours; and routes.
-    async fn add_objects_of_others(&self) -> bool {
-        let asked = self.asked.lock().unwrap().clone();
-        if let Some(mut service) = asked {
+    async fn add_objects_of_others(&self, like: Option<&Service>) -> bool {
+        if let Some(mut service) = like.cloned() {
             if self.kind == "nlb" {
                 // Its rules in the group of the nodes are known by its name.
                 service.metadata.uid = "5eb5a7f2-aaaa-bbbb-cccc-0123456789ab".into();
             }
             service.spec.ports[0].node_port = 31999;
             service.spec.load_balancer_source_ranges = Some(vec!["172.16.0.0/12".to_owned()]);
-            let subnets =
-                ("service.beta.kubernetes.io/aws-load-balancer-subnets".into(), self.bed.network.public.join(","));
+            let subnets = (format!("{PREFIX}subnets"), self.bed.network.public.join(","));
             service.metadata.annotations.extend([subnets]);
             self.bed.ensure(&*self.bed.process_of("c2").await, &service).await;
         }
@@ -233,7 +188,7 @@ impl Harness for Cloud {
             let route = table.routes.iter_mut().find(|route| route.destination == destination_cidr).unwrap();
             route.target = Target::Interface { interface, instance: Some(id.clone()) };
         });
-        self.terminate(&id);
+        self.bed.terminate(&id);
         self.bed.aws.clock().step(Duration::from_secs(60));
         true
     }
@@ -256,7 +211,7 @@ impl Harness for Cloud {
             ("[Global]\nNodeIPFamilies = ipv5", "NodeIPFamilies"),
             ("[ServiceOverride \"one\"]\nService = EC2", "ServiceOverride \"one\""),
         ];
-        cases.map(|(text, names)| BrokenConfig { config: config(text), names, secret: None }).into()
+        cases.map(|(text, names)| BrokenConfig::new("cloud.conf", text, names)).into()
     }
 
     fn malformed_provider_ids(&self) -> Vec<String> {

@@ -10,14 +10,12 @@ use serde_json::json;
 use crate::bed::{Bed, CLUSTER, service};
 use crate::instances::leading;
 
-const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
-
 fn classic() -> Service {
-    service("old", json!({}), &[(80, 31080)], json!({}))
+    service("old", &[], &[(80, 31080)], json!({}))
 }
 
 fn network() -> Service {
-    service("web", json!({TYPE: "nlb"}), &[(80, 31081)], json!({}))
+    service("web", &[("type", "nlb")], &[(80, 31081)], json!({}))
 }
 
 fn claims(nodes: &[NodeRef], services: &[&Service]) -> Claims {

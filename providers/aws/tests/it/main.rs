@@ -4,6 +4,7 @@
 mod bed;
 mod classic;
 mod contract;
+mod crash;
 mod inspect;
 mod instances;
 mod lent;

@@ -1,18 +1,12 @@
 //! What users get wrong, over HTTP: what is said, and that all else goes on.
 
-use std::collections::BTreeMap;
-
 use ccm_provider::{LoadBalancerExt as _, LoadBalancerIngress, Service};
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, service};
 
-const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
-
 fn desired(name: &str, annotations: &[(&str, &str)]) -> Service {
-    let annotations: BTreeMap<String, &str> =
-        annotations.iter().map(|(key, value)| (format!("{PREFIX}{key}"), *value)).collect();
-    service(name, json!(annotations), &[(80, 31080)], json!({}))
+    service(name, annotations, &[(80, 31080)], json!({}))
 }
 
 /// Targets of all target groups and instances of all classic balancers.

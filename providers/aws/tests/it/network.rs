@@ -1,4 +1,4 @@
-//! Network balancers over HTTP: the life of one, and death after every single write.
+//! Network balancers over HTTP.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,33 +6,28 @@ use std::time::Duration;
 
 use ccm_cloudsim::aws::World;
 use ccm_cloudsim::aws::elbv2::TargetGroup;
-use ccm_cloudsim::core::faults::Faults;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::lag::Lag;
-use ccm_provider::LoadBalancerExt as _;
-use ccm_provider::Service;
+use ccm_provider::{LoadBalancerExt as _, Service};
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, CLUSTER, service};
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, service};
 use crate::lent::watched;
 
-const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
-const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/one";
+pub(crate) const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
 const MANAGED: &str = "NLBSecurityGroupMode = Managed";
 
 /// A Service of type `nlb`.
 fn nlb(annotations: &[(&str, &str)], ports: &[(i32, i32)], spec: Value) -> Service {
-    let all = annotations.iter().copied().chain([("type", "nlb")]);
-    let annotations: BTreeMap<String, &str> = all.map(|(key, value)| (format!("{PREFIX}{key}"), value)).collect();
-    service("web", json!(annotations), ports, spec)
+    service("web", &[annotations, &[("type", "nlb")]].concat(), ports, spec)
 }
 
-fn plain() -> Service {
+pub(crate) fn plain() -> Service {
     nlb(&[], &[(80, 31080), (443, 31443)], json!({"loadBalancerSourceRanges": ["10.0.0.0/8"]}))
 }
 
 /// Another desired state of the same Service, which changes most of what can be changed.
-fn changed() -> Service {
+pub(crate) fn changed() -> Service {
     nlb(
         &[
             ("ssl-cert", CERTIFICATE),
@@ -87,10 +82,8 @@ fn shape_of(bed: &Bed) -> Vec<String> {
     bed.aws.world(|world| shape(world))
 }
 
-fn start() -> Bed {
-    let bed = Bed::start(MANAGED);
-    bed.aws.world(|world| world.elb.add_certificate(CERTIFICATE));
-    bed
+pub(crate) fn start() -> Bed {
+    Bed::start(MANAGED)
 }
 
 #[tokio::test]
@@ -196,105 +189,13 @@ async fn a_certificate_comes_and_goes_on_an_existing_port() {
     bed.check();
 }
 
-/// What a plan does, so that it can be broken off after each of its writes.
-#[derive(Clone, Copy, PartialEq)]
-enum Act {
-    Create,
-    Update,
-    Delete,
-}
-
-/// Breaks off after every single write; a new process then finishes the job, and nobody else's objects were touched.
-async fn dies_after_every_write(act: Act, lost: bool) {
-    let bed = start();
-    let first = bed.process().await;
-    // A neighbour, who shares the groups of the nodes.
-    let neighbour = service(
-        "other",
-        json!({format!("{PREFIX}type"): "nlb"}),
-        &[(80, 30080)],
-        json!({"loadBalancerSourceRanges": ["192.168.0.0/16"]}),
-    );
-    bed.ensure(&*first, &neighbour).await;
-    let alone = shape_of(&bed);
-    if act != Act::Create {
-        bed.ensure(&*first, &plain()).await;
-    }
-    let start = bed.aws.dump().unwrap();
-    let run = |process: Arc<dyn ccm_provider::LoadBalancer>| {
-        let bed = &bed;
-        async move {
-            match act {
-                Act::Create => drop(bed.ensure(&*process, &plain()).await),
-                Act::Update => drop(bed.ensure(&*process, &changed()).await),
-                Act::Delete => bed.delete(&*process, &plain()).await,
-            }
-        }
-    };
-    let mark = bed.aws.mark();
-    run(bed.process().await).await;
-    let goal = shape_of(&bed);
-    let writes = bed.aws.ledger(|ledger| ledger.mutating(mark).filter(|entry| entry.code.is_none()).count());
-    assert!(writes >= 4, "{writes}");
-    for nth in 1..=u64::try_from(writes).unwrap() {
-        bed.aws.load(&start).unwrap();
-        let fault = Fault::Code { status: 400, code: "ValidationError".to_owned(), message: "dead".to_owned() };
-        if lost {
-            // Done, but nobody learnt of it; then dead.
-            bed.aws.fault(Rule { mutating: Some(true), ..Rule::every(Fault::Truncate).window(nth - 1, 1) });
-            bed.aws.fault(Rule::writes_from(nth, fault));
-        } else {
-            bed.aws.fault(Rule::writes_from(nth, fault));
-        }
-        let broken = bed.process().await;
-        let outcome = match act {
-            Act::Create => broken.ensure(CLUSTER, &plain(), &bed.nodes).await.map(drop),
-            Act::Update => broken.ensure(CLUSTER, &changed(), &bed.nodes).await.map(drop),
-            Act::Delete => broken.ensure_deleted(CLUSTER, &plain()).await,
-        };
-        outcome.unwrap_err();
-        bed.aws.faults(Faults::clear);
-        // What it wanted before may also be what it wants now.
-        let half = bed.aws.dump().unwrap();
-        run(bed.process().await).await;
-        assert_eq!(shape_of(&bed), goal, "after write {nth} of {writes}");
-        let mark = bed.aws.mark();
-        run(bed.process().await).await;
-        assert_eq!(bed.writes(mark), Vec::<String>::new(), "after write {nth} of {writes}");
-        bed.aws.load(&half).unwrap();
-        bed.delete(&*bed.process().await, &changed()).await;
-        assert_eq!(shape_of(&bed), alone, "deleted after write {nth} of {writes}");
-    }
-    bed.check();
-}
-
-#[tokio::test]
-async fn a_creation_that_dies_after_any_write_is_finished_or_removed_by_the_next_process() {
-    dies_after_every_write(Act::Create, false).await;
-}
-
-#[tokio::test]
-async fn an_update_that_dies_after_any_write_is_finished_or_removed_by_the_next_process() {
-    dies_after_every_write(Act::Update, false).await;
-}
-
-#[tokio::test]
-async fn a_deletion_that_dies_after_any_write_is_finished_by_the_next_process() {
-    dies_after_every_write(Act::Delete, false).await;
-}
-
-#[tokio::test]
-async fn a_creation_whose_last_answer_is_lost_leaves_nothing_behind() {
-    dies_after_every_write(Act::Create, true).await;
-}
-
 /// EC2 shows a new instance late. It gets its traffic as soon as it is there, not when something else changes.
 #[tokio::test]
 async fn an_instance_that_is_not_shown_yet_is_looked_for_again() {
     for kind in ["nlb", "clb"] {
         let mut bed = Bed::start("");
         let (process, cluster) = watched(&bed).await;
-        let desired = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
+        let desired = service("web", &[("type", kind)], &[(80, 31080)], json!({}));
         bed.ensure(&*process, &desired).await;
         bed.aws.change(|options| options.lag = Lag::default().with("instance", Duration::from_secs(30)));
         let late = new_node(&mut bed, Duration::ZERO);
@@ -346,7 +247,7 @@ async fn a_target_that_comes_and_goes_at_once_is_no_target_in_the_end() {
     for kind in ["nlb", "clb"] {
         let mut bed = Bed::start("");
         let (process, cluster) = watched(&bed).await;
-        let desired = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
+        let desired = service("web", &[("type", kind)], &[(80, 31080)], json!({}));
         bed.ensure(&*process, &desired).await;
         bed.add_nodes(1);
         bed.aws.clock().step(Duration::from_secs(60));
@@ -377,7 +278,7 @@ async fn a_deletion_right_after_the_creation_is_one_attempt_and_no_warning() {
         let bed = Bed::start(MANAGED);
         let empty = shape_of(&bed);
         let (process, cluster) = watched(&bed).await;
-        let desired = service("web", json!({format!("{PREFIX}type"): kind}), &[(80, 31080)], json!({}));
+        let desired = service("web", &[("type", kind)], &[(80, 31080)], json!({}));
         process.ensure(CLUSTER, &desired, &bed.nodes).await.unwrap();
         match process.ensure_deleted(CLUSTER, &desired).await {
             Ok(()) => {}

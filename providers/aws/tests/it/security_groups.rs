@@ -1,11 +1,9 @@
 //! Security groups over HTTP, for both kinds of balancers: what is shared, what is named, what is the user's.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ccm_cloudsim::aws::ec2::model::{Peer, Rule, SecurityGroup};
-use ccm_cloudsim::core::faults::Faults;
-use ccm_cloudsim::core::faults::{self, Fault};
+use ccm_cloudsim::aws::ec2::model::{Peer, Rule};
+use ccm_cloudsim::core::faults::{self, Fault, Faults};
 use ccm_provider::{ErrorClass, LoadBalancerExt as _, Service};
 use futures::future::join_all;
 use serde_json::json;
@@ -14,12 +12,8 @@ use crate::bed::{Bed, CLUSTER, service};
 use crate::classic::shape_of;
 use crate::lent::watched;
 
-const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
-
 fn desired(name: &str, annotations: &[(&str, &str)], node_port: i32) -> Service {
-    let annotations: BTreeMap<String, &str> =
-        annotations.iter().map(|(key, value)| (format!("{PREFIX}{key}"), *value)).collect();
-    service(name, json!(annotations), &[(80, node_port)], json!({}))
+    service(name, annotations, &[(80, node_port)], json!({}))
 }
 
 fn classic() -> Service {
@@ -32,16 +26,6 @@ fn managed(bed: &Bed) -> String {
         let mut groups = world.ec2.groups.iter();
         groups.find(|(_, group)| group.name.starts_with("k8s-elb-")).unwrap().0.clone()
     })
-}
-
-/// Another group of the same network, tagged for the cluster or not.
-fn other_group(bed: &Bed, id: &str, tag: Option<&str>, rules: Vec<Rule>) {
-    bed.aws.world(|world| {
-        let like: SecurityGroup = world.ec2.groups[&bed.network.node_group].clone();
-        let tags = tag.map(|value| ("kubernetes.io/cluster/c1".to_owned(), value.to_owned())).into_iter().collect();
-        let group = SecurityGroup { name: id.to_owned(), tags, ingress: rules, ..like };
-        world.ec2.groups.insert(id.to_owned(), group);
-    });
 }
 
 fn rule(protocol: &str, port: Option<i64>, group: &str) -> Rule {
@@ -75,12 +59,7 @@ async fn a_group_without_tags_that_refers_to_ours_does_not_keep_it_alive() {
     let process = bed.process().await;
     bed.ensure(&*process, &classic()).await;
     let lb = managed(&bed);
-    other_group(
-        &bed,
-        "sg-0123456789abcdef0",
-        None,
-        vec![rule("-1", None, &lb), rule("-1", None, &bed.network.node_group)],
-    );
+    bed.add_group("sg-0123456789abcdef0", None, vec![rule("-1", None, &lb), rule("-1", None, &bed.network.node_group)]);
     bed.delete(&*process, &classic()).await;
     assert_eq!(rules(&bed, "sg-0123456789abcdef0"), [format!("-1 None {}", bed.network.node_group)]);
     assert!(!bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
@@ -94,7 +73,7 @@ async fn a_rule_of_the_users_that_keeps_our_group_alive_is_named_and_left_alone(
     let process = bed.process().await;
     bed.ensure(&*process, &classic()).await;
     let lb = managed(&bed);
-    other_group(&bed, "sg-0123456789abcdef0", None, vec![rule("tcp", Some(22), &lb)]);
+    bed.add_group("sg-0123456789abcdef0", None, vec![rule("tcp", Some(22), &lb)]);
     let mut held = String::new();
     for _ in 0..30 {
         match process.ensure_deleted(CLUSTER, &classic()).await {
@@ -137,12 +116,12 @@ async fn a_user_rule_in_the_same_permission_survives_the_change_of_groups() {
     let bed = Bed::start("");
     let process = bed.process().await;
     bed.ensure(&*process, &classic()).await;
-    other_group(&bed, "sg-0123456789abcdef2", None, Vec::new());
+    bed.add_group("sg-0123456789abcdef2", None, Vec::new());
     let nodes = bed.network.node_group.clone();
     bed.aws.world(|world| {
         world.ec2.groups.get_mut(&nodes).unwrap().ingress.push(rule("-1", None, "sg-0123456789abcdef2"));
     });
-    other_group(&bed, "sg-0123456789abcdef1", None, Vec::new());
+    bed.add_group("sg-0123456789abcdef1", None, Vec::new());
     let lb = managed(&bed);
     bed.ensure(&*process, &desired("web", &[("security-groups", "sg-0123456789abcdef1")], 31080)).await;
     assert!(!bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
@@ -153,7 +132,7 @@ async fn a_user_rule_in_the_same_permission_survives_the_change_of_groups() {
 #[tokio::test]
 async fn of_two_member_groups_the_owned_one_gets_the_rule_and_two_owned_are_an_error() {
     let bed = Bed::start("");
-    other_group(&bed, "sg-0123456789abcdef3", Some("shared"), Vec::new());
+    bed.add_group("sg-0123456789abcdef3", Some("shared"), Vec::new());
     bed.aws.world(|world| {
         for interface in world.ec2.interfaces.values_mut().filter(|interface| interface.attachment.is_some()) {
             interface.groups.insert(0, "sg-0123456789abcdef3".to_owned());
@@ -163,7 +142,7 @@ async fn of_two_member_groups_the_owned_one_gets_the_rule_and_two_owned_are_an_e
     bed.ensure(&*process, &classic()).await;
     assert_eq!((rules(&bed, &bed.network.node_group).len(), rules(&bed, "sg-0123456789abcdef3").len()), (1, 0));
 
-    other_group(&bed, "sg-0123456789abcdef3", Some("owned"), Vec::new());
+    bed.add_group("sg-0123456789abcdef3", Some("owned"), Vec::new());
     let before = shape_of(&bed);
     let error = bed.process().await.ensure(CLUSTER, &classic(), &bed.nodes).await.unwrap_err().to_string();
     assert!(error.contains("sg-0123456789abcdef3") && error.contains(&bed.network.node_group), "{error}");
@@ -241,7 +220,7 @@ async fn disabled_ingress_leaves_the_groups_of_the_nodes_alone() {
 #[tokio::test]
 async fn the_configured_group_is_used_and_never_changed_or_deleted() {
     let bed = Bed::start("ElbSecurityGroup = sg-0123456789abcdef1");
-    other_group(&bed, "sg-0123456789abcdef1", Some("owned"), Vec::new());
+    bed.add_group("sg-0123456789abcdef1", Some("owned"), Vec::new());
     let empty = shape_of(&bed);
     let process = bed.process().await;
     bed.ensure(&*process, &classic()).await;

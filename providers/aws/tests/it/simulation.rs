@@ -1,4 +1,4 @@
-//! Random lives of Services in the simulated AWS: see [`lives`].
+//! Random lives of Services in the simulated AWS: see [`ccm_provider_contract::lives`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,26 +8,21 @@ use async_trait::async_trait;
 use ccm_cloudsim::aws::World;
 use ccm_cloudsim::aws::ec2::model::{Peer, Rule as GroupRule};
 use ccm_cloudsim::aws::ec2::{Ec2State, InstanceState};
-use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::lag::Lag;
 use ccm_provider::{LoadBalancer, NodeRef, Service};
-use ccm_provider_contract::lives::{self, LivingCloud};
+use ccm_provider_contract::Simulation;
+use ccm_provider_contract::lives::LivingCloud;
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Map, Value, json};
 
-use crate::bed::{Bed, CLUSTER, service};
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service};
 use crate::lent::leading;
 use crate::{classic, network};
 
-const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
-const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/one";
-/// A group of the user's.
-const USER_GROUP: &str = "sg-00000000000000abc";
 /// How late reads are in the rough time, by the virtual clock.
 const STALE: Duration = Duration::from_secs(3);
-/// Run without being asked.
-const SEEDS: std::ops::RangeInclusive<u64> = 1..=6;
 
 /// The simulated AWS with neighbours.
 struct Living {
@@ -49,7 +44,6 @@ impl LivingCloud for Living {
         }
         let bed = Bed::start(&config.join("\n"));
         bed.aws.change(|options| options.seed = seed);
-        bed.aws.world(|world| world.elb.add_certificate(CERTIFICATE));
         neighbours(&bed).await;
         Self { bed, config }
     }
@@ -62,21 +56,20 @@ impl LivingCloud for Living {
         leading(&self.bed).await
     }
 
-    fn nodes(&self) -> &[NodeRef] {
-        &self.bed.nodes
+    fn simulation(&self) -> &dyn Simulation {
+        &self.bed.aws
     }
 
-    fn change_nodes(&mut self, rng: &mut StdRng) {
-        if self.bed.nodes.len() < 3 || rng.random_bool(0.5) {
-            self.bed.add_nodes(1);
-            return;
-        }
-        let gone = self.bed.nodes.remove(0);
-        if rng.random_bool(0.5) {
-            let id = gone.provider_id.as_deref().unwrap().rsplit('/').next().unwrap().to_owned();
-            let form = format!("Action=TerminateInstances&Version=2016-11-15&InstanceId.1={id}");
-            self.bed.aws.by_hand(ccm_cloudsim::aws::Service::Ec2, "TerminateInstances", &form).unwrap();
-        }
+    fn nodes(&mut self) -> &mut Vec<NodeRef> {
+        &mut self.bed.nodes
+    }
+
+    fn add_node(&mut self, _: usize) {
+        self.bed.add_nodes(1);
+    }
+
+    fn remove_instance(&mut self, node: &NodeRef) {
+        self.bed.terminate(node.provider_id_or_empty());
     }
 
     fn service(&mut self, rng: &mut StdRng, name: &str, network: bool) -> Service {
@@ -112,8 +105,7 @@ impl LivingCloud for Living {
                 annotations.insert("connection-idle-timeout", "600");
             }
         }
-        let annotations: BTreeMap<String, &str> =
-            annotations.into_iter().map(|(key, value)| (format!("{PREFIX}{key}"), value)).collect();
+        let annotations: Vec<(&str, &str)> = annotations.into_iter().collect();
         let mut spec = Map::new();
         if may(0.3) {
             spec.insert("externalTrafficPolicy".to_owned(), json!("Local"));
@@ -128,11 +120,11 @@ impl LivingCloud for Living {
         let all = [(80, 30080 + base), (443, 30443 + base), (8443, 30844 + base)];
         let count = rng.random_range(1..=3);
         let first = rng.random_range(0..=3 - count);
-        service(name, json!(annotations), &all[first..first + count], Value::Object(spec))
+        service(name, &annotations, &all[first..first + count], Value::Object(spec))
     }
 
     fn kind(&self, service: &Service) -> bool {
-        service.metadata.annotations.get(&format!("{PREFIX}type")).is_some_and(|kind| kind == "nlb")
+        service.metadata.annotations.get(network::TYPE).is_some_and(|kind| kind == "nlb")
     }
 
     fn rough(&mut self, rng: &mut StdRng) -> bool {
@@ -149,35 +141,13 @@ impl LivingCloud for Living {
         stale
     }
 
-    fn trouble(&mut self, rng: &mut StdRng) -> Option<String> {
-        self.bed.aws.faults(Faults::clear);
-        let skip = rng.random_range(0..12);
-        let code = |status, code: &str| Fault::Code { status, code: code.to_owned(), message: "trouble".to_owned() };
-        let nth = skip / 2;
-        let lost = if rng.random_bool(0.5) { Fault::ResetAfter } else { Fault::Truncate };
-        let rule = match rng.random_range(0..16) {
-            0..=4 => return None,
-            5 => Rule::every(Fault::Throttle).window(skip, 1),
-            6 => Rule { mutating: Some(true), ..Rule::every(Fault::Throttle).window(nth, 1) },
-            7 | 8 => Rule { mutating: Some(true), ..Rule::every(lost).window(nth, 1) },
-            9 => Rule { mutating: Some(false), ..Rule::every(lost).window(skip, 1) },
-            10 | 11 => Rule::writes_from(nth + 1, code(400, "ValidationError")),
-            12 => Rule::every(code(403, "AccessDenied")).window(skip, 2),
-            13 => Rule::every(Fault::Html { status: 502 }).window(skip, 1),
-            14 => Rule::every(Fault::UnknownElements),
-            _ => Rule::every(code(500, "InternalFailure")).window(skip, 3),
-        };
-        let text = format!("{rule:?}");
-        self.bed.aws.fault(rule);
-        Some(text)
-    }
-
-    fn end_trouble(&mut self) {
-        self.bed.aws.faults(Faults::clear);
+    fn trouble(&mut self, rng: &mut StdRng) -> String {
+        let nth = rng.random_range(0..8);
+        self.bed.aws.fault(Rule::writes_from(1, Fault::Throttle).window(nth, 1));
+        format!("write {nth} is throttled")
     }
 
     fn calm(&mut self) {
-        self.end_trouble();
         self.bed.aws.change(|options| {
             options.stale_reads = Duration::ZERO;
             options.lag = Lag::default();
@@ -190,32 +160,21 @@ impl LivingCloud for Living {
         ["a listener is removed", "all instances are removed", "rules are removed"][which].to_owned()
     }
 
-    fn step(&self, time: Duration) {
-        self.bed.aws.clock().step(time);
-    }
-
-    fn now(&self) -> jiff::Timestamp {
-        self.bed.aws.clock().now()
-    }
-
-    fn mark(&self) -> u64 {
-        self.bed.aws.mark()
-    }
-
-    fn writes(&self, mark: u64) -> Vec<String> {
-        self.bed.writes(mark)
-    }
-
-    /// Without what is [`foreign`], and without the instances that have ended: a classic balancer does not show them, and no
-    /// write removes them.
-    fn shape(&self) -> Vec<String> {
+    /// Without the instances that have ended: a classic balancer does not show them, and no write removes them.
+    fn contents(&self) -> Vec<String> {
         self.bed.aws.world(|world| {
             let mut world = world.clone();
             world.elb.balancers.values_mut().for_each(|one| one.instances.retain(|id| is_alive(&world.ec2, id)));
-            shape(&world).into_iter().filter(|line| !is_theirs(line)).collect()
+            shape(&world)
         })
     }
 
+    /// Whether a line is about a balancer of the other cluster, or a part of it.
+    fn is_theirs(line: &str) -> bool {
+        !line.starts_with("security group") && line.contains("cluster/c2")
+    }
+
+    /// What the cluster neither made nor may change.
     fn foreign(&self) -> Vec<String> {
         self.bed.aws.world(|world| foreign(world))
     }
@@ -264,12 +223,8 @@ fn is_mtu(rule: &GroupRule) -> bool {
 
 /// Another cluster with a balancer of each kind that sends to the same nodes, and a user with a group and a rule.
 async fn neighbours(bed: &Bed) {
+    bed.add_group(USER_GROUP, None, Vec::new());
     bed.aws.world(|world| {
-        let mut group = world.ec2.groups[&bed.network.node_group].clone();
-        (group.name, group.description) = ("of the user".to_owned(), "of the user".to_owned());
-        group.tags.clear();
-        group.ingress.clear();
-        world.ec2.groups.insert(USER_GROUP.to_owned(), group);
         let rule = GroupRule {
             id: "sgr-00000000000000abc".to_owned(),
             protocol: "tcp".to_owned(),
@@ -283,14 +238,14 @@ async fn neighbours(bed: &Bed) {
     let theirs = bed.process_of("c2").await;
     for (name, kind) in [("theirs", "clb"), ("theirs-too", "nlb")] {
         let subnets = bed.network.public.join(",");
-        let annotations = json!({format!("{PREFIX}type"): kind, format!("{PREFIX}subnets"): subnets});
+        let annotations = [("type", kind), ("subnets", &*subnets)];
         let ranges = json!({"loadBalancerSourceRanges": ["172.16.0.0/12"]});
-        bed.ensure(&*theirs, &service(name, annotations, &[(80, 31999)], ranges)).await;
+        bed.ensure(&*theirs, &service(name, &annotations, &[(80, 31999)], ranges)).await;
     }
 }
 
 /// Balancers, listeners, target groups and security groups without the IDs that differ with the way that led there.
-fn shape(world: &World) -> Vec<String> {
+pub(crate) fn shape(world: &World) -> Vec<String> {
     let mut lines = classic::shape(world);
     let network = network::shape(world).into_iter().filter(|line| !line.starts_with("security group"));
     // What was switched off is the same as what never was on.
@@ -299,9 +254,8 @@ fn shape(world: &World) -> Vec<String> {
     lines
 }
 
-/// What the cluster neither made nor may change.
 fn foreign(world: &World) -> Vec<String> {
-    let mut lines: Vec<String> = shape(world).into_iter().filter(|line| is_theirs(line)).collect();
+    let mut lines: Vec<String> = shape(world).into_iter().filter(|line| Living::is_theirs(line)).collect();
     for (id, group) in &world.ec2.groups {
         let theirs = group.tags.contains_key("kubernetes.io/cluster/c2") || id == USER_GROUP;
         let others: Vec<String> = theirs_in(world);
@@ -319,11 +273,6 @@ fn foreign(world: &World) -> Vec<String> {
     lines
 }
 
-/// Whether a line is about a balancer of the other cluster, or a part of it.
-fn is_theirs(line: &str) -> bool {
-    !line.starts_with("security group") && line.contains("cluster/c2")
-}
-
 /// Names and groups of the other cluster's balancers, as they stand in rules.
 fn theirs_in(world: &World) -> Vec<String> {
     let is_marked = |tags: &BTreeMap<String, String>| tags.contains_key("kubernetes.io/cluster/c2");
@@ -333,17 +282,5 @@ fn theirs_in(world: &World) -> Vec<String> {
     balancers.chain(groups).collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn random_lives_reach_the_desired_state_and_leave_nothing() {
-    lives::live::<Living>(lives::seeds("CCM_AWS_SEEDS", SEEDS)).await;
-}
-
-mod long_lane {
-    use super::{Living, lives};
-
-    /// About four minutes of one core.
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn random_lives_of_the_day_reach_the_desired_state_and_leave_nothing() {
-        lives::live_of_the_day::<Living>("CCM_AWS_SEEDS", 150).await;
-    }
-}
+// The seeds of the day take about four minutes of one core.
+ccm_provider_contract::lives!(Living, "CCM_AWS_SEEDS", 1..=16, 150);

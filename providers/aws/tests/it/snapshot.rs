@@ -7,11 +7,8 @@ use serde_json::{Value, json};
 use crate::bed::{Bed, CLUSTER, service};
 use crate::lent::lend;
 
-const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
-
 fn desired(name: &str, kind: &str, ports: &[(i32, i32)]) -> Service {
-    let key = format!("{PREFIX}type");
-    service(name, json!({ key: kind }), ports, json!({}))
+    service(name, &[("type", kind)], ports, json!({}))
 }
 
 /// The plan made here, after it was compared with the one from the text that a snapshot keeps; and that text.

@@ -10,13 +10,10 @@ use ccm_cloudsim::aws::imds::{Imds, ImdsOptions};
 use ccm_cloudsim::aws::{Aws, Options};
 use ccm_cloudsim::core::clock::Mode;
 use ccm_provider::flag::FlagValues;
-use ccm_provider::{
-    Claims, CloudConfig, CloudProvider, LoadBalancer, LoadBalancerExt as _, Node, NodeRef, ProviderFactory, Service,
-    Severity,
-};
+use ccm_provider::{Claims, CloudProvider, LoadBalancer, LoadBalancerExt as _, Node, NodeRef, Service, Severity};
 use serde_json::Value;
 
-use crate::bed::CLUSTER;
+use crate::bed::{self, CLUSTER};
 use crate::lent::lend;
 
 const CLOUD: &str = include_str!("../fixtures/take-over/cloud.json");
@@ -61,20 +58,9 @@ impl Left {
     }
 
     async fn provider(&self, more_config: &str) -> Arc<dyn CloudProvider> {
-        let mut text = format!(
-            "[Global]\nRegion = us-west-2\nVPC = {}\nSubnetID = {}\nKubernetesClusterID = c1\n{more_config}\n",
-            self.scene["vpc"].as_str().unwrap(),
-            self.scene["subnet"].as_str().unwrap()
-        );
-        let services = ["EC2", "Elastic Load Balancing", "Elastic Load Balancing v2"];
-        let services = services.map(|name| (name, self.aws.url()));
-        for (service, url) in services.into_iter().chain([("ec2imds", self.metadata.url())]) {
-            text.push_str(&format!(
-                "[ServiceOverride \"{service}\"]\nService = {service}\nRegion = us-west-2\nURL = {url}\nSigningRegion = us-west-2\n"
-            ));
-        }
-        let config = CloudConfig { path: "cloud.conf".into(), text };
-        ccm_provider_aws::Factory.build(Some(config), &FlagValues::default()).await.unwrap()
+        let text = |key: &str| self.scene[key].as_str().unwrap();
+        let config = bed::config(&self.aws, &self.metadata, text("vpc"), text("subnet"), more_config);
+        bed::provider(config, &FlagValues::default()).await
     }
 
     fn writes(&self, mark: u64) -> Vec<String> {

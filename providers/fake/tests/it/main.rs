@@ -189,10 +189,7 @@ impl Harness for Fake {
     }
 
     fn broken_configs(&self) -> Vec<BrokenConfig> {
-        let broken = |text: &str, names| {
-            let config = CloudConfig { path: self.path("cloud.yaml"), text: text.to_owned() };
-            BrokenConfig { config, names, secret: None }
-        };
+        let broken = |text: &str, names| BrokenConfig::new("cloud.yaml", text, names);
         vec![
             broken("unlistd: missing", "unlistd"),
             broken("unlisted: mising", "unlisted"),

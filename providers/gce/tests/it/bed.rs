@@ -136,16 +136,8 @@ impl Bed {
 
 /// The flags of the provider with their defaults, and these, and those of the program that it reads.
 pub(crate) fn flags(given: &[&'static str]) -> FlagValues {
-    let mut values = FlagValues::default();
-    for flag in Factory::default().flags() {
-        let default = if flag.default.is_empty() { Vec::new() } else { vec![flag.default.to_owned()] };
-        values.insert(flag.name, default, false);
-    }
-    for name in given {
-        values.insert(name, vec!["true".to_owned()], true);
-    }
-    values.insert("cluster-cidr", vec![CLUSTER_CIDR.to_owned()], true);
-    values
+    let given = given.iter().map(|name| (*name, "true")).chain([("cluster-cidr", CLUSTER_CIDR)]);
+    ccm_provider_contract::flags(&Factory::default(), &given.collect::<Vec<_>>())
 }
 
 /// Without the addresses that the cloud gives out: which Service gets which one depends on time.

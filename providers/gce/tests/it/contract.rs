@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::gce::Options;
 use ccm_provider::flag::FlagValues;
-use ccm_provider::{AddressType, CloudConfig, NodeAddress, PersistentVolume, ProviderFactory};
-use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Trouble};
+use ccm_provider::{AddressType, CloudConfig, NodeAddress, PersistentVolume, ProviderFactory, Service};
+use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Simulation};
 use serde_json::json;
 
 use crate::bed::{self, Bed, PROJECT, ZONE};
@@ -41,6 +40,10 @@ impl Harness for Cloud {
         bed::flags(&["gce-taint-stopped-instances"])
     }
 
+    fn simulation(&self) -> Option<&dyn Simulation> {
+        Some(&self.bed.cloud)
+    }
+
     async fn add_instance(&self, name: &str) -> Made {
         self.bed.instance_in(ZONE, name, json!({}));
         let addresses = vec![NodeAddress::new(AddressType::InternalIp, self.bed.address(name))];
@@ -62,39 +65,8 @@ impl Harness for Cloud {
         bed::contents(&self.bed.cloud).into_iter().collect()
     }
 
-    async fn writes(&self) -> u64 {
-        self.bed.cloud.ledger(|ledger| u64::try_from(ledger.mutating(0).count()).unwrap())
-    }
-
-    async fn trouble(&self, trouble: Trouble) -> bool {
-        let refused = || Fault::Code { status: 400, code: "invalid".into(), message: "no".into() };
-        let refused_after = |writes| Rule::writes_from(writes + 1, refused());
-        let rules = match trouble {
-            Trouble::None => vec![],
-            Trouble::Down => {
-                vec![Rule::every(Fault::Code { status: 500, code: "backendError".into(), message: String::new() })]
-            }
-            Trouble::WritesRefusedAfter(writes) => vec![refused_after(writes)],
-            Trouble::AnswerLostAfter(writes) => {
-                let lost = Rule { mutating: Some(true), ..Rule::every(Fault::ResetAfter).window(writes, 1) };
-                vec![lost, refused_after(writes)]
-            }
-        };
-        self.bed.cloud.faults(Faults::clear);
-        rules.into_iter().for_each(|rule| self.bed.cloud.fault(rule));
-        true
-    }
-
-    async fn settle(&self) {
-        self.bed.cloud.settled().await;
-    }
-
-    fn haste(&self) -> u32 {
-        10
-    }
-
     /// Another cluster has routes in the same network, and somebody has one of their own.
-    async fn add_objects_of_others(&self) -> bool {
+    async fn add_objects_of_others(&self, _: Option<&Service>) -> bool {
         let network = "https://www.googleapis.com/compute/v1/projects/p/global/networks/default";
         let uid = "99999999-2222-3333-4444-555555555555";
         for (name, description, range) in [
@@ -117,19 +89,13 @@ impl Harness for Cloud {
 
     fn broken_configs(&self) -> Vec<BrokenConfig> {
         let good = self.bed.config("");
-        let with = |more: &str| format!("{good}{more}\n");
-        let cases = [
-            (with("multizone = maybe"), "multizone", None),
-            (with("project-id"), "project-id", None),
-            (with("local-zone = nowhere"), "zone", None),
-            (with("token-body = hush\ntoken-url"), "token-url", Some("hush")),
-        ];
-        let broken = |(text, names, secret)| BrokenConfig {
-            config: CloudConfig { path: "gce.conf".into(), text },
-            names,
-            secret,
-        };
-        cases.into_iter().map(broken).collect()
+        let broken = |more: &str, names| BrokenConfig::new("gce.conf", format!("{good}{more}\n"), names);
+        vec![
+            broken("multizone = maybe", "multizone"),
+            broken("project-id", "project-id"),
+            broken("local-zone = nowhere", "zone"),
+            broken("token-body = hush\ntoken-url", "token-url").with_secret("hush"),
+        ]
     }
 
     fn malformed_provider_ids(&self) -> Vec<String> {

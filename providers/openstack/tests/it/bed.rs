@@ -93,12 +93,7 @@ impl Bed {
 
 /// The flags of the provider and of the program that it reads, with their defaults.
 pub(crate) fn flags() -> FlagValues {
-    let mut values = FlagValues::default();
-    for flag in Factory.flags() {
-        values.insert(flag.name, Vec::new(), false);
-    }
-    values.insert("cluster-cidr", vec!["10.244.0.0/16,fd00:10:244::/48".to_owned()], true);
-    values
+    ccm_provider_contract::flags(&Factory, &[("cluster-cidr", "10.244.0.0/16,fd00:10:244::/48")])
 }
 
 const KINDS: [&str; 9] = [

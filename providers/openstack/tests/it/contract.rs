@@ -1,17 +1,16 @@
 //! The contract that every provider keeps.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::openstack::Options;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{
     AddressType, CloudConfig, LoadBalancerExt as _, NodeAddress, PersistentVolume, ProviderFactory, Service,
 };
-use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, TestCluster, Trouble};
+use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Simulation, TestCluster};
 use serde_json::{Value, json};
 
 use crate::bed::{self, Bed};
@@ -19,13 +18,11 @@ use crate::bed::{self, Bed};
 ccm_provider_contract::contract!(cloud);
 
 async fn cloud() -> Arc<dyn Harness> {
-    Arc::new(Cloud { bed: Bed::start(Options::default()), asked: Mutex::default() })
+    Arc::new(Cloud { bed: Bed::start(Options::default()) })
 }
 
 struct Cloud {
     bed: Bed,
-    /// The Service that the suite made last.
-    asked: Mutex<Option<Service>>,
 }
 
 impl Cloud {
@@ -54,6 +51,10 @@ impl Harness for Cloud {
         bed::flags()
     }
 
+    fn simulation(&self) -> Option<&dyn Simulation> {
+        Some(&self.bed.cloud)
+    }
+
     async fn add_instance(&self, name: &str) -> Made {
         let (id, address) = self.bed.server(name);
         let addresses = vec![NodeAddress::new(AddressType::InternalIp, address)];
@@ -75,46 +76,10 @@ impl Harness for Cloud {
         bed::contents(&self.bed.cloud).into_iter().collect()
     }
 
-    async fn writes(&self) -> u64 {
-        self.bed.cloud.ledger(|ledger| u64::try_from(ledger.mutating(0).count()).unwrap())
-    }
-
-    async fn trouble(&self, trouble: Trouble) -> bool {
-        let refused = || Fault::Code { status: 400, code: "BadRequest".into(), message: "no".into() };
-        let refused_after = |writes| Rule::writes_from(writes + 1, refused());
-        let rules = match trouble {
-            Trouble::None => vec![],
-            Trouble::Down => {
-                vec![Rule::every(Fault::Code { status: 500, code: "Fault".into(), message: String::new() })]
-            }
-            Trouble::WritesRefusedAfter(writes) => vec![refused_after(writes)],
-            Trouble::AnswerLostAfter(writes) => {
-                let lost = Rule { mutating: Some(true), ..Rule::every(Fault::ResetAfter).window(writes, 1) };
-                vec![lost, refused_after(writes)]
-            }
-        };
-        self.bed.cloud.faults(Faults::clear);
-        rules.into_iter().for_each(|rule| self.bed.cloud.fault(rule));
-        true
-    }
-
-    async fn settle(&self) {
-        self.bed.cloud.settled().await;
-    }
-
-    fn haste(&self) -> u32 {
-        10
-    }
-
-    fn dress(&self, service: &mut Service) {
-        *self.asked.lock().unwrap() = Some(service.clone());
-    }
-
     /// Another cluster has a balancer in the same project, and routes on the same router.
-    async fn add_objects_of_others(&self) -> bool {
-        let asked = self.asked.lock().unwrap().clone();
+    async fn add_objects_of_others(&self, like: Option<&Service>) -> bool {
         let other = self.bed.process("", &Arc::<TestCluster>::default()).await;
-        if let Some(mut service) = asked {
+        if let Some(mut service) = like.cloned() {
             service.metadata.uid = "5eb5a7f2-aaaa-bbbb-cccc-0123456789ab".into();
             let node = self.bed.node("other");
             let balancers = other.load_balancer().unwrap();
@@ -151,24 +116,16 @@ impl Harness for Cloud {
 
     fn broken_configs(&self) -> Vec<BrokenConfig> {
         let good = self.bed.config("");
-        let with = |more: &str| format!("{good}{more}\n");
-        let cases = [
-            (with("create-monitor = maybe"), "create-monitor", None),
-            (with("monitor-delay = soon"), "monitor-delay", None),
-            (with("[Metadata]\nsearch-order = floppy"), "search-order", None),
-            (
-                "[Global]\nauth-url = http://127.0.0.1:1/v3\nusername = ccm\npassword = hush".to_owned(),
-                "domain",
-                Some("hush"),
-            ),
-            (good.replace("password = secret", "password = hushhush"), "credentials", Some("hushhush")),
-        ];
-        let broken = |(text, names, secret)| BrokenConfig {
-            config: CloudConfig { path: "cloud.conf".into(), text },
-            names,
-            secret,
-        };
-        cases.into_iter().map(broken).collect()
+        let broken = |text: String, names| BrokenConfig::new("cloud.conf", text, names);
+        let with = |more: &str, names| broken(format!("{good}{more}\n"), names);
+        let no_domain = "[Global]\nauth-url = http://127.0.0.1:1/v3\nusername = ccm\npassword = hush".to_owned();
+        vec![
+            with("create-monitor = maybe", "create-monitor"),
+            with("monitor-delay = soon", "monitor-delay"),
+            with("[Metadata]\nsearch-order = floppy", "search-order"),
+            broken(no_domain, "domain").with_secret("hush"),
+            broken(good.replace("password = secret", "password = hushhush"), "credentials").with_secret("hushhush"),
+        ]
     }
 
     fn malformed_provider_ids(&self) -> Vec<String> {

@@ -1,9 +1,9 @@
-//! A process that dies after any of its writes: the next one ends where an undisturbed one does.
+//! A process that dies after any of its writes: see [`ccm_provider_contract::crash`].
 
-use ccm_cloudsim::core::faults::{Fault, Rule};
+use async_trait::async_trait;
 use ccm_cloudsim::openstack::Options;
-use ccm_provider::{Service, ServiceAction};
-use futures::future::join_all;
+use ccm_provider::{ProviderError, Service, ServiceAction};
+use ccm_provider_contract::{Simulation, crash};
 use serde_json::{Value, json};
 
 use crate::scene::{INTERNAL, Scene, annotation, id, service, set, simulated_with, texts};
@@ -77,7 +77,7 @@ impl Life {
     }
 
     /// So many writes it has at least.
-    fn writes(self) -> u64 {
+    fn writes(self) -> usize {
         match self {
             // The deletion with everything in it, the new balancer, and its floating IP.
             Self::Replace => 3,
@@ -134,46 +134,56 @@ async fn state(scene: &Scene) -> Vec<String> {
     state
 }
 
-/// The end of an undisturbed life, and its writes.
-async fn undisturbed(life: Life) -> (Vec<String>, u64) {
-    let mut end = (Vec::new(), 0);
-    simulated_with(Options::default(), async |scene: &mut Scene| {
-        let mut service = life.before(scene).await;
-        let mark = scene.simulation().mark();
-        scene.process.work(&mut service, &scene.nodes, life.action()).await.unwrap();
-        let writes = scene.simulation().ledger(|ledger| ledger.mutating(mark).count());
-        end = (state(scene).await, u64::try_from(writes).unwrap());
-    })
-    .await;
-    end
+/// A process that is about to work on a Service.
+struct Work {
+    scene: Scene,
+    /// As it was when the process began: what a process notes goes with it.
+    before: Service,
+    service: Service,
+    action: ServiceAction,
 }
 
-/// The write with this number is the last one that is done, and its answer is lost; 0: none is done.
-async fn dies(life: Life, last: u64, expected: &[String]) {
-    simulated_with(Options::default(), async |scene: &mut Scene| {
-        let before = life.before(scene).await;
-        if last > 0 {
-            scene.simulation().fault(Rule::writes_from(last, Fault::ResetAfter).window(last - 1, 1));
+impl Work {
+    async fn ask(&mut self, action: ServiceAction) -> Result<(), ProviderError> {
+        self.scene.process.work(&mut self.service, &self.scene.nodes, action).await.map(drop)
+    }
+}
+
+#[async_trait(?Send)]
+impl crash::Stage for Work {
+    fn simulation(&self) -> &dyn Simulation {
+        self.scene.simulation()
+    }
+
+    async fn work(&mut self) -> Result<(), ProviderError> {
+        self.ask(self.action).await
+    }
+
+    async fn restart(&mut self) {
+        self.scene.restart().await;
+        self.service = self.before.clone();
+    }
+
+    async fn contents(&self) -> Vec<String> {
+        state(&self.scene).await
+    }
+
+    async fn delete(&mut self) -> Result<bool, ProviderError> {
+        let is_other = self.action != ServiceAction::Delete;
+        if is_other {
+            self.ask(ServiceAction::Delete).await?;
         }
-        // Refused at once: a process that has died does not try again. The rule does not see the write whose answer is lost.
-        scene.simulation().fault(Rule::writes_from(last, Fault::Deny));
-        let _ = scene.process.work(&mut before.clone(), &scene.nodes, life.action()).await;
-        scene.simulation().faults(ccm_cloudsim::core::faults::Faults::clear);
-        scene.restart().await;
-        let mut service = before;
-        scene.process.work(&mut service, &scene.nodes, life.action()).await.unwrap();
-        assert_eq!(state(scene).await, expected, "{life:?}, dead after write {last}");
-        if life.action() == ServiceAction::Ensure {
-            scene.is_steady(&mut service).await;
-        }
-    })
-    .await;
+        Ok(is_other)
+    }
 }
 
 async fn dies_after_each_write(life: Life) {
-    let (expected, writes) = undisturbed(life).await;
-    assert!(writes >= life.writes(), "{writes}");
-    join_all((0..=writes).map(|last| dies(life, last, &expected))).await;
+    crash::every_prefix(life.writes(), 8, async || {
+        let mut scene = Scene::simulated().await;
+        let service = life.before(&mut scene).await;
+        Work { scene, before: service.clone(), service, action: life.action() }
+    })
+    .await;
 }
 
 /// The calls of one life.

@@ -1,23 +1,22 @@
-//! Random lives of Services in the simulated OpenStack: see [`lives`].
+//! Random lives of Services in the simulated OpenStack: see [`ccm_provider_contract::lives`].
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::openstack::Options;
 use ccm_provider::{LoadBalancer, LoadBalancerExt as _, NodeRef, ProviderError, Service};
-use ccm_provider_contract::TestCluster;
-use ccm_provider_contract::lives::{self, LivingCloud};
+use ccm_provider_contract::lives::LivingCloud;
+use ccm_provider_contract::{Simulation, TestCluster};
 use rand::Rng;
 use rand::rngs::StdRng;
+use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use crate::bed::{Bed, CLUSTER, contents};
 use crate::scene::{INTERNAL, id, service, set};
 
-/// Run without being asked.
-const SEEDS: std::ops::RangeInclusive<u64> = 1..=8;
 const LBS: &str = "/load-balancer/v2.0/lbaas";
 /// How late reads are at most.
 const STALE: Duration = Duration::from_secs(2);
@@ -27,7 +26,6 @@ struct Living {
     bed: Bed,
     config: String,
     nodes: Vec<NodeRef>,
-    made: usize,
     is_calm: bool,
     cluster: Arc<TestCluster>,
 }
@@ -43,17 +41,12 @@ impl Living {
         }
     }
 
-    fn add_node(&mut self) {
-        self.made += 1;
-        self.nodes.push(self.bed.node(&format!("node-{}", self.made)));
-    }
-
     /// The IDs of what Octavia has of a kind for the Services.
     fn ours(&self, kind: &str) -> Vec<String> {
         let all = self.bed.cloud.resources(kind).into_iter();
         // The rules of the project's default group have no ports.
         let ours = all.filter(|object| !object["port_range_min"].is_null() || kind != "security_group_rule");
-        ours.filter(|object| !is_theirs(&object.to_string())).map(|object| id(&object).to_owned()).collect()
+        ours.filter(|object| !Self::is_theirs(&object.to_string())).map(|object| id(&object).to_owned()).collect()
     }
 
     fn by_hand(&self, method: &str, path: &str, body: &Value) {
@@ -80,8 +73,7 @@ impl LivingCloud for Living {
         let config = format!("subnet-id = {}\n{config}", bed.subnet);
         let clock = bed.cloud.clock().clone();
         let cluster = Arc::new(TestCluster::following(move || clock.now().into()));
-        let mut living = Self { bed, config, nodes: Vec::new(), made: 0, is_calm: false, cluster };
-        (0..3).for_each(|_| living.add_node());
+        let living = Self { bed, config, nodes: Vec::new(), is_calm: false, cluster };
         living.neighbours().await;
         living
     }
@@ -96,19 +88,21 @@ impl LivingCloud for Living {
         self.bed.process(&self.config, &self.cluster).await.load_balancer().unwrap()
     }
 
-    fn nodes(&self) -> &[NodeRef] {
-        &self.nodes
+    fn simulation(&self) -> &dyn Simulation {
+        &self.bed.cloud
     }
 
-    fn change_nodes(&mut self, rng: &mut StdRng) {
-        if self.nodes.len() < 3 || rng.random_bool(0.5) {
-            return self.add_node();
-        }
-        let gone = self.nodes.remove(0);
-        if rng.random_bool(0.5) {
-            let server = gone.provider_id.as_deref().unwrap().rsplit('/').next().unwrap();
-            self.bed.cloud.world(|world| world.delete_server(server));
-        }
+    fn nodes(&mut self) -> &mut Vec<NodeRef> {
+        &mut self.nodes
+    }
+
+    fn add_node(&mut self, number: usize) {
+        self.nodes.push(self.bed.node(&format!("node-{number}")));
+    }
+
+    fn remove_instance(&mut self, node: &NodeRef) {
+        let server = node.provider_id.as_deref().unwrap().rsplit('/').next().unwrap();
+        self.bed.cloud.world(|world| world.delete_server(server));
     }
 
     fn service(&mut self, rng: &mut StdRng, name: &str, _: bool) -> Service {
@@ -154,10 +148,6 @@ impl LivingCloud for Living {
         made
     }
 
-    fn kind(&self, _: &Service) -> bool {
-        false
-    }
-
     fn rough(&mut self, rng: &mut StdRng) -> bool {
         let is_late = rng.random_bool(0.5);
         self.bed.cloud.change(|options| options.stale_reads = if is_late { STALE } else { Duration::ZERO });
@@ -165,45 +155,28 @@ impl LivingCloud for Living {
         is_late
     }
 
-    fn trouble(&mut self, rng: &mut StdRng) -> Option<String> {
-        self.bed.cloud.faults(Faults::clear);
-        let skip = rng.random_range(0..12);
-        let code = |status, code: &str| Fault::Code { status, code: code.to_owned(), message: "trouble".to_owned() };
-        let nth = skip / 2;
-        let lost = if rng.random_bool(0.5) { Fault::ResetAfter } else { Fault::Truncate };
-        let rule = match rng.random_range(0..18) {
-            0..=4 => return None,
-            5 => Rule::every(Fault::Throttle).window(skip, 1),
-            6 => Rule { mutating: Some(true), ..Rule::every(code(409, "Conflict")).window(nth, 1) },
-            7 | 8 => Rule { mutating: Some(true), ..Rule::every(lost).window(nth, 1) },
-            9 => Rule { mutating: Some(false), ..Rule::every(lost).window(skip, 1) },
-            10 | 11 => Rule::writes_from(nth + 1, code(400, "BadRequest")),
-            12 => Rule::every(Fault::Deny).window(skip, 2),
-            13 => Rule::every(Fault::Html { status: 404 }).window(skip, 2),
-            14 => Rule::every(Fault::UnknownElements),
-            15 => {
+    fn trouble(&mut self, rng: &mut StdRng) -> String {
+        match rng.random_range(0..3) {
+            0 => {
+                let conflict = Fault::Code { status: 409, code: "Conflict".to_owned(), message: "trouble".to_owned() };
+                let nth = rng.random_range(0..8);
+                self.bed.cloud.fault(Rule::writes_from(1, conflict).window(nth, 1));
+                format!("write {nth} conflicts")
+            }
+            1 => {
                 self.bed.cloud.expire_tokens();
-                return Some("all tokens expire".to_owned());
+                "all tokens expire".to_owned()
             }
-            16 => {
+            _ => {
                 self.bed.cloud.fail_provisioning(1);
-                return Some("the next change ends in ERROR".to_owned());
+                "the next change ends in ERROR".to_owned()
             }
-            _ => Rule::every(code(500, "Fault")).window(skip, 3),
-        };
-        let text = format!("{rule:?}");
-        self.bed.cloud.fault(rule);
-        Some(text)
-    }
-
-    fn end_trouble(&mut self) {
-        self.bed.cloud.faults(Faults::clear);
+        }
     }
 
     /// An administrator repairs the balancers whose changes failed.
     fn calm(&mut self) {
         self.is_calm = true;
-        self.end_trouble();
         self.bed.cloud.change(|options| options.stale_reads = Duration::ZERO);
         self.bed.cloud.fail_provisioning(0);
         for kind in ["loadbalancer", "listener", "pool", "member", "healthmonitor"] {
@@ -246,7 +219,7 @@ impl LivingCloud for Living {
         if error.is_in_progress() {
             let after = error.retry_after().unwrap_or_default();
             if error.to_string().contains("does not show yet") {
-                self.step(after);
+                self.bed.cloud.clock().step(after);
             }
             tokio::time::sleep(after.clamp(Duration::from_millis(1), Duration::from_millis(20))).await;
         }
@@ -257,53 +230,23 @@ impl LivingCloud for Living {
         error.is_in_progress()
     }
 
-    fn step(&self, time: Duration) {
-        self.bed.cloud.clock().step(time);
+    fn contents(&self) -> Vec<String> {
+        contents(&self.bed.cloud)
     }
 
-    fn now(&self) -> jiff::Timestamp {
-        self.bed.cloud.clock().now()
-    }
-
-    fn mark(&self) -> u64 {
-        self.bed.cloud.mark()
-    }
-
-    fn writes(&self, mark: u64) -> Vec<String> {
-        self.bed.cloud.ledger(|ledger| ledger.mutating(mark).map(|entry| entry.action.clone()).collect())
+    /// By the name of the other cluster and of its Service, and by its node port.
+    fn is_theirs(line: &str) -> bool {
+        line.contains("theirs") || line.contains("31999")
     }
 
     /// Without the numbers in names, since a listener keeps the one that its port had when it was made; and without the user's
     /// tags, which stay when the annotation goes.
-    fn shape(&self) -> Vec<String> {
-        let varying = regex::Regex::new("(listener_|pool_|monitor_)[0-9]+_|\"(blue|green)\",").unwrap();
-        let ours = contents(&self.bed.cloud).into_iter().filter(|line| !is_theirs(line));
-        let mut lines: Vec<String> = ours.map(|line| varying.replace_all(&line, "${1}").into_owned()).collect();
-        lines.sort();
-        lines
-    }
-
-    fn foreign(&self) -> Vec<String> {
-        contents(&self.bed.cloud).into_iter().filter(|line| is_theirs(line)).collect()
+    fn plain(line: String) -> String {
+        static VARYING: LazyLock<Regex> =
+            LazyLock::new(|| Regex::new("(listener_|pool_|monitor_)[0-9]+_|\"(blue|green)\",").unwrap());
+        VARYING.replace_all(&line, "${1}").into_owned()
     }
 }
 
-/// By the name of the other cluster and of its Service, and by its node port.
-fn is_theirs(line: &str) -> bool {
-    line.contains("theirs") || line.contains("31999")
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn random_lives_reach_the_desired_state_and_leave_nothing() {
-    lives::live::<Living>(lives::seeds("CCM_OPENSTACK_SEEDS", SEEDS)).await;
-}
-
-mod long_lane {
-    use super::{Living, lives};
-
-    /// About three minutes; they wait most of the time.
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn random_lives_of_the_day_reach_the_desired_state_and_leave_nothing() {
-        lives::live_of_the_day::<Living>("CCM_OPENSTACK_SEEDS", 150).await;
-    }
-}
+// The seeds of the day take about three minutes; they wait most of the time.
+ccm_provider_contract::lives!(Living, "CCM_OPENSTACK_SEEDS", 1..=8, 150);

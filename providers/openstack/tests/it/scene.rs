@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::ops::{Deref, Sub};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_cloudsim::openstack::{OpenStack, Options};
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{
-    AddressType, CloudConfig, CloudProvider, LeaderToken, LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, Node,
-    NodeAddress, NodeRef, ProviderError, ProviderFactory as _, Service, ServiceAction, ServiceAnswer,
+    AddressType, CloudConfig, CloudProvider, LeaderToken, LoadBalancer, LoadBalancerStatus, Node, NodeAddress, NodeRef,
+    ProviderError, ProviderFactory as _, Service, ServiceAction,
 };
-use ccm_provider_contract::TestCluster;
+use ccm_provider_contract::{TestCluster, controller};
 use serde_json::{Value, json};
 
 use ccm_test_openstack::{Cloud, Real, Simulated};
@@ -24,8 +24,6 @@ pub(crate) const PREFIX: &str = "loadbalancer.openstack.org/";
 pub(crate) const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 /// What the provider notes of a balancer that is as desired.
 const APPLIED: &str = "cloud-controller-manager/openstack-applied";
-/// Real clouds take a while.
-const LIMIT: Duration = Duration::from_secs(120);
 
 pub(crate) async fn simulated(case: impl AsyncFnOnce(&mut Scene)) {
     simulated_with(Options::default(), case).await;
@@ -77,30 +75,14 @@ impl Process {
         Calls::by(&*self.provider)
     }
 
-    /// One call for a Service; what is noted is written on the Service, as the controller does.
+    /// One call for a Service.
     pub(crate) async fn ask(&self, service: &mut Service, nodes: &[NodeRef], action: ServiceAction) -> Answer {
-        let ServiceAnswer { result, notes } = self.balancers.reconcile_one(&self.name, service, nodes, action).await;
-        for (key, value) in notes.annotations {
-            match value {
-                Some(value) => drop(service.metadata.annotations.insert(key, value)),
-                None => drop(service.metadata.annotations.remove(&key)),
-            }
-        }
-        result
+        controller::ask(&*self.balancers, &self.name, service, nodes, action).await.result
     }
 
     /// The same until the answer is final.
     pub(crate) async fn work(&self, service: &mut Service, nodes: &[NodeRef], action: ServiceAction) -> Answer {
-        let begin = Instant::now();
-        loop {
-            match self.ask(service, nodes, action).await {
-                Err(error) if error.is_in_progress() && begin.elapsed() < LIMIT => {
-                    let after = error.retry_after().unwrap_or_default();
-                    tokio::time::sleep(after.min(Duration::from_millis(20))).await;
-                }
-                answer => return answer,
-            }
-        }
+        controller::work(&*self.balancers, &self.name, service, nodes, action).await.result
     }
 }
 
@@ -198,6 +180,11 @@ impl Scene {
             scene.nodes.push(node);
         }
         scene
+    }
+
+    /// On a simulation of its own.
+    pub(crate) async fn simulated() -> Self {
+        Self::new(Box::new(Simulated::start(Options::default()))).await
     }
 
     pub(crate) fn simulation(&self) -> &OpenStack {

@@ -3,7 +3,7 @@
 //! | Request | Does |
 //! | --- | --- |
 //! | `GET /` | the URL of the endpoint, and the requests; some clouds show more than is listed here |
-//! | `GET /options`, `POST /options` | the behaviour; a post changes the fields that it names |
+//! | `GET /options`, `POST /options` | the options; a post changes the fields that it has |
 //! | `GET`, `POST`, `DELETE /faults` | the fault rules; a post adds one or a list of them |
 //! | `GET /ledger`, `/ledger/counts`, `/ledger/mutating` | calls, all with `?since=<mark>`; `DELETE /ledger` forgets them |
 //! | `GET /ledger/mark`, `/ledger/totals` | number of the last call; totals since the start |
@@ -46,7 +46,7 @@ const REQUESTS: [&str; 14] = [
 /// Status and text for a request that can't be served.
 type Refusal = (StatusCode, String);
 
-/// Answer to a request; `None`: it is none of these.
+/// The answer to a request; `None` for others.
 type Served = Option<Result<Value, Refusal>>;
 
 #[derive(Deserialize)]
@@ -100,7 +100,7 @@ impl<C: Cloud> Handler for Admin<C> {
     }
 }
 
-/// What is asked of clock, faults, ledger and violations.
+/// Requests about clock, faults, ledger and violations.
 fn serve<C: Cloud>(request: &Request, inside: &mut Inside<C>) -> Served {
     let Inside { cloud, faults, ledger, violations, .. } = inside;
     let clock = cloud.clock();
@@ -144,7 +144,7 @@ fn serve<C: Cloud>(request: &Request, inside: &mut Inside<C>) -> Served {
     })
 }
 
-/// What is asked of the behaviour.
+/// Requests about the options.
 fn options<C: Cloud>(request: &Request, inside: &mut Inside<C>) -> Served {
     Some(match (request.method(), request.uri().path()) {
         (&Method::GET, "/options") => to_value(inside.cloud.options()),
@@ -165,12 +165,12 @@ fn read<T: DeserializeOwned>(request: &Request) -> Result<T, Refusal> {
     serde_json::from_slice(request.body()).map_err(bad)
 }
 
-/// The body is not what it has to be.
+/// The body is invalid.
 fn bad(error: impl std::fmt::Display) -> Refusal {
     (StatusCode::BAD_REQUEST, format!("the body does not fit: {error}"))
 }
 
-/// Anything as JSON.
+/// A value as JSON.
 fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Refusal> {
     serde_json::to_value(value).map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
 }

@@ -16,13 +16,13 @@ use serde_json::Value;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A cloud as a thing that is run.
+/// A cloud that the endpoint runs.
 pub trait Simulated: Send + Sized + 'static {
-    /// How it behaves.
+    /// Its behaviour.
     type Options: Clone + Serialize + DeserializeOwned + Send;
     /// The part of its URL behind the address.
     const PATH: &'static str = "";
-    /// What else its admin API shows.
+    /// Further paths of its admin API.
     const SHOWS: &'static [&'static str] = &[];
     /// The code of its errors with status 400, for calls that are not valid.
     const INVALID: &'static str;
@@ -32,24 +32,24 @@ pub trait Simulated: Send + Sized + 'static {
     fn throttle(options: &Self::Options) -> &[BucketSpec];
     /// Latency of its calls.
     fn latency(&self) -> &Latency;
-    /// Takes note of changed options.
+    /// Applies changed options.
     fn changed(&mut self, _violations: &mut Vec<String>) {}
-    /// Takes note of where it listens.
+    /// Records the URL at which it listens.
     fn listens(&mut self, _url: String) {}
     fn clock(&self) -> &Clock;
-    /// Lets everything happen that is due, and returns the time.
+    /// Applies everything that is due, and returns the time.
     fn settle(&mut self) -> Timestamp;
-    /// What its admin API shows at a path of [`Simulated::SHOWS`].
+    /// The answer of its admin API at a path of [`Simulated::SHOWS`].
     fn show(&self, _path: &str) -> Option<Value> {
         None
     }
 }
 
-/// What a cloud adds to the endpoint.
+/// The parts that a cloud adds to the endpoint.
 pub trait Cloud: Simulated {
-    /// A call that is understood.
+    /// A parsed call.
     type Call: Send + Sync;
-    /// Reads a request, and writes into the entry what it asks for. What is not understood is answered at once.
+    /// Parses a request and records it in the entry. Answers a request that cannot be parsed at once.
     ///
     /// # Errors
     /// The answer.
@@ -63,7 +63,7 @@ pub trait Cloud: Simulated {
     }
     /// Executes a call, or records in the entry why not.
     fn carry_out(&mut self, call: &Self::Call, entry: &mut Entry, violations: &mut Vec<String>) -> Reply;
-    /// An injected error of the cloud, or one of a throttle.
+    /// An injected error, or that of a throttle.
     fn injected(&mut self, call: &Self::Call, fault: &Fault, entry: &mut Entry) -> Reply;
     /// Headers that each answer has.
     fn finish(&mut self, _call: &Self::Call, _reply: &mut Reply, _violations: &mut Vec<String>) {}

@@ -2,6 +2,8 @@
 
 mod admin;
 pub mod clock;
+#[cfg(feature = "contract")]
+mod contract;
 pub mod endpoint;
 pub mod faults;
 pub mod lag;

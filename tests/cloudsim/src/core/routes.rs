@@ -12,11 +12,11 @@ use serde_json::Value;
 /// How much of a call's parameters the ledger keeps, bytes.
 const SUMMARY: usize = 400;
 
-/// What a cloud adds to its routes.
+/// The parts that a cloud adds to its routes.
 pub trait Rest: Simulated {
     /// Its routes.
     fn routes() -> &'static [Route<Self>];
-    /// Who calls, for the ledger, and whether the call may go on.
+    /// The caller, for the ledger, and whether the call is authorized.
     ///
     /// # Errors
     /// The caller is unknown or its credentials have expired.

@@ -48,7 +48,7 @@ impl Running<World> {
         format!("{}/alternate-token", self.root())
     }
 
-    /// A new token of some account.
+    /// A new token of an account.
     pub fn token(&self) -> String {
         self.world(|world| world.token("test@example.com").0)
     }
@@ -65,8 +65,8 @@ impl Running<World> {
         Ok(Metadata { server: self.runtime.spawner().serve(port, Arc::new(service))? })
     }
 
-    /// Carries out a call with all rights: without token, latency, faults and ledger, done and seen at once. For what happens in
-    /// the cloud besides the caller under test. The path begins with `projects/`.
+    /// Executes a call with all permissions: without token, latency, faults and ledger, and with an effect that is
+    /// visible at once. For changes by others than the caller under test. The path begins with `projects/`.
     ///
     /// # Errors
     /// Those of the API, or no route matches the call.

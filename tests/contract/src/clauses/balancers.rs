@@ -196,7 +196,7 @@ pub(super) async fn objects_of_others_stay_untouched(harness: Arc<dyn Harness>) 
     let bed = Bed::new(harness).await?;
     let balancer = bed.balancer()?;
     let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two"]).await);
-    if !bed.harness.add_objects_of_others().await {
+    if !bed.harness.add_objects_of_others(Some(&web)).await {
         return Err(Outcome::NotApplicable("the harness has no objects of others"));
     }
     let others = bed.contents().await;

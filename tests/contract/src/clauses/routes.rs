@@ -134,7 +134,7 @@ pub(super) async fn other_clusters_and_owners_are_not_listed(harness: Arc<dyn Ha
     let other = bed.routes()?.list("another-cluster").await.map_err(failed("listing routes"))?;
     holds!(other.is_empty(), "another cluster sees {other:?}");
     let before = listed(&bed).await?;
-    if bed.harness.add_objects_of_others().await {
+    if bed.harness.add_objects_of_others(None).await {
         let after = listed(&bed).await?;
         holds!(pairs(&before) == pairs(&after), "routes of others are listed: {after:?}");
     }

@@ -133,7 +133,7 @@ impl Harness for Memory {
         true
     }
 
-    async fn add_objects_of_others(&self) -> bool {
+    async fn add_objects_of_others(&self, _: Option<&Service>) -> bool {
         self.cloud.change(|tables| {
             tables.addresses.insert(900, Address { owner: "somebody".into(), busy_until: Duration::ZERO });
             // The name of the balancer that the suite will create.

@@ -1,8 +1,8 @@
-//! A process that dies after any of its writes: the next one ends where an undisturbed one does.
+//! A process that dies after any of its writes: see [`ccm_provider_contract::crash`].
 
-use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
-use ccm_provider::{Service, ServiceAction};
-use futures::future::join_all;
+use async_trait::async_trait;
+use ccm_provider::{ProviderError, Service, ServiceAction};
+use ccm_provider_contract::{Simulation, crash};
 
 use super::scene::{Scene, TYPE, internal, local, ports, set, web};
 use crate::bed::contents;
@@ -94,44 +94,47 @@ impl Life {
     }
 }
 
-/// The end of an undisturbed life, and its writes.
-async fn undisturbed(life: Life) -> (Vec<String>, usize) {
-    let mut scene = Scene::with(&["n1"]).await;
-    let mut service = life.before(&mut scene).await;
-    let mark = scene.cloud().mark();
-    scene.ask(&mut service, life.action()).await.0.unwrap();
-    (contents(scene.cloud()), scene.writes(mark).len())
+/// A process that is about to work on a Service.
+struct Work {
+    scene: Scene,
+    service: Service,
+    action: ServiceAction,
 }
 
-/// The write with this number is the last one that is done, and its answer is lost; 0: none is done.
-async fn dies(life: Life, last: u64, expected: &[String]) {
-    let mut scene = Scene::with(&["n1"]).await;
-    let mut service = life.before(&mut scene).await;
-    if last > 0 {
-        scene.cloud().fault(Rule::writes_from(last, Fault::ResetAfter).window(last - 1, 1));
+#[async_trait(?Send)]
+impl crash::Stage for Work {
+    fn simulation(&self) -> &dyn Simulation {
+        self.scene.cloud()
     }
-    // Refused at once: who is dead does not try again. The rule does not see the write whose answer is lost.
-    scene.cloud().fault(Rule::writes_from(last, Fault::Deny));
-    let _ = scene.ask(&mut service, life.action()).await;
-    scene.cloud().faults(Faults::clear);
-    scene.restart().await;
-    let answer = scene.ask(&mut service, life.action()).await.0;
-    assert!(answer.is_ok(), "{life:?}, dead after write {last}: {answer:?}");
-    let now = contents(scene.cloud());
-    let (left, missing): (Vec<_>, Vec<_>) = (
-        now.iter().filter(|it| !expected.contains(it)).collect(),
-        expected.iter().filter(|it| !now.contains(it)).collect(),
-    );
-    assert!(left.is_empty() && missing.is_empty(), "{life:?}, dead after write {last}: {left:#?}, not {missing:#?}");
-    if life.action() == ServiceAction::Ensure {
-        scene.is_steady(&mut service).await;
+
+    async fn work(&mut self) -> Result<(), ProviderError> {
+        self.scene.ask(&mut self.service, self.action).await.0.map(drop)
     }
-    scene.is_correct();
+
+    async fn restart(&mut self) {
+        self.scene.restart().await;
+    }
+
+    async fn contents(&self) -> Vec<String> {
+        contents(self.scene.cloud())
+    }
+
+    async fn delete(&mut self) -> Result<bool, ProviderError> {
+        let is_other = self.action != ServiceAction::Delete;
+        if is_other {
+            self.scene.ask(&mut self.service, ServiceAction::Delete).await.0?;
+        }
+        Ok(is_other)
+    }
 }
 
 async fn dies_after_each_write(life: Life) {
-    let (expected, writes) = undisturbed(life).await;
-    assert!(writes >= 5, "{writes}");
+    let expected = crash::every_prefix(5, 8, async || {
+        let mut scene = Scene::with(&["n1"]).await;
+        let service = life.before(&mut scene).await;
+        Work { scene, service, action: life.action() }
+    })
+    .await;
     if life.action() == ServiceAction::Delete {
         assert_eq!(expected, [] as [&str; 0]);
     }
@@ -142,7 +145,6 @@ async fn dies_after_each_write(life: Life) {
         _ => "nothing",
     };
     assert!(!expected.iter().any(|line| line.contains(gone)), "{expected:#?}");
-    join_all((0..=u64::try_from(writes).unwrap()).map(|last| dies(life, last, &expected))).await;
 }
 
 macro_rules! lives {

@@ -1,23 +1,21 @@
-//! Random lives of Services in the simulated Compute Engine: see [`lives`].
+//! Random lives of Services in the simulated Compute Engine: see [`ccm_provider_contract::lives`].
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::gce::Options;
 use ccm_provider::{LoadBalancer, LoadBalancerExt as _, NodeRef, ProviderError, ProviderFactory as _, Service};
-use ccm_provider_contract::TestCluster;
-use ccm_provider_contract::lives::{self, LivingCloud};
+use ccm_provider_contract::lives::LivingCloud;
+use ccm_provider_contract::{Simulation, TestCluster};
 use rand::Rng;
 use rand::rngs::StdRng;
+use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::scene::{internal, service, set};
 use crate::bed::{Bed, CLUSTER, PROJECT, ZONE, contents, flags};
-
-/// Run without being asked.
-const SEEDS: std::ops::RangeInclusive<u64> = 1..=8;
 
 /// The simulated Compute Engine with neighbours.
 struct Living {
@@ -25,8 +23,6 @@ struct Living {
     config: String,
     flags: Vec<&'static str>,
     nodes: Vec<NodeRef>,
-    made: usize,
-    is_calm: bool,
     cluster: Arc<TestCluster>,
 }
 
@@ -52,11 +48,6 @@ impl Living {
             }
         }
     }
-
-    fn add_node(&mut self) {
-        self.made += 1;
-        self.nodes.push(self.bed.node(&format!("node-{}", self.made)));
-    }
 }
 
 #[async_trait]
@@ -76,8 +67,7 @@ impl LivingCloud for Living {
         let subnetwork = bed.subnetwork.rsplit('/').next().unwrap();
         let config = format!("subnetwork-name = {subnetwork}\n{}", config.join("\n"));
         let ours = cluster(&bed, "cid");
-        let mut living = Self { bed, config, flags: given, nodes: Vec::new(), made: 0, is_calm: false, cluster: ours };
-        (0..3).for_each(|_| living.add_node());
+        let living = Self { bed, config, flags: given, nodes: Vec::new(), cluster: ours };
         living.neighbours().await;
         living
     }
@@ -96,19 +86,21 @@ impl LivingCloud for Living {
         }
     }
 
-    fn nodes(&self) -> &[NodeRef] {
-        &self.nodes
+    fn simulation(&self) -> &dyn Simulation {
+        &self.bed.cloud
     }
 
-    fn change_nodes(&mut self, rng: &mut StdRng) {
-        if self.nodes.len() < 3 || rng.random_bool(0.5) {
-            return self.add_node();
-        }
-        let gone = self.nodes.remove(0);
-        if rng.random_bool(0.5) {
-            let path = format!("projects/{PROJECT}/zones/{ZONE}/instances/{}", gone.name);
-            self.bed.cloud.world(|world| world.delete_instance(&path));
-        }
+    fn nodes(&mut self) -> &mut Vec<NodeRef> {
+        &mut self.nodes
+    }
+
+    fn add_node(&mut self, number: usize) {
+        self.nodes.push(self.bed.node(&format!("node-{number}")));
+    }
+
+    fn remove_instance(&mut self, node: &NodeRef) {
+        let path = format!("projects/{PROJECT}/zones/{ZONE}/instances/{}", node.name);
+        self.bed.cloud.world(|world| world.delete_instance(&path));
     }
 
     /// Scheme and policy are those of the name: what a change of these leaves behind for a while, finalizers remember, and who
@@ -147,54 +139,20 @@ impl LivingCloud for Living {
         made
     }
 
-    fn kind(&self, _: &Service) -> bool {
-        false
-    }
-
-    fn rough(&mut self, _: &mut StdRng) -> bool {
-        false
-    }
-
-    fn trouble(&mut self, rng: &mut StdRng) -> Option<String> {
-        self.bed.cloud.faults(Faults::clear);
-        let skip = rng.random_range(0..16);
-        let code = |status, code: &str| Fault::Code { status, code: code.to_owned(), message: "trouble".to_owned() };
-        let nth = skip / 2;
-        let lost = if rng.random_bool(0.5) { Fault::ResetAfter } else { Fault::Truncate };
-        let write = |fault: Fault| Rule { mutating: Some(true), ..Rule::every(fault).window(nth, 1) };
-        let failed = || {
-            let message = "trouble".to_owned();
-            Fault::Operation { status: 500, code: "INTERNAL_ERROR".to_owned(), message }
-        };
-        let rule = match rng.random_range(0..18) {
-            0..=4 => return None,
-            5 => Rule::every(Fault::Throttle).window(skip, 1),
-            6 => write(code(412, "conditionNotMet")),
-            7 | 8 => write(lost),
-            9 => Rule { mutating: Some(false), ..Rule::every(lost).window(skip, 1) },
-            10 | 11 => Rule::writes_from(nth + 1, code(400, "invalid")),
-            12 => Rule::every(Fault::Deny).window(skip, 2),
-            13 => Rule::every(Fault::Html { status: 404 }).window(skip, 2),
-            14 => Rule::every(Fault::UnknownElements),
-            15 => {
+    fn trouble(&mut self, rng: &mut StdRng) -> String {
+        let nth = rng.random_range(0..8);
+        let (status, message) = (500, "trouble".to_owned());
+        let fault = match rng.random_range(0..3) {
+            0 => Fault::Code { status: 412, code: "conditionNotMet".to_owned(), message },
+            1 => Fault::Operation { status, code: "INTERNAL_ERROR".to_owned(), message },
+            _ => {
                 self.bed.cloud.expire_tokens();
-                return Some("all tokens expire".to_owned());
+                return "all tokens expire".to_owned();
             }
-            16 => write(failed()),
-            _ => Rule::every(code(500, "backendError")).window(skip, 3),
         };
-        let text = format!("{rule:?}");
-        self.bed.cloud.fault(rule);
-        Some(text)
-    }
-
-    fn end_trouble(&mut self) {
-        self.bed.cloud.faults(Faults::clear);
-    }
-
-    fn calm(&mut self) {
-        self.is_calm = true;
-        self.end_trouble();
+        let text = format!("write {nth}: {fault:?}");
+        self.bed.cloud.fault(Rule::writes_from(1, fault).window(nth, 1));
+        text
     }
 
     fn change_by_hand(&mut self, rng: &mut StdRng, balancers: &[String]) -> String {
@@ -218,52 +176,21 @@ impl LivingCloud for Living {
         error.is_in_progress()
     }
 
-    fn step(&self, time: Duration) {
-        self.bed.cloud.clock().step(time);
+    fn contents(&self) -> Vec<String> {
+        contents(&self.bed.cloud)
     }
 
-    fn now(&self) -> jiff::Timestamp {
-        self.bed.cloud.clock().now()
-    }
-
-    fn mark(&self) -> u64 {
-        self.bed.cloud.mark()
-    }
-
-    fn writes(&self, mark: u64) -> Vec<String> {
-        self.bed.cloud.ledger(|ledger| ledger.mutating(mark).map(|entry| entry.action.clone()).collect())
+    /// By the ID of the other cluster and by its Services, which are in descriptions.
+    fn is_theirs(line: &str) -> bool {
+        line.contains("theirs")
     }
 
     /// Without the addresses that the cloud gave out, and without what is the same as nothing.
-    fn shape(&self) -> Vec<String> {
-        let address = regex::Regex::new(r"\b(35\.206\.[0-9]+|10\.0\.[0-9]+)\.[1-9][0-9]*\b").unwrap();
-        let ours = contents(&self.bed.cloud).into_iter().filter(|line| !is_theirs(line));
-        let plain = |line: String| address.replace_all(&line, "ADDRESS").replace("\"allowGlobalAccess\":false,", "");
-        let mut lines: Vec<String> = ours.map(plain).collect();
-        lines.sort();
-        lines
-    }
-
-    fn foreign(&self) -> Vec<String> {
-        contents(&self.bed.cloud).into_iter().filter(|line| is_theirs(line)).collect()
+    fn plain(line: String) -> String {
+        static ADDRESS: LazyLock<Regex> =
+            LazyLock::new(|| Regex::new(r"\b(35\.206\.[0-9]+|10\.0\.[0-9]+)\.[1-9][0-9]*\b").unwrap());
+        ADDRESS.replace_all(&line, "ADDRESS").replace("\"allowGlobalAccess\":false,", "")
     }
 }
 
-/// By the ID of the other cluster and by its Services, which are in descriptions.
-fn is_theirs(line: &str) -> bool {
-    line.contains("theirs")
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn random_lives_reach_the_desired_state_and_leave_nothing() {
-    lives::live::<Living>(lives::seeds("CCM_GCE_SEEDS", SEEDS)).await;
-}
-
-mod long_lane {
-    use super::{Living, lives};
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn random_lives_of_the_day_reach_the_desired_state_and_leave_nothing() {
-        lives::live_of_the_day::<Living>("CCM_GCE_SEEDS", 100).await;
-    }
-}
+ccm_provider_contract::lives!(Living, "CCM_GCE_SEEDS", 1..=8, 100);

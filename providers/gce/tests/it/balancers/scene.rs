@@ -1,15 +1,14 @@
 //! A cluster in a project: the provider as a process makes it, nodes, Services, and what the project has for them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use ccm_cloudsim::gce::seed::ClusterSeed;
 use ccm_cloudsim::gce::{BALANCING, Gce, Options};
 use ccm_provider::{
-    CloudProvider, LoadBalancer, LoadBalancerExt as _, LoadBalancerStatus, NodeRef, Notes, ProviderError,
-    ProviderFactory as _, Service, ServiceAction, ServiceAnswer,
+    CloudProvider, LoadBalancer, LoadBalancerStatus, NodeRef, Notes, ProviderError, ProviderFactory as _, Service,
+    ServiceAction, ServiceAnswer,
 };
-use ccm_provider_contract::TestCluster;
+use ccm_provider_contract::{TestCluster, controller};
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, CLUSTER, ZONE, flags};
@@ -17,7 +16,6 @@ use crate::bed::{Bed, CLUSTER, ZONE, flags};
 /// The name of the balancer of [`web`].
 pub(super) const LB: &str = "a1111111122223333444455555555555";
 pub(super) const TYPE: &str = "networking.gke.io/load-balancer-type";
-const LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Scene {
     pub(super) bed: Bed,
@@ -113,23 +111,8 @@ impl Scene {
         if action == ServiceAction::Ensure {
             add(service, finalizers.iter().filter(|(_, needed)| *needed).map(|(name, _)| *name));
         }
-        let begin = Instant::now();
         let nodes: &[NodeRef] = if action == ServiceAction::Delete { &[] } else { &self.nodes };
-        let ServiceAnswer { result, notes } = loop {
-            let answer = balancers.reconcile_one(CLUSTER, service, nodes, action).await;
-            match &answer.result {
-                Err(error) if error.is_in_progress() && begin.elapsed() < LIMIT => {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-                _ => break answer,
-            }
-        };
-        for (key, value) in notes.annotations.clone() {
-            match value {
-                Some(value) => drop(service.metadata.annotations.insert(key, value)),
-                None => drop(service.metadata.annotations.remove(&key)),
-            }
-        }
+        let ServiceAnswer { result, notes } = controller::work(&*balancers, CLUSTER, service, nodes, action).await;
         if result.is_ok() {
             let goes =
                 |name: &&(&str, bool)| action == ServiceAction::Delete || !name.1 && action == ServiceAction::Ensure;
@@ -178,7 +161,7 @@ impl Scene {
     }
 
     pub(super) fn writes(&self, mark: u64) -> Vec<String> {
-        self.cloud().ledger(|ledger| ledger.mutating(mark).map(|entry| entry.action.clone()).collect())
+        self.cloud().writes(mark)
     }
 
     /// Another ensure writes nothing, by this process and by a new one.

@@ -1,0 +1,89 @@
+//! A running cloud as the contract suite and random lives disturb it.
+
+use super::endpoint::Cloud;
+use super::faults::{Fault, Faults, Rule};
+use super::running::Running;
+use async_trait::async_trait;
+use ccm_provider_contract::{Simulation, Trouble};
+use rand::Rng;
+use rand::rngs::StdRng;
+use std::time::Duration;
+
+impl<C: Cloud> Running<C> {
+    /// A call is not valid.
+    fn invalid() -> Fault {
+        Fault::Code { status: 400, code: C::INVALID.to_owned(), message: "trouble".to_owned() }
+    }
+
+    /// The cloud fails.
+    fn broken() -> Fault {
+        Fault::Code { status: 500, code: C::BROKEN.to_owned(), message: "trouble".to_owned() }
+    }
+
+    fn replace_faults(&self, rules: impl IntoIterator<Item = Rule>) {
+        self.faults(|faults| {
+            faults.clear();
+            rules.into_iter().for_each(|rule| faults.add(rule));
+        });
+    }
+}
+
+#[async_trait]
+impl<C: Cloud> Simulation for Running<C> {
+    fn step(&self, time: Duration) {
+        self.clock().step(time);
+    }
+
+    fn now(&self) -> jiff::Timestamp {
+        self.clock().now()
+    }
+
+    fn mark(&self) -> u64 {
+        self.mark()
+    }
+
+    fn writes(&self, mark: u64) -> Vec<String> {
+        self.writes(mark)
+    }
+
+    fn trouble(&self, trouble: Trouble) {
+        let refused_after = |writes| Rule::writes_from(writes + 1, Self::invalid());
+        match trouble {
+            Trouble::None => self.faults(Faults::clear),
+            Trouble::Down => self.replace_faults([Rule::every(Self::broken())]),
+            Trouble::WritesRefusedAfter(writes) => self.replace_faults([refused_after(writes)]),
+            Trouble::AnswerLostAfter(writes) => {
+                let lost = Rule::writes_from(writes + 1, Fault::ResetAfter).window(writes, 1);
+                // The second rule does not see the write whose answer is lost.
+                self.replace_faults([lost, refused_after(writes)]);
+            }
+        }
+    }
+
+    fn random_trouble(&self, rng: &mut StdRng) -> String {
+        let skip = rng.random_range(0..16);
+        let nth = skip / 2;
+        let lost = if rng.random_bool(0.5) { Fault::ResetAfter } else { Fault::Truncate };
+        let rule = match rng.random_range(0..10) {
+            0 => Rule::every(Fault::Throttle).window(skip, 1),
+            1 | 2 => Rule::writes_from(1, lost).window(nth, 1),
+            3 => Rule { mutating: Some(false), ..Rule::every(lost).window(skip, 1) },
+            4 | 5 => Rule::writes_from(nth + 1, Self::invalid()),
+            6 => Rule::every(Fault::Deny).window(skip, 2),
+            7 => Rule::every(Fault::Html { status: if skip < 8 { 404 } else { 502 } }).window(skip, 2),
+            8 => Rule::every(Fault::UnknownElements),
+            _ => Rule::every(Self::broken()).window(skip, 3),
+        };
+        let text = format!("{rule:?}");
+        self.replace_faults([rule]);
+        text
+    }
+
+    fn violations(&self) -> Vec<String> {
+        self.violations()
+    }
+
+    async fn settled(&self) {
+        self.settled().await;
+    }
+}
