@@ -33,7 +33,7 @@ use tokio::time::{Instant, timeout};
 pub use self::answer::{causes, is_web_page, null, retry_after, web_page};
 pub use self::environment::{Environment, Route, bundle, proxy_url, route, variable};
 pub use self::query::{Query, escaped};
-pub use self::tls::Tls;
+pub use self::tls::{PEM_TEXT, Tls};
 use crate::call::{Cause, Failure};
 
 const CONNECT: Duration = Duration::from_secs(5);

@@ -232,6 +232,32 @@ async fn certificates_are_chosen_by_the_settings() {
     assert!(problem.starts_with(&format!("{path:?}: ")), "{problem}");
 }
 
+/// `openssl req -x509` makes such certificates, and Go programs take them.
+#[tokio::test]
+async fn a_server_may_show_the_very_certificate_that_is_trusted_if_it_is_valid_for_it() {
+    for (name, end, works) in [("127.0.0.1", 2195, true), ("127.0.0.2", 2195, false), ("127.0.0.1", 2015, false)] {
+        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        (params.not_before, params.not_after) = (rcgen::date_time_ymd(2014, 1, 1), rcgen::date_time_ymd(end, 1, 1));
+        let key = rcgen::KeyPair::generate().unwrap();
+        let made = params.self_signed(&key).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let secret = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let config = config.unwrap().with_no_client_auth().with_single_cert(vec![made.der().clone()], secret).unwrap();
+        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}".to_owned();
+        let server = Server::start(Some(answer), Some(Arc::new(config).into())).await;
+        let request = || Request::get(format!("https://{}/", server.address)).body(Bytes::new()).unwrap();
+        let pem = made.pem();
+        let client = client_of(&[], Tls { authorities_pem: Some(&pem), ..Tls::default() }).unwrap();
+        let answer = client.send(request()).await;
+        assert_eq!(answer.is_ok(), works, "{name} until {end}: {answer:?}");
+        let other = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap().cert.pem();
+        let client = client_of(&[], Tls { authorities_pem: Some(&other), ..Tls::default() }).unwrap();
+        client.send(request()).await.unwrap_err();
+    }
+}
+
 #[test]
 fn retry_after_is_seconds_or_a_date() {
     assert_eq!(retry_after(" 120 "), Some(Duration::from_secs(120)));

@@ -4,12 +4,17 @@ use std::sync::Arc;
 
 use hyper_rustls::ConfigBuilderExt;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use super::environment::{bundle, roots};
+
+/// What errors about [`Tls::authorities_pem`] begin with; those about a file begin with its path in quotes.
+pub const PEM_TEXT: &str = "PEM text: ";
 
 /// TLS of the connections to a cloud. The default trusts what the host trusts.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,9 +46,14 @@ impl Tls<'_> {
                 builder()?.dangerous().with_custom_certificate_verifier(any)
             }
             (_, Some(path), _) => {
-                builder()?.with_root_certificates(bundle(path).map_err(|why| format!("{path:?}: {why}"))?.0)
+                let (roots, pem) = bundle(path).map_err(|why| format!("{path:?}: {why}"))?;
+                builder()?.dangerous().with_custom_certificate_verifier(listed(roots, &pem, &provider)?)
             }
-            (_, None, Some(pem)) => builder()?.with_root_certificates(roots(pem.as_bytes())?),
+            (_, None, Some(pem)) => {
+                let roots = roots(pem.as_bytes()).map_err(|why| format!("{PEM_TEXT}{why}"))?;
+                let verifier = listed(roots, pem.as_bytes(), &provider)?;
+                builder()?.dangerous().with_custom_certificate_verifier(verifier)
+            }
             (_, None, None) => builder()?.with_native_roots().or_else(|error| {
                 tracing::warn!(%error, "this host trusts no certificates: only plain HTTP will work");
                 Ok::<_, String>(builder()?.with_root_certificates(RootCertStore::empty()))
@@ -55,6 +65,68 @@ impl Tls<'_> {
         // The error of the parser names no content of the file.
         let parsed = PrivateKeyDer::from_pem_file(key).map_err(|error| format!("{key:?}: {error}"))?;
         builder.with_client_auth_cert(chain, parsed).map_err(|error| format!("{certificate:?} with {key:?}: {error}"))
+    }
+}
+
+/// Trusts the certificates of this PEM text, and what they sign.
+fn listed(
+    roots: RootCertStore,
+    pem: &[u8],
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, String> {
+    let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+    let usual = usual.map_err(|error| format!("TLS: {error}"))?;
+    let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect();
+    Ok(Arc::new(Listed { usual, certificates }))
+}
+
+/// The usual verifier refuses a server whose own certificate may sign others, as `openssl req -x509` makes it. Go programs take
+/// one that is in the list.
+#[derive(Debug)]
+struct Listed {
+    usual: Arc<WebPkiServerVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for Listed {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.usual.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            // An expired one is another error.
+            Err(Error::InvalidCertificate(CertificateError::Other(_))) if self.certificates.contains(end_entity) => {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            answer => answer,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.usual.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.usual.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.usual.supported_verify_schemes()
     }
 }
 
@@ -70,7 +142,7 @@ impl ServerCertVerifier for AnyServer {
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
+    ) -> Result<ServerCertVerified, Error> {
         Ok(ServerCertVerified::assertion())
     }
 
@@ -79,7 +151,7 @@ impl ServerCertVerifier for AnyServer {
         message: &[u8],
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+    ) -> Result<HandshakeSignatureValid, Error> {
         verify_tls12_signature(message, certificate, signature, &self.0)
     }
 
@@ -88,7 +160,7 @@ impl ServerCertVerifier for AnyServer {
         message: &[u8],
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+    ) -> Result<HandshakeSignatureValid, Error> {
         verify_tls13_signature(message, certificate, signature, &self.0)
     }
 
