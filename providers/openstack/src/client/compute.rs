@@ -55,6 +55,18 @@ pub(crate) struct ServerFlavor {
     pub(crate) original_name: String,
 }
 
+/// A name as a pattern. No more is escaped than needed: each database reads patterns in its own way.
+fn quoted(name: &str) -> String {
+    let mut pattern = String::with_capacity(name.len());
+    for c in name.chars() {
+        if "\\.+*?()|[]{}^$".contains(c) {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
 /// A flavor.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
@@ -72,7 +84,7 @@ impl Client {
 
     /// The servers whose name matches this name. Nova ignores case on some databases: compare the names.
     pub(crate) async fn servers_named(&self, name: &str) -> Result<Vec<Server>, ApiError> {
-        let query = Query::default().with("name", &format!("^{}$", regex::escape(name)));
+        let query = Query::default().with("name", &format!("^{}$", quoted(name)));
         self.list(SERVER_LIST, "servers/detail", query, "servers").await
     }
 
@@ -89,5 +101,17 @@ impl Client {
     /// All flavors that the project sees.
     pub(crate) async fn flavors(&self) -> Result<Vec<Flavor>, ApiError> {
         self.list(FLAVOR_LIST, "flavors/detail", Query::default(), "flavors").await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pattern_of_a_name_is_that_of_the_go_program() {
+        assert_eq!(quoted("node-1.example_a"), r"node-1\.example_a");
+        let odd = r"a+b(c)[d]{e}^f$g|h?i*j\k";
+        assert!(regex::Regex::new(&format!("^{}$", quoted(odd))).unwrap().is_match(odd));
     }
 }
