@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use self::operation::Operation;
+use self::operation::{Operation, Service};
 use self::session::{Message, Session};
 
 /// A failed call.
@@ -114,7 +114,8 @@ impl Client {
     ) -> Result<Option<T>, ApiError> {
         let message = Message { path, ..Message::default() };
         let read = || async {
-            let Some(answer) = known(self.session.send(operation.of(), &message).await)? else { return Ok(None) };
+            let answer = self.session.send(operation.of(), &message).await;
+            let Some(answer) = known(operation.of(), answer)? else { return Ok(None) };
             let found = if key.is_empty() { answer.json() } else { below(answer.json()?, key) };
             found.map(Some)
         };
@@ -137,11 +138,10 @@ impl Client {
             let links = &links;
             async move {
                 let mut answer: Value = self.session.send(operation.of(), &message).await?.json()?;
-                let next =
-                    answer.get(links).and_then(Value::as_array).and_then(|links| links.iter().find_map(marker_of));
+                let next = next_page(answer.get(links));
                 let list: Vec<T> = below(answer.take(), key)?;
                 // A page without entries ends the list, whatever it links to.
-                let next = next.filter(|_| !list.is_empty());
+                let next = next.filter(|_| !list.is_empty()).transpose()?;
                 Ok((list, next))
             }
         };
@@ -170,19 +170,22 @@ impl Client {
     /// Deletes; what is gone already counts as deleted.
     pub(crate) async fn delete(&self, operation: Operation, path: String) -> Result<(), ApiError> {
         let message = Message { method: Method::DELETE, path, ..Message::default() };
-        let send = || async { known(self.session.send(operation.of(), &message).await).map(drop) };
+        let send = || async { known(operation.of(), self.session.send(operation.of(), &message).await).map(drop) };
         self.caller.call(operation, send).await
     }
 }
 
-/// The answer; `None` where the service itself says that the object does not exist. A 404 without the body of a service is
+/// The answer; `None` where the service itself says that the object does not exist. A 404 without the body of the service is
 /// that of something in between, and shows nothing.
-fn known(answer: Result<Answer, Failure>) -> Result<Option<Answer>, Failure> {
+fn known(service: Service, answer: Result<Answer, Failure>) -> Result<Option<Answer>, Failure> {
     match answer {
-        Err(failure) if failure.status == Some(404) && failure.cause == Cause::Answered => match &*failure.code {
-            "404" => Err(Failure { cause: Cause::NoAnswer, ..failure }),
-            _ => Ok(None),
-        },
+        Err(failure) if failure.status == Some(404) && failure.cause == Cause::Answered => {
+            let is_own = match service {
+                Service::Compute | Service::BlockStorage => failure.code == "itemNotFound",
+                _ => failure.code != "404",
+            };
+            if is_own { Ok(None) } else { Err(Failure { cause: Cause::NoAnswer, ..failure }) }
+        }
         answer => answer.map(Some),
     }
 }
@@ -203,11 +206,12 @@ pub(crate) fn is_busy(error: &ApiError) -> bool {
     error.kind == ErrorKind::Refused && error.is(&[operation::IMMUTABLE])
 }
 
-/// The marker of a link to the next page.
-fn marker_of(link: &Value) -> Option<String> {
-    let href = link.get("href")?.as_str().filter(|_| link.get("rel").is_some_and(|rel| rel == "next"))?;
-    let query = href.split_once('?')?.1.split('&');
-    query.filter_map(|pair| pair.strip_prefix("marker=")).map(str::to_owned).next()
+/// The marker of the link to the next page, if there is one. A list whose next page cannot be asked for is not complete.
+fn next_page(links: Option<&Value>) -> Option<Result<String, Failure>> {
+    let link = links?.as_array()?.iter().find(|link| link.get("rel").is_some_and(|rel| rel == "next"))?;
+    let query = link.get("href").and_then(Value::as_str).and_then(|href| href.split_once('?'));
+    let marker = query.and_then(|(_, query)| query.split('&').find_map(|pair| pair.strip_prefix("marker=")));
+    Some(marker.map(str::to_owned).ok_or_else(|| unreadable("a link to the next page has no marker".to_owned())))
 }
 
 /// What is below a key of an answer.
@@ -224,4 +228,21 @@ fn below<T: DeserializeOwned>(mut answer: Value, key: &str) -> Result<T, Failure
 
 fn unreadable(message: String) -> Failure {
     Failure { message, cause: Cause::NoAnswer, ..Failure::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_next_page_is_asked_for_by_its_marker_or_the_list_is_not_complete() {
+        let link = |rel: &str, href: &str| json!([{"rel": "previous", "href": "x"}, {"rel": rel, "href": href}]);
+        let next = |links: &Value| next_page(Some(links)).map(|marker| marker.map_err(|failure| failure.cause));
+        assert_eq!(next(&link("next", "http://inside/v2.0/ports?limit=2&marker=b")), Some(Ok("b".to_owned())));
+        assert_eq!(next(&link("next", "http://inside/v2.0/ports?page=2")), Some(Err(Cause::NoAnswer)));
+        assert_eq!(next(&link("self", "http://inside/v2.0/ports?marker=b")), None);
+        assert!(next_page(None).is_none() && next_page(Some(&Value::Null)).is_none());
+    }
 }

@@ -1,5 +1,6 @@
 use std::time::SystemTime;
 
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::openstack::Options;
 use ccm_provider::{Evidence, EvidenceKind};
 use serde_json::{Value, json};
@@ -102,6 +103,45 @@ async fn a_node_without_provider_id_is_gone_when_no_server_has_its_name_and_unkn
         let answers = instances.lookup(&[known(MISSING)], Aspects::LIFECYCLE).await;
         unknown(&answers[0]);
     }
+}
+
+/// Proxies and gateways answer 404 in their own words while Nova is away.
+#[tokio::test]
+async fn a_404_that_is_not_in_the_words_of_nova_is_no_evidence() {
+    let world = World::with(0).await;
+    let instances = provider(&world, &[]);
+    let status = |body: &str| Fault::Status { status: 404, body: body.to_owned() };
+    for fault in [
+        Fault::Html { status: 404 },
+        Fault::Html { status: 200 },
+        status(""),
+        status(r#"{"message": "no Route matched with those values"}"#),
+        status(r#"{"error": {"code": 404, "message": "no backend"}}"#),
+        status(r#"{"fault": {"faultstring": "no backend"}}"#),
+        Fault::Status { status: 200, body: "{}".to_owned() },
+    ] {
+        world.cloud.faults(Faults::clear);
+        world.cloud.fault(Rule::every(fault).on("compute", "server_get"));
+        unknown(&instances.lookup(&[known(MISSING)], Aspects::LIFECYCLE).await[0]);
+    }
+    world.cloud.faults(Faults::clear);
+    evidence(&instances.lookup(&[known(MISSING)], Aspects::LIFECYCLE).await[0]);
+}
+
+#[tokio::test]
+async fn a_list_in_pages_is_whole_also_when_the_token_ends_in_the_middle_or_it_is_an_error() {
+    let world = World::of(7, Options { compute_page: 2, ..Options::default() }).await;
+    let failed = |status| Fault::Code { status, code: "Failed".to_owned(), message: "as the test says".to_owned() };
+    let second = |fault| Rule::every(fault).on("compute", "server_list").window(1, 1);
+    world.cloud.fault(second(failed(401)));
+    let servers = world.client.servers().await.unwrap();
+    let ids: BTreeSet<&str> = servers.iter().map(|server| &*server.id).collect();
+    assert_eq!((servers.len(), ids.len()), (7, 7));
+    // Four pages, of which one was asked for twice.
+    assert_eq!(count(&world.calls(), "server_list"), 5);
+    world.cloud.faults(Faults::clear);
+    world.cloud.fault(second(failed(500)));
+    world.client.servers().await.unwrap_err();
 }
 
 #[tokio::test]
