@@ -22,8 +22,9 @@ pub(crate) type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 const FILE_VARIABLE: &str = "OS_CLIENT_CONFIG_FILE";
 const CLOUD_VARIABLE: &str = "OS_CLOUD";
-const PUBLIC: &str = "clouds-public.yaml";
-const SECURE: &str = "secure.yaml";
+const PUBLIC: [&str; 2] = ["clouds-public.yaml", "clouds-public.yml"];
+const SECURE: [&str; 2] = ["secure.yaml", "secure.yml"];
+const CLOUDS: [&str; 2] = ["clouds.yaml", "clouds.yml"];
 
 /// Where the files may be.
 pub(crate) fn folders(home: Option<&Path>) -> Vec<PathBuf> {
@@ -83,6 +84,8 @@ struct Auth {
     application_credential_name: Option<String>,
     application_credential_secret: Option<String>,
     token: Option<String>,
+    /// ID of the domain of user and project where nothing else names one.
+    default_domain: Option<String>,
 }
 
 /// Fills the empty keys of `[Global]` from clouds.yaml, if they ask for it.
@@ -101,15 +104,34 @@ pub(crate) fn fill(
     let mut findings = Vec::new();
     let (file, clouds) = clouds_file(global, variable, folders, &mut findings)?;
     let (name, entry) = chosen(global, variable, &file, clouds.clouds.unwrap_or_default())?;
-    let secure = find::<Clouds>(folders, SECURE)?.and_then(|(_, secure)| secure.clouds?.remove(&name)?);
+    let secure = find::<Clouds>(folders, &SECURE)?.and_then(|(_, secure)| secure.clouds?.remove(&name)?);
     let profile = entry.profile.as_ref().or(entry.cloud.as_ref()).filter(|profile| !profile.is_empty());
     let profile = profile.map(|profile| public(folders, profile, &name, &mut findings)).transpose()?.flatten();
     tracing::info!(file = %file.display(), cloud = name, "clouds.yaml fills what [Global] leaves empty");
     // The first that has a value wins.
+    let mut default_domain = String::new();
     for entry in [secure, Some(entry), profile].into_iter().flatten() {
-        entry.fill(global).map_err(|problem| error(&format!("{}: {name}", file.display()), problem))?;
+        entry
+            .fill(global, &mut default_domain)
+            .map_err(|problem| error(&format!("{}: {name}", file.display()), problem))?;
     }
+    fill_domains(global, &default_domain);
     Ok(findings)
+}
+
+/// The domain of a user and of a project that are named without one.
+fn fill_domains(global: &mut Global, default_domain: &str) {
+    if !(global.domain_id.is_empty() && global.domain_name.is_empty()) {
+        return;
+    }
+    let has_user = global.user_id.is_empty() && !global.username.is_empty();
+    if has_user && global.user_domain_id.is_empty() && global.user_domain_name.is_empty() {
+        default_domain.clone_into(&mut global.user_domain_id);
+    }
+    let has_project = global.tenant_id.is_empty() && !global.tenant_name.is_empty();
+    if has_project && global.tenant_domain_id.is_empty() && global.tenant_domain_name.is_empty() {
+        default_domain.clone_into(&mut global.tenant_domain_id);
+    }
 }
 
 /// The keys of a login that `[Global]` has and the Go program ignores: with `cloud` it takes the whole login from clouds.yaml.
@@ -154,10 +176,7 @@ fn clouds_file(
         finding.value = Some(path.display().to_string());
         findings.push(finding);
     }
-    if let Some(found) = find(folders, "clouds.yaml")? {
-        return Ok(found);
-    }
-    find(folders, "clouds.yml")?.ok_or_else(|| {
+    find(folders, &CLOUDS)?.ok_or_else(|| {
         let places: Vec<String> =
             folders.iter().map(|folder| folder.join("clouds.yaml").display().to_string()).collect();
         error(
@@ -206,8 +225,9 @@ fn public(
     cloud: &str,
     findings: &mut Vec<Finding>,
 ) -> Result<Option<Entry>, ProviderError> {
-    let Some((file, public)) = find::<PublicClouds>(folders, PUBLIC)? else {
-        let message = format!("cloud {cloud} names this profile, but there is no {PUBLIC}; it does not count");
+    let Some((file, public)) = find::<PublicClouds>(folders, &PUBLIC)? else {
+        let message =
+            format!("cloud {cloud} names this profile, but there is no clouds-public.yaml; it does not count");
         let mut finding = Finding::new(Severity::Warning, "profile", message);
         finding.value = Some(profile.to_owned());
         findings.push(finding);
@@ -222,7 +242,7 @@ fn public(
 }
 
 impl Entry {
-    fn fill(self, global: &mut Global) -> Result<(), String> {
+    fn fill(self, global: &mut Global, default_domain: &mut String) -> Result<(), String> {
         let auth = self.auth.unwrap_or_default();
         let texts = [
             (&mut global.auth_url, auth.auth_url),
@@ -242,6 +262,7 @@ impl Entry {
             (&mut global.application_credential_name, auth.application_credential_name),
             (&mut global.application_credential_secret.0, auth.application_credential_secret),
             (&mut global.token.0, auth.token),
+            (default_domain, auth.default_domain),
             (&mut global.region, self.region_name),
             (&mut global.ca_file, self.cacert),
             (&mut global.cert_file, self.cert),
@@ -266,9 +287,12 @@ impl Entry {
     }
 }
 
-/// The first file of this name.
-fn find<T: DeserializeOwned + Default>(folders: &[PathBuf], name: &str) -> Result<Option<(PathBuf, T)>, ProviderError> {
-    for path in folders.iter().map(|folder| folder.join(name)) {
+/// The first file of these names: in any folder by the first name, then by the second.
+fn find<T: DeserializeOwned + Default>(
+    folders: &[PathBuf],
+    names: &[&str],
+) -> Result<Option<(PathBuf, T)>, ProviderError> {
+    for path in names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))) {
         if let Some(found) = read(&path)? {
             return Ok(Some((path, found)));
         }

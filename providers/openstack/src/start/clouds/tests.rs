@@ -188,6 +188,45 @@ fn secure_wins_over_the_entry_and_that_over_its_profile() {
     assert_eq!((global.region.as_str(), findings.len()), ("r", 1));
 }
 
+/// Upstream looks for the other spelling as well.
+#[test]
+fn secure_and_public_clouds_may_end_with_yml() {
+    let disk = Disk::new(&[
+        ("one/clouds.yaml", "clouds: {c: {profile: vendor}}\n"),
+        ("one/secure.yml", "clouds: {c: {auth: {password: yml}}}\n"),
+        ("two/clouds-public.yml", "public-clouds: {vendor: {region_name: yml}}\n"),
+    ]);
+    let global = disk.good("cloud = c");
+    assert_eq!((&*global.password.0, &*global.region), ("yml", "yml"));
+    fs::write(disk.path("two/secure.yaml"), "clouds: {c: {auth: {password: yaml}}}\n").unwrap();
+    assert_eq!(disk.good("cloud = c").password.0, "yaml");
+}
+
+#[test]
+fn the_default_domain_is_that_of_names_without_one() {
+    let filled = |auth: &str, conf: &str| {
+        let yaml = format!("clouds: {{c: {{auth: {{default_domain: dd, {auth}}}}}}}\n");
+        let global = Disk::new(&[("one/clouds.yaml", &yaml)]).good(&format!("cloud = c\n{conf}"));
+        [global.user_domain_id, global.tenant_domain_id, global.domain_id].join(",")
+    };
+    assert_eq!(filled("username: n, project_name: p", ""), "dd,dd,");
+    assert_eq!(filled("user_id: u, project_id: p", ""), ",,");
+    assert_eq!(filled("username: n, project_name: p, user_domain_name: own", ""), ",dd,");
+    assert_eq!(filled("username: n, project_name: p", "domain-id = d"), ",,d");
+    assert_eq!(filled("username: n, project_name: p, domain_name: d", ""), ",,");
+}
+
+/// Merge keys of YAML, as vendors write them.
+#[test]
+fn entries_may_share_parts_by_anchors() {
+    let yaml = "base: &base {auth_url: 'https://k', username: n}\n\
+                clouds:\n  a: {auth: {<<: *base, password: p}}\n  b: {auth: *base}\n";
+    let disk = Disk::new(&[("one/clouds.yaml", yaml)]);
+    let global = disk.good("cloud = a");
+    assert_eq!([&*global.auth_url, &*global.username, &*global.password.0], ["https://k", "n", "p"]);
+    assert_eq!(disk.good("cloud = b").username, "n");
+}
+
 #[test]
 fn a_missing_or_broken_file_is_a_clear_error() {
     let disk = Disk::new(&[]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ccm_provider::{Finding, Severity, duration};
 
-use super::{Config, Global, LoadBalancerConfig, method_problem};
+use super::{Config, Global, LoadBalancerConfig, Networking, method_problem};
 
 fn finding(severity: Severity, key: &str, value: &str, message: impl Into<String>) -> Finding {
     Finding { severity, key: key.to_owned(), value: Some(value.to_owned()), message: message.into() }
@@ -18,6 +18,23 @@ fn warning(key: &str, value: &str, message: impl Into<String>) -> Finding {
 pub(super) fn doubts(config: &Config) -> Vec<Finding> {
     let mut findings = global(&config.global);
     findings.extend(load_balancer(&config.load_balancer));
+    findings
+}
+
+/// Networks without a name do not count. Upstream keeps them, and with an empty internal-network-name no node has an address.
+pub(super) fn unnamed_networks(networking: &mut Networking) -> Vec<Finding> {
+    let lists = [
+        ("[Networking] public-network-name", &mut networking.public_networks),
+        ("[Networking] internal-network-name", &mut networking.internal_networks),
+    ];
+    let mut findings = Vec::new();
+    for (key, names) in lists {
+        let all = names.len();
+        names.retain(|name| !name.is_empty());
+        if names.len() < all {
+            findings.push(warning(key, "", "empty: no network, ignored; write the name of one or remove the line"));
+        }
+    }
     findings
 }
 

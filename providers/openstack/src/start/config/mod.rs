@@ -326,6 +326,7 @@ impl Config {
         config.block_storage = storage.section(&table::BLOCK_STORAGE);
         let mut findings = reader.finish();
         findings.extend(storage.finish());
+        findings.extend(check::unnamed_networks(&mut config.networking));
         findings.extend(check::doubts(&config));
         Ok((config, findings))
     }

@@ -297,6 +297,16 @@ fn each_line_of_a_list_adds_a_network() {
     assert_eq!(config.networking.public_networks, ["ext1", "ext 2"]);
 }
 
+#[test]
+fn an_empty_name_is_no_network_and_hides_no_address() {
+    let text = "[Networking]\ninternal-network-name =\npublic-network-name = \"\"\npublic-network-name = ext\n";
+    let (config, findings) = Config::parse(Some(text)).unwrap();
+    let Networking { public_networks, internal_networks, .. } = config.networking;
+    assert_eq!((public_networks, internal_networks), (vec!["ext".to_owned()], vec![]));
+    let keys: Vec<&str> = findings.iter().map(|finding| &*finding.key).collect();
+    assert_eq!(keys, ["[Networking] public-network-name", "[Networking] internal-network-name"]);
+}
+
 /// Pitfall 6.
 #[test]
 fn names_of_classes_are_case_sensitive() {

@@ -130,7 +130,9 @@ impl Check<'_> {
         if name.is_empty() {
             self.error("application-credential-id", "needed, or application-credential-name");
         }
-        json!({"name": name, "secret": secret, "user": self.user()})
+        // As upstream: an ID goes before all that names the user otherwise.
+        let user = if global.user_id.is_empty() { self.user() } else { object("id", &global.user_id) };
+        json!({"name": name, "secret": secret, "user": user})
     }
 
     fn password(&mut self) -> Value {

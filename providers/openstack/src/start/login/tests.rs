@@ -92,6 +92,8 @@ fn an_application_credential_by_name_has_the_user() {
     let expected = json!({"name": "a", "secret": "s", "user": {"name": "n", "domain": {"name": "d"}}});
     assert_eq!(credential(&format!("{conf}username = n\ndomain-name = d")), expected);
     assert_eq!(credential(&format!("{conf}user-id = u"))["user"], json!({"id": "u"}));
+    let all = "user-id = u\nusername = n\nuser-domain-name = d\ndomain-id = default";
+    assert_eq!(credential(&format!("{conf}{all}"))["user"], json!({"id": "u"}), "upstream takes the ID");
 }
 
 /// Pitfall 11.
