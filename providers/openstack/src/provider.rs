@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_kit::call::Caller;
+use ccm_kit::call::{Caller, ErrorKind};
 use ccm_kit::{Background, Cluster, gcfg, http};
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::metric::Registry;
@@ -133,10 +133,7 @@ impl Start {
             request_ids: &["x-openstack-request-id", "x-compute-request-id"],
             refusal,
         };
-        let http = http::Client::new(&settings).map_err(|problem| {
-            let text = format!("cannot connect to OpenStack: {problem}");
-            ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text)
-        })?;
+        let http = http::Client::new(&settings).map_err(|problem| unusable(global, &problem))?;
         let endpoints = Endpoints {
             region: global.region.clone(),
             interface: global.endpoint_type.unwrap_or_default().as_str().to_owned(),
@@ -144,6 +141,33 @@ impl Start {
         let session = Session::new(http, caller.clone(), self.credentials.clone(), endpoints);
         Ok((Client::new(caller, session), metrics))
     }
+}
+
+/// Why there can be no connection, with the key that is wrong.
+fn unusable(global: &Global, problem: &str) -> ProviderError {
+    const CONTEXT: &str = "cannot connect to OpenStack";
+    let authorities = "name a file of PEM certificates, or remove the key: then those of the system count";
+    let identity = "name the PEM files of a certificate and of its key, or remove cert-file and key-file";
+    let files = [
+        ("ca-file", &global.ca_file, authorities),
+        ("cert-file", &global.cert_file, identity),
+        ("key-file", &global.key_file, identity),
+    ];
+    let of_file = files.into_iter().find_map(|(key, path, fix)| {
+        let problem = problem.strip_prefix(&format!("{path:?}")).filter(|_| !path.is_empty())?;
+        Some((key, Some(path.clone()), format!("{}; {fix}", problem.trim_start_matches(": "))))
+    });
+    let of_text = || {
+        let problem = problem.strip_prefix(http::PEM_TEXT)?;
+        Some(("cafilecontents", None, format!("{problem}; write PEM certificates, or remove the key")))
+    };
+    let Some((key, value, message)) = of_file.or_else(of_text) else {
+        let text = format!("{CONTEXT}: {problem}");
+        return ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text);
+    };
+    let finding = Finding { value, ..Finding::new(Severity::Error, format!("[Global] {key}"), message) };
+    let text = format!("{CONTEXT}: {}", gcfg::table::line(&finding));
+    ProviderError::new(ErrorClass::Invalid { findings: vec![finding] }, text)
 }
 
 /// The login that the file describes now; `None` where it is not readable.
@@ -244,14 +268,26 @@ async fn missing(client: &Client, services: &[Service]) -> Option<ProviderError>
     None
 }
 
-/// Routes, where the cloud has extra routes and the configuration names a router.
+/// Routes, where the cloud has extra routes and the configuration names a router. A cloud that refuses to say ends nothing, as
+/// upstream; one that does not answer is asked again by another start.
 async fn routes(config: &Config, parts: &Parts, cluster: &Cluster) -> Result<Option<RouterRoutes>, ProviderError> {
     // Upstream lists the extensions first, and never says that the router is missing.
     let Some(router) = config.route_router.clone() else {
         tracing::info!("no routes: [Route] router-id is not set");
         return Ok(None);
     };
-    let Some(extensions) = routes::Extensions::of(&parts.client.extensions().await?) else {
+    if let Some(error) = missing(&parts.client, &[Service::Network]).await {
+        tracing::error!(%error, "no routes");
+        return Ok(None);
+    }
+    let aliases = match parts.client.extensions().await {
+        Err(error) if matches!(error.kind, ErrorKind::Refused | ErrorKind::Credentials) => {
+            tracing::error!(%error, "no routes: Neutron does not show its extensions");
+            return Ok(None);
+        }
+        answer => answer?,
+    };
+    let Some(extensions) = routes::Extensions::of(&aliases) else {
         tracing::warn!("no routes: Neutron has neither the extension extraroute-atomic nor extraroute");
         return Ok(None);
     };

@@ -5,8 +5,8 @@
 //!
 //! Upstream: gophercloud `openstack/{client,endpoint_search}.go`, `provider_client.go`.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::Bytes;
 use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure};
@@ -14,15 +14,15 @@ use ccm_kit::http::{Answer, Client};
 use ccm_kit::lock;
 use ccm_provider::ProviderError;
 use http::{HeaderMap, Method, Request, StatusCode, header};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::operation::{IDENTITY_VERSIONS, Operation, Service, TOKEN_CREATE};
 use crate::start::login::{Login, choose_version};
 
-/// A token is renewed so long before it expires.
-const RENEW_BEFORE: Duration = Duration::from_secs(300);
+/// A token is renewed so long before it expires, or after half of a shorter life.
+const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(300);
 /// The microversion from which Nova embeds the name of a server's flavor.
 const NOVA_MICROVERSION: &str = "2.47";
 const TOKEN_HEADER: &str = "x-auth-token";
@@ -60,12 +60,19 @@ impl std::fmt::Debug for Session {
 /// A token and what Keystone says with it.
 pub(crate) struct Token {
     secret: header::HeaderValue,
-    expires: Option<Timestamp>,
+    life: Option<Life>,
     catalog: Vec<Entry>,
     /// The project of the scope; empty in other scopes.
     pub(crate) project: String,
     /// The names of the roles in the scope.
     pub(crate) roles: Vec<String>,
+}
+
+/// When a token ends, by the clock of this host.
+#[derive(Debug, Clone, Copy)]
+struct Life {
+    renew: Timestamp,
+    end: Timestamp,
 }
 
 #[derive(Deserialize)]
@@ -217,11 +224,13 @@ impl Session {
         tracing::debug!(expires = ?token.expires_at, "logged in at Keystone");
         let project = token.project.map(|project| project.id).unwrap_or_default();
         let roles = token.roles.into_iter().map(|role| role.name).collect();
-        Ok(Token { secret: sensitive(secret), expires: token.expires_at, catalog: token.catalog, project, roles })
+        let life = token.expires_at.and_then(|end| Life::from(Timestamp::now(), end));
+        Ok(Token { secret: sensitive(secret), life, catalog: token.catalog, project, roles })
     }
 
     async fn discover(&self, login: &Login) -> Result<String, Failure> {
-        let url = &login.identity_url;
+        // Some servers redirect what has no slash.
+        let url = &format!("{}/", login.identity_url);
         let send = || async {
             let request = Request::get(url).body(Bytes::new()).map_err(|_| bad_url(url))?;
             self.http.send(request).await
@@ -263,17 +272,22 @@ impl Session {
     }
 }
 
-impl Token {
-    fn left(&self) -> Option<jiff::SignedDuration> {
-        self.expires.map(|expires| expires.duration_since(Timestamp::now()))
+impl Life {
+    /// `None` where the clock of this host is so far ahead that the token never was good: a 401 shows its end.
+    fn from(now: Timestamp, end: Timestamp) -> Option<Self> {
+        let left = end.duration_since(now);
+        let renew = end.checked_sub(RENEW_BEFORE.min(left / 2)).ok()?;
+        (end > now).then_some(Self { renew, end })
     }
+}
 
+impl Token {
     fn is_old(&self) -> bool {
-        self.left().is_some_and(|left| left < jiff::SignedDuration::try_from(RENEW_BEFORE).unwrap_or_default())
+        self.life.is_some_and(|life| life.renew <= Timestamp::now())
     }
 
     fn is_over(&self) -> bool {
-        self.left().is_some_and(|left| left.is_negative() || left.is_zero())
+        self.life.is_some_and(|life| life.end <= Timestamp::now())
     }
 }
 
@@ -284,24 +298,40 @@ fn sensitive(mut secret: header::HeaderValue) -> header::HeaderValue {
 
 /// The URL of a service in a catalog, with its version, ending with a slash.
 fn find(catalog: &[Entry], service: Service, wanted: &Endpoints) -> Result<String, String> {
-    let types = std::iter::once(service.name()).chain(service.aliases().iter().copied());
+    let types = || std::iter::once(service.name()).chain(service.aliases().iter().copied());
     let fits = |endpoint: &&Endpoint| {
         let in_region = [&endpoint.region, &endpoint.region_id].into_iter().flatten().any(|at| *at == wanted.region);
         endpoint.interface == wanted.interface && (wanted.region.is_empty() || in_region)
     };
     let of_type =
         |kind: &str| catalog.iter().filter(|entry| entry.kind == kind).flat_map(|entry| &entry.endpoints).find(fits);
-    match types.into_iter().find_map(of_type) {
+    match types().find_map(of_type) {
         Some(endpoint) => Ok(versioned(service, &endpoint.url)),
         None => {
             let (name, interface, region) = (service.name(), &wanted.interface, &wanted.region);
-            let known: Vec<&str> = catalog.iter().map(|entry| &*entry.kind).collect();
             Err(format!(
                 "failed to find {name} v2 {interface} endpoint for region {region}: the catalog of Keystone has none; check \
-                 [Global] region and os-endpoint-type (types in the catalog: {})",
-                known.join(", ")
+                 [Global] region and os-endpoint-type ({})",
+                listed(catalog, &types().collect::<Vec<_>>())
             ))
         }
+    }
+}
+
+/// What the catalog has of these types; all of its types where it has none of them.
+fn listed(catalog: &[Entry], types: &[&str]) -> String {
+    let endpoints = catalog.iter().filter(|entry| types.contains(&&*entry.kind)).flat_map(|entry| &entry.endpoints);
+    let place = |endpoint: &Endpoint| {
+        let region = endpoint.region.as_ref().or(endpoint.region_id.as_ref()).map_or("none", String::as_str);
+        format!("{} in region {region}", endpoint.interface)
+    };
+    let places: BTreeSet<String> = endpoints.map(place).collect();
+    match places.is_empty() {
+        true => {
+            let known: Vec<&str> = catalog.iter().map(|entry| &*entry.kind).collect();
+            format!("types in the catalog: {}", known.join(", "))
+        }
+        false => format!("it has: {}", places.into_iter().collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -363,13 +393,18 @@ fn no_login(message: impl Into<String>) -> Failure {
 
 /// What a failed login means to the request that needed it.
 fn failed_login(error: &CallError<Operation>) -> Failure {
-    let message = match error.message.is_empty() {
+    let mut message = match error.message.is_empty() {
         true => format!("login at Keystone: {}", error.code),
         false => format!("login at Keystone: {}", error.message),
     };
     let cause = match error.kind {
         ErrorKind::NotSent => Cause::NotSent,
         ErrorKind::NoAnswer | ErrorKind::Throttled { .. } => Cause::NoAnswer,
+        // A refusal in the words of HTTP alone is none of Keystone.
+        ErrorKind::Refused if error.status.is_some_and(|status| error.code == status.to_string()) => {
+            message.push_str("; is [Global] auth-url the URL of Keystone?");
+            Cause::NoAnswer
+        }
         _ => Cause::Credentials,
     };
     // The status of Keystone is not that of the service.
@@ -417,7 +452,17 @@ mod tests {
         assert_eq!(find(Service::Network, "A", "admin").unwrap(), "http://net-admin:9696/v2.0/");
         let problem = find(Service::LoadBalancer, "B", "internal").unwrap_err();
         assert!(problem.starts_with("failed to find load-balancer v2 internal endpoint for region B: "), "{problem}");
+        assert!(problem.ends_with("(it has: public in region A)"), "{problem}");
         assert_eq!(unversioned("http://lb/lb/v2.0/"), "http://lb/lb/");
+    }
+
+    #[test]
+    fn a_token_is_renewed_before_its_end_and_not_at_each_request() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let renew = |now, end| Life::from(at(now), at(end)).map(|life| life.renew);
+        assert_eq!(renew(1_000, 4_600), Some(at(4_300)));
+        assert_eq!(renew(1_000, 1_060), Some(at(1_030)), "Keystone's tokens may be short");
+        assert_eq!((renew(1_000, 1_000), renew(1_000, 400)), (None, None), "the clock is ahead");
     }
 
     #[test]

@@ -19,4 +19,5 @@ mod measure;
 mod replace;
 mod scene;
 mod shared;
+mod start;
 mod takeover;
