@@ -79,8 +79,7 @@ impl Api {
             let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
             Arc::new(builder.unwrap().with_root_certificates(roots).with_no_client_auth())
         });
-        let words: Vec<&str> = case.split('_').collect();
-        Api { address, token: token.to_owned(), tls, case: words.join("-") }
+        Api { address, token: token.to_owned(), tls, case: case.replace('_', "-") }
     }
 
     /// A name that no other case uses.

@@ -92,10 +92,7 @@ async fn unimplemented_requests_are_refused_with_501() {
     }
     let selector = format!("{NODES}?labelSelector=a%20in%20(b)");
     api.get(&selector).await.fails(400, "BadRequest", "unable to parse requirement: *");
-    api.send("POST", NODES, "application/yaml", "application/json", "a: b").await.fails(
-        415,
-        "UnsupportedMediaType",
-        "*",
-    );
+    let yaml = api.send("POST", NODES, "application/yaml", "application/json", "a: b").await;
+    yaml.fails(415, "UnsupportedMediaType", "*");
     server.stop().await;
 }
