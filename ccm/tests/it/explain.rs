@@ -175,7 +175,8 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         );
         let end = denied.stdout.lines().last().unwrap();
         assert!(
-            end.starts_with("broken: instance denied: listed with exists: false") && end.contains("→ take "),
+            end.starts_with("broken: instance denied: listed with exists: false")
+                && end.contains("→ remove exists: false"),
             "{end}"
         );
 

@@ -163,15 +163,15 @@ pub(crate) struct Replayed;
 #[async_trait]
 impl LoadBalancer for Replayed {
     async fn get(&self, _: &str, _: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
-        Err(no_cloud("cloud"))
+        Err(no_cloud("the cloud"))
     }
 
     async fn reconcile(&self, _: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
-        work.iter().map(|_| Err(no_cloud("cloud")).into()).collect()
+        work.iter().map(|_| Err(no_cloud("the cloud")).into()).collect()
     }
 
     async fn observe(&self, _: &str, _: &ServiceWork) -> Result<Json, ProviderError> {
-        Err(no_cloud("cloud"))
+        Err(no_cloud("the cloud"))
     }
 
     fn plan_observed(&self, cluster: &str, item: &ServiceWork, observed: &Json) -> Result<Plan, ProviderError> {

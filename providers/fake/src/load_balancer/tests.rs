@@ -258,9 +258,9 @@ async fn a_snapshot_has_no_cloud_and_names_unreadable_parts() {
     let item = work("d/a", &[], ServiceAction::Ensure);
     for odd in [json!(null), json!({"balancer": 3}), json!({"offer": 3})] {
         let error = elsewhere.plan_observed("kubernetes", &item, &odd).unwrap_err().to_string();
-        assert!(error.starts_with("what was observed for the Service d/a cannot be read: "), "{error}");
+        assert!(error.starts_with("the observed state for the Service d/a cannot be read: "), "{error}");
     }
-    let refused = "a snapshot has no cloud: plans are only possible from the observed state";
+    let refused = "a snapshot has no connection to the cloud: plans are only possible from the observed state";
     assert_eq!(elsewhere.get("kubernetes", &item.service).await.unwrap_err().to_string(), refused);
     assert_eq!(elsewhere.ensure("kubernetes", &item.service, &[]).await.unwrap_err().to_string(), refused);
     assert_eq!(elsewhere.update("kubernetes", &item.service, &[]).await.unwrap_err().to_string(), refused);

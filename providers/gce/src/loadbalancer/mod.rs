@@ -142,7 +142,7 @@ impl Balancers {
     }
 
     fn cloud(&self) -> Result<&Cloud, ProviderError> {
-        self.cloud.as_ref().ok_or_else(|| no_cloud("cloud"))
+        self.cloud.as_ref().ok_or_else(|| no_cloud("the cloud"))
     }
 }
 

@@ -25,5 +25,7 @@ pub fn read<F: DeserializeOwned>(facts: &Value, cloud: &str) -> Result<F, Provid
 
 /// The error of a call to a cloud that is not there.
 pub fn no_cloud(cloud: &str) -> ProviderError {
-    ProviderError::unknown(format!("there is no {cloud} behind a snapshot: only what was observed can be planned from"))
+    ProviderError::unknown(format!(
+        "a snapshot has no connection to {cloud}: plans are only possible from the observed state"
+    ))
 }

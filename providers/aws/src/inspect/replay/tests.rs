@@ -50,7 +50,7 @@ async fn every_call_to_aws_is_refused() {
     let balancers = balancers(&facts(&env())).unwrap();
     let service = ccm_provider::Service::default();
     let error = balancers.get("c", &service).await.unwrap_err().to_string();
-    let why = "there is no AWS behind a snapshot: only what was observed can be planned from";
+    let why = "a snapshot has no connection to AWS: plans are only possible from the observed state";
     assert!(error.contains(why), "{error}");
     let error = balancers.ensure_deleted("c", &service).await.unwrap_err().to_string();
     assert!(error.contains(why), "{error}");
@@ -65,6 +65,6 @@ fn an_observation_that_is_none_names_the_service() {
         ServiceWork { service: service.into(), nodes: [].into(), action: ServiceAction::Delete, namespace: None };
     for odd in [json!(null), json!([{"observed": {}}]), json!({"x": 1})] {
         let error = balancers.plan_observed("c", &item, &odd).unwrap_err().to_string();
-        assert!(error.starts_with("what was observed for the Service d/web cannot be read: "), "{error}");
+        assert!(error.starts_with("the observed state for the Service d/web cannot be read: "), "{error}");
     }
 }
