@@ -13,7 +13,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! [`lives`] runs random sequences of changes of Services over the same simulated cloud; in [`crash`] the process dies
+//! [`mod@lives`] runs random sequences of changes of Services over the same simulated cloud; in [`crash`] the process dies
 //! after each of its writes.
 //!
 //! A clause states a property on which the core relies, and why. It has no rules of a particular cloud, so it can't
