@@ -3,7 +3,7 @@
 use ccm_cloudsim::openstack::seed::SubnetSeed;
 use serde_json::{Value, json};
 
-use crate::scene::{FIPS, INTERNAL, Scene, annotation, forget, id, set, simulated, unset, web};
+use crate::scene::{FIPS, INTERNAL, LBS, Scene, annotation, forget, id, set, simulated, unset, web};
 
 ccm_test_openstack::cases! { [crate::scene]
     both:
@@ -14,6 +14,7 @@ ccm_test_openstack::cases! { [crate::scene]
     simulated:
         keep_floatingip_keeps_it_when_internal_and_when_deleted,
         what_was_kept_for_an_earlier_service_stays,
+        a_floating_ip_is_not_lost_when_the_clock_of_the_cloud_is_late,
         a_bound_load_balancer_ip_is_refused,
         a_subnet_of_another_network_is_refused_before_anything_is_made,
         a_floating_ip_removed_by_hand_is_made_again;
@@ -79,7 +80,7 @@ async fn what_was_kept_for_an_earlier_service_stays(scene: &mut Scene) {
     set(&mut first, "keep-floatingip", "true");
     let kept = scene.ensure(&mut first).await;
     scene.delete(&mut first).await;
-    scene.simulation().clock().step(std::time::Duration::from_secs(60));
+    scene.simulation().clock().step(std::time::Duration::from_secs(120));
     let mut second = web();
     second.metadata.creation_timestamp = Some(scene.simulation().clock().now());
     assert_ne!(scene.ensure(&mut second).await, kept);
@@ -90,6 +91,19 @@ async fn what_was_kept_for_an_earlier_service_stays(scene: &mut Scene) {
     scene.delete(&mut second).await;
     let left = scene.floating_ips().await;
     assert_eq!((left.len(), left[0]["floating_ip_address"].as_str()), (1, Some(&*kept)));
+}
+
+async fn a_floating_ip_is_not_lost_when_the_clock_of_the_cloud_is_late(scene: &mut Scene) {
+    let mut web = web();
+    let ahead = scene.simulation().clock().now() + jiff::SignedDuration::from_secs(30);
+    web.metadata.creation_timestamp = Some(ahead);
+    let address = scene.ensure(&mut web).await;
+    let lb = scene.balancer().await;
+    scene.write("DELETE", &format!("{LBS}/{}?cascade=true", id(&lb)), Value::Null).await;
+    while !scene.balancers().await.is_empty() {}
+    assert_eq!(scene.ensure(&mut web).await, address);
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
 }
 
 async fn a_free_load_balancer_ip_is_taken_and_survives(scene: &mut Scene) {

@@ -170,7 +170,7 @@ async fn a_new_cluster_name_renames_what_is_ours_alone(scene: &mut Scene) {
     scene.is_empty().await;
 }
 
-/// Whoever is synced first; and a sharer that goes without another sync.
+/// In any order of syncs, and also when a sharer is deleted without another sync.
 async fn a_new_cluster_name_renames_the_parts_of_sharers(scene: &mut Scene) {
     for order in [["web", "api"], ["api", "web"], ["web", ""]] {
         let old = scene.process_of("old_one").await;

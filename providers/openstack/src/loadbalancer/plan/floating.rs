@@ -1,7 +1,7 @@
 //! The floating IP of a balancer.
 
 use ccm_provider::{Finding, ProviderError, Verb};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::super::desired::Settings;
 use super::super::names;
@@ -9,6 +9,9 @@ use super::super::observed::Balancer;
 use super::super::step::Write;
 use super::{Draft, Fields, refused};
 use crate::client::network::FloatingIp;
+
+/// How far the clocks of the cloud and of the API server may differ.
+const SKEW: SignedDuration = SignedDuration::from_secs(60);
 
 impl<'a> Draft<'a> {
     pub(super) fn floating_ip(
@@ -112,13 +115,13 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Those that were made for this Service and are bound to nothing: their balancer was deleted by hand. An older one than the
-    /// Service is what another Service of its name was to keep.
+    /// Those that were made for this Service and are bound to nothing: their balancer was deleted by hand. One that is older than
+    /// the Service was kept for an earlier Service of its name.
     pub(super) fn loose_floating_ips(&self) -> impl Iterator<Item = &'a FloatingIp> + use<'a> {
         let (ours, made) = (&self.item.descriptions.floating_ip, self.item.created);
         let is_loose = |ip: &&FloatingIp| ip.port_id.as_ref().is_none_or(String::is_empty);
         let is_kept = move |ip: &FloatingIp| {
-            ip.created_at.parse::<Timestamp>().ok().zip(made).is_some_and(|(ip, made)| ip < made)
+            ip.created_at.parse::<Timestamp>().ok().zip(made).is_some_and(|(ip, made)| made.duration_since(ip) > SKEW)
         };
         let loose = self.observed.floating_ips.iter().filter(is_loose);
         loose.filter(move |ip| ip.description == *ours && !is_kept(ip))
