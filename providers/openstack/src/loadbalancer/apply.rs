@@ -16,7 +16,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::pace::{Pace, longer};
+use super::pace::{self, Pace};
 use super::plan::create::{balancer_id, vip_port};
 use super::settling::{Settling, Trace};
 use super::step::{Outputs, Step, Write};
@@ -252,6 +252,7 @@ impl Writer {
         cascade: bool,
         outputs: &Outputs,
     ) -> Result<(), ProviderError> {
+        let began = Instant::now();
         let answer =
             self.client.write_octavia(LB_CREATE, Method::POST, "loadbalancers", Some(outputs.fill_body(body))).await;
         self.made(Trace::Balancer(name.to_owned()), &answer);
@@ -262,7 +263,10 @@ impl Writer {
         outputs.put(&vip_port(name), &created.vip_port_id);
         let id = created.id.clone();
         outputs.lock().balancers.insert(id.clone(), created);
-        match self.until_active(&id, true).await {
+        let listeners = body.pointer("/loadbalancer/listeners").and_then(Value::as_array).map_or(0, Vec::len);
+        let first_look = lock(&self.pace).first_look(listeners, began.elapsed());
+        let began = Instant::now();
+        match self.until_active(&id, first_look, true).await {
             Err(Wait::Failed) => {
                 // Nothing uses it yet. A 404 that Octavia did not write proves nothing.
                 match self.client.write_octavia(LB_DELETE, Method::DELETE, &path_of(&id, cascade), None).await {
@@ -281,6 +285,7 @@ impl Writer {
             }
             answer => {
                 let lb = answer.map_err(|wait| wait.error(&id))?;
+                lock(&self.pace).created(&id, listeners, began.elapsed());
                 outputs.lock().balancers.insert(id, lb);
                 Ok(())
             }
@@ -291,9 +296,9 @@ impl Writer {
         let path = path_of(id, cascade);
         self.when_ready(id, LB_DELETE, &Method::DELETE, &path, None).await?;
         lock(&self.pace).forget(id);
-        let mut pause = lock(&self.pace).first_look();
+        let (began, mut wait) = (Instant::now(), lock(&self.pace).first_look_at_deletion());
         for _ in 0..self.looks_at_deletion {
-            sleep(pause).await;
+            sleep(wait).await;
             match self.client.load_balancer(id).await {
                 Ok(None) => return Ok(()),
                 // Octavia could not delete it; the next pass sees what is left.
@@ -305,7 +310,7 @@ impl Writer {
                 Ok(Some(_)) => {}
                 Err(error) => tracing::debug!(%error, "a look at a load balancer failed"),
             }
-            pause = longer(pause);
+            wait = pace::pause(began.elapsed());
         }
         Err(ProviderError::new(
             ErrorClass::Transient { after: None },
@@ -335,7 +340,7 @@ impl Writer {
             },
         }
         if *is_last {
-            let lb = self.until_active(&balancer, false).await.map_err(|wait| wait.error(&balancer))?;
+            let lb = self.until_active(&balancer, pace::FIRST, false).await.map_err(|wait| wait.error(&balancer))?;
             self.has_no_failed_part(&balancer, outputs).await?;
             outputs.lock().balancers.insert(balancer, lb);
         }
@@ -382,7 +387,7 @@ impl Writer {
                 }
                 Err(error) if is_busy(&error) && conflicts < self.looks => {
                     conflicts += 1;
-                    lock(&self.pace).at_work(balancer, Instant::now());
+                    lock(&self.pace).not_ended(balancer, Instant::now());
                     // 409 is also what a balancer or pool in ERROR answers.
                     if conflicts % 4 == 0
                         && operation != LB_DELETE
@@ -401,32 +406,29 @@ impl Writer {
     }
 
     /// Waits until a balancer is active. One that was just made may not be shown yet.
-    async fn until_active(&self, id: &str, is_new: bool) -> Result<LoadBalancer, Wait> {
+    async fn until_active(&self, id: &str, first_look: Duration, is_new: bool) -> Result<LoadBalancer, Wait> {
         let began = Instant::now();
-        let mut pause = lock(&self.pace).first_look();
+        let mut wait = first_look;
         for look in 0..self.looks {
             let due = lock(&self.pace).next_look(id);
-            sleep_until(due.unwrap_or_else(|| Instant::now() + pause)).await;
+            sleep_until(due.unwrap_or_else(|| Instant::now() + wait)).await;
             match self.client.load_balancer(id).await {
                 Ok(Some(lb)) if lb.provisioning_status == ACTIVE => {
                     lock(&self.pace).ended(id, Instant::now());
-                    if is_new {
-                        lock(&self.pace).created(began.elapsed());
-                    }
                     return Ok(lb);
                 }
                 Ok(Some(lb)) if lb.provisioning_status == ERROR => return Err(Wait::Failed),
-                Ok(Some(_)) if due.is_some() => lock(&self.pace).at_work(id, Instant::now()),
+                Ok(Some(_)) if due.is_some() => lock(&self.pace).not_ended(id, Instant::now()),
                 Ok(Some(_)) => {}
                 Ok(None) if is_new && look < LOOKS_UNTIL_SHOWN => {}
                 Ok(None) => return Err(Wait::Gone),
                 Err(error) if error.kind == ErrorKind::NotLeading => return Err(Wait::Late),
                 Err(error) => {
                     tracing::debug!(%error, "a look at a load balancer failed");
-                    sleep(pause).await;
+                    sleep(wait).await;
                 }
             }
-            pause = longer(pause);
+            wait = pace::pause(began.elapsed());
         }
         Err(Wait::Late)
     }

@@ -1,15 +1,16 @@
-//! How long changes of balancers take in this cloud, learned from what was too early and what was not. Pure.
+//! How long changes of a balancer take, learned from the changes that came too early and those that did not. Pure.
 //!
-//! Two times are kept: one after which a change had ended, and an earlier one after which it was still at work. A change that
-//! comes late enough moves the first towards the second, by less each time. One that comes too early is refused, and sets both.
+//! Each balancer has times of its own: a change behind ten ports takes several times as long as one behind a single port.
+//! Two times are kept: one after which a change had ended, and an earlier one after which it had not. A change that comes late
+//! enough moves the first towards the second, by less each time. One that comes too early is refused, and sets both.
 //! So hardly any is refused where changes take the same time, and one or two in ten where they differ by twice. That costs
 //! calls; to wait for the longest would cost time at each change.
 //!
-//! * Nothing known: a creation of a few seconds takes about as long as a change. Without one, each attempt comes at twice the
-//!   time of the one before it.
+//! * No change of the balancer was seen: the first attempt comes after a part of the time of its creation, but not before the
+//!   least time of other balancers. Each further one comes at twice the time of the previous one.
 //! * A change that takes much longer than all others is an exception; two in a row are a slower cloud.
-//! * A cloud that became faster shows itself to a look now and then at the earlier time. A look that is too early costs less than
-//!   a change that is.
+//! * To notice a cloud that became faster, some looks come at the earlier time. A look that is too early costs less than a
+//!   change that is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,17 +19,19 @@ use tokio::time::Instant;
 
 /// The first look at something of which nothing is known: some drivers are done at once.
 const EARLY: Duration = Duration::from_millis(30);
-/// The second one, and the first one at a balancer that is made or deleted.
-const FIRST: Duration = Duration::from_millis(400);
+/// The second one, and the first one at a balancer that is deleted.
+pub(super) const FIRST: Duration = Duration::from_millis(400);
 /// A balancer that took longer than this was made with a machine, which changes do not need.
 const WITH_MACHINE: Duration = Duration::from_secs(15);
+/// The first attempt at a change, and the first look at a new balancer, come after this part of the time of a creation.
+const PART: f64 = 0.4;
 /// A change that takes longer is not waited for blindly.
 const LONGEST: Duration = Duration::from_secs(60);
 /// The most between attempts at a change that takes longer than known.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The least between attempts.
 const LEAST: Duration = Duration::from_millis(60);
-/// Between the time at which a change was at work and the one at which it had ended, the next one comes at this part. Nearer to
+/// Between the time at which a change had not ended and the one at which it had, the next one comes at this part. Nearer to
 /// the later one: time is lost for one change, and a refusal is a call.
 const BETWEEN: f64 = 0.67;
 /// A change that was late enough moves the time towards the one that was too early by this part of their distance.
@@ -42,44 +45,52 @@ const PROBE: u32 = 4;
 const BEFORE: f64 = 0.95;
 /// The first pause after an attempt at the usual time that was too early, as a part of that time. Each further one is twice as
 /// long.
-const LATER: f64 = 0.15;
+const LATER: f64 = 0.2;
 
-/// How long changes take, and which balancers are at work.
+/// How long changes of each balancer take, by its ID.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
+    balancers: BTreeMap<String, Balancer>,
+    /// The last creation: with how many listeners, and how long it took.
+    creation: Option<(usize, Duration)>,
+    /// Looks at changes.
+    looks: u32,
+}
+
+#[derive(Debug, Default)]
+struct Balancer {
     learned: Option<Learned>,
     /// Whether the last change was an exception.
     was_late: bool,
-    /// How long the last creation took.
+    /// How long its creation took, if that says something about changes.
     creation: Option<Duration>,
-    /// Looks at changes.
-    looks: u32,
-    busy: BTreeMap<String, Busy>,
+    /// The last change, until it is known to have ended.
+    change: Option<Change>,
 }
 
-/// How long changes take.
+/// How long changes of a balancer take.
 #[derive(Debug, Clone, Copy)]
 struct Learned {
-    /// After this time a change was at work.
+    /// After this time a change had not ended.
     too_early: Duration,
     /// After this time a change has probably ended.
     usual: Duration,
 }
 
 impl Learned {
-    /// A change was at work after the one time and had ended after the other.
-    fn between(at_work: Duration, ended: Duration) -> Learned {
-        let usual = at_work + ended.saturating_sub(at_work).mul_f64(BETWEEN);
-        Learned { too_early: at_work, usual: usual.max(Duration::from_millis(1)) }
+    /// A change had not ended after the one time and had ended after the other.
+    fn between(not_ended: Duration, ended: Duration) -> Learned {
+        let usual = not_ended + ended.saturating_sub(not_ended).mul_f64(BETWEEN);
+        Learned { too_early: not_ended, usual: usual.max(Duration::from_millis(1)) }
     }
 }
 
 /// A change that may not have ended.
 #[derive(Debug, Clone, Copy)]
-struct Busy {
+struct Change {
     since: Instant,
-    /// It was at work after this time.
-    at_work: Duration,
+    /// It had not ended after this time.
+    not_ended: Duration,
     /// How often that was seen.
     seen: u32,
     /// Another program may have begun it.
@@ -87,106 +98,129 @@ struct Busy {
 }
 
 impl Pace {
-    /// When the next change of a balancer is sent, if an earlier one may be at work.
-    pub(super) fn next_change(&self, balancer: &str) -> Option<Instant> {
-        let busy = self.busy.get(balancer)?;
-        Some(busy.since + if busy.seen == 0 { self.usual() } else { self.again(*busy) })
+    /// When the next change of a balancer is sent, if an earlier one may not have ended.
+    pub(super) fn next_change(&self, id: &str) -> Option<Instant> {
+        let balancer = self.balancers.get(id)?;
+        let change = balancer.change?;
+        Some(change.since + if change.seen == 0 { self.usual(balancer) } else { balancer.again(change) })
     }
 
-    /// When to look whether a change has ended, if one may be at work.
-    pub(super) fn next_look(&mut self, balancer: &str) -> Option<Instant> {
-        let busy = *self.busy.get(balancer)?;
-        self.looks = self.looks.wrapping_add(u32::from(busy.seen == 0));
-        let is_probe = busy.seen == 0 && self.looks.is_multiple_of(PROBE);
-        match self.learned {
+    /// When to look whether a change has ended, if one may not have.
+    pub(super) fn next_look(&mut self, id: &str) -> Option<Instant> {
+        let balancer = self.balancers.get(id)?;
+        let change = balancer.change?;
+        self.looks = self.looks.wrapping_add(u32::from(change.seen == 0));
+        let is_probe = change.seen == 0 && self.looks.is_multiple_of(PROBE);
+        match balancer.learned {
             Some(Learned { too_early, .. }) if is_probe && !too_early.is_zero() => {
-                Some(busy.since + too_early.mul_f64(BEFORE))
+                Some(change.since + too_early.mul_f64(BEFORE))
             }
-            _ => self.next_change(balancer),
+            _ => self.next_change(id),
         }
     }
 
-    /// The first look at a balancer that is made or deleted comes after this time, later ones after [`longer`] ones.
-    pub(super) fn first_look(&self) -> Duration {
-        if self.learned.is_none() && self.creation.is_none() { EARLY } else { FIRST }
+    /// The first look at a balancer that is made with so many listeners, and whose request took `answered_in`. Later ones come
+    /// after [`pause`]. The time of a creation is between constant and in proportion to the listeners.
+    pub(super) fn first_look(&self, listeners: usize, answered_in: Duration) -> Duration {
+        let part =
+            |(of_last, took): (usize, Duration)| took.mul_f64(PART * (listeners + 1) as f64 / (of_last + 1) as f64);
+        self.creation.map_or(answered_in, part).clamp(EARLY, LONGEST_PAUSE)
     }
 
-    /// A balancer was made in this time.
-    pub(super) fn created(&mut self, took: Duration) {
-        self.creation = Some(took);
+    /// The same for a balancer that is deleted.
+    pub(super) fn first_look_at_deletion(&self) -> Duration {
+        if self.creation.is_none() { EARLY } else { FIRST }
     }
 
-    /// A change was taken: the one before it has ended.
-    pub(super) fn sent(&mut self, balancer: &str, now: Instant) {
-        self.ended(balancer, now);
-        let new = Busy { since: now, at_work: Duration::ZERO, seen: 0, is_foreign: false };
-        self.busy.insert(balancer.to_owned(), new);
+    /// A balancer with so many listeners was made in this time.
+    pub(super) fn created(&mut self, id: &str, listeners: usize, took: Duration) {
+        self.creation = Some((listeners, took));
+        self.of(id).creation = Some(took).filter(|took| *took < WITH_MACHINE);
     }
 
-    /// A change was at work: another one was refused, or a look has shown it.
-    pub(super) fn at_work(&mut self, balancer: &str, now: Instant) {
-        let new = Busy { since: now, at_work: Duration::ZERO, seen: 0, is_foreign: true };
-        let busy = self.busy.entry(balancer.to_owned()).or_insert(new);
-        busy.at_work = now - busy.since;
-        busy.seen += 1;
+    /// A change was accepted: the previous one has ended.
+    pub(super) fn sent(&mut self, id: &str, now: Instant) {
+        self.ended(id, now);
+        self.of(id).change = Some(Change { since: now, not_ended: Duration::ZERO, seen: 0, is_foreign: false });
+    }
+
+    /// A change has not ended: another one was refused, or a look has shown it.
+    pub(super) fn not_ended(&mut self, id: &str, now: Instant) {
+        let foreign = Change { since: now, not_ended: Duration::ZERO, seen: 0, is_foreign: true };
+        let change = self.of(id).change.get_or_insert(foreign);
+        change.not_ended = now - change.since;
+        change.seen += 1;
     }
 
     /// The last change has ended.
-    pub(super) fn ended(&mut self, balancer: &str, now: Instant) {
-        if let Some(Busy { since, at_work, is_foreign: false, .. }) = self.busy.remove(balancer) {
-            self.learn(at_work, now - since);
+    pub(super) fn ended(&mut self, id: &str, now: Instant) {
+        if let Some(balancer) = self.balancers.get_mut(id)
+            && let Some(Change { since, not_ended, is_foreign: false, .. }) = balancer.change.take()
+        {
+            balancer.learn(not_ended, now - since);
         }
     }
 
-    /// The balancer goes; how long that takes says nothing about changes.
-    pub(super) fn forget(&mut self, balancer: &str) {
-        self.busy.remove(balancer);
+    /// The balancer is deleted.
+    pub(super) fn forget(&mut self, id: &str) {
+        self.balancers.remove(id);
     }
 
-    /// After this time a change is believed to have ended.
-    fn usual(&self) -> Duration {
-        self.learned.map(|learned| learned.usual).or_else(|| Some(self.hint()? / 3)).unwrap_or(EARLY).min(LONGEST)
+    fn of(&mut self, id: &str) -> &mut Balancer {
+        self.balancers.entry(id.to_owned()).or_default()
     }
 
-    /// The same for a change that was at work at that time.
-    fn again(&self, busy: Busy) -> Duration {
-        let so_far = busy.at_work;
-        let known = self.learned.map(|learned| learned.usual).or_else(|| self.hint());
-        let pause = match known.map(|known| known.min(LONGEST).saturating_sub(so_far)) {
-            Some(left) if left >= LEAST => left,
-            Some(_) => (so_far.mul_f64(LATER) * 2_u32.pow(busy.seen.clamp(1, 8) - 1)).clamp(LEAST, LONGEST_PAUSE),
-            None => so_far.clamp(FIRST, LONGEST_PAUSE),
+    /// After this time a change has probably ended.
+    fn usual(&self, balancer: &Balancer) -> Duration {
+        let usual_of = |balancer: &Balancer| balancer.learned.map(|learned| learned.usual);
+        let of_others = || self.balancers.values().filter_map(usual_of).min();
+        let guess = || of_others().max(balancer.creation.map(|took| took.mul_f64(PART)));
+        usual_of(balancer).or_else(guess).unwrap_or(EARLY).min(LONGEST)
+    }
+}
+
+impl Balancer {
+    /// After this time a change that was seen not to have ended has probably ended.
+    fn again(&self, change: Change) -> Duration {
+        let so_far = change.not_ended;
+        let until = |known: Option<Duration>| {
+            let left = known?.min(LONGEST).saturating_sub(so_far);
+            Some(left).filter(|left| *left >= LEAST)
+        };
+        let pause = match self.learned {
+            Some(Learned { usual, .. }) => until(Some(usual)).unwrap_or_else(|| {
+                (so_far.mul_f64(LATER) * 2_u32.pow(change.seen.clamp(1, 8) - 1)).clamp(LEAST, LONGEST_PAUSE)
+            }),
+            None => {
+                let twice = so_far.clamp(FIRST, LONGEST_PAUSE);
+                until(self.creation).map_or(twice, |left| left.min(twice))
+            }
         };
         so_far + pause
     }
 
-    /// What a change takes at most, while no change has shown it.
-    fn hint(&self) -> Option<Duration> {
-        self.creation.filter(|took| *took < WITH_MACHINE)
-    }
-
-    /// A change was at work after the one time and had ended after the other.
-    fn learn(&mut self, at_work: Duration, ended: Duration) {
+    /// A change had not ended after the one time and had ended after the other.
+    fn learn(&mut self, not_ended: Duration, ended: Duration) {
         let Some(Learned { too_early, usual }) = self.learned else {
-            // Nobody looked for long.
-            let is_vague = at_work.is_zero() && ended > LONGEST;
-            self.learned = (!is_vague).then(|| Learned::between(at_work, ended));
+            // Nothing was sent or read for long.
+            let is_vague = not_ended.is_zero() && ended > LONGEST;
+            self.learned = (!is_vague).then(|| Learned::between(not_ended, ended));
             return;
         };
-        let is_exception = at_work > usual.mul_f64(EXCEPTION);
-        if at_work < usual {
-            let too_early = at_work.max(if ended < too_early { ended.mul_f64(FASTER) } else { too_early });
+        let is_exception = not_ended > usual.mul_f64(EXCEPTION);
+        if not_ended < usual {
+            let too_early = not_ended.max(if ended < too_early { ended.mul_f64(FASTER) } else { too_early });
             self.learned = Some(Learned { too_early, usual: usual - usual.saturating_sub(too_early).mul_f64(CLOSER) });
         } else if !is_exception || self.was_late {
-            self.learned = Some(Learned::between(at_work, ended));
+            self.learned = Some(Learned::between(not_ended, ended));
         }
         self.was_late = is_exception;
     }
 }
 
-/// The pause after this one between looks at a balancer that is made or deleted.
-pub(super) fn longer(pause: Duration) -> Duration {
-    pause.max(FIRST / 2).mul_f64(1.3).min(LONGEST_PAUSE)
+/// The pause before the next look at a balancer that is made or deleted for so long.
+pub(super) fn pause(so_far: Duration) -> Duration {
+    so_far.mul_f64(0.35).clamp(FIRST / 2, LONGEST_PAUSE)
 }
 
 #[cfg(test)]
@@ -211,7 +245,7 @@ mod tests {
                     break;
                 }
                 cost.refused += 1;
-                pace.at_work("lb", now);
+                pace.not_ended("lb", now);
             }
             pace.sent("lb", now);
             began = now;
@@ -220,16 +254,20 @@ mod tests {
             (now, cost.looks) = (now.max(due), cost.looks + 1);
             match (now - began).as_secs_f64() >= takes(count - 1) {
                 true => pace.ended("lb", now),
-                false => pace.at_work("lb", now),
+                false => pace.not_ended("lb", now),
             }
         }
         cost.seconds = (now - start).as_secs_f64();
         cost
     }
 
+    fn usual(pace: &Pace) -> Duration {
+        pace.usual(pace.balancers.get("lb").unwrap_or(&Balancer::default()))
+    }
+
     fn made_in(seconds: f64) -> Pace {
         let mut pace = Pace::default();
-        pace.created(Duration::from_secs_f64(seconds));
+        pace.created("lb", 1, Duration::from_secs_f64(seconds));
         pace
     }
 
@@ -287,13 +325,13 @@ mod tests {
     fn an_exception_changes_nothing_and_two_are_a_slower_cloud() {
         let mut pace = made_in(5.0);
         changes(&mut pace, 10, |_| 5.0);
-        let usual = pace.usual();
+        let before = usual(&pace);
         changes(&mut pace, 1, |_| 25.0);
-        assert_eq!(pace.usual(), usual);
+        assert_eq!(usual(&pace), before);
         changes(&mut pace, 10, |change| if change == 4 { 25.0 } else { 5.0 });
-        assert!(pace.usual() < Duration::from_millis(5500), "{:?}", pace.usual());
+        assert!(usual(&pace) < Duration::from_millis(5500), "{:?}", usual(&pace));
         changes(&mut pace, 4, |_| 25.0);
-        assert!(pace.usual() > Duration::from_secs(20), "{:?}", pace.usual());
+        assert!(usual(&pace) > Duration::from_secs(20), "{:?}", usual(&pace));
         let later = changes(&mut pace, 10, |_| 25.0);
         assert!(later.refused <= 1 && later.seconds < 25.0 * 11.2, "{} and {}", later.refused, later.seconds);
     }
@@ -305,13 +343,13 @@ mod tests {
         for _ in 0..12 {
             changes(&mut pace, 10, |_| 1.0);
         }
-        assert!(pace.usual() < Duration::from_millis(1200), "{:?}", pace.usual());
+        assert!(usual(&pace) < Duration::from_millis(1200), "{:?}", usual(&pace));
         // Also where each balancer has one change at a time.
         changes(&mut pace, 10, |_| 5.0);
         for _ in 0..40 {
             changes(&mut pace, 1, |_| 1.0);
         }
-        assert!(pace.usual() < Duration::from_millis(1700), "{:?}", pace.usual());
+        assert!(usual(&pace) < Duration::from_millis(1700), "{:?}", usual(&pace));
     }
 
     #[test]
@@ -321,8 +359,42 @@ mod tests {
             for _ in 0..6 {
                 changes(&mut pace, 10, |_| seconds);
             }
-            assert!(pace.usual().as_secs_f64() < seconds * 1.1, "{seconds}: {:?}", pace.usual());
+            assert!(usual(&pace).as_secs_f64() < seconds * 1.1, "{seconds}: {:?}", usual(&pace));
         }
+    }
+
+    #[test]
+    fn the_times_of_small_balancers_hardly_matter_to_a_large_one() {
+        for creation in [Duration::from_secs(5), Duration::from_secs(90)] {
+            let mut pace = Pace::default();
+            for small in ["a", "b", "c"] {
+                let now = Instant::now();
+                pace.sent(small, now);
+                pace.ended(small, now + Duration::from_millis(600));
+            }
+            pace.created("lb", 1, creation);
+            let first = changes(&mut pace, 10, |_| 2.4);
+            assert!(first.refused <= 4 && first.seconds < 30.0, "{} and {} s", first.refused, first.seconds);
+            pace.sent("a", Instant::now());
+            assert!(pace.usual(&pace.balancers["a"]) < Duration::from_millis(700));
+        }
+    }
+
+    #[test]
+    fn a_creation_is_looked_at_when_it_may_have_ended() {
+        let mut pace = Pace::default();
+        // The first ever, one like it, a larger one, a small one after it.
+        for (listeners, takes, most) in [(1, 2.0, 6), (1, 2.0, 5), (10, 5.0, 3), (10, 5.0, 5), (1, 2.0, 6)] {
+            let (mut now, mut looks) = (pace.first_look(listeners, Duration::from_secs_f64(takes / 4.0)), 1);
+            while now.as_secs_f64() < takes {
+                (now, looks) = (now + pause(now), looks + 1);
+            }
+            assert!(looks <= most && now.as_secs_f64() < takes * 1.35, "{listeners}: {looks} looks, {now:?}");
+            pace.created("lb", listeners, now);
+        }
+        // A machine boots for a minute.
+        pace.created("lb", 1, Duration::from_secs(90));
+        assert_eq!(pace.first_look(10, Duration::ZERO), LONGEST_PAUSE);
     }
 
     #[test]
@@ -330,12 +402,12 @@ mod tests {
         let mut pace = Pace::default();
         changes(&mut pace, 3, |_| 290.0);
         pace.sent("lb", Instant::now());
-        assert_eq!(pace.usual(), LONGEST);
+        assert_eq!(usual(&pace), LONGEST);
         // A process that died between two changes is no measurement.
         let mut pace = Pace::default();
         let now = Instant::now();
         pace.sent("lb", now);
         pace.sent("lb", now + Duration::from_secs(600));
-        assert_eq!(pace.usual(), EARLY);
+        assert_eq!(usual(&pace), EARLY);
     }
 }
