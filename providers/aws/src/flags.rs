@@ -1,4 +1,4 @@
-//! Flags of this provider, on top of the program's.
+//! Flags of this provider, in addition to those of the program.
 
 use ccm_provider::flag::{Flag, Kind};
 

@@ -25,9 +25,9 @@ enum When {
     Always,
     /// The object carries the cluster's tag, with one of the values; `*` is any.
     Tagged(&'static [&'static str]),
-    /// New objects get the cluster's tag as owned.
+    /// New objects get the cluster's tag with the value `owned`.
     TaggedOnCreation,
-    /// A condition key has one of the values.
+    /// A condition key with one of the values.
     Key(&'static str, &'static [&'static str]),
 }
 
@@ -104,7 +104,7 @@ const GRANTS: &[Grant] = &[
         "elasticloadbalancing:DeleteTargetGroup", "elasticloadbalancing:RegisterTargets",
         "elasticloadbalancing:DeregisterTargets",
     ] },
-    // The first balancer of an account creates AWS's service-linked role.
+    // The first balancer of an account needs AWS's service-linked role.
     Grant { role: LOAD_BALANCER, sid: "FirstBalancerOfAccount",
         resources: &["iam:role/aws-service-role/elasticloadbalancing.amazonaws.com/AWSServiceRoleForElasticLoadBalancing"],
         when: When::Key("iam:AWSServiceName", &["elasticloadbalancing.amazonaws.com"]),
@@ -296,7 +296,7 @@ mod tests {
             let sids: BTreeSet<_> = statements.iter().map(|statement| statement["Sid"].as_str().unwrap()).collect();
             assert!(!statements.is_empty() && sids.len() == statements.len(), "{name}");
             assert!(sids.iter().all(|sid| sid.chars().all(char::is_alphanumeric)), "{name}");
-            // A managed policy may have 6,144 characters without blanks.
+            // A managed policy may have 6,144 characters, not counting whitespace.
             let size = text.chars().filter(|c| !c.is_whitespace()).count();
             assert!(size <= 6_144, "{name}: {size}");
         }

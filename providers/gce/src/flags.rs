@@ -83,7 +83,7 @@ pub(crate) static FLAGS: [Flag; 13] = [
     ),
 ];
 
-/// What the flags say, checked.
+/// The checked flags.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Options {
     pub(crate) multi_project: bool,
@@ -95,9 +95,9 @@ pub(crate) struct Options {
     pub(crate) discrete_ports: bool,
     pub(crate) tenants: bool,
     pub(crate) taint_stopped: bool,
-    /// Has no effect; a metric shows it.
+    /// Has no effect, except on a metric.
     pub(crate) fine_lock: bool,
-    /// Sources of health checks.
+    /// The source ranges of health checks.
     pub(crate) l4_ranges: Vec<IpNet>,
     pub(crate) l7_ranges: Vec<IpNet>,
 }
@@ -128,7 +128,7 @@ impl Options {
     }
 }
 
-/// Upstream refuses a second list.
+/// The ranges of a flag. Upstream refuses a second list.
 fn ranges(flags: &FlagValues, name: &str, default: &str) -> Result<Vec<IpNet>, ProviderError> {
     let given = flags.list(name);
     let text = match &*given {
@@ -143,7 +143,7 @@ fn ranges(flags: &FlagValues, name: &str, default: &str) -> Result<Vec<IpNet>, P
     text.split(',').map(range).collect()
 }
 
-/// The given flags whose function is not there.
+/// The given flags whose function is not implemented.
 pub(crate) fn missing(flags: &FlagValues) -> Vec<&'static str> {
     [TENANTS, MULTI_SUBNET, MULTI_NETWORK].into_iter().filter(|name| flags.bool(name)).collect()
 }
@@ -152,15 +152,15 @@ fn invalid(message: String) -> ProviderError {
     ProviderError::new(ccm_provider::ErrorClass::Invalid { findings: Vec::new() }, message)
 }
 
-/// The user agent of calls. Upstream's has the version of its Kubernetes libraries; servers may look for the word alone.
+/// The user agent. Upstream's contains the version of its Kubernetes libraries; servers may look only for `Kubernetes`.
 pub(crate) fn user_agent() -> String {
     format!("Kubernetes/{} ({} {}) ccm/{}", KUBERNETES, os(), arch(), env!("CARGO_PKG_VERSION"))
 }
 
-/// The version of Kubernetes that the behaviour is that of.
+/// The version of Kubernetes whose behaviour this program has.
 const KUBERNETES: &str = "1.36.0";
 
-/// As Go spells it.
+/// In Go's spelling.
 fn os() -> &'static str {
     if std::env::consts::OS == "macos" { "darwin" } else { std::env::consts::OS }
 }

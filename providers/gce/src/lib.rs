@@ -1,9 +1,9 @@
 //! Google Compute Engine behind the provider contract: `--cloud-provider=gce`.
 //!
-//! All calls go through `client`: tokens, requests, operations, and lenient models of what is answered. Above it, each module
-//! reads first, decides in pure functions, and writes last: `node`, `loadbalancer`, `routes`, `extras`. `start` has the
-//! configuration and everything before the first controller runs. The README of this crate is the reference of keys, flags and
-//! annotations; `quirks.md` lists the kept oddities of the Go program.
+//! All calls use `client`: tokens, requests, operations, and lenient models of responses. Above it, each module reads
+//! first, decides in pure functions, and writes last: `node`, `loadbalancer`, `routes`, `extras`. `start` contains the
+//! configuration and everything before the first controller runs. The README of this crate is the reference for keys,
+//! flags and annotations; `quirks.md` lists the oddities of the Go program that are kept.
 #![deny(missing_docs)]
 
 mod annotations;

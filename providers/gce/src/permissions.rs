@@ -1,7 +1,7 @@
-//! What IAM must allow: custom roles, one for each function and project.
+//! The required IAM permissions: custom roles, one for each function and project.
 //!
-//! A method needs the permission of its operation, and those of the objects that its request names (`use`), as the reference of
-//! the Compute API has them.
+//! A method needs the permission of its operation, and those for the objects that its request names (`use`), as in the
+//! reference of the Compute API.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -16,12 +16,12 @@ pub(crate) struct Role {
     /// The name of its file.
     name: &'static str,
     title: &'static str,
-    /// What it is for.
+    /// The purpose of the role.
     pub(crate) purpose: &'static str,
     /// Whether it is for the project of the network.
     pub(crate) is_of_network: bool,
     operations: &'static [Operation],
-    /// For objects that requests name.
+    /// Permissions for objects that requests name.
     besides: &'static [&'static str],
 }
 
@@ -142,11 +142,11 @@ const VOLUME: Role = Role {
     besides: &[],
 };
 
-/// All of them.
+/// All roles.
 pub(crate) const ROLES: &[Role] = &[NODE, LOAD_BALANCER, LOAD_BALANCER_NETWORK, ROUTE, VOLUME];
 
 impl Role {
-    /// Sorted, each once.
+    /// The permissions, sorted and unique.
     pub(crate) fn permissions(&self) -> BTreeSet<String> {
         let of_operations = self.operations.iter().map(Operation::permission);
         of_operations.chain(self.besides.iter().map(|permission| (*permission).to_owned())).collect()
@@ -177,7 +177,7 @@ pub fn custom_roles() -> Vec<(&'static str, String)> {
     FILES.into_iter().zip(ROLES).map(file).collect()
 }
 
-/// The permissions, and what each is for, as a table in Markdown.
+/// The permissions and their purposes, as a table in Markdown.
 pub(crate) fn reference() -> String {
     let mut rows: BTreeMap<(bool, String), Vec<&str>> = BTreeMap::new();
     for role in ROLES {
@@ -199,7 +199,7 @@ pub(crate) fn reference() -> String {
 mod tests {
     use super::*;
 
-    /// Needs nothing.
+    /// Operations that need no permission.
     const NONE: &[Operation] = &[PERMISSIONS_TEST];
 
     #[test]

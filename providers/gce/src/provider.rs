@@ -38,13 +38,13 @@ use crate::start::cluster_id::{self, ClusterId};
 use crate::start::config::{Config, ILB_SUBSETS, SKIP_GROUPS};
 use crate::start::{self, Variable};
 
-/// Project, zone and network are known after this time, or the start fails.
+/// The time limit for finding project, zone and network at the start.
 const LOCATE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The ConfigMaps that this provider reads and creates.
 pub const CONFIG_MAPS: [ConfigMapSpec; 1] = [cluster_id::UID];
 
-/// The service controllers that come with this provider.
+/// The service controllers of this provider.
 pub const SERVICE_CONTROLLERS: [ServiceControllerSpec; 1] = [ServiceControllerSpec {
     name: "gke-service-lb-controller",
     aliases: &["gke-service"],
@@ -60,7 +60,7 @@ pub struct Factory {
 }
 
 impl Factory {
-    /// With these environment variables in place of those of the process: for tests, which share one process.
+    /// Uses these environment variables instead of those of the process: for tests, which share one process.
     #[must_use]
     pub fn with_environment(environment: BTreeMap<String, String>) -> Self {
         Self { environment: Some(environment) }
@@ -134,7 +134,7 @@ impl ProviderFactory for Factory {
         let network = Network::new(client.clone(), cluster.clone(), region.clone(), location.network, subnetwork);
         let cluster_id = ClusterId::new(cluster.clone());
         if config.manages_region() {
-            // As upstream, a region whose zones cannot be read is an error of the start.
+            // As in upstream, a region whose zones cannot be read fails the start.
             zones.managed().await.map_err(|error| error.wrap("cannot list the zones of the region"))?;
         }
         let cidrs = values.text("cluster-cidr");
@@ -144,7 +144,7 @@ impl ProviderFactory for Factory {
     }
 }
 
-/// The API, and where the cluster is.
+/// Connects to the API and determines the location of the cluster.
 async fn connect(
     config: Option<&Config>,
     variable: Variable<'_>,
@@ -193,7 +193,7 @@ struct Gce {
     instances: Arc<GceInstances>,
     routes: Arc<GceRoutes>,
     volumes: Arc<PersistentDisks>,
-    /// What plans depend on, for snapshots.
+    /// The inputs of plans, for snapshots.
     facts: Value,
     balancers: Arc<PlannedLoadBalancer<Balancers>>,
     inspector: Arc<Inspector>,

@@ -1,4 +1,4 @@
-//! What the parts of the provider share: the API, the cluster, and where both are.
+//! The state that the parts of the provider share: the API, the cluster, and their location.
 
 use ccm_kit::Cluster;
 use ccm_provider::metric::Registry;
@@ -10,7 +10,7 @@ use crate::node::zones::Zones;
 use crate::start::cluster_id::ClusterId;
 use crate::start::config::Config;
 
-/// One cluster in one region of one project. Cheap to clone but for the configuration.
+/// One cluster in one region of one project. Cheap to clone except for the configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Site {
     pub(crate) client: Client,

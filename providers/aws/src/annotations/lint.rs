@@ -28,7 +28,7 @@ pub(crate) struct LintContext<'a> {
 }
 
 /// All findings in the order of the table, unknown keys last. Values that are wrong for this kind of balancer are
-/// errors, all else warnings.
+/// errors, all others warnings.
 pub(crate) fn lint(context: &LintContext<'_>) -> Vec<Finding> {
     let annotations = Annotations::read(&context.service.metadata.annotations);
     let mut findings = TABLE.review(annotations, context.kind);
@@ -121,7 +121,7 @@ fn contradictions(context: &LintContext<'_>, annotations: Annotations<'_>) -> Ve
     findings
 }
 
-/// Whether people read a word as "no" although any program reads it as true.
+/// Whether people read a word as "no" although every program reads it as true.
 fn is_a_no(word: &str) -> bool {
     let plain = word.trim().to_lowercase();
     let no = ["0", "disabled", "f", "false", "internet-facing", "n", "no", "none", "off"];

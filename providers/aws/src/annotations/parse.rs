@@ -99,7 +99,7 @@ pub(super) fn ipv4_list(value: &str) -> Parsed<Vec<String>> {
     }
 }
 
-/// As [`value::pairs`]; what follows a second `=` is dropped.
+/// As [`value::pairs`]; text after a second `=` is dropped.
 pub(super) fn pairs(value: &str) -> Parsed<BTreeMap<String, String>> {
     let mut pairs = value::pairs(value)?.unwrap_or_default();
     for value in pairs.values_mut() {

@@ -7,7 +7,7 @@ use super::*;
 use crate::ownership::Ownership;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
 
-/// A key by the end of its name.
+/// A full key from the end of its name.
 fn full(suffix: &str) -> String {
     format!("{PREFIX}{suffix}")
 }
@@ -50,7 +50,7 @@ fn keys_are_unique_under_the_prefix_and_there_are_30() {
     assert!(keys.iter().all(|key| key.starts_with(PREFIX)));
 }
 
-/// A value that no parser of the table takes, and what is said of it.
+/// A value that no parser of the table accepts, and its error message.
 #[test]
 fn each_wrong_value_is_named_with_its_key_and_the_fix() {
     const NO_BOOL: &str = "not a boolean; write \"true\" or \"false\"";
@@ -103,7 +103,7 @@ fn each_wrong_value_is_named_with_its_key_and_the_fix() {
         let expected = format!("Error ~{suffix} {value:?}: {problem}");
         assert_eq!(findings(&service(&[(suffix, value)]), kind).first(), Some(&expected));
     }
-    // Every key whose values can be wrong is among them.
+    // The cases include every key whose values can be wrong.
     let tried: BTreeSet<String> = cases.iter().map(|(suffix, ..)| full(suffix)).collect();
     for row in TABLE.rows.iter().filter(|row| ["", "\u{0}", ","].iter().any(|odd| (row.check)(odd).is_err())) {
         assert!(tried.contains(row.key), "{}", row.key);

@@ -1,4 +1,4 @@
-//! Objects of EC2, with the fields that are read here.
+//! Objects of EC2, with the fields that this program reads.
 
 use std::net::Ipv4Addr;
 
@@ -19,7 +19,7 @@ pub(crate) struct Instance {
     /// Empty when there is none.
     pub(crate) private_dns_name: String,
     pub(crate) public_dns_name: String,
-    /// As EC2 writes them, not parsed yet.
+    /// As EC2 returns it, unparsed.
     pub(crate) private_ip: Option<String>,
     pub(crate) public_ip: Option<String>,
     pub(crate) interfaces: Vec<InstanceInterface>,
@@ -30,7 +30,7 @@ pub(crate) struct Instance {
     pub(crate) source_dest_check: Option<bool>,
 }
 
-/// A network interface as an instance shows it.
+/// A network interface in the description of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct InstanceInterface {
     pub(crate) id: String,
@@ -46,7 +46,7 @@ pub(crate) struct InstanceInterface {
     pub(crate) source_dest_check: Option<bool>,
 }
 
-/// A network interface by itself.
+/// A network interface in its own description.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct NetworkInterface {
     pub(crate) id: String,
@@ -109,14 +109,14 @@ pub(crate) struct SecurityGroup {
     pub(crate) tags: Tags,
 }
 
-/// A permission as EC2 merges them: several sources on one protocol and port range.
+/// A permission as EC2 merges them: several sources for one protocol and port range.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct Permission {
     /// `tcp`, `udp`, `icmp`, `-1`, or a number.
     pub(crate) protocol: String,
-    /// `None` with protocol `-1`. The type, with ICMP.
+    /// `None` with protocol `-1`. With ICMP, the type.
     pub(crate) from_port: Option<i32>,
-    /// The code, with ICMP.
+    /// With ICMP, the code.
     pub(crate) to_port: Option<i32>,
     pub(crate) sources: Vec<Source>,
 }
@@ -128,15 +128,15 @@ pub(crate) struct Source {
     pub(crate) description: String,
 }
 
-/// Who may connect.
+/// The source of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Peer {
-    /// CIDR as text, so that what EC2 holds survives.
+    /// CIDR as text, so that EC2's value is kept unchanged.
     Ipv4(String),
     Ipv6(String),
-    /// Another group; the account only where EC2 names it.
+    /// Another group; the account only where EC2 returns it.
     Group {
-        /// In an observation always known; in a write perhaps made by an earlier write.
+        /// Always known in an observation; in a write it may be created by an earlier write.
         id: Id,
         account: Option<String>,
     },
@@ -149,7 +149,7 @@ pub(crate) struct Volume {
     pub(crate) zone: String,
 }
 
-/// IPv4 as EC2 writes it, leading zeros allowed.
+/// IPv4 as EC2 writes it; leading zeros are allowed.
 pub(crate) fn ipv4(text: &str) -> Option<Ipv4Addr> {
     let mut octets = [0_u8; 4];
     let mut parts = text.split('.');

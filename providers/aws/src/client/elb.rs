@@ -1,4 +1,4 @@
-//! Objects of Elastic Load Balancing for classic balancers, with the fields that are read here.
+//! Objects of Elastic Load Balancing for classic balancers, with the fields that this program reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,14 +1,14 @@
-//! Objects of Elastic Load Balancing v2, with the fields that are read here.
+//! Objects of Elastic Load Balancing v2, with the fields that this program reads.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Which balancers or target groups to read.
+/// Selects the balancers or target groups to read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Which {
-    /// All of the account and region.
+    /// All in the account and region.
     All,
     Names(Vec<String>),
     /// Target groups to which the listeners of a balancer forward.
@@ -109,7 +109,7 @@ pub(crate) struct TargetHealth {
 }
 
 impl TargetHealth {
-    /// Whether it was deregistered, and gets no new connections.
+    /// Whether the target was deregistered and gets no new connections.
     pub(crate) fn is_leaving(&self) -> bool {
         self.reason == "Target.DeregistrationInProgress"
     }

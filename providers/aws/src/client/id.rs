@@ -1,4 +1,4 @@
-//! The names of cloud objects in writes: known, or made by an earlier write of the same plan.
+//! IDs of cloud objects in writes: known, or created by an earlier write of the same plan.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Id {
     /// ID or ARN.
     Known(String),
-    /// What an earlier write of this plan makes: see [`Write::makes`](super::Write::makes).
+    /// The object that an earlier write of this plan creates: see [`Write::makes`](super::Write::makes).
     Made(Object),
 }
 
-/// An object by what is known of it before it exists.
+/// An object, identified by the data known before its creation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Object {
     SecurityGroup(String),
@@ -22,7 +22,7 @@ pub(crate) enum Object {
     TargetGroup(String),
 }
 
-/// IDs and ARNs of what was made, by object.
+/// IDs and ARNs of created objects, by object.
 pub(crate) type Made = BTreeMap<Object, String>;
 
 impl Id {

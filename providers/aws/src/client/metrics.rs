@@ -1,4 +1,4 @@
-//! Metrics of the calls to AWS and of tagging: upstream's names and labels where upstream has one, `ccm_aws_` for ours.
+//! Metrics of the calls to AWS and of tagging: upstream's names and labels where they exist, else with `ccm_aws_`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,13 +52,13 @@ pub fn metrics_reference() -> String {
     CALLS.page("aws", "Every operation has its `request`.", Metrics::DEFS.iter().copied())
 }
 
-/// The caller of a provider and the metrics that it counts.
+/// The caller of a provider and the metrics that it records.
 pub(crate) fn caller(registry: &Registry) -> (Caller<Operation>, Metrics) {
     let metrics = Metrics::new(registry);
     (Caller::new(CallMetrics::new(registry, &CALLS), Arc::new(metrics.clone())), metrics)
 }
 
-/// The same of a process that leads, at any pace.
+/// The same for a process that leads, without rate limits.
 #[cfg(test)]
 pub(crate) fn leading(registry: &Registry) -> (Caller<Operation>, Metrics) {
     let (caller, metrics) = caller(registry);
@@ -84,25 +84,25 @@ impl Observer<Operation> for Metrics {
 }
 
 impl Metrics {
-    /// An HTTP answer of any service, STS too; counted from 400 on.
+    /// An HTTP answer of any service, including STS; counted if the status is 400 or higher.
     pub(crate) fn response(&self, service: &str, operation: &str, status: u16) {
         if status >= 400 {
             self.status.with_label_values(&[service, operation, &status.to_string()]).inc();
         }
     }
 
-    /// A work item of the tagging controller failed; `error_type` is `total_errors` or `errors_after_retries_exhausted`.
+    /// A work item of the tagging controller failed; `error_type`: `total_errors` or `errors_after_retries_exhausted`.
     pub(crate) fn tagging_error(&self, error_type: &str, instance: &str) {
         self.tagging_errors.with_label_values(&[error_type, instance]).inc();
     }
 
-    /// A node got its tags for the first time, so long after it was created.
+    /// A node got its tags for the first time, with this delay after its creation.
     pub(crate) fn tagging_delay(&self, delay: Duration) {
         self.tagging_delay.with_label_values::<&str>(&[]).observe(delay.as_secs_f64());
     }
 }
 
-/// The operation in snake case. Upstream says `describe_instance` for the calls that it joins.
+/// The operation in snake case. Upstream uses `describe_instance` for the calls that it batches.
 fn request_label(operation: &str) -> String {
     if operation == "DescribeInstances" {
         return "describe_instance".to_owned();

@@ -1,9 +1,9 @@
 //! The calls to AWS.
 //!
-//! [`Api`] is the whole surface: one method per read, and [`Api::write`] for every write, which is data ([`Write`]) until it
-//! is sent. So a plan can be printed, compared and checked before anything happens, and the list of operations from which
-//! the IAM policies are generated ([`operation`]) cannot fall behind the code. The types are our own: those of the SDK stay
-//! in the module `crate::sdk`, which the cargo feature of that name compiles in.
+//! [`Api`] is the whole interface: one method per read, and [`Api::write`] for every write, which is data ([`Write`])
+//! until it is sent. So a plan can be printed, compared and checked before it runs, and the list of operations from
+//! which the IAM policies are generated ([`operation`]) stays complete. The types are our own: those of the SDK stay in
+//! the module `crate::sdk`, which is compiled with the cargo feature of that name.
 
 mod codes;
 pub(crate) mod ec2;
@@ -27,14 +27,14 @@ pub(crate) type Tags = BTreeMap<String, String>;
 
 pub(crate) type ApiError = CallError<operation::Operation>;
 
-/// The answer of one operation, all its pages together.
+/// The answer of one operation, with all its pages.
 pub(crate) type Answer<T> = Result<T, ApiError>;
 
 /// Reads of EC2.
 #[async_trait]
 pub(crate) trait ReadEc2: Send + Sync {
     /// `ec2:DescribeInstances`. An unknown ID in [`Query::ids`] fails the whole call with `InvalidInstanceID.NotFound`;
-    /// as values of the filter `instance-id` unknown IDs are just absent.
+    /// unknown IDs in the filter `instance-id` are simply absent.
     async fn instances(&self, query: &Query) -> Answer<Vec<ec2::Instance>>;
     /// `ec2:DescribeInstanceTopology` of at most 100 instances. Instances without topology are absent.
     async fn instance_topology(&self, ids: &[String]) -> Answer<BTreeMap<String, Vec<String>>>;
@@ -55,8 +55,8 @@ pub(crate) trait ReadEc2: Send + Sync {
 /// Reads of classic balancers.
 #[async_trait]
 pub(crate) trait ReadElb: Send + Sync {
-    /// `elasticloadbalancing:DescribeLoadBalancers` of classic balancers. With names (at most 400) those, where an unknown
-    /// name fails the whole call with `LoadBalancerNotFound`; without, all of the account and region.
+    /// `elasticloadbalancing:DescribeLoadBalancers` of classic balancers: those with the names (at most 400), where an
+    /// unknown name fails the whole call with `LoadBalancerNotFound`; without names, all of the account and region.
     async fn classic_balancers(&self, names: &[String]) -> Answer<Vec<elb::LoadBalancer>>;
     /// `elasticloadbalancing:DescribeLoadBalancerAttributes` of a classic balancer.
     async fn classic_attributes(&self, name: &str) -> Answer<elb::Attributes>;
@@ -85,33 +85,33 @@ pub(crate) trait ReadElbV2: Send + Sync {
     async fn balancer_tags(&self, arns: &[String]) -> Answer<BTreeMap<String, Tags>>;
 }
 
-/// AWS, as far as this program uses it. A read follows all pages and fails whole if any page does: an incomplete answer is
-/// never passed on. Pacing, retries and metrics are inside.
+/// The part of AWS that this program uses. A read follows all pages and fails if any page fails: an incomplete answer
+/// is never returned. Rate limits, retries and metrics are inside.
 #[async_trait]
 pub(crate) trait Api: ReadEc2 + ReadElb + ReadElbV2 + std::fmt::Debug {
-    /// Sends one write, whose [`Id`]s must all be known. Answers with the ID or ARN of what was made, if anything was.
+    /// Sends one write, whose [`Id`]s must all be known. Returns the ID or ARN of the created object, if any.
     async fn write(&self, write: &Write) -> Answer<Option<String>>;
 
-    /// Asks EC2 whether it would carry a write out, with `DryRun`: nothing changes. Success means that it would; what is
-    /// missing is an error with the code `UnauthorizedOperation`. Elastic Load Balancing has no such question.
+    /// Checks with `DryRun` whether EC2 would carry out a write; nothing changes. Success means that it would; a
+    /// missing permission is an error with the code `UnauthorizedOperation`. Elastic Load Balancing has no dry run.
     async fn dry_run(&self, write: &write::Ec2Write) -> Answer<()>;
 }
 
-/// Whether a message of AWS names an object: its name or ID as a whole word, and not merely a longer one.
+/// Whether a message of AWS names an object: its name or ID as a whole word, not as a part of a longer one.
 pub(crate) fn names(message: &str, object: &str) -> bool {
     message.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(|word| word == object)
 }
 
-/// What a describe call of EC2 is narrowed to. Empty means everything that the account has in the region.
+/// The selection of a describe call of EC2. Empty selects everything that the account has in the region.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Query {
-    /// IDs of that kind; an unknown one fails the whole call.
+    /// IDs of the described objects; an unknown one fails the whole call.
     pub(crate) ids: BTreeSet<String>,
     /// All must match.
     pub(crate) filters: Vec<Filter>,
 }
 
-/// Values in one filter.
+/// Most values in one filter.
 pub(crate) const FILTER_VALUES: usize = 200;
 
 /// One filter: any of the values matches.

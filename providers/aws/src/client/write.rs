@@ -1,7 +1,7 @@
 //! Writes as data.
 //!
-//! A write names other objects by [`Id`]: known, or made by an earlier write of the same plan. So a whole first creation can
-//! be printed and tested as one plan, and each write is completed with [`Write::complete`] just before it is sent.
+//! A write refers to other objects by [`Id`]: known, or created by an earlier write of the same plan. So a whole first
+//! creation can be printed and tested as one plan, and [`Write::complete`] completes each write just before it is sent.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::elb::{Attributes as ClassicAttributes, HealthCheck as ClassicHealthCh
 use super::elbv2::{HealthCheck, SubnetMapping, Target};
 use super::{Id, Made, Object, Tags};
 
-/// One write. Each is one operation of one service.
+/// One write: one operation of one service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Write {
     Ec2(Ec2Write),
@@ -50,17 +50,17 @@ writes! {
         DeleteSecurityGroup { group: Id },
         AuthorizeSecurityGroupIngress { group: Id, permissions: Vec<Permission> },
         RevokeSecurityGroupIngress { group: Id, permissions: Vec<Permission> },
-        /// Gives rules that are there the descriptions.
+        /// Sets the descriptions of existing rules.
         UpdateSecurityGroupRuleDescriptionsIngress { group: Id, permissions: Vec<Permission> },
         CreateTags { resources: Vec<Id>, tags: Tags },
-        /// Removes a tag only where it has the value given.
+        /// Removes a tag only if it has the given value.
         DeleteTags { resources: Vec<String>, tags: Tags },
         CreateRoute { table: String, destination: String, target: RouteTarget },
         ReplaceRoute { table: String, destination: String, target: RouteTarget },
         DeleteRoute { table: String, destination: String },
         /// Lets an instance forward packets: `SourceDestCheck` off.
         ModifyInstanceAttribute { instance: String },
-        /// The same for one interface.
+        /// The same for one network interface.
         ModifyNetworkInterfaceAttribute { interface: String },
     }
 }
@@ -107,7 +107,7 @@ writes! {
         ModifyListener { listener: String, desired: ListenerSettings },
         DeleteListener { listener: String },
         CreateTargetGroup { name: String, protocol: String, port: i32, vpc: String, health_check: HealthCheck, tags: Tags },
-        /// Sends the whole health check; path and timeout only where they are given.
+        /// Sends the whole health check; path and timeout only if they are set.
         ModifyTargetGroup { target_group: String, health_check: HealthCheck },
         DeleteTargetGroup { target_group: String },
         ModifyTargetGroupAttributes { target_group: Id, attributes: BTreeMap<String, String> },
@@ -131,7 +131,7 @@ pub(crate) struct ListenerSettings {
 }
 
 impl Write {
-    /// What the write makes, so that later writes of the plan can name it.
+    /// The object that the write creates, so that later writes of the plan can refer to it.
     pub(crate) fn makes(&self) -> Option<Object> {
         match self {
             Self::Ec2(Ec2Write::CreateSecurityGroup { name, .. }) => Some(Object::SecurityGroup(name.clone())),
@@ -141,7 +141,7 @@ impl Write {
         }
     }
 
-    /// The write with every [`Id::Made`] replaced by what came out of the write that made it.
+    /// The write with every [`Id::Made`] replaced by the ID from the write that created the object.
     /// The error is the object whose creation is missing.
     pub(crate) fn complete(&self, made: &Made) -> Result<Self, Object> {
         let mut write = self.clone();

@@ -1,4 +1,4 @@
-//! What this provider does beyond nodes, load balancers and routes.
+//! Controllers and features of this provider besides nodes, load balancers and routes.
 
 pub(crate) mod prefix_ipam;
 pub(crate) mod tagging;

@@ -1,7 +1,7 @@
 //! Pod ranges from the IPv6 prefixes that EC2 delegates to the primary interface of an instance.
 //!
-//! An extension: upstream has no such controller, and kops brings one of its own. Off unless `--controllers` names it. A
-//! node that has ranges is left alone; the API server refuses to change them anyway.
+//! An extension: upstream has no such controller, and kops has its own. Off unless `--controllers` names it. A node
+//! that has ranges is left unchanged; the API server refuses to change them anyway.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
 };
 
 const WHY: &str = "EC2 delegated this prefix to the node's primary interface";
-/// When a node whose interface has no prefix is looked at again: somebody has to delegate one first.
+/// Delay of the next check of a node whose interface has no prefix: a prefix must be delegated first.
 const NO_PREFIX: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::step::scheme;
 use crate::loadbalancer::{Balancers, Observation};
 
-/// One Service. Both lists are empty where another controller manages its load balancer, and none of this program is left.
+/// One Service. Both lists are empty if another controller manages its load balancer and this program has none left.
 pub(super) type Seen = Current<<Balancers as Planned>::Desired, <Balancers as Planned>::Observed>;
 
 impl Explained for Balancers {

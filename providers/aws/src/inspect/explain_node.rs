@@ -45,7 +45,7 @@ async fn fargate_node(aws: &Inspector, node: &Node, address: Ipv4Addr) -> Result
     Ok(vec![links::provider_id(node, "a Fargate node", "instance"), fact])
 }
 
-/// What the controllers do about a missing instance.
+/// Explains the controllers' reaction to a missing instance.
 async fn gone(aws: &Inspector, node: &Node, about: String, seen: &str) -> Fact {
     let answer = aws.instances.lookup(&[Arc::new(node.clone())], Aspects::LIFECYCLE).await.into_iter().next();
     let elsewhere = format!(

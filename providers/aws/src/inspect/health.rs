@@ -1,4 +1,4 @@
-//! Health of targets, and what it usually means. Pure.
+//! Health of targets, and its usual causes. Pure.
 //!
 //! States and reasons: `TargetHealth` in the reference of Elastic Load Balancing v2.
 

@@ -62,7 +62,7 @@ pub(crate) struct Balancers {
     cloud: Option<Cloud>,
 }
 
-/// What reads and writes need.
+/// The dependencies of reads and writes.
 #[derive(Debug)]
 pub(crate) struct Cloud {
     pub(crate) reads: Reads,
@@ -72,17 +72,17 @@ pub(crate) struct Cloud {
     cluster: Cluster,
 }
 
-/// How long an observation may serve the deletion of its balancer.
+/// Maximum age of an observation that serves the deletion of its balancer.
 const OBSERVATION_TTL: Duration = Duration::from_secs(1);
-/// When to read again an instance that EC2 does not show yet.
+/// Delay before an instance that EC2 does not show yet is read again.
 const INSTANCE_RECHECK: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Observation {
     pub(crate) observed: Observed,
-    /// When to read again because AWS does not show this process's last writes for the balancer yet.
+    /// Delay of the next read if AWS does not show this process's last writes for the balancer yet.
     unsettled: Option<Duration>,
-    /// When to read again because EC2 may not show the instance of a new node yet.
+    /// Delay of the next read if EC2 may not show the instance of a new node yet.
     #[serde(default, alias = "late")]
     instance_recheck: Option<Duration>,
 }
@@ -140,7 +140,7 @@ impl Cloud {
         !instances.is_empty() && work.iter().flat_map(|item| &*item.nodes).any(|node| is_young(node) && is_one(node))
     }
 
-    /// Keeps the observation for the deletion that the core starts after asking whether there is anything to delete.
+    /// Keeps the observation for the deletion that the core starts after checking whether there is anything to delete.
     fn keep_observation(&self, balancer: &str, observed: &Observed) {
         let mut recent = lock(&self.recent);
         recent.retain(|_, (at, _)| at.elapsed() < OBSERVATION_TTL);
@@ -159,7 +159,7 @@ fn status(hostname: &str) -> LoadBalancerStatus {
     LoadBalancerStatus { ingress: Some(ingress).filter(|_| !hostname.is_empty()).into_iter().collect() }
 }
 
-/// Whether AWS certainly did nothing.
+/// Whether AWS certainly changed nothing.
 fn is_refusal(error: &ProviderError) -> bool {
     matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Denied { .. } | ErrorClass::Unsupported)
 }
@@ -245,8 +245,8 @@ impl Planned for Balancers {
         let (mut steps, mut findings) = (Vec::new(), Vec::new());
         for (desired, observation) in wanted.iter().zip(observed) {
             let planned = self.plan_one(desired, &observation.observed)?;
-            // What AWS does not show yet may block the deletion of what it shows, or be lost when something else
-            // changes.
+            // Objects that AWS does not show yet may block the deletion of visible ones, or be leaked when something
+            // else changes.
             if let Some(after) = observation.unsettled {
                 return Err(settling::recheck(after).into());
             }

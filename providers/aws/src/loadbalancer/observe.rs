@@ -1,4 +1,4 @@
-//! Reads what exists in AWS for a Service, as an [`Observed`].
+//! Reads the objects in AWS for a Service, as an [`Observed`].
 //!
 //! Independent reads run concurrently. Both kinds of balancers are read for a deletion, and when the desired one does
 //! not exist: one of the other kind may be left over.

@@ -1,4 +1,4 @@
-//! What exists in AWS for a Service: objects with its ownership tags, and those that the desired state refers to.
+//! The objects in AWS for a Service: those with its ownership tags, and those that the desired state refers to.
 //! Complete, or an error.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! A step of a plan: one write, what it is for, and what is shown of it.
+//! A step of a plan: one write, its purpose, and its text for the user.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct Purpose {
     pub(crate) recheck: Option<Recheck>,
 }
 
-/// When and why to read again, because AWS does not show everything yet.
+/// Delay and reason of another read, because AWS does not show everything yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Recheck {
     pub(crate) after: Duration,

@@ -1,7 +1,7 @@
-//! Fargate nodes: micro-VMs that EC2 knows only by their network interface.
+//! Fargate nodes: micro-VMs of which EC2 knows only the network interface.
 //!
-//! Upstream: `pkg/providers/v1/variant/fargate/fargate.go`, which asks once per node and question; here one call asks about
-//! all.
+//! Upstream: `pkg/providers/v1/variant/fargate/fargate.go`, with one call per node and lookup; here one call looks up
+//! all nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! Nodes and the instances behind them: provider IDs and names, look-ups, zones and topology.
+//! Nodes and their instances: provider IDs and names, lookups, zones and topology.
 
 pub(crate) mod fargate;
 pub(crate) mod fleet;
@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use ccm_kit::Cluster;
 use ccm_provider::Node;
 
-/// The time since a node was created, where that is known.
+/// The time since the creation of a node, if known.
 pub(crate) fn age(node: &Node, cluster: &Cluster) -> Option<Duration> {
     let created = SystemTime::from(node.created?);
     Some(cluster.wall().duration_since(created).unwrap_or_default())

@@ -1,7 +1,7 @@
 //! Availability zones: their IDs and kinds.
 //!
-//! Upstream: `pkg/providers/v1/zones.go`. Zones do not change while a process lives, so they are read once, and again only
-//! when a zone is wanted that is not among them; a zone that is not there then either is not asked for again for a minute.
+//! Upstream: `pkg/providers/v1/zones.go`. Zones do not change during the life of a process, so they are read once, and
+//! again only if a wanted zone is missing; a zone that is still missing is not looked up again for a minute.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::client::ec2::AvailabilityZone;
 use crate::client::operation::{Operation, Service};
 use crate::client::{Api, ApiError};
 
-/// How long a zone that EC2 does not know is not asked for again.
+/// Time before a zone unknown to EC2 is looked up again.
 const MISS_KEPT: Duration = Duration::from_secs(60);
 
 pub(crate) type ByName = BTreeMap<String, AvailabilityZone>;
@@ -39,7 +39,7 @@ impl Zones {
         Self { read: Cached::new(read, interrupted), unknown: Misses::new(MISS_KEPT) }
     }
 
-    /// All zones, read again if one of the wanted is not among those known.
+    /// All zones, read again if a wanted zone is not among the known ones.
     pub(crate) async fn knowing<'a>(&self, wanted: impl IntoIterator<Item = &'a str>) -> Result<Arc<ByName>, ApiError> {
         let wanted: Vec<&str> = wanted.into_iter().filter(|name| !name.is_empty()).collect();
         if let Some(last) = self.read.last()

@@ -1,4 +1,4 @@
-//! Tags that say which cloud objects belong to this cluster.
+//! Tags that record which cloud objects belong to this cluster.
 //!
 //! Upstream: `pkg/providers/v1/tags.go`. Pure functions of tags.
 
@@ -99,7 +99,7 @@ impl Ownership {
         self.has_legacy_tag(tags) || tags.get(&key).is_some_and(|value| value == OWNED)
     }
 
-    /// The legacy tag counts as ownership even where it is not set on new objects.
+    /// The legacy tag counts as ownership even if new objects do not get it.
     fn has_legacy_tag(&self, tags: &Tags) -> bool {
         tags.get(LEGACY_KEY).is_some_and(|value| *value == self.cluster)
     }
@@ -136,7 +136,7 @@ impl Ownership {
     }
 
     /// The cluster's tags that an object lacks because it was created before tags could be part of the creation. An
-    /// empty value counts as missing; a different one is another cluster's, which the error says.
+    /// empty value counts as missing; a different value belongs to another cluster, which the error reports.
     pub(crate) fn repair(&self, resource: &str, found: &Tags) -> Result<Tags, String> {
         let mut missing = Tags::new();
         for (key, expected) in self.cluster_tags() {
@@ -157,7 +157,7 @@ impl Ownership {
     }
 }
 
-/// Whether an object carries the tag of no cluster. The legacy tag does not count here.
+/// Whether an object has no cluster's tag. The legacy tag does not count here.
 pub(crate) fn is_untagged(tags: &Tags) -> bool {
     !tags.keys().any(|key| key.starts_with(CLUSTER_PREFIX))
 }

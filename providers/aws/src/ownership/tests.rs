@@ -66,7 +66,7 @@ fn membership_ownership_and_no_mark_at_all() {
         (&[("kubernetes.io/cluster/c10", "owned")], false, false, false),
         (&[("KubernetesCluster", "c1")], true, true, true),
         (&[("KubernetesCluster", "c2")], false, false, true),
-        // The old mark of another cluster is no veto.
+        // The legacy tag of another cluster does not matter.
         (&[("KubernetesCluster", "c2"), ("kubernetes.io/cluster/c1", "owned")], true, true, false),
         (&[("KubernetesCluster", "c1"), ("kubernetes.io/cluster/c1", "shared")], true, true, false),
     ];
@@ -145,7 +145,7 @@ proptest! {
         let made = ownership.tags(&user, Some(&web()));
         prop_assert!(ownership.is_owned(&made) && ownership.is_member(&made) && is_of_service(&made, &web()));
         prop_assert_eq!(ownership.repair("sg-1", &made), Ok(Tags::new()));
-        // A later change of the user's tags changes no mark.
+        // A later change of the user's tags does not change the ownership tags.
         let mut later = made.clone();
         later.extend(ownership.user_tags(&user));
         prop_assert_eq!(later, made);

@@ -1,7 +1,7 @@
 //! Routes to the pods of each node, in one route table of the VPC.
 //!
-//! Upstream: `pkg/providers/v1/aws_routes.go`. Here the table is read once for all routes of a reconcile, and the instances
-//! are looked up together; [`PlannedRoutes`] plans from that.
+//! Upstream: `pkg/providers/v1/aws_routes.go`. Here the table is read once for all routes of a reconcile, and the
+//! instances are looked up together; [`PlannedRoutes`] plans from these reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,16 +28,16 @@ use crate::ownership::Ownership;
 #[cfg(feature = "sdk")]
 mod tests;
 
-/// How old the state and the interfaces of instances may be, unless they were written to since.
+/// Maximum age of the state and interfaces of instances that were not written since.
 const INSTANCE_AGE: Duration = Duration::from_secs(30);
 
 pub(crate) type VpcRoutes = PlannedRoutes<VpcTable>;
 
-/// What is needed of the configuration.
+/// The settings that routes need.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) vpc: String,
-    /// `RouteTableID`; else the table with the mark of the cluster.
+    /// `RouteTableID`; else the table with the cluster's tag.
     pub(crate) table: Option<String>,
     pub(crate) ownership: Ownership,
 }
@@ -54,14 +54,14 @@ pub(crate) struct VpcTable {
 pub(crate) struct Facts {
     /// The instances of the nodes that get routes.
     members: BTreeMap<InstanceId, Arc<Member>>,
-    /// Live instances without a mark of the cluster.
+    /// Live instances without the cluster's tag.
     strangers: BTreeSet<InstanceId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RouteWrite {
     call: Ec2Write,
-    /// The instance whose attributes it changes.
+    /// The instance whose attributes the step changes.
     changes: Option<InstanceId>,
 }
 
@@ -157,8 +157,8 @@ impl RouteTable for VpcTable {
         facts.strangers.contains(hop)
     }
 
-    /// Lets the instance forward packets, unless it does so already: first, so that no packet is lost. An instance with several
-    /// interfaces refuses the setting for itself, so it is made on the primary interface.
+    /// Lets the instance forward packets, unless it does so already: before the route, so that no packet is lost. EC2
+    /// refuses the setting for an instance with several interfaces, so it is set on the primary interface.
     fn prepare(facts: &Facts, node: &NodeName, hop: &InstanceId) -> Result<Vec<(RouteWrite, String)>, ProviderError> {
         let member = facts.members.get(hop).filter(|member| !member.is_leaving);
         let member =
@@ -194,7 +194,7 @@ impl RouteTable for VpcTable {
     }
 }
 
-/// How a route leads to an instance.
+/// The target of a route to an instance.
 fn target(facts: &Facts, id: &InstanceId) -> RouteTarget {
     let member = facts.members.get(id).filter(|member| member.interfaces > 1);
     match member.and_then(|member| member.primary_interface.clone()) {
@@ -226,19 +226,19 @@ fn leads_to(route: &ec2::Route) -> Target<InstanceId> {
     }
 }
 
-/// Whether a route leads to a stopped or missing target: it is removed when no node has its range.
+/// Whether the target of a route is stopped or missing: the route is removed when no node has its range.
 pub(crate) fn leads_nowhere(route: &ec2::Route) -> bool {
     leads_to(route) == Target::Nowhere
 }
 
-/// The write that removes a route which leads nowhere; `None` when it is not in the table any more, an error when it leads
-/// somewhere now.
+/// The write that removes a blackhole route; `None` if the route is not in the table any more. Fails if its target
+/// exists again.
 pub(crate) fn removal(table: &ec2::RouteTable, destination: &str) -> Result<Option<Ec2Write>, ProviderError> {
     let observed = Observed::<VpcTable>::new(entries(table, ""), &[], &BTreeMap::new());
     Ok(observed.removal(destination)?.map(|write| write.call))
 }
 
-/// The tables that may be the cluster's.
+/// The tables that may belong to the cluster.
 pub(crate) async fn tables(api: &dyn Api, settings: &Settings) -> Answer<Vec<ec2::RouteTable>> {
     if let Some(id) = &settings.table {
         return api.route_tables(&Query::by("route-table-id", [id])).await;
@@ -255,7 +255,7 @@ pub(crate) async fn tables(api: &dyn Api, settings: &Settings) -> Answer<Vec<ec2
     Ok(by_id.into_values().collect())
 }
 
-/// The table of the cluster; an error where there is none, or several may be it.
+/// The table of the cluster; an error if there is none, or several match.
 pub(crate) fn only_table<'a>(
     tables: &'a [ec2::RouteTable],
     cluster: &str,

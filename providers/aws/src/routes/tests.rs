@@ -34,7 +34,7 @@ fn listed(name: Option<&str>, destination: &str) -> Route {
     Route { target_node: name.map(Into::into), destination_cidr: destination.into(), ..Route::default() }
 }
 
-/// Five instances, of which the nodes have the first; the table has these routes.
+/// Five instances, the first of which belong to the nodes; the table has these routes.
 fn bed(nodes: Vec<NodeRef>, routes: Vec<Leads>) -> (Arc<World>, VpcRoutes, Arc<TestCluster>) {
     let world = Arc::new(World::with(5));
     world.ec2(|ec2| ec2.route_tables.get_mut("rtb-1").unwrap().routes = routes);
@@ -127,7 +127,7 @@ async fn a_node_that_was_deleted_while_its_instance_lives_fails_no_list_and_its_
     world.calls();
     routes.delete("k", &listed[1..]).await[0].as_ref().unwrap();
     assert_eq!(world.calls().len(), 1, "the table that was just listed is planned with");
-    // A process that never saw the node knows nothing of it.
+    // A process that never saw the node does not know its instance.
     let (_, fresh, _) = bed(vec![node("a", 1)], vec![to_instance("10.1.2.0/24", 2)]);
     assert!(fresh.list("k").await.unwrap().is_empty());
 }

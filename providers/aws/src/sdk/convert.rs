@@ -1,4 +1,4 @@
-//! EC2's types as ours. Lenient: what EC2 leaves out or what is unknown never fails a list.
+//! Converts EC2's types to ours. Lenient: missing or unknown values never fail a list.
 
 use aws_sdk_ec2::types as sdk;
 
@@ -14,7 +14,7 @@ pub(super) fn filter(filter: &Filter) -> sdk::Filter {
     sdk::Filter::builder().name(&filter.name).set_values(Some(filter.values.clone())).build()
 }
 
-/// In a vector of its own: collected in place, some names would keep the allocation of the SDK's entries, which are large.
+/// Collects into a new vector: an in-place collection would keep the allocation of the SDK's large entries.
 fn each<A, B>(from: Option<Vec<A>>, convert: impl FnMut(A) -> Option<B>) -> Vec<B> {
     let from = from.unwrap_or_default();
     let mut all = Vec::with_capacity(from.len());
@@ -52,7 +52,7 @@ pub(super) fn instance(from: sdk::Instance) -> Instance {
 
 fn interface(from: sdk::InstanceNetworkInterface) -> InstanceInterface {
     let mut private = from.private_ip_addresses.unwrap_or_default();
-    // Stable: the primary one first, the others in EC2's order.
+    // Stable sort: the primary address first, the others in EC2's order.
     private.sort_by_key(|address| address.primary != Some(true));
     let mut private_ips = each(Some(private), |address| address.private_ip_address);
     if private_ips.is_empty() {
@@ -186,7 +186,7 @@ pub(super) fn volume(from: sdk::Volume) -> Volume {
     Volume { id: from.volume_id.unwrap_or_default(), zone: from.availability_zone.unwrap_or_default() }
 }
 
-/// An empty text is none.
+/// Treats an empty text as absent.
 pub(super) fn present(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }

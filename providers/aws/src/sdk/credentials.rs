@@ -1,4 +1,4 @@
-//! Credentials: the SDK's chain, or a role assumed with it; and why there are none.
+//! Credentials: the SDK's chain, or a role assumed with it; and the reason if there are none.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,10 +14,10 @@ use http::HeaderValue;
 
 use crate::start::config::Role;
 
-/// How long an assumed role lasts; the default of the SDKs.
+/// Session duration of an assumed role; the default of the SDKs.
 const SESSION: Duration = Duration::from_secs(15 * 60);
 
-/// Variables that name a source of credentials, for the text that says none was found.
+/// Variables that name a source of credentials, for the message that none was found.
 const SOURCES: [&str; 6] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_PROFILE",
@@ -27,8 +27,8 @@ const SOURCES: [&str; 6] = [
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 ];
 
-/// The SDK's chain (environment, profile, web identity, container, metadata service) that says why it has nothing. By
-/// itself it only says that no provider had any: the reason is lost in logs at the level of debugging.
+/// The SDK's chain (environment, profile, web identity, container, metadata service) with a reason for its failure. The
+/// SDK itself only reports that no provider had credentials, and logs the reason at debug level.
 #[derive(Debug)]
 pub(super) struct Explained {
     pub(super) chain: DefaultCredentialsChain,
@@ -59,7 +59,7 @@ impl ProvideCredentials for Explained {
 }
 
 impl Explained {
-    /// Why the metadata service gave no credentials.
+    /// Why the metadata service returned no credentials.
     async fn metadata_reason(&self) -> String {
         if self.is_metadata_off {
             return "the instance metadata service is switched off by AWS_EC2_METADATA_DISABLED".to_owned();
@@ -83,13 +83,13 @@ fn nothing_found(metadata: &str) -> CredentialsError {
     CredentialsError::provider_error(format!("no AWS credentials: {environment}, and {metadata}"))
 }
 
-/// The error of the metadata service below an error of the chain.
+/// The metadata service's error inside an error of the chain.
 fn of_metadata(error: &CredentialsError) -> Option<&ImdsError> {
     std::iter::successors(std::error::Error::source(error), |error| error.source())
         .find_map(|error| error.downcast_ref::<ImdsError>())
 }
 
-/// What to do about an error of the chain, where the SDK doesn't say it.
+/// A remediation for an error of the chain, if the SDK does not give one.
 fn hint(error: &CredentialsError) -> String {
     let text = causes(error, None);
     let has = |word: &str| text.contains(word);
@@ -137,10 +137,10 @@ fn status(error: &ImdsError) -> Option<u16> {
     }
 }
 
-/// A role, assumed with other credentials. The stock provider of the SDK has no place for more headers.
+/// A role, assumed with other credentials. The SDK's own provider cannot send additional headers.
 ///
-/// Upstream: `pkg/services/aws_sts.go`. The two headers guard against a confused deputy: a trust policy may have conditions
-/// on them (`aws:SourceAccount`, `aws:SourceArn`). They are set before signing and so are part of the signature.
+/// Upstream: `pkg/services/aws_sts.go`. The two headers guard against a confused deputy: a trust policy may test them
+/// (`aws:SourceAccount`, `aws:SourceArn`). They are set before signing and so are part of the signature.
 #[derive(Debug)]
 pub(super) struct AssumedRole {
     pub(super) sts: aws_sdk_sts::Client,

@@ -17,12 +17,12 @@ const fn read(name: &'static str) -> Operation {
     Operation::new(Service::Ec2, name)
 }
 
-/// Entries of a page. EC2 refuses a page size together with IDs.
+/// Entries per page. EC2 refuses a page size together with IDs.
 const PAGE: i32 = 1_000;
-/// Route tables come in smaller pages.
+/// Route tables have a smaller page size.
 const ROUTE_TABLE_PAGE: i32 = 100;
 
-/// A describe call with a query: all its parts, all their pages, each object once. The closure takes entries and the next
+/// A describe call with a query: all its parts, all their pages, each object once. The closure takes entries and next
 /// token from a page.
 macro_rules! describe {
     ($api:ident, $query:ident, $name:expr, $call:ident, $set_ids:ident, $page:expr, $take:expr) => {{
@@ -39,7 +39,7 @@ macro_rules! describe {
             all.append(&mut $api.pages(read($name), send, $take).await?);
         }
         if several {
-            // What has several values of the split filter is in several answers.
+            // An object with several values of the split filter is in several answers.
             let mut seen = BTreeSet::new();
             all.retain(|entry| seen.insert(entry.id.clone()));
         }
@@ -110,7 +110,7 @@ impl ReadEc2 for SdkApi {
     }
 }
 
-/// `dry` is sent as `DryRun`: with `true` EC2 answers an error whose code says whether it would have done it.
+/// `dry` is sent as `DryRun`: with `true`, EC2 returns an error whose code says whether the write would have succeeded.
 pub(super) async fn write(
     api: &SdkApi,
     operation: Operation,

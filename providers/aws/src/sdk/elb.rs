@@ -17,9 +17,9 @@ const fn read(name: &'static str) -> Operation {
     Operation::new(Service::Elb, name)
 }
 
-/// Balancers that may be named in one call, and that come in a page.
+/// Most balancers to name in one call, and the size of a page.
 const NAMES: usize = 400;
-/// Balancers whose tags one call may read.
+/// Most balancers whose tags one call may read.
 const TAGGED: usize = 20;
 
 #[async_trait]
@@ -116,7 +116,7 @@ fn balancer(from: sdk::LoadBalancerDescription) -> LoadBalancer {
 fn listener(from: sdk::Listener) -> Listener {
     Listener {
         port: from.load_balancer_port,
-        // AWS's default is the protocol of the front.
+        // AWS's default is the protocol of the listener.
         instance_protocol: from.instance_protocol.unwrap_or_else(|| from.protocol.clone()),
         protocol: from.protocol,
         instance_port: from.instance_port,
@@ -191,7 +191,7 @@ pub(super) async fn write(api: &SdkApi, operation: Operation, write: &ElbWrite) 
             send!(request.policy_name(policy).policy_type_name(kind));
         }
         ElbWrite::SetLoadBalancerPoliciesForBackendServer { balancer, instance_port, policies } => {
-            // An empty list removes all policies, and must be sent.
+            // An empty list must be sent: it removes all policies.
             let request = elb.set_load_balancer_policies_for_backend_server().load_balancer_name(balancer);
             send!(request.instance_port(*instance_port).set_policy_names(Some(policies.clone())));
         }

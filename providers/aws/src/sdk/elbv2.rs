@@ -17,10 +17,10 @@ const fn read(name: &'static str) -> Operation {
     Operation::new(Service::ElbV2, name)
 }
 
-/// Objects that may be named in one call.
+/// Most objects to name in one call.
 const NAMED: usize = 20;
 
-/// A [`Which`] cut into single calls, each with the names or the balancer that it names.
+/// Splits a [`Which`] into single calls, each with its names or its balancer.
 fn parts(which: &Which) -> Vec<(Option<Vec<String>>, Option<String>)> {
     match which {
         Which::All => vec![(None, None)],
@@ -34,7 +34,7 @@ impl ReadElbV2 for SdkApi {
     async fn balancers(&self, which: &Which) -> Answer<Vec<LoadBalancer>> {
         let mut all = Vec::new();
         for (names, arn) in parts(which) {
-            // `OfBalancer` of balancers is the balancer itself.
+            // For balancers, `OfBalancer` is the balancer itself.
             let arns = arn.map(|arn| vec![arn]);
             let send = |marker| {
                 let request = self.clients.elbv2.describe_load_balancers();

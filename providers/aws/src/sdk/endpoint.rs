@@ -1,13 +1,13 @@
-//! `[ServiceOverride "…"]` as the SDK's resolvers of endpoints.
+//! `[ServiceOverride "…"]` as endpoint resolvers of the SDK.
 //!
-//! Setting an endpoint URL would do for the address, but only a resolver can say what requests are signed for.
+//! An endpoint URL would set the address, but only a resolver can set what requests are signed for.
 
 use aws_smithy_types::endpoint::{Endpoint, EndpointAuthScheme};
 
 use crate::client::operation::Service;
 use crate::start::config::ServiceOverride;
 
-/// Answers every question with one address.
+/// Resolves every request to one address.
 #[derive(Debug, Clone)]
 pub(super) struct Overridden(Endpoint);
 

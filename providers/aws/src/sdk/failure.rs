@@ -1,4 +1,4 @@
-//! Failed attempts of the SDK, as the kit judges them.
+//! Converts failed attempts of the SDK to the kit's classes of errors.
 
 use std::error::Error;
 
@@ -46,12 +46,12 @@ fn cause<E: Error + 'static>(error: &SdkError<E, HttpResponse>) -> Cause {
     }
 }
 
-/// The other side accepted no connection: nothing was sent.
+/// The peer refused the connection: nothing was sent.
 fn refused(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
-/// Refusals of the query protocols name it in their text too.
+/// Errors of the query protocols contain the request ID in their text too.
 fn request_id(response: &HttpResponse) -> Option<String> {
     let text = std::str::from_utf8(response.body().bytes()?).ok()?;
     let (_, rest) = text.split_once("<RequestID>").or_else(|| text.split_once("<RequestId>"))?;

@@ -1,4 +1,4 @@
-//! The HTTP client of all SDK clients: proxies and trusted certificates as the environment says.
+//! The HTTP client of all SDK clients, with proxies and trusted certificates from the environment.
 //!
 //! Go programs obey `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` and `AWS_CA_BUNDLE`, and people rely on it.
 
@@ -16,8 +16,8 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use ccm_kit::http::{Environment, Route, bundle, proxy_url, route, variable};
 use ccm_provider::ProviderError;
 
-/// A connection that waits longer than this is closed here before the other side closes it: a request on a connection that
-/// was just closed fails, and the SDK's own retries are off.
+/// Idle connections are closed after this time, before the peer closes them: a request on a connection that was just
+/// closed fails, and the SDK's own retries are off.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// A client that obeys the environment.

@@ -9,8 +9,8 @@ use aws_smithy_types::config_bag::ConfigBag;
 
 use crate::client::metrics::Metrics;
 
-/// Counts answers with an error status, and refuses documents that break off: the SDK reads those up to where they end,
-/// and a list would silently be too short.
+/// Counts answers with an error status, and refuses truncated documents: the SDK would read those up to their end,
+/// and a list would be incomplete without an error.
 #[derive(Debug)]
 pub(super) struct Answers {
     metrics: Metrics,
@@ -44,7 +44,7 @@ impl Intercept for Answers {
     }
 }
 
-/// Whether a document ends with the end of the element that it begins with. Some answers have no body.
+/// Whether a document ends with the end tag of its root element. Some answers have no body.
 fn is_whole(document: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(document) else { return false };
     let mut text = text.trim();

@@ -1,4 +1,4 @@
-//! [`Api`] over the SDK of AWS. Types of the SDK stay in here.
+//! Implements [`Api`] with the AWS SDK. The SDK's types stay in this module.
 
 pub(crate) mod connect;
 mod convert;
@@ -24,7 +24,7 @@ use crate::client::metrics::Metrics;
 use crate::client::operation::Operation;
 use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Id, Query, Write};
 
-/// The clients of the services. Retries of the SDK must be off: they are made here.
+/// The clients of the services. The SDK's retries must be off: this module retries.
 #[derive(Debug, Clone)]
 pub(crate) struct Clients {
     pub(crate) ec2: aws_sdk_ec2::Client,
@@ -43,7 +43,7 @@ impl SdkApi {
         Self { clients: clients.watched(metrics), caller }
     }
 
-    /// One operation that has no pages.
+    /// Calls an operation without pages.
     async fn call<O, E, F, Fut>(&self, operation: Operation, send: F) -> Answer<O>
     where
         F: Fn() -> Fut + Send + Sync,
@@ -58,7 +58,7 @@ impl SdkApi {
         self.caller.call(operation, attempt).await
     }
 
-    /// All pages of a read. `send` requests the page after a token, `take` has the entries and the next token.
+    /// All pages of a read. `send` requests the page after a token, `take` extracts the entries and the next token.
     async fn pages<T, O, E, F, Fut>(
         &self,
         operation: Operation,
@@ -81,7 +81,7 @@ impl SdkApi {
 }
 
 impl Clients {
-    /// Counts and checks what they answer.
+    /// Counts and checks the answers of the clients.
     fn watched(&self, metrics: &Metrics) -> Self {
         let answers = || intercept::Answers::new(metrics.clone());
         let ec2 = self.ec2.config().to_builder().interceptor(answers()).build();
@@ -100,7 +100,7 @@ fn malformed(operation: Operation, why: impl std::fmt::Display) -> ApiError {
     ApiError::of_kind(operation, ErrorKind::Malformed, why.to_string())
 }
 
-/// The ID or ARN, which must be known by now.
+/// The ID or ARN, which must be known at this time.
 fn known(operation: Operation, id: &Id) -> Answer<String> {
     id.known().map(str::to_owned).ok_or_else(|| malformed(operation, format!("{id} is not made yet")))
 }
@@ -109,12 +109,12 @@ fn all_known(operation: Operation, ids: &[Id]) -> Answer<Vec<String>> {
     ids.iter().map(|id| known(operation, id)).collect()
 }
 
-/// A word of an enumeration; empty where AWS left it out.
+/// The value of an enumeration; empty if AWS left it out.
 fn word(from: Option<impl AsRef<str>>) -> String {
     from.map(|word| word.as_ref().to_owned()).unwrap_or_default()
 }
 
-/// To the second: AWS has no fractions.
+/// To the second: AWS returns no fractions.
 fn time(from: aws_smithy_types::DateTime) -> Option<jiff::Timestamp> {
     jiff::Timestamp::from_second(from.secs()).ok()
 }
@@ -124,7 +124,7 @@ fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)
 }
 
-/// In chunks of at most `size`, one after the other; an empty list is one empty chunk.
+/// Chunks of at most `size`; an empty list gives one empty chunk.
 fn chunks<T>(list: &[T], size: usize) -> Vec<&[T]> {
     if list.is_empty() { vec![list] } else { list.chunks(size).collect() }
 }
@@ -150,7 +150,7 @@ impl Api for SdkApi {
     }
 }
 
-/// The calls that a query takes, each with at most [`MAX_IDS`] IDs and [`FILTER_VALUES`] values of filters.
+/// Splits a query into calls, each with at most [`MAX_IDS`] IDs and [`FILTER_VALUES`] filter values.
 fn split(query: &Query) -> Vec<Query> {
     let total: usize = query.filters.iter().map(|filter| filter.values.len()).sum();
     let long = query.filters.iter().enumerate().max_by_key(|(_, filter)| filter.values.len());
@@ -175,7 +175,7 @@ fn split(query: &Query) -> Vec<Query> {
     chunks(&ids, MAX_IDS).into_iter().map(part).collect()
 }
 
-/// EC2 takes up to 1,000 IDs in a call.
+/// EC2 accepts up to 1,000 IDs in a call.
 const MAX_IDS: usize = 1_000;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What happens before any controller runs: configuration, region, credentials, the instance that this program runs on, the
+//! Runs before any controller: reads configuration, region and credentials, this program's own instance, and the
 //! cluster.
 //!
-//! Upstream: `init` and `newAWSCloud2` in `pkg/providers/v1/aws.go`. The order is upstream's, so that what is wrong shows as the
-//! same message first. Every replica goes through this before election, so each wait has an end.
+//! Upstream: `init` and `newAWSCloud2` in `pkg/providers/v1/aws.go`. The order is upstream's, so that the same error is
+//! reported first. Every replica runs this before leader election, so each wait is bounded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,16 +21,16 @@ pub(crate) mod config;
 #[cfg(feature = "sdk")]
 mod tests;
 
-/// All questions about the instance that this program runs on.
+/// Limit for all reads about the instance that this program runs on.
 const SELF_LIMIT: Duration = Duration::from_secs(120);
-/// The metadata service is on the same host; it answers soon or not at all.
+/// The metadata service is on the same host; it answers quickly or not at all.
 const METADATA_LIMIT: Duration = Duration::from_secs(20);
 
 #[async_trait]
 pub(crate) trait Connector: Send + Sync {
-    /// The client of the metadata service. Asks nothing yet.
+    /// The client of the metadata service. Sends no request yet.
     fn metadata(&self, config: &Config) -> Result<Arc<dyn Metadata>, ProviderError>;
-    /// The clients of the services in a region. Asks nothing yet: credentials are got with the first call.
+    /// The clients of the services in a region. Sends no request yet: the first call gets the credentials.
     async fn api(self: Box<Self>, config: &Config, region: &str) -> Result<Arc<dyn Api>, ProviderError>;
 }
 
@@ -43,7 +43,7 @@ pub(crate) trait Metadata: Send + Sync {
     async fn instance_id(&self) -> Result<String, String>;
 }
 
-/// The identity document of an instance. What is absent is empty.
+/// The identity document of an instance. Absent fields are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Identity {
@@ -64,13 +64,13 @@ pub(crate) struct Start {
     pub(crate) vpc: String,
     /// The subnet of last resort for balancers; empty when there is none.
     pub(crate) subnet: String,
-    /// The instance that this program runs on; `None` when it runs elsewhere.
+    /// The instance that this program runs on; `None` outside EC2.
     pub(crate) own: Option<Instance>,
     pub(crate) ownership: Ownership,
     pub(crate) api: Arc<dyn Api>,
 }
 
-/// Does it all. `text` is the file of `--cloud-config`.
+/// Runs all start steps. `text` is the file of `--cloud-config`.
 pub(crate) async fn start(
     text: Option<&str>,
     allow_untagged: bool,
@@ -110,8 +110,8 @@ fn log(findings: &[Finding]) {
     }
 }
 
-/// From the file, else from the metadata service. Upstream reads the identity document in any case, for a log line; here
-/// nothing is asked that is not needed, so that a host without metadata service starts at once.
+/// The region from the file, else from the metadata service. Upstream always reads the identity document, for a log
+/// line; here it is read only if needed, so that a host without metadata service starts at once.
 async fn region(config: &Config, metadata: &dyn Metadata) -> Result<String, ProviderError> {
     if let Some(zone) = &config.zone {
         tracing::info!(zone, "Zone configured in cloud config. Using that to get region.");

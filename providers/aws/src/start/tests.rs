@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::tests::world::{World, id};
 
-/// A host: what its metadata service says, and the cloud behind it. Notes what is asked, in order.
+/// A host: its metadata service and the cloud behind it. Records the requests in order.
 #[derive(Default)]
 struct Host {
     identity: Option<Identity>,
@@ -15,7 +15,7 @@ struct Host {
 }
 
 impl Host {
-    /// On the first of some instances.
+    /// On the first of several instances.
     fn on_instance() -> Self {
         let identity = Identity { region: "us-west-2".to_owned(), ..Identity::default() };
         Self { identity: Some(identity), instance_id: Some(id(1)), world: Arc::new(World::with(3)), ..Self::default() }
@@ -31,7 +31,7 @@ impl Host {
         self
     }
 
-    /// What was asked, and how it ended.
+    /// Starts; returns the recorded requests and the result.
     async fn start(self, text: &str, allow_untagged: bool) -> (Vec<String>, Result<Start, String>) {
         let (asked, world) = (self.asked.clone(), self.world.clone());
         let result = start(Some(text), allow_untagged, Box::new(self)).await.map_err(|error| error.to_string());
@@ -121,7 +121,7 @@ async fn off_instance_nothing_is_asked() {
     assert_eq!((started.subnet.as_str(), started.ownership.legacy), ("subnet-9", true));
 }
 
-/// Issue #1028 of upstream: the region is known, so the metadata service may be silent about it.
+/// Issue #1028 of upstream: the region is configured, so the metadata service need not answer.
 #[tokio::test(start_paused = true)]
 async fn a_region_in_the_file_needs_no_identity_document() {
     let host = Host { identity: None, ..Host::on_instance() };
@@ -200,7 +200,7 @@ async fn without_a_cluster_id_only_the_flag_helps() {
     assert!(error.starts_with("AWS cloud failed to find ClusterID; tag the instance"), "{error}");
     let (_, started) = Host::on_instance().tagged(&[("Name", "x")]).start("", true).await;
     assert_eq!(started.unwrap().ownership, Ownership::untagged());
-    // The flag is for no ID, not for two.
+    // The flag allows no cluster ID, but not two.
     let two = [("kubernetes.io/cluster/a", "owned"), ("kubernetes.io/cluster/b", "owned")];
     let (_, refused) = Host::on_instance().tagged(&two).start("", true).await;
     assert!(refused.unwrap_err().starts_with("Found multiple cluster tags"));

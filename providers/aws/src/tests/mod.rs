@@ -1,4 +1,4 @@
-//! What the tests of several modules share.
+//! Shared helpers of the tests of several modules.
 
 #[cfg(feature = "sdk")]
 pub(crate) mod world;

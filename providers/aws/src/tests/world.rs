@@ -1,4 +1,4 @@
-//! AWS in unit tests: the simulated one, called by the SDK in the same process and without a socket, so that time may stand still.
+//! AWS in unit tests: the simulated one, called by the SDK in the same process without a socket; time may stand still.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -28,7 +28,7 @@ use crate::client::metrics::leading;
 use crate::client::{Api, Tags};
 use crate::sdk::{Clients, SdkApi};
 
-/// The tag that marks what belongs to the cluster.
+/// The tag of the cluster's objects.
 pub(crate) const KEY: &str = "kubernetes.io/cluster/c1";
 /// The security group of the nodes.
 pub(crate) const NODE_GROUP: &str = "sg-00000000000000001";
@@ -42,7 +42,7 @@ pub(crate) struct World {
 
 type Edit = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// What stands in for the network.
+/// Replaces the network.
 struct Wire {
     aws: Aws,
     takes: Duration,
@@ -92,7 +92,7 @@ impl HttpConnector for InProcess {
     }
 }
 
-/// A call in short: of a read its filters and how many IDs it names, of a write all that it says.
+/// A call in short: a read with its filters and the number of its IDs, a write with all its arguments.
 fn call(form: &str) -> String {
     let form = ["%3A:", "%2F/", "%20 ", "%2A*"].iter().fold(form.to_owned(), |form, code| {
         let (code, plain) = code.split_at(3);
@@ -160,12 +160,12 @@ impl Default for World {
 }
 
 impl World {
-    /// With so many instances, in which a call takes some time.
+    /// With this number of instances and a delay for each call.
     pub(crate) fn with(instances: usize) -> Self {
         Self::taking(Duration::from_millis(50)).launched(instances)
     }
 
-    /// Without instances, in which a call takes so long.
+    /// Without instances, and with this delay for each call.
     pub(crate) fn taking(takes: Duration) -> Self {
         let clock = Mode::Stepped { start: jiff::Timestamp::now() };
         let options = Options { clock, validate: false, delays: Delays::none(), ..Options::default() };
@@ -200,7 +200,7 @@ impl World {
         world
     }
 
-    /// With so many instances.
+    /// With this number of instances.
     pub(crate) fn launched(self, instances: usize) -> Self {
         self.ec2(|ec2| (1..=instances).for_each(|number| launch(ec2, number)));
         self
@@ -214,12 +214,12 @@ impl World {
         &self.wire.aws
     }
 
-    /// The calls since last asked.
+    /// The calls since the previous query.
     pub(crate) fn calls(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.wire.calls))
     }
 
-    /// Looks at the account or changes it.
+    /// Reads or changes the account.
     pub(crate) fn state<T>(&self, change: impl FnOnce(&mut aws::World) -> T) -> T {
         self.wire.aws.world(|world| {
             let answer = change(world);
@@ -228,7 +228,7 @@ impl World {
         })
     }
 
-    /// Looks at EC2 or changes it.
+    /// Reads or changes EC2.
     pub(crate) fn ec2<T>(&self, change: impl FnOnce(&mut Ec2State) -> T) -> T {
         self.state(|world| change(&mut world.ec2))
     }
@@ -243,25 +243,25 @@ impl World {
         self.ec2(|ec2| change(ec2.interfaces.get_mut(&eni(number)).unwrap()));
     }
 
-    /// The next calls of an operation are refused.
+    /// Makes the next calls of an operation fail.
     pub(crate) fn fail(&self, operation: &str, code: &str, times: u64) {
         let fault = Fault::Code { status: 400, code: code.to_owned(), message: "as the test says".to_owned() };
         let rule = faults::Rule { action: Some(operation.to_owned()), ..faults::Rule::every(fault) };
         self.wire.aws.fault(rule.window(0, times));
     }
 
-    /// A permission is missing from now on.
+    /// Removes a permission from now on.
     pub(crate) fn deny(&self, permission: &str) {
         let (_, action) = permission.split_once(':').unwrap();
         self.wire.aws.fault(faults::Rule { action: Some(action.to_owned()), ..faults::Rule::every(Fault::Deny) });
     }
 
-    /// Changes what is answered from now on.
+    /// Changes all answers from now on.
     pub(crate) fn edit(&self, edit: impl Fn(&str) -> String + Send + Sync + 'static) {
         *lock(&self.wire.edit) = Some(Arc::new(edit));
     }
 
-    /// From now on dry runs are carried out.
+    /// Carries out dry runs from now on.
     pub(crate) fn forget_dry_runs(&self) {
         self.wire.knows_no_dry_runs.store(true, Ordering::Relaxed);
     }
@@ -309,7 +309,7 @@ pub(crate) fn rule(port: Option<i64>, peer: Peer) -> Rule {
     Rule { id: format!("sgr-{port:?}-{peer:?}"), protocol, from: port, to: port, peer, description: None }
 }
 
-/// A route to an instance; a blackhole, if there is none of this number.
+/// A route to an instance; a blackhole if there is no instance with this number.
 pub(crate) fn route_to(destination: &str, number: usize) -> Route {
     let target = Target::Interface { interface: eni(number), instance: Some(id(number)) };
     Route { destination: destination.to_owned(), target, created: jiff::Timestamp::UNIX_EPOCH }

@@ -1,5 +1,5 @@
-//! A simulated AWS with a network and nodes, and the provider as a process would make it: from a cloud config, over HTTP, with
-//! the real SDK and credentials from the metadata service.
+//! A simulated AWS with a network and nodes, and the provider as in production: from a cloud config, over HTTP,
+//! with the real SDK and credentials from the metadata service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) const CLUSTER: &str = "kubernetes";
 pub(crate) const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 /// A certificate that exists.
 pub(crate) const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/one";
-/// A group of the user's, where there is one.
+/// A group of the user, if it exists.
 pub(crate) const USER_GROUP: &str = "sg-00000000000000abc";
 
 pub(crate) struct Bed {
@@ -32,14 +32,14 @@ pub(crate) struct Bed {
     pub(crate) network: Network,
     pub(crate) nodes: Vec<NodeRef>,
     config: String,
-    // Where credentials come from.
+    // The source of the credentials.
     _metadata: Imds,
 }
 
 impl Bed {
     /// Cluster `c1` with three nodes in public subnets of two zones. The clock stands still unless a test steps it.
     pub(crate) fn start(more_config: &str) -> Self {
-        // Credentials and signatures are of now.
+        // Credentials and signatures have the current time.
         let clock = Mode::Stepped { start: jiff::Timestamp::now() };
         let aws = Aws::start(Options { clock, ..Options::default() }).unwrap();
         let zones = NetworkSeed { zones: vec!['a', 'b'], cluster: Some("c1".to_owned()), ..NetworkSeed::default() };
@@ -54,7 +54,7 @@ impl Bed {
         bed
     }
 
-    /// Instances of the cluster: their IDs.
+    /// Adds instances of the cluster and returns their IDs.
     pub(crate) fn add_instances(&self, count: usize) -> Vec<String> {
         let instances = InstanceSeed {
             count,
@@ -66,12 +66,12 @@ impl Bed {
         self.aws.world(|world| seed::instances(world, &instances)).unwrap()
     }
 
-    /// Section `[Global]` of the cloud config, and the sections with the addresses of the services.
+    /// Section `[Global]` of the cloud config, and the sections with the endpoints of the services.
     pub(crate) fn config(&self) -> (&str, &str) {
         self.config.split_at(self.config.find("[ServiceOverride").unwrap())
     }
 
-    /// Instances with a Node each.
+    /// Adds instances with one Node each.
     pub(crate) fn add_nodes(&mut self, count: usize) {
         for id in self.add_instances(count) {
             let number = self.nodes.len();
@@ -84,13 +84,13 @@ impl Bed {
         }
     }
 
-    /// Ends an instance, by the provider ID of its node or its own.
+    /// Terminates an instance, by the provider ID of its node or its own ID.
     pub(crate) fn terminate(&self, id: &str) {
         let form = format!("InstanceId.1={}", id.rsplit('/').next().unwrap());
         self.aws.by_hand(ccm_cloudsim::aws::Service::Ec2, "TerminateInstances", &form).unwrap();
     }
 
-    /// The balancers of a new process: it remembers nothing.
+    /// The balancers of a new process without caches.
     pub(crate) async fn process(&self) -> Arc<dyn LoadBalancer> {
         leading(self).await
     }
@@ -109,7 +109,7 @@ impl Bed {
         provider(self.config.clone(), &FlagValues::default()).await
     }
 
-    /// A new process with flags of the command line.
+    /// A new process with command-line flags.
     pub(crate) async fn provider_with_flags(&self, given: &[(&'static str, &str)]) -> Arc<dyn CloudProvider> {
         let flags = ccm_provider_contract::flags(&ccm_provider_aws::Factory, given);
         provider(self.config.clone(), &flags).await
@@ -125,7 +125,7 @@ impl Bed {
         self.work(process, service, ServiceAction::Delete).await.unwrap();
     }
 
-    /// Works until the answer is final, as the service controller does: while the cloud lets go of interfaces, time passes.
+    /// Repeats the work until the answer is final, as the service controller does; steps the clock while it waits.
     pub(crate) async fn work(
         &self,
         process: &dyn LoadBalancer,
@@ -154,18 +154,18 @@ impl Bed {
         });
     }
 
-    /// Names of the writes since a mark, in order.
+    /// Names of the writes since a position in the ledger, in order.
     pub(crate) fn writes(&self, mark: u64) -> Vec<String> {
         self.aws.writes(mark)
     }
 
-    /// Nothing that was sent or answered was off the vendor's models.
+    /// Checks that every request and answer conformed to the vendor's models.
     pub(crate) fn check(&self) {
         assert_eq!(self.aws.violations(), Vec::<String>::new());
     }
 }
 
-/// The configuration of a process of the cluster `c1`, with more keys of `[Global]`.
+/// The configuration of a process of the cluster `c1`, with additional keys of `[Global]`.
 pub(crate) fn config(aws: &Aws, metadata: &Imds, vpc: &str, subnet: &str, more: &str) -> String {
     let mut config =
         format!("[Global]\nRegion = us-west-2\nVPC = {vpc}\nSubnetID = {subnet}\nKubernetesClusterID = c1\n{more}\n",);
@@ -184,7 +184,7 @@ pub(crate) async fn provider(text: String, flags: &FlagValues) -> Arc<dyn CloudP
     ccm_provider_aws::Factory.build(Some(config), flags).await.unwrap()
 }
 
-/// A Service of type LoadBalancer with these annotations, whose prefix is left out, and with what the test adds to `spec`.
+/// A Service of type LoadBalancer with these annotations, without their prefix, and with additions to `spec`.
 #[allow(clippy::needless_pass_by_value)] // literals at all callers
 pub(crate) fn service(name: &str, annotations: &[(&str, &str)], ports: &[(i32, i32)], spec: Value) -> Service {
     let annotations: BTreeMap<String, &str> =

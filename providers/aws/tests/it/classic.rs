@@ -21,7 +21,7 @@ pub(crate) fn plain() -> Service {
     clb(&annotations, &[(80, 31080), (443, 31443)], json!({"loadBalancerSourceRanges": ["10.0.0.0/8"]}))
 }
 
-/// Another desired state of the same Service, which changes most of what can be changed.
+/// Another desired state of the same Service, which changes most settings.
 pub(crate) fn changed() -> Service {
     clb(
         &[
@@ -37,13 +37,13 @@ pub(crate) fn changed() -> Service {
     )
 }
 
-/// With a group of the user's in place of the managed one.
+/// With a group of the user instead of the managed one.
 pub(crate) fn named() -> Service {
     clb(&[("security-groups", USER_GROUP)], &[(80, 31080)], json!({}))
 }
 
-/// What users see of everything, without IDs of groups: these differ with the way that led there. Policies that no listener
-/// and no backend has are not counted: AWS keeps them with the balancer.
+/// Everything that users see, without group IDs, which depend on the history. Policies that no listener
+/// and no backend uses are not counted: AWS keeps them with the balancer.
 pub(crate) fn shape(world: &World) -> Vec<String> {
     let name = |id: &str| world.ec2.groups.get(id).map_or_else(|| id.to_owned(), |group| group.name.clone());
     let mut shape = Vec::new();
@@ -127,7 +127,7 @@ async fn a_second_sync_and_a_restart_write_nothing() {
         let mark = bed.aws.mark();
         bed.ensure(&*process, &desired).await;
         process.update(CLUSTER, &desired, &bed.nodes).await.unwrap();
-        // The second sync of a process has its caches filled.
+        // In the second sync of a process, the caches are filled.
         bed.ensure(&*process, &desired).await;
         let steady = bed.aws.mark();
         bed.ensure(&*process, &desired).await;
@@ -154,7 +154,7 @@ async fn nodes_come_and_go_in_one_call_each() {
     bed.check();
 }
 
-/// Upstream leaves the group behind for ever.
+/// Upstream leaves the group behind forever.
 #[tokio::test]
 async fn a_creation_refused_for_its_quota_leaves_nothing_when_the_service_goes() {
     let bed = start();
@@ -194,7 +194,7 @@ async fn another_scheme_is_a_warning_and_everything_else_goes_on() {
     assert_eq!(events.iter().filter(summary).count(), 1, "{events:?}");
     let made = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().clone());
     assert_eq!((made.listeners.keys().collect::<Vec<_>>(), made.internal, made.subnets.len()), (vec![&81], false, 2));
-    // Nor the other way round.
+    // The reverse change fails too.
     bed.delete(&*process, &desired(&[("internal", "true")], 81)).await;
     bed.ensure(&*process, &desired(&[("internal", "true")], 81)).await;
     cluster.take_events();
@@ -203,7 +203,7 @@ async fn another_scheme_is_a_warning_and_everything_else_goes_on() {
     bed.check();
 }
 
-/// Only the balancer that has the group shows that the rule is ours.
+/// Only the balancer that has the group shows that this program created the rule.
 #[tokio::test]
 async fn a_rule_for_a_group_of_the_user_goes_with_it_also_when_aws_shows_it_late() {
     let bed = start();
@@ -212,7 +212,7 @@ async fn a_rule_for_a_group_of_the_user_goes_with_it_also_when_aws_shows_it_late
     bed.ensure(&*process, &plain()).await;
     bed.aws.clock().step(Duration::from_secs(60));
     bed.aws.change(|options| options.stale_reads = Duration::from_secs(3));
-    // The managed group is there still when the balancer gets it back.
+    // The managed group still exists when it is attached to the balancer again.
     let held = Fault::Code { status: 400, code: "DependencyViolation".to_owned(), message: String::new() };
     bed.aws.fault(Rule { action: Some("DeleteSecurityGroup".to_owned()), ..Rule::every(held) });
     process.ensure(CLUSTER, &named(), &bed.nodes).await.unwrap_err();

@@ -38,7 +38,7 @@ struct Cloud {
     kind: &'static str,
 }
 
-/// Configurations are completed with the addresses of the simulated services: without them they lead to AWS.
+/// Adds the endpoints of the simulated services to configurations: without them, requests would go to AWS.
 struct Local(String);
 
 #[async_trait]
@@ -65,9 +65,9 @@ impl ProviderFactory for Local {
 impl Cloud {
     fn new(kind: &'static str) -> Self {
         let bed = Bed::start("");
-        // The network has been there for a while, and nothing of it is a node of the suite.
+        // The network is older than the suite, and none of its instances is a node of the suite.
         bed.aws.clock().step(Duration::from_secs(60));
-        // Checked in the other tests; it costs more than the calls.
+        // The other tests validate; validation costs more than the calls.
         bed.aws.change(|options| options.validate = false);
         Self { bed, kind }
     }
@@ -133,7 +133,7 @@ impl Harness for Cloud {
             });
             let shapes = classic::shape(world).into_iter().chain(network::shape(world));
             let balancers = shapes.filter(|line| !line.starts_with("security group"));
-            // Groups of nodes hold rules of several owners: a line for each rule.
+            // Groups of nodes contain rules of several owners: one line per rule.
             let name = |id: &String| world.ec2.groups.get(id).map_or_else(|| id.clone(), |group| group.name.clone());
             let groups = world.ec2.groups.values().flat_map(|group| {
                 let rules = group.ingress.iter().map(|rule| {
@@ -157,11 +157,11 @@ impl Harness for Cloud {
         }
     }
 
-    /// Another cluster has a balancer behind the same nodes, a classic one with the name of ours; and routes.
+    /// Adds objects of another cluster on the same nodes: routes, and a balancer; a classic one has the name of ours.
     async fn add_objects_of_others(&self, like: Option<&Service>) -> bool {
         if let Some(mut service) = like.cloned() {
             if self.kind == "nlb" {
-                // Its rules in the group of the nodes are known by its name.
+                // Its rules in the group of the nodes are identified by its name.
                 service.metadata.uid = "5eb5a7f2-aaaa-bbbb-cccc-0123456789ab".into();
             }
             service.spec.ports[0].node_port = 31999;
@@ -179,7 +179,7 @@ impl Harness for Cloud {
         true
     }
 
-    /// Its instance is gone, and another one is the node now.
+    /// The route's instance is gone, and another instance belongs to the node now.
     async fn orphan_route(&self, destination_cidr: &str) -> bool {
         let id = self.bed.add_instances(1).remove(0);
         let interface = self.interface_of(&id);

@@ -47,7 +47,7 @@ impl crash::Stage for Work {
     }
 }
 
-/// From one desired state of a Service to another; none: there is no Service. A neighbour shares the groups of the nodes.
+/// From one desired state of a Service to another; `None` is no Service. A neighbour shares the groups of the nodes.
 async fn survives_any_death(least: usize, start: fn() -> Bed, before: Option<Service>, after: Option<Service>) {
     let (bed, action) = (start(), if after.is_some() { ServiceAction::Ensure } else { ServiceAction::Delete });
     let service = after.as_ref().or(before.as_ref()).unwrap();
@@ -59,7 +59,7 @@ async fn survives_any_death(least: usize, start: fn() -> Bed, before: Option<Ser
     if let Some(before) = &before {
         bed.ensure(&*process, before).await;
     }
-    // One life after the other, in the same account.
+    // All lives run in the same account, one after the other.
     let begin = bed.aws.dump().unwrap();
     let bed = Rc::new(bed);
     crash::every_prefix(least, 1, async || {

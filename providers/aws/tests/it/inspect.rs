@@ -84,7 +84,7 @@ async fn what_two_services_left_is_deleted_to_the_last_rule() {
     for orphan in &orphans {
         let mut tries = 0;
         while let Err(error) = inspector.delete_orphan(CLUSTER, orphan).await {
-            // AWS lets go of the interfaces of a balancer some time after it.
+            // AWS deletes the interfaces of a balancer some time after the balancer.
             assert!(error.retry_after().is_some() && tries < 30, "{error}");
             bed.aws.clock().step(Duration::from_secs(10));
             tries += 1;

@@ -7,7 +7,7 @@ use ccm_provider_contract::TestCluster;
 
 use crate::bed::Bed;
 
-/// A process that leads over these nodes.
+/// A leading process with these nodes.
 pub(crate) async fn leading(bed: &Bed, nodes: &[NodeRef]) -> Arc<dyn CloudProvider> {
     let provider = bed.provider().await;
     let cluster = Arc::new(TestCluster::default());
@@ -45,7 +45,7 @@ async fn routes_come_and_go_and_a_second_reconcile_writes_nothing() {
         answer.unwrap();
     }
     assert_eq!(bed.writes(mark), Vec::<String>::new());
-    // Somebody removes the first beforehand.
+    // The first route is removed beforehand by somebody else.
     let again = leading(&bed, &bed.nodes).await.routes().unwrap();
     assert_eq!(again.list("kubernetes").await.unwrap(), listed);
     again.delete("kubernetes", &listed[..1]).await.remove(0).unwrap();

@@ -1,4 +1,4 @@
-//! What users get wrong, over HTTP: what is said, and that all else goes on.
+//! Mistakes of users, over HTTP: the messages, and that everything else continues.
 
 use ccm_provider::{LoadBalancerExt as _, LoadBalancerIngress, Service};
 use serde_json::json;
@@ -65,7 +65,7 @@ async fn hosts_of_a_balancer_that_is_not_there_are_an_error_that_names_it() {
     assert_eq!(bed.aws.ledger(|ledger| ledger.mutating(0).count()), 0);
 }
 
-/// A mistake that only AWS can find: the message has the object, and another Service is served all the same.
+/// A mistake that only AWS can find: the message names the object, and another Service is still served.
 #[tokio::test]
 async fn objects_that_do_not_exist_are_named_and_other_services_go_on() {
     let bed = Bed::start("NLBSecurityGroupMode = Managed");

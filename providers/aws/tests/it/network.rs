@@ -26,7 +26,7 @@ pub(crate) fn plain() -> Service {
     nlb(&[], &[(80, 31080), (443, 31443)], json!({"loadBalancerSourceRanges": ["10.0.0.0/8"]}))
 }
 
-/// Another desired state of the same Service, which changes most of what can be changed.
+/// Another desired state of the same Service, which changes most settings.
 pub(crate) fn changed() -> Service {
     nlb(
         &[
@@ -40,7 +40,7 @@ pub(crate) fn changed() -> Service {
     )
 }
 
-/// What users see of everything, without IDs: these differ with the way that led there.
+/// Everything that users see, without IDs, which depend on the history.
 pub(crate) fn shape(world: &World) -> Vec<String> {
     let elb = &world.elbv2;
     let mut shape = Vec::new();
@@ -131,15 +131,15 @@ async fn elements_that_nobody_knows_yet_change_nothing() {
 async fn a_second_sync_and_a_restart_write_nothing() {
     let bed = start();
     let process = bed.process().await;
-    // Four for the balancer, one for the targets of each port, and one more where attributes are wanted; and the groups, which
-    // are read once for all Services that sync at the same time.
+    // Four for the balancer, one for the targets of each port, and one more if attributes are wanted; and the groups,
+    // which are read once for all Services that sync at the same time.
     for (desired, most) in [(plain(), 7), (changed(), 9)] {
         bed.ensure(&*process, &desired).await;
         let mark = bed.aws.mark();
         bed.ensure(&*process, &desired).await;
         process.update(CLUSTER, &desired, &bed.nodes).await.unwrap();
         assert_eq!(bed.writes(mark), Vec::<String>::new());
-        // The second sync of a process has its caches filled.
+        // In the second sync of a process, the caches are filled.
         bed.ensure(&*process, &desired).await;
         let steady = bed.aws.mark();
         bed.ensure(&*process, &desired).await;
@@ -171,7 +171,7 @@ async fn nodes_come_and_go() {
     bed.check();
 }
 
-/// Upstream: `DuplicateTargetGroupName` for ever.
+/// Upstream: `DuplicateTargetGroupName` forever.
 #[tokio::test]
 async fn a_certificate_comes_and_goes_on_an_existing_port() {
     let bed = start();
@@ -189,7 +189,7 @@ async fn a_certificate_comes_and_goes_on_an_existing_port() {
     bed.check();
 }
 
-/// EC2 shows a new instance late. It gets its traffic as soon as it is there, not when something else changes.
+/// EC2 shows a new instance late. It is registered as soon as it is visible, not when something else changes.
 #[tokio::test]
 async fn an_instance_that_is_not_shown_yet_is_looked_for_again() {
     for kind in ["nlb", "clb"] {
@@ -208,7 +208,7 @@ async fn an_instance_that_is_not_shown_yet_is_looked_for_again() {
         process.update(CLUSTER, &desired, &bed.nodes).await.unwrap();
         assert_eq!(targets(&bed), 4, "{kind}");
 
-        // After five minutes it is said, and nobody waits.
+        // After five minutes the missing instance is reported, and nothing waits for it.
         bed.aws.change(|options| options.lag = Lag::default().with("instance", Duration::from_secs(300)));
         let (process, cluster) = watched(&bed).await;
         bed.aws.clock().step(Duration::from_secs(400));
@@ -221,7 +221,7 @@ async fn an_instance_that_is_not_shown_yet_is_looked_for_again() {
     }
 }
 
-/// A node of this age whose instance was launched just now.
+/// A node of this age whose instance was just launched.
 fn new_node(bed: &mut Bed, age: Duration) -> String {
     bed.add_nodes(1);
     let now = bed.aws.clock().now();
@@ -241,7 +241,7 @@ fn targets(bed: &Bed) -> usize {
     })
 }
 
-/// What is read may be older than the last write. The last node list counts, also when no other follows.
+/// Reads may be older than the last write. The last node list counts, even if no other follows.
 #[tokio::test]
 async fn a_target_that_comes_and_goes_at_once_is_no_target_in_the_end() {
     for kind in ["nlb", "clb"] {
@@ -271,7 +271,7 @@ async fn a_target_that_comes_and_goes_at_once_is_no_target_in_the_end() {
     }
 }
 
-/// Nothing is waited for that can be seen.
+/// The sync does not wait for visible objects.
 #[tokio::test]
 async fn a_deletion_right_after_the_creation_is_one_attempt_and_no_warning() {
     for kind in ["nlb", "clb"] {
@@ -282,7 +282,7 @@ async fn a_deletion_right_after_the_creation_is_one_attempt_and_no_warning() {
         process.ensure(CLUSTER, &desired, &bed.nodes).await.unwrap();
         match process.ensure_deleted(CLUSTER, &desired).await {
             Ok(()) => {}
-            // EC2 lets go of the interfaces of a classic balancer some time later.
+            // EC2 deletes the interfaces of a classic balancer some time later.
             Err(error) => {
                 assert!(error.to_string().contains("cannot be deleted yet"), "{kind}: {error}");
                 bed.delete(&*process, &desired).await;
@@ -294,7 +294,7 @@ async fn a_deletion_right_after_the_creation_is_one_attempt_and_no_warning() {
     }
 }
 
-/// What AWS doesn't show yet is not left behind, and waiting for it is no failure.
+/// Objects that AWS does not show yet are not leaked, and waiting for them is no failure.
 #[tokio::test]
 async fn a_deletion_waits_for_what_is_not_shown_yet() {
     for hidden in ["load-balancer", "target-group"] {

@@ -1,4 +1,4 @@
-//! Security groups over HTTP, for both kinds of balancers: what is shared, what is named, what is the user's.
+//! Security groups over HTTP, for both kinds of balancers: shared groups, named groups, groups of the user.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ async fn a_group_without_tags_that_refers_to_ours_does_not_keep_it_alive() {
     bed.check();
 }
 
-/// Upstream deletes every five seconds, for ever, and says nothing.
+/// Upstream retries the deletion every five seconds forever, without a message.
 #[tokio::test]
 async fn a_rule_of_the_users_that_keeps_our_group_alive_is_named_and_left_alone() {
     let bed = Bed::start("");
@@ -84,7 +84,7 @@ async fn a_rule_of_the_users_that_keeps_our_group_alive_is_named_and_left_alone(
     }
     assert!(held.contains(&lb) && held.contains("sg-0123456789abcdef0"), "{held}");
     assert_eq!(rules(&bed, "sg-0123456789abcdef0"), [format!("tcp Some(22) {lb}")]);
-    // The user does what was said.
+    // The user follows the advice of the message.
     bed.aws.world(|world| world.ec2.groups.get_mut("sg-0123456789abcdef0").unwrap().ingress.clear());
     bed.delete(&*process, &classic()).await;
     assert!(!bed.aws.world(|world| world.ec2.groups.contains_key(&lb)));
@@ -158,7 +158,7 @@ async fn a_rule_that_is_there_already_or_gone_already_is_no_error() {
         ("AuthorizeSecurityGroupIngress", "InvalidPermission.Duplicate"),
         ("RevokeSecurityGroupIngress", "InvalidPermission.NotFound"),
     ] {
-        // What somebody else did in between.
+        // A concurrent change by somebody else.
         let fault = Fault::Code { status: 400, code: code.to_owned(), message: "in between".to_owned() };
         bed.aws.fault(faults::Rule::every(fault).on("ec2", action).window(0, 1));
     }
@@ -168,7 +168,7 @@ async fn a_rule_that_is_there_already_or_gone_already_is_no_error() {
     bed.check();
 }
 
-/// Two network balancers that probe the same port from the same networks share rules, under the name of whichever came first.
+/// Network balancers that probe the same port from the same networks share rules, with the first one's name.
 #[tokio::test]
 async fn health_checks_of_one_balancer_survive_the_other() {
     let bed = Bed::start("ClusterServiceLoadBalancerHealthProbeMode = Shared");
@@ -182,7 +182,7 @@ async fn health_checks_of_one_balancer_survive_the_other() {
     assert_eq!(probes(&bed), 2, "one for each subnet: {:?}", rules(&bed, &nodes));
     let mark = bed.aws.mark();
     bed.delete(&*process, &first).await;
-    // A health check is never without its rule, not even for a moment.
+    // The health-check rule always exists, without a gap.
     let revoked = bed.aws.ledger(|ledger| {
         let revokes = ledger.mutating(mark).filter(|entry| entry.action == "RevokeSecurityGroupIngress");
         revokes.filter(|entry| format!("{entry:?}").contains("10256")).count()
@@ -277,7 +277,7 @@ async fn deletions_and_creations_side_by_side_leave_the_rules_of_those_that_stay
             answer.unwrap().unwrap();
         }
         settled();
-        // Two go while one comes.
+        // Two are deleted while one is created.
         for answer in join_all([delete(&services[0]), ensure(&services[2]), delete(&services[1])]).await {
             answer.unwrap().unwrap();
         }
@@ -286,7 +286,7 @@ async fn deletions_and_creations_side_by_side_leave_the_rules_of_those_that_stay
         assert_eq!(now.len(), 2, "round {round}: {now:?}");
         assert!(now[0].starts_with("icmp") && now[1].ends_with(&name), "round {round}: {now:?}");
         settled();
-        // All go at once.
+        // All are deleted at once.
         bed.ensure(&*process, &services[3]).await;
         settled();
         for answer in join_all([delete(&services[2]), delete(&services[3])]).await {

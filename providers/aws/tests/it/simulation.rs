@@ -21,7 +21,7 @@ use crate::bed::{Bed, CERTIFICATE, CLUSTER, USER_GROUP, service};
 use crate::lent::leading;
 use crate::{classic, network};
 
-/// How late reads are in the rough time, by the virtual clock.
+/// The delay of reads in the rough time, by the virtual clock.
 const STALE: Duration = Duration::from_secs(3);
 
 /// The simulated AWS with neighbours.
@@ -109,7 +109,7 @@ impl LivingCloud for Living {
         let mut spec = Map::new();
         if may(0.3) {
             spec.insert("externalTrafficPolicy".to_owned(), json!("Local"));
-            // No two Services have the same.
+            // The port is unique per Service.
             spec.insert("healthCheckNodePort".to_owned(), json!(32000 + i32::from(name.as_bytes()[0])));
         }
         if may(0.5) {
@@ -160,7 +160,7 @@ impl LivingCloud for Living {
         ["a listener is removed", "all instances are removed", "rules are removed"][which].to_owned()
     }
 
-    /// Without the instances that have ended: a classic balancer does not show them, and no write removes them.
+    /// Without terminated instances: a classic balancer does not show them, and no write removes them.
     fn contents(&self) -> Vec<String> {
         self.bed.aws.world(|world| {
             let mut world = world.clone();
@@ -169,18 +169,18 @@ impl LivingCloud for Living {
         })
     }
 
-    /// Whether a line is about a balancer of the other cluster, or a part of it.
+    /// Whether a line describes a balancer of the other cluster, or a part of it.
     fn is_theirs(line: &str) -> bool {
         !line.starts_with("security group") && line.contains("cluster/c2")
     }
 
-    /// What the cluster neither made nor may change.
+    /// Objects that the cluster did not create and may not change.
     fn foreign(&self) -> Vec<String> {
         self.bed.aws.world(|world| foreign(world))
     }
 }
 
-/// What a user removes: a listener of a network balancer, the instances of a classic one, or the rules for a balancer.
+/// A part that a user removes: a listener of a network balancer, the instances of a classic one, or a balancer's rules.
 fn remove_a_part(world: &mut World, which: usize, ours: &[String]) {
     match which {
         0 => {
@@ -202,7 +202,7 @@ fn remove_a_part(world: &mut World, which: usize, ours: &[String]) {
                 let ours = |rule: &GroupRule| {
                     rule.description.as_deref().is_some_and(|text| ours.iter().any(|name| text.ends_with(&**name)))
                 };
-                // What is left of the rules for "fragmentation needed" goes with the next change, not before.
+                // The remaining rules for "fragmentation needed" are removed with the next change, not before.
                 if group.ingress.iter().any(ours) {
                     group.ingress.retain(|rule| !ours(rule) && !is_mtu(rule));
                 }
@@ -221,7 +221,7 @@ fn is_mtu(rule: &GroupRule) -> bool {
     rule.description.as_deref() == Some("kubernetes.io/rule/nlb/mtu") && !peer.contains("172.16.")
 }
 
-/// Another cluster with a balancer of each kind that sends to the same nodes, and a user with a group and a rule.
+/// Adds another cluster with a balancer of each kind for the same nodes, and a user with a group and a rule.
 async fn neighbours(bed: &Bed) {
     bed.add_group(USER_GROUP, None, Vec::new());
     bed.aws.world(|world| {
@@ -244,11 +244,11 @@ async fn neighbours(bed: &Bed) {
     }
 }
 
-/// Balancers, listeners, target groups and security groups without the IDs that differ with the way that led there.
+/// Balancers, listeners, target groups and security groups without the IDs, which depend on the history.
 pub(crate) fn shape(world: &World) -> Vec<String> {
     let mut lines = classic::shape(world);
     let network = network::shape(world).into_iter().filter(|line| !line.starts_with("security group"));
-    // What was switched off is the same as what never was on.
+    // A feature that was switched off equals one that was never on.
     lines.extend(network.map(|line| line.replace("\"load_balancing.cross_zone.enabled\": \"false\"", "")));
     lines.sort();
     lines
@@ -273,7 +273,7 @@ fn foreign(world: &World) -> Vec<String> {
     lines
 }
 
-/// Names and groups of the other cluster's balancers, as they stand in rules.
+/// Names and groups of the other cluster's balancers, as rules contain them.
 fn theirs_in(world: &World) -> Vec<String> {
     let is_marked = |tags: &BTreeMap<String, String>| tags.contains_key("kubernetes.io/cluster/c2");
     let balancers =
@@ -282,5 +282,5 @@ fn theirs_in(world: &World) -> Vec<String> {
     balancers.chain(groups).collect()
 }
 
-// The seeds of the day take about four minutes of one core.
+// The daily seeds take about four minutes of one core.
 ccm_provider_contract::lives!(Living, "CCM_AWS_SEEDS", 1..=16, 150);

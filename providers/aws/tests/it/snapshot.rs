@@ -1,4 +1,4 @@
-//! Snapshots: what is observed over HTTP is planned the same where there is no AWS.
+//! Snapshots: observations over HTTP give the same plan without AWS.
 
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{CloudProvider, LoadBalancerExt as _, ProviderFactory, Service, ServiceAction, ServiceWork};
@@ -11,7 +11,7 @@ fn desired(name: &str, kind: &str, ports: &[(i32, i32)]) -> Service {
     service(name, &[("type", kind)], ports, json!({}))
 }
 
-/// The plan made here, after it was compared with the one from the text that a snapshot keeps; and that text.
+/// The local plan, after a comparison with the plan from the text of the snapshot; and that text.
 async fn same(provider: &dyn CloudProvider, item: &ServiceWork) -> (Result<String, String>, String) {
     let here = provider.load_balancer().unwrap();
     let planned = here.plan(CLUSTER, item).await.map(|plan| serde_json::to_string(&plan).unwrap());

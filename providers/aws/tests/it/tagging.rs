@@ -21,7 +21,7 @@ fn tagged(bed: &Bed) -> usize {
     })
 }
 
-/// A deleted node comes without its object; nobody knows any more what it was.
+/// A deleted node is passed without its object: nothing else is known about it.
 #[tokio::test]
 async fn one_bad_id_keeps_no_other_instance_from_its_tags_and_a_deleted_node_loses_them() {
     let mut bed = Bed::start("");
@@ -37,12 +37,12 @@ async fn one_bad_id_keeps_no_other_instance_from_its_tags_and_a_deleted_node_los
     let answers = task.run(&batch).await;
     let labelled = |index: &usize| answers[*index].as_ref().is_ok_and(|changes| !changes.labels.is_empty());
     assert_eq!((0..20).filter(labelled).count(), 19);
-    // Its age is not known, so it is no young node to wait for.
+    // The age of the node is unknown, so it does not count as a young node.
     assert!(!labelled(&7) && answers[7].is_ok(), "{:?}", answers[7]);
     assert_eq!(tagged(&bed), 19);
     assert_eq!(bed.writes(mark), ["CreateTags", "CreateTags"]);
 
-    // The label of a moment ago is not seen yet: it is said again, without a call.
+    // The recent label is not visible yet: it is reported again, without a call.
     let again = task.run(&batch[..3]).await;
     assert!(again.iter().all(|answer| answer.as_ref().is_ok_and(|changes| !changes.labels.is_empty())));
     assert_eq!(bed.writes(mark).len(), 2);

@@ -1,7 +1,7 @@
-//! Take-over: the cloud as aws-cloud-controller-manager left it, and this program in its place.
+//! Takeover: this program replaces aws-cloud-controller-manager in a cloud that the latter left.
 //!
-//! The files under `tests/fixtures/take-over` are the end state of a run of that program (commit 63ec440c, Kubernetes 1.36) on a
-//! real API server and the simulated AWS: its 14 Services, 4 nodes, the cloud's dump.
+//! The files under `tests/fixtures/take-over` are the end state of a run of that program (commit 63ec440c, Kubernetes
+//! 1.36) on a real API server and the simulated AWS: its 14 Services, 4 nodes, the cloud's dump.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ struct Left {
     services: Vec<Service>,
     nodes: Vec<NodeRef>,
     scene: Value,
-    // Where credentials come from.
+    // The source of the credentials.
     metadata: Imds,
 }
 
@@ -35,7 +35,7 @@ impl Left {
         let now = jiff::Timestamp::now();
         let aws = Aws::start(Options { clock: Mode::Stepped { start: now }, ..Options::default() }).unwrap();
         aws.load(CLOUD).unwrap();
-        // Credentials and signatures are of now.
+        // Credentials and signatures have the current time.
         aws.clock().set(now);
         let first = aws.world(|world| world.ec2.instances.keys().next().unwrap().clone());
         let metadata = aws.imds(&first, ImdsOptions::default()).unwrap();
@@ -50,7 +50,7 @@ impl Left {
         Self { aws, services, nodes, scene, metadata }
     }
 
-    /// The balancers of a new process of ours, with these further lines in section `[Global]`.
+    /// The balancers of a new process of ours, with these additional lines in section `[Global]`.
     async fn take_over(&self, more_config: &str) -> Arc<dyn LoadBalancer> {
         let provider = self.provider(more_config).await;
         lend(&self.aws, &*provider).await;
@@ -68,7 +68,7 @@ impl Left {
         self.aws.ledger(|ledger| ledger.mutating(mark).map(line).collect())
     }
 
-    /// Names of the security groups, and how many rules that of the nodes has.
+    /// Names of the security groups, and the number of rules of the node group.
     fn groups(&self) -> (Vec<String>, usize) {
         let nodes = self.scene["node_group"].as_str().unwrap();
         self.aws.world(|world| {
@@ -83,7 +83,7 @@ impl Left {
 async fn what_the_go_program_made_is_taken_over_without_a_single_write() {
     let left = Left::load();
     assert_eq!((left.services.len(), left.nodes.len()), (14, 4));
-    // Also for balancers whose groups another setting has made.
+    // Also for balancers whose groups were created with another setting.
     for more_config in ["NLBSecurityGroupMode = Managed", ""] {
         let ours = left.take_over(more_config).await;
         let mark = left.aws.mark();
@@ -128,7 +128,7 @@ async fn what_the_go_program_made_is_deleted_whole_and_nothing_of_others() {
         loop {
             match ours.ensure_deleted(CLUSTER, service).await {
                 Ok(()) => break,
-                // The cloud lets go of a balancer's interfaces late.
+                // The cloud deletes a balancer's interfaces late.
                 Err(error) => {
                     let tried = tries.entry(service.metadata.name.to_string()).or_default();
                     *tried += 1;

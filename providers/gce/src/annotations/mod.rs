@@ -1,7 +1,7 @@
 //! The annotations of Services, each defined once in [`TABLE`].
 //!
-//! Upstream: `providers/gce/gce_annotations.go` of cloud-provider-gcp. Values are compared letter by letter; another text counts
-//! as none.
+//! Upstream: `providers/gce/gce_annotations.go` of cloud-provider-gcp. Values are compared exactly; any other value
+//! counts as absent.
 
 use ccm_kit::annotations::{BalancerKind, On, Parsed, Table, Wrong, value};
 use ccm_provider::Finding;
@@ -11,7 +11,7 @@ pub(crate) use ccm_kit::annotations::Annotations;
 #[cfg(test)]
 mod tests;
 
-/// Where clients of a load balancer are.
+/// The location of a load balancer's clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Scheme {
     /// Anywhere: a forwarding rule with a target pool.
@@ -40,7 +40,7 @@ impl Scheme {
     }
 }
 
-/// The quality of the network of an external address.
+/// The network tier of an external address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tier {
     Premium,
@@ -48,7 +48,7 @@ pub(crate) enum Tier {
 }
 
 impl Tier {
-    /// As the API has it.
+    /// The value for the API.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Premium => "PREMIUM",
@@ -57,10 +57,10 @@ impl Tier {
     }
 }
 
-/// The prefixes of the keys, without that of `service.beta.kubernetes.io`.
+/// The prefixes of the keys, except `service.beta.kubernetes.io`.
 pub(crate) const PREFIXES: [&str; 3] = ["networking.gke.io/", "cloud.google.com/", "alpha.cloud.google.com/"];
 
-/// No common beginning, and other controllers have keys that begin the same.
+/// The keys have no common prefix, and keys of other controllers begin the same.
 pub(crate) static TABLE: Table<Scheme> = Table { spelling: None, rows: ROWS };
 
 const EXTERNAL: On<Scheme> = On::Only(Scheme::External);
@@ -121,13 +121,13 @@ fn rbs(text: &str) -> Parsed<bool> {
     }
 }
 
-/// What the annotations say of the scheme. The first key hides the older one even where it is empty.
+/// The scheme from the annotations. The first key hides the older one even if it is empty.
 pub(crate) fn scheme_of(annotations: Annotations<'_>) -> Scheme {
     let key = if annotations.has(&LOAD_BALANCER_TYPE) { &LOAD_BALANCER_TYPE } else { &OLD_LOAD_BALANCER_TYPE };
     annotations.readable(key).unwrap_or(Scheme::External)
 }
 
-/// All findings about the annotations of a Service. Errors do not work until changed.
+/// All findings about the annotations of a Service. A value with an error does not work until it is changed.
 pub(crate) fn lint(annotations: Annotations<'_>, scheme: Scheme) -> Vec<Finding> {
     let mut findings = TABLE.review(annotations, scheme);
     if annotations.has(&LOAD_BALANCER_TYPE) && annotations.has(&OLD_LOAD_BALANCER_TYPE) {

@@ -1,9 +1,9 @@
-//! What load balancers are made of, as far as it is read. Fields that are missing have the default of the API.
+//! The objects of load balancers, with the fields that are read. Missing fields have the default of the API.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An object that is found by its name.
+/// An object that is identified by its name.
 pub(crate) trait Named {
     fn name(&self) -> &str;
 }
@@ -53,22 +53,22 @@ pub(crate) struct Address {
     pub(crate) network_tier: String,
     pub(crate) purpose: String,
     pub(crate) subnetwork: String,
-    /// URLs of what has it.
+    /// The URLs of the objects that use it.
     pub(crate) users: Vec<String>,
 }
 
 impl Address {
-    /// Without a type it is external.
+    /// An address without a type is external.
     pub(crate) fn is_internal(&self) -> bool {
         self.address_type == "INTERNAL"
     }
 
-    /// Without a tier it is of the premium one.
+    /// An address without a tier is premium.
     pub(crate) fn tier(&self) -> &str {
         if self.network_tier.is_empty() { "PREMIUM" } else { &self.network_tier }
     }
 
-    /// Whether several forwarding rules may have it.
+    /// Whether several forwarding rules may use it.
     pub(crate) fn is_shared(&self) -> bool {
         self.purpose == "SHARED_LOADBALANCER_VIP"
     }
@@ -91,10 +91,10 @@ pub(crate) struct TargetPool {
 pub(crate) struct HealthCheck {
     pub(crate) name: String,
     pub(crate) description: String,
-    /// In the older collection these two are here.
+    /// In the older collection the port and the path are here.
     pub(crate) port: i64,
     pub(crate) request_path: String,
-    /// In the newer one there.
+    /// In the newer collection they are here.
     pub(crate) http_health_check: Option<HttpCheck>,
     #[serde(rename = "type")]
     pub(crate) kind: String,
@@ -104,7 +104,7 @@ pub(crate) struct HealthCheck {
     pub(crate) unhealthy_threshold: i64,
 }
 
-/// What a health check of the newer collection asks for.
+/// The request of a health check of the newer collection.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct HttpCheck {
@@ -122,7 +122,7 @@ pub(crate) struct BackendService {
     pub(crate) health_checks: Vec<String>,
     pub(crate) session_affinity: String,
     pub(crate) load_balancing_scheme: String,
-    /// Whole, because they are written back: users set more in them than the group.
+    /// Unparsed, because they are written back: users set other fields in them than the group.
     pub(crate) backends: Vec<Value>,
     pub(crate) fingerprint: String,
 }
@@ -139,7 +139,7 @@ pub(crate) fn group_of(backend: &Value) -> Option<&str> {
     backend.get("group")?.as_str()
 }
 
-/// An instance group, of which only the name is read.
+/// An instance group. Only the name is read.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct InstanceGroup {
@@ -150,7 +150,7 @@ pub(crate) struct InstanceGroup {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct GroupMember {
-    /// Its URL.
+    /// The URL of the instance.
     pub(crate) instance: String,
 }
 
@@ -177,7 +177,7 @@ pub(crate) struct Firewall {
     pub(crate) disabled: bool,
 }
 
-/// Traffic of a protocol, on all ports where none is named.
+/// Traffic of a protocol, on all ports if none is named.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Traffic {

@@ -1,4 +1,4 @@
-//! What is in refusals, and failures before anything was sent.
+//! The content of error responses, and failures before anything was sent.
 
 use ccm_kit::call::{Cause, Failure};
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub(crate) fn malformed(message: String) -> Failure {
     Failure { message, cause: Cause::Malformed, ..Failure::default() }
 }
 
-/// What is in the body of a refusal: the reason and the message. Token endpoints answer flat.
+/// The reason and the message in the body of an error response. Token endpoints use a flat format.
 pub(crate) fn refusal(body: &Value) -> Option<(String, String)> {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let error = body.get("error")?;
@@ -24,7 +24,7 @@ pub(crate) fn refusal(body: &Value) -> Option<(String, String)> {
     let mut code = || reasons.next().or_else(|| text(error, "status")).or_else(|| Some(error.get("code")?.to_string()));
     match () {
         () if names_policy(&message) => Some((ORGANIZATION_POLICY.to_owned(), message)),
-        // With whichever reason: the message is what upstream goes by.
+        // Regardless of the reason: upstream checks the message.
         () if message.contains("being used by") => Some((IN_USE.to_owned(), message)),
         () => Some((code()?, message)),
     }

@@ -1,6 +1,6 @@
 //! Filters of lists, in the older syntax of patterns: `name eq a.*`, `(name eq a.*) (network eq .*/n)`.
 //!
-//! A pattern is RE2 and has to match the whole field. What is meant literally is escaped.
+//! A pattern is RE2 and has to match the whole field. Literal text is escaped.
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ impl fmt::Display for Filter {
     }
 }
 
-/// A text as a pattern. Without backslashes where it can be: the API takes them for escapes of its own within quotes.
+/// Escapes literal text, if possible without backslashes: within quotes the API takes them for its own escapes.
 fn literal(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {

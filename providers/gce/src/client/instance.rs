@@ -72,7 +72,7 @@ pub(crate) struct AccessConfig {
     pub(crate) nat_ip: String,
 }
 
-/// An external range of IPv6 of a NIC.
+/// An external IPv6 range of a NIC.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Ipv6AccessConfig {
@@ -103,7 +103,7 @@ impl Instance {
 }
 
 impl Client {
-    /// An instance; `None` where the API says that it does not exist.
+    /// An instance; `None` if the API says that it does not exist.
     pub(crate) async fn instance(&self, zone: &str, name: &str) -> Result<Option<Instance>, ApiError> {
         self.get(INSTANCE_GET, &Scope::zone(zone), name).await
     }

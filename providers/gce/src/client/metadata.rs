@@ -11,9 +11,9 @@ use super::failure::{malformed, refusal};
 
 /// Overrides the address of the server.
 pub(crate) const HOST_VARIABLE: &str = "GCE_METADATA_HOST";
-/// An address needs no DNS.
+/// An IP address needs no DNS.
 const HOST: &str = "169.254.169.254";
-/// The server is on the same host: it answers at once.
+/// The server is on the same host and answers immediately.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const FLAVOR: &str = "metadata-flavor";
 const GOOGLE: &str = "Google";
@@ -26,11 +26,11 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// The server at the address of the environment, or the usual one. It is never asked through a proxy.
+    /// The server at the address in the environment, or at the default one. It is never called through a proxy.
     ///
     /// # Errors
     ///
-    /// The user agent is no header value.
+    /// The user agent is not a valid header value.
     pub(crate) fn new(environment: &dyn Fn(&str) -> Option<String>, user_agent: &str) -> Result<Self, String> {
         let host = environment(HOST_VARIABLE).filter(|host| !host.is_empty()).unwrap_or_else(|| HOST.to_owned());
         let settings = Settings {
@@ -54,11 +54,11 @@ impl Metadata {
         Ok(text.trim().to_owned())
     }
 
-    /// A value as it was sent.
+    /// A value as an unprocessed response.
     pub(crate) async fn answer(&self, path: &str) -> Result<Answer, Failure> {
         let request = Request::get(format!("{}{path}", self.base)).header(FLAVOR, GOOGLE).body(Bytes::new());
         let answer = self.http.send(request.map_err(|_| malformed(format!("{path:?} is no path")))?).await?;
-        // Whatever else answers at this address, a captive portal, is not it.
+        // Any other server at this address, such as a captive portal, lacks the header.
         let is_google = answer.headers.get(FLAVOR).is_some_and(|flavor| flavor == GOOGLE);
         if is_google { Ok(answer) } else { Err(foreign(path)) }
     }

@@ -1,4 +1,4 @@
-//! Metrics of the calls: upstream's names and labels, `ccm_gce_` for ours.
+//! Metrics of the calls: upstream's names and labels where they exist, else with `ccm_gce_`.
 //!
 //! Upstream: `providers/gce/metrics.go` and `token_source.go` of cloud-provider-gcp.
 
@@ -11,7 +11,7 @@ use ccm_provider::metric::{Def, HistogramVec, IntCounter, IntCounterVec, Registr
 use super::operation::Operation;
 use super::resource::Scope;
 
-/// The value of a label that a request does not have.
+/// The value of a label that a request lacks.
 const UNUSED: &str = "<n/a>";
 const VERSION: &str = "v1";
 
@@ -50,12 +50,12 @@ pub(crate) fn page(others: &[&'static Def]) -> String {
     CALLS.page("gce", requests, Metrics::DEFS.iter().chain(others).copied())
 }
 
-/// The caller of a provider and the metrics that it counts.
+/// The caller of a provider and the metrics that it records.
 pub(crate) fn caller(registry: &Registry) -> (Caller<Operation>, Metrics) {
     (Caller::new(CallMetrics::new(registry, &CALLS), Arc::new(Uncounted)), Metrics::new(registry))
 }
 
-/// Upstream's metrics have labels that an operation does not know, and count a write with its wait: the client counts them.
+/// Upstream's metrics have labels that an operation lacks, and measure a write with its wait: the client records them.
 #[derive(Debug)]
 struct Uncounted;
 
@@ -65,7 +65,7 @@ impl Observer<Operation> for Uncounted {
 }
 
 impl Metrics {
-    /// A request ended, with all its pages and attempts.
+    /// Records a request that has ended, with all its pages and attempts.
     pub(crate) fn request(&self, operation: Operation, scope: &Scope, succeeded: bool, took: Duration) {
         let (region, zone) = match scope {
             Scope::Region(region) => (&**region, UNUSED),

@@ -1,7 +1,7 @@
-//! The calls of the Compute API: what is read, as lenient models, and writes as data.
+//! The calls of the Compute API: reads as lenient models, and writes as data.
 //!
-//! A model has the fields that the program reads. What is read and written back keeps its unknown fields: read it as
-//! [`serde_json::Value`], or flatten the rest. A list is complete or an error.
+//! A model has the fields that the program reads. An object that is read and written back keeps its unknown fields:
+//! read it as [`serde_json::Value`], or flatten the rest. A list is complete or an error.
 
 pub(crate) mod balancing;
 pub(crate) mod credentials;
@@ -44,7 +44,7 @@ pub(crate) type ApiError = CallError<Operation>;
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     caller: Caller<Operation>,
-    /// The same with the patience for operations.
+    /// The same, with the deadline of wait calls.
     waiting: Caller<Operation>,
     session: Arc<Session>,
     links: Arc<Links>,
@@ -62,7 +62,7 @@ struct Page<T> {
     warning: Option<Warning>,
 }
 
-/// What is wrong with a list.
+/// A warning about a list.
 #[derive(Debug, Deserialize)]
 struct Warning {
     #[serde(default)]
@@ -72,7 +72,7 @@ struct Warning {
 impl Warning {
     /// # Errors
     ///
-    /// The list lacks something. Other warnings say that it is empty, or that something in it is old.
+    /// The list is incomplete. Other warnings say that it is empty, or that something in it is old.
     fn check(self) -> Result<(), Failure> {
         match &*self.code {
             "UNREACHABLE" | "PARTIAL_SUCCESS" | "LIST_OVERHEAD_QUOTA_EXCEED" => {
@@ -83,7 +83,7 @@ impl Warning {
     }
 }
 
-/// A page of a list over all scopes.
+/// A page of a list across all scopes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ScopedPage {
@@ -123,14 +123,14 @@ impl Client {
         Self { links: Arc::new(links), ..self.clone() }
     }
 
-    /// The same for objects of another project.
+    /// The same API for objects of another project.
     #[must_use]
     pub(crate) fn of_project(&self, project: &str) -> Self {
         self.with_links(Links { project: project.to_owned(), ..(*self.links).clone() })
     }
 
-    /// Reads one object; `None` where the API says that it does not exist. A 404 that names something else, a project or zone,
-    /// is an error.
+    /// Reads one object; `None` if the API says that it does not exist. A 404 for something else, such as a project or
+    /// zone, is an error.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         operation: Operation,
@@ -142,7 +142,7 @@ impl Client {
         let found = self.caller.call(operation, || async { self.session.send(&message).await?.json() }).await;
         let (found, counts) = match found {
             Ok(found) => (Ok(Some(found)), true),
-            // As upstream, a missing object counts as a failed request; a disk is looked for in many places.
+            // As in upstream, a missing object is a failed request, except a disk, which is looked up in many places.
             Err(error) if absence(&error, name) => (Ok(None), operation == DISK_GET),
             Err(error) => (Err(inconclusive(error)), false),
         };
@@ -160,7 +160,7 @@ impl Client {
         self.pages(operation, scope, self.path(operation, scope, ""), filter, None).await.map_err(inconclusive)
     }
 
-    /// Reads all pages of what an object contains, by POST. `None` if it does not exist.
+    /// Reads all pages of the contents of an object, by POST. `None` if the object does not exist.
     pub(crate) async fn list_of<T: DeserializeOwned>(
         &self,
         operation: Operation,
@@ -197,7 +197,7 @@ impl Client {
         list
     }
 
-    /// Reads all pages of a list over all zones and regions. A scope that could not be read is an error.
+    /// Reads all pages of a list across all zones and regions. A scope that could not be read is an error.
     pub(crate) async fn list_all<T: DeserializeOwned>(
         &self,
         operation: Operation,
@@ -207,7 +207,7 @@ impl Client {
         let key = operation.collection.as_str();
         let path = self.path(operation, &Scope::Project, "");
         let send = |token: Option<String>| {
-            // Without the parameter for it, a partial list is an error.
+            // Without the parameter that allows it, a partial list is an error.
             let message = self.read(operation, &format!("{path}{}", paged(filter, token.as_deref())), None);
             async move {
                 let page: ScopedPage = self.session.send(&message).await?.json()?;
@@ -235,7 +235,7 @@ impl Client {
         format!("{}{path}", self.links.base)
     }
 
-    /// The path of a request: of an object, or of its collection.
+    /// The path of a request: that of an object, or of its collection.
     fn path(&self, operation: Operation, scope: &Scope, name: &str) -> String {
         let (collection, verb) = (operation.collection, operation.verb);
         if collection == Collection::Projects {
@@ -258,12 +258,12 @@ fn paged(filter: &Filter, token: Option<&str>) -> Query {
     token.iter().fold(query, |query, token| query.with("pageToken", token))
 }
 
-/// The objects of one scope. A scope without any has a warning that says so; any other warning is a failure.
+/// The objects of one scope. An empty scope has a warning that says so; any other warning is a failure.
 fn of_scope<T: DeserializeOwned>(mut scope: Value, key: &str) -> Result<Vec<T>, Failure> {
     match scope.get_mut(key).map(Value::take) {
         Some(items) => serde_json::from_value(items).map_err(|error| {
             let text = error.to_string();
-            // The rest may quote a value.
+            // The rest of the message may quote a value.
             unreadable(format!("{key}: {}", text.split(['"', '`']).next().unwrap_or_default()))
         }),
         None => match scope.pointer("/warning/code").and_then(Value::as_str) {
@@ -277,8 +277,8 @@ fn unreadable(message: String) -> Failure {
     Failure { message, cause: ccm_kit::call::Cause::NoAnswer, ..Failure::default() }
 }
 
-/// Whether an answer says that the object itself does not exist. The message quotes what is missing, which may be the project or
-/// the zone; and an answer without a reason is that of something in between.
+/// Whether a response says that the object itself does not exist. The message quotes the missing object, which may be
+/// the project or the zone; a response without a reason comes from an intermediary.
 pub(crate) fn absence(error: &ApiError, name: &str) -> bool {
     if error.kind != ErrorKind::Refused || error.meaning() != Meaning::NotFound || error.code == "404" {
         return false;
@@ -286,13 +286,13 @@ pub(crate) fn absence(error: &ApiError, name: &str) -> bool {
     let collection = error.operation.collection;
     let mut quoted = error.message.split('\'').skip(1).step_by(2).filter(|part| part.contains('/')).peekable();
     match quoted.peek() {
-        // Other answers do not show which one is missing, and a node's life depends on this.
+        // Other responses do not show which object is missing, and a node may be deleted because of this.
         None => collection != Collection::Instances,
         Some(_) => quoted.any(|url| url.ends_with(&format!("{}/{name}", collection.as_str()))),
     }
 }
 
-/// A missing project or zone says nothing about what would be in it.
+/// A missing project or zone says nothing about the objects in it.
 fn inconclusive(error: ApiError) -> ApiError {
     match error.kind == ErrorKind::Refused && error.meaning() == Meaning::NotFound {
         true => ApiError { kind: ErrorKind::Incomplete, ..error },
@@ -310,7 +310,7 @@ pub(crate) fn is_conflict(error: &ApiError) -> bool {
     error.kind == ErrorKind::Refused && error.meaning() == Meaning::Conflict
 }
 
-/// Whether another object still uses what was to be deleted.
+/// Whether another object still uses the one to be deleted.
 pub(crate) fn is_in_use(error: &ApiError) -> bool {
     error.kind == ErrorKind::Refused && error.is(&[operation::IN_USE, "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"])
 }

@@ -17,7 +17,7 @@ pub(crate) struct Network {
     /// Only legacy networks have a range of their own.
     #[serde(rename = "IPv4Range", deserialize_with = "null")]
     pub(crate) ipv4_range: String,
-    /// Whether subnetworks are made by themselves.
+    /// Whether subnetworks are created automatically.
     #[serde(deserialize_with = "null")]
     pub(crate) auto_create_subnetworks: bool,
 }
@@ -42,14 +42,14 @@ pub(crate) struct Route {
     #[serde(deserialize_with = "null")]
     pub(crate) description: String,
     pub(crate) dest_range: String,
-    /// The URL of an instance; empty for another kind of hop.
+    /// The URL of an instance; empty for another kind of next hop.
     #[serde(deserialize_with = "null")]
     pub(crate) next_hop_instance: String,
     #[serde(deserialize_with = "null")]
     pub(crate) warnings: Vec<RouteWarning>,
 }
 
-/// What is wrong with a route.
+/// A warning about a route.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct RouteWarning {
@@ -64,7 +64,7 @@ struct Named {
 }
 
 impl Client {
-    /// A network by its name; `None` where it does not exist.
+    /// A network by its name; `None` if it does not exist.
     pub(crate) async fn network(&self, name: &str) -> Result<Option<Network>, ApiError> {
         self.get(NETWORK_GET, &Scope::Global, name).await
     }
@@ -75,7 +75,7 @@ impl Client {
         self.list(SUBNETWORK_LIST, &Scope::region(region), &filter).await
     }
 
-    /// The routes that this filter lets through.
+    /// The routes that match this filter.
     pub(crate) async fn routes(&self, filter: &Filter) -> Result<Vec<Route>, ApiError> {
         self.list(ROUTE_LIST, &Scope::Global, filter).await
     }
@@ -89,7 +89,7 @@ impl Client {
         Ok(zones)
     }
 
-    /// The name of a project; `None` where it does not exist.
+    /// The name of a project; `None` if it does not exist.
     pub(crate) async fn project_name(&self, project: &str) -> Result<Option<String>, ApiError> {
         let found: Option<Named> = self.get(PROJECT_GET, &Scope::Project, project).await?;
         Ok(found.map(|project| project.name))

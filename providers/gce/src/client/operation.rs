@@ -1,19 +1,19 @@
-//! The operations of the Compute API: their names in metrics, what they need, what their errors mean.
+//! The operations of the Compute API: their names in metrics, their permissions, and the meaning of their errors.
 
 use ccm_kit::call::{self, Budget, Meaning, Pace};
 use http::Method;
 
 use super::resource::Collection;
 
-/// What an operation does with a collection.
+/// The action of an operation on a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Verb {
     Get,
     List,
-    /// A list over all zones and regions.
+    /// A list across all zones and regions.
     AggregatedList,
     Insert,
-    /// Changes what it names.
+    /// Changes only the fields in its body.
     Patch,
     Delete,
     /// A read of an object by POST.
@@ -32,7 +32,7 @@ impl Verb {
         }
     }
 
-    /// What stands behind the name of the object in the path.
+    /// The last segment of the path, after the name of the object.
     pub(crate) fn action(self) -> Option<&'static str> {
         match self {
             Self::PostRead(action) | Self::PostChange(action) => Some(action),
@@ -49,7 +49,7 @@ impl Verb {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Operation(&'static Definition);
 
-/// What an operation is. Its name is upstream's label `request`.
+/// The definition of an operation. Its name is the value of upstream's label `request`.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Definition {
     pub(crate) collection: Collection,
@@ -58,14 +58,14 @@ pub(crate) struct Definition {
     permission: &'static str,
 }
 
-/// Defines the operations: constant, collection, verb, name, and the permission that it needs first of all.
+/// Defines the operations: constant, collection, verb, name, and the main permission that it needs.
 macro_rules! operations {
     ($($id:ident $collection:ident $verb:expr, $request:literal $permission:literal)*) => {
         $(pub(crate) const $id: Operation = Operation(&Definition {
             collection: Collection::$collection, verb: $verb, request: $request, permission: $permission,
         });)*
 
-        /// All of them.
+        /// All operations.
         #[cfg(test)]
         pub(crate) const ALL: &[Operation] = &[$($id),*];
     };
@@ -130,12 +130,12 @@ operations! {
     OPERATION_WAIT Operations Verb::PostRead("wait"), "operation_wait" "compute.globalOperations.get"
 }
 
-/// Stands for the code of an error whose message names a constraint of an organization policy: the API gives no code of its own.
+/// The code of an error whose message names a constraint of an organization policy: the API has no code for it.
 pub(crate) const ORGANIZATION_POLICY: &str = "organization policy";
-/// The reason of a deletion of what another object still uses.
+/// The reason of a refused deletion of an object that another one still uses.
 pub(crate) const IN_USE: &str = "resourceInUseByAnotherResource";
 
-/// A code in one spelling: reasons are `quotaExceeded`, codes of operations `QUOTA_EXCEEDED`.
+/// A code in a common spelling: reasons are `quotaExceeded`, codes of operations `QUOTA_EXCEEDED`.
 fn folded(code: &str) -> String {
     code.chars().filter(|c| *c != '_').map(|c| c.to_ascii_lowercase()).collect()
 }
@@ -166,8 +166,8 @@ impl call::Operation for Operation {
         self.request
     }
 
-    /// The quotas are 1,500 calls a minute for a project and region, and the same for reading operations: these leave some for
-    /// other programs. A call that waits for an operation takes its place for up to two minutes.
+    /// The quotas are 1,500 calls a minute for a project and region, and the same for reads of operations: these limits
+    /// leave some for other programs. A wait call occupies its place for up to two minutes.
     fn budget(&self) -> Budget {
         const CALLS: Pace = Pace { per_second: 18.0, burst: 240.0, at_once: 24 };
         const WAITS: Pace = Pace { per_second: 18.0, burst: 240.0, at_once: 512 };
@@ -186,14 +186,14 @@ impl call::Operation for Operation {
         self.verb.is_mutating()
     }
 
-    /// Writes carry the ID of their request: the API answers a second one with the operation of the first.
+    /// Writes carry a request ID: the API answers a repeated one with the operation of the first.
     fn is_repeatable(&self) -> bool {
         true
     }
 
     fn meaning(code: &str, status: Option<u16>) -> Meaning {
         if code == ORGANIZATION_POLICY {
-            // No role would help.
+            // No role overrides the policy.
             return Meaning::Other;
         }
         match (&*folded(code), status) {

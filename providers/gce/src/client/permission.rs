@@ -1,4 +1,4 @@
-//! What the caller may do, as the Resource Manager API says it.
+//! The permissions of the caller, from the Resource Manager API.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::operation::PERMISSIONS_TEST;
 use super::session::Message;
 use super::{ApiError, Client};
 
-/// Permissions in one request.
+/// The most permissions in one request.
 const AT_ONCE: usize = 100;
 
 #[derive(Deserialize)]
@@ -22,7 +22,7 @@ struct Granted {
 }
 
 impl Client {
-    /// Those of the permissions that the caller has in a project.
+    /// The subset of the permissions that the caller has in a project.
     pub(crate) async fn granted(&self, project: &str, permissions: &[&str]) -> Result<BTreeSet<String>, ApiError> {
         let url = format!("{}v1/projects/{}:testIamPermissions", self.session.resource_manager, escaped(project));
         let mut granted = BTreeSet::new();

@@ -1,17 +1,17 @@
-//! Where objects of the API are: collections, scopes, and URLs by their parts.
+//! The location of objects in the API: collections, scopes, and URLs by their parts.
 //!
-//! The API spells one object in many ways: with other hosts, without the project, from the scope on. URLs are compared by their
-//! parts only, never as texts.
+//! The API has many URLs for one object: with other hosts, without the project, or beginning with the scope. URLs are
+//! compared by their parts only, never as strings.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Where resources are that are not in one region or zone.
+/// The scope of resources outside any region or zone.
 const GLOBAL: &str = "global";
 
-/// A kind of object. Its text is that of URLs.
+/// A kind of object, named as in URLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Collection {
     Addresses,
@@ -54,13 +54,13 @@ impl Collection {
         }
     }
 
-    /// Whether its objects are in the project of the network, which on a shared VPC is not that of the cluster.
+    /// Whether its objects are in the project of the network, which on a shared VPC differs from that of the cluster.
     pub(crate) const fn is_of_network(self) -> bool {
         matches!(self, Self::Firewalls | Self::Networks | Self::Routes | Self::Subnetworks)
     }
 }
 
-/// In which part of a project an object is.
+/// The part of a project that an object is in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Scope {
     /// The project itself: zones, and lists over all scopes.
@@ -79,7 +79,7 @@ impl Scope {
         Self::Zone(name.into())
     }
 
-    /// The name of the zone, if it is one.
+    /// The name of the zone, if the scope is one.
     pub(crate) fn zone_name(&self) -> Option<&str> {
         match self {
             Self::Zone(zone) => Some(zone),
@@ -88,7 +88,7 @@ impl Scope {
     }
 }
 
-/// As the middle of a path, ending with a slash unless it is empty.
+/// The middle of a path, ending with a slash unless it is empty.
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -100,19 +100,19 @@ impl fmt::Display for Scope {
     }
 }
 
-/// The ID of an object: what its URL says, without the host.
+/// The ID of an object: its URL without the host.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ResourceId {
-    /// `None` in a partial URL. ID or number.
+    /// `None` in a partial URL. An ID or a number.
     pub(crate) project: Option<String>,
     pub(crate) scope: Scope,
-    /// As in the URL: `subnetworks`.
+    /// As in URLs: `subnetworks`.
     pub(crate) collection: String,
     pub(crate) name: String,
 }
 
 impl ResourceId {
-    /// Reads a URL, a path that begins with `projects/`, or one that begins with the scope. `None` for anything else.
+    /// Parses a URL, a path that begins with `projects/`, or one that begins with the scope. `None` for anything else.
     pub(crate) fn parse(url: &str) -> Option<Self> {
         let parts: Vec<&str> = url.trim_end_matches('/').split('/').collect();
         let (project, rest) = match parts.iter().position(|part| *part == "projects") {
@@ -131,8 +131,7 @@ impl ResourceId {
         is_whole.then(|| Self { project, scope, collection: collection.to_owned(), name: name.to_owned() })
     }
 
-    /// Whether both may be the same object: a part that one of them lacks differs from nothing, and a project by number may be
-    /// any.
+    /// Whether both may be the same object: a missing part matches any, and a project number matches any ID.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let projects = match (self.project.as_deref(), other.project.as_deref()) {
             (Some(a), Some(b)) => a == b || is_number(a) != is_number(b),
@@ -142,7 +141,7 @@ impl ResourceId {
     }
 }
 
-/// As a path behind the base of the API.
+/// The path relative to the base of the API.
 impl fmt::Display for ResourceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(project) = &self.project {
@@ -152,7 +151,7 @@ impl fmt::Display for ResourceId {
     }
 }
 
-/// Whether two URLs mean the same object. Texts that are no URLs are the same only if they are equal.
+/// Whether two URLs mean the same object. Strings that are not URLs are the same only if they are equal.
 pub(crate) fn same_url(a: &str, b: &str) -> bool {
     a == b
         || match (ResourceId::parse(a), ResourceId::parse(b)) {
@@ -176,10 +175,10 @@ pub(crate) fn region_of(zone: &str) -> Option<&str> {
     zone.rsplit_once('-').map(|(region, _)| region).filter(|region| !region.is_empty())
 }
 
-/// A project with its links.
+/// The projects, and the bases of links to their objects.
 ///
-/// Two bases are mixed, as upstream: links to what is in the project of the cluster have the base of the API, links to networks
-/// and subnetworks `www.googleapis.com` unless an endpoint is configured.
+/// There are two bases, as in upstream: links to objects in the project of the cluster have the base of the API, links
+/// to networks and subnetworks `www.googleapis.com` unless an endpoint is configured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Links {
     /// The base of calls and of links, ending with a slash: `https://compute.googleapis.com/compute/v1/`.
@@ -193,7 +192,7 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// The project in which the objects of a collection are.
+    /// The project of the objects of a collection.
     pub(crate) fn project_of(&self, collection: Collection) -> &str {
         if collection.is_of_network() { &self.network_project } else { &self.project }
     }

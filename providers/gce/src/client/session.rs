@@ -11,25 +11,25 @@ use serde_json::Value;
 use super::credentials::Tokens;
 use super::failure::malformed;
 
-/// A wait call has ended after this time, or got lost. The API answers after two minutes at most.
+/// The time limit of a wait call, which is then considered lost. The API answers after two minutes at most.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(150);
 
-/// What is sent.
+/// A request to send.
 #[derive(Debug, Clone)]
 pub(crate) struct Message {
     pub(crate) method: Method,
-    /// With the query.
+    /// Including the query.
     pub(crate) url: String,
     pub(crate) body: Option<Value>,
     /// Whether the answer may take minutes.
     pub(crate) is_long: bool,
 }
 
-/// Sends requests with a token. One for the process.
+/// Sends requests with a token. One per process.
 #[derive(Debug)]
 pub(crate) struct Session {
     http: Client,
-    /// For answers that take minutes.
+    /// For responses that take minutes.
     patient: Client,
     tokens: Tokens,
     /// The base of the Resource Manager API, ending with a slash.
@@ -42,7 +42,7 @@ impl Session {
         Self { patient: http.patient(LONGEST_WAIT), http, tokens, resource_manager }
     }
 
-    /// Sends a request; once more with a new token after 401.
+    /// Sends a request; after 401 once more, with a new token.
     pub(crate) async fn send(&self, message: &Message) -> Result<Answer, Failure> {
         let token = self.tokens.get().await?;
         match self.exchange(message, token.header()).await {

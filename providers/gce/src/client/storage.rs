@@ -7,24 +7,24 @@ use super::operation::DISK_GET;
 use super::resource::Scope;
 use super::{ApiError, Client};
 
-/// A disk of a zone, or of a region.
+/// A zonal or regional disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Disk {
     pub(crate) name: String,
-    /// The URL of its zone; empty for the disk of a region.
+    /// The URL of its zone; empty for a regional disk.
     #[serde(deserialize_with = "null")]
     pub(crate) zone: String,
-    /// The URL of its region; empty for the disk of a zone.
+    /// The URL of its region; empty for a zonal disk.
     #[serde(deserialize_with = "null")]
     pub(crate) region: String,
-    /// The URLs of the zones in which the disk of a region is.
+    /// The URLs of the zones of a regional disk.
     #[serde(deserialize_with = "null")]
     pub(crate) replica_zones: Vec<String>,
 }
 
 impl Client {
-    /// The disk of a zone or region; `None` where it does not exist.
+    /// The disk of a zone or region; `None` if it does not exist.
     pub(crate) async fn disk(&self, scope: &Scope, name: &str) -> Result<Option<Disk>, ApiError> {
         self.get(DISK_GET, scope, name).await
     }

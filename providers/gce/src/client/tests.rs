@@ -24,7 +24,7 @@ fn only_an_answer_about_the_object_itself_shows_that_it_is_gone() {
     }
     let firewall = missing(FIREWALL_GET, "notFound", "not there");
     assert!(absence(&firewall, "f"));
-    // Of something in between, without a body of the API.
+    // From an intermediary, without the API's body.
     assert!(!absence(&missing(FIREWALL_GET, "404", "Not Found"), "f"));
     let denied = Failure { status: Some(403), code: "forbidden".to_owned(), ..Failure::default() };
     assert!(!absence(&ApiError::new(FIREWALL_GET, denied), "f"));

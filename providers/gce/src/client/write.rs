@@ -1,8 +1,8 @@
-//! Writes as data, and waiting until the cloud has carried them out.
+//! Writes as data, and waiting for their operations.
 //!
-//! Every write makes an operation, which may fail at its end. All operations are waited for here, with one pace for the process:
-//! a call ends when the operation does, or after about two minutes, and is then repeated. That an operation could not be looked at
-//! says nothing about it, so it is looked at again.
+//! Every write creates an operation, which may fail at its end. This module waits for all operations, with one rate
+//! limit for the process: a wait call returns when the operation ends, or after about two minutes, and is then
+//! repeated. A failed wait call says nothing about the operation, so it is repeated, too.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use super::resource::{Collection, ResourceId, Scope};
 use super::session::Message;
 use super::{ApiError, Client, absence};
 
-/// A write is given up after this time; the operation goes on.
+/// The time limit of a write; its operation continues.
 pub(crate) const WRITE_LIMIT: Duration = Duration::from_secs(15 * 60);
-/// The pause before a failed look at an operation is repeated; doubled each time.
+/// The pause before a failed wait call is repeated; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 const DONE: &str = "DONE";
@@ -28,16 +28,16 @@ const DONE: &str = "DONE";
 /// A change of one object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Write {
-    /// What is done with which kind of object; decides the project, the path and the metric.
+    /// The verb and the kind of object; determines the project, the path and the metric.
     pub(crate) operation: Operation,
     pub(crate) scope: Scope,
-    /// Of the object; added to the body of an insertion.
+    /// The name of the object; added to the body of an insertion.
     pub(crate) name: String,
     pub(crate) body: Option<Value>,
 }
 
 impl Write {
-    /// Without a body.
+    /// A write without a body.
     pub(crate) fn new(operation: Operation, scope: Scope, name: impl Into<String>) -> Self {
         Self { operation, scope, name: name.into(), body: None }
     }
@@ -56,7 +56,7 @@ impl std::fmt::Display for Write {
     }
 }
 
-/// An operation of the cloud.
+/// A Compute Engine operation.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Pending {
@@ -82,7 +82,7 @@ struct OperationError {
 }
 
 impl Pending {
-    /// Why it failed, if it did.
+    /// The failure of the operation, if any.
     fn failure(&self) -> Option<Failure> {
         let status = self.http_error_status_code.filter(|status| *status >= 400);
         let Some(error) = self.error.errors.first() else {
@@ -95,11 +95,11 @@ impl Pending {
 }
 
 impl Client {
-    /// Carries out a write: returns after its operation has ended. A deletion of what does not exist is a success.
+    /// Sends a write and returns after its operation has ended. Deleting an object that does not exist is a success.
     ///
     /// # Errors
     ///
-    /// The write was refused, its operation failed, or did not end in time: then it goes on.
+    /// The write was refused, its operation failed, or it did not end in time and continues.
     pub(crate) async fn write(&self, write: &Write) -> Result<(), ApiError> {
         let start = Instant::now();
         let done = self.carried_out(write).await;
@@ -159,7 +159,7 @@ impl Client {
     }
 
     async fn waited(&self, write: &Write, pending: &Pending) -> Result<Pending, ApiError> {
-        // Project and scope are those of the operation, not of the configuration.
+        // Project and scope come from the operation, not from the configuration.
         let id =
             ResourceId::parse(&pending.self_link).filter(|id| id.project.is_some()).unwrap_or_else(|| ResourceId {
                 project: Some(self.links.project_of(write.operation.collection).to_owned()),
@@ -174,7 +174,7 @@ impl Client {
     }
 }
 
-/// Why nobody waits any longer.
+/// The reason to stop waiting, if the limit has passed.
 fn continue_reason(limit: Instant) -> Option<String> {
     (Instant::now() >= limit)
         .then(|| "the operation has not ended in time and goes on; it is looked at again".to_owned())

@@ -1,7 +1,7 @@
-//! How many load balancers there are, as upstream's metrics have it.
+//! The number of load balancers, in upstream's metrics.
 //!
-//! Upstream counts what its last syncs came to, every ten minutes. Here the watched Services are counted every minute: one that is
-//! begun and has an address is a success.
+//! Upstream counts the results of its last syncs every ten minutes. Here the watched Services are counted every minute:
+//! one with a finalizer of this provider and an address is a success.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,14 +44,14 @@ struct Counts {
 }
 
 impl BalancerMetrics {
-    /// Exports them. `fine_lock`: the flag of that name, which has no effect here.
+    /// Exports the metrics. `fine_lock`: the flag of that name, which has no effect here.
     pub(crate) fn start(registry: &Registry, fine_lock: bool) -> Self {
         let metrics = Self::new(registry);
         metrics.features.with_label_values(&[FEATURE_GATE, if fine_lock { "true" } else { "false" }]).set(1);
         metrics
     }
 
-    /// Counts until this process leads no more. `denies`: external load balancers have a rule that denies.
+    /// Counts while this process leads. `denies`: external load balancers have a deny rule.
     pub(crate) async fn keep(self, context: ProviderContext, denies: bool) {
         let mut ticks = tokio::time::interval(INTERVAL);
         let lost = context.leader.lost();
@@ -76,7 +76,7 @@ impl BalancerMetrics {
     }
 }
 
-/// What Services have. Only those whose load balancers were begun here count.
+/// Counts the Services with a finalizer of this provider.
 fn count(services: &[Arc<Service>]) -> Counts {
     let mut counts = Counts::default();
     for service in services.iter().filter(|service| service.wants_load_balancer()) {

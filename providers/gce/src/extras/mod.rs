@@ -1,4 +1,4 @@
-//! What only some clouds do.
+//! Features that only some clouds have.
 
 pub(crate) mod balancer_metrics;
 pub(crate) mod volumes;

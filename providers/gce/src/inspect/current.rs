@@ -12,7 +12,7 @@ use crate::loadbalancer::hosts::Host;
 use crate::loadbalancer::observed::Observed;
 use crate::ownership::CLASSES;
 
-/// The place of the only Service in its work.
+/// The position of the only Service in its work.
 pub(super) const PLACE: usize = 0;
 
 /// One Service.

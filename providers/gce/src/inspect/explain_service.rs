@@ -1,4 +1,4 @@
-//! Explains a Service: whose it is, its forwarding rule, the instances behind it, health check and firewall rules.
+//! Explains a Service: its owner, its forwarding rule, the instances behind it, health check and firewall rules.
 
 use ccm_kit::inspect::service;
 use ccm_provider::{Fact, NodeReader, ProviderError, Service};

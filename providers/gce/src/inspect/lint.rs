@@ -34,7 +34,7 @@ impl Lint for Checks {
     }
 }
 
-/// The findings of an error; one, where it has none.
+/// The findings of an error; a single one if it has none.
 fn refused(error: &ProviderError) -> Vec<Finding> {
     match error.class() {
         ErrorClass::Invalid { findings } if !findings.is_empty() => findings,

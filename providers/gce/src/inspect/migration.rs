@@ -53,7 +53,7 @@ fn of_role(role: &Role, project: &str, granted: &BTreeSet<String>, is_shared_vpc
     }
     let text = format!("missing for {purpose}: {}", missing.join(", "));
     let fix = "grant the custom role of manifests/gce, if you use this";
-    // On a shared VPC it may be so on purpose: then events name the commands for an administrator.
+    // On a shared VPC this may be intended: events then show the commands for an administrator.
     match role.is_of_network && is_shared_vpc {
         true => Check::warning(PERMISSIONS, subject, text, fix),
         false => Check::error(PERMISSIONS, subject, text, fix),

@@ -25,7 +25,7 @@ pub(crate) struct Inspector {
     pub(crate) instances: Arc<GceInstances>,
     pub(crate) routes: Arc<GceRoutes>,
     pub(crate) balancers: Arc<PlannedLoadBalancer<Balancers>>,
-    /// What the start found in the configuration.
+    /// Findings about the configuration from the start.
     pub(crate) findings: Vec<Finding>,
 }
 

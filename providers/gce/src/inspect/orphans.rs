@@ -1,8 +1,8 @@
 //! Load balancers that nothing in the cluster claims.
 //!
-//! Names hold the UID of a Service and descriptions its name, but nothing names the cluster, of which a project may have several.
-//! So an object counts only with both marks, and it is kept unless something shows that it is this cluster's: a node behind it,
-//! or a health check with the ID of the cluster. Doubtful ones are listed and kept.
+//! Names contain the UID of a Service and descriptions its name, but nothing names the cluster, of which a project may
+//! have several. So an object counts only with both, and it is kept unless something shows that it belongs to this
+//! cluster: a node behind it, or a health check with the ID of the cluster. Doubtful ones are listed and kept.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::plan::{backend_name, real_scheme};
 use crate::ownership::{ClusterNames, described_service};
 
-/// Identity of an orphan for its deletion.
+/// The identity of an orphan for its deletion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct OrphanRef {
     name: String,
@@ -32,7 +32,7 @@ struct OrphanRef {
     description: String,
 }
 
-/// Everything that load balancers of this region are made of, as far as it has marks.
+/// The objects of load balancers in this region that have such a name and description.
 #[derive(Debug, Default)]
 struct Inventory {
     rules: Vec<ForwardingRule>,
@@ -40,7 +40,7 @@ struct Inventory {
     backends: Vec<BackendService>,
 }
 
-/// What the cluster has.
+/// The objects that the cluster claims.
 struct Claimed<'a> {
     services: Services<'a>,
     /// The names of the balancers of its Services.
@@ -70,7 +70,7 @@ async fn read(gce: &Inspector) -> Result<Inventory, ProviderError> {
     Ok(Inventory { rules, pools, backends })
 }
 
-/// A mark of a balancer: its name, its description, and its kind.
+/// The identity of a balancer: its name, its description, and its kind.
 struct Found<'a> {
     name: &'a str,
     description: &'a str,
@@ -83,7 +83,7 @@ fn all(inventory: &Inventory, claimed: &Claimed<'_>) -> Vec<Orphan> {
         description: &rule.description,
         scheme: real_scheme(rule),
     });
-    // A deletion that was interrupted has left these.
+    // Leftovers of an interrupted deletion.
     let pools = inventory.pools.iter().map(|pool| Found {
         name: &pool.name,
         description: &pool.description,
@@ -134,7 +134,7 @@ fn is_balancer(name: &str) -> bool {
         .is_some_and(|digits| digits.len() == 31 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Why a balancer may be that of another cluster in the project.
+/// The reason why a balancer may belong to another cluster in the project.
 fn doubt(found: &Found<'_>, inventory: &Inventory, claimed: &Claimed<'_>) -> Option<String> {
     let cluster = ClusterNames(&claimed.cluster_id);
     let names = |urls: &[String], name: &str| urls.iter().any(|url| last_part(url) == name);
@@ -170,10 +170,10 @@ fn doubt(found: &Found<'_>, inventory: &Inventory, claimed: &Claimed<'_>) -> Opt
 ///
 /// # Errors
 ///
-/// The orphan must be kept, has lost its marks, or the cloud refused.
+/// The orphan must be kept, its name or description has changed, or the cloud refused.
 pub(super) async fn delete(gce: &Inspector, cluster: &str, orphan: &Orphan) -> Result<(), ProviderError> {
     let handle: OrphanRef = orphans::handle(orphan)?;
-    // The name has all of the UID that names need.
+    // The name contains the part of the UID that names use.
     let mut service = orphans::former(&handle.service, handle.name.strip_prefix('a').unwrap_or_default())?;
     let scheme = if handle.is_internal { Scheme::Internal } else { Scheme::External };
     service.metadata.finalizers = vec![finalizer(scheme).to_owned()];

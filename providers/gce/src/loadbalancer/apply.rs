@@ -1,4 +1,4 @@
-//! Sends the writes of a plan, each of which ends with its operation.
+//! Sends the writes of a plan. Each lasts until its operation has ended.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,10 @@ use crate::client::operation::{ADDRESS_GET, FORWARDING_RULE_GET, Verb};
 use crate::client::resource::ResourceId;
 use crate::client::{ApiError, Client, Write, is_conflict, is_forbidden, is_in_use};
 
-/// So often a call is repeated without the instances that the cloud denied.
+/// The most repeats of a call, each without the instances that an error named.
 const MOST_REPEATS: usize = 20;
 
-/// What writes need.
+/// The dependencies of writes.
 pub(super) struct Writer<'a> {
     pub(super) env: &'a Env,
     pub(super) client: &'a Client,
@@ -30,9 +30,9 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Does one step.
+    /// Runs one step.
     pub(super) async fn apply(&self, step: &Step, outputs: &Outputs) -> Result<(), ProviderError> {
-        // What is written may be left behind.
+        // The write may leave objects behind.
         if let Some(balancer) = &step.balancer {
             self.reads.unsettle(balancer);
         }
@@ -93,7 +93,7 @@ impl Writer<'_> {
         })
     }
 
-    /// What exists already was made by an earlier attempt; the next observation compares it.
+    /// An object that exists already was created by an earlier attempt; the next observation compares it.
     async fn sent(&self, write: &Write) -> Result<(), ApiError> {
         match self.client.write(write).await {
             Err(error) if write.operation.verb == Verb::Insert && is_conflict(&error) => {
@@ -104,7 +104,7 @@ impl Writer<'_> {
         }
     }
 
-    /// On a shared VPC the administrators may keep firewall rules to themselves: then they read what to do.
+    /// On a shared VPC, firewall rules may be left to the administrators: an event then shows the command.
     async fn firewall(
         &self,
         item: Option<usize>,
@@ -113,7 +113,7 @@ impl Writer<'_> {
         outputs: &Outputs,
     ) -> Result<(), ProviderError> {
         let kept = |item| outputs.lock().kept_firewalls.contains(&item);
-        // Beside rules that do not stand above it, it would deny everything.
+        // Without the rules of higher priority it would deny everything.
         if firewall.is_deny && (kept(item) || kept(None)) {
             return Ok(());
         }
@@ -134,8 +134,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Sends a write for several instances, without those that do not exist. With none left, that is an error, unless there
-    /// are others.
+    /// Sends a write for several instances, without those that do not exist. If none remains, that is an error, unless
+    /// there are other members.
     async fn with_hosts(
         &self,
         write: &Write,
@@ -175,7 +175,7 @@ fn complete(write: &Write, address: Option<&str>) -> Result<Write, ProviderError
     Ok(Write { body, ..write.clone() })
 }
 
-/// The subnetwork that a write names and an error does not find.
+/// The subnetwork of a write, if an error says that it does not exist.
 fn missing_subnetwork(error: &ApiError, write: &Write) -> Option<String> {
     let named = ResourceId::parse(write.body.as_ref()?.get("subnetwork")?.as_str()?)?;
     let is_missing = matches!(error.meaning(), Meaning::NotFound | Meaning::Invalid);
@@ -183,7 +183,7 @@ fn missing_subnetwork(error: &ApiError, write: &Write) -> Option<String> {
     says.then_some(named.name)
 }
 
-/// Notes an address that a step made known.
+/// Records an address that a step has found.
 fn known(step: &Step, outputs: &Outputs, address: Option<String>) -> Result<(), ProviderError> {
     let (Some(item), Some(address)) = (step.item, address.filter(|address| !address.is_empty())) else {
         let text = format!("{}: made, but the cloud does not show its address yet", step.act.write());
@@ -196,7 +196,7 @@ fn known(step: &Step, outputs: &Outputs, address: Option<String>) -> Result<(), 
 /// The instances of a request that an error names.
 struct Denied {
     hosts: BTreeSet<Host>,
-    /// Whether it says that they do not exist.
+    /// Whether the error says that they do not exist.
     are_missing: bool,
 }
 

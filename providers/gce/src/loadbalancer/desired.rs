@@ -1,4 +1,4 @@
-//! What Services ask for, from their specs and annotations and from the nodes. Pure.
+//! The desired state of Services, from their specs and annotations and from the nodes. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,13 +19,13 @@ pub(super) const MIXED_PROTOCOLS: &str = "LoadBalancerMixedProtocolNotSupported"
 pub(super) const CONFLICT: &str = "ConflictingConfiguration";
 pub(super) const OPTIONS_IGNORED: &str = "ILBOptionsIgnored";
 
-/// The API takes no more discrete ports in a forwarding rule.
+/// The most discrete ports that the API accepts in a forwarding rule.
 pub(super) const MOST_PORTS: usize = 5;
 
-/// What is desired of a group of Services.
+/// The desired state of a group of Services.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Desired {
-    /// By the place in the work; those that were refused are missing.
+    /// By position in the work; refused Services are absent.
     pub(crate) items: BTreeMap<usize, Item>,
 }
 
@@ -36,21 +36,21 @@ pub(crate) struct Item {
     pub(crate) key: String,
     pub(crate) action: ServiceAction,
     pub(crate) names: Names,
-    /// The kind that it asks for.
+    /// The requested kind.
     pub(crate) scheme: Scheme,
     pub(crate) owner: Owner,
-    /// The kinds that it may have parts of, by its finalizers.
+    /// The kinds that it may have objects of, by its finalizers.
     pub(crate) begun: BTreeSet<Scheme>,
-    /// Its ports differ in protocol; with whether a condition says so.
+    /// Whether its ports differ in protocol, and whether a condition reports that.
     pub(crate) is_mixed: bool,
     pub(crate) says_mixed: bool,
-    /// Nothing for a deletion, and for a mix of protocols.
+    /// `None` for a deletion, and for mixed protocols.
     pub(crate) settings: Option<Settings>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) subject: Subject,
 }
 
-/// What a Service asks for.
+/// The settings of a Service.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// `TCP`, `UDP`
@@ -60,21 +60,21 @@ pub(crate) struct Settings {
     pub(crate) ip: Option<String>,
     /// `None`, `ClientIP`
     pub(crate) affinity: String,
-    /// Networks that may connect, sorted.
+    /// The networks of clients that may connect, sorted.
     pub(crate) sources: Vec<String>,
-    /// The port of health checks of its own.
+    /// The port of its own health check.
     pub(crate) health_port: Option<u16>,
-    /// External: that of the annotation.
+    /// External: the tier of the annotation.
     pub(crate) tier: Option<Tier>,
     pub(crate) internal: Internal,
     pub(crate) hosts: Hosts,
 }
 
-/// What only internal load balancers have.
+/// Settings that only internal load balancers have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Internal {
     pub(crate) has_global_access: bool,
-    /// The name of the annotation.
+    /// The name in the annotation.
     pub(crate) subnet: Option<String>,
     pub(crate) shares_backend: bool,
 }
@@ -86,13 +86,13 @@ impl Internal {
 }
 
 impl Settings {
-    /// As the API has it. Whatever is not known is none.
+    /// The value for the API. Unknown values are `NONE`.
     pub(super) fn api_affinity(&self) -> &'static str {
         if self.affinity == "ClientIP" { "CLIENT_IP" } else { "NONE" }
     }
 }
 
-/// What the work asks for, and one result for each item.
+/// The desired state for the work, and one result for each item.
 pub(super) fn desired(options: &Options, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
     let mut desired = Desired::default();
     let mut verdicts = Vec::with_capacity(work.len());
@@ -108,7 +108,7 @@ fn one(options: &Options, work: &ServiceWork) -> Result<Item, ProviderError> {
     let owner = dispatch::owner(options, service, work.action);
     let begun = dispatch::begun(service);
     let has_others = begun.contains(&scheme.other()) && work.action != ServiceAction::UpdateHosts;
-    // Of a foreign class nothing is ever touched.
+    // Services of a foreign class are never touched.
     let is_foreign = service.spec.load_balancer_class.is_some();
     if owner == Owner::Other && (is_foreign || !has_others) {
         return Err(ProviderError::ImplementedElsewhere);
@@ -147,18 +147,18 @@ impl Item {
         Finding { value: Some(self.key.clone()), ..Finding::warning(reason, text) }
     }
 
-    /// Whether it is refused whatever the cloud has.
+    /// Whether it is refused regardless of the state of the cloud.
     pub(super) fn is_refused(&self) -> bool {
         self.is_mixed && self.owner == Owner::Us
     }
 
-    /// Whether only the hosts are to change.
+    /// Whether only the hosts change.
     pub(super) fn hosts_only(&self) -> bool {
         self.action == ServiceAction::UpdateHosts
     }
 }
 
-/// What a user should know of a Service that works.
+/// Findings that a user should know about a Service that works.
 fn remarks(item: &Item, service: &Service) -> Vec<Finding> {
     let annotations = Annotations::read(&service.metadata.annotations);
     let mut findings = Vec::new();
@@ -204,7 +204,7 @@ fn settings(item: &Item, service: &Service, work: &ServiceWork) -> Result<Settin
         false => annotations.get(&keys::NETWORK_TIER)?,
     };
     let sources = SourceRanges::of(service).map_err(|error| refused(error.to_string()))?;
-    // The address is an IPv4 one: other networks cannot reach it, and a rule cannot mix them.
+    // The address is an IPv4 one: IPv6 networks cannot reach it, and a rule cannot mix families.
     let sources = sources.iter().filter(|net| net.addr().is_ipv4()).map(ToString::to_string).collect::<BTreeSet<_>>();
     if sources.is_empty() {
         return Err(refused(

@@ -1,7 +1,7 @@
-//! Whose a Service is, and which kind of load balancer it gets. Pure.
+//! Decides which controller owns a Service, and which kind of load balancer it gets. Pure.
 //!
-//! Upstream: `gce_loadbalancer.go` and `gce_util.go`. Other controllers make load balancers of newer kinds; classes, annotations
-//! and finalizers say which Services are theirs.
+//! Upstream: `gce_loadbalancer.go` and `gce_util.go`. Other controllers manage newer kinds of load balancers; classes,
+//! annotations and finalizers identify their Services.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::ownership::{
     RBS_FINALIZERS,
 };
 
-/// Who makes the load balancer of a Service.
+/// The controller that manages the load balancer of a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     Us,
@@ -50,14 +50,14 @@ fn has_finalizer(service: &Service, name: &str) -> bool {
     service.metadata.finalizers.iter().any(|present| present == name)
 }
 
-/// Whether another controller was asked for an external load balancer with a backend service.
+/// Whether an external load balancer with a backend service is requested from another controller.
 fn uses_rbs(service: &Service) -> bool {
     service.spec.load_balancer_class.as_deref() == Some(CLASS_RBS)
         || Annotations::read(&service.metadata.annotations).readable(&L4_RBS) == Some(true)
         || RBS_FINALIZERS.iter().any(|name| has_finalizer(service, name))
 }
 
-/// Who makes the load balancer that the Service asks for.
+/// The owner of the load balancer that the Service requests.
 pub(crate) fn owner(options: &Options, service: &Service, action: ServiceAction) -> Owner {
     let class = service.spec.load_balancer_class.as_deref();
     if let Some(class) = class {
@@ -83,7 +83,7 @@ pub(crate) fn finalizers(options: &Options, service: &Service) -> Vec<(&'static 
     let other = (finalizer(wanted.other()), false);
     match owner(options, service, ServiceAction::Ensure) {
         Owner::Us => vec![(finalizer(wanted), true), other],
-        // What was made here before goes, and with it the finalizer.
+        // A load balancer that was made here before is deleted, and its finalizer removed.
         Owner::UsIfThere | Owner::Other if begun(service).contains(&wanted.other()) => vec![other],
         Owner::UsIfThere | Owner::Other => Vec::new(),
     }

@@ -1,4 +1,4 @@
-//! The events of load balancers: news only.
+//! The events of load balancers, without repetitions.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,20 +10,20 @@ use ccm_provider::{EventType, Finding, Service, Severity, Subject};
 
 use super::desired::{CONFLICT, MIXED_PROTOCOLS, OPTIONS_IGNORED};
 
-/// The reason of events about what is written in a Service.
+/// The reason of events about the configuration of a Service.
 const CONFIGURATION: &str = "LoadBalancerConfiguration";
 /// The reason of events with a command for the administrators of the network.
 const MANUAL_CHANGE: &str = "LoadBalancerManualChange";
 /// A command that was not run is shown again after this time.
 const COMMAND_AGAIN: Duration = Duration::from_secs(3600);
 
-/// What was emitted.
+/// The emitted events.
 #[derive(Debug)]
 pub(super) struct Events {
     cluster: Cluster,
-    /// By Service, what was found last: reason and text.
+    /// The last findings of each Service: reason and text.
     reported: Mutex<BTreeMap<String, BTreeSet<(String, String)>>>,
-    /// When a command was shown, by the UID of the Service.
+    /// The time of each command, by the UID of the Service and the command.
     commands: Mutex<BTreeMap<(String, String), Instant>>,
 }
 
@@ -32,7 +32,7 @@ impl Events {
         Self { cluster, reported: Mutex::default(), commands: Mutex::default() }
     }
 
-    /// Emits what was not emitted for this Service yet.
+    /// Emits the findings that were not emitted for this Service yet.
     pub(super) fn report(&self, service: &Service, findings: &[Finding]) {
         let Some(context) = self.cluster.context() else { return };
         let (key, annotations) = (service.key().to_string(), &service.metadata.annotations);
@@ -59,7 +59,7 @@ impl Events {
         }
     }
 
-    /// Shows what an administrator of the network has to run.
+    /// Emits the command that an administrator of the network has to run.
     pub(super) fn command(&self, subject: &Subject, line: &str) {
         let Some(context) = self.cluster.context() else { return };
         let now = self.cluster.now();

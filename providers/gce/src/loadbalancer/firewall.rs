@@ -1,4 +1,4 @@
-//! Firewall rules: what is wanted, whether a rule is that, and the command that makes it so. Pure.
+//! Firewall rules: the desired rule, its comparison with the current one, and the equivalent command. Pure.
 //!
 //! Upstream: `gce_loadbalancer_external.go`, `gce_loadbalancer_internal.go` and `gce_firewall.go`.
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::ports;
 use crate::client::balancing::{Firewall, Traffic};
 
-/// What a rule should be.
+/// A desired firewall rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) name: String,
@@ -30,16 +30,16 @@ pub(crate) struct Wanted {
     pub(crate) priority: Option<i64>,
 }
 
-/// What a rule does with the traffic that it is for.
+/// The action of a rule on matching traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// The protocol, in lower case, and its ports; all of them where none is named.
+    /// The protocol, in lower case, and its ports; none: all ports.
     Allow(String, BTreeSet<u16>),
     DenyAll,
 }
 
 impl Wanted {
-    /// The rule as it is inserted.
+    /// The rule to insert.
     pub(super) fn rule(&self) -> Firewall {
         let (allowed, denied) = match &self.traffic {
             Admission::Allow(protocol, ports) => {
@@ -66,7 +66,7 @@ impl Wanted {
         json!(self.rule())
     }
 
-    /// The body of a patch: everything that is ours, and the name, without which the API refuses it. An empty list clears.
+    /// The body of a patch: all managed fields, and the name, which the API requires. An empty list clears the field.
     pub(super) fn patch(&self, found: &Firewall) -> Value {
         let mut body = self.body();
         if let Value::Object(fields) = &mut body {
@@ -117,7 +117,7 @@ impl Wanted {
         changes
     }
 
-    /// Whether a rule lets everything in that this one should, whatever else it does.
+    /// Whether a rule admits all traffic that this one should, whatever else it does.
     pub(super) fn is_admitted_by(&self, found: &Firewall) -> bool {
         let Admission::Allow(protocol, ports) = &self.traffic else { return false };
         let covers = |found: &[String], wanted: &[String]| match (nets(found), nets(wanted)) {
@@ -139,21 +139,21 @@ impl Wanted {
     }
 }
 
-/// The API's.
+/// The default of the API.
 const DEFAULT_PRIORITY: i64 = 1000;
 
-/// A set of networks; an address is one of its own. `None`: not readable.
+/// Parses a list of networks or addresses into a set. `None`: not readable.
 fn nets(ranges: &[String]) -> Option<BTreeSet<IpNet>> {
     let one = |range: &String| parse_cidr(range).or_else(|| range.parse().ok().map(|ip: std::net::IpAddr| ip.into()));
     ranges.iter().map(one).collect()
 }
 
-/// Ports by protocol; `None`: not readable. No port: all.
+/// Ports by protocol; an empty set: all ports. `None`: not readable.
 fn traffic(entries: &[Traffic]) -> Option<BTreeMap<String, BTreeSet<u16>>> {
     entries.iter().map(|entry| Some((entry.protocol.to_lowercase(), ports::expanded(&entry.ports)?))).collect()
 }
 
-/// `tcp:80,tcp:443`, sorted; the protocol alone where no port is named.
+/// `tcp:80,tcp:443`, sorted; the protocol alone if it has no ports.
 fn shown(entries: &[Traffic]) -> String {
     let each = |entry: &Traffic| -> Vec<String> {
         match &*entry.ports {
@@ -166,7 +166,7 @@ fn shown(entries: &[Traffic]) -> String {
     all.join(",")
 }
 
-/// What an administrator of the network runs in place of a write.
+/// The command that an administrator of the network runs instead of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Command {
     Create,
@@ -175,7 +175,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The command of Google's command line tool.
+    /// The `gcloud` command line.
     pub(super) fn line(self, rule: &Firewall, project: &str) -> String {
         let name = &rule.name;
         let begin = "gcloud compute firewall-rules";

@@ -1,4 +1,4 @@
-//! What no plan may do, whatever it was made from. Pure.
+//! Invariants of all plans, regardless of their inputs. Pure.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::step::{Act, Step};
 use crate::client::resource::Collection;
 use crate::ownership::ClusterNames;
 
-/// Refuses a plan that touches what is not ours, or opens what nobody asked for.
+/// Refuses a plan that changes objects that are not ours, or opens anything that nobody asked for.
 pub(super) fn guard(env: &Env, observed: &Observed, desired: &Desired, steps: &[Step]) -> Result<(), ProviderError> {
     let cluster = ClusterNames(&observed.cluster_id);
     let of_cluster: BTreeSet<String> = [
@@ -37,7 +37,7 @@ pub(super) fn guard(env: &Env, observed: &Observed, desired: &Desired, steps: &[
         let prefix = format!("k8s-{}-internal-", observed.cluster_id);
         let is_shared_backend =
             write.operation.collection == Collection::BackendServices && write.name.starts_with(&prefix);
-        // A rule of ours may have had a backend service of any name, which goes unless it is used.
+        // The backend service of our rule may have any name; it is deleted unless it is used.
         let is_of_rule = matches!(step.act, Act::DeleteUnlessUsed { .. })
             && owned.and_then(|item| observed.rule(&item.names)).and_then(super::plan::backend_name).as_ref()
                 == Some(&write.name);

@@ -1,4 +1,4 @@
-//! Which instances are behind a load balancer, from the Node objects alone. Pure.
+//! The instances behind a load balancer, from the Node objects alone. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::client::resource::ResourceId;
 use crate::node::identity::{self, Wanted, short};
 use crate::node::zones::zone_of;
 
-/// The label with the subnetwork of a node that is not in that of the cluster.
+/// The label with the subnetwork of a node outside the cluster's subnetwork.
 const SUBNET_LABEL: &str = "cloud.google.com/gke-node-pool-subnet";
 
 /// An instance. Ordered by zone.
@@ -20,9 +20,9 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// What a URL of an instance says.
+    /// The instance that a URL names.
     pub(crate) fn of_url(url: &str) -> Option<Self> {
-        // Target pools were given partial URLs with a slash in front.
+        // Target pools may hold partial URLs with a leading slash.
         let id = ResourceId::parse(url.trim_start_matches('/'))?;
         let zone = id.scope.zone_name()?.to_owned();
         (id.collection == "instances").then_some(Self { zone, name: id.name })
@@ -32,9 +32,9 @@ impl Host {
 /// The nodes behind a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Hosts {
-    /// By instance: the subnetwork that the node is labelled with, if it is.
+    /// By instance: the subnetwork in the label of the node, if any.
     pub(crate) known: BTreeMap<Host, Option<String>>,
-    /// The instance names of nodes whose zone is not known: such instances are neither added nor removed.
+    /// The instance names of nodes with an unknown zone: such instances are neither added nor removed.
     pub(crate) unplaced: BTreeSet<String>,
 }
 
@@ -56,12 +56,12 @@ impl Hosts {
         hosts
     }
 
-    /// All of them.
+    /// All hosts with a known zone.
     pub(crate) fn all(&self) -> BTreeSet<Host> {
         self.known.keys().cloned().collect()
     }
 
-    /// Those in the subnetwork of the cluster, where that is known.
+    /// The hosts in the subnetwork of the cluster, if it is known.
     pub(crate) fn in_subnet(&self, subnet: Option<&str>) -> BTreeSet<Host> {
         let fits = |label: &Option<String>| match (subnet, label) {
             (Some(subnet), Some(label)) => subnet == label,
@@ -71,18 +71,18 @@ impl Hosts {
     }
 }
 
-/// The zone of a node, where it is known, and the name of its instance: as its provider ID says, else by its label and name.
+/// The zone of a node, if known, and the name of its instance: from its provider ID, else from its label and name.
 fn place(node: &Node) -> (Option<String>, String) {
     let zone = zone_of(node).filter(|zone| !zone.is_empty());
     match identity::wanted(node) {
         Wanted::Instance(id) => (Some(id.zone), id.name),
         Wanted::Name(name) => (zone, name),
-        // What it is cannot be said, so nothing is done about it.
+        // The instance is unknown, so nothing is done about it.
         Wanted::Never(_) => (None, short(node.name.as_str()).to_owned()),
     }
 }
 
-/// What a node is to load balancers, as a text to compare.
+/// The properties of a node that matter to load balancers, as a string to compare.
 pub(crate) fn backend(node: &Node) -> String {
     let (zone, name) = place(node);
     let subnet = node.labels.get(SUBNET_LABEL).unwrap_or_default();

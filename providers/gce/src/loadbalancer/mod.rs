@@ -1,9 +1,9 @@
 //! Load balancers for Services: external ones with target pools, internal ones with backend services.
 //!
-//! Upstream: `providers/gce/gce_loadbalancer*.go` of cloud-provider-gcp. Whose a Service is says [`dispatch`]; the desired state
-//! is made from the Service and its nodes ([`desired`], pure), the cloud is read ([`observe`]), the writes are planned ([`plan`],
-//! pure), checked ([`guard`]) and sent ([`apply`]). Services of one kind share health checks, firewall rules and instance groups:
-//! they are planned together.
+//! Upstream: `providers/gce/gce_loadbalancer*.go` of cloud-provider-gcp. [`dispatch`] decides which controller owns a
+//! Service; the desired state is built from the Service and its nodes ([`desired`], pure), the cloud is read
+//! ([`observe`]), the writes are planned ([`plan`], pure), checked ([`guard`]) and sent ([`apply`]). Services of one
+//! kind share health checks, firewall rules and instance groups, so they are planned together.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,12 +48,12 @@ use observed::Observed;
 use step::{Outputs, Step};
 pub(crate) use surroundings::{Here, Surroundings};
 
-/// How long an observation may serve the deletion of its balancer.
+/// An observation may be reused for the deletion of its balancer within this time.
 const LOOKED: Duration = Duration::from_secs(1);
-/// A step takes at most so long: the write, and what is read of it.
+/// The time limit of a step: the write, and the reads after it.
 const STEP_DEADLINE: Duration = Duration::from_secs(20 * 60);
 
-/// What plans need beside the observation.
+/// The inputs of plans besides the observation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Env {
     pub(crate) links: Links,
@@ -62,9 +62,9 @@ pub(crate) struct Env {
     pub(crate) network: String,
     /// `node-tags`
     pub(crate) node_tags: Vec<String>,
-    /// Where health checks come from.
+    /// The source ranges of health checks.
     pub(crate) check_sources: Vec<String>,
-    /// `external-instance-groups-prefix`; empty: no groups of others are used.
+    /// `external-instance-groups-prefix`; empty: no external groups are used.
     #[serde(default)]
     pub(crate) external_groups_prefix: String,
     pub(crate) options: Options,
@@ -76,7 +76,7 @@ impl Env {
     }
 }
 
-/// Switches.
+/// Feature switches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[allow(clippy::struct_excessive_bools)] // flags of the command line
 pub(crate) struct Options {
@@ -100,24 +100,24 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) struct Balancers {
     env: Env,
-    /// `None` behind a snapshot.
+    /// `None` for a snapshot.
     cloud: Option<Cloud>,
 }
 
-/// What reads and writes need.
+/// The dependencies of reads and writes.
 #[derive(Debug)]
 struct Cloud {
     client: Client,
     reads: Reads,
     events: Events,
-    /// Observations for deletions that are about to begin, by the name of the balancer, each used once.
+    /// Observations for deletions that are about to begin, by the name of the balancer. Each is used once.
     looked: Mutex<BTreeMap<String, (Instant, Observed)>>,
-    /// Counts writes, when they begin and when they end.
+    /// Incremented when a write begins and when it ends.
     writes: AtomicU64,
 }
 
 impl Cloud {
-    /// A write begins or ends.
+    /// Records that a write begins or ends.
     fn written(&self) {
         self.writes.fetch_add(1, Ordering::SeqCst);
         lock(&self.looked).clear();
@@ -152,8 +152,8 @@ impl Planned for Balancers {
     type Step = Step;
     type Outputs = Outputs;
 
-    /// What all Services of its kinds share. Nothing of its own beside: Services of the same groups are worked on together, and
-    /// their operations run side by side.
+    /// One group for each of its kinds, and none of its own: Services with the same groups are processed together, and
+    /// their operations run concurrently.
     fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
         let mut kinds = dispatch::begun(service);
         kinds.insert(dispatch::scheme(service));
@@ -183,7 +183,7 @@ impl Planned for Balancers {
             (Some(item), None) if item.action == ServiceAction::Delete => Some(&item.names.balancer),
             _ => None,
         };
-        // The core asks whether there is anything to delete, and deletes right after.
+        // The core checks whether there is anything to delete, and deletes immediately afterwards.
         if let Some((at, observed)) = deleted.and_then(|name| lock(&cloud.looked).remove(name))
             && at.elapsed() < LOOKED
         {
@@ -191,7 +191,7 @@ impl Planned for Balancers {
         }
         let written = cloud.writes.load(Ordering::SeqCst);
         let observed = cloud.reads.observe(&self.env, desired).await?;
-        // What was read while something was written may be half of it.
+        // An observation during a write may be inconsistent.
         if let Some(name) = deleted.filter(|_| written == cloud.writes.load(Ordering::SeqCst)) {
             let mut looked = lock(&cloud.looked);
             looked.retain(|_, (at, _)| at.elapsed() < LOOKED);
@@ -244,7 +244,7 @@ impl Planned for Balancers {
         let rule = observed.rule(&item.names).filter(|rule| !rule.ip_address.is_empty());
         if item.action == ServiceAction::Delete {
             let planned = plan::plan(&self.env, observed, &desired.only(place, item));
-            // What other Services may use does not count.
+            // Writes to objects that other Services may use do not count.
             let is_left = planned.steps.iter().any(|step| step.item.is_some()) || !item.begun.is_empty();
             is_left.then_some(())?;
         }

@@ -1,8 +1,8 @@
-//! What the cloud has for a group of Services. The only place of this module that reads.
+//! Reads the cloud's objects for a group of Services. The only part of this module that reads.
 //!
-//! First the forwarding rules, then what the names of the Services and of the cluster lead to, each object once for all Services,
-//! at last reserved addresses, where a rule is to be made. What an interrupted change may have left behind is looked for once in
-//! the life of the process, and again after each change.
+//! First the forwarding rules; then the objects with the names of the Services and of the cluster, each once for all
+//! Services; finally reserved addresses, if a rule will be created. Leftovers of an interrupted change are looked for
+//! once in the lifetime of the process, and again after each change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -39,13 +39,13 @@ use crate::ownership::{ClusterNames, Names};
 
 /// The tags of instances are read again after this time.
 const TAGS_AGE: Duration = Duration::from_secs(60);
-/// An instance that the cloud denied is not asked for again before this time: its node will go.
+/// A missing instance is not looked up again before this time: its node will be deleted.
 const MISSING: Duration = Duration::from_secs(300);
-/// Zones at the same time are those of one sync.
+/// Zones requested within this time belong to one sync.
 const WINDOW: Duration = Duration::from_millis(20);
-/// More objects of a kind than these are read with one list.
+/// If there are more objects of a kind than this, they are read with one list.
 const ONE_BY_ONE: usize = 2;
-/// A list for more names than these has no filter: after a start all Services are looked at.
+/// A list for more names than this has no filter: after a start, all Services are synced.
 const MOST_NAMES: usize = 20;
 
 /// The reads, shared by all Services.
@@ -55,9 +55,9 @@ pub(super) struct Reads {
     surroundings: Arc<dyn Surroundings>,
     tags: Known<ZoneTags>,
     pub(super) missing: Misses<Host>,
-    /// The balancers that have nothing left behind, with the shape that they have.
+    /// The balancers without leftovers, with their shape.
     settled: Mutex<BTreeMap<String, Shape>>,
-    /// Lists that are not granted.
+    /// Lists that the caller has no permission for.
     unlisted: Mutex<BTreeSet<Operation>>,
 }
 
@@ -89,7 +89,7 @@ impl Bulk for ZoneTags {
     }
 }
 
-/// What is to be read, by name.
+/// The objects to read, by name.
 #[derive(Debug, Default)]
 struct Needs {
     addresses: BTreeSet<String>,
@@ -98,15 +98,15 @@ struct Needs {
     firewalls: BTreeSet<String>,
     http_checks: BTreeSet<String>,
     checks: BTreeSet<String>,
-    /// Zones of groups, with their members.
+    /// The zones whose groups are read with their members.
     members: BTreeSet<String>,
-    /// Whether the groups of all zones may go.
+    /// Whether the groups of all zones may be deleted.
     all_groups: bool,
     tagged: BTreeSet<Host>,
 }
 
 impl Needs {
-    /// The backend services that the rule of an internal balancer has, or without it may have had.
+    /// The backend services of an internal balancer: that of its rule, or without a rule all that it may have had.
     fn backends_of(&mut self, rule: Option<&ForwardingRule>, names: &Names, cluster: ClusterNames<'_>) {
         match rule.filter(|rule| plan::real_scheme(rule) == Scheme::Internal) {
             Some(rule) => self.backends.extend(plan::backend_name(rule)),
@@ -132,19 +132,19 @@ impl Reads {
         }
     }
 
-    /// Whether nothing was left behind of a balancer when it was last looked at, and it has the same shape.
+    /// Whether a balancer had no leftovers when it was last observed, and still has the same shape.
     fn is_settled(&self, item: &Item) -> bool {
         let settled = lock(&self.settled);
         settled.get(&item.names.balancer).is_some_and(|shape| Some(*shape) == shape_of(item))
     }
 
-    /// Notes that nothing is left behind.
+    /// Records that there are no leftovers.
     pub(super) fn settle(&self, item: &Item) {
         let mut settled = lock(&self.settled);
         settled.extend(shape_of(item).map(|shape| (item.names.balancer.clone(), shape)));
     }
 
-    /// Notes that something may be left behind.
+    /// Records that there may be leftovers.
     pub(super) fn unsettle(&self, balancer: &str) {
         lock(&self.settled).remove(balancer);
     }
@@ -181,7 +181,7 @@ impl Reads {
         Ok(observed)
     }
 
-    /// The shared health checks that Services have changed from, and their firewall rules.
+    /// The shared health checks that Services replace with their own, and their firewall rules.
     async fn read_replaced(&self, desired: &Desired, observed: &mut Observed) -> Result<(), ProviderError> {
         let replacing = desired.items.values().filter(|item| plan::replaces_shared(observed, item));
         let schemes: BTreeSet<Scheme> = replacing.map(|item| item.scheme).collect();
@@ -214,7 +214,7 @@ impl Reads {
         hosts.filter(|host| self.missing.contains(*host)).cloned().collect()
     }
 
-    /// What one item leads to.
+    /// Collects the objects that a plan for one item needs.
     fn needs(&self, env: &Env, observed: &Observed, item: &Item, needs: &mut Needs) {
         let rule = observed.rules.get(&item.names.balancer);
         for scheme in plan::leaving(item, rule) {
@@ -236,7 +236,7 @@ impl Reads {
                         .extend([names.firewall(), check.unwrap_or_else(|| cluster.external_check_firewall())]);
                 }
                 if !item.hosts_only() {
-                    // A pool whose health check is replaced takes its rule with it.
+                    // Replacing the health check of a pool also replaces the rule.
                     let own = settings.health_port.is_some() || rule.is_none();
                     needs.http_checks.extend(own.then(|| names.balancer.clone()));
                     needs.http_checks.extend(settings.health_port.is_none().then(|| cluster.health_check()));
@@ -269,7 +269,7 @@ impl Reads {
         }
     }
 
-    /// What goes with a balancer of this kind.
+    /// Collects the objects to delete with a balancer of this kind.
     fn needs_to_leave(&self, env: &Env, observed: &Observed, item: &Item, scheme: Scheme, needs: &mut Needs) {
         let (cluster, names) = (ClusterNames(&observed.cluster_id), &item.names);
         needs.addresses.insert(names.balancer.clone());
@@ -325,8 +325,8 @@ impl Reads {
         Ok(())
     }
 
-    /// The objects with these names that exist: one by one, or with a list. Roles made
-    /// for the Go program do not allow lists.
+    /// The objects with these names that exist, read one by one or with a list. Roles made for the Go program do not
+    /// allow lists.
     async fn each<T: DeserializeOwned + Named>(
         &self,
         (get, list): (Operation, Operation),
@@ -357,14 +357,14 @@ impl Reads {
         Ok(try_join_all(read).await?.into_iter().flatten().collect())
     }
 
-    /// Who has an address reserved in the region.
+    /// The reservation of an address in the region.
     async fn reserved(&self, env: &Env, ip: &str) -> Result<Option<Address>, ApiError> {
         let list: Vec<Address> =
             self.client.list(ADDRESS_LIST, &env.region(), &Filter::default().is("address", ip)).await?;
         Ok(list.into_iter().find(|address| address.address == ip))
     }
 
-    /// The instance groups of the zones that have hosts, with their members, and of other zones, where they may go.
+    /// The groups of zones with hosts, with their members, and those of other zones if they may be deleted.
     async fn groups(
         &self,
         env: &Env,
@@ -423,7 +423,7 @@ impl Reads {
         let zones = hosts.iter().map(|host| host.zone.clone()).collect();
         let mut known = self.tags.get(&zones, TAGS_AGE, None).await?;
         let lacks = |known: &Tags, host: &Host| known.get(&host.zone).is_none_or(|zone| !zone.contains_key(&host.name));
-        // An instance that is not there may be newer than the list.
+        // A missing instance may be newer than the list.
         if hosts.iter().any(|host| lacks(&known, host) && !self.missing.contains(host)) {
             known = self.tags.get(&zones, Duration::ZERO, Some(Instant::now())).await?;
             hosts.iter().filter(|host| lacks(&known, host)).for_each(|host| self.missing.add(host.clone()));
@@ -433,7 +433,7 @@ impl Reads {
     }
 }
 
-/// Which objects a balancer is made of: its kind, whether it has a health check of its own, whether it shares its backend service.
+/// Determines the objects of a balancer: its kind, whether it has its own health check or a shared backend service.
 type Shape = (Scheme, bool, bool);
 
 fn shape_of(item: &Item) -> Option<Shape> {
@@ -441,7 +441,7 @@ fn shape_of(item: &Item) -> Option<Shape> {
     Some((item.scheme, settings.health_port.is_some(), settings.internal.shares_backend))
 }
 
-/// An update of hosts needs the rule only for the address of firewalls.
+/// An update of hosts needs the forwarding rule only for the address in firewall rules.
 fn needs_rule(env: &Env, item: &Item) -> bool {
     match item.action {
         _ if item.is_refused() => false,
@@ -450,7 +450,7 @@ fn needs_rule(env: &Env, item: &Item) -> bool {
     }
 }
 
-/// Whether a group is that of the cluster: another cluster's name may begin the same.
+/// Whether a group belongs to the cluster: the name of another cluster's group may have the same prefix.
 fn is_group_of(group: &str, name: &str) -> bool {
     group.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }

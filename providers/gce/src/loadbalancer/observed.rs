@@ -1,4 +1,4 @@
-//! What was observed of the cloud: what plans are made from.
+//! The observed state of the cloud, which plans are made from.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::surroundings::NetworkFacts;
 use crate::client::balancing::{Address, BackendService, Firewall, ForwardingRule, HealthCheck, TargetPool};
 use crate::ownership::Names;
 
-/// What was read. An object that is missing does not exist, or no plan for these Services needs it.
+/// The objects that were read. A missing object does not exist, or no plan for these Services needs it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Observed {
     pub(crate) cluster_id: String,
@@ -17,19 +17,19 @@ pub(crate) struct Observed {
     pub(crate) rules: BTreeMap<String, ForwardingRule>,
     /// By name.
     pub(crate) addresses: BTreeMap<String, Address>,
-    /// By address, those that were looked for.
+    /// By address; only those that were looked up.
     pub(crate) reserved: BTreeMap<String, Address>,
     pub(crate) pools: BTreeMap<String, TargetPool>,
     pub(crate) backends: BTreeMap<String, BackendService>,
     pub(crate) firewalls: BTreeMap<String, Firewall>,
-    /// Of the older collection, for target pools.
+    /// From the older collection, for target pools.
     pub(crate) http_checks: BTreeMap<String, HealthCheck>,
     pub(crate) checks: BTreeMap<String, HealthCheck>,
     /// Members of instance groups, by zone and name.
     pub(crate) groups: BTreeMap<String, BTreeMap<String, BTreeSet<Host>>>,
-    /// Instances of nodes that do not exist.
+    /// Instances of nodes, if the instance does not exist.
     pub(crate) missing: BTreeSet<Host>,
-    /// The tag of each instance that begins its name, where no tags are configured.
+    /// For each instance the tag that its name begins with, if no tags are configured.
     #[serde(with = "pairs")]
     pub(crate) tags: BTreeMap<Host, Option<String>>,
 }
@@ -40,7 +40,7 @@ impl Observed {
     }
 }
 
-/// JSON has texts as keys only.
+/// JSON allows only strings as keys.
 mod pairs {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,8 +1,8 @@
-//! Ports as firewalls and forwarding rules write them. Pure.
+//! Ports in the formats of firewall and forwarding rules. Pure.
 
 use std::collections::BTreeSet;
 
-/// Sorted, each once, runs joined: `15 37 900 2002-2004`.
+/// Sorted and unique, with consecutive ports joined: `15 37 900 2002-2004`.
 pub(super) fn merged(ports: &BTreeSet<u16>) -> Vec<String> {
     let mut runs: Vec<(u16, u16)> = Vec::new();
     for port in ports {
@@ -16,18 +16,18 @@ pub(super) fn merged(ports: &BTreeSet<u16>) -> Vec<String> {
         .collect()
 }
 
-/// From the lowest to the highest port, as forwarding rules without discrete ports have it.
+/// From the lowest to the highest port, the format of forwarding rules without discrete ports.
 pub(super) fn range(ports: &BTreeSet<u16>) -> String {
     format!("{}-{}", ports.first().copied().unwrap_or_default(), ports.last().copied().unwrap_or_default())
 }
 
-/// First and last of `80` or `80-90`.
+/// The first and last port of `80` or `80-90`.
 fn parse(range: &str) -> Option<(u16, u16)> {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
 }
 
-/// The ports of a list of ports and ranges; `None` where one is neither.
+/// The ports of a list of ports and ranges; `None` if an entry is neither.
 pub(super) fn expanded(ranges: &[String]) -> Option<BTreeSet<u16>> {
     let mut ports = BTreeSet::new();
     for range in ranges {
@@ -37,7 +37,7 @@ pub(super) fn expanded(ranges: &[String]) -> Option<BTreeSet<u16>> {
     Some(ports)
 }
 
-/// Whether two texts are the same range: `80` is `80-80`.
+/// Whether two strings are the same range: `80` is `80-80`.
 pub(super) fn is_same_range(a: &str, b: &str) -> bool {
     a == b || parse(a).is_some() && parse(a) == parse(b)
 }

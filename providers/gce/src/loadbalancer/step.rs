@@ -1,7 +1,7 @@
 //! The writes of a plan, as data.
 //!
-//! An address that a step reserves is known to later ones only: it stands as [`RESERVED`] in their texts, and is filled in when
-//! they are sent.
+//! An address that a step reserves is known only to later steps: [`RESERVED`] is its placeholder in their bodies,
+//! replaced when they are sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -16,11 +16,11 @@ use crate::client::Write;
 use crate::client::balancing::Firewall;
 use crate::client::resource::Scope;
 
-/// Stands for the address of the Service that is not known yet.
+/// The placeholder for an address of the Service that is not known yet.
 pub(super) const RESERVED: &str = "{ip}";
 
-/// The order of steps. Steps of one rank are for different objects and run at the same time; those of one Service are done rank
-/// by rank. Everything behind a forwarding rule is there before the rule is.
+/// The order of steps. Steps of one rank are for different objects and run concurrently; the steps of one Service run
+/// rank by rank. Everything behind a forwarding rule exists before the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     GoRule,
@@ -28,13 +28,13 @@ pub(crate) enum Rank {
     GoChecks,
     GoCheckFirewalls,
     GoGroups,
-    /// As long as this is there, what Services share may have to go.
+    /// While this firewall rule exists, shared objects may still have to be deleted.
     GoLast,
     WrongAddress,
     Reserve,
     NoDeny,
     Groups,
-    /// Before the instances of a group of others join ours: they may be in one balanced group only.
+    /// Before instances of external groups join ours: an instance may be in one load-balanced group only.
     LeaveBackends,
     JoinGroups,
     LeaveGroups,
@@ -45,30 +45,30 @@ pub(crate) enum Rank {
     Pools,
     JoinPools,
     LeavePools,
-    /// What a rule used that is replaced: before it is there again, so that nothing is looked for as long as it is.
+    /// Objects that a replaced rule used, deleted before the new rule exists: with a rule, they are not looked for.
     ReplacedBackends,
     ReplacedFirewalls,
     ReplacedChecks,
     Rules,
-    /// Where the address is that of the new rule.
+    /// For networks where the address is that of the new forwarding rule.
     LateFirewalls,
     Deny,
     Release,
     OldFirewalls,
     OldChecks,
-    /// The check that replaced the shared one no longer says so.
+    /// Removes the note that the check replaced the shared one.
     OwnChecks,
 }
 
-/// One write, with what it needs.
+/// One write and its context.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
-    /// The item of the work that it is for; `None`: all.
+    /// The item that the write is for; `None`: all.
     pub(crate) item: Option<usize>,
     /// The name of the balancer of that item.
     pub(crate) balancer: Option<String>,
     pub(crate) rank: Rank,
-    /// Steps of one rank for one object are done in this order.
+    /// Steps of one rank for one object run in this order.
     pub(crate) order: u32,
     pub(crate) act: Act,
     pub(crate) verb: Verb,
@@ -80,33 +80,33 @@ pub(crate) struct Step {
     pub(crate) risk: Risk,
 }
 
-/// What is done.
+/// The action of a step.
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
-    /// Sent as it is.
+    /// Sent unchanged.
     Send(Write),
-    /// A deletion that leaves alone what something else uses.
+    /// A deletion that is skipped if another object uses the target.
     DeleteUnlessUsed {
         write: Write,
         then: Option<Box<FirewallWrite>>,
     },
-    /// Reserves an address, and reads which one it is.
+    /// Reserves an address and reads it.
     Reserve(Write),
-    /// Makes a forwarding rule whose address is that of the rule, and reads which one it is.
+    /// Creates a forwarding rule without a reserved address, and reads the address of the rule.
     InsertRule(Write),
     Firewall(Box<FirewallWrite>),
-    /// Makes a target pool with these instances. Instances that do not exist are left out.
+    /// Creates a target pool with these instances. Instances that do not exist are left out.
     InsertPool {
         write: Write,
         hosts: Vec<Host>,
     },
-    /// Adds instances. Those that do not exist are left out; without any other member that is an error.
+    /// Adds instances. Those that do not exist are left out; if none remains and there are no other members, it fails.
     Join {
         write: Write,
         hosts: Vec<Host>,
         has_others: bool,
     },
-    /// Removes instances.
+    /// A write of a firewall rule, which only the network's administrators may have the permission for.
     Leave {
         write: Write,
         hosts: Vec<Host>,
@@ -119,15 +119,15 @@ pub(crate) struct FirewallWrite {
     pub(crate) write: Write,
     pub(crate) command: Command,
     pub(crate) rule: Firewall,
-    /// Whether the rule as it is admits the traffic.
+    /// Whether the current rule admits the traffic.
     pub(crate) is_admitted: bool,
-    /// Done only if no rule before was kept by the administrators; then without a word.
+    /// Whether the rule denies traffic: skipped silently if an earlier rule is left to the administrators.
     pub(crate) is_deny: bool,
-    /// Gets the event.
+    /// The object that gets the event.
     pub(crate) subject: Subject,
 }
 
-/// What earlier steps have brought about.
+/// The results of earlier steps.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs(Mutex<Made>);
 
@@ -136,7 +136,7 @@ pub(crate) struct Outputs(Mutex<Made>);
 pub(crate) struct Made {
     /// Addresses, by item.
     pub(crate) addresses: BTreeMap<usize, String>,
-    /// Items with firewall rules that the administrators keep.
+    /// Items with firewall rules that are left to the administrators.
     pub(crate) kept_firewalls: BTreeSet<Option<usize>>,
 }
 
@@ -145,13 +145,13 @@ impl Outputs {
         lock(&self.0)
     }
 
-    /// The address of an item, if a step made it known.
+    /// The address of an item, if a step has found it.
     pub(crate) fn address(&self, item: Option<usize>) -> Option<String> {
         self.lock().addresses.get(&item?).cloned()
     }
 }
 
-/// Fills an address into the texts of a body.
+/// Replaces the placeholder in the strings of a body with an address.
 pub(super) fn filled(mut value: Value, address: Option<&str>) -> Value {
     fill(&mut value, address);
     value
@@ -170,7 +170,7 @@ fn fill(value: &mut Value, address: Option<&str>) {
     }
 }
 
-/// Whether an address is still missing in a body.
+/// Whether a body still contains the placeholder.
 pub(super) fn is_unfilled(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains(RESERVED),
@@ -181,7 +181,7 @@ pub(super) fn is_unfilled(value: &Value) -> bool {
 }
 
 impl Act {
-    /// The write, without what is added when it is sent.
+    /// The write, without the fields that are added when it is sent.
     pub(crate) fn write(&self) -> &Write {
         match self {
             Self::Send(write)
@@ -197,12 +197,12 @@ impl Act {
 }
 
 impl Step {
-    /// What distinguishes the steps that do not run at the same time.
+    /// The stage of the step. Steps of different stages do not run at the same time.
     pub(crate) fn stage(&self) -> u32 {
         u32::from(self.rank as u8) * 10_000 + self.order
     }
 
-    /// In words. Which instances come and go belongs to it.
+    /// The step for display, with the instances that are added or removed.
     pub(crate) fn describe(&self) -> ccm_provider::Step {
         let mut changes = self.changes.clone();
         let names = |hosts: &[Host]| {

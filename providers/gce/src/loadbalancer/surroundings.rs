@@ -1,4 +1,4 @@
-//! What load balancers need of the rest of the provider.
+//! The dependencies of load balancers on other parts of the provider.
 
 use async_trait::async_trait;
 use ccm_provider::ProviderError;
@@ -8,10 +8,10 @@ use crate::client::Client;
 use crate::node::network::{Network, Subnet};
 use crate::start::cluster_id::ClusterId;
 
-/// What is known of the cluster beside its Services.
+/// Facts about the cluster besides its Services.
 #[async_trait]
 pub(crate) trait Surroundings: Send + Sync + std::fmt::Debug {
-    /// The ID of the cluster that stands in names.
+    /// The ID of the cluster that is part of names.
     async fn cluster_id(&self) -> Result<String, ProviderError>;
 
     /// The network of the cluster.
@@ -21,15 +21,15 @@ pub(crate) trait Surroundings: Send + Sync + std::fmt::Debug {
     async fn zones(&self) -> Result<Vec<String>, ProviderError>;
 }
 
-/// What the API says of the network.
+/// Facts about the network from the API.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct NetworkFacts {
-    /// Whether it has no subnetworks.
+    /// Whether the network has no subnetworks.
     pub(crate) is_legacy: bool,
-    /// The URL of the cluster's subnetwork, where it is known.
+    /// The URL of the cluster's subnetwork, if it is known.
     pub(crate) subnetwork: Option<String>,
-    /// Why it is not.
+    /// The reason why the subnetwork is unknown.
     pub(crate) problem: Option<String>,
 }
 

@@ -1,7 +1,7 @@
-//! The network tags that firewalls are for. Pure.
+//! The network tags that firewall rules apply to. Pure.
 //!
-//! Upstream: `computeHostTags` in `gce_firewall.go`. Without configured tags, it is for each instance the longest of its tags that
-//! its name begins with: scripts that make instances in groups name both the same.
+//! Upstream: `computeHostTags` in `gce_firewall.go`. Without configured tags, each instance contributes its longest tag
+//! that its name begins with: scripts that create groups of instances give the tag and the names the same prefix.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +9,12 @@ use ccm_provider::ProviderError;
 
 use super::hosts::Host;
 
-/// The tag of an instance that stands for its group.
+/// The tag that identifies the group of an instance.
 pub(super) fn tag_of<'t>(name: &str, tags: &'t [String]) -> Option<&'t str> {
     tags.iter().map(String::as_str).filter(|tag| name.starts_with(tag)).max_by_key(|tag| tag.len())
 }
 
-/// The tags for these hosts; empty where there is no host. Hosts that are not known do not exist.
+/// The tags for these hosts; empty without hosts. Hosts that are not in `tags` do not exist.
 pub(super) fn computed(
     tags: &BTreeMap<Host, Option<String>>,
     hosts: &BTreeSet<Host>,

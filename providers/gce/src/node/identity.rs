@@ -1,6 +1,6 @@
-//! Which instance a node is: provider IDs and node names.
+//! The instance of a node: provider IDs and node names.
 //!
-//! Upstream: `splitProviderID` and `mapNodeNameToInstanceName` in `gce_instances.go`. Everything here is a function of texts.
+//! Upstream: `splitProviderID` and `mapNodeNameToInstanceName` in `gce_instances.go`. All functions here are pure.
 
 use std::fmt;
 
@@ -9,50 +9,50 @@ use ccm_provider::Node;
 /// The scheme of our provider IDs.
 pub(crate) const SCHEME: &str = "gce";
 
-/// An instance, as a provider ID names it.
+/// The instance in a provider ID.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct InstanceId {
     pub(crate) project: String,
     pub(crate) zone: String,
-    /// Without a domain.
+    /// The name without a domain.
     pub(crate) name: String,
 }
 
-/// As a provider ID.
+/// Formats the provider ID.
 impl fmt::Display for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}://{}/{}/{}", self.project, self.zone, self.name)
     }
 }
 
-/// Why a provider ID names no instance. None of these says that an instance does not exist.
+/// The reason why a provider ID names no instance. Neither says that an instance does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub(crate) enum BadProviderId {
-    /// Of another cloud: not ours to judge.
+    /// It belongs to another cloud and is not judged here.
     #[error("ProviderID {0:?} belongs to another cloud")]
     Foreign(String),
-    /// Not of the expected form.
+    /// It does not have the expected form.
     #[error("error splitting providerID: {0:?} is not gce://<project>/<zone>/<instance>")]
     Malformed(String),
 }
 
-/// How the instance of a node is found.
+/// The key to look up the instance of a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wanted {
-    /// Where the provider ID says.
+    /// The location in the provider ID.
     Instance(InstanceId),
-    /// By its name.
+    /// The name of the instance.
     Name(String),
-    /// Not at all.
+    /// No lookup is possible.
     Never(BadProviderId),
 }
 
 impl InstanceId {
-    /// Reads `gce://<project>/<zone>/<instance>`. The instance may have a domain, the project a dot or a colon.
+    /// Parses `gce://<project>/<zone>/<instance>`. The instance may have a domain, the project a dot or a colon.
     ///
     /// # Errors
     ///
-    /// It names no instance.
+    /// The text names no instance.
     pub(crate) fn parse(text: &str) -> Result<Self, BadProviderId> {
         let malformed = || BadProviderId::Malformed(text.to_owned());
         let path = match text.split_once("://") {
@@ -68,13 +68,13 @@ impl InstanceId {
         }
     }
 
-    /// The instance of a node, by its provider ID.
+    /// The instance in a node's provider ID.
     pub(crate) fn of(node: &Node) -> Option<Self> {
         Self::parse(node.provider_id_or_empty()).ok()
     }
 }
 
-/// How the instance of a node is found: by its provider ID, else by its name.
+/// The key to look up the instance of a node: its provider ID, else its name.
 pub(crate) fn wanted(node: &Node) -> Wanted {
     match node.provider_id.as_deref().filter(|id| !id.is_empty()) {
         Some(id) => InstanceId::parse(id).map_or_else(Wanted::Never, Wanted::Instance),
@@ -82,7 +82,7 @@ pub(crate) fn wanted(node: &Node) -> Wanted {
     }
 }
 
-/// The name of the instance of a node: without the domain.
+/// The name of a node's instance: the node name without the domain.
 pub(crate) fn short(name: &str) -> &str {
     name.split('.').next().unwrap_or_default()
 }

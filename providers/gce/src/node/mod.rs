@@ -1,4 +1,4 @@
-//! What nodes are in the cloud: identity, instances, zones, network.
+//! Nodes in the cloud: identity, instances, zones, network.
 
 pub(crate) mod identity;
 pub(crate) mod instances;

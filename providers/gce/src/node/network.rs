@@ -10,26 +10,26 @@ use crate::client::network::Subnetwork;
 use crate::client::resource::{ResourceId, last_part, same_url};
 use crate::node::identity::InstanceId;
 
-/// What automatic subnetworks lie in.
+/// The range of automatic subnetworks.
 const AUTOMATIC: &str = "10.128.0.0/9";
-/// Nodes whose instances are asked for their subnetwork.
+/// The number of nodes whose instances are read for their subnetwork.
 const NODES_ASKED: usize = 3;
 
-/// What is known of the subnetwork.
+/// The state of the search for the subnetwork.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Subnet {
     /// Its URL.
     Url(String),
-    /// A legacy network has none.
+    /// A legacy network has no subnetwork.
     Legacy,
-    /// Neither the configuration nor the network nor the nodes say which one; why.
+    /// Neither the configuration nor the network nor the nodes determine it; with the reason.
     Unknown(String),
 }
 
 /// The network of the cluster. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Network {
-    /// Its URL, as the configuration has it.
+    /// Its URL, as configured.
     pub(crate) url: String,
     client: Client,
     cluster: Cluster,
@@ -53,8 +53,8 @@ impl Network {
         last_part(&self.url)
     }
 
-    /// The subnetwork: that of the configuration; else the automatic one of the region; else that of the nodes. What was found
-    /// stays; what was not is looked for again.
+    /// The subnetwork: that of the configuration, else the automatic one of the region, else that of the nodes. A
+    /// result is kept; without one, the search is repeated.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ fn is_in(subnetwork: &str, region: &str) -> bool {
     ResourceId::parse(subnetwork).is_some_and(|id| id.scope == Scope::region(region))
 }
 
-/// The subnetworks of a network that it made by itself.
+/// The automatically created subnetworks of a network.
 fn automatic<'a>(subnetworks: &'a [Subnetwork], network: &str) -> Vec<&'a Subnetwork> {
     let Some(whole) = address::parse_cidr(AUTOMATIC) else { return Vec::new() };
     let is_inside = |cidr: &str| address::parse_cidr(cidr).is_some_and(|range| whole.contains(&range));
@@ -149,7 +149,7 @@ mod tests {
     const NETWORK: &str = "https://www.googleapis.com/compute/v1/projects/p/global/networks/n";
     const REGION: &str = "us-central1";
 
-    /// One token for ever.
+    /// One token forever.
     #[derive(Debug)]
     struct Fixed(String);
 
@@ -182,7 +182,7 @@ mod tests {
         Client::new(caller, metrics, Session::new(http, tokens, cloud.root()), links)
     }
 
-    /// A cloud with what `seed` makes, and a cluster with these nodes.
+    /// A cloud with the objects that `seed` creates, and a cluster with these nodes.
     fn network(seed: impl FnOnce(&mut World), nodes: &[&str]) -> (Gce, Network) {
         let cloud = Gce::start(Options::default()).unwrap();
         cloud.world(|world| {

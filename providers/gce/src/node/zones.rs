@@ -1,7 +1,7 @@
-//! The zones in which the provider works.
+//! The zones that the provider manages.
 //!
-//! Either the local zone alone, or all zones of the region. A node in a zone that is not known yet shows that the region has a new
-//! one: the list is read again then, once for all who see it, and at most every five minutes.
+//! Either the local zone alone, or all zones of the region. A node in an unknown zone shows that the region has a new
+//! one: the list is then read again, once for all callers, and at most every five minutes.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use super::identity::InstanceId;
 use crate::client::Client;
 use crate::client::resource::region_of;
 
-/// The list is not read more often.
+/// The minimum time between reads of the list.
 const INTERVAL: Duration = Duration::from_secs(300);
 
 /// The zones of the provider. Cheap to clone.
@@ -34,12 +34,12 @@ pub(crate) struct Zones {
 #[derive(Debug, Clone)]
 struct Known {
     zones: BTreeSet<String>,
-    /// When it was read because of a zone that it lacked.
+    /// The time of the last read because of a missing zone.
     again: Option<Instant>,
 }
 
 impl Known {
-    /// Whether these are all zones, as far as nodes show, or it is too early to look again.
+    /// Whether the nodes show no other zones, or it is too early to read the list again.
     fn serves(&self, region: &str, of_nodes: &BTreeSet<String>) -> bool {
         let of_region = |zone: &&String| region_of(zone) == Some(region);
         let is_complete = of_nodes.iter().filter(of_region).all(|zone| self.zones.contains(zone));
@@ -57,7 +57,7 @@ impl Zones {
     ///
     /// # Errors
     ///
-    /// They could never be read.
+    /// The zones could never be read.
     pub(crate) async fn managed(&self) -> Result<BTreeSet<String>, ProviderError> {
         if let Some(zone) = &self.only {
             return Ok(BTreeSet::from([zone.clone()]));
@@ -67,7 +67,7 @@ impl Zones {
             return Ok(zones);
         }
         let _turn = self.listed.lock().await;
-        // Another caller may have read it meanwhile.
+        // Another caller may have read the list meanwhile.
         if let Some(zones) = self.known(&of_nodes) {
             return Ok(zones);
         }
@@ -75,7 +75,7 @@ impl Zones {
         let again = before.is_some().then(Instant::now);
         let zones: BTreeSet<String> = match (self.client.zones(&self.region).await, before) {
             (Ok(zones), _) => zones.into_iter().collect(),
-            // What was known is still so; the next attempt is after the interval.
+            // The old list is kept; the next attempt is after the interval.
             (Err(error), Some(before)) => {
                 tracing::warn!(%error, "the zones of the region cannot be read again");
                 before
@@ -90,7 +90,7 @@ impl Zones {
         Ok(zones)
     }
 
-    /// The zones that are known, unless a node shows that there are more and it is time to look.
+    /// The known zones, unless the list has to be read again.
     fn known(&self, of_nodes: &BTreeSet<String>) -> Option<BTreeSet<String>> {
         let known = lock(&self.known).clone()?;
         known.serves(&self.region, of_nodes).then_some(known.zones)
@@ -103,7 +103,7 @@ impl Zones {
     }
 }
 
-/// The zone of a node: that of its provider ID, else that of its labels.
+/// The zone of a node: from its provider ID, else from its labels.
 pub(crate) fn zone_of(node: &Node) -> Option<String> {
     let label = |key: &str| node.labels.get(key).map(str::to_owned);
     InstanceId::of(node).map(|id| id.zone).or_else(|| label(LABEL_ZONE)).or_else(|| label(LABEL_ZONE_BETA))
@@ -121,7 +121,7 @@ mod tests {
     async fn p55_an_unknown_zone_is_looked_for_every_five_minutes() {
         let mut known = Known { zones: zones(&["us-a", "us-b"]), again: None };
         assert!(known.serves("us", &zones(&["us-a", "other-c"])));
-        // The first one is looked for at once.
+        // The first new zone is looked up immediately.
         assert!(!known.serves("us", &zones(&["us-c"])));
         known.again = Some(Instant::now());
         assert!(known.serves("us", &zones(&["us-c"])));

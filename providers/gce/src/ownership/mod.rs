@@ -1,5 +1,5 @@
-//! The names and descriptions of what is made for Services. Compute Engine has no tags on these objects: a name is the mark of
-//! ownership, and it holds the UID of the Service or the ID of the cluster. To the byte as the Go program has them.
+//! The names and descriptions of objects made for Services. Compute Engine has no tags on these objects: their names
+//! show the ownership, with the UID of the Service or the ID of the cluster. Byte for byte as in the Go program.
 
 use ccm_provider::{Service, ServiceKey};
 
@@ -8,38 +8,38 @@ mod tests;
 
 /// The finalizer of a Service with an internal load balancer.
 pub(crate) const ILB_FINALIZER: &str = "gke.networking.io/l4-ilb-v1";
-/// That of another controller's internal load balancer.
+/// The finalizer of another controller's internal load balancer.
 pub(crate) const ILB_FINALIZER_V2: &str = "gke.networking.io/l4-ilb-v2";
 /// The finalizer of a Service with an external load balancer.
 pub(crate) const NETLB_FINALIZER: &str = "gke.networking.io/l4-netlb-v1";
-/// Those of another controller's external load balancers.
+/// The finalizers of another controller's external load balancers.
 pub(crate) const RBS_FINALIZERS: [&str; 2] = ["gke.networking.io/l4-netlb-v2", "gke.networking.io/l4-netlb-v3"];
 
 /// `spec.loadBalancerClass` of external load balancers made here.
 pub(crate) const CLASS_EXTERNAL: &str = "networking.gke.io/l4-regional-external-legacy";
-/// That of internal ones.
+/// `spec.loadBalancerClass` of internal load balancers made here.
 pub(crate) const CLASS_INTERNAL: &str = "networking.gke.io/l4-regional-internal-legacy";
-/// Both: what this provider's own service controller makes.
+/// The classes of this provider's own service controller.
 pub(crate) const CLASSES: [&str; 2] = [CLASS_EXTERNAL, CLASS_INTERNAL];
-/// That of another controller's external load balancers.
+/// `spec.loadBalancerClass` of another controller's external load balancers.
 pub(crate) const CLASS_RBS: &str = "networking.gke.io/l4-regional-external";
 
-/// How the health check with the nodes' own port is named, and the groups of all nodes, in this cluster.
+/// The names of the objects that the Services of this cluster share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClusterNames<'a>(pub(crate) &'a str);
 
 impl ClusterNames<'_> {
-    /// Of the health check of all nodes, in both collections of health checks.
+    /// The health check of all nodes, in both collections of health checks.
     pub(crate) fn health_check(self) -> String {
         format!("k8s-{}-node", self.0)
     }
 
-    /// Of the firewall that lets the health checks of external load balancers in.
+    /// The firewall rule that admits the health checks of external load balancers.
     pub(crate) fn external_check_firewall(self) -> String {
         format!("k8s-{}-node-http-hc", self.0)
     }
 
-    /// Of the firewall that lets the health checks of internal load balancers in.
+    /// The firewall rule that admits the health checks of internal load balancers.
     pub(crate) fn internal_check_firewall(self) -> String {
         format!("{}-hc", self.health_check())
     }
@@ -48,25 +48,25 @@ impl ClusterNames<'_> {
         format!(r#"{{"kubernetes.io/cluster-id":"{}"}}"#, self.0)
     }
 
-    /// Of the instance group in each zone. The ID of old clusters is empty.
+    /// The instance group in each zone. The ID of old clusters is empty.
     pub(crate) fn instance_group(self) -> String {
         if self.0.is_empty() { "k8s-ig".to_owned() } else { format!("k8s-ig--{}", self.0) }
     }
 
-    /// Of all backend services that Services may share.
+    /// All backend services that Services may share.
     pub(crate) fn shared_backend_services(self) -> [String; 4] {
         [("tcp", "None"), ("tcp", "ClientIP"), ("udp", "None"), ("udp", "ClientIP")]
             .map(|(protocol, affinity)| self.shared_backend_service(protocol, affinity))
     }
 
-    /// Of a backend service that Services share.
+    /// A backend service that Services share.
     pub(crate) fn shared_backend_service(self, protocol: &str, affinity: &str) -> String {
         let protocol = protocol.to_lowercase();
         format!("k8s-{}-internal-{protocol}-nmv1-{}", self.0, affinity_hash(affinity))
     }
 }
 
-/// The first half of the SHA-1 of a session affinity of Kubernetes, which has these two.
+/// The first half of the SHA-1 of a session affinity. Kubernetes has these two.
 fn affinity_hash(affinity: &str) -> &'static str {
     match affinity {
         "ClientIP" => "1668fd70f588116e",
@@ -74,10 +74,10 @@ fn affinity_hash(affinity: &str) -> &'static str {
     }
 }
 
-/// The names of what is made for one Service.
+/// The names of objects made for one Service.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Names {
-    /// Of the forwarding rule, the address, the target pool, the backend service, and the health checks of its own.
+    /// The forwarding rule, the address, the target pool, the backend service, and the Service's own health checks.
     pub(crate) balancer: String,
     /// `namespace/name`
     service: String,
@@ -88,43 +88,43 @@ impl Names {
         Self { balancer: service.default_load_balancer_name(), service: service.key().to_string() }
     }
 
-    /// Of the firewall for its traffic.
+    /// The firewall rule for its traffic.
     pub(crate) fn firewall(&self) -> String {
         format!("k8s-fw-{}", self.balancer)
     }
 
-    /// Of the firewall that keeps all other traffic out.
+    /// The firewall rule that denies all other traffic.
     pub(crate) fn deny_firewall(&self) -> String {
         format!("{}-deny", self.firewall())
     }
 
-    /// Of the firewall for health checks of its own, external.
+    /// The firewall rule for its own external health checks.
     pub(crate) fn external_check_firewall(&self) -> String {
         format!("k8s-{}-http-hc", self.balancer)
     }
 
-    /// Of the firewall for health checks of its own, internal.
+    /// The firewall rule for its own internal health checks.
     pub(crate) fn internal_check_firewall(&self) -> String {
         format!("{}-hc", self.balancer)
     }
 
-    /// Of the forwarding rule, the address, the target pool, the backend service, and an internal health check of its own.
+    /// The description of the forwarding rule, address, target pool, backend service and own internal health check.
     pub(crate) fn description(&self) -> String {
         service_name(&self.service)
     }
 
-    /// Of firewalls. The blank behind the comma is part of it.
+    /// The description of firewall rules. The space after the comma is part of it.
     pub(crate) fn firewall_description(&self, ip: &str) -> String {
         format!(r#"{{"kubernetes.io/service-name":"{}", "kubernetes.io/service-ip":"{ip}"}}"#, self.service)
     }
 }
 
-/// The description of an external health check: with its own name.
+/// The description of an external health check, which contains the check's name.
 pub(crate) fn http_check_description(name: &str) -> String {
     service_name(name)
 }
 
-/// The description of a health check of one Service as long as the one that it replaces may have to go.
+/// The description of a Service's own health check while the check that it replaces may have to be deleted.
 pub(crate) fn replacing(description: &str, replaced: &str) -> String {
     let description = description.trim_end_matches('}');
     format!(r#"{description}, "{REPLACES}":"{replaced}"}}"#)
@@ -132,7 +132,7 @@ pub(crate) fn replacing(description: &str, replaced: &str) -> String {
 
 const REPLACES: &str = "ccm/replaces";
 
-/// Whether a description is one of these.
+/// Whether a description is that of [`replacing`].
 pub(crate) fn is_replacing(description: &str) -> bool {
     let description: Option<serde_json::Value> = serde_json::from_str(description).ok();
     description.is_some_and(|description| description.get(REPLACES).is_some())

@@ -1,14 +1,14 @@
 //! Routes to the pods of each node, in the network of the cluster.
 //!
-//! Upstream: `gce_routes.go`. A route is an object with a name, so each is written by itself; the list is read once for all routes
-//! of a reconcile ([`PlannedRoutes`] plans from that).
+//! Upstream: `gce_routes.go`. A route is an object with a name, so each is written separately; the list is read once
+//! for all routes of a reconciliation ([`PlannedRoutes`] plans from it).
 //!
-//! A route is the cluster's by its description, its network, and its name: the name of the cluster, then the UID of a node. What
-//! upstream gets wrong is right here:
+//! A route belongs to the cluster by its description, its network, and its name: the name of the cluster, then the UID
+//! of a node. Defects of upstream that are fixed here:
 //!
 //! * the second range of a node gets a name of its own;
-//! * a route leads to the instance of a node's provider ID, whatever the node's name is, and in whichever zone;
-//! * the routes of a cluster `dev-2` are not those of `dev`.
+//! * a route leads to the instance of the node's provider ID, regardless of the node's name and zone;
+//! * the routes of a cluster `dev-2` do not belong to `dev`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -34,11 +34,11 @@ use crate::node::identity::InstanceId;
 #[cfg(test)]
 mod tests;
 
-/// Marks the routes of clusters.
+/// The description of the routes of clusters.
 const DESCRIPTION: &str = "k8s-node-route";
-/// Below the routes of subnetworks, as upstream.
+/// Lower than the routes of subnetworks, as in upstream.
 const PRIORITY: u32 = 1000;
-/// So much of the name of a cluster is in the names of its routes.
+/// The maximum length of the cluster's name in the names of its routes.
 const CLUSTER_PART: usize = 26;
 const MISSING: &str = "NEXT_HOP_INSTANCE_NOT_FOUND";
 /// The length of a UID with its hyphens.
@@ -55,13 +55,13 @@ pub(crate) struct NetworkRoutes {
     client: Client,
     /// The URL of the network.
     network: String,
-    /// `--cluster-cidr`: a route in it to an instance that is no node is a former node's.
+    /// `--cluster-cidr`: a route in it to an instance that is not a node belongs to a former node.
     cluster_cidrs: Arc<[IpNet]>,
-    /// By the name of the cluster: there is one.
+    /// By the name of the cluster; there is only one.
     lists: Mutex<BTreeMap<String, Read>>,
 }
 
-/// What writes need to know.
+/// The context of writes.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     cluster: Arc<str>,
@@ -71,7 +71,7 @@ pub(crate) struct Context {
     taken: Arc<BTreeSet<String>>,
 }
 
-/// An instance as a hop.
+/// An instance as the next hop.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Hop {
     zone: String,
@@ -117,29 +117,29 @@ impl NetworkRoutes {
     }
 }
 
-/// What the names of the routes of a cluster begin with.
+/// The prefix of the names of a cluster's routes.
 fn prefix(cluster: &str) -> String {
     let end = cluster.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= CLUSTER_PART).last();
     format!("{}-", cluster.get(..end.unwrap_or_default()).unwrap_or_default())
 }
 
-/// The name of a new route. A node has one for each of its ranges; the plain one, as upstream's, is for IPv4.
+/// The name of a new route. A node has one for each of its ranges; the plain one, as in upstream, is for IPv4.
 fn name(context: &Context, hint: &str, destination: &IpNet) -> String {
     let prefix = prefix(&context.cluster);
     let plain = format!("{prefix}{hint}");
     let family = if matches!(destination, IpNet::V4(_)) { '4' } else { '6' };
-    // A name has 63 characters: without its hyphens, the UID leaves room for a suffix.
+    // A name has at most 63 characters: the UID without hyphens leaves room for a suffix.
     let bare: String = hint.chars().filter(|c| *c != '-').collect();
     let first = (family == '4').then_some(plain);
     let more = std::iter::once(String::new()).chain(('a'..='z').map(String::from));
     let others = more.map(|letter| format!("{prefix}{bare}-{family}{letter}"));
     let mut all = first.into_iter().chain(others);
     let free = all.find(|name| !context.taken.contains(name));
-    // No node has so many.
+    // No node has so many ranges.
     free.unwrap_or_else(|| format!("{prefix}{bare}"))
 }
 
-/// Whether a route with our prefix is that of a cluster whose name begins as ours: something stands between prefix and UID.
+/// Whether a route with our prefix belongs to a cluster whose name begins with ours: text precedes the UID.
 fn is_of_longer_cluster(rest: &str) -> bool {
     let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_uid = |text: &str| {
@@ -153,7 +153,7 @@ fn is_of_longer_cluster(rest: &str) -> bool {
     ends_with_uid || ends_with_bare
 }
 
-/// Where a route leads.
+/// The target of a route.
 fn target(route: &Route, network_project: &str) -> Target<Hop> {
     if route.warnings.iter().any(|warning| warning.code == MISSING) {
         return Target::Nowhere;
@@ -184,7 +184,7 @@ impl RouteTable for NetworkRoutes {
         let is_ours = |route: &&Route| {
             let rest = route.name.strip_prefix(&prefix);
             let is_named = rest.is_some_and(|rest| !rest.is_empty() && !is_of_longer_cluster(rest));
-            // What a server makes of the filter is not relied on.
+            // The server's filtering is not relied on.
             is_named && route.description == DESCRIPTION && same_url(&route.network, &self.network)
         };
         let project = &self.client.links().network_project;
@@ -225,7 +225,7 @@ impl RouteTable for NetworkRoutes {
         InstanceId::of(node).map(|id| Hop { zone: id.zone, name: id.name }).into_iter().collect()
     }
 
-    /// All entries have the mark of a cluster of this name, and no other one has these ranges.
+    /// All entries belong to a cluster of this name, and no other cluster has these ranges.
     fn leads_nowhere(context: &Context, destination: &IpNet) -> bool {
         context.cluster_cidrs.iter().any(|cidr| cidr.contains(destination))
     }

@@ -1,6 +1,6 @@
-//! The ID of the cluster, which is part of the names of shared objects, in its ConfigMap.
+//! The ID of the cluster, in its ConfigMap. It is part of the names of shared objects.
 //!
-//! Upstream: `gce_clusterid.go`. Both processes that find none create it; the API server keeps the first, and both use that.
+//! Upstream: `gce_clusterid.go`. If two processes both create the ID, the API server keeps the first, and both use it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) const UID: ConfigMapSpec =
     ConfigMapSpec { namespace: "kube-system", name: "ingress-uid", why: "ID of the cluster in the names of objects" };
 const CLUSTER_KEY: &str = "uid";
 const PROVIDER_KEY: &str = "provider-uid";
-/// The ID may be changed, and later changes of objects use the new one.
+/// The ID may be changed; later changes of objects use the new one.
 const KEPT: Duration = Duration::from_secs(60);
 
 /// The ID of the cluster. Cheap to clone.
@@ -27,7 +27,7 @@ pub(crate) struct ClusterId {
 /// Both IDs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ids {
-    /// The ID in names: that of the provider, if it has one, else that of the cluster. May be empty in old clusters.
+    /// The ID in names: that of the provider, if any, else that of the cluster. May be empty in old clusters.
     pub(crate) id: String,
     /// The ID of the cluster alone.
     pub(crate) cluster: Option<String>,
@@ -46,7 +46,7 @@ impl ClusterId {
         Self { cluster, known: Arc::default() }
     }
 
-    /// The IDs, created where there are none.
+    /// The IDs, created if there are none.
     ///
     /// # Errors
     ///

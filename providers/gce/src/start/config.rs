@@ -1,7 +1,7 @@
 //! The file of `--cloud-config`, "gce.conf", read once.
 //!
-//! Upstream: `ConfigGlobal` in `providers/gce/gce.go`. What upstream accepts is accepted; unknown sections and keys, which it
-//! ignores in silence, are warnings.
+//! Upstream: `ConfigGlobal` in `providers/gce/gce.go`. Accepts what upstream accepts; unknown sections and keys, which
+//! upstream silently ignores, are warnings.
 
 use std::fmt;
 
@@ -18,14 +18,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The value of `token-url` that asks for Application Default Credentials.
+/// The value of `token-url` that selects Application Default Credentials.
 pub(crate) const DEFAULT_CREDENTIALS: &str = "nil";
 /// The alpha feature that leaves new internal balancers to another controller.
 pub(crate) const ILB_SUBSETS: &str = "ILBSubsets";
 /// The alpha feature that never changes instance groups.
 pub(crate) const SKIP_GROUPS: &str = "SkipIGsManagement";
 
-/// `[global]`. A text is empty where its key is absent.
+/// `[global]`. A string is empty if its key is absent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Config {
     pub(crate) token_url: String,
@@ -168,14 +168,14 @@ pub(crate) fn reference() -> String {
 }
 
 impl Config {
-    /// Reads the file. Also answers with what is doubtful.
+    /// Parses the file. Also returns findings about it.
     ///
     /// # Errors
     ///
-    /// The syntax or a value is wrong: all of them, each with key and line.
+    /// The syntax or a value is wrong; the error lists all problems with key and line.
     pub(crate) fn parse(text: &str) -> Result<(Self, Vec<Finding>), ProviderError> {
         let document = gcfg::parse(text).map_err(|error| invalid(format!("gce.conf: {error}")))?;
-        // The older gcfg of upstream has no \b, which others read as a backspace.
+        // The older gcfg of upstream does not know \b, which other versions read as a backspace.
         let entries = document.sections.iter().flat_map(|section| &section.entries);
         let escaped = |value: &Option<String>| value.as_deref().is_some_and(|value| value.contains('\u{8}'));
         if let Some(entry) = entries.into_iter().find(|entry| escaped(&entry.value)) {
@@ -189,12 +189,12 @@ impl Config {
         Ok((config, findings))
     }
 
-    /// Whether an alpha feature is on.
+    /// Whether an alpha feature is enabled.
     pub(crate) fn has(&self, feature: &str) -> bool {
         self.alpha_features.iter().any(|name| name == feature)
     }
 
-    /// Whether all zones of the region are worked in.
+    /// Whether the provider manages all zones of the region.
     pub(crate) fn manages_region(&self) -> bool {
         self.regional || self.multizone
     }

@@ -1,4 +1,4 @@
-//! What happens before any controller runs: the configuration file, project, zone and network, the tokens, the cluster ID.
+//! The start before any controller runs: the configuration file, project, zone and network, the tokens, the cluster ID.
 
 pub(crate) mod cluster_id;
 pub(crate) mod config;
@@ -19,7 +19,7 @@ use crate::client::metadata::Metadata;
 use crate::client::metrics::Metrics;
 use crate::client::resource::{Links, is_number, last_part, region_of};
 
-/// The base of calls and links without `api-endpoint`, for a universe.
+/// The base of calls and links in a universe, without `api-endpoint`.
 fn base(universe: &str) -> String {
     format!("https://compute.{universe}/compute/v1/")
 }
@@ -27,16 +27,16 @@ fn base(universe: &str) -> String {
 /// The base of links to networks without `api-endpoint`.
 const NETWORK_BASE: &str = "https://www.googleapis.com/compute/v1/";
 const UNIVERSE: &str = "googleapis.com";
-/// Another base of the Resource Manager API, as for `gcloud`.
+/// Overrides the base of the Resource Manager API, as in `gcloud`.
 const RESOURCE_MANAGER: &str = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER";
-/// The metadata server is asked so often at the start: it may come up after this program.
+/// The attempts to reach the metadata server at the start: it may start after this program.
 const ATTEMPTS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// An environment variable, if it is set.
 pub(crate) type Variable<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
 
-/// Where the cluster is.
+/// The location of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) links: Links,
@@ -48,7 +48,7 @@ pub(crate) struct Location {
     pub(crate) subnetwork: Option<String>,
 }
 
-/// Finds out where the cluster is, by the configuration and the metadata server. Projects may still be numbers.
+/// Finds the location of the cluster, from the configuration and the metadata server. Projects may still be numbers.
 ///
 /// # Errors
 ///
@@ -61,7 +61,7 @@ pub(crate) async fn locate(
     let none = Config::default();
     let config = config.unwrap_or(&none);
     let (mut project, mut zone) = (config.project_id.clone(), config.local_zone.clone());
-    // As upstream: who sets one of them needs the metadata server for both.
+    // As in upstream, the metadata server has to provide both if one of them is not set.
     if project.is_empty() || zone.is_empty() {
         let known_project =
             ask(metadata, "project/project-id").await.map_err(|failure| unknown("project-id", &failure))?;
@@ -86,7 +86,7 @@ pub(crate) async fn locate(
 }
 
 impl Location {
-    /// With the names of projects that are given by number, and with URLs for names. A number that cannot be looked up stays.
+    /// Replaces project numbers with project names, and other names with URLs. A number that cannot be looked up stays.
     pub(crate) async fn named(self, client: &Client) -> Self {
         let name = async |project: String| match is_number(&project) {
             false => project,
@@ -116,7 +116,7 @@ impl Location {
     }
 }
 
-/// The source of tokens that the configuration asks for, and the universe of the credentials.
+/// The configured source of tokens, and the universe of the credentials.
 ///
 /// # Errors
 ///
@@ -152,14 +152,14 @@ pub(crate) fn resource_manager(environment: Variable<'_>, universe: &str) -> Str
     given.unwrap_or_else(|| format!("https://cloudresourcemanager.{universe}/"))
 }
 
-/// The base of a configured endpoint, with its slash. A base of projects is accepted, too.
+/// The base of a configured endpoint, with its slash. A base that ends with `projects` is accepted, too.
 fn endpoint(text: &str) -> Option<String> {
     let base = text.trim_end_matches('/');
     let base = base.strip_suffix("/projects").unwrap_or(base);
     (!base.is_empty()).then(|| format!("{base}/"))
 }
 
-/// A value of the metadata server, asked for a few times.
+/// A value of the metadata server, with a few attempts.
 async fn ask(metadata: &Metadata, path: &str) -> Result<String, Failure> {
     let mut pause = FIRST_PAUSE;
     for _ in 1..ATTEMPTS {
@@ -205,7 +205,7 @@ fn given(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// A name with a slash is a URL already.
+/// A name with a slash is already a URL.
 fn url(text: &str, built: impl FnOnce() -> String) -> String {
     if text.contains('/') { text.to_owned() } else { built() }
 }

@@ -1,5 +1,5 @@
-//! A simulated Compute Engine with a project, a network and instances, and the provider as a process would make it: from a gce.conf
-//! and a metadata server, over HTTP.
+//! A simulated Compute Engine with a project, a network and instances, and the provider as a process creates it: from a
+//! gce.conf and a metadata server, over HTTP.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use ccm_provider_contract::TestCluster;
 use ccm_provider_gce::Factory;
 use serde_json::{Value, json};
 
-/// Value of `--cluster-name`.
+/// The value of `--cluster-name`.
 pub(crate) const CLUSTER: &str = "kubernetes";
-/// Value of `--cluster-cidr`.
+/// The value of `--cluster-cidr`.
 const CLUSTER_CIDR: &str = "10.244.0.0/16,fd00:10:244::/48";
 pub(crate) const PROJECT: &str = "p";
 pub(crate) const ZONE: &str = "us-central1-b";
@@ -27,7 +27,7 @@ pub(crate) struct Bed {
     pub(crate) cloud: Gce,
     pub(crate) subnetwork: String,
     pub(crate) metadata: Metadata,
-    /// A line of the configuration, or nothing.
+    /// A line of the configuration, or empty.
     pub(crate) node_tags: &'static str,
 }
 
@@ -70,7 +70,7 @@ impl Bed {
         Factory::with_environment(self.environment())
     }
 
-    /// A new instance of a zone: its path.
+    /// Creates an instance in a zone, and returns its path.
     pub(crate) fn instance_in(&self, zone: &str, name: &str, fields: Value) -> String {
         let subnetwork = &self.subnetwork;
         let seed = InstanceSeed {
@@ -85,7 +85,7 @@ impl Bed {
         self.cloud.world(|world| world.instance(&seed)).unwrap()
     }
 
-    /// A new instance, and the node that the core would have made of it.
+    /// Creates an instance, and the node that the core would have created for it.
     pub(crate) fn node(&self, name: &str) -> NodeRef {
         self.instance_in(ZONE, name, json!({}));
         let address = NodeAddress::new(AddressType::InternalIp, self.address(name));
@@ -98,7 +98,7 @@ impl Bed {
         .into()
     }
 
-    /// Gives an instance one network tag in place of those that it has.
+    /// Replaces the network tags of an instance with one tag.
     pub(crate) fn retag(&self, name: &str, tag: &str) {
         let mut instance =
             self.cloud.objects("instances").into_iter().find(|instance| instance["name"] == name).unwrap();
@@ -125,7 +125,7 @@ impl Bed {
         provider
     }
 
-    /// The names of the methods that were called after a mark, those of tokens and metadata left out.
+    /// The names of the methods that were called after a mark, except those for tokens and metadata.
     pub(crate) fn calls(&self, mark: u64) -> Vec<String> {
         self.cloud.ledger(|ledger| {
             let all = ledger.since(mark).filter(|entry| entry.service == "compute");
@@ -134,13 +134,13 @@ impl Bed {
     }
 }
 
-/// The flags of the provider with their defaults, and these, and those of the program that it reads.
+/// The provider's flags with their defaults, the given flags, and the program's flags that the provider reads.
 pub(crate) fn flags(given: &[&'static str]) -> FlagValues {
     let given = given.iter().map(|name| (*name, "true")).chain([("cluster-cidr", CLUSTER_CIDR)]);
     ccm_provider_contract::flags(&Factory::default(), &given.collect::<Vec<_>>())
 }
 
-/// Without the addresses that the cloud gives out: which Service gets which one depends on time.
+/// Without the addresses that the cloud assigns: which Service gets which one depends on time.
 fn unnumbered(text: &str) -> String {
     let mut parts = text.split("34.64.");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -148,7 +148,7 @@ fn unnumbered(text: &str) -> String {
         .fold(first, |text, part| text + "EXTERNAL" + part.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.'))
 }
 
-/// What the project has of load balancers and routes, a line for each object, without what each creation changes; sorted.
+/// The load balancers and routes of the project: sorted, a line per object, without fields that each creation changes.
 pub(crate) fn contents(cloud: &Gce) -> Vec<String> {
     const CHANGING: [&str; 4] = ["id", "creationTimestamp", "fingerprint", "labelFingerprint"];
     let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! The contract that every provider keeps.
+//! The contract of every provider.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Harness for Cloud {
     }
 
     async fn stop_instance(&self, name: &str) -> bool {
-        // There is no call for it: the same instance as one that is stopped.
+        // There is no call for this: the instance is replaced with a stopped one.
         self.bed.cloud.world(|world| world.remove(&path(name)));
         self.bed.instance_in(ZONE, name, json!({"status": "TERMINATED"}));
         true
@@ -65,7 +65,7 @@ impl Harness for Cloud {
         bed::contents(&self.bed.cloud).into_iter().collect()
     }
 
-    /// Another cluster has routes in the same network, and somebody has one of their own.
+    /// Adds routes of another cluster and of a user in the same network.
     async fn add_objects_of_others(&self, _: Option<&Service>) -> bool {
         let network = "https://www.googleapis.com/compute/v1/projects/p/global/networks/default";
         let uid = "99999999-2222-3333-4444-555555555555";

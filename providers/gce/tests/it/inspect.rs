@@ -1,4 +1,4 @@
-//! What the commands show: `explain node` and `migrate-check`.
+//! The output of the commands `explain node` and `migrate-check`.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ async fn a_service_is_explained_and_checked_by_its_plan() {
     let checks = inspect.migration_checks(CLUSTER, &claims).await;
     let check = checks.iter().find(|check| check.check == "load-balancers").unwrap();
     assert!(check.severity == Severity::Warning && check.message.contains("would be created"), "{check:?}");
-    // The same from what a snapshot holds.
+    // The same from the contents of a snapshot.
     assert!(bed.factory().replay(&provider.facts(), &crate::bed::flags(&[])).unwrap().is_some());
     assert!(bed.factory().replay(&json!({}), &crate::bed::flags(&[])).is_err());
 }

@@ -1,4 +1,4 @@
-//! The provider as a process makes it, from a gce.conf and a metadata server, over HTTP on a simulated Compute Engine.
+//! The provider as a process creates it: from a gce.conf and a metadata server, over HTTP, on a simulated cloud.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod balancers;

@@ -1,4 +1,4 @@
-//! Nodes: which instance each is, its metadata, and what shows that it is gone.
+//! Nodes: the instance of each, its metadata, and the evidence that it is gone.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ async fn p08_a_node_of_another_project_is_read_in_ours_and_never_gone() {
     for part in ["\"other\"", "\"p\"", "--enable-multi-project"] {
         assert!(error.contains(part), "{error}");
     }
-    // The number of our project is our project.
+    // The number of our project means the same project as its ID.
     let number = bed.cloud.world(|world| world.projects[PROJECT]);
     assert!(is_absent(&look_up(&provider, &node("n2", &format!("gce://{number}/{ZONE}/n2"))).await));
 }
@@ -108,7 +108,7 @@ async fn with_multi_project_the_project_of_the_provider_id_counts() {
     let id = format!("gce://other/{ZONE}/n1");
     assert_eq!(metadata(&look_up(&provider, &node("n1", &id)).await).provider_id, id);
     assert!(is_absent(&look_up(&provider, &node("n2", &format!("gce://other/{ZONE}/n2"))).await));
-    // Tenants have it for themselves.
+    // `enable-gke-tenant-controller` disables it.
     let provider = with_flags(&bed, "", &["enable-multi-project", "enable-gke-tenant-controller"]).await;
     assert!(matches!(look_up(&provider, &node("n1", &id)).await, Lookup::Unknown(_)));
 }
@@ -121,7 +121,7 @@ async fn p09_a_node_outside_the_managed_zones_is_found_by_name() {
     let mark = bed.cloud.mark();
     assert_eq!(metadata(&look_up(&provider, &node("n1", "")).await).zone, "us-central1-c");
     assert_eq!(bed.calls(mark), ["instances.aggregatedList"]);
-    // Absence is shown by the whole project.
+    // A search of the whole project shows absence.
     let gone = look_up(&provider, &node("n2", "")).await;
     assert!(matches!(&gone, Lookup::Gone(evidence) if evidence.kind == EvidenceKind::Unlisted), "{gone:?}");
 }
@@ -165,7 +165,7 @@ async fn a_missing_zone_or_project_says_nothing() {
     unknown(&look_up(&provider, &node("n1", &format!("gce://p/{ZONE}/n1"))).await);
 }
 
-/// The controllers leave nodes with this label alone: nothing else keeps one without an instance.
+/// The controllers ignore nodes with this label: nothing else keeps a node without an instance.
 #[tokio::test]
 async fn p52_a_node_that_somebody_else_manages_has_a_label() {
     let bed = Bed::start(Options::default());
@@ -192,7 +192,7 @@ async fn p55_a_new_zone_is_read_once() {
     cluster.add_node(node("n1", "gce://p/us-central1-c/n1"));
     asked().await;
     assert_eq!((lists(mark), calls_in(&bed, mark, "us-central1-c")), (1, 1));
-    // Others are in a zone that there is not.
+    // Other nodes are in a zone that does not exist.
     for number in 0..100 {
         cluster.add_node(node(&format!("m{number}"), "gce://p/us-central1-x/m1"));
     }
@@ -201,7 +201,7 @@ async fn p55_a_new_zone_is_read_once() {
     assert_eq!(lists(mark), 1);
 }
 
-/// How many disks were looked for in a zone.
+/// The number of lookups of disks in a zone.
 fn calls_in(bed: &Bed, mark: u64, zone: &str) -> usize {
     bed.cloud.ledger(|ledger| {
         let gets = ledger.since(mark).filter(|entry| entry.action == "disks.get");
@@ -257,7 +257,7 @@ async fn many_nodes_take_a_list_per_zone() {
     let listed = provider.instances().unwrap().list().await.unwrap().unwrap();
     assert_eq!(listed.by_provider_id.len(), NODES);
     assert!(bed.calls(mark).len() <= 8, "{:?}", bed.calls(mark));
-    // New nodes, which have no provider ID yet.
+    // New nodes without a provider ID.
     let new: Vec<NodeRef> = nodes.iter().map(|known| node(known.name.as_str(), "")).collect();
     let mark = bed.cloud.mark();
     let answers = provider.instances().unwrap().lookup(&new, Aspects::METADATA).await;
@@ -281,7 +281,7 @@ async fn five_thousand_nodes_join_with_few_calls() {
     cluster.set_nodes(nodes.clone());
     let provider = bed.process("regional", &cluster).await;
     let mark = bed.cloud.mark();
-    // In bursts, as the core joins them.
+    // In bursts, as the core batches them.
     for some in nodes.chunks(1_000) {
         let answers = provider.instances().unwrap().lookup(some, Aspects::METADATA).await;
         assert!(answers.iter().all(|answer| matches!(answer, Lookup::Found(_))));

@@ -1,4 +1,4 @@
-//! Routes: names, ownership, and operations that fail.
+//! Routes: names, ownership, and failing operations.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ async fn a_route_has_upstreams_shape_and_leads_to_any_zone_and_name() {
         (&json!("10.244.1.0/24"), true)
     );
     assert!(route["nextHopInstance"].as_str().unwrap().ends_with("/zones/us-central1-f/instances/n1"));
-    // It is the route of the node, whatever the node is called, and nothing is written again.
+    // The route belongs to the node, whatever its name is, and nothing is written again.
     let listed = provider.routes().unwrap().list("kubernetes").await.unwrap();
     assert_eq!(listed[0].target_node.as_ref(), Some(&node.name));
     let mark = bed.cloud.mark();

@@ -1,4 +1,4 @@
-//! The start: where project, zone, network and tokens come from.
+//! The start: the sources of project, zone, network and tokens.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ async fn p04_the_token_is_that_of_the_instance_whatever_file_the_environment_nam
     let nowhere = ("GOOGLE_APPLICATION_CREDENTIALS", "/does/not/exist".to_owned());
     let provider = start(&bed, bed.config(""), std::slice::from_ref(&nowhere)).await.unwrap();
     assert_eq!(routes(&provider).await.unwrap(), 0);
-    // With ADC that file counts.
+    // With Application Default Credentials that file is used.
     let error = start(&bed, bed.config("token-url = nil"), &[nowhere]).await.err().unwrap().to_string();
     assert!(error.contains("/does/not/exist"), "{error}");
     assert_eq!(bed.cloud.violations(), Vec::<String>::new());
@@ -55,7 +55,7 @@ async fn p05_a_start_needs_the_metadata_server_for_project_and_zone() {
     let gone = || ("GCE_METADATA_HOST", "127.0.0.1:1".to_owned());
     let error = start(&bed, bed.config("project-id = p"), &[gone()]).await.err().unwrap().to_string();
     assert!(error.contains("metadata server") && error.contains("local-zone"), "{error}");
-    // All three keys and other credentials need none.
+    // With all three keys and other credentials, no metadata server is needed.
     let keys = format!("project-id = p\nlocal-zone = {ZONE}\nnetwork-name = default\ntoken-url = nil");
     let file = tempfile::tempdir().unwrap();
     let path = file.path().join("adc.json");
@@ -77,7 +77,7 @@ async fn p06_a_project_by_number_is_used_by_name() {
     assert!(paths.iter().any(|params| params.contains("projects/p/global/networks/default")), "{paths:?}");
 }
 
-/// It is used as it is, with a warning.
+/// The number is used unchanged, with a warning.
 #[tokio::test]
 async fn a_project_by_number_without_the_right_to_look_it_up_is_used_by_number() {
     let denied = [("*".to_owned(), vec!["resourcemanager.projects.get".to_owned(), "compute.projects.get".to_owned()])];
@@ -120,7 +120,7 @@ async fn tokens_that_are_over_are_renewed() {
     assert_eq!(provider.routes().unwrap().list("other").await.unwrap().len(), 0);
 }
 
-/// The key of a service account whose tokens the cloud gives.
+/// The key of a service account that the cloud issues tokens for.
 fn service_account(bed: &Bed) -> String {
     json!({"type": "service_account", "client_email": "ccm@p.iam.gserviceaccount.com", "private_key": key(),
         "private_key_id": "1", "token_uri": bed.cloud.token_url()})

@@ -1,4 +1,4 @@
-//! AWS's error codes: what each means, and what the user can do about it.
+//! AWS's error codes: their meanings and remediations.
 
 use ccm_kit::call::Meaning;
 
@@ -6,8 +6,8 @@ pub(super) fn meaning(code: &str) -> Meaning {
     TABLE.iter().find(|(_, codes)| codes.contains(&code)).map_or_else(|| by_shape(code), |(meaning, _)| *meaning)
 }
 
-/// EC2 has hundreds of codes of one shape: `InvalidVpcID.NotFound`. `Invalid` at the beginning alone means nothing: many of
-/// these errors pass without a change of the request.
+/// EC2 has hundreds of codes of one shape: `InvalidVpcID.NotFound`. The prefix `Invalid` alone means nothing: many of
+/// these errors disappear without a change of the request.
 fn by_shape(code: &str) -> Meaning {
     if code.starts_with("Invalid") && code.ends_with(".NotFound") {
         Meaning::NotFound
@@ -56,7 +56,7 @@ const TABLE: &[(Meaning, &[&str])] = &[
     (Meaning::Passing, &[
         "DependencyViolation", "ResourceInUse", "OperationInProgress", "InvalidTarget",
         "HealthUnavailable", "ConcurrentTagAccess", "InvalidGroup.InUse",
-        // What the request names may appear later.
+        // The named object may appear later.
         "CertificateNotFound", "AllocationIdNotFound",
     ]),
     (Meaning::Quota, &[
@@ -76,7 +76,7 @@ const TABLE: &[(Meaning, &[&str])] = &[
     (Meaning::Unsupported, &["UnsupportedOperation", "Unsupported", "UnsupportedFeature", "InvalidAction"]),
 ];
 
-/// The signature is refused, mostly because of the clock.
+/// The signature is refused, mostly because of a wrong clock.
 #[rustfmt::skip]
 const SIGNATURE: &[&str] = &[
     "RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture", "SignatureDoesNotMatch", "InvalidSignatureException",
@@ -86,7 +86,7 @@ const SIGNATURE: &[&str] = &[
 /// The account is not ready for the service.
 const ACCOUNT: &[&str] = &["OptInRequired", "PendingVerification", "Blocked", "SubscriptionRequiredException"];
 
-/// What the user can do, in AWS's terms.
+/// The remediation, in AWS's terms.
 pub(super) fn remediation(meaning: Meaning, code: &str) -> Option<&'static str> {
     Some(match meaning {
         Meaning::Throttle => "other programs share the limits of this account and region",
@@ -105,7 +105,7 @@ pub(super) fn remediation(meaning: Meaning, code: &str) -> Option<&'static str> 
     })
 }
 
-/// The annotations that can cause a code: AWS repeats the value and does not know the key.
+/// The annotations that can cause a code: AWS repeats the value but does not know the key.
 fn annotation(code: &str) -> Option<&'static str> {
     Some(match code {
         "CertificateNotFound" | "UnsupportedCertificate" => {
@@ -122,8 +122,8 @@ fn annotation(code: &str) -> Option<&'static str> {
     })
 }
 
-/// A message of AWS without the encoded authorization message, which differs each time, and without the canonical request
-/// that comes with a wrong signature and holds the session token.
+/// A message of AWS without the encoded authorization message, which differs each time, and without the canonical
+/// request of a signature error, which contains the session token.
 pub(super) fn redact(mut message: &str) -> &str {
     for start in ["Encoded authorization failure message", "The Canonical String", "The String-to-Sign"] {
         if let Some((before, _)) = message.split_once(start) {

@@ -63,7 +63,7 @@ fn each_code_has_its_class() {
         (BALANCERS, 503, "ServiceUnavailable", "transient"),
         (DESCRIBE, 502, "NeverSeen", "transient"),
         (DESCRIBE, 400, "NeverSeen", "unknown"),
-        // A write names several objects: the missing one need not be the one that the caller means.
+        // A write names several objects: the missing one need not be the caller's.
         (REGISTER, 400, "TargetGroupNotFound", "conflict"),
         (TAGS, 400, "InvalidInstanceID.NotFound", "conflict"),
         (TAGS, 400, "InvalidPermission.Duplicate", "conflict"),

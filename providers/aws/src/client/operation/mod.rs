@@ -1,12 +1,12 @@
-//! The operations that are called, with what each needs: the source of the IAM policies, of metric labels, and of the
-//! permission that an error names.
+//! The operations that this program calls, with their requirements: the source of the IAM policies, of metric labels,
+//! and of the permission that an error names.
 
 use ccm_kit::call::{self, Budget, Meaning, Pace};
 
 use super::codes;
 use super::write::Write;
 
-/// An AWS service, as far as it is called here.
+/// An AWS service that this program calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Service {
     Ec2,
@@ -18,7 +18,7 @@ pub(crate) enum Service {
 }
 
 impl Service {
-    /// The SDK's service ID, also the label of metrics and the word of a `[ServiceOverride]`.
+    /// The SDK's service ID, also used as metric label and in `[ServiceOverride]`.
     pub(crate) fn id(self) -> &'static str {
         match self {
             Self::Ec2 => "EC2",
@@ -51,7 +51,7 @@ impl Operation {
         Self { service, name, is_dry_run: false }
     }
 
-    /// The question whether EC2 would carry the operation out.
+    /// The dry run of the operation.
     pub(crate) fn dry_run(self) -> Self {
         Self { is_dry_run: true, ..self }
     }
@@ -68,8 +68,8 @@ impl call::Operation for Operation {
         self.name
     }
 
-    /// Below what AWS gives an account and region: EC2 publishes 20 paged reads and 5 writes a second, Elastic Load
-    /// Balancing publishes nothing. Both kinds of balancers share their budgets.
+    /// Below AWS's limits per account and region: EC2 publishes 20 paged reads and 5 writes a second, Elastic Load
+    /// Balancing publishes none. Both kinds of balancers share their budgets.
     fn budget(&self) -> Budget {
         let (name, per_second, burst, at_once) = match (self.service, self.is_mutating()) {
             (Service::Ec2 | Service::Sts, false) => ("ec2-read", 15.0, 60.0, 10),
@@ -109,9 +109,9 @@ impl call::Operation for Operation {
     }
 }
 
-/// Writes whose second request creates another object, fails on what the first one created, or fails as a whole when a
-/// part took place. The caller observes again instead. None of them takes a client token. A repeated deletion may answer
-/// that nothing is there, which its caller counts as done.
+/// Writes that must not be repeated: a second request creates another object, fails because of the first, or fails as a
+/// whole after a part succeeded. The caller observes again instead. None of them takes a client token. A repeated
+/// deletion may report a missing object, which its caller treats as success.
 const ONCE: &[(Service, &str)] = &[
     (Service::Ec2, "CreateSecurityGroup"),
     (Service::Ec2, "AuthorizeSecurityGroupIngress"),

@@ -1,4 +1,4 @@
-//! The flags of the tagging controller, as upstream has them.
+//! The flags of the tagging controller, equal to upstream's.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub(crate) fn check(values: &FlagValues) -> Vec<String> {
 }
 
 impl Settings {
-    /// Reads the flags, or says everything that is wrong with them.
+    /// Parses the flags, or returns all their errors.
     pub(crate) fn read(values: &FlagValues) -> Result<Self, Vec<String>> {
         let mut errors = Vec::new();
         let tags = tags(&values.list("tags"), &mut errors);

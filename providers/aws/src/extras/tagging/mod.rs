@@ -1,11 +1,11 @@
-//! The tagging controller: gives the instances of nodes the tags of `--tags`, and takes them away when the node is deleted.
+//! The tagging controller: tags the instances of nodes with `--tags`, and removes the tags when the node is deleted.
 //!
-//! Off unless `--controllers` names `tagging`. A label on the node (the digest of the tags) says that they are set, so a
-//! restart tags nothing again. Many instances are tagged with one call, whatever `--tagging-controller-enable-batching`
-//! says.
+//! Off unless `--controllers` names `tagging`. A label on the node (the digest of the tags) records that they are set,
+//! so a restart tags nothing again. Many instances are tagged with one call, whatever the value of
+//! `--tagging-controller-enable-batching`.
 //!
-//! Source of the behaviour: `kubernetes/cloud-provider-aws` `pkg/controllers/tagging`. Changed tags are set on all instances;
-//! former ones stay, as upstream.
+//! Source of the behaviour: `kubernetes/cloud-provider-aws` `pkg/controllers/tagging`. Changed tags are set on all
+//! instances; former ones stay, as upstream.
 
 mod flags;
 #[cfg(test)]
@@ -40,16 +40,16 @@ pub(crate) const SPEC: NodeTaskSpec = NodeTaskSpec {
     check: flags::check,
 };
 
-/// Says on a node which tags its instance has.
+/// Records on a node which tags its instance has.
 pub(crate) const LABEL: &str = "k8s.io/cloud-provider-aws";
-/// So long after its instance was tagged a node may still be seen without the label that says so.
+/// After its instance was tagged, a node may still be observed without the label for this time.
 const LABEL_LATE: Duration = Duration::from_secs(10);
-/// Most instances in one call; EC2 takes 1,000.
+/// Most instances in one call; EC2 accepts 1,000.
 const BATCH: usize = 500;
-/// Further tries of what failed.
+/// Retries of a failed call.
 const TRIES: u32 = 9;
 const NOT_FOUND: &str = "InvalidInstanceID.NotFound";
-/// IDs that EC2 has never given out: simulated nodes.
+/// IDs that EC2 never assigned: simulated nodes.
 const NO_ID: [&str; 2] = ["InvalidID", "InvalidInstanceID.Malformed"];
 
 #[derive(Debug)]
@@ -67,7 +67,7 @@ enum Outcome {
     Done,
     /// EC2 does not know the instance.
     NotFound(ApiError),
-    /// EC2 says that this is no instance ID.
+    /// EC2 reports that the ID is no instance ID.
     NoId,
     Failed(ApiError),
 }
@@ -92,8 +92,8 @@ impl Tagging {
         })
     }
 
-    /// One call for all; the instances that EC2 names in a refusal are left out of the next, which is in vain at most once
-    /// per instance that EC2 does not take.
+    /// One call for all instances. Instances that EC2 names in an error are left out of the next call, so at most one
+    /// call fails per refused instance.
     async fn send(&self, instances: Vec<String>, delete: bool) -> BTreeMap<String, Outcome> {
         let mut outcomes = BTreeMap::new();
         let mut parts = vec![instances];
@@ -116,7 +116,7 @@ impl Tagging {
             };
             let (mut named, rest): (Vec<_>, Vec<_>) = part.into_iter().partition(|id| names(&error.message, id));
             match (named.is_empty(), rest.len()) {
-                // Nothing is named: the halves show which.
+                // The error names no instance: split the list to find them.
                 (true, 2..) => {
                     let (left, right) = rest.split_at(rest.len() / 2);
                     parts.extend([left.to_vec(), right.to_vec()]);
@@ -130,7 +130,7 @@ impl Tagging {
         outcomes
     }
 
-    /// The instances that need no further call, without those that are about to lose their tags.
+    /// The instances that need no further call, without those whose tags are about to be removed.
     fn tagged_just_now(&self, new: &[String], gone: &[String]) -> BTreeMap<String, Outcome> {
         let mut tagged = lock(&self.tagged);
         tagged.retain(|id, at| at.elapsed() < LABEL_LATE && !gone.contains(id));
@@ -190,7 +190,7 @@ impl NodeTask for Tagging {
         let (mut new, gone) = (instances(false), instances(true));
         let done = self.tagged_just_now(&new, &gone);
         new.retain(|id| !done.contains_key(id));
-        // First what goes, so that a node that came back under its provider ID keeps its tags.
+        // Remove tags first, so that a node that was recreated with its provider ID keeps its tags.
         let untagged = self.send(gone, true).await;
         let mut tagged = self.send(new, false).await;
         self.remember(&tagged);

@@ -1,4 +1,4 @@
-//! Flags and digests as tables.
+//! Table tests of flags and digests.
 
 use ccm_provider::flag::FlagValues;
 

@@ -1,7 +1,7 @@
 //! Topology labels of EBS volumes.
 //!
-//! Behaviour of the in-tree provider that upstream removed (`legacy-cloud-providers` `aws/aws.go`, `GetLabelsForVolume`), and
-//! the same for volumes that a user declares for the CSI driver. What is asked at the same time is one call.
+//! Behaviour of the in-tree provider that upstream removed (`legacy-cloud-providers` `aws/aws.go`,
+//! `GetLabelsForVolume`), and the same for volumes declared for the CSI driver. Concurrent reads share a call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::start::config::region_of_zone;
 #[cfg(feature = "sdk")]
 mod tests;
 
-/// What EBS volumes are declared with. What the CSI driver provisions is not among them: that gets its topology from the
-/// driver.
+/// The volume sources of EBS. Volumes that the CSI driver provisions are excluded: the driver sets their
+/// topology.
 pub const VOLUME_SOURCES: [VolumeSource; 2] =
     [VolumeSource::AWS_EBS, VolumeSource::csi("ebs.csi.aws.com", VolumeSource::AWS_EBS.words)];
 
-/// What a user can check where EC2 knows no such volume.
+/// A remediation if EC2 does not know the volume.
 const NOT_HERE: &str = "not in the account and region that ccm works in";
 
 type Labels = Result<Option<BTreeMap<String, String>>, ProviderError>;
 
-/// EBS behind [`Volumes`].
+/// Implements [`Volumes`] for EBS.
 #[derive(Debug)]
 pub(crate) struct EbsVolumes(Batcher<Describe>);
 
@@ -63,7 +63,7 @@ impl Volumes for EbsVolumes {
     }
 }
 
-/// `vol-…`, not empty behind the hyphen.
+/// `vol-…`, with at least one character after the hyphen.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct VolumeId(String);
 
@@ -82,7 +82,7 @@ impl VolumeId {
     }
 }
 
-/// The EBS volume behind a PersistentVolume: none for other kinds, and for one that is still being provisioned.
+/// The EBS volume of a PersistentVolume: none for other kinds, or while it is still being provisioned.
 fn wanted(volume: &PersistentVolume) -> Result<Option<VolumeId>, ProviderError> {
     let Some(source) = VolumeSource::of(volume, &VOLUME_SOURCES) else { return Ok(None) };
     match source.id_of(volume) {
@@ -106,7 +106,7 @@ fn labels(volume: &Volume) -> Result<BTreeMap<String, String>, ProviderError> {
     Ok(BTreeMap::from([(LABEL_ZONE.to_owned(), volume.zone.clone()), (LABEL_REGION.to_owned(), region.to_owned())]))
 }
 
-/// Asked by filter, where an unknown volume is just absent.
+/// Reads by filter, so that an unknown volume is simply absent.
 #[derive(Debug)]
 struct Describe(Arc<dyn Api>);
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::annotations::PREFIX;
 
-/// A Service as in a file: nothing that the API server fills in.
+/// A Service as in a file, without the fields that the API server fills in.
 fn service(annotations: &[(&str, &str)], spec: &Value) -> Service {
     let mut whole = json!({
         "metadata": {"namespace": "shop", "name": "web"},

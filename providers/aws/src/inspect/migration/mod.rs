@@ -3,10 +3,10 @@
 //! | Check | About |
 //! |---|---|
 //! | `cluster-tag` | whether the cluster has an ID |
-//! | `permissions` | what the identity may do; see [`permissions`] |
+//! | `permissions` | the permissions of the identity; see [`permissions`] |
 //! | `subnet-tags` | the subnets of new load balancers |
 //! | `provider-ids`, `node-names`, `instance-tags`, `node-vpc`, `node-security-groups` | the instances of the nodes; see [`nodes`] |
-//! | `load-balancers` | what is left to do for each Service |
+//! | `load-balancers` | the remaining changes for each Service |
 
 mod nodes;
 mod permissions;

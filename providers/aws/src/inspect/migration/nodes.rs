@@ -1,4 +1,4 @@
-//! Checks the instances of the nodes: how they are found, their tags, their VPC. Reads first, then pure.
+//! Checks the instances of the nodes: their identification, tags and VPC. Reads first, then pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Checks which subnets load balancers would get, by the rule that the controller uses.
+//! Checks the subnets that load balancers would get, with the controller's own rule.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use crate::loadbalancer::guard::guard;
 use crate::loadbalancer::observe::gather;
 use crate::loadbalancer::step;
 
-/// When to retry a deletion that AWS blocks for a while.
+/// Delay of the retry of a deletion that AWS blocks for a while.
 const HELD: Duration = Duration::from_secs(5);
 const GONE: &[&str] =
     &["LoadBalancerNotFound", "AccessPointNotFound", "TargetGroupNotFound", "InvalidRouteTableID.NotFound"];
@@ -56,7 +56,7 @@ pub(in crate::inspect) async fn delete(aws: &Inspector, cluster: &str, orphan: &
     }
 }
 
-/// `None`: AWS says that it does not exist.
+/// `None`: AWS reports that the object does not exist.
 fn there<T>(answer: Answer<T>) -> Answer<Option<T>> {
     match answer {
         Err(error) if ApiError::is(&error, GONE) => Ok(None),
@@ -136,7 +136,7 @@ async fn target_group(
     orphans::write(aws.balancers(), &[step]).await
 }
 
-/// The groups with rules that refer to one of these: such rules are revoked before the deletion, or block it.
+/// The groups with rules that refer to one of these: such rules must be revoked first, or they block the deletion.
 pub(super) async fn referring(aws: &Inspector, groups: &[&SecurityGroup]) -> Result<Observed, ProviderError> {
     let mut observed = Observed::default();
     for some in groups.chunks(FILTER_VALUES) {

@@ -201,7 +201,7 @@ struct MadeFor {
     kept: Option<String>,
 }
 
-/// The former user of a group that nothing claims, and why it is kept although its balancer is gone.
+/// The former user of an unclaimed group, and the reason to keep the group although its balancer is deleted.
 fn left_group(
     aws: &Inspector,
     group: &SecurityGroup,
@@ -244,7 +244,7 @@ fn security_group(aws: &Inspector, group: &SecurityGroup, made: MadeFor, referri
     orphan
 }
 
-/// What else the deletion changes: its name goes, and the rules of other groups are revoked first; and what blocks it.
+/// Other changes of the deletion (its name is freed, and rules of other groups are revoked first), and its obstacles.
 fn going(aws: &Inspector, group: &SecurityGroup, referring: &Observed) -> (Vec<Change>, Option<String>) {
     let (revoke, blocked) = revoke_references(group, referring, aws.env());
     let mut changes = vec![Change { field: "name".into(), before: Some(group.name.clone()), after: None }];
@@ -293,8 +293,8 @@ fn of_network(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<MadeFor> {
     })
 }
 
-/// Whether a route targets, or targeted, an instance, as those to pods do. A blackhole to a gateway or a peering
-/// belongs to somebody else.
+/// Whether a route targets, or targeted, an instance, as routes to pods do. A blackhole to a gateway or a peering
+/// connection belongs to somebody else.
 pub(super) fn is_to_instance(route: &Route) -> bool {
     route.instance.is_some() || route.interface.is_some()
 }

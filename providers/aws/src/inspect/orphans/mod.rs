@@ -45,7 +45,7 @@ enum OrphanRef {
         arn: String,
         service: String,
     },
-    /// `balancers`: those that forward to it and are orphans too.
+    /// `balancers`: the balancers that forward to it and are orphans too.
     TargetGroup {
         name: String,
         arn: String,
@@ -81,7 +81,7 @@ struct Balancer {
 struct Inventory {
     balancers: Vec<Balancer>,
     target_groups: Vec<(elbv2::TargetGroup, Tags)>,
-    /// Those with the cluster's tag.
+    /// The security groups with the cluster's tag.
     security_groups: Vec<SecurityGroup>,
     table: Option<RouteTable>,
 }

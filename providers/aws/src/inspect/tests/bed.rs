@@ -1,4 +1,4 @@
-//! A cluster `c1` with nodes in one public subnet, and what asks about it.
+//! A cluster `c1` with nodes in one public subnet, and its inspectors.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) struct Bed {
     pub(super) own_table: Option<String>,
 }
 
-/// A node named and identified as its instance.
+/// A node with the name and provider ID of its instance.
 pub(super) fn node(number: usize) -> Node {
     Node {
         name: dns_name(number).into(),
@@ -72,7 +72,7 @@ impl Bed {
         Self { world, nodes, env: env(), own_table: None }
     }
 
-    /// Changes the table of the cluster.
+    /// Changes the route table of the cluster.
     pub(super) fn table(&self, change: impl FnOnce(&mut RouteTable)) {
         self.world.ec2(|ec2| change(ec2.route_tables.get_mut("rtb-1").unwrap()));
     }
@@ -95,14 +95,14 @@ impl Bed {
         })
     }
 
-    /// Names of the writes since last asked.
+    /// Names of the writes since the previous query.
     pub(super) fn written(&self) -> Vec<String> {
         let calls = self.world.calls().into_iter();
         let writes = calls.filter(|call| !call.starts_with("Describe") && !call.contains("DryRun=true"));
         writes.map(|call| call.split(' ').next().unwrap().to_owned()).collect()
     }
 
-    /// A new process: it remembers nothing.
+    /// The inspector of a new process without caches.
     pub(super) fn inspector(&self) -> Inspector {
         let (api, cluster) = (self.world.api(), Cluster::default());
         lend(&cluster, self.nodes.clone());
@@ -127,7 +127,7 @@ impl Bed {
         Inspector { api, instances, balancers, settings, routes, cluster }
     }
 
-    /// The balancer of a Service as the controller makes it. The Service shows its name.
+    /// Creates the balancer of a Service as the controller does. The Service's status gets its hostname.
     pub(super) async fn make(&self, service: &mut Service) {
         let balancers = self.inspector().balancers;
         for _ in 0..3 {

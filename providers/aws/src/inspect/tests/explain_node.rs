@@ -123,7 +123,7 @@ async fn a_node_without_provider_id_is_found_by_its_name_or_the_fix_is_named() {
     let gone = explain(&bed, &new("ip-10-0-0-9.us-west-2.compute.internal")).await;
     has(&gone, &["BAD [instance named ip-10-0-0-9", "missing from a complete list"]);
 
-    // It is there, and lacks the mark: which is why the controllers don't find it.
+    // The instance exists without the cluster's tag, so the controllers do not find it.
     bed.world.instance(1, |instance| instance.tags.clear());
     let unmarked = explain(&bed, &new("ip-10-0-0-1.us-west-2.compute.internal")).await;
     has(&unmarked, &["BAD [tag kubernetes.io/cluster/c1] missing on instance i-00000000000000001"]);
@@ -179,7 +179,7 @@ async fn pod_routes_are_reported_where_the_cluster_keeps_any() {
     bed.table(|table| table.routes.last_mut().unwrap().target = gone);
     has(&explain(&bed, &node(1)).await, &["waiting [route 10.200.1.0/24] a blackhole"]);
 
-    // A table that is named and not there is a mistake; none that is marked means no pod routes.
+    // A configured table that does not exist is a mistake; without a tagged table there are no pod routes.
     bed.world.ec2(|ec2| ec2.route_tables.remove("rtb-1"));
     assert!(!explain(&bed, &node(1)).await.contains("route"));
     let named = Bed { own_table: Some("rtb-9".to_owned()), ..bed };
@@ -202,7 +202,7 @@ async fn a_missing_permission_is_one_bad_link_and_the_others_are_reported() {
     let facts = explain(&bed, &node(1)).await;
     has(&facts, &["good [instance", "BAD [security groups] could not be read: ccm lacks ec2:DescribeSecurityGroups"]);
     has(&facts, &["=> grant ec2:DescribeSecurityGroups"]);
-    // Who makes no routes needs no right to see them.
+    // A cluster without pod routes needs no permission to read them.
     bed.world.deny("ec2:DescribeRouteTables");
     has(&explain(&bed, &node(1)).await, &["good [pod routes] not checked: ccm lacks ec2:DescribeRouteTables"]);
     // Without the instance there is nothing to report.

@@ -15,7 +15,7 @@ fn annotate(service: &mut Service, suffix: &str, value: &str) {
     service.metadata.annotations.insert(format!("{PREFIX}{suffix}"), value.to_owned());
 }
 
-/// Sets how the targets are, one after the other.
+/// Sets the health of the targets, in order.
 fn health(bed: &Bed, states: [(&'static str, &'static str); 2]) {
     bed.world.edit(move |answer| {
         let state = |answer: String, (state, reason): (&str, &str)| {
@@ -97,7 +97,7 @@ async fn targets_are_reported_with_what_their_health_means() {
         health(&bed, states);
         has(&explain(&bed, &web).await, summary);
     }
-    // With the policy Local most nodes fail on purpose; not all of them.
+    // With the policy Local most nodes fail by design, but not all.
     web.spec.external_traffic_policy = "Local".to_owned();
     health(&bed, [("healthy", ""), ("unhealthy", "Target.FailedHealthChecks")]);
     let group = super::super::health::of_group;
@@ -165,7 +165,7 @@ async fn an_invalid_annotation_is_named_and_the_balancer_is_explained() {
 #[tokio::test(start_paused = true)]
 async fn what_others_serve_is_left_to_them() {
     let bed = Bed::new();
-    // What the Service waits for is not here, and the user needs to read where it is.
+    // The object that blocks the Service is elsewhere, and the message must name the place.
     let mut web = service("web", "external");
     has(
         &explain(&bed, &web).await,
@@ -177,10 +177,10 @@ async fn what_others_serve_is_left_to_them() {
     let mut class = service("web", "nlb");
     class.spec.load_balancer_class = Some("example.com/x".to_owned());
     has(&explain(&bed, &class).await, &["good [desired state] loadBalancerClass \"example.com/x\""]);
-    // The previous finalizer is no reason to delete anything.
+    // A leftover finalizer is no reason to delete anything.
     class.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.to_owned()];
     assert!(!explain(&bed, &class).await.contains("delete"));
-    // What was made before the annotation changed stays.
+    // Objects created before the annotation changed remain.
     let mut left = service("web", "nlb");
     bed.make(&mut left).await;
     annotate(&mut left, "type", "external");
@@ -206,7 +206,7 @@ async fn a_group_that_lets_nobody_in_and_one_that_is_left_behind_are_reported() 
         ec2.groups.values_mut().filter(|group| group.name != "nodes").for_each(|group| group.ingress.clear());
     });
     has(&explain(&bed, &old).await, &["BAD [security group sg-", "no rule allows clients"]);
-    // A target group that an attempt left which was cut off.
+    // A target group left by an interrupted attempt.
     let mut web = service("web", "nlb");
     bed.make(&mut web).await;
     bed.world.state(|state| {

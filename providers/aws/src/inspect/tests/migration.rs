@@ -20,7 +20,7 @@ async fn checks(bed: &Bed, services: &[&Service]) -> Vec<Check> {
     bed.inspector().migration_checks(CLUSTER, &bed.claims(services)).await
 }
 
-/// One check, a line each.
+/// The findings of one check, one line each.
 fn of(checks: &[Check], check: &str) -> String {
     let line = |found: &&Check| {
         format!("{} [{}] {} => {}\n", found.severity.as_str(), found.subject, found.message, found.fix)
@@ -32,7 +32,7 @@ fn worst(checks: &[Check]) -> Severity {
     checks.iter().map(|check| check.severity).max().unwrap()
 }
 
-/// With what lets every question be asked: a balancer of the Service, a rule, a route to a node.
+/// A cluster with the objects that every call needs: a balancer of the Service, a rule, a route to a node.
 async fn complete(service: &mut Service) -> Bed {
     let bed = Bed::new();
     bed.make(service).await;
@@ -81,7 +81,7 @@ async fn the_questions_change_nothing_even_where_dry_runs_are_carried_out() {
     let before = bed.objects();
     let text = of(&checks(&bed, &[&web]).await, "permissions");
     assert_eq!(bed.objects(), before);
-    // What such an endpoint answers is no refusal of the policy either.
+    // The answer of such an endpoint is no denial by the policy either.
     assert!(!text.contains("error"), "{text}");
     has(&text, &["ec2:DeleteSecurityGroup", "ec2:ReplaceRoute", "warning [ec2:CreateTags] cannot determine whether"]);
 }
@@ -154,7 +154,7 @@ async fn without_a_subnet_to_stand_in_the_tags_are_named() {
             "kubernetes.io/role/internal-elb = 1",
         ],
     );
-    // Nobody asks for a public one.
+    // No Service needs a public subnet.
     let text = of(&checks(&bed, &[&inside]).await, "subnet-tags");
     has(&text, &["warning [public load balancers]", "no Service needs one"]);
     bed.world.deny("ec2:DescribeSubnets");
@@ -236,11 +236,11 @@ async fn marks_networks_and_groups_of_instances_are_reported_per_node() {
             "ensure the k8s security group is tagged: of sg-0000000000000000a, sg-0000000000000000b tag the one that lets balancers in",
         ],
     );
-    // An instance that is named by its ID, with a node that is named by its address.
+    // An instance named by its ID, with a node named by its address.
     bed.world.instance(1, |first| first.private_dns = format!("{}.us-west-2.compute.internal", id(1)));
     has(&of(&checks(&bed, &[]).await, "node-names"), &["warning [node ip-10-0-0-1"]);
     bed.world.instance(1, |first| first.private_dns = dns_name(1));
-    // Without a provider ID the mark is what it is found by.
+    // Without a provider ID, the instance is found by the cluster's tag.
     bed.nodes = vec![Arc::new(Node { provider_id: None, ..node(1) })];
     has(&of(&checks(&bed, &[]).await, "instance-tags"), &["error [node ip-10-0-0-1", "found only by this tag"]);
 }

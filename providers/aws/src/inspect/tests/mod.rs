@@ -6,7 +6,7 @@ mod orphans;
 
 use ccm_provider::{Fact, FactState};
 
-/// State, what it is about, text and hint, a line each.
+/// State, subject, text and hint, one line each.
 fn lines(facts: &[Fact]) -> String {
     let line = |fact: &Fact| {
         let state = match fact.state {
@@ -20,7 +20,7 @@ fn lines(facts: &[Fact]) -> String {
     facts.iter().map(line).collect()
 }
 
-/// That each text is in it.
+/// Asserts that the text contains each of these.
 #[track_caller]
 fn has(text: &str, parts: &[&str]) {
     for part in parts {

@@ -67,13 +67,13 @@ async fn all_that_services_left_is_found_in_order_and_deleted_to_the_last_rule()
     let written = bed.written();
     assert!(written.iter().any(|write| write == "DeleteSecurityGroup"), "{written:?}");
     assert_eq!(bed.objects(), untouched);
-    // A second time there is nothing to do.
+    // The second deletion has nothing to do.
     delete_all(&bed, &orphans).await;
     assert!(bed.written().iter().all(|write| write == "DeleteLoadBalancer"), "nothing else");
     assert!(bed.orphans(&[]).await.is_empty());
 }
 
-/// Two clusters in one account: the kubeconfig of the one, the cloud config of the other.
+/// Two clusters in one account: the kubeconfig of one, the cloud config of the other.
 #[tokio::test(start_paused = true)]
 async fn what_another_cluster_uses_is_kept() {
     let bed = Bed::new();
@@ -93,10 +93,10 @@ async fn what_another_cluster_uses_is_kept() {
         let error = bed.inspector().delete_orphan(CLUSTER, orphan).await.unwrap_err();
         has(&error.to_string(), &["is not deleted: no node of this cluster"]);
     }
-    // Nothing is left to compare with when the cluster is gone.
+    // After the cluster is deleted, there is nothing to compare with.
     let gone = bed.inspector().orphans(CLUSTER, &ccm_provider::Claims::default()).await.unwrap();
     assert!(gone.len() == 2 && gone.iter().all(|orphan| orphan.kept.is_none()));
-    // A node without a provider ID is known by the name of its instance.
+    // A node without a provider ID is identified by the name of its instance.
     tag("c1");
     let node = ccm_provider::Node { provider_id: None, ..(*bed.nodes[0]).clone() };
     let claims = ccm_provider::Claims { nodes: vec![node.into()], services: Vec::new() };
@@ -112,7 +112,7 @@ async fn many_are_looked_at_with_few_calls() {
     }
     bed.world.calls();
     let orphans = bed.orphans(&[]).await;
-    // A classic balancer leaves a security group, a network one a target group.
+    // A classic balancer leaves a security group, a network balancer a target group.
     assert_eq!(orphans.len(), 24, "{}", summary(&orphans));
     assert!(orphans.iter().all(|orphan| orphan.kept.is_none()), "{}", summary(&orphans));
     let calls = bed.world.calls();
@@ -176,19 +176,19 @@ async fn what_others_made_for_the_cluster_is_no_orphan() {
         tags
     };
     let name = |digit: char| format!("a{}", digit.to_string().repeat(31));
-    // The API server's, as kops tags it.
+    // The API server's balancer, as kops tags it.
     add("api-c1".to_owned(), "vpc-1", owned());
-    // In another VPC; of another cluster; merely a member.
+    // In another VPC; of another cluster; only a member.
     add(name('1'), "vpc-2", of_service(owned()));
     add(name('2'), "vpc-1", of_service([("kubernetes.io/cluster/c2".to_owned(), "owned".to_owned())].into()));
     add(name('3'), "vpc-1", of_service([(KEY.to_owned(), "shared".to_owned())].into()));
-    // Groups of the user's that carry the tag.
+    // Groups of the user with the cluster's tag.
     for (number, name) in ["k8s-elb-mine", "k8s-shop-web-0123456789", "bastion"].into_iter().enumerate() {
         bed.world.ec2(|ec2| ec2.groups.insert(format!("sg-0000000000000001{number}"), group(name, owned())));
     }
     let orphans = bed.orphans(&[]).await;
     assert!(orphans.is_empty(), "{}", summary(&orphans));
-    // With half of our signs: reported, and kept.
+    // With only some of this program's signs: reported, and kept.
     add("api-c1".to_owned(), "vpc-1", of_service(owned()));
     add(name('4'), "vpc-1", owned());
     let orphans = bed.orphans(&[]).await;
@@ -246,7 +246,7 @@ async fn what_lost_its_mark_or_came_into_use_since_is_refused() {
         let error = bed.inspector().delete_orphan(CLUSTER, orphan).await.unwrap_err();
         has(&error.to_string(), &["is not deleted: its tags, by which it was recognized, have changed"]);
     }
-    // The marks are back, but another balancer forwards to the target group.
+    // The tags are back, but another balancer forwards to the target group.
     mark("owned");
     bed.world.state(|state| {
         state.elbv2.listeners.values_mut().for_each(|listener| listener.balancer = "arn:balancer/other".to_owned());
@@ -265,7 +265,7 @@ async fn parts_that_go_by_themselves_are_waited_for() {
     bed.make(&mut classic).await;
     bed.make(&mut network).await;
     let orphans = bed.orphans(&[]).await;
-    // Before their balancers are deleted.
+    // Before the deletion of their balancers.
     for orphan in &orphans[2..] {
         let error = bed.inspector().delete_orphan(CLUSTER, orphan).await.unwrap_err();
         assert!(error.retry_after().is_some(), "{error}");
@@ -279,7 +279,7 @@ async fn a_group_that_anothers_rule_refers_to_is_kept_and_named() {
     let bed = Bed::new();
     let made_for = service("old", "");
     let (left, theirs) = ("sg-00000000000000011", "sg-00000000000000012");
-    // A rule of the user's in a group that is not the cluster's, and one of ours on the nodes.
+    // A rule of the user in a group outside the cluster, and one of this program in the node group.
     let from = |port| rule(Some(port), Peer::Group(left.to_owned()));
     bed.world.ec2(|ec2| {
         let name = made_for.default_load_balancer_name();
@@ -303,7 +303,7 @@ async fn a_group_that_anothers_rule_refers_to_is_kept_and_named() {
 #[tokio::test(start_paused = true)]
 async fn blackholes_of_no_node_go_and_nothing_else_of_the_table() {
     let bed = Bed::new();
-    // EC2 forgets the instance and remembers the interface.
+    // EC2 forgets the instance but keeps the interface.
     let gone = || Target::Interface { interface: "eni-gone".to_owned(), instance: None };
     let to = |destination: &str, target| Leads { target, ..route_to(destination, 1) };
     let add = |route: Leads| bed.table(|table| table.routes.push(route));
@@ -320,23 +320,23 @@ async fn blackholes_of_no_node_go_and_nothing_else_of_the_table() {
     assert_eq!(bed.written(), ["DeleteRoute"]);
     delete_all(&bed, &orphans).await;
     assert_eq!(bed.written(), [""; 0], "gone is as good");
-    // It leads somewhere again.
+    // The target of the route exists again.
     add(route_to("10.200.9.0/24", 2));
     let error = bed.inspector().delete_orphan(CLUSTER, &orphans[0]).await.unwrap_err();
     has(&error.to_string(), &["leads to i-00000000000000002 by now"]);
-    // To a peering that is gone.
+    // To a deleted peering connection.
     last(Target::Gateway("igw-gone".to_owned()));
     assert!(bed.orphans(&[]).await.is_empty());
     let error = bed.inspector().delete_orphan(CLUSTER, &orphans[0]).await.unwrap_err();
     has(&error.to_string(), &["it is no longer a route to an instance"]);
     last(gone());
-    // Through an appliance that is stopped; and when nothing shows any more which ranges pods had.
+    // Through a stopped appliance; and when nothing shows the former pod ranges any more.
     add(to("192.168.0.0/16", gone()));
     has(&summary(&bed.orphans(&[]).await), &["KEPT no node has a pod range of this size (/16)"]);
     bed.table(|table| drop(table.routes.pop()));
     let found = bed.inspector().orphans(CLUSTER, &ccm_provider::Claims::default()).await.unwrap();
     has(&summary(&found), &["Route rtb-1 10.200.9.0/24", "KEPT no node has a pod range of this size (/24)"]);
-    // A table that clusters share may hold another's.
+    // A shared table may contain routes of another cluster.
     bed.table(|table| drop(table.tags.insert(KEY.to_owned(), "shared".to_owned())));
     has(&summary(&bed.orphans(&[]).await), &["KEPT the route table is not tagged kubernetes.io/cluster/c1 = owned"]);
     bed.inspector().delete_orphan(CLUSTER, &orphans[0]).await.unwrap_err();

@@ -1,6 +1,6 @@
 //! Sends one write and classifies the answer.
 //!
-//! Writes are idempotent: an object that exists already, or is gone already, is a success. A write that must wait for
+//! Writes are idempotent: an object that already exists, or is already deleted, is a success. A write that waits for
 //! something else returns an error with the time of the next attempt and the blocking object; no worker sleeps.
 
 mod targets;
@@ -21,7 +21,7 @@ use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{ApiError, Made, Query, Write};
 use crate::node::identity::InstanceId;
 
-/// When to retry a deletion that another object blocks.
+/// Delay of the retry of a deletion that another object blocks.
 const HELD: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl Outputs {
         write.complete(&self.made).unwrap_or_else(|_| write.clone())
     }
 
-    /// After the last write. What AWS refused or does not show yet is retried.
+    /// Ends the plan after its last write. Refused or not yet visible objects are retried.
     pub(crate) fn finish(self) -> Result<(), ProviderError> {
         match targets::summary(&self.refused) {
             None => self.recheck.map_or(Ok(()), |recheck| Err(recheck.into())),
@@ -104,7 +104,7 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
     }
 }
 
-/// Retries a write without the targets that AWS refuses, if it is those. Each round drops at least one, so this ends.
+/// Retries a write without the targets that AWS refuses. Each round drops at least one, so the retries end.
 async fn without_refused(
     mut write: Write,
     mut error: ApiError,
@@ -141,7 +141,7 @@ async fn send(write: &Write, reads: &Reads) -> Result<Option<String>, ApiError> 
     answer
 }
 
-/// Whether AWS refuses because the wanted state exists already.
+/// Whether AWS refuses because the desired state exists already.
 fn is_so_already(write: &Write, error: &ApiError) -> bool {
     let codes: &[&str] = match write {
         Write::Ec2(Ec2Write::DeleteSecurityGroup { .. }) => &["InvalidGroup.NotFound", "InvalidGroupId.NotFound"],

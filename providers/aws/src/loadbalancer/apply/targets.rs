@@ -6,7 +6,7 @@ use crate::client::{ApiError, Write, names};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) id: String,
-    /// Whether it was being added. A target that cannot be removed is gone already.
+    /// Whether it was being added. A target that cannot be removed is already deregistered.
     pub(super) adding: bool,
     pub(super) said: String,
 }

@@ -1,4 +1,4 @@
-//! What AWS refuses, and what comes of it.
+//! Refusals of AWS, and their consequences.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Bed {
         Self { world, reads, outputs: Outputs::default() }
     }
 
-    /// Another of the next writes is refused.
+    /// Refuses another of the next writes.
     fn refuse(&self, code: &str, message: &str) {
         let fault = Fault::Code { status: 400, code: code.to_owned(), message: message.to_owned() };
         self.world.aws().fault(Rule { mutating: Some(true), ..Rule::every(fault).window(0, 1) });
@@ -156,7 +156,7 @@ async fn pitfall_29_a_refused_target_keeps_no_other_out_and_is_reported_at_the_e
     scene.world.calls();
     let mut bed = Bed::over(scene.world);
     bed.apply(register(&arn, &[1, 3])).await.unwrap();
-    // The next group doesn't ask for it again.
+    // The next group does not send it again.
     bed.apply(register(&arn, &[2, 3])).await.unwrap();
     bed.apply(register(&arn, &[3])).await.unwrap();
     let named = |call: &String| (1..=3).filter(|number| call.contains(&id(*number))).collect::<Vec<_>>();

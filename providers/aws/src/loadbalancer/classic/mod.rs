@@ -1,7 +1,7 @@
 //! Classic balancers.
 //!
 //! One balancer per Service, with a listener per port and the instances of the nodes behind all of them. Upstream:
-//! `ensureLoadBalancer` and what it calls in `pkg/providers/v1/aws_loadbalancer.go`.
+//! `ensureLoadBalancer` and its callees in `pkg/providers/v1/aws_loadbalancer.go`.
 
 mod delete;
 mod groups;

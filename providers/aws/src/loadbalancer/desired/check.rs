@@ -136,7 +136,7 @@ pub(super) fn source_ranges(service: &Service) -> Result<Vec<IpNet>, ProviderErr
     }
 }
 
-/// Whether access logs are on, and the bucket for them, which AWS wants then.
+/// Whether access logs are on, and their bucket, which AWS requires then.
 pub(super) fn access_log(annotations: Annotations<'_>) -> Result<(bool, Option<String>), ProviderError> {
     let (enabled, bucket) = (annotations.get_or_default(&ACCESS_LOG)?, annotations.get(&ACCESS_LOG_BUCKET)?);
     if enabled && bucket.is_none() {

@@ -1,8 +1,8 @@
-//! What the hostname in the status says about the balancer behind it.
+//! Reads the kind and name of a balancer from the hostname in the status.
 //!
 //! Classic balancers are `<label>.<region>.elb.<suffix>`, network balancers `<label>.elb.<region>.<suffix>`, in every
-//! partition; the label is `<name>-<hash>`, with `internal-` in front of an internal classic one. Upstream knows one suffix
-//! and takes the classic balancers of China, the ISO regions and the European sovereign cloud for network balancers
+//! partition; the label is `<name>-<hash>`, with the prefix `internal-` for an internal classic one. Upstream knows one
+//! suffix and takes classic balancers of China, the ISO regions and the European sovereign cloud for network balancers
 //! (`pkg/providers/v1/aws_validations.go`).
 
 use ccm_provider::Service;

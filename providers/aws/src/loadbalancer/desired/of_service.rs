@@ -93,8 +93,8 @@ fn complete(desired: &mut Desired, item: &ServiceWork, env: &Env, kind: Kind) ->
     Ok(())
 }
 
-/// All errors of [`complete`], which stops at the first, and the other findings. Unreadable annotation values are left to
-/// [`lint`].
+/// All errors of [`complete`], which stops at the first, and the other findings. Unreadable annotation values are left
+/// to [`lint`].
 pub(super) fn refusals(service: &Service, kind: Kind) -> (Vec<ProviderError>, Vec<Finding>) {
     let mut refused = check::before_ports(service, Annotations::read(&service.metadata.annotations), kind);
     let (of_kind, noticed) = match of_kind(service, Common::default(), kind, None) {

@@ -1,5 +1,5 @@
 //! Names of the objects that are created for a Service. They equal upstream's, so that objects of the Go program are
-//! found again. Each depends only on what stays the same for the lifetime of the object.
+//! found again. Each depends only on properties that do not change during the lifetime of the object.
 
 use std::fmt::Write as _;
 

@@ -21,7 +21,7 @@ fn port(port: i32, node_port: i32, traffic: &str, check: &str, interval: i32) ->
     }
 }
 
-// Expected names come from the Go program.
+// The expected names come from the Go program.
 #[test]
 fn target_groups_are_named_as_upstream() {
     let service = key("shop", "web");

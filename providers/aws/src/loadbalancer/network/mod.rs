@@ -1,7 +1,7 @@
 //! Network balancers.
 //!
-//! Each Service port has a listener, and each listener a target group of its own. Upstream: `ensureLoadBalancerv2` and what it
-//! calls in `pkg/providers/v1/aws_loadbalancer.go`.
+//! Each Service port has a listener, and each listener a target group of its own. Upstream: `ensureLoadBalancerv2` and
+//! its callees in `pkg/providers/v1/aws_loadbalancer.go`.
 
 mod delete;
 mod group;

@@ -1,7 +1,7 @@
 //! Calls of Elastic Load Balancing for many objects.
 //!
-//! AWS refuses a whole call if one name is unknown. So that a new or deleted Service does not affect others, the call is
-//! repeated without the names in the error message. If that does not end soon, all balancers of the account are listed.
+//! AWS refuses a whole call if one name is unknown. So that a new or deleted Service does not affect others, the call
+//! is repeated without the names in the error message. If that does not end soon, all balancers are listed.
 
 use std::collections::BTreeMap;
 use std::future::Future;

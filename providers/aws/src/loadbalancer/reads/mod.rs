@@ -1,7 +1,7 @@
 //! Reads that Services share.
 //!
-//! Balancers and tags are read in batches, so that many Services syncing at once cost one call per twenty. What all
-//! Services need (subnets, route tables, the cluster's security groups, target groups, instances) is cached briefly,
+//! Balancers and tags are read in batches, so that many concurrent syncs cost one call per twenty Services. Data of all
+//! Services (subnets, route tables, the cluster's security groups, target groups, instances) is cached briefly,
 //! until a write of this process that may have changed it.
 
 mod at_nodes;
@@ -26,8 +26,8 @@ use crate::node::fleet::Fleet;
 use crate::node::zones::Zones;
 use crate::ownership::Ownership;
 
-/// Maximum age, in a sync, of what others may change: subnets, route tables, security groups. Services that sync at the
-/// same time share the reads.
+/// Maximum age, in a sync, of objects that others may change: subnets, route tables, security groups. Concurrent
+/// syncs share the reads.
 pub(crate) const FRESH: Duration = Duration::from_secs(2);
 /// Maximum age if only the nodes changed.
 pub(crate) const SHORT: Duration = Duration::from_secs(60);
@@ -198,7 +198,7 @@ impl Reads {
         Ok(self.balancers.get(Duration::from_secs(1), not_before).await?.value)
     }
 
-    /// Invalidates what a write may have changed. Called after each write, whatever its result.
+    /// Invalidates the caches that a write may affect. Called after each write, whatever its result.
     pub(crate) fn wrote(&self, write: &Write) {
         let now = Instant::now();
         let mut remembered = lock(&self.remembered);

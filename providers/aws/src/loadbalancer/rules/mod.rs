@@ -69,7 +69,7 @@ impl Rule {
         matches!(&self.peer, Peer::Group { id, .. } if id.known() == Some(group))
     }
 
-    /// The identity in EC2. Accounts don't count: this program never sends one, EC2 always returns one.
+    /// The identity in EC2. Accounts do not count: this program never sends one, EC2 always returns one.
     pub(crate) fn tuple(&self) -> Tuple {
         let peer = match &self.peer {
             Peer::Ipv4(cidr) => Peer::Ipv4(network(cidr)),

@@ -57,10 +57,10 @@ pub(crate) fn classic(
 ///
 /// | Mode | Balancer | Groups |
 /// |---|---|---|
-/// | not managed | there | what it has |
-/// | not managed | not there | none |
-/// | managed | there, without groups | none: AWS cannot add any |
-/// | managed | not there, or has groups | those of the annotation, or a managed one |
+/// | not managed | exists | its current groups |
+/// | not managed | does not exist | none |
+/// | managed | exists, without groups | none: AWS cannot add any |
+/// | managed | does not exist, or has groups | those of the annotation, or a managed one |
 pub(crate) fn network(
     desired: &Desired,
     network: &Network,

@@ -77,7 +77,7 @@ impl Settling {
         }
     }
 
-    /// When to read again, if the observation does not show all relevant writes for a balancer.
+    /// The delay of the next read, if the observation does not show all relevant writes for a balancer.
     pub(crate) fn left(&self, balancer: &str, observed: &Observed, deleting: bool) -> Option<Duration> {
         let now = self.cluster.now();
         let written = lock(&self.written);

@@ -1,6 +1,6 @@
 //! Chooses the subnets of a balancer. Pure.
 //!
-//! Upstream: `findSubnets`, `findELBSubnets`, `resolveSubnetNameOrIDs` and `isSubnetPublic` in `pkg/providers/v1/aws.go`.
+//! Upstream: `findSubnets`, `findELBSubnets`, `resolveSubnetNameOrIDs`, `isSubnetPublic` in `pkg/providers/v1/aws.go`.
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ fn env() -> Env {
     Env { self_subnet: "subnet-self".to_owned(), ..crate::tests::env() }
 }
 
-/// `ID zone tag,tag` of each subnet; a route table that leads outside for all but those whose tags have `private`.
+/// `ID zone tag,tag` of each subnet; all have a route to the internet except those with the tag `private`.
 fn observed(subnets: &[&str]) -> Observed {
     let mut observed = Observed {
         classic: None,
@@ -115,7 +115,7 @@ fn the_own_subnet_is_the_last_resort() {
 #[test]
 fn pitfall_16_a_present_subnet_is_kept_when_tags_make_another_better() {
     assert_eq!(find(&["subnet-1 a", "subnet-2 a elb,member"], false, &["subnet-1"]).unwrap(), "subnet-1");
-    // But not when it serves no longer.
+    // But not when it no longer qualifies.
     assert_eq!(find(&["subnet-1 a other", "subnet-2 a elb"], false, &["subnet-1"]).unwrap(), "subnet-2");
 }
 

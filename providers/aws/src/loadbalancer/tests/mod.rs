@@ -1,4 +1,4 @@
-//! What is read, and how often.
+//! Reads, and their frequency.
 
 mod replay;
 pub(in crate::loadbalancer) mod scene;
@@ -30,7 +30,7 @@ fn world() -> World {
     World::default().launched(1)
 }
 
-/// The balancer of a Service, made by another process.
+/// Creates the balancer of a Service in another process.
 async fn make(world: &World, service: &Service) {
     PlannedLoadBalancer(balancers(world)).ensure("kubernetes", service, &nodes()).await.unwrap();
     world.calls();
@@ -44,7 +44,7 @@ async fn made(kind: &str) -> (World, Service, Balancers) {
     (world, service, balancers)
 }
 
-/// The same, whose process has synced once.
+/// The same, after one sync of the process.
 async fn synced(kind: &str) -> (World, Service, Balancers) {
     let (world, service, balancers) = made(kind).await;
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
@@ -52,7 +52,7 @@ async fn synced(kind: &str) -> (World, Service, Balancers) {
     (world, service, balancers)
 }
 
-/// The target group of a Service without its balancer.
+/// Creates the target group of a Service without its balancer.
 async fn make_target_group(world: &World, service: &Service) {
     make(world, service).await;
     world.state(|state| {
@@ -69,14 +69,14 @@ fn calls(world: &World) -> Vec<String> {
     calls
 }
 
-/// Another group of the cluster's.
+/// Adds another group of the cluster.
 fn add_group(world: &World, name: &str) -> &'static str {
     let id = "sg-00000000000000009";
     world.ec2(|ec2| ec2.groups.insert(id.to_owned(), group(name, owned())));
     id
 }
 
-/// The tags of the balancers of all kinds.
+/// Changes the tags of the balancers of both kinds.
 fn change_tags(world: &World, change: impl Fn(&mut Tags)) {
     world.state(|state| {
         state.elb.balancers.values_mut().for_each(|balancer| change(&mut balancer.tags));
@@ -135,7 +135,7 @@ async fn a_steady_sync_of_a_network_balancer_reads_at_most_seven_times() {
             "DescribeTargetHealth",
         ]
     );
-    // An hour later everything that is shared is old, too.
+    // An hour later all shared reads are outdated, too.
     tokio::time::advance(Duration::from_secs(4000)).await;
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     let later = world.calls();
@@ -180,7 +180,7 @@ async fn services_one_by_one_share_calls_for_tags() {
         assert!(see(&balancers, service, ServiceAction::Ensure).await.unwrap().observed.network.is_some());
     }
     let calls = world.calls();
-    // The first comes before the list of target groups; then twenty ARNs are those of ten Services.
+    // The first is read before the list of target groups; then twenty ARNs are those of ten Services.
     assert!(calls.iter().filter(|call| call.starts_with("DescribeTags")).count() <= 1 + 3, "{calls:?}");
 }
 
@@ -196,7 +196,7 @@ async fn a_name_that_is_not_there_says_nothing_about_the_others() {
     assert!(seen_new.unwrap().observed.network.is_none());
 }
 
-/// An account may have hundreds of balancers of others.
+/// An account may have hundreds of unrelated balancers.
 #[tokio::test(start_paused = true)]
 async fn new_services_beside_old_ones_list_no_whole_account() {
     let world = world();
@@ -215,7 +215,7 @@ async fn new_services_beside_old_ones_list_no_whole_account() {
     assert!(calls.iter().all(|call| !lists.contains(&&**call)), "{calls:?}");
 }
 
-/// The core asks first whether there is anything to delete.
+/// The core first checks whether there is anything to delete.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_of_a_deletion_reads_once() {
     for kind in ["nlb", ""] {
@@ -224,7 +224,7 @@ async fn an_attempt_of_a_deletion_reads_once() {
         let first = world.calls();
         see(&balancers, &service, ServiceAction::Delete).await.unwrap();
         assert_eq!(calls(&world), [""; 0], "{kind}");
-        // The next attempt looks again.
+        // The next attempt reads again.
         see(&balancers, &service, ServiceAction::Delete).await.unwrap();
         assert!(calls(&world).len() >= 4, "{kind}");
         let lists = first.iter().filter(|call| *call == "DescribeTargetGroups").count();
@@ -270,7 +270,7 @@ async fn a_deletion_looks_for_both_kinds_and_finds_what_was_left() {
     let calls = world.calls();
     assert!(calls.contains(&"DescribeLoadBalancers classic 1 IDs".to_owned()), "{calls:?}");
     assert!(calls.contains(&"DescribeLoadBalancers 1 IDs".to_owned()), "{calls:?}");
-    // The core asks first whether there is anything: there is.
+    // The core first checks whether there is anything to delete: there is.
     assert_eq!(
         balancers.status(&vec![seen], &vec![desired(&balancers, &service, ServiceAction::Delete)], &service),
         Some(LoadBalancerStatus::default())
@@ -318,7 +318,7 @@ async fn what_was_written_is_read_again() {
     assert!(calls(&world).contains(&"DescribeSecurityGroups vpc-id=1 tag-key=1".to_owned()));
 }
 
-/// A success must not hide what somebody changed by hand a moment ago.
+/// A success must not hide a recent manual change.
 #[tokio::test(start_paused = true)]
 async fn a_sync_sees_what_was_changed_by_hand_since_the_last_one() {
     for kind in ["nlb", ""] {
@@ -326,7 +326,7 @@ async fn a_sync_sees_what_was_changed_by_hand_since_the_last_one() {
         let by_hand = add_group(&world, "by-hand");
         world.calls();
         tokio::time::advance(Duration::from_secs(3)).await;
-        // Nodes come and go in numbers, and change no group.
+        // Nodes are added and removed in numbers, and no group changes.
         see(&balancers, &service, ServiceAction::UpdateHosts).await.unwrap();
         assert!(calls(&world).iter().all(|call| !call.starts_with("DescribeS")), "{kind}");
         let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
@@ -335,7 +335,7 @@ async fn a_sync_sees_what_was_changed_by_hand_since_the_last_one() {
     }
 }
 
-/// What the refusal advises works at once; and what loses the mark is let go within a minute.
+/// The advice of the error takes effect immediately; a balancer that loses the tag is left alone within a minute.
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_comes_or_goes_counts() {
     for kind in ["nlb", ""] {

@@ -1,4 +1,4 @@
-//! What is observed here is planned the same elsewhere: over worlds of both kinds, with refusals and findings.
+//! An observation gives the same plan in another process: for states of both kinds, with refusals and findings.
 
 use ccm_provider::{LoadBalancerExt as _, Plan, ServiceAction};
 
@@ -10,20 +10,20 @@ use crate::client::Tags;
 use crate::inspect::replay;
 use crate::start::config::SharedProbe;
 
-/// What is different about a world, on top of what its Service made of it.
+/// The changes of a state, in addition to those of its Service.
 #[derive(Debug, Clone, Copy)]
 struct Odd {
-    /// No table leads to the internet.
+    /// No route table has a route to the internet.
     unrouted: bool,
     /// Balancers and target groups have lost their tags.
     unmarked: bool,
-    /// AWS may still not show all that was written.
+    /// AWS may not show all writes yet.
     unsettled: bool,
     /// The instances of the nodes are not found.
     lost: bool,
 }
 
-/// What was observed once.
+/// One observation.
 struct Seen {
     balancers: Balancers,
     observed: Observed,
@@ -108,7 +108,7 @@ fn odd(mut observed: Observed, odd: Odd) -> Observed {
     observed
 }
 
-/// What users write on everything in the world, for themselves.
+/// A user's text on every object.
 const CANARY: &str = "canary";
 
 fn written_on(mut observed: Observed) -> Observed {
@@ -142,7 +142,7 @@ fn written_on(mut observed: Observed) -> Observed {
 
 const ACTIONS: [ServiceAction; 3] = [ServiceAction::Ensure, ServiceAction::UpdateHosts, ServiceAction::Delete];
 
-/// What comes out of the plans for a Service in all such worlds, each once: so that the equalities are about something.
+/// The distinct results of the plans for a Service in all such states, so that the comparisons are not trivial.
 async fn outcomes(before: &Asked, after: &Asked) -> BTreeSet<&'static str> {
     let mut outcomes = BTreeSet::new();
     for (scene, action) in
@@ -173,19 +173,19 @@ async fn a_plan_from_a_snapshot_is_the_plan() {
     let all = ["nothing", "refusal", "refusal of the guard", "steps", "steps and findings"];
     let classic = outcomes(&clb(&[]), &clb(&[("internal", "true"), ("ssl-ports", "443")])).await;
     assert!(all.iter().all(|kind| classic.contains(kind)), "{classic:?}");
-    // What cannot be had on an existing balancer.
+    // Settings that an existing balancer cannot get.
     let internal = nlb(&[(80, 31080), (443, 31443)]).with(&INTERNAL, "true");
     let network = outcomes(&nlb(&[(80, 31080)]), &internal).await;
     assert!(all.iter().all(|kind| network.contains(kind)), "{network:?}");
     outcomes(&nlb(&[(80, 31080)]).managed(), &nlb(&[(443, 31443)]).managed().shared().local()).await;
 }
 
-/// The plan of these balancers, which is the one from what they observed: as JSON, byte for byte.
+/// The plan of these balancers, which equals the plan from their observation: as JSON, byte for byte.
 async fn same(here: &dyn LoadBalancer, asked: &Asked) -> Result<Plan, String> {
     let item = &asked.work();
     let planned = here.plan("kubernetes", item).await;
     let kept = here.observe("kubernetes", item).await;
-    // Nothing but text goes to the other process. What cannot be observed is null there.
+    // Only text is passed to the other process. A failed observation is null.
     let kept = kept.map_or_else(|_| "null".to_owned(), |kept| kept.to_string());
     assert!(!kept.contains(CANARY), "{kept}");
     let facts = replay::facts(&asked.env).to_string();
@@ -214,7 +214,7 @@ async fn what_is_refused_is_refused_elsewhere_without_any_observation() {
 
 #[test]
 fn desired_states_are_the_same_from_the_facts() {
-    // Both processes have the Service; the desired state must not depend on anything else.
+    // Both processes have the Service; the desired state must depend on nothing else.
     let shared_probe = Some(SharedProbe { port: 8080, path: "/x".to_owned() });
     for env in [env(), Env { managed_network_groups: true, shared_probe, ..env() }] {
         let there = replay::balancers(&replay::facts(&env)).unwrap();

@@ -1,4 +1,4 @@
-//! A Service and the simulated AWS: what is planned from what is observed, and carried out.
+//! A Service and the simulated AWS: observes, plans and applies.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ pub(in crate::loadbalancer) const BALANCER: &str = "a0f1e2d3caaaabbbbcccc0123456
 pub(in crate::loadbalancer) const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/one";
 pub(in crate::loadbalancer) const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";
 
-/// The groups of the VPC, as tests call them. All but the first have no tags.
+/// The groups of the VPC, with their names in tests. All but the first have no tags.
 const GROUPS: [(&str, &str); 6] = [
     (NODE_GROUP, "sg-nodes"),
     ("sg-00000000000000002", "sg-bystander"),
@@ -36,22 +36,22 @@ const GROUPS: [(&str, &str); 6] = [
     ("sg-00000000000000006", "sg-new"),
 ];
 
-/// The ID of a group by the name that tests use.
+/// The ID of a group by its name in tests.
 pub(in crate::loadbalancer) fn sg(name: &str) -> &'static str {
     GROUPS.iter().find(|(_, known)| *known == name).unwrap().0
 }
 
-/// A Service with its nodes, and the settings of the process that works on it.
+/// A Service with its nodes, and the settings of its process.
 #[derive(Debug, Clone)]
 pub(in crate::loadbalancer) struct Asked {
     pub(in crate::loadbalancer) service: Service,
-    /// By the numbers of their instances.
+    /// The numbers of their instances.
     pub(in crate::loadbalancer) nodes: Vec<usize>,
     pub(in crate::loadbalancer) env: Env,
     pub(in crate::loadbalancer) action: ServiceAction,
 }
 
-/// `shop/web` with these ports and annotations, whose prefix is left out.
+/// `shop/web` with these ports and annotations, without their prefix.
 pub(in crate::loadbalancer) fn service(ports: &Value, annotations: &[(&str, &str)]) -> Service {
     let annotations: BTreeMap<String, &str> =
         annotations.iter().map(|(key, value)| (format!("{PREFIX}{key}"), *value)).collect();
@@ -139,7 +139,7 @@ impl Asked {
         ServiceWork { service: self.service.clone().into(), nodes, action: self.action, namespace: None }
     }
 
-    /// What the Service wants.
+    /// The desired state of the Service.
     pub(in crate::loadbalancer) fn desired(&self) -> Result<Desired, ProviderError> {
         let desired = crate::loadbalancer::desired::of_service("kubernetes", &self.work(), &self.env)?;
         Ok(desired.expect("ours"))
@@ -147,7 +147,7 @@ impl Asked {
 }
 
 impl Asked {
-    /// What it wants of a network balancer, and what is noticed.
+    /// The desired network balancer, and the findings.
     pub(in crate::loadbalancer) fn network(&self) -> Result<(Network, Vec<Finding>), ProviderError> {
         let desired = self.desired()?;
         let Goal::Network(network) = desired.goal else { panic!("{desired:?}") };
@@ -159,11 +159,11 @@ impl Asked {
 #[derive(Debug)]
 pub(in crate::loadbalancer) struct Scene {
     pub(in crate::loadbalancer) world: World,
-    /// The IDs of groups that were made.
+    /// The IDs of created groups.
     made: Mutex<Vec<String>>,
 }
 
-/// A state of the account to come back to.
+/// A saved state of the account.
 pub(in crate::loadbalancer) type State = aws::World;
 
 impl Scene {
@@ -192,7 +192,7 @@ impl Scene {
         Self { world, made: Mutex::default() }
     }
 
-    /// With three nodes and what the Service asks for.
+    /// With three nodes and the objects of the Service.
     pub(in crate::loadbalancer) async fn made(asked: &Asked) -> Self {
         let scene = Self::with_nodes(3);
         scene.settle(asked).await;
@@ -240,7 +240,7 @@ impl Scene {
         balancers.finish(&outputs).unwrap();
     }
 
-    /// Plans, applies, and makes sure that nothing is left to do.
+    /// Plans, applies, and asserts that nothing is left to do.
     pub(in crate::loadbalancer) async fn settle(&self, asked: &Asked) -> Planned {
         let planned = self.plan(asked).await;
         self.apply(asked, &planned.steps).await;
@@ -254,7 +254,7 @@ impl Scene {
         planned
     }
 
-    /// With the names that tests use.
+    /// Replaces IDs by the names that tests use.
     pub(in crate::loadbalancer) fn named(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (id, name) in GROUPS {
@@ -266,7 +266,7 @@ impl Scene {
         (1..=3).fold(text, |text, number| text.replace(&id(number), &format!("i-{number}")))
     }
 
-    /// A plan as users read it.
+    /// A plan as users see it.
     pub(in crate::loadbalancer) fn text(&self, planned: &Planned) -> String {
         let mut plan = ccm_provider::Plan::new("shop/web");
         plan.steps = planned.steps.iter().map(|step| step.summary.clone()).collect();
@@ -288,7 +288,7 @@ impl Scene {
         rules
     }
 
-    /// Somebody deletes the balancer.
+    /// Deletes the balancer manually.
     pub(in crate::loadbalancer) fn delete_by_hand(&self) {
         let arn = self.world.state(|state| state.elbv2.balancers.keys().next().cloned());
         let cloud = self.world.aws();

@@ -1,8 +1,8 @@
-//! What load balancers and routes need to know of the instances of nodes.
+//! The instance data that load balancers and routes need.
 //!
-//! Upstream lists the whole account and keeps that for ten minutes, unless a node asks for something that is not in it, such
-//! as a Fargate node: then each Service lists again (`pkg/providers/v1/aws.go`, `getInstancesByIDs`). Here only the missing
-//! instances are looked up, and what does not exist is remembered for some seconds.
+//! Upstream caches a list of the whole account for ten minutes, unless a node's instance is missing from it, such
+//! as a Fargate node: then each Service lists again (`pkg/providers/v1/aws.go`, `getInstancesByIDs`). Here only missing
+//! instances are looked up, and nonexistent ones are cached for some seconds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,22 +20,22 @@ use crate::node::instances::describe::{self, IDS_AT_ONCE, Instances, Seen};
 #[cfg(feature = "sdk")]
 mod tests;
 
-/// How long an instance may be remembered.
+/// Cache lifetime of an instance.
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(600);
-/// How long "there is no such instance" is remembered: EC2 shows new ones within seconds.
+/// Cache lifetime of a nonexistent instance: EC2 shows new ones within seconds.
 const MISS_KEPT: Duration = Duration::from_secs(5);
 
-/// An instance, reduced to what load balancers and routes read. Tags are left out on purpose: decisions about what belongs
-/// to the cluster need them fresh.
+/// An instance, reduced to the fields that load balancers and routes read. Tags are omitted on purpose: decisions about
+/// ownership need fresh tags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// Whether the instance will never run again: it can be no target.
+    /// Whether the instance will never run again, so that it cannot be a target.
     pub(crate) is_leaving: bool,
     /// IDs, in EC2's order.
     pub(crate) security_groups: Vec<String>,
     pub(crate) primary_interface: Option<String>,
     pub(crate) interfaces: usize,
-    /// Of the primary interface, where EC2 gives it; else of the instance.
+    /// Of the primary interface, if EC2 returns it; else of the instance.
     pub(crate) source_dest_check: Option<bool>,
 }
 
@@ -52,7 +52,7 @@ impl Member {
     }
 }
 
-/// Instances by ID, remembered for at most [`MAX_AGE`]; cheap to clone.
+/// Instances by ID, cached for at most [`MAX_AGE`]; cheap to clone.
 pub(crate) type Fleet = Known<Members>;
 
 #[derive(Debug)]

@@ -32,7 +32,7 @@ async fn services_that_sync_together_share_one_lookup_whatever_odd_nodes_there_a
         assert!(members.keys().eq(&ids(1..=2)));
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    // The second call leaves out the ID that the first one's error named.
+    // The second call leaves out the ID that the first error named.
     assert_eq!(world.calls(), ["DescribeInstances 3 IDs", "DescribeInstances 2 IDs"]);
 }
 

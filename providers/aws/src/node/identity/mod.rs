@@ -1,6 +1,6 @@
-//! Which instance a node is: provider IDs and node names.
+//! Identifies the instance of a node by provider ID and node name.
 //!
-//! Upstream: `pkg/providers/v1/{instances,instances_v2,variant}.go`. Everything here is a function of texts.
+//! Upstream: `pkg/providers/v1/{instances,instances_v2,variant}.go`. All functions here are pure functions of text.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -13,13 +13,13 @@ mod tests;
 pub(crate) const SCHEME: &str = "aws";
 const FARGATE_PREFIX: &str = "fargate-";
 
-/// The ID of an EC2 instance, well formed: `i-` and 8 or 17 hexadecimal digits. What is no such ID is never sent: EC2
-/// refuses a whole call because of one.
+/// A well-formed ID of an EC2 instance: `i-` and 8 or 17 hexadecimal digits. Other IDs are never sent: EC2 refuses the
+/// whole call because of one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct InstanceId(Box<str>);
 
 impl InstanceId {
-    /// `i-0123456789abcdef0`; `None` when it is not well formed.
+    /// `i-0123456789abcdef0`; `None` if it is not well-formed.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("i-")?;
         let hexadecimal = digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
@@ -49,11 +49,11 @@ impl std::borrow::Borrow<str> for InstanceId {
     }
 }
 
-/// What runs a node.
+/// The machine of a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Machine {
     Ec2(InstanceId),
-    /// A Fargate micro-VM, known by the private IPv4 address of its network interface.
+    /// A Fargate micro-VM, identified by the private IPv4 address of its network interface.
     Fargate(Ipv4Addr),
 }
 
@@ -62,13 +62,13 @@ pub(crate) struct ProviderId {
     pub(crate) machine: Machine,
 }
 
-/// Why a provider ID names none of our instances.
+/// The reason why a provider ID names no instance of this provider.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub(crate) enum BadProviderId {
-    /// Of another cloud: not ours to judge.
+    /// The ID of another cloud: this provider does not judge it.
     #[error("provider ID {0:?} belongs to another cloud")]
     Foreign(String),
-    /// Ours by its form, but no instance can have this ID.
+    /// The ID has the form of this provider, but no instance can have it.
     #[error(
         "provider ID {0:?} names no EC2 instance and no Fargate node; expected aws:///<zone>/i-<8 or 17 hexadecimal digits> or aws:///<zone>/<id>/fargate-<IPv4 address>"
     )]
@@ -76,14 +76,14 @@ pub(crate) enum BadProviderId {
 }
 
 impl ProviderId {
-    /// The written form.
+    /// Formats a provider ID.
     pub(crate) fn format(zone: &str, instance: &str) -> String {
         format!("{SCHEME}:///{zone}/{instance}")
     }
 
-    /// Reads `aws:///<zone>/<id>`, `aws:////<id>`, a bare `<id>`, and the same with a host part, which does not matter.
+    /// Parses `aws:///<zone>/<id>`, `aws:////<id>`, a bare `<id>`, and the same with a host part, which is ignored.
     ///
-    /// Upstream reads any text without `aws://` as an ID, `gce://p/z/i-1` included; here another scheme is another cloud.
+    /// Upstream takes any text without `aws://` for an ID, even `gce://p/z/i-1`; here another scheme is another cloud.
     pub(crate) fn parse(text: &str) -> Result<Self, BadProviderId> {
         let malformed = || BadProviderId::Malformed(text.to_owned());
         let path = match text.split_once("://") {
@@ -99,7 +99,7 @@ impl ProviderId {
         Ok(Self { machine })
     }
 
-    /// The EC2 instance that a provider ID names; none of a Fargate node, of another cloud, or of no ID at all.
+    /// The EC2 instance of a provider ID; `None` for a Fargate node, another cloud, or no ID.
     pub(crate) fn instance(text: Option<&str>) -> Option<InstanceId> {
         match Self::parse(text?).ok()?.machine {
             Machine::Ec2(id) => Some(id),
@@ -108,7 +108,7 @@ impl ProviderId {
     }
 }
 
-/// The EC2 instance of a node, by its provider ID. A node without one, or with one that can name no instance, is logged.
+/// The EC2 instance of a node, by its provider ID. A node without an ID, or with an impossible one, is logged.
 pub(crate) fn instance_of(node: &Node) -> Option<InstanceId> {
     let Some(id) = node.provider_id.as_deref().filter(|id| !id.is_empty()) else {
         tracing::warn!(node = %node.name, "the node has no provider ID yet and is left out");
@@ -133,8 +133,8 @@ fn private_name_address(name: &str) -> Option<Ipv4Addr> {
     name.split('.').next()?.strip_prefix("ip-")?.replace('-', ".").parse().ok()
 }
 
-/// Whether a node name is a private DNS name as EC2 gives them, whatever the DHCP options of the VPC say. Only then "no
-/// instance has this name" says something about the instance; a name of one's own says nothing.
+/// Whether a node name has the form of EC2's private DNS names, whatever the DHCP options of the VPC are. Only then a
+/// missing name shows that the instance is missing; a custom name shows nothing.
 pub(crate) fn is_ec2_dns_name(name: &str) -> bool {
     let Some((_, domain)) = name.split_once('.') else { return false };
     private_name_address(name).is_some() && (domain == "ec2.internal" || domain.ends_with(".compute.internal"))
@@ -153,10 +153,10 @@ pub(crate) enum Wanted {
     Never(BadProviderId),
 }
 
-/// How the instance of a node is found: by its provider ID, however odd; else by its name, which is our own private DNS
-/// name, or begins with an instance ID (resource-based naming, any domain), or is a private DNS name.
+/// How to find the instance of a node: by its provider ID, even an odd one; else by its name, which is this program's
+/// own private DNS name, or begins with an instance ID (resource-based naming, any domain), or is a private DNS name.
 ///
-/// Upstream takes any name that begins with `i-` for an instance ID; here only what can be one.
+/// Upstream takes any name that begins with `i-` for an instance ID; here only well-formed IDs.
 pub(crate) fn wanted(node: &Node, own: Option<&Own>) -> Wanted {
     if let Some(id) = node.provider_id.as_deref().filter(|id| !id.is_empty()) {
         return match ProviderId::parse(id) {

@@ -1,4 +1,4 @@
-//! The questions to EC2 about instances: by ID, by private DNS name, and all of the cluster.
+//! Reads instances from EC2: by ID, by private DNS name, and all of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,33 +11,33 @@ use crate::client::{Answer, Api, ApiError, FILTER_VALUES, Query, Tags};
 use crate::node::identity::InstanceId;
 use crate::ownership::Ownership;
 
-/// IDs in one call. As many as upstream; EC2 may take more.
+/// Most IDs in one call. The same as upstream; EC2 may accept more.
 pub(crate) const IDS_AT_ONCE: usize = 500;
-/// Codes of a call that names an instance which EC2 does not know.
+/// Codes of a call that names an instance unknown to EC2.
 const NOT_FOUND: &[&str] = &["InvalidInstanceID.NotFound"];
-/// All states but `terminated`: a name may be that of a former instance with the same address.
+/// All states except `terminated`: a former instance with the same address may have had the name.
 pub(crate) const LIVE_STATES: [&str; 5] = ["pending", "running", "shutting-down", "stopping", "stopped"];
 
 pub(crate) const DESCRIBE_INSTANCES: Operation = Operation::new(Service::Ec2, "DescribeInstances");
 
-/// What EC2 says about an ID.
+/// EC2's answer for an ID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// It exists, or did so a short while ago: see its state.
+    /// The instance exists, or existed a short while ago: see its state.
     Instance(Arc<Instance>),
-    /// EC2 named the ID as one that does not exist.
+    /// EC2 reported that the ID does not exist.
     Denied,
 }
 
-/// Instances by ID. What is neither an instance nor denied was just left out of an answer.
+/// Instances by ID. An ID that is neither an instance nor denied was missing from the answer.
 ///
-/// Asked by ID first, where one unknown ID makes EC2 refuse the whole call and name it: then the others are asked about
-/// again. Should that not be enough, by filter, where unknown IDs are just absent.
+/// Reads by ID first. One unknown ID makes EC2 refuse the whole call and name it: then the other IDs are read again.
+/// If that fails too, reads by filter, where unknown IDs are simply absent.
 #[derive(Debug, Clone)]
 pub(crate) struct Instances(pub(crate) Arc<dyn Api>);
 
 impl Instances {
-    /// At most [`IDS_AT_ONCE`] in one call, and one answer per call; the calls run side by side.
+    /// At most [`IDS_AT_ONCE`] in one call, and one answer per call; the calls run concurrently.
     pub(crate) async fn by_ids(
         &self,
         ids: &BTreeSet<InstanceId>,
@@ -53,7 +53,7 @@ impl Instances {
         Ok(found.into_iter().filter_map(by_id).collect())
     }
 
-    /// Live instances of the cluster by their private DNS names; several of one name where EC2 has several.
+    /// Live instances of the cluster by their private DNS names; several per name if EC2 has several.
     pub(crate) async fn by_names(&self, names: &BTreeSet<String>, ownership: &Ownership) -> Answer<Vec<Arc<Instance>>> {
         let names: Vec<&String> = names.iter().collect();
         let calls = names.chunks(FILTER_VALUES).map(|some| async move {
@@ -65,8 +65,8 @@ impl Instances {
         Ok(members.map(Arc::new).collect())
     }
 
-    /// All instances with a mark of the cluster, 1,000 a page; all of the VPC where no mark is used. Without their tags, which
-    /// are not read afterwards.
+    /// All instances with the cluster's tag, 1,000 per page; without a cluster ID, all of the VPC. Tags are left out:
+    /// nothing reads them afterwards.
     pub(crate) async fn of_cluster(&self, ownership: &Ownership, vpc: &str) -> Answer<Vec<Arc<Instance>>> {
         let Some((marked, legacy)) = ownership.marked(&Query::all()) else {
             return Ok(self.0.instances(&Query::by("vpc-id", [vpc])).await?.into_iter().map(untagged).collect());
@@ -80,7 +80,7 @@ impl Instances {
         Ok(by_id.into_values().collect())
     }
 
-    /// One call for all, and more only where an ID is unknown.
+    /// One call for all IDs, and further calls only if an ID is unknown.
     pub(crate) async fn seen(&self, ids: &[InstanceId]) -> Answer<BTreeMap<InstanceId, Seen>> {
         let error = match self.asked(&Query::ids(ids.iter().map(InstanceId::as_str))).await {
             Ok(seen) => return Ok(seen),

@@ -1,4 +1,4 @@
-//! What an answer of EC2 means for a node. Pure.
+//! Interprets EC2's answers for a node. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Judge<'_> {
 
     fn instance(&self, node: &Node, instance: &Instance) -> Lookup {
         match instance.state.as_deref() {
-            // Upstream takes it for gone.
+            // Upstream treats the instance as deleted.
             None => Lookup::Unknown(ProviderError::unknown(format!("EC2 gives no state of {}", instance.id))),
             Some("terminated") => {
                 self.observed.gone(EvidenceKind::Terminated { state: "terminated".to_owned() }, Duration::ZERO)

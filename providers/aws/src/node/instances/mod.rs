@@ -1,8 +1,8 @@
 //! The instances behind the nodes.
 //!
-//! Upstream: `pkg/providers/v1/{instances_v2,describe_instance_batch}.go`, one question per node, joined by a batcher. Here
-//! the core asks about many nodes at once: their keys (`identity`) are read ([`Directory`] over [`source`]), and the answers are
-//! judged ([`judge`], pure).
+//! Upstream: `pkg/providers/v1/{instances_v2,describe_instance_batch}.go`, one lookup per node, batched. Here the core
+//! asks about many nodes at once: [`Directory`] over [`source`] reads their keys (`identity`), and [`judge`] (pure)
+//! interprets the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,26 +33,26 @@ use describe::Instances;
 use judge::{LABEL_LAYER_1, LABEL_ZONE_ID, Labels};
 use source::{Ec2, Found};
 
-/// New instances are unknown to some of EC2's servers for a while: a node younger than this is not judged by absence.
+/// Some EC2 servers do not know new instances for a while: the absence of a younger node's instance means nothing.
 pub(crate) const GRACE: Duration = Duration::from_secs(300);
 
-/// What the look-ups need to know of the configuration.
+/// The settings that lookups need.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) region: String,
     pub(crate) vpc: String,
     pub(crate) families: Vec<Family>,
-    /// `None` off-instance.
+    /// `None` outside EC2.
     pub(crate) own: Option<Own>,
     pub(crate) ownership: Ownership,
-    /// The pattern of the configuration, if any.
+    /// The configured pattern, if any.
     pub(crate) topology_types: Option<Regex>,
-    /// A Fargate node whose interface is found counts as shut down, as upstream has it: not Ready, it gets the shutdown
-    /// taint. Off: it never does.
+    /// A Fargate node whose interface exists counts as shut down, as upstream: if it is not Ready, it gets the shutdown
+    /// taint. If false, it never does.
     pub(crate) fargate_counts_as_stopped: bool,
 }
 
-/// EC2 and Fargate behind [`InstancesV2`].
+/// Implements [`InstancesV2`] for EC2 and Fargate.
 #[derive(Debug)]
 pub(crate) struct Ec2Instances {
     settings: Settings,
@@ -77,7 +77,7 @@ impl Ec2Instances {
         nodes.iter().map(|node| identity::wanted(node, self.settings.own.as_ref())).collect()
     }
 
-    /// What the labels of these nodes are made of; those that a node carries already are not read.
+    /// The data for the labels of these nodes; not read for labels that a node has already.
     async fn labels<'a>(&self, nodes: impl Iterator<Item = (&'a NodeRef, &'a Wanted)>, observed: &Observed) -> Labels {
         let mut wanted_zones: BTreeSet<&str> = BTreeSet::new();
         let mut instances = BTreeMap::new();
@@ -118,9 +118,9 @@ impl InstancesV2 for Ec2Instances {
         let wanted = self.wanted(nodes);
         let keys = keys(&wanted);
         let observed = match aspects {
-            // Only what EC2 says now shows whether an instance exists or is stopped.
+            // Only a current answer of EC2 shows whether an instance exists or is stopped.
             Aspects { existence: true, .. } | Aspects { shutdown: true, .. } => self.directory.look_up(keys).await,
-            // Nobody waits for addresses of nodes that work already.
+            // Addresses of initialized nodes are not urgent.
             Aspects::ADDRESSES => call::refreshing(self.directory.recent(keys)).await,
             _ => self.directory.recent(keys).await,
         };
@@ -133,7 +133,7 @@ impl InstancesV2 for Ec2Instances {
     }
 
     async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
-        // Without the nodes it is not known which IDs an answer must hold.
+        // Without the nodes, the required IDs of an answer are unknown.
         let nodes = self.cluster.nodes()?.list();
         let wanted = self.wanted(&nodes);
         let observed = match self.directory.all(keys(&wanted)).await {

@@ -1,4 +1,4 @@
-//! Where instances come from: EC2 by ID, by private DNS name and by network interface, and the list of the cluster.
+//! The sources of instances: EC2 by ID, by private DNS name and by network interface, and the list of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -16,7 +16,7 @@ use crate::node::fargate;
 use crate::node::identity::{self, InstanceId, Machine, Wanted};
 use crate::ownership::Ownership;
 
-/// Instances on a page of a list.
+/// Instances per page of a list.
 const PAGE: usize = 1000;
 
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Source for Ec2 {
 
     async fn list(&self) -> Result<(usize, BTreeMap<Wanted, Seen<Found>>), ApiError> {
         let instances = self.instances.of_cluster(&self.ownership, &self.vpc).await?;
-        // A name outlives its instance: the next one may get the address.
+        // A name may outlive its instance: the next instance may get the address.
         let is_named = |instance: &&Arc<Instance>| {
             instance.state.as_deref() != Some("terminated") && !instance.private_dns_name.is_empty()
         };
@@ -157,7 +157,7 @@ impl Source for Ec2 {
         matches!(found, Found::Ec2(instance) if instance.state.as_deref() == Some("running"))
     }
 
-    /// A name that EC2 does not give may never have been that of an instance.
+    /// A name that EC2 did not assign may never have been an instance's name.
     fn is_evidence(key: &Wanted) -> bool {
         !matches!(key, Wanted::Name(name) if !identity::is_ec2_dns_name(name))
     }

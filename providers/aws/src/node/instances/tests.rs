@@ -42,7 +42,7 @@ fn odd(provider_id: &str) -> NodeRef {
     Arc::new(Node { name: "odd".into(), provider_id: Some(provider_id.into()), ..Node::default() })
 }
 
-/// A new node that has only the private DNS name of its instance.
+/// A new node that has only its instance's private DNS name.
 fn nameless(number: usize) -> NodeRef {
     named(&dns_name(number))
 }
@@ -130,7 +130,7 @@ async fn a_node_without_provider_id_is_gone_when_no_instance_has_its_name() {
     let answers = provider(&world, &[]).lookup(&nodes, Aspects::LIFECYCLE).await;
     assert_eq!(metadata(&answers[0]).provider_id, format!("aws:///us-west-2a/{}", id(1)));
     assert_eq!((&evidence(&answers[1]).kind, evidence(&answers[1]).grace), (&EvidenceKind::Unlisted, GRACE));
-    // Not a name that EC2 gives: its absence says nothing.
+    // EC2 does not assign such a name: its absence means nothing.
     assert_eq!(unknown(&answers[2]), "instance not found");
 }
 
@@ -193,7 +193,7 @@ async fn metadata_is_what_upstream_gives() {
     assert_eq!(metadata.additional_labels, BTreeMap::from([(LABEL_ZONE_ID.to_owned(), "usw2-az2".to_owned())]));
     let kinds: Vec<_> = metadata.node_addresses.iter().map(|address| address.kind.clone()).collect();
     assert_eq!(kinds, [AddressType::InternalIp, AddressType::InternalDns, AddressType::Hostname]);
-    // The instance, the zones, and the topology of a type that is not known yet.
+    // The instance, the zones, and the topology of an unknown type.
     assert_eq!(world.calls().len(), 3);
 }
 
@@ -306,7 +306,7 @@ async fn a_list_costs_a_call_per_thousand_and_knows_every_node_by_its_own_spelli
     assert_eq!(evidence(&find(&known(3))).kind, EvidenceKind::Absent);
     assert!(nodes[3..1992].iter().all(|node| matches!(find(node), Lookup::Found(_))));
     assert!(unknown(&find(&odd("aws:///z/i-kwok"))).contains("names no EC2 instance"));
-    // Two pages; then the one without mark and the one that is gone, asked about once more without the latter.
+    // Two pages; then the instance without the tag and the missing one, read again without the latter.
     let calls = world.calls();
     assert_eq!((calls.len(), calls[2].as_str()), (4, "DescribeInstances 2 IDs"), "{calls:?}");
 }
@@ -331,7 +331,7 @@ async fn before_the_nodes_are_lent_there_is_no_list() {
     assert!(provider.list().await.is_none());
 }
 
-/// 2,000 nodes within four seconds, as the core asks: windows of up to a second, a list while they are most of the cluster.
+/// 2,000 nodes within four seconds, in the core's windows of up to a second; a list while they are most of the cluster.
 async fn burst(node: fn(usize) -> NodeRef) -> Vec<String> {
     let world = Arc::new(World::with(2000));
     let cluster = Cluster::default();
@@ -358,7 +358,7 @@ async fn burst(node: fn(usize) -> NodeRef) -> Vec<String> {
     world.calls()
 }
 
-/// Passes these nodes to a provider, with the clock of the test.
+/// Passes these nodes to a provider, with the test's clock.
 pub(crate) fn lend(cluster: &Cluster, nodes: Vec<NodeRef>) -> Arc<TestCluster> {
     let kubernetes = Arc::new(TestCluster::with_clock(|| (tokio::time::Instant::now().into_std(), WALL)));
     kubernetes.set_nodes(nodes);

@@ -1,7 +1,7 @@
-//! Where an instance is in the network: the labels `topology.k8s.aws/network-node-layer-…`.
+//! The position of an instance in the network: the labels `topology.k8s.aws/network-node-layer-…`.
 //!
-//! Upstream: `pkg/providers/v1/topology.go`, which asks once per node. Here one call asks about up to 100 instances, and of an
-//! unknown type about one instance only: when that has no topology, the type has none.
+//! Upstream: `pkg/providers/v1/topology.go`, with one call per node. Here one call reads up to 100 instances, and for
+//! an unknown type only one instance: if that has no topology, the type has none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -19,35 +19,35 @@ use crate::node::identity::InstanceId;
 #[cfg(feature = "sdk")]
 mod tests;
 
-/// Instances in one call.
+/// Most instances in one call.
 const AT_ONCE: usize = 100;
-/// How long "there is none" is remembered, for a region, a type, an instance.
+/// Cache lifetime of missing topology, for a region, a type or an instance.
 const MISS_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Types that must get an answer, where the configuration says nothing else.
+/// Types that require an answer, unless the configuration has a pattern.
 const REQUIRED_TYPES: &str = r"^(hpc|trn|p)[0-9]+[a-z]*(-[a-z0-9]+)?(\.[0-9a-z]*)$";
-/// The region does not have it. With the last code, it does not know the operation at all.
+/// The region does not support topology. With the last code, it does not know the operation at all.
 const UNSUPPORTED: &[&str] = &["UnsupportedOperation", "InvalidAction"];
 const UNAUTHORIZED: &[&str] = &["UnauthorizedOperation"];
 
-/// Answers by instance; one that is missing gets no labels.
+/// Answers by instance; a missing one gets no labels.
 pub(crate) type Layers = BTreeMap<InstanceId, Result<Vec<String>, ProviderError>>;
 
 #[derive(Debug)]
 pub(crate) struct Topology {
     api: Arc<dyn Api>,
-    /// Types whose nodes must not go without an answer.
+    /// Types whose nodes require an answer.
     required: Option<Regex>,
     none_in_region: Misses<()>,
     none_of_type: Misses<String>,
     none_of_instance: Misses<InstanceId>,
-    // Types of which an instance had one.
+    // Types with at least one instance that had a topology.
     having: Mutex<BTreeSet<String>>,
-    // One at a time: what the first learns about a type spares the others their call.
+    // One call at a time: its result for a type spares the others their call.
     turn: Semaphore,
 }
 
 impl Topology {
-    /// `required` is the pattern of the configuration, if any.
+    /// `required` is the configured pattern, if any.
     pub(crate) fn new(api: Arc<dyn Api>, required: Option<Regex>) -> Self {
         Self {
             api,
@@ -64,18 +64,18 @@ impl Topology {
         self.required.as_ref().is_some_and(|required| required.is_match(kind))
     }
 
-    /// The layers of the instances, from the outermost. An error only for types that must get an answer.
+    /// The layers of the instances, from the outermost. Fails only for types that require an answer.
     pub(crate) async fn layers(&self, instances: &BTreeMap<InstanceId, String>) -> Layers {
         let mut layers = Layers::new();
         if self.worth_asking(instances).next().is_none() {
             return layers;
         }
         let _turn = self.turn.acquire().await;
-        // The first round also asks about one instance of each type that is not known; the second about the others of it.
+        // The first round also reads one instance of each unknown type; the second reads the others of it.
         for _ in 0..2 {
             let round = self.round(instances, &layers);
             let mut chunks = round.chunks(AT_ONCE);
-            // The first alone: it may show that there is nothing to read.
+            // The first call runs alone: it may show that there is nothing to read.
             let Some(first) = chunks.next() else { break };
             let mut failed = self.ask(first, &mut layers).await;
             for chunk in chunks {
@@ -88,7 +88,7 @@ impl Topology {
         layers
     }
 
-    /// Those of which it is not known that they have none.
+    /// The instances that are not known to lack a topology.
     fn worth_asking<'a>(
         &'a self,
         instances: &'a BTreeMap<InstanceId, String>,
@@ -102,7 +102,7 @@ impl Topology {
         })
     }
 
-    /// Which instances to read next: all of the types that must or do have a topology, one of each other type.
+    /// The instances to read next: all of the types that require or have a topology, one of each other type.
     fn round(&self, instances: &BTreeMap<InstanceId, String>, done: &Layers) -> Vec<(InstanceId, String)> {
         let having = lock(&self.having).clone();
         let mut tried: BTreeSet<&str> = BTreeSet::new();
@@ -113,7 +113,7 @@ impl Topology {
         asked.map(|(id, kind)| (id.clone(), kind.clone())).collect()
     }
 
-    /// One call. Whether it failed.
+    /// Makes one call. Returns whether it failed.
     async fn ask(&self, instances: &[(InstanceId, String)], layers: &mut Layers) -> bool {
         let ids: Vec<String> = instances.iter().map(|(id, _)| id.to_string()).collect();
         let answer = self.without_support(self.api.instance_topology(&ids).await);
@@ -131,7 +131,7 @@ impl Topology {
         answer.is_err()
     }
 
-    /// A region without topology, or without permission to read it, answers as if no instance had one.
+    /// A region without topology, or without permission to read it, is treated as if no instance had one.
     fn without_support(&self, answer: Answer<BTreeMap<String, Vec<String>>>) -> Answer<BTreeMap<String, Vec<String>>> {
         let unauthorized = |error: &ApiError| error.is(UNAUTHORIZED);
         match answer {

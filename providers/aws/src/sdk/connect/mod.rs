@@ -1,7 +1,7 @@
-//! Making the SDK's clients.
+//! Creates the SDK's clients.
 //!
-//! Upstream: `pkg/providers/v1/aws_sdk.go`. The environment and the profile decide what the cloud config doesn't: credentials,
-//! endpoints (`AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_EC2`, …), FIPS and dual-stack endpoints.
+//! Upstream: `pkg/providers/v1/aws_sdk.go`. Environment and profile supply the settings that the cloud config lacks:
+//! credentials, endpoints (`AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_EC2`, …), FIPS and dual-stack endpoints.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,21 +38,21 @@ use crate::start::{Connector, Identity, Metadata};
 #[cfg(test)]
 mod tests;
 
-/// What the SDK does by default is bound to a date; a newer SDK then changes nothing unasked.
+/// Pins the SDK's defaults to a date, so that a newer SDK does not change them.
 fn behavior() -> BehaviorVersion {
     BehaviorVersion::v2026_01_12()
 }
 
-/// One attempt. A slow answer beyond this would teach the SDK a wrong time, and every later signature would be refused
-/// (upstream: PR #1374).
+/// Limit of one attempt. After a slower answer the SDK would compute a wrong clock skew, and AWS would refuse every
+/// later signature (upstream: PR #1374).
 const ATTEMPT: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(3);
-/// All attempts at getting credentials, across the sources of the chain.
+/// Limit of all attempts to get credentials, across the sources of the chain.
 const CREDENTIALS: Duration = Duration::from_secs(30);
-/// Credentials are renewed when they have less than this left.
+/// Credentials are renewed when their remaining lifetime is shorter than this.
 const RENEWAL: Duration = Duration::from_secs(60);
 
-/// The SDK, before anything is known about region or role.
+/// The SDK's configuration before region and role are known.
 #[derive(Debug)]
 pub(crate) struct Sdk {
     http: SharedHttpClient,
@@ -84,7 +84,7 @@ impl Sdk {
         Ok(builder.build())
     }
 
-    /// Everything but credentials.
+    /// The configuration without credentials.
     async fn base(&self, region: &str) -> SdkConfig {
         let timeouts = TimeoutConfig::builder().connect_timeout(CONNECT).operation_attempt_timeout(ATTEMPT).build();
         aws_config::defaults(behavior())
@@ -97,7 +97,7 @@ impl Sdk {
             .await
     }
 
-    /// With the credentials of the chain.
+    /// Adds the credentials of the chain.
     async fn with_chain(&self, base: SdkConfig, metadata: imds::Client) -> SdkConfig {
         let provider = ProviderConfig::without_region()
             .with_region(base.region().cloned())
@@ -140,7 +140,7 @@ impl Connector for Sdk {
     }
 }
 
-/// The retries of the SDK stay on here and in the chain: nothing else repeats these requests.
+/// The SDK's retries stay enabled here and in the chain: nothing else repeats these requests.
 fn assumed_role(
     config: &Config,
     role: Role,
@@ -163,7 +163,7 @@ fn assumed_role(
     Ok(AssumedRole { sts: aws_sdk_sts::Client::from_conf(builder.build()), role, source })
 }
 
-/// The clients of the services. The SDK makes one attempt: retries are the [`Caller`]'s.
+/// The clients of the services. The SDK makes one attempt; [`Caller`] retries.
 fn clients(config: &Config, shared: &SdkConfig, region: &str) -> Clients {
     macro_rules! client {
         ($sdk:ident, $service:expr) => {{
@@ -182,7 +182,7 @@ fn clients(config: &Config, shared: &SdkConfig, region: &str) -> Clients {
     }
 }
 
-/// Adds this program to the user agent. Administrators search their trails for `kubernetes/`.
+/// Adds this program to the user agent. Administrators search their CloudTrail logs for `kubernetes/`.
 #[derive(Debug)]
 struct UserAgent;
 

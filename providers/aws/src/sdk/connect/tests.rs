@@ -1,5 +1,5 @@
-//! What goes over the wire, and what a process with a given environment reports. Variables cannot be set in a running process
-//! without unsafe code, so those tests start this test program again.
+//! Tests requests on the wire, and reports of a process with a given environment. Safe code cannot set variables in a
+//! running process, so those tests start this test program again.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use ccm_provider::metric::Registry;
 use super::*;
 use crate::client::metrics::caller;
 
-/// A server on 127.0.0.1 that answers every request alike and keeps the requests. Ends with the process.
+/// A server on 127.0.0.1 that gives every request the same answer and records the requests. Ends with the process.
 struct Stub {
     url: String,
     requests: Arc<Mutex<Vec<String>>>,
@@ -82,7 +82,7 @@ fn sdk(variables: &'static [(&'static str, &'static str)]) -> Sdk {
     Sdk { http, caller, metrics, is_metadata_off: true }
 }
 
-/// In us-west-2, with fixed keys in place of the chain.
+/// In us-west-2, with fixed keys instead of the chain.
 async fn shared() -> SdkConfig {
     let base = sdk(&[]).base("us-west-2").await;
     let keys = Credentials::new("AKIDBASE", "secret", None, None, "test");
@@ -194,7 +194,7 @@ async fn the_sdk_makes_one_attempt() {
     assert_eq!(stub.requests().len(), 1);
 }
 
-/// No test: what the program does in a process of its own, which [`run`] starts.
+/// Not a test: the part that runs in a separate process, which [`run`] starts.
 #[tokio::test]
 #[ignore = "started by the tests below"]
 async fn in_another_process() {

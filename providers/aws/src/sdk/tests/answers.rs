@@ -1,4 +1,4 @@
-//! Answers that are none, and refusals.
+//! Incomplete or malformed answers, and errors.
 
 use ccm_provider::{ErrorClass, ProviderError};
 
@@ -42,7 +42,7 @@ async fn an_answer_that_breaks_off_is_no_answer() {
                  </reservationSet></DescribeInstancesResponse>";
     let cuts: Vec<usize> = (1..whole.len()).collect();
     for cut in cuts.iter().copied().filter(|cut| cut % 7 == 0 || whole.as_bytes()[cut - 1] == b'>') {
-        // With the length that it had, and with the length that it has: as a proxy passes it on.
+        // With the original length, and with the actual one, as a proxy passes it on.
         for honest in [false, true] {
             let stub =
                 Running::start(

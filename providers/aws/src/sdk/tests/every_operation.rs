@@ -1,4 +1,4 @@
-//! Each operation once against the simulated AWS, which checks requests against AWS's own models where those are installed.
+//! Calls each operation once on the simulated AWS, which checks requests against AWS's own models if installed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ impl Bed {
         Self { aws, api, network, nodes }
     }
 
-    /// In a dry run first, which must change nothing.
+    /// Sends the write as a dry run first, which must change nothing.
     async fn ec2(&self, write: Ec2Write) -> Option<String> {
         let state = || self.aws.world(|world| (world.ec2.groups.clone(), world.ec2.route_tables.clone()));
         let before = state();
@@ -101,7 +101,7 @@ async fn every_operation_does_what_it_says_and_follows_the_models() {
     assert_eq!(bed.aws.violations(), Vec::<String>::new());
 }
 
-/// Leaves a security group behind.
+/// Creates an additional security group.
 async fn ec2(bed: &Bed) -> String {
     let Bed { api, network, nodes, .. } = bed;
     let found = api.instances(&Query::by("instance-id", nodes)).await.unwrap();
@@ -147,7 +147,7 @@ async fn ec2(bed: &Bed) -> String {
 
     let resources: Vec<Id> = nodes.iter().map(Id::from).collect();
     bed.ec2(Ec2Write::CreateTags { resources, tags: tags(&[("team", "blue"), ("stage", "")]) }).await;
-    // The value differs for one of them: there the tag stays.
+    // One object has another value: its tag stays.
     bed.ec2(Ec2Write::DeleteTags { resources: nodes.clone(), tags: tags(&[("team", "blue"), ("stage", "x")]) }).await;
     let left = &api.instances(&Query::ids(&nodes[..1])).await.unwrap()[0].tags;
     assert!(!left.contains_key("team") && left.get("stage").is_some_and(String::is_empty), "{left:?}");
@@ -272,7 +272,7 @@ async fn classic(bed: &Bed, group: &str) {
     assert!(api.classic_policies(&balancer).await.unwrap().iter().any(|found| found.name == policy));
     assert_eq!(api.classic_tags(&names).await.unwrap()[&balancer]["team"], "blue");
 
-    // Empty lists are sent, and remove what is there.
+    // Empty lists must be sent: they remove the existing entries.
     bed.elb(of_backend(Vec::new())).await;
     bed.elb(ElbWrite::SetLoadBalancerPoliciesOfListener { balancer: balancer.clone(), port: 80, policies: Vec::new() })
         .await;

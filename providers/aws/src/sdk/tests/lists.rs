@@ -65,7 +65,7 @@ async fn balancers_are_named_twenty_at_a_time_and_classic_ones_four_hundred() {
     assert_eq!(calls(&stub), 2);
     api.classic_tags(&names[..20]).await.unwrap();
     assert_eq!(calls(&stub), 1);
-    // Nobody is named: nobody is asked for. Without names, classic balancers are all of them.
+    // An empty list of names reads nothing. Without names, the call for classic balancers returns all of them.
     assert_eq!(api.balancers(&Which::Names(Vec::new())).await.unwrap(), []);
     assert!(api.classic_tags(&[]).await.unwrap().is_empty());
     assert_eq!(calls(&stub), 0);

@@ -1,4 +1,4 @@
-//! Over the wire: a server that answers what a test says, and the simulated AWS.
+//! Tests over HTTP: a server with scripted answers, and the simulated AWS.
 
 mod answers;
 mod every_operation;
@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 use super::*;
 use crate::client::{ReadEc2 as _, ReadElb as _, ReadElbV2 as _, Tags};
 
-/// Clients of an endpoint, with keys that the simulated AWS takes.
+/// Clients of an endpoint, with keys that the simulated AWS accepts.
 fn clients(url: &str) -> Clients {
     macro_rules! client {
         ($sdk:ident) => {{
@@ -50,7 +50,7 @@ fn counted(clients: &Clients, registry: &Registry, limit: fn(Caller<Operation>) 
 
 type Script = dyn Fn(usize, &str) -> Wire + Send + Sync;
 
-/// Answers by script: to the nth request, whose form is given.
+/// Answers by script, from the number and the form of the request.
 struct Stub {
     script: Box<Script>,
     asked: AtomicUsize,
@@ -109,7 +109,7 @@ fn ec2_answer(action: &str, content: &str) -> Wire {
     )
 }
 
-/// A refusal of EC2.
+/// An error of EC2.
 fn ec2_error(status: u16, code: &str, message: &str) -> Wire {
     reply(
         status,
@@ -129,7 +129,7 @@ fn elb_answer(action: &str, content: &str) -> Wire {
     )
 }
 
-/// A refusal of Elastic Load Balancing.
+/// An error of Elastic Load Balancing.
 fn elb_error(status: u16, code: &str, message: &str) -> Wire {
     reply(
         status,

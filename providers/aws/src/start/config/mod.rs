@@ -1,7 +1,7 @@
 //! The file of `--cloud-config`, read once and checked at the start.
 //!
-//! Upstream: `pkg/providers/v1/config/config.go`. What upstream checks on every reconcile, or never, is checked here. What is
-//! accepted with a doubt becomes a finding beside the configuration.
+//! Upstream: `pkg/providers/v1/config/config.go`. Some checks that upstream makes on every reconcile, or never, run
+//! here. Accepted but doubtful values are returned as findings beside the configuration.
 
 use ccm_kit::gcfg::{self, Reader};
 use ccm_provider::{Finding, ProviderError, Severity};
@@ -18,20 +18,20 @@ mod tests;
 
 pub(crate) use overrides::{Endpoint, ServiceOverride};
 
-/// The port that kube-proxy answers health checks on.
+/// The port on which kube-proxy answers health checks.
 const KUBE_PROXY_HEALTH_PORT: u16 = 10256;
 const KUBE_PROXY_HEALTH_PATH: &str = "/healthz";
 
-/// What the file says, checked. An empty file gives the default.
+/// The checked configuration file. An empty file gives the default.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Config {
-    /// `Zone`; decides the region if set.
+    /// `Zone`; determines the region if set.
     pub(crate) zone: Option<String>,
     pub(crate) region: Option<String>,
     pub(crate) vpc: Option<String>,
     pub(crate) subnet: Option<String>,
     pub(crate) route_table: Option<String>,
-    /// `RoleARN`, not parsed: that is done where the role is used, as upstream does.
+    /// `RoleARN`, unparsed: it is parsed where the role is used, as upstream does.
     pub(crate) role: Option<String>,
     pub(crate) source: Option<String>,
     /// `KubernetesClusterTag`; empty when not given.
@@ -44,9 +44,9 @@ pub(crate) struct Config {
     pub(crate) classic_group: Option<String>,
     /// `NodeIPFamilies`, without repetition; see [`Self::families`].
     families: Vec<Family>,
-    /// `ClusterServiceLoadBalancerHealthProbeMode = Shared` and the two keys that go with it.
+    /// `ClusterServiceLoadBalancerHealthProbeMode = Shared` and its two related keys.
     pub(crate) shared_probe: Option<SharedProbe>,
-    /// `SupportedTopologyInstanceTypePattern`; `None`: the built-in one.
+    /// `SupportedTopologyInstanceTypePattern`; `None` selects the built-in pattern.
     pub(crate) topology_types: Option<Regex>,
     /// `NLBSecurityGroupMode = Managed`
     pub(crate) managed_network_groups: bool,
@@ -56,9 +56,9 @@ pub(crate) struct Config {
 
 struct Read {
     config: Config,
-    /// Of sections and keys.
+    /// Findings about sections and keys.
     findings: Vec<Finding>,
-    /// Of the overrides together.
+    /// Findings about the overrides together.
     of_overrides: Vec<Finding>,
 }
 
@@ -78,15 +78,15 @@ impl std::fmt::Display for Family {
     }
 }
 
-/// Where kube-proxy answers, over HTTP and the same for all Services, whether a node serves Services with the traffic policy
-/// `Cluster`. Without it balancers ask each Service's own node port.
+/// The endpoint where kube-proxy reports, over HTTP and for all Services, whether a node serves Services with the
+/// traffic policy `Cluster`. Without it, balancers probe each Service's own node port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SharedProbe {
     pub(crate) port: u16,
     pub(crate) path: String,
 }
 
-/// The account that a role belongs to, taken from its name.
+/// The account of a role, taken from the role's ARN.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Role {
     pub(crate) arn: String,
@@ -94,7 +94,7 @@ pub(crate) struct Role {
 }
 
 impl Config {
-    /// Reads the file; `None` is no file. The findings are warnings; errors are all in the `Err`.
+    /// Parses the file; `None` means no file. `Ok` contains the warnings, `Err` all errors.
     pub(crate) fn parse(text: Option<&str>) -> Result<(Self, Vec<Finding>), ProviderError> {
         const CONTEXT: &str = "unable to read AWS cloud provider config file";
         let Read { config, mut findings, of_overrides } = Self::read(text.unwrap_or_default()).map_err(|finding| {
@@ -107,7 +107,7 @@ impl Config {
         Ok((config, findings))
     }
 
-    /// Everything that is wrong with the file, also what a start finds only later.
+    /// All errors in the file, including those that a start finds only later.
     pub(crate) fn lint(text: &str) -> Vec<Finding> {
         match Self::read(text) {
             Ok(Read { config, mut findings, of_overrides }) => {
@@ -119,7 +119,7 @@ impl Config {
         }
     }
 
-    /// The configuration and its findings. The error is that of a text that is no such file.
+    /// The configuration and its findings. Fails if the text is not a valid configuration file.
     fn read(text: &str) -> Result<Read, Finding> {
         let document =
             gcfg::parse(text).map_err(|error| Finding::new(Severity::Error, "cloud-config", error.to_string()))?;
@@ -133,7 +133,7 @@ impl Config {
         Ok(Read { config, findings, of_overrides })
     }
 
-    /// What stops a start when the value is used.
+    /// Errors that stop a start only when the value is used.
     fn late(&self) -> Vec<Finding> {
         let error = |key: &str, value: Option<&String>, error: String| Finding {
             severity: Severity::Error,
@@ -148,7 +148,7 @@ impl Config {
         [region, role, cluster].into_iter().flatten().collect()
     }
 
-    /// The region that the file decides: that of `Zone`, else `Region`.
+    /// The region that the file sets: that of `Zone`, else `Region`.
     pub(crate) fn region(&self) -> Result<Option<String>, ProviderError> {
         match &self.zone {
             None => Ok(self.region.clone()),
@@ -160,7 +160,7 @@ impl Config {
         }
     }
 
-    /// Which addresses a node gets, and in which order.
+    /// The IP families of node addresses, in order.
     pub(crate) fn families(&self) -> &[Family] {
         if self.families.is_empty() { &[Family::Ipv4] } else { &self.families }
     }
@@ -177,7 +177,7 @@ impl Config {
         }
     }
 
-    /// Whether this program runs elsewhere than on an instance of the cluster, so that nothing must be asked about self.
+    /// Whether this program runs outside the cluster's instances, so that it must not look up its own instance.
     pub(crate) fn is_off_instance(&self) -> bool {
         self.vpc.is_some() && (self.subnet.is_some() || self.role.is_some()) && self.names_cluster()
     }
@@ -186,16 +186,16 @@ impl Config {
         !self.cluster_tag.is_empty() || !self.cluster_id.is_empty()
     }
 
-    /// The override for a service in a region. Of several, that in the words of today's SDK wins, as upstream sees no other.
+    /// The override for a service in a region. If several match, the one with the current SDK's name wins, as upstream.
     pub(crate) fn override_for(&self, endpoint: Endpoint, region: &str) -> Option<&ServiceOverride> {
         let matching = || self.overrides.iter().filter(|entry| entry.is_for(endpoint, region));
         matching().find(|entry| entry.service == endpoint.id()).or_else(|| matching().next())
     }
 }
 
-/// The part of a zone's name that names its region: `us-west-2` of `us-west-2a` and of `us-west-2-lax-1a`.
+/// The region in a zone's name: `us-west-2` for `us-west-2a` and for `us-west-2-lax-1a`.
 pub(crate) fn region_of_zone(zone: &str) -> Option<&str> {
-    // Words of letters, each with a hyphen, then digits: as many words as possible.
+    // Words of letters, each followed by a hyphen, then digits: as many words as possible.
     let mut end = 0;
     for (index, word) in zone.split('-').enumerate() {
         let is_word = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphabetic());

@@ -1,11 +1,11 @@
-//! `[ServiceOverride "…"]`: other addresses for services.
+//! `[ServiceOverride "…"]`: custom endpoints of services.
 
 use ccm_provider::{Finding, Severity};
 use http::Uri;
 
 use crate::client::operation::Service;
 
-/// What an override can be about.
+/// The endpoint that an override replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Endpoint {
     Of(Service),
@@ -22,7 +22,7 @@ impl Endpoint {
         Self::Metadata,
     ];
 
-    /// As the SDKs of today call it.
+    /// The name in current SDKs.
     pub(crate) fn id(self) -> &'static str {
         match self {
             Self::Of(service) => service.id(),
@@ -30,7 +30,7 @@ impl Endpoint {
         }
     }
 
-    /// As the SDK of the in-tree provider called it.
+    /// The name in the SDK of the in-tree provider.
     fn old_id(self) -> &'static str {
         match self {
             Self::Of(service) => service.iam(),
@@ -43,10 +43,10 @@ impl Endpoint {
     }
 }
 
-/// Services that upstream or the in-tree provider had clients of, but that are not called.
+/// Services that upstream or the in-tree provider had clients for, but that this program never calls.
 const NEVER_CALLED: [&str; 2] = ["KMS", "autoscaling"];
 
-/// Another address for a service, trimmed.
+/// A custom endpoint of a service, trimmed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ServiceOverride {
     pub(crate) name: String,
@@ -57,18 +57,18 @@ pub(crate) struct ServiceOverride {
     pub(crate) signing_region: String,
     /// Has no effect.
     pub(super) signing_method: String,
-    /// The name that requests are signed for; empty: the service's own.
+    /// The name that requests are signed for; if empty, the service's own name.
     pub(crate) signing_name: String,
 }
 
 impl ServiceOverride {
-    /// Whether it is about a service in a region. There is one metadata service, whatever the region.
+    /// Whether the override applies to a service in a region. The metadata service has no region.
     pub(crate) fn is_for(&self, endpoint: Endpoint, region: &str) -> bool {
         endpoint.is_called(&self.service) && (endpoint == Endpoint::Metadata || self.region == region)
     }
 }
 
-/// Checks what was read; those with mistakes are left out.
+/// Checks the parsed overrides and leaves out those with mistakes.
 pub(super) fn check(read: Vec<(String, ServiceOverride)>, findings: &mut Vec<Finding>) -> Vec<ServiceOverride> {
     let mut checked: Vec<ServiceOverride> = Vec::new();
     for (name, mut candidate) in read {
@@ -147,7 +147,7 @@ impl ServiceOverride {
             let text = format!("no effect: unknown service; want one of {}{hint}", words.join(", "));
             self.note(findings, Severity::Warning, "Service", &self.service, &text);
         }
-        // A file may carry both vocabularies, so that either program can read it.
+        // A file may use both vocabularies, so that either program can read it.
         let twin = others.iter().find(|other| {
             other.service != self.service && known.iter().any(|endpoint| other.is_for(*endpoint, &self.region))
         });

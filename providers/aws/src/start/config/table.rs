@@ -1,4 +1,4 @@
-//! Every key of the file: the one place where they are spelled.
+//! Defines every key of the file once.
 
 use ccm_kit::gcfg::{Field, Key, Table};
 use ccm_provider::Finding;
@@ -6,7 +6,7 @@ use ccm_provider::Finding;
 use super::overrides::ServiceOverride;
 use super::{Config, Family, KUBE_PROXY_HEALTH_PATH, KUBE_PROXY_HEALTH_PORT, SharedProbe};
 
-/// `[Global]` as read, before keys are compared with each other.
+/// `[Global]` as parsed, before keys are compared with each other.
 #[derive(Debug, Default)]
 pub(super) struct Global {
     config: Config,
@@ -112,7 +112,7 @@ fn probe(value: &str) -> Result<bool, String> {
     }
 }
 
-/// Whether network balancers get security groups made here.
+/// Whether this program creates security groups for network balancers.
 fn nlb_groups(value: &str) -> Result<bool, String> {
     match value {
         "Managed" => Ok(true),
@@ -163,7 +163,7 @@ impl Global {
     }
 }
 
-/// What is accepted, but does not do what it seems to.
+/// Values that are accepted but do not have the expected effect.
 fn doubts(config: &Config, findings: &mut Vec<Finding>) {
     if let (Some(zone), Some(region)) = (&config.zone, &config.region)
         && super::region_of_zone(zone) != Some(region)
@@ -187,7 +187,7 @@ fn doubts(config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Values that do not look like what the key is for.
+/// Values whose form does not fit their key.
 fn forms(config: &Config) -> Vec<Finding> {
     let ids = [
         ("VPC", &config.vpc, "vpc-"),

@@ -178,7 +178,7 @@ fn override_of(service: &str, region: &str, url: &str) -> String {
     format!("Service = {service}\nRegion = {region}\nURL = {url}\nSigningRegion = signing-1\n")
 }
 
-/// Pitfall 2, the part that needs no wire: which override counts for which service.
+/// Pitfall 2, the part that needs no connection: which override applies to which service.
 #[test]
 fn both_vocabularies_name_a_service() {
     let chosen = |word: &str, service: Endpoint, region: &str| {

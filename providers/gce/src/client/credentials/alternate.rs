@@ -1,4 +1,4 @@
-//! Tokens of a URL of the configuration: `token-url` and `token-body`.
+//! Tokens from a configured URL: `token-url` and `token-body`.
 //!
 //! Upstream: `token_source.go` of cloud-provider-gcp.
 
@@ -19,13 +19,13 @@ use super::{Source, Token, Tokens};
 use crate::client::failure::malformed;
 use crate::client::metrics::Metrics;
 
-/// A token of the URL is used until so long before it is over.
+/// A token of the URL is renewed this long before it expires.
 pub(crate) const RENEW_BEFORE: Duration = Duration::from_secs(10);
-/// One request in this time, after a few at the start.
+/// One request per interval, after a burst at the start.
 const INTERVAL: Duration = Duration::from_secs(20);
 const BURST: u32 = 3;
 
-/// A URL that gives tokens to holders of the token of the instance.
+/// A URL that issues tokens to holders of the instance's token.
 #[derive(Debug)]
 pub(crate) struct Alternate {
     url: String,
@@ -33,7 +33,7 @@ pub(crate) struct Alternate {
     http: Client,
     instance: Tokens,
     metrics: Metrics,
-    /// When the next request is allowed if none is in store.
+    /// The time of the next request after the burst.
     pace: Mutex<Option<Instant>>,
 }
 
@@ -49,7 +49,7 @@ impl Alternate {
         Self { url, body: body.into(), http, instance, metrics, pace: Mutex::default() }
     }
 
-    /// Takes a turn: when it is there.
+    /// Reserves the next request, and returns its time.
     pub(super) fn turn(&self) -> Instant {
         let now = Instant::now();
         let mut pace = lock(&self.pace);

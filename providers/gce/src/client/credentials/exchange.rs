@@ -15,7 +15,7 @@ use crate::client::failure::malformed;
 
 const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
-/// What the token of an impersonated account lasts.
+/// The lifetime of an impersonated account's token.
 const LIFETIME: &str = "3600s";
 
 /// The holder of a token of another issuer.
@@ -28,7 +28,7 @@ pub(super) struct External {
     credential_source: CredentialSource,
 }
 
-/// Where the token of the other issuer is.
+/// The location of the other issuer's token.
 #[derive(Deserialize)]
 struct CredentialSource {
     file: Option<String>,
@@ -37,13 +37,13 @@ struct CredentialSource {
     headers: BTreeMap<String, String>,
     #[serde(default)]
     format: Format,
-    /// `aws1`: signed requests of AWS.
+    /// `aws1`: signed AWS requests.
     environment_id: Option<String>,
     executable: Option<Value>,
     certificate: Option<Value>,
 }
 
-/// How the token stands in its file or answer.
+/// The format of the token in its file or response.
 #[derive(Default, Deserialize)]
 struct Format {
     #[serde(rename = "type", default)]
@@ -61,7 +61,7 @@ struct Impersonated {
 impl External {
     pub(super) async fn token(&self, http: &Client, scope: &str) -> Result<Token, Failure> {
         let subject = self.credential_source.token(http).await?;
-        // An account to impersonate gets the narrower scope, the exchange the one that allows to impersonate.
+        // The exchanged token needs the scope for impersonation; the impersonated account gets the narrower one.
         let exchanged = if self.service_account_impersonation_url.is_some() { SCOPE } else { scope };
         let fields = [
             ("grant_type", EXCHANGE),
@@ -125,7 +125,7 @@ impl Format {
     }
 }
 
-/// A token of the service account of this URL, for one who may act in its name.
+/// A token of the service account at this URL, for a caller that may impersonate it.
 pub(super) async fn impersonate(
     http: &Client,
     url: &str,

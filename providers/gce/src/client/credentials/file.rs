@@ -1,4 +1,5 @@
-//! Application Default Credentials: the file of `GOOGLE_APPLICATION_CREDENTIALS`, then that of `gcloud`, then the metadata server.
+//! Application Default Credentials: the file of `GOOGLE_APPLICATION_CREDENTIALS`, then that of `gcloud`, then the
+//! metadata server.
 //!
 //! A file is read again for each token, so that a rotated key needs no restart.
 
@@ -23,7 +24,7 @@ const CONFIG_VARIABLE: &str = "CLOUDSDK_CONFIG";
 const WELL_KNOWN: &str = "application_default_credentials.json";
 const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 const JWT_GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-/// Files refer to others: so deep at most.
+/// The deepest nesting of credentials that refer to others.
 const DEEPEST: usize = 3;
 
 /// The file of the credentials, if there is one: `(path, whether the environment names it)`.
@@ -44,12 +45,12 @@ pub(crate) fn source(
     metadata: Metadata,
 ) -> Result<Arc<dyn Source>, String> {
     let Some((path, _)) = find(environment) else { return Ok(Arc::new(Instance(metadata))) };
-    // Now, so that the start shows what is wrong with it.
+    // Read now, so that the start reports errors.
     Credentials::read(&path)?;
     Ok(Arc::new(File { path, http }))
 }
 
-/// The universe that the credentials belong to, if their file says so.
+/// The universe that the credentials belong to, if their file names it.
 pub(crate) fn universe(environment: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let file: Value = serde_json::from_slice(&std::fs::read(find(environment)?.0).ok()?).ok()?;
     file.get("universe_domain")?.as_str().map(str::to_owned).filter(|domain| !domain.is_empty())
@@ -73,7 +74,7 @@ impl Source for File {
     }
 }
 
-/// What a file describes.
+/// The content of a credentials file.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Credentials {
@@ -94,7 +95,7 @@ pub(super) struct ServiceAccount {
     token_uri: Option<String>,
 }
 
-/// A person who logged in with `gcloud`.
+/// A user who logged in with `gcloud`.
 #[derive(Deserialize)]
 pub(super) struct AuthorizedUser {
     client_id: String,
@@ -103,7 +104,7 @@ pub(super) struct AuthorizedUser {
     token_uri: Option<String>,
 }
 
-/// A person of another identity provider who logged in with `gcloud`.
+/// A user of another identity provider who logged in with `gcloud`.
 #[derive(Deserialize)]
 pub(super) struct Federated {
     client_id: String,
@@ -112,7 +113,7 @@ pub(super) struct Federated {
     token_url: String,
 }
 
-/// A service account in whose name others act.
+/// A service account that other credentials impersonate.
 #[derive(Deserialize)]
 pub(super) struct Impersonated {
     service_account_impersonation_url: String,
@@ -124,7 +125,7 @@ pub(super) struct Impersonated {
 impl Credentials {
     /// # Errors
     ///
-    /// The file cannot be read, or is of no known kind. The text quotes no value.
+    /// The file cannot be read, or its type is unknown. The error quotes no value.
     fn read(path: &std::path::Path) -> Result<Self, String> {
         let shown = path.display();
         let text = std::fs::read(path).map_err(|error| format!("credentials {shown}: {error}"))?;

@@ -1,11 +1,11 @@
-//! Access tokens: where they come from, and one fetch for all who need one.
+//! Access tokens: their sources, and one fetch for all callers.
 //!
-//! * Without a `token-url`: the default service account of the instance, from the metadata server. `GOOGLE_APPLICATION_CREDENTIALS`
-//!   is not read.
+//! * Without a `token-url`: the default service account of the instance, from the metadata server.
+//!   `GOOGLE_APPLICATION_CREDENTIALS` is not read.
 //! * `token-url = nil`: Application Default Credentials ([`file`]).
-//! * Any other `token-url`: that URL, asked with the token of the metadata server ([`alternate`]).
+//! * Any other `token-url`: that URL, called with the token of the metadata server ([`alternate`]).
 //!
-//! A token is renewed before it is over, and when the API answers 401.
+//! A token is renewed before it expires, and when the API answers 401.
 
 pub(crate) mod alternate;
 mod exchange;
@@ -32,7 +32,7 @@ use super::failure::malformed;
 
 /// The scope of all tokens.
 pub(crate) const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
-/// A token is renewed so long before it is over. The metadata server has a new one five minutes before.
+/// A token is renewed this long before it expires. The metadata server has a new one five minutes before.
 pub(crate) const RENEW_BEFORE: Duration = Duration::from_secs(225);
 
 /// A token.
@@ -59,7 +59,7 @@ impl Token {
         if text.is_empty() { Err(unusable()) } else { Ok(Self { header, expires }) }
     }
 
-    /// The value of `Authorization`.
+    /// The value of the `Authorization` header.
     pub(crate) fn header(&self) -> HeaderValue {
         self.header.clone()
     }
@@ -75,7 +75,7 @@ impl Token {
     }
 }
 
-/// Where tokens come from.
+/// A source of tokens.
 #[async_trait]
 pub(crate) trait Source: Debug + Send + Sync {
     /// A new token.
@@ -96,11 +96,11 @@ impl Tokens {
         Self { source, renew_before, current: Mutex::default(), fetching: tokio::sync::Mutex::default() }
     }
 
-    /// A token that is good for a while.
+    /// A token that is valid for a while.
     pub(crate) async fn get(&self) -> Result<Arc<Token>, Failure> {
         match self.current() {
             Some(token) if !token.ends_within(self.renew_before) => Ok(token),
-            // An old token still works if the source does not, unless it is really over.
+            // If the source fails, the old token is used until it expires.
             Some(token) => self.after(&token).await.or_else(|failure| match token.ends_within(Duration::ZERO) {
                 true => Err(failure),
                 false => Ok(token),
@@ -109,7 +109,7 @@ impl Tokens {
         }
     }
 
-    /// Another token than this one, which is over or refused.
+    /// A token to replace this one, which has expired or was refused.
     pub(crate) async fn after(&self, old: &Arc<Token>) -> Result<Arc<Token>, Failure> {
         self.fetched(Some(old)).await
     }
@@ -118,7 +118,7 @@ impl Tokens {
         lock(&self.current).clone()
     }
 
-    /// One fetch for all who wait; a token that changed meanwhile is the new one.
+    /// One fetch for all waiting callers. If the token has changed meanwhile, it is returned.
     async fn fetched(&self, old: Option<&Arc<Token>>) -> Result<Arc<Token>, Failure> {
         let _turn = self.fetching.lock().await;
         if let Some(current) = self.current()
@@ -132,7 +132,7 @@ impl Tokens {
     }
 }
 
-/// What a failed fetch means to the request that needed the token: its status is not that of the API.
+/// The failure of a request whose token could not be fetched: its status is not that of the API.
 fn no_token(failure: Failure) -> Failure {
     let cause = match failure.cause {
         Cause::Answered if failure.status.is_some_and(|status| status >= 500) => Cause::NoAnswer,
@@ -153,7 +153,7 @@ fn refused(message: impl Into<String>) -> Failure {
     Failure { message: message.into(), cause: Cause::Credentials, ..Failure::default() }
 }
 
-/// What token endpoints answer.
+/// The response of token endpoints.
 #[derive(Deserialize)]
 struct Answer {
     access_token: String,
@@ -168,12 +168,12 @@ impl Answer {
     }
 }
 
-/// A request with a form, as OAuth has it.
+/// Sends a form, as in OAuth.
 async fn post_form(http: &Client, url: &str, fields: &[(&str, &str)]) -> Result<Token, Failure> {
     post_form_as(http, url, fields, None).await
 }
 
-/// The same by a client that names itself in the header of this text.
+/// The same, with this `Authorization` header of the client.
 async fn post_form_as(
     http: &Client,
     url: &str,

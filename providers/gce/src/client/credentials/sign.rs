@@ -1,4 +1,4 @@
-//! Signed assertions of a service account's key.
+//! Assertions signed with the key of a service account.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeyPair;
@@ -10,14 +10,14 @@ use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
-/// An assertion is good for so many seconds: an hour is the most that is allowed.
+/// The lifetime of an assertion in seconds: one hour is the maximum.
 const LIFETIME: i64 = 3600;
 
-/// A JSON Web Token with these claims, good from now on, signed with RS256.
+/// A JSON Web Token with these claims, valid from now on, signed with RS256.
 ///
 /// # Errors
 ///
-/// The key is none; the text quotes nothing of it.
+/// The key is invalid; the error quotes nothing of it.
 pub(super) fn assertion(key_pem: &str, key_id: &str, mut claims: Value) -> Result<String, String> {
     let key = PrivatePkcs8KeyDer::from_pem_slice(key_pem.as_bytes())
         .map_err(|_| "private_key is no PEM block of a PKCS #8 key".to_owned())?;

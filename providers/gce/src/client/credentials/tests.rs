@@ -13,7 +13,7 @@ use super::*;
 use crate::client::failure::refusal;
 use crate::client::metrics::Metrics;
 
-/// Token endpoints on one port: what each path answers, and what was asked.
+/// Token endpoints on one port: the response of each path, and the requests.
 struct Issuers {
     server: Server,
     seen: Arc<Seen>,
@@ -170,7 +170,7 @@ fn a_file_of_another_kind_is_named_and_not_quoted() {
     assert!(Credentials::parse(b"{").is_err());
 }
 
-/// Counts its tokens, each of which lasts so many seconds.
+/// Issues numbered tokens, each valid for this many seconds.
 #[derive(Debug)]
 struct Numbered(Mutex<u32>, i64);
 
@@ -189,7 +189,7 @@ async fn a_token_is_fetched_once_until_it_is_old() {
     let all = futures::future::join_all((0..10).map(|_| tokens.get())).await;
     assert!(all.iter().all(|token| token.as_ref().unwrap().text() == "t1"));
     let first = tokens.get().await.unwrap();
-    // Several see the same refusal.
+    // Several callers see the same refusal.
     let (one, two) = tokio::join!(tokens.after(&first), tokens.after(&first));
     assert_eq!((one.unwrap().text(), two.unwrap().text()), ("t2", "t2"));
     let tokens = Tokens::new(Arc::new(Numbered(Mutex::default(), 100)), RENEW_BEFORE);

@@ -18,12 +18,12 @@ use crate::node::zones::Zones;
 #[cfg(test)]
 mod tests;
 
-/// What persistent disks are declared with. What the CSI driver provisions is not among them: that gets its topology from the
-/// driver.
+/// The sources of declared persistent disks. Volumes that the CSI driver provisions are not included: they get their
+/// topology from the driver.
 pub const VOLUME_SOURCES: [VolumeSource; 2] =
     [VolumeSource::GCE_PD, VolumeSource::csi("pd.csi.storage.gke.io", VolumeSource::GCE_PD.words)];
 
-/// What the CSI driver writes where it did not know project or zone.
+/// The CSI driver's value for an unknown project or zone.
 const UNSPECIFIED: &str = "UNSPECIFIED";
 
 type Labels = Result<Option<VolumeLabels>, ProviderError>;
@@ -35,7 +35,7 @@ pub(crate) struct PersistentDisks {
     zones: Zones,
 }
 
-/// Where a disk is looked for.
+/// A disk to look up, and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wanted {
     /// `None`: that of the cluster.
@@ -81,7 +81,7 @@ impl PersistentDisks {
         labels(&disk, name).map(Some)
     }
 
-    /// A disk whose zone is not known. That one place could not be read says nothing about it.
+    /// Searches for a disk whose zone is unknown. A failed read of one place says nothing about the disk.
     async fn search(&self, client: &Client, name: &str) -> Result<Disk, ProviderError> {
         let zones: BTreeSet<String> = self.zones.managed().await?;
         if let Some(disk) = client.disk(&Scope::region(&self.zones.region), name).await? {
@@ -115,7 +115,7 @@ impl Volumes for PersistentDisks {
     }
 }
 
-/// The disk behind a volume: none for other kinds, and for one that is still being provisioned.
+/// The disk behind a volume; none for other kinds, and while the volume is being provisioned.
 fn wanted(volume: &PersistentVolume) -> Result<Option<Wanted>, ProviderError> {
     let Some(source) = VolumeSource::of(volume, &VOLUME_SOURCES) else { return Ok(None) };
     let Some(id) = source.id_of(volume).filter(|id| !id.is_empty() && *id != VOLUME_PLACEHOLDER) else {
@@ -147,7 +147,7 @@ fn wanted(volume: &PersistentVolume) -> Result<Option<Wanted>, ProviderError> {
     Ok(Some(Wanted { project: None, name: id.to_owned(), place }))
 }
 
-/// Reads the handle of the CSI driver.
+/// Parses the volume handle of the CSI driver.
 fn handle(text: &str) -> Option<Wanted> {
     let id = ResourceId::parse(text).filter(|id| id.collection == "disks" && is_name(&id.name))?;
     let known = |text: &str| (text != UNSPECIFIED).then(|| text.to_owned());
@@ -169,7 +169,7 @@ fn malformed(key: String, value: &str, problem: &str) -> ProviderError {
     ProviderError::new(ErrorClass::Invalid { findings: vec![finding] }, message)
 }
 
-/// Zone and region of a disk; the zones of a regional one are sorted.
+/// The zone and region of a disk; the zones of a regional disk are sorted.
 fn labels(disk: &Disk, name: &str) -> Result<VolumeLabels, ProviderError> {
     let mut zones: Vec<&str> = disk.replica_zones.iter().map(|zone| last_part(zone)).collect();
     zones.sort_unstable();

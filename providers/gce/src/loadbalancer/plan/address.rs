@@ -1,7 +1,7 @@
-//! Which address a load balancer gets, and how it is kept while its rule is replaced. Pure.
+//! The address of a load balancer, and its reservation while the rule is replaced. Pure.
 //!
-//! Upstream reserves and releases an address on every sync. Here that is done only where a rule is made: the reserved address
-//! outlives a failure, and goes once the rule has it.
+//! Upstream reserves and releases an address on every sync. Here that is done only if a rule is created: the
+//! reservation outlives a failure, and is released once the rule has the address.
 
 use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
@@ -24,7 +24,7 @@ pub(super) struct Kind<'t> {
 }
 
 impl Kind<'_> {
-    /// Whether an address that is left over can be used.
+    /// Whether a leftover address can be used.
     fn fits(&self, address: &Address, wanted: Option<&str>) -> bool {
         let is_wanted = wanted.is_none_or(|ip| ip == address.address);
         let is_of_kind = match self.scheme {
@@ -39,7 +39,7 @@ impl Kind<'_> {
 }
 
 impl Draft<'_> {
-    /// Makes sure of an address for a rule that will be made: the wanted one, or any. Answers it, or what stands for it.
+    /// Secures an address for a rule that will be created: the requested one, or any. Returns it, or its placeholder.
     pub(super) fn hold_address(
         &mut self,
         settings: &Settings,
@@ -94,7 +94,7 @@ impl Draft<'_> {
         Ok(wanted.unwrap_or_else(|| RESERVED.to_owned()))
     }
 
-    /// Whether an address that somebody else reserved can be used.
+    /// Checks that an address that somebody else reserved can be used.
     fn may_use(&self, address: &Address, kind: &Kind<'_>) -> Result<(), ProviderError> {
         let (ip, name) = (&address.address, &address.name);
         match kind.scheme {
@@ -113,7 +113,7 @@ impl Draft<'_> {
             }
             _ => {}
         }
-        // Its own rule has it until it is replaced.
+        // The Service's own rule has it until the rule is replaced.
         let other = address.users.iter().find(|user| last_part(user) != self.item.names.balancer);
         match other.filter(|_| !address.is_shared()) {
             Some(user) => Err(refused(format!(
@@ -124,7 +124,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Releases what was kept: the rule has the address now.
+    /// Releases the reservation: the rule has the address now.
     pub(super) fn release_address(&mut self) {
         let name = self.item.names.balancer.clone();
         let is_reserved = self.steps.iter().any(|step| matches!(step.act, Act::Reserve(_)));

@@ -1,4 +1,4 @@
-//! Health checks, which Services without their own share. Pure.
+//! Health checks. Services without their own share one. Pure.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use crate::client::operation::{
 use crate::ownership::{http_check_description, is_replacing, replacing};
 
 const PATH: &str = "/healthz";
-/// Where kube-proxy answers for the whole node.
+/// The port where kube-proxy reports the health of the whole node.
 pub(in super::super) const NODE_PORT: u16 = 10256;
-/// Seconds and times; users may raise them.
+/// Minimum seconds and counts; users may raise them.
 const LEAST: [(&str, i64); 4] =
     [("checkIntervalSec", 8), ("timeoutSec", 1), ("healthyThreshold", 1), ("unhealthyThreshold", 3)];
 
@@ -29,13 +29,13 @@ pub(super) struct Check {
     pub(super) port: u16,
     description: String,
     pub(super) is_shared: bool,
-    /// The description that it gets once the shared check that it replaces was offered for deletion. Nothing else would remember
-    /// that, should the process die in between.
+    /// The description to set after the deletion of the replaced shared check was attempted. Nothing else records the
+    /// attempt if the process dies in between.
     description_then: Option<String>,
 }
 
 impl Draft<'_> {
-    /// The health check that a Service wants.
+    /// The health check that a Service needs.
     pub(super) fn wanted_check(&self, settings: &Settings) -> Check {
         let own = settings.health_port.map(|port| (self.item.names.balancer.clone(), port));
         let is_shared = own.is_none();
@@ -57,7 +57,7 @@ impl Draft<'_> {
         checks_of(self.observed, self.item.scheme).get(&wanted.name)
     }
 
-    /// Makes or corrects it.
+    /// Creates or updates the health check.
     pub(super) fn check(&mut self, wanted: &Check) {
         let (kind, create, patch) = operations(self.item.scheme);
         let (write, what) = match self.found_check(wanted) {
@@ -83,7 +83,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The end of the shared check, where this one has replaced it.
+    /// Deletes the shared check if this one has replaced it.
     pub(super) fn replaced_check(&mut self, wanted: &Check) {
         let Some(then) = &wanted.description_then else { return };
         self.shared_check_goes(self.item.scheme, Rank::OldChecks);
@@ -104,8 +104,8 @@ fn checks_of(observed: &Observed, scheme: Scheme) -> &BTreeMap<String, HealthChe
     if scheme == Scheme::External { &observed.http_checks } else { &observed.checks }
 }
 
-/// Whether a Service changes to a health check of its own, so that the shared one may have to go: its balancer is there, or parts
-/// of it that have a health check, or the new check says so.
+/// Whether a Service changes to its own health check, so that the shared one may have to be deleted: its rule exists,
+/// or objects behind it that have a health check, or the new check says so.
 pub(in super::super) fn replaces_shared(observed: &Observed, item: &Item) -> bool {
     let name = &item.names.balancer;
     if item.hosts_only() || item.settings.as_ref().is_none_or(|settings| settings.health_port.is_none()) {
@@ -122,7 +122,7 @@ pub(in super::super) fn replaces_shared(observed: &Observed, item: &Item) -> boo
     rule || behind
 }
 
-/// The kind of checks, and what makes and corrects them.
+/// The kind of health check, and the operations that create and update it.
 fn operations(scheme: Scheme) -> (&'static str, Operation, Operation) {
     match scheme {
         Scheme::External => ("HttpHealthCheck", HTTP_HEALTH_CHECK_CREATE, HTTP_HEALTH_CHECK_UPDATE),
@@ -165,7 +165,7 @@ fn differences(wanted: &Check, scheme: Scheme, found: &HealthCheck) -> Vec<ccm_p
     changes
 }
 
-/// What is ours of a check; larger numbers stay.
+/// The fields of a check that we manage; larger numbers are kept.
 fn body(wanted: &Check, scheme: Scheme, found: Option<&HealthCheck>) -> Value {
     let mut body = match scheme {
         Scheme::External => json!({"description": wanted.description, "port": wanted.port, "requestPath": PATH}),

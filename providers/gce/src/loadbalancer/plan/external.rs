@@ -25,10 +25,10 @@ use crate::client::resource::{Collection, last_part};
 
 const RULE: &str = "ForwardingRule";
 const POOL: &str = "TargetPool";
-/// The API takes no more instances in a new target pool.
+/// The most instances that the API accepts in a new target pool.
 const FIRST_INSTANCES: usize = 200;
 
-/// The tier: that of the annotation, else that of what is there.
+/// The tier: that of the annotation, else that of the existing rule or address.
 pub(super) fn tier(observed: &Observed, item: &Item, settings: &Settings, rule: Option<&ForwardingRule>) -> Tier {
     let of_rule = rule.map(|rule| &*rule.network_tier);
     let of_address = || observed.addresses.get(&item.names.balancer).map(Address::tier);
@@ -42,14 +42,14 @@ fn tier_of(rule: &ForwardingRule) -> &str {
     if rule.network_tier.is_empty() { "PREMIUM" } else { &rule.network_tier }
 }
 
-/// The address that the Service wants: that of its spec, else the one that its rule has. `None`: any.
+/// The requested address: that of the spec, else that of the rule. `None`: any.
 pub(super) fn ip(settings: &Settings, rule: Option<&ForwardingRule>, tier: Tier) -> Option<String> {
-    // An address is of one tier for ever.
+    // The tier of an address never changes.
     let of_rule = rule.filter(|rule| tier_of(rule) == tier.as_str()).map(|rule| rule.ip_address.clone());
     settings.ip.clone().or(of_rule).filter(|ip| !ip.is_empty())
 }
 
-/// Whether a rule will be made, because there is none or the one that is there cannot be changed.
+/// Whether a rule will be created, because there is none or the existing one cannot be updated.
 pub(super) fn makes_rule(
     env: &Env,
     observed: &Observed,
@@ -63,7 +63,7 @@ pub(super) fn makes_rule(
         || !differences(env, observed, item, settings, rule).is_empty()
 }
 
-/// What of a rule cannot stay.
+/// The differences of a rule that require its replacement.
 fn differences(
     env: &Env,
     observed: &Observed,
@@ -83,7 +83,7 @@ fn differences(
         changes.push(change("IPProtocol", &rule.ip_protocol, &settings.protocol));
     }
     let range = ports::range(&settings.ports);
-    // A rule keeps the form that it was made with.
+    // A rule keeps the form that it was created with.
     let is_same = match &*rule.ports {
         [] => ports::is_same_range(&rule.port_range, &range),
         discrete => ports::expanded(discrete).as_ref() == Some(&settings.ports),
@@ -96,7 +96,7 @@ fn differences(
     changes
 }
 
-/// Whether a new rule names its ports one by one.
+/// Whether a new rule lists its ports one by one.
 fn is_discrete(env: &Env, settings: &Settings) -> bool {
     env.options.discrete_ports && settings.ports.len() <= MOST_PORTS
 }
@@ -105,7 +105,7 @@ fn has_own_check(balancer: &str, pool: &TargetPool) -> bool {
     pool.health_checks.iter().any(|check| last_part(check) == balancer)
 }
 
-/// Whether a pool cannot stay: its affinity is fixed, and its health check is another one.
+/// Whether a pool has to be replaced: its affinity, which is immutable, or its health check is a different one.
 fn is_replaced(item: &Item, settings: &Settings, pool: &TargetPool) -> bool {
     let has_own = has_own_check(&item.names.balancer, pool);
     let has_affinity = pool.session_affinity.is_empty() || pool.session_affinity == settings.api_affinity();
@@ -240,14 +240,14 @@ impl Draft<'_> {
         self.create(Rank::Rules, FORWARDING_RULE_CREATE, &name, body, what(Verb::Create, RULE, reason));
     }
 
-    /// The health check that is not used any more.
+    /// Deletes the health check that is no longer used.
     fn old_check(&mut self, check: &Check, replaced: Option<&TargetPool>) {
         let name = self.item.names.balancer.clone();
         if check.is_shared {
-            // Behind a rule it is not looked for: the pool names it.
+            // With a rule, the check is not looked for: the pool names it.
             if self.observed.http_checks.contains_key(&name) || replaced.is_some_and(|pool| has_own_check(&name, pool))
             {
-                // The check goes last: as long as it is there, its firewall rule is looked for.
+                // The check is deleted last: while it exists, its firewall rule is looked for.
                 let firewall = self.item.names.external_check_firewall();
                 self.delete_firewall(Rank::ReplacedFirewalls, &firewall, "the nodes' own health check is used");
                 let reason = "the nodes' own health check is used";

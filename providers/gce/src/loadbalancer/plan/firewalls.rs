@@ -15,12 +15,12 @@ use crate::client::balancing::Firewall;
 use crate::client::operation::{FIREWALL_CREATE, FIREWALL_DELETE, FIREWALL_PATCH};
 
 const KIND: &str = "Firewall";
-/// Where rules may stand beside one that denies.
+/// The priority of deny rules, and of other rules if nothing is denied.
 const PRIORITY: i64 = 1000;
 const PRIORITY_ABOVE_DENY: i64 = 999;
 
 impl Draft<'_> {
-    /// The tags of the nodes; `None` where there is no node to have one.
+    /// The tags of the nodes; `None` without nodes.
     pub(super) fn target_tags(&self, settings: &Settings) -> Result<Option<Vec<String>>, ProviderError> {
         if !self.env.node_tags.is_empty() {
             let tags: BTreeSet<&String> = self.env.node_tags.iter().collect();
@@ -34,8 +34,8 @@ impl Draft<'_> {
         Ok(Some(tags.into_iter().collect()).filter(|tags: &Vec<String>| !tags.is_empty()))
     }
 
-    /// The rules for traffic to this address and for health checks. Without any node there is nothing that they could be for:
-    /// a rule without target tags would open every instance of the network.
+    /// Plans the rules for traffic to this address and for health checks. Without nodes there are none: a rule without
+    /// target tags would open every instance of the network.
     pub(super) fn firewalls(
         &mut self,
         settings: &Settings,
@@ -68,7 +68,7 @@ impl Draft<'_> {
             name,
             description,
             sources: self.env.check_sources.clone(),
-            // Those of a target pool are sent to the address of each rule, and this one is for all of them.
+            // A target pool's checks are sent to the address of each forwarding rule; a shared rule is for all of them.
             destination: (is_external && !check.is_shared).then(|| ip.to_owned()),
             tags,
             traffic: Admission::Allow("tcp".to_owned(), [check.port].into()),
@@ -82,12 +82,12 @@ impl Draft<'_> {
         if self.env.options.denies { PRIORITY_ABOVE_DENY } else { PRIORITY }
     }
 
-    /// Makes or corrects a rule.
+    /// Creates or updates a rule.
     fn firewall(&mut self, wanted: &Wanted, rank: Rank, is_shared: bool) -> Result<(), ProviderError> {
         let found = self.observed.firewalls.get(&wanted.name);
         let options = &self.env.options;
         let mut wanted = wanted.clone();
-        // A rule that denies may still be there, which without the switch is not looked for: beside it the traffic would be lost.
+        // A deny rule may still exist, which is not looked for without the flag: it would block the traffic.
         if !options.denies
             && !options.removes_deny_rules
             && found.is_some_and(|it| it.priority == Some(PRIORITY_ABOVE_DENY))
@@ -125,11 +125,11 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The rule that denies all other traffic to the address, where that is wanted, or its end.
+    /// Creates the rule that denies all other traffic to the address, or deletes it, as the flags require.
     pub(super) fn deny(&mut self, settings: &Settings, ip: &str) -> Result<(), ProviderError> {
         let name = self.item.names.deny_firewall();
         if !self.env.options.denies {
-            // Before the rules that it stands behind become as important again.
+            // Before the rules above it get a lower priority again.
             if self.env.options.removes_deny_rules && self.observed.firewalls.contains_key(&name) {
                 self.delete_firewall(Rank::NoDeny, &name, "denying is switched off");
             }
@@ -166,7 +166,7 @@ impl Draft<'_> {
     }
 }
 
-/// Names of firewall rules are unique in a project, and the network of one never changes.
+/// Names of firewall rules are unique in a project, and the network of a rule never changes.
 fn must_be_of_network(found: &Firewall, wanted: &Wanted) -> Result<(), ProviderError> {
     let is_same = found.network.is_empty() || crate::client::resource::same_url(&found.network, &wanted.network);
     if is_same {

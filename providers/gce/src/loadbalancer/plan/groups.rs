@@ -1,4 +1,4 @@
-//! The instance groups behind internal load balancers, one for each zone, shared by all of them. Pure.
+//! The instance groups behind internal load balancers: one for each zone, shared by all balancers. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,18 +17,18 @@ use crate::client::operation::{INSTANCE_GROUP_ADD, INSTANCE_GROUP_CREATE, INSTAN
 use crate::client::resource::{Collection, Scope, last_part};
 use crate::ownership::ClusterNames;
 
-/// A group takes no more instances.
+/// The most instances that the API accepts in a group.
 const MOST: usize = 1000;
 const KIND: &str = "InstanceGroup";
 
-/// The hosts that internal load balancers can have: those in the subnetwork of the cluster.
+/// The hosts that internal load balancers can use: those in the subnetwork of the cluster.
 pub(in super::super) fn hosts(observed: &Observed, settings: &Settings) -> BTreeSet<Host> {
     let subnet = observed.network.subnetwork.as_deref().map(last_part);
     settings.hosts.in_subnet(subnet)
 }
 
-/// The groups of others that are used as they are, by name: those whose members are all hosts. An instance may be in one group
-/// of backend services only.
+/// The external groups that are used unchanged, by name: those whose members are all hosts. An instance may be in only
+/// one group of backend services.
 fn external<'o>(
     env: &Env,
     observed: &'o Observed,
@@ -47,7 +47,7 @@ fn external<'o>(
     used.map(|(name, members)| (&**name, members)).collect()
 }
 
-/// The URLs of the groups that a backend service has, by zone.
+/// The URLs of the groups of a backend service, by zone.
 pub(super) fn urls(env: &Env, observed: &Observed, settings: &Settings) -> Vec<String> {
     let hosts = hosts(observed, settings);
     let zones: BTreeSet<String> = hosts.iter().map(|host| host.zone.clone()).collect();

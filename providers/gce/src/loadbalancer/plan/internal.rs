@@ -1,4 +1,4 @@
-//! Internal load balancers: instance groups, a health check, a backend service, the forwarding rule, firewall rules. Pure.
+//! Internal load balancers: instance groups, health check, backend service, forwarding rule, firewall rules. Pure.
 
 use ccm_provider::{Change, ErrorClass, ProviderError, Verb};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn subnetwork(env: &Env, observed: &Observed, settings: &Settings) -> Option<Str
     named.or_else(|| observed.network.subnetwork.clone())
 }
 
-/// The region of a subnetwork, where it is not that of the balancers.
+/// The region of a subnetwork, if it differs from that of the balancers.
 fn other_region(env: &Env, url: &str) -> Option<String> {
     match ResourceId::parse(url)?.scope {
         Scope::Region(region) if *region != *env.region => Some(region.to_string()),
@@ -44,13 +44,13 @@ fn has_global_access(observed: &Observed, settings: &Settings) -> bool {
     settings.internal.has_global_access && !observed.network.is_legacy
 }
 
-/// Whether a rule is in the wanted subnetwork. One that is not named is that of the cluster.
+/// Whether a rule is in the wanted subnetwork. A rule that names none is in that of the cluster.
 fn is_in_subnetwork(env: &Env, observed: &Observed, settings: &Settings, rule: &ForwardingRule) -> bool {
     let wanted = subnetwork(env, observed, settings);
     wanted.is_none_or(|wanted| rule.subnetwork.is_empty() || same_url(&wanted, &rule.subnetwork))
 }
 
-/// The address that the Service wants: that of its spec, else the one that its rule has in this subnetwork. `None`: any.
+/// The requested address: that of the spec, else that of the rule if it is in this subnetwork. `None`: any.
 pub(super) fn ip(env: &Env, observed: &Observed, settings: &Settings, rule: Option<&ForwardingRule>) -> Option<String> {
     let of_rule =
         rule.filter(|rule| is_in_subnetwork(env, observed, settings, rule)).map(|rule| rule.ip_address.clone());
@@ -62,7 +62,7 @@ fn wanted_backend(observed: &Observed, item: &Item, settings: &Settings) -> Stri
     shared_backend_name(observed, settings).unwrap_or_else(|| item.names.balancer.clone())
 }
 
-/// Whether a rule will be made, because there is none or the one that is there cannot be changed.
+/// Whether a rule will be created, because there is none or the existing one cannot be updated.
 pub(super) fn makes_rule(
     env: &Env,
     observed: &Observed,
@@ -73,7 +73,7 @@ pub(super) fn makes_rule(
     rule.is_none_or(|rule| !differences(env, observed, item, settings, rule).is_empty())
 }
 
-/// What of a rule cannot be changed.
+/// The differences of a rule that require its replacement.
 fn differences(env: &Env, observed: &Observed, item: &Item, settings: &Settings, rule: &ForwardingRule) -> Vec<Change> {
     let mut changes = Vec::new();
     if let Some(ip) = settings.ip.as_ref().filter(|ip| !rule.ip_address.is_empty() && **ip != rule.ip_address) {
@@ -135,7 +135,7 @@ impl Draft<'_> {
         if makes_rule {
             self.make_internal_rule(settings, &backend, &address);
         }
-        // On a network without reservations the address is known once the rule is there.
+        // On a network without reservations the address is known once the rule exists.
         let rank = if observed.network.is_legacy { Rank::LateFirewalls } else { Rank::Firewalls };
         self.firewalls(settings, if address.is_empty() { RESERVED } else { &address }, &check, rank)?;
         self.release_address();
@@ -170,7 +170,7 @@ impl Draft<'_> {
         self.hold_address(settings, rule, wanted, &kind)
     }
 
-    /// Deletes a rule that cannot be changed, before what is behind it changes; or changes it.
+    /// Deletes a rule that cannot be updated, before the objects behind it change; or updates it.
     fn change_rule(&mut self, settings: &Settings, rule: &ForwardingRule, makes_rule: bool) {
         let name = self.item.names.balancer.clone();
         let access = has_global_access(self.observed, settings);
@@ -219,7 +219,7 @@ impl Draft<'_> {
         self.push(Rank::Rules, act, what(Verb::Create, RULE, "everything behind it is there"));
     }
 
-    /// Makes or corrects the backend service.
+    /// Creates or updates the backend service.
     fn backend(&mut self, settings: &Settings, name: &str, check: &Check) -> Result<(), ProviderError> {
         let is_shared = name != self.item.names.balancer;
         let description = if is_shared { String::new() } else { self.item.names.description() };
@@ -258,7 +258,7 @@ impl Draft<'_> {
             put(&mut body, "healthChecks", json!([check]));
         }
         if self.leaves_groups(found, &groups) {
-            // A second patch is a conflict, after which everything is read again.
+            // A second patch conflicts, after which everything is read again.
             self.change_backends(settings, found);
         } else if let Some((backends, difference)) = backends(found, &groups) {
             changes.push(difference);
@@ -279,13 +279,13 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether a group of others is not used any more.
+    /// Whether an external group is no longer used.
     fn leaves_groups(&self, found: &BackendService, groups: &[String]) -> bool {
         let own = self.cluster().instance_group();
         found.groups().any(|group| last_part(group) != own && !groups.iter().any(|wanted| same_url(wanted, group)))
     }
 
-    /// Only which groups there are.
+    /// Updates only the list of groups.
     fn change_backends(&mut self, settings: &Settings, found: &BackendService) {
         let groups = groups::urls(self.env, self.observed, settings);
         let Some((backends, difference)) = backends(found, &groups) else { return };
@@ -297,7 +297,7 @@ impl Draft<'_> {
         self.push_backend(is_shared, rank, write, what);
     }
 
-    /// What is not used any more.
+    /// Deletes the objects that are no longer used.
     fn old_internal(&mut self, rule: Option<&ForwardingRule>, makes_rule: bool, backend: &str, check: &Check) {
         let (observed, names) = (self.observed, &self.item.names);
         let own = names.balancer.clone();
@@ -313,14 +313,14 @@ impl Draft<'_> {
             self.push(Rank::OldChecks, act, what(Verb::Delete, "HealthCheck", reason));
         }
         self.replaced_check(check);
-        // Before 1.17 rules had the name of the balancer. The newer one has to be there first.
+        // Before 1.17, firewall rules had the name of the balancer. The rule with the newer name has to exist first.
         if observed.firewalls.contains_key(&own) && observed.firewalls.contains_key(&names.firewall()) {
             self.delete_firewall(Rank::OldFirewalls, &own, "the rule with the newer name is there");
         }
     }
 }
 
-/// The backends of a service with these groups, if it has others. What users set for a group stays.
+/// The backends of a service with these groups, if they differ. User settings of a group are kept.
 fn backends(found: &BackendService, groups: &[String]) -> Option<(Value, Change)> {
     let is_wanted = |url: &str| groups.iter().any(|group| same_url(group, url));
     let missing: Vec<&String> =

@@ -1,6 +1,6 @@
-//! The end of a load balancer of one kind. Pure.
+//! The deletion of a load balancer of one kind. Pure.
 //!
-//! What Services share goes too, unless something else uses it: only the cloud knows that, and it refuses.
+//! Shared objects are deleted too, unless something else uses them: only the cloud knows that, and refuses it.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use crate::client::resource::Scope;
 const REASON: &str = "the Service has no load balancer of this kind any more";
 
 impl Draft<'_> {
-    /// Deletes what is there of one kind.
+    /// Deletes the existing objects of one kind.
     pub(super) fn leave(&mut self, scheme: Scheme) {
         let (observed, names) = (self.observed, self.item.names.clone());
         let name = &names.balancer;
@@ -47,12 +47,12 @@ impl Draft<'_> {
             }
         }
         self.own_check_goes(scheme);
-        // The other kind has a rule of the same name, which is corrected.
+        // The other kind has a firewall rule of the same name, which is updated.
         let is_reused = self.item.action == ServiceAction::Ensure && self.item.settings.is_some();
         if observed.firewalls.contains_key(&names.firewall()) && !is_reused {
             self.delete_firewall(Rank::GoLast, &names.firewall(), REASON);
         }
-        // Without anything of its own left, a deletion that was interrupted may have stopped here.
+        // If nothing of its own is left, an interrupted deletion may have stopped here.
         if self.steps.len() > before || self.item.begun.contains(&scheme) {
             self.shared_check_goes(scheme, Rank::GoChecks);
             if scheme == Scheme::Internal {
@@ -61,8 +61,8 @@ impl Draft<'_> {
         }
     }
 
-    /// The backend services that a rule of this Service had, but one: its own, and that of the rule. Without a rule nothing says
-    /// which one that was, and each that Services share may be it.
+    /// Deletes the backend services that a rule of this Service had, except `kept`: its own, and that of the rule.
+    /// Without a rule the latter is unknown, and may be any of the shared ones.
     pub(super) fn backends_go(
         &mut self,
         rule: Option<&ForwardingRule>,
@@ -116,7 +116,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The health check of the nodes, and its firewall rule once it is gone.
+    /// Deletes the health check of the nodes, and then its firewall rule.
     pub(super) fn shared_check_goes(&mut self, scheme: Scheme, rank: Rank) {
         if self.needed.checks.contains(&scheme) {
             return;
@@ -138,7 +138,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The instance groups of all zones.
+    /// Deletes the instance groups of all zones.
     fn groups_go(&mut self) {
         if self.needed.groups || self.env.options.skips_groups {
             return;

@@ -1,4 +1,4 @@
-//! Which instances come to target pools and instance groups, and which go. Pure.
+//! The instances to add to and to remove from target pools and instance groups. Pure.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use super::super::desired::Settings;
 use super::super::hosts::Host;
 use super::super::observed::Observed;
 
-/// So many instances in one call.
+/// The most instances in one call.
 pub(super) const BATCH: usize = 1000;
 
-/// Instances that come and go.
+/// Instances to add and to remove.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Difference {
     pub(super) join: Vec<Host>,
@@ -20,7 +20,7 @@ pub(super) struct Difference {
     pub(super) has_others: bool,
 }
 
-/// What makes the members the wanted ones. Instances of nodes without a zone stay where they are.
+/// The changes from the current to the wanted members. Instances of nodes without a zone are not removed.
 pub(super) fn difference(current: &BTreeSet<Host>, wanted: &BTreeSet<Host>, unplaced: &BTreeSet<String>) -> Difference {
     Difference {
         join: wanted.difference(current).cloned().collect(),
@@ -29,7 +29,7 @@ pub(super) fn difference(current: &BTreeSet<Host>, wanted: &BTreeSet<Host>, unpl
     }
 }
 
-/// The hosts of a Service that exist. Where none of its nodes has an instance, that is an error.
+/// The hosts of a Service that exist. It is an error if none of its nodes has an instance.
 pub(super) fn present(observed: &Observed, settings: &Settings) -> Result<BTreeSet<Host>, ProviderError> {
     let all = settings.hosts.all();
     let present: BTreeSet<Host> = all.difference(&observed.missing).cloned().collect();

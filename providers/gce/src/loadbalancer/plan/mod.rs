@@ -1,8 +1,8 @@
-//! The writes from what is there to what is desired. Pure.
+//! Plans the writes from the observed to the desired state. Pure.
 //!
-//! Upstream: `gce_loadbalancer_external.go` and `gce_loadbalancer_internal.go`. Each Service is planned by itself, what Services
-//! share once for all of them. Steps are then sorted by their [`Rank`]: any prefix of a plan may be all that is done. That a
-//! forwarding rule exists means that everything behind it does.
+//! Upstream: `gce_loadbalancer_external.go` and `gce_loadbalancer_internal.go`. Each Service is planned separately,
+//! shared objects once for all of them. Steps are then sorted by their [`Rank`], so a plan may stop after any prefix.
+//! If a forwarding rule exists, so does everything behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,26 +37,26 @@ mod tests;
 pub(super) use checks::replaces_shared;
 pub(super) use groups::hosts as group_hosts;
 
-/// A plan that is being made for one item.
+/// A plan for one item under construction.
 pub(super) struct Draft<'a> {
     env: &'a Env,
     observed: &'a Observed,
     place: usize,
     item: &'a Item,
-    /// What Services share that others of this work need.
+    /// The shared objects that the Services of this work need.
     needed: &'a Needed,
     steps: Vec<Step>,
     findings: Vec<Finding>,
 }
 
-/// What the Services of one work share and need.
+/// The shared objects that the Services of one work need.
 #[derive(Debug, Default)]
 pub(super) struct Needed {
     /// The health check of the nodes, by kind.
     checks: BTreeSet<Scheme>,
     /// The instance groups.
     groups: bool,
-    /// The backend services that several have, by name.
+    /// The backend services that Services share, by name.
     backends: BTreeSet<String>,
 }
 
@@ -106,13 +106,13 @@ pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps<S
     all
 }
 
-/// What several items plan is done once, for all of them.
+/// Steps that several items plan are done once, for all of them.
 fn share(steps: &mut Vec<Step>) {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     steps.retain(|step| step.item.is_some() || seen.insert(format!("{:?} {}", step.rank, step.act.write())));
 }
 
-/// The kinds of load balancers whose parts go.
+/// The kinds of load balancers whose objects are deleted.
 pub(super) fn leaving(item: &Item, rule: Option<&ForwardingRule>) -> BTreeSet<Scheme> {
     let real = rule.map(real_scheme);
     let mut going = item.begun.clone();
@@ -132,7 +132,7 @@ pub(super) fn leaving(item: &Item, rule: Option<&ForwardingRule>) -> BTreeSet<Sc
     going
 }
 
-/// The scheme of a rule; without one it is external.
+/// The scheme of a rule; external if it has none.
 pub(crate) fn real_scheme(rule: &ForwardingRule) -> Scheme {
     if rule.load_balancing_scheme.eq_ignore_ascii_case("INTERNAL") { Scheme::Internal } else { Scheme::External }
 }
@@ -142,13 +142,13 @@ pub(crate) fn backend_name(rule: &ForwardingRule) -> Option<String> {
     Some(last_part(&rule.backend_service).to_owned()).filter(|name| !name.is_empty())
 }
 
-/// The name of the backend service that Services share, where this one does.
+/// The name of the shared backend service, if this Service uses it.
 pub(super) fn shared_backend_name(observed: &Observed, settings: &Settings) -> Option<String> {
     let shares = settings.internal.shares_backend && !observed.network.is_legacy;
     shares.then(|| ClusterNames(&observed.cluster_id).shared_backend_service(&settings.protocol, &settings.affinity))
 }
 
-/// The address of a Service whose rule will be made, if one is wanted: the reservation of that address is looked up.
+/// The requested address of a Service whose rule will be created, if any: its reservation is looked up.
 pub(super) fn address_to_look_for(env: &Env, observed: &Observed, item: &Item) -> Option<String> {
     let settings = item.settings.as_ref().filter(|_| !item.hosts_only())?;
     let rule = observed.rule(&item.names).filter(|rule| real_scheme(rule) == item.scheme);
@@ -163,7 +163,7 @@ pub(super) fn address_to_look_for(env: &Env, observed: &Observed, item: &Item) -
     wanted.flatten()
 }
 
-/// Whether a rule is that of another controller, which has the same name for it.
+/// Whether a rule belongs to another controller, which uses the same name for it.
 fn is_foreign(rule: &ForwardingRule) -> bool {
     real_scheme(rule) == Scheme::External && !rule.backend_service.is_empty() && rule.target.is_empty()
 }
@@ -182,7 +182,7 @@ impl<'a> Draft<'a> {
         for scheme in leaving(self.item, rule) {
             self.leave(scheme);
         }
-        // What is left of the kind that the Service had before goes first.
+        // Leftovers of the Service's former kind are deleted first.
         let rule = rule.filter(|rule| real_scheme(rule) == self.item.scheme);
         match self.item.owner {
             _ if self.item.action == ServiceAction::Delete => return Ok(()),
@@ -228,7 +228,7 @@ impl<'a> Draft<'a> {
             _ => Risk::None,
         };
         let balancer = Some(self.item.names.balancer.clone());
-        // Both kinds of a balancer have a firewall rule of this name.
+        // Both kinds of balancers have a firewall rule of this name.
         if verb == Verb::Delete && self.steps.iter().any(|step| step.rank == rank && step.act.write() == act.write()) {
             return;
         }
@@ -237,7 +237,7 @@ impl<'a> Draft<'a> {
         self.steps.push(step);
     }
 
-    /// A step for what Services share: if it fails, all of them do.
+    /// Adds a step for a shared object: if it fails, all Services fail.
     fn push_shared(&mut self, rank: Rank, act: Act, what: What) {
         let before = self.steps.len();
         self.push(rank, act, what);
@@ -256,7 +256,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// What a step does, in words.
+/// The description of a step.
 struct What {
     verb: Verb,
     kind: &'static str,
@@ -281,7 +281,7 @@ pub(super) fn instance_url(env: &Env, host: &Host) -> String {
     env.links.of(Collection::Instances, &Scope::zone(&host.zone), &host.name)
 }
 
-/// The body of calls that add and remove instances.
+/// The body of calls that add or remove instances.
 pub(super) fn instances_body(env: &Env, hosts: &[Host]) -> Value {
     let list: Vec<Value> = hosts.iter().map(|host| json!({"instance": instance_url(env, host)})).collect();
     json!({ "instances": list })

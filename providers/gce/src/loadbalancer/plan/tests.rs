@@ -1,4 +1,4 @@
-//! Plans over a sketch of the cloud that does what steps say: what the plans come to, and that they may stop anywhere.
+//! Plans over a simple model of the cloud that executes steps: the results of plans, and that they may stop anywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ fn env() -> Env {
     }
 }
 
-/// A cluster with a cloud.
+/// A cluster and its cloud.
 struct Sketch {
     env: Env,
     observed: Observed,
@@ -89,7 +89,7 @@ impl Sketch {
         self.plan(service, ServiceAction::Ensure).unwrap_err().to_string()
     }
 
-    /// Ensures, and answers the steps in words.
+    /// Ensures the Service, and returns the steps as text.
     fn ensure(&mut self, service: &Service) -> Vec<String> {
         let steps = self.ensures(service);
         self.carry_out(&steps);
@@ -162,7 +162,7 @@ impl Sketch {
         }
     }
 
-    /// Whether something in the cloud uses it.
+    /// Whether an object in the cloud uses the target of a write.
     fn is_used(&self, write: &Write) -> bool {
         let (observed, name) = (&self.observed, &write.name);
         let names = |urls: &[String]| urls.iter().any(|url| last_part(url) == name);
@@ -202,7 +202,7 @@ impl Sketch {
                     observed.rules.remove(name);
                     return;
                 }
-                // Everything behind it is there.
+                // Everything behind the rule exists.
                 if verb == Verb::Insert {
                     let [target, backend] =
                         ["target", "backendService"].map(|key| last_part(body[key].as_str().unwrap_or("")));
@@ -226,7 +226,7 @@ impl Sketch {
             Collection::BackendServices => {
                 if verb == Verb::Patch {
                     assert_eq!(body["fingerprint"], json!(observed.backends[name].fingerprint));
-                    // As the API: a rule of another protocol may not stay in front.
+                    // As in the API, the protocol cannot change while a rule uses the backend service.
                     let protocol = observed.backends[name].protocol.clone();
                     let used = observed.rules.values().any(|rule| last_part(&rule.backend_service) == name);
                     assert!(body.get("protocol").is_none_or(|new| *new == json!(protocol)) || !used);
@@ -235,7 +235,7 @@ impl Sketch {
             }
             Collection::Firewalls => {
                 apply(&mut observed.firewalls, name, verb, body);
-                // At no moment does a rule deny what another should admit.
+                // No rule ever denies traffic that another one should admit.
                 if let Some(deny) = observed.firewalls.get(&format!("k8s-fw-{LB}-deny")) {
                     let priority = |rule: &Firewall| rule.priority.unwrap_or(1000);
                     let allow = observed.firewalls.get(&format!("k8s-fw-{LB}"));
@@ -258,7 +258,7 @@ impl Sketch {
         }
     }
 
-    /// What is there, by kind and name.
+    /// The existing objects, by kind and name.
     fn contents(&self) -> Vec<String> {
         let observed = &self.observed;
         let named = |kind: &str, names: Vec<&String>| {
@@ -275,7 +275,7 @@ impl Sketch {
         all
     }
 
-    /// From this state, a process that dies after any step ends where an undisturbed one does.
+    /// From this state, a process that dies after any step ends in the same state as one that is not interrupted.
     fn survives_any_death(&self, service: &Service, action: ServiceAction) {
         let steps = self.plan(service, action).unwrap();
         assert!(steps.len() > 2, "{:?}", words(&steps));

@@ -7,15 +7,15 @@ use ccm_provider::{AddressType, NodeAddress};
 use crate::client::instance::{Instance, NetworkInterface};
 
 const EXTERNAL: &str = "EXTERNAL";
-/// The value of `stack-type` with which IPv6 comes first.
+/// The value of `stack-type` that puts IPv6 first.
 const IPV6: &str = "IPV6";
 
-/// The addresses of an instance, in the order of its NICs; one family before the other. IPv6 is internal even where it can be
-/// reached from outside, as upstream.
+/// The addresses of an instance, in the order of its NICs; one family before the other. IPv6 addresses are internal
+/// even if they are reachable from outside, as in upstream.
 pub(crate) fn of_instance(instance: &Instance, stack_type: &str) -> Vec<NodeAddress> {
     let mut addresses: Vec<NodeAddress> = instance.network_interfaces.iter().flat_map(of_nic).collect();
     let is_later = |address: &NodeAddress| address.address.contains(':') != (stack_type == IPV6);
-    // Stable: the NICs keep their order.
+    // The sort is stable: the NICs keep their order.
     addresses.sort_by_key(is_later);
     addresses
 }
@@ -27,7 +27,7 @@ fn of_nic(nic: &NetworkInterface) -> Vec<NodeAddress> {
     all.filter(|address| !address.address.is_empty()).collect()
 }
 
-/// The IPv6 address of a NIC; empty where it has none.
+/// The IPv6 address of a NIC; empty if it has none.
 pub(crate) fn ipv6(nic: &NetworkInterface) -> &str {
     match (nic.ipv6_address.is_empty(), &*nic.ipv6_access_type) {
         (true, EXTERNAL) => nic.ipv6_access_configs.last().map(|config| &*config.external_ipv6).unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! The instances behind the nodes.
 //!
-//! Upstream: `gce_instances.go`, one get for each node and question. Here the core asks about many nodes at once: their instances
-//! are read ([`Directory`] over [`source`]), and the answers are judged ([`Judge`], pure).
+//! Upstream: `gce_instances.go`, one get for each node and question. Here the core asks about many nodes at once: their
+//! instances are read ([`Directory`] over [`source`]), and the answers are evaluated ([`Judge`], pure).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -26,12 +26,12 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-/// Lists may show new instances late: a node younger than this is not judged by absence.
+/// Lists may show new instances late: for a node younger than this, absence is no evidence.
 const GRACE: Duration = Duration::from_secs(60);
-/// The states of an instance that is stopped.
+/// The states of a stopped instance.
 const STOPPED: [&str; 3] = ["TERMINATED", "STOPPED", "SUSPENDED"];
 
-/// What the look-ups need to know of the configuration.
+/// The configuration of lookups.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     /// `node-instance-prefix`
@@ -51,7 +51,7 @@ pub(crate) struct GceInstances {
     client: Client,
     cluster: Cluster,
     directory: Directory<Compute>,
-    /// The names of projects that provider IDs have by number.
+    /// The names of projects that provider IDs contain as numbers.
     projects: Mutex<BTreeMap<String, String>>,
 }
 
@@ -64,7 +64,7 @@ impl GceInstances {
         Self { settings, client, cluster, directory, projects: Mutex::default() }
     }
 
-    /// The keys of nodes, in order. Without multi-project, the project of a provider ID does not count.
+    /// The keys of nodes, in order. Without multi-project, the project of a provider ID is ignored.
     pub(crate) fn wanted(&self, nodes: &[NodeRef]) -> Vec<Wanted> {
         let project = &self.client.links().project;
         let key = |node: &NodeRef| match wanted(node) {
@@ -80,7 +80,7 @@ impl GceInstances {
         Judge { settings: &self.settings, project: &self.client.links().project, observed }
     }
 
-    /// The answer for a node. An instance that is missing in the project of the cluster says nothing about one of another project.
+    /// The answer for a node. An instance missing in the project of the cluster says nothing about other projects.
     async fn answer(&self, judge: &Judge<'_>, node: &Node, key: &Wanted) -> Lookup {
         let answer = judge.node(node, key);
         match (&answer, InstanceId::of(node)) {
@@ -120,7 +120,7 @@ impl GceInstances {
     }
 }
 
-/// What there is to be read.
+/// The keys to read.
 fn keys(wanted: &[Wanted]) -> BTreeSet<Wanted> {
     wanted.iter().filter(|wanted| !matches!(wanted, Wanted::Never(_))).cloned().collect()
 }
@@ -131,9 +131,9 @@ impl InstancesV2 for GceInstances {
         let wanted = self.wanted(nodes);
         let keys = keys(&wanted);
         let observed = match aspects {
-            // Only what the API says now shows whether an instance exists or is stopped.
+            // Only a current read shows whether an instance exists or is stopped.
             Aspects { existence: true, .. } | Aspects { shutdown: true, .. } => self.directory.look_up(keys).await,
-            // Nobody waits for addresses of nodes that work already.
+            // The addresses of working nodes are not urgent.
             Aspects::ADDRESSES => call::refreshing(self.directory.recent(keys)).await,
             _ => self.directory.recent(keys).await,
         };
@@ -141,7 +141,7 @@ impl InstancesV2 for GceInstances {
     }
 
     async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
-        // Without the nodes it is not known which IDs an answer must hold.
+        // Without the nodes, the IDs that an answer must contain are unknown.
         let nodes = self.cluster.nodes()?.list();
         let wanted = self.wanted(&nodes);
         let observed = match self.directory.all(keys(&wanted)).await {
@@ -173,7 +173,7 @@ impl PodRanges for GceInstances {
     }
 }
 
-/// What an answer of the API means for a node. Pure.
+/// Evaluates an answer of the API for a node. Pure.
 struct Judge<'a> {
     settings: &'a Settings,
     /// The project of the cluster.
@@ -195,7 +195,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Upstream does not implement it, so that nodes of stopped instances are not tainted.
+    /// Upstream does not implement this, so nodes of stopped instances are not tainted.
     fn shutdown(&self, instance: &instance::Instance) -> Result<bool, ProviderError> {
         match self.settings.taint_stopped {
             true => Ok(STOPPED.contains(&&*instance.status)),
@@ -203,7 +203,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Where an instance was found.
+    /// The ID of an instance that was found.
     fn id(&self, key: &Wanted, instance: &instance::Instance) -> InstanceId {
         match key {
             Wanted::Instance(id) => id.clone(),

@@ -10,12 +10,12 @@ use ipnet::Ipv6Net;
 use super::addresses::ipv6;
 use crate::client::instance::{Instance, NetworkInterface};
 
-/// The NIC that counts.
+/// The name of the primary NIC.
 const FIRST: &str = "nic0";
-/// The first part of this length of a NIC's IPv6 addresses is for pods.
+/// The prefix length of the pod range at the beginning of a NIC's IPv6 range.
 const IPV6_LENGTH: u8 = 112;
 
-/// The NICs of an instance, each with its ranges for pods.
+/// The NICs of an instance, each with its pod ranges.
 pub(super) fn of_instance(instance: &Instance) -> Vec<PodInterface> {
     instance.network_interfaces.iter().map(of_nic).collect()
 }

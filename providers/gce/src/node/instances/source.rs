@@ -1,4 +1,4 @@
-//! Where instances come from: one get, the list of a zone, or a search by name over the whole project.
+//! The sources of instances: one get, the list of a zone, or a search by name in the whole project.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::client::{ApiError, Client};
 use crate::node::identity::{InstanceId, Wanted};
 use crate::node::zones::Zones;
 
-/// Instances on a page of a list.
+/// Instances per page of a list.
 const PAGE: usize = 500;
-/// Zones of a usual region.
+/// Zones of a typical region.
 const ZONES: usize = 3;
-/// From so many instances of a zone on, its list is read instead of each.
+/// From this number of instances on, the list of their zone is read instead of each instance.
 const WORTH_A_LIST: usize = 30;
-/// Names in one search: the URL has its limit.
+/// Names in one search: the length of a URL is limited.
 const NAMES: usize = 40;
-/// Calls at the same time.
+/// Concurrent calls.
 const IN_FLIGHT: usize = 16;
 const RUNNING: &str = "RUNNING";
 
 type List = BTreeMap<Wanted, Seen<Arc<Instance>>>;
 
-/// The Compute API, as far as nodes are found in it.
+/// The Compute API as a source of instances.
 #[derive(Debug)]
 pub(crate) struct Compute {
     client: Client,
@@ -61,11 +61,11 @@ impl Compute {
         Ok(found.into_iter().map(entry).collect())
     }
 
-    /// Instances by ID: where many are of one zone, from its list. What a list lacks is asked for by itself.
+    /// Instances by ID, from the list of their zone if there are many. Instances that it lacks are read one by one.
     async fn of_zone(&self, project: String, zone: String, ids: Vec<InstanceId>) -> Vec<(Wanted, Answer<Self>)> {
         let mut listed = match ids.len() < WORTH_A_LIST {
             true => List::new(),
-            // Should it fail, the look-ups show why.
+            // If the list fails, the individual reads show why.
             false => self.zone(&project, &zone).await.unwrap_or_default(),
         };
         let (mut answers, mut missing) = (Vec::new(), Vec::new());
@@ -81,7 +81,7 @@ impl Compute {
         answers
     }
 
-    /// Instances by name, wherever in the project they are: a node outside the managed zones has one, too.
+    /// Instances by name, anywhere in the project: a node outside the managed zones has an instance, too.
     async fn by_names(&self, names: Vec<String>) -> Vec<(Wanted, Answer<Self>)> {
         let found = match self.client.instances_named(&names).await {
             Ok(found) => found.into_iter().map(Arc::new).collect::<Vec<_>>(),
@@ -93,7 +93,7 @@ impl Compute {
     }
 }
 
-/// The instance of a name: of several, the one in a managed zone.
+/// The instance with a name: of several, the one in a managed zone.
 fn one_of<'a>(found: impl Iterator<Item = &'a Arc<Instance>>, managed: &BTreeSet<String>) -> Seen<Arc<Instance>> {
     let all: Vec<&Arc<Instance>> = found.collect();
     let near: Vec<&Arc<Instance>> = all.iter().copied().filter(|instance| managed.contains(instance.zone())).collect();
@@ -110,7 +110,7 @@ impl Source for Compute {
     type Value = Arc<Instance>;
     type Error = ApiError;
 
-    /// The managed zones, and those of nodes elsewhere.
+    /// The managed zones, and the other zones of nodes.
     async fn list(&self) -> Result<(usize, List), ApiError> {
         let managed =
             self.zones.managed().await.map_err(|error| {

@@ -1,5 +1,5 @@
-//! What users got wrong, or may not do: each error names key, value and remedy, and other Services go on. The core shows the error
-//! of a Service as its event.
+//! Mistakes of users, and missing permissions: each error names key, value and remedy, and other Services continue. The
+//! core shows the error of a Service as its event.
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn put(scene: &Scene, path: &str, object: Value) {
     scene.cloud().world(|world| world.put(&format!("projects/p/{path}"), object));
 }
 
-/// The error of a Service has all of this, and another Service gets its balancer.
+/// The error of a Service contains all of this, and another Service gets its balancer.
 async fn says(scene: &Scene, mut wrong: ccm_provider::Service, all: &[&str]) {
     let error = scene.refused(&mut wrong).await;
     assert!(all.iter().all(|text| error.contains(text)), "{all:?}: {error}");

@@ -1,4 +1,4 @@
-//! How many calls things take.
+//! The number of calls for each task.
 
 use ccm_cloudsim::gce::Options;
 use ccm_provider::{ServiceAction, ServiceWork};
@@ -17,7 +17,7 @@ async fn a_sync_of_what_is_as_desired_reads_little_and_writes_nothing() {
         scene.ensure(&mut service).await;
         let (calls, _) = scene.calls(scene.ensure(&mut service)).await;
         assert_eq!(calls.len(), reads, "{calls:?}");
-        // What an interrupted change may have left behind is looked for once in the life of a process.
+        // Leftovers of an interrupted change are looked for once in the lifetime of a process.
         scene.restart().await;
         let (calls, _) = scene.calls(scene.ensure(&mut service)).await;
         assert_eq!(calls.len(), reads + first, "{calls:?}");
@@ -26,7 +26,7 @@ async fn a_sync_of_what_is_as_desired_reads_little_and_writes_nothing() {
     }
 }
 
-/// The core works on Services side by side that have the same groups; those that share only some wait for each other.
+/// The core processes Services with the same groups concurrently; those that share only some wait for each other.
 #[tokio::test]
 async fn services_of_a_kind_are_worked_on_together() {
     let scene = Scene::with(&["n1"]).await;
@@ -66,11 +66,11 @@ async fn a_new_node_costs_one_call_for_each_external_balancer_and_one_list_of_po
     let (mut calls, ()) = scene.calls(all(&scene, &work(&scene, ServiceAction::UpdateHosts))).await;
     calls.sort();
     assert_eq!(calls, [vec!["targetPools.addInstance"; 20], vec!["targetPools.list"]].concat());
-    // A restart costs a list of each kind.
+    // A restart costs one list of each kind.
     scene.restart().await;
     let (calls, ()) = scene.calls(all(&scene, &work(&scene, ServiceAction::Ensure))).await;
     assert_eq!(calls.len(), 5, "{calls:?}");
-    // Who may not list reads each object.
+    // Without the permission to list, each object is read.
     let lists = ["forwardingRules", "targetPools", "firewalls", "httpHealthChecks", "addresses"];
     let lists = lists.map(|kind| format!("compute.{kind}.list")).into();
     scene.cloud().change(|options| options.denied = [("*".to_owned(), lists)].into());

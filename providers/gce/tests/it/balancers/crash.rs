@@ -9,7 +9,7 @@ use crate::bed::contents;
 
 const SHARE: &str = "alpha.cloud.google.com/load-balancer-backend-share";
 
-/// What a process dies of.
+/// The work during which a process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
     CreateExternal,
@@ -18,10 +18,10 @@ enum Life {
     ChangeInternal,
     ToInternal,
     ToExternal,
-    /// From health checks of its own to those of the nodes.
+    /// From its own health check to that of the nodes.
     ToClusterExternal,
     ToClusterInternal,
-    /// From the nodes' health checks to those of its own; nobody else needs the former.
+    /// From the nodes' health check to its own; nothing else needs the former.
     ToLocalExternal,
     ToLocalInternal,
     /// From a backend service that Services may share to one of its own, with each policy.
@@ -34,7 +34,7 @@ enum Life {
 }
 
 impl Life {
-    /// What there is before, and the Service that is then worked on.
+    /// Creates the earlier state, and returns the Service that is then processed.
     async fn before(self, scene: &mut Scene) -> Service {
         let mut service = match self {
             Self::CreateExternal
@@ -94,7 +94,7 @@ impl Life {
     }
 }
 
-/// A process that is about to work on a Service.
+/// A process that is about to process a Service.
 struct Work {
     scene: Scene,
     service: Service,
@@ -138,7 +138,7 @@ async fn dies_after_each_write(life: Life) {
     if life.action() == ServiceAction::Delete {
         assert_eq!(expected, [] as [&str; 0]);
     }
-    // What no Service needs any more is gone.
+    // Objects that no Service needs any more are gone.
     let gone = match life {
         Life::ToLocalExternal | Life::ToLocalInternal | Life::UnshareToLocal => "k8s-cid-node",
         Life::UnshareBackend => "k8s-cid-internal-",

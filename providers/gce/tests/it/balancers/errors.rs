@@ -1,4 +1,4 @@
-//! What is wrong in the cloud or in a Service, and what users read of it.
+//! Errors in the cloud or in a Service, and their messages for users.
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::gce::Options;
@@ -23,7 +23,7 @@ async fn an_address_outlives_a_failure_between_two_rules() {
     assert!(scene.refused(&mut web).await.contains("no"));
     assert_eq!(scene.find("forwardingRules", LB), None);
     assert_eq!(scene.object("addresses", "LB")["address"], json!(ip));
-    // A retry uses the same address, also in another process.
+    // A retry uses the same address, even in another process.
     scene.refused(&mut web).await;
     scene.restart().await;
     scene.refused(&mut web).await;
@@ -59,7 +59,7 @@ async fn nodes_without_an_instance_are_left_out() {
         assert_eq!(scene.writes_to_ensure(&mut service).await, [] as [&str; 0]);
     }
     assert_eq!(texts(&scene.object("targetPools", "LB")["instances"]).len(), 1);
-    // Without any other, the pool stays as it is.
+    // Without any other instance, the pool stays unchanged.
     scene.nodes = vec![ghost("gone"), ghost("gone-2")];
     let mut web = web();
     let error = scene.ask(&mut web, ServiceAction::UpdateHosts).await.0.unwrap_err().to_string();
@@ -224,7 +224,7 @@ async fn an_instance_without_tag_is_named_and_no_firewall_is_open() {
     let error = scene.refused(&mut web).await;
     assert!(error.contains("instance n1 in us-central1-b") && error.contains("node-tags"), "{error}");
     assert_eq!(scene.names(), [] as [&str; 0]);
-    // Without nodes nothing is opened; the first tagged one brings it.
+    // Without nodes nothing is opened until the first tagged node.
     scene.nodes.clear();
     scene.ensure(&mut web).await;
     assert!(!scene.names().iter().any(|name| name.contains("firewalls")));
@@ -270,7 +270,7 @@ async fn firewalls_follow_the_tags_of_instances_without_a_change_of_nodes() {
     assert_eq!(calls.iter().filter(|call| *call == "instances.list").count(), 1, "{calls:?}");
     scene.is_steady(&mut web).await;
     scene.bed.retag("k8s-node-1", "k8s");
-    // What another process, or this one a minute later, reads.
+    // Another process reads the change, or this one a minute later.
     scene.restart().await;
     assert_eq!(scene.writes_to_ensure(&mut web).await, ["firewalls.patch", "firewalls.patch"]);
     assert_eq!(scene.object("firewalls", "k8s-fw-LB")["targetTags"], json!(["k8s"]));

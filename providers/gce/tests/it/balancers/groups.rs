@@ -1,4 +1,4 @@
-//! Instance groups of others behind internal load balancers: `external-instance-groups-prefix`.
+//! External instance groups behind internal load balancers: `external-instance-groups-prefix`.
 
 use ccm_cloudsim::gce::Options;
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::scene::{Scene, internal, web};
 const GROUPS: &str = "projects/p/zones/us-central1-b/instanceGroups";
 const PREFIX: &str = "external-instance-groups-prefix = infra-";
 
-/// Another program puts an instance into a group of its own.
+/// Another program puts an instance into its own group.
 fn joins(scene: &Scene, group: &str, instance: &str) {
     let instance = json!({"instance": format!("zones/us-central1-b/instances/{instance}")});
     let _ = scene.cloud().by_hand("POST", GROUPS, &json!({"name": group}));
@@ -26,7 +26,7 @@ fn behind(scene: &Scene) -> Vec<String> {
     names
 }
 
-/// The members of the group of the cluster.
+/// The members of the cluster's group.
 fn own(scene: &Scene) -> Vec<String> {
     let body = json!({"instanceState": "ALL"});
     let members = scene.cloud().by_hand("POST", &format!("{GROUPS}/k8s-ig--cid/listInstances"), &body).unwrap();
@@ -42,10 +42,10 @@ async fn groups_of_others_are_used_as_they_are_and_never_changed() {
     joins(&scene, "elsewhere", "n2");
     let mut web = internal(web());
     scene.ensure(&mut web).await;
-    // One has a member that is no node, the other one another name.
+    // One of the other groups has a member that is not a node, one another prefix.
     assert_eq!((behind(&scene), own(&scene)), (vec!["infra-masters".into(), "k8s-ig--cid".into()], vec!["n2".into()]));
     scene.is_steady(&mut web).await;
-    // A node that joins their group leaves ours, and the other way round.
+    // A node that joins an external group leaves ours, and vice versa.
     let mark = scene.cloud().mark();
     scene.nodes.push(scene.bed.node("n3"));
     scene.update(&mut web).await;
@@ -86,7 +86,7 @@ async fn the_key_may_come_and_go() {
     for (more, groups, members) in [(PREFIX, 2, 1), ("", 1, 2)] {
         scene.reconfigure(more).await;
         if groups == 2 {
-            // It is not balanced yet.
+            // The group is not balanced yet.
             joins(&scene, "infra-masters", "n1");
         }
         scene.ensure(&mut web).await;

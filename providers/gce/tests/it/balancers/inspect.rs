@@ -1,4 +1,4 @@
-//! What the commands say of load balancers.
+//! The output of the commands about load balancers.
 
 use ccm_cloudsim::gce::Options;
 use ccm_provider::{Claims, Fact, FactState, FlagValues, ProviderFactory as _, Service, ServiceAction, ServiceWork};
@@ -68,7 +68,7 @@ async fn orphans_are_found_by_two_marks_and_deleted_whole() {
     }
     assert_eq!(scene.names(), [] as [&str; 0]);
     assert_eq!(inspect.orphans(CLUSTER, &claims(&scene, &[])).await.unwrap(), []);
-    // Not there any more is a success.
+    // Deleting a missing orphan is a success.
     inspect.delete_orphan(CLUSTER, &orphans[0]).await.unwrap();
 }
 
@@ -83,7 +83,7 @@ async fn a_balancer_that_may_be_another_clusters_is_kept() {
         json!(["https://www.googleapis.com/compute/v1/projects/p/global/httpHealthChecks/k8s-other-node"]);
     scene.cloud().world(|world| world.put(&pool, fields));
     let inspect = scene.provider().inspect().unwrap();
-    // A node behind it is enough.
+    // A node behind the balancer is enough.
     let ours = inspect.orphans(CLUSTER, &claims(&scene, &[])).await.unwrap();
     assert_eq!(ours[0].kept, None);
     let doubtful = inspect.orphans(CLUSTER, &Claims::default()).await.unwrap();

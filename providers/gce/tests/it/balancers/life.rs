@@ -1,4 +1,4 @@
-//! The life of each kind of load balancer, with every call that it takes.
+//! The life cycle of each kind of load balancer, with every call.
 
 use ccm_cloudsim::gce::Options;
 use ccm_provider::{LoadBalancerExt as _, ServiceAction};
@@ -41,7 +41,7 @@ async fn an_external_balancer_lives_and_leaves_nothing() {
         ]
     );
     scene.is_steady(&mut web).await;
-    // A node goes, another one comes.
+    // A node is removed, another one is added.
     scene.nodes = vec![scene.nodes[0].clone(), scene.bed.node("n3")];
     let (calls, ()) = scene.calls(scene.update(&mut web)).await;
     assert_eq!(calls, ["targetPools.get", "targetPools.addInstance", "targetPools.removeInstance"]);
@@ -98,7 +98,7 @@ async fn an_internal_balancer_lives_and_leaves_nothing() {
     scene.nodes = vec![scene.nodes[0].clone(), scene.bed.node("n3")];
     scene.update(&mut web).await;
     scene.is_steady(&mut web).await;
-    // Another protocol: the rule is made again with the same address.
+    // Another protocol: the rule is created again with the same address.
     web.spec.ports = ports("UDP", &[80]);
     assert_eq!(scene.ensure(&mut web).await, ip);
     scene.is_steady(&mut web).await;
@@ -157,7 +157,7 @@ async fn a_change_of_the_scheme_replaces_everything_and_the_finalizer() {
     assert_eq!(web.metadata.finalizers, ["gke.networking.io/l4-netlb-v1"]);
     assert_eq!(scene.names(), external);
     scene.is_steady(&mut web).await;
-    // P-44: changed again while nobody looked, and deleted at once.
+    // P-44: changed again between two processes, and deleted immediately.
     set(&mut web, super::scene::TYPE, "Internal");
     scene.restart().await;
     scene.delete(&mut web).await;

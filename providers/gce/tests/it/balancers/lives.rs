@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::scene::{internal, service, set};
 use crate::bed::{Bed, CLUSTER, PROJECT, ZONE, contents, flags};
 
-/// The simulated Compute Engine with neighbours.
+/// The simulated Compute Engine, shared with another cluster.
 struct Living {
     bed: Bed,
     config: String,
@@ -35,7 +35,7 @@ fn cluster(bed: &Bed, id: &str) -> Arc<TestCluster> {
 }
 
 impl Living {
-    /// Another cluster has balancers in the same project.
+    /// Creates balancers of another cluster in the same project.
     async fn neighbours(&self) {
         let theirs = cluster(&self.bed, "theirs");
         let provider = self.bed.build(&self.config, &flags(&[])).await.unwrap();
@@ -77,7 +77,7 @@ impl LivingCloud for Living {
     }
 
     async fn process(&self) -> Arc<dyn LoadBalancer> {
-        // A new one that finds no answer tries again, as its Deployment does.
+        // A new process that gets no answer tries again, as its Deployment does.
         loop {
             if let Ok(provider) = self.bed.build(&self.config, &flags(&self.flags)).await {
                 provider.initialize(self.cluster.context(CLUSTER)).await.unwrap();
@@ -103,8 +103,8 @@ impl LivingCloud for Living {
         self.bed.cloud.world(|world| world.delete_instance(&path));
     }
 
-    /// Scheme and policy are those of the name: what a change of these leaves behind for a while, finalizers remember, and who
-    /// shares it. There is no core here to write the former.
+    /// Scheme and policy depend on the name only. After a change of them, leftovers are found by finalizers or by other
+    /// users of shared objects, and no core writes finalizers here.
     fn service(&mut self, rng: &mut StdRng, name: &str, _: bool) -> Service {
         let letter = name.as_bytes()[0];
         let is_internal = matches!(letter, b'c' | b'd');
@@ -133,7 +133,7 @@ impl LivingCloud for Living {
                 set(&mut made, "networking.gke.io/internal-load-balancer-allow-global-access", "true");
             }
         } else {
-            // Without it a balancer keeps the tier that it has.
+            // Without the annotation a balancer keeps its current tier.
             set(&mut made, "cloud.google.com/network-tier", if may(0.2) { "Standard" } else { "Premium" });
         }
         made
@@ -180,12 +180,12 @@ impl LivingCloud for Living {
         contents(&self.bed.cloud)
     }
 
-    /// By the ID of the other cluster and by its Services, which are in descriptions.
+    /// By the ID of the other cluster and by its Services, which descriptions contain.
     fn is_theirs(line: &str) -> bool {
         line.contains("theirs")
     }
 
-    /// Without the addresses that the cloud gave out, and without what is the same as nothing.
+    /// Without the addresses that the cloud assigned, and without a field that equals its absence.
     fn plain(line: String) -> String {
         static ADDRESS: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r"\b(35\.206\.[0-9]+|10\.0\.[0-9]+)\.[1-9][0-9]*\b").unwrap());

@@ -1,4 +1,4 @@
-//! How long many Services take, with the times of the real API.
+//! The duration of syncs of many Services, with the latencies of the real API.
 
 mod long_lane {
     use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ mod long_lane {
     use crate::balancers::scene::{Scene, internal, service};
     use crate::bed::CLUSTER;
 
-    /// Operations of different Services run side by side: one after the other 100 would take half an hour.
+    /// Operations of different Services run concurrently: one after the other, 100 would take half an hour.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn services_are_made_side_by_side() {
         for kind in [|service| service, internal] {

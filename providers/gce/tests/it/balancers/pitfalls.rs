@@ -1,4 +1,4 @@
-//! Mistakes that other programs made, each by itself.
+//! Mistakes of other programs, each tested separately.
 
 use ccm_provider::ServiceAction;
 use serde_json::json;
@@ -19,7 +19,7 @@ async fn a_subnetwork_in_another_spelling_keeps_the_rule_and_its_address() {
     assert!(path.starts_with("projects/") && made["subnetwork"].as_str().unwrap().starts_with("https://"));
     let full = format!("https://compute.googleapis.com/compute/beta/{path}");
     for spelling in [path.clone(), full, path.rsplit('/').next().unwrap().to_owned()] {
-        // The last one of a key counts.
+        // The last value of a key is used.
         scene.reconfigure(&format!("subnetwork-name = {spelling}")).await;
         let mark = scene.cloud().mark();
         assert_eq!(scene.ensure(&mut web).await, ip, "{spelling}");
@@ -34,7 +34,7 @@ async fn a_deletion_that_finds_everything_gone_is_done_whatever_finalizers_say()
     let mut scene = Scene::with(&["n1"]).await;
     for mut service in [web(), internal(web()), local(), internal(local())] {
         scene.ensure(&mut service).await;
-        // Another process has deleted it all; this one has an older copy with the finalizer.
+        // Another process has deleted everything; this one has an older copy with the finalizer.
         let mut older = service.clone();
         scene.delete(&mut service).await;
         scene.restart().await;

@@ -1,8 +1,8 @@
-//! What the Go program made of Services of all shapes, and of nodes, is taken over as it is, and removed.
+//! The objects of the Go program for Services of all shapes, and for nodes, are taken over unchanged, and deleted.
 //!
-//! `recordings/*.json` is what `cargo xtask bench gce takeover --ccm … --former …` writes: arguments, nodes, Services, and the objects
-//! of the simulated cloud after the cloud-controller-manager of cloud-provider-gcp (commit 4e24531 of August 2026, release line 36.3)
-//! had made them on a real API server.
+//! `recordings/*.json` is the output of `cargo xtask bench gce takeover --ccm … --former …`: arguments, nodes,
+//! Services, and the objects of the simulated cloud after the cloud-controller-manager of cloud-provider-gcp (commit
+//! 4e24531 of August 2026, release line 36.3) had made them on a real API server.
 
 use std::collections::BTreeSet;
 
@@ -17,23 +17,23 @@ use crate::bed::{Bed, CLUSTER, PROJECT, ZONE};
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/balancers/recordings");
 const PLAIN: &str = "plain.json";
 const DENYING: &str = "denying.json";
-/// What a taken over cluster gets of this program: see "Where it differs" of the README.
+/// The writes of this program to a cluster that is taken over: see "Where it differs" of the README.
 const CHANGES: [&str; 1] = [
     // Upstream opens it for the first external Service only.
     "firewalls.patch k8s-cid-node-http-hc",
 ];
-/// The switches of recordings.
+/// The flags of recordings.
 const SWITCHES: [&str; 3] =
     ["enable-l4-deny-firewall", "enable-l4-deny-firewall-rollback-cleanup", "enable-l4-lb-annotations"];
 
 struct Recording {
     scene: Scene,
     services: Vec<Service>,
-    /// Addresses of the Services.
+    /// The addresses of the Services.
     addresses: Vec<String>,
 }
 
-/// The recorded cluster, and this program in place of the former one.
+/// The recorded cluster, with this program in place of the former one.
 async fn recorded(file: &str) -> Recording {
     let text = std::fs::read_to_string(format!("{FOLDER}/{file}")).unwrap();
     let recording: Value = serde_json::from_str(&text).unwrap();
@@ -71,7 +71,7 @@ async fn recorded(file: &str) -> Recording {
     }
 }
 
-/// The writes since a mark, each with what it is about.
+/// The writes since a mark, each with the name of its object.
 fn writes(scene: &Scene, mark: u64) -> BTreeSet<String> {
     scene.cloud().ledger(|ledger| {
         let name = |params: &str| {
@@ -96,7 +96,7 @@ async fn what_the_go_program_made_is_as_desired() {
             assert_eq!(service.metadata.finalizers, finalizers, "{name}");
         }
         assert_eq!(writes(&scene, mark), changes());
-        // Nor do the same nodes, or another start.
+        // The same nodes, or another start, cause no writes either.
         let mark = scene.cloud().mark();
         for service in &mut services {
             scene.update(service).await;
@@ -139,7 +139,7 @@ fn route(route: Route) -> (String, String) {
 #[tokio::test]
 async fn what_the_go_program_made_goes_with_its_service() {
     for file in [PLAIN, DENYING] {
-        // Another order removes what is shared with another Service.
+        // Another order deletes the shared objects with another Service.
         for backwards in [false, true] {
             let Recording { scene, mut services, .. } = recorded(file).await;
             if backwards {

@@ -1,4 +1,4 @@
-//! A cluster in a project: the provider as a process makes it, nodes, Services, and what the project has for them.
+//! A cluster in a project: the provider as a process creates it, nodes, Services, and the project's objects.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Scene {
         Self::begin(Bed::start(options), nodes, more, given).await
     }
 
-    /// What a cluster usually has.
+    /// The usual contents of a cluster.
     pub(super) fn seed() -> ClusterSeed<'static> {
         ClusterSeed { zones: &[ZONE], nodes: 0, ..ClusterSeed::default() }
     }
@@ -55,7 +55,7 @@ impl Scene {
         Self::over(bed, nodes, more, given).await
     }
 
-    /// The same over nodes whose instances are there.
+    /// The same over nodes whose instances exist.
     pub(super) async fn over(bed: Bed, nodes: Vec<NodeRef>, more: &str, given: &[&'static str]) -> Self {
         let cluster = Arc::new(TestCluster::default());
         let uid = bed.factory().config_maps()[0];
@@ -98,13 +98,13 @@ impl Scene {
         self.restart().await;
     }
 
-    /// A new process that has to find the tags of nodes by itself.
+    /// A new process that has to find the tags of nodes itself.
     pub(super) async fn untagged(&mut self) {
         self.bed.node_tags = "";
         self.restart().await;
     }
 
-    /// Work for a Service as the core does it, with its finalizers.
+    /// Processes a Service as the core does, with its finalizers.
     pub(super) async fn ask(&self, service: &mut Service, action: ServiceAction) -> (Answer, Notes) {
         let balancers = self.balancers();
         let finalizers = balancers.finalizers(service);
@@ -126,7 +126,7 @@ impl Scene {
         self.ask(service, ServiceAction::Ensure).await.0
     }
 
-    /// Ensures, and answers the address.
+    /// Ensures the Service, and returns the address.
     pub(super) async fn ensure(&self, service: &mut Service) -> String {
         let status = self.try_ensure(service).await.unwrap().expect("a status");
         assert_eq!(status.ingress.len(), 1);
@@ -145,7 +145,7 @@ impl Scene {
         self.ask(service, ServiceAction::Delete).await.0.unwrap();
     }
 
-    /// The methods that were called for this.
+    /// The methods that were called by this work.
     pub(super) async fn calls<T>(&self, work: impl Future<Output = T>) -> (Vec<String>, T) {
         let mark = self.cloud().mark();
         let answer = work.await;
@@ -171,7 +171,7 @@ impl Scene {
         assert_eq!(self.writes_to_ensure(service).await, [] as [&str; 0]);
     }
 
-    /// Kind and name of all that the project has for load balancers.
+    /// The kind and name of all objects of load balancers in the project.
     pub(super) fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for kind in BALANCING {
@@ -198,7 +198,7 @@ impl Scene {
         self.cluster.take_events()
     }
 
-    /// Nothing was sent that does not follow the API.
+    /// No request violated the API.
     pub(super) fn is_correct(&self) {
         assert_eq!(self.cloud().violations(), [] as [&str; 0]);
     }
@@ -265,7 +265,7 @@ pub(super) fn ports(protocol: &str, ports: &[i32]) -> Vec<ccm_provider::ServiceP
     ports.iter().map(port).collect()
 }
 
-/// The sorted texts of a list.
+/// The sorted strings of a list.
 pub(super) fn texts(list: &Value) -> Vec<String> {
     let mut texts: Vec<String> =
         list.as_array().into_iter().flatten().map(|text| text.as_str().unwrap_or_default().to_owned()).collect();

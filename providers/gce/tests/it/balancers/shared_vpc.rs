@@ -1,4 +1,4 @@
-//! A network of another project, whose firewall rules its administrators keep.
+//! A network in another project, whose administrators manage the firewall rules.
 
 use ccm_cloudsim::gce::Options;
 use ccm_cloudsim::gce::seed::ClusterSeed;
@@ -64,12 +64,12 @@ async fn a_rule_that_the_administrators_made_is_enough() {
     scene.cluster.advance(Duration::from_secs(3601));
     scene.ensure(&mut web).await;
     assert_eq!(scene.events(), [] as [&str; 0]);
-    // It does not admit other ports.
+    // The rule does not admit other ports.
     web.spec.ports = ports("TCP", &[8080]);
     scene.ensure(&mut web).await;
     let events = scene.events();
     assert!(events.len() == 1 && events[0].contains("firewall-rules update"), "{events:?}");
-    // The command of a deletion names the rule that there is.
+    // The command of a deletion names the existing rule.
     scene.delete(&mut web).await;
     let events = scene.events();
     assert!(

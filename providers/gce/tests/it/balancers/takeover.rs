@@ -1,4 +1,4 @@
-//! What the Go program made is taken over.
+//! The objects of the Go program are taken over.
 
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ async fn an_external_balancer_of_the_go_program_costs_no_write() {
     assert_eq!(scene.ensure(&mut web).await, "203.0.113.7");
     scene.is_steady(&mut web).await;
     assert_eq!(scene.writes(0), [] as [&str; 0]);
-    // What other releases left on it goes with one patch.
+    // A setting of other releases is removed with one patch.
     let path = "projects/p/global/firewalls/k8s-cid-node-http-hc";
     let mut pinned = scene.object("firewalls", "k8s-cid-node-http-hc");
     pinned["destinationRanges"] = json!(["203.0.113.6"]);
@@ -83,7 +83,7 @@ async fn an_external_balancer_of_the_go_program_costs_no_write() {
 async fn an_internal_balancer_of_the_go_program_costs_no_write() {
     let mut scene = Scene::with(&["n1"]).await;
     let region = "regions/us-central1";
-    // The group has to know its members: it is made as any client would.
+    // The group has to know its members, so another Service creates it.
     let mut other = internal(super::scene::service("other", json!({})));
     scene.ensure(&mut other).await;
     let group = format!("{WWW}/zones/us-central1-b/instanceGroups/k8s-ig--cid");
@@ -104,7 +104,7 @@ async fn an_internal_balancer_of_the_go_program_costs_no_write() {
     assert_eq!(scene.ensure(&mut web).await, "10.128.0.200");
     scene.is_steady(&mut web).await;
     assert_eq!(scene.writes(mark), [] as [&str; 0]);
-    // What users set stays when something else changes.
+    // User settings stay when something else changes.
     web.spec.session_affinity = "ClientIP".to_owned();
     assert_eq!(scene.writes_to_ensure(&mut web).await, ["regionBackendServices.patch"]);
     let backend = scene.object("backendServices", "LB");

@@ -21,7 +21,7 @@ const NO_TAG: &str = "k8s.io/ccm-permission-check";
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     pub(super) answers: Vec<(Operation, Answer<()>)>,
-    /// Calls that could not be made without a risk, and why.
+    /// Calls that cannot be made without a risk, and the reason.
     pub(super) skipped: Vec<(Operation, &'static str)>,
     /// Whether the cluster's route table has routes to instances.
     pub(super) routes: bool,

@@ -1,7 +1,7 @@
 //! Checks the permissions of the identity.
 //!
-//! Reads are called for objects that exist or cannot exist. Writes of EC2 are called with `DryRun`, and such that
-//! nothing would change even if an endpoint ignored it: an existing rule is opened, a route that does not exist is
+//! Reads are called for objects that exist or cannot exist. Writes of EC2 are called with `DryRun`, with arguments that
+//! would change nothing even if an endpoint ignored it: an existing rule is opened, a route that does not exist is
 //! deleted. Elastic Load Balancing has no dry run, and its policies depend on the tags of the object, so a call for a
 //! nonexistent object would prove nothing: its writes are not checked.
 
@@ -20,7 +20,7 @@ use crate::permissions::{LOAD_BALANCER, NODE, ROUTE, balancer_writes, granted_by
 
 const CHECK: &str = "permissions";
 
-/// What an answer shows about a permission.
+/// The result of a call about a permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Verdict {
     Granted,
@@ -161,14 +161,14 @@ mod tests {
             (Of::Ec2, "DescribeInstances", "UnauthorizedOperation", "denied"),
             (Of::Elb, "DescribeTags", "AccessDenied", "denied"),
             (Of::Elb, "DescribeTags", "LoadBalancerNotFound", "granted"),
-            // A region without it.
+            // The region lacks the operation.
             (Of::Ec2, "DescribeInstanceTopology", "UnsupportedOperation", "granted"),
             (Of::Ec2, "CreateSecurityGroup", "InvalidGroup.Duplicate", "granted"),
             (Of::Ec2, "DeleteSecurityGroup", "DependencyViolation", "granted"),
             (Of::Ec2, "RevokeSecurityGroupIngress", "InvalidPermission.NotFound", "granted"),
             (Of::Ec2, "DeleteRoute", "InvalidRoute.NotFound", "granted"),
             (Of::Ec2, "ReplaceRoute", "InvalidParameterValue", "granted"),
-            // The policy looks at the tags of an object that was not found.
+            // The policy depends on the tags of an object that was not found.
             (Of::Ec2, "DeleteSecurityGroup", "InvalidGroup.NotFound", "unclear"),
             (Of::Ec2, "CreateTags", "InvalidParameterValue", "unclear"),
             (Of::Ec2, "CreateTags", "RequestLimitExceeded", "unclear"),

@@ -1,4 +1,4 @@
-//! What is written for each annotation and each change. `plans.txt` is written again with `UPDATE=1`.
+//! The writes for each annotation and each change. `UPDATE=1` regenerates `plans.txt`.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ struct Page {
 }
 
 impl Page {
-    /// Plans, writes down, writes, and sees that nothing is left.
+    /// Plans, records the plan, applies it, and asserts that nothing is left to do.
     async fn case(&mut self, name: &str, from: &State, asked: &Asked) -> State {
         self.scene.load(from);
         let planned = self.scene.settle(asked).await;

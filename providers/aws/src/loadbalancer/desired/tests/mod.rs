@@ -14,7 +14,7 @@ use super::*;
 use crate::annotations::{EXTRA_SECURITY_GROUPS, PREFIX};
 use crate::tests::env;
 
-/// A Service with one port and these annotations, by the ends of their names.
+/// A Service with one port and these annotations, given by the ends of their names.
 fn service(annotations: &[(&str, &str)]) -> Service {
     let mut service = Service::default();
     service.metadata.namespace = "shop".into();
@@ -63,7 +63,7 @@ fn refusal(service: Service) -> String {
     error.to_string().replace(PREFIX, "~")
 }
 
-/// Everything is wrong at once, and each fix shows the next mistake.
+/// All fields are wrong, and each fix shows the next mistake.
 #[test]
 fn checks_come_in_the_order_of_upstream() {
     let mut service = shown(
@@ -183,9 +183,9 @@ fn pitfall_46_what_another_controller_makes_is_left_to_it() {
         for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts] {
             assert!(ask(service(&[("type", kind)]), action).unwrap_err().is_implemented_elsewhere());
         }
-        // Success without a look at AWS.
+        // Succeeds without reading AWS.
         assert!(ask(service(&[("type", kind)]), ServiceAction::Delete).unwrap().is_none());
-        // Its own balancer, or nothing of ours: the same.
+        // A balancer of the other controller, or none of ours: the same result.
         let theirs = shown(service(&[("type", kind)]), "k8s-shop-web-1234.elb.us-east-1.amazonaws.com");
         assert!(ask(theirs, ServiceAction::Delete).unwrap().is_none());
     }

@@ -44,7 +44,7 @@ fn health_checks_follow_the_traffic_policy() {
         unhealthy_threshold: 2,
     };
     assert_eq!(check(&one().local()), local);
-    // Without a port to ask, upstream asks port 0.
+    // Without a health-check node port, upstream probes port 0.
     let mut portless = one().local();
     portless.service.spec.health_check_node_port = 0;
     assert_eq!(check(&portless), cluster);
@@ -78,7 +78,7 @@ fn shared_probes_win_over_annotations_but_not_over_local() {
 
 #[test]
 fn certificates_make_tls_listeners_of_the_ports_they_cover() {
-    // Blanks and capitals: upstream would serve 8443 without TLS.
+    // Spaces and capitals: upstream would serve 8443 without TLS.
     let mut asked = asked(&[(80, 31080), (443, 31443), (8443, 31844)]).with(&SSL_CERT, CERTIFICATE);
     asked = asked.with(&SSL_PORTS, "443, P8443").with(&SSL_POLICY, "a-policy").with(&BACKEND_PROTOCOL, "ssl");
     let ports = asked.network().unwrap().0.ports;
@@ -139,7 +139,7 @@ fn attributes_are_off_unless_asked_for_and_logs_name_their_bucket() {
         let attributes = asked.network().unwrap().0.attributes;
         attributes.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>()
     };
-    // A bucket without logs is not sent: AWS takes no empty one when it goes.
+    // Without logs no bucket is sent: AWS refuses an empty one.
     let off = ["access_logs.s3.enabled=false", "load_balancing.cross_zone.enabled=false"];
     assert_eq!(pairs(&one().with(&ACCESS_LOG_BUCKET, "logs")), off);
     let on = pairs(&one().with(&ACCESS_LOG, "true").with(&ACCESS_LOG_BUCKET, "logs"));

@@ -1,5 +1,5 @@
-//! What is done for each change of a Service, as text in `plans.txt`. Every plan is applied, and leaves nothing to do.
-//! `UPDATE=1 cargo test -p ccm-provider-aws plans_are_as_written_down` writes the file again.
+//! The plan for each change of a Service, as text in `plans.txt`. Every plan is applied, and leaves nothing to do.
+//! `UPDATE=1 cargo test -p ccm-provider-aws plans_are_as_written_down` regenerates the file.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ struct Book {
     text: String,
     scene: Scene,
     empty: State,
-    /// What was made before, by what it was made for.
+    /// The states created before, by the Service that they were created for.
     made: BTreeMap<String, State>,
 }
 
@@ -31,7 +31,7 @@ impl Book {
         let _ = writeln!(self.text, "# {title}\n{text}\n");
     }
 
-    /// The state in which the balancer is as asked.
+    /// Sets the state in which the balancer is as desired.
     async fn current(&mut self, asked: &Asked) {
         let key = format!("{asked:?}");
         if let Some(state) = self.made.get(&key) {
@@ -42,25 +42,25 @@ impl Book {
         self.made.insert(key, self.scene.save());
     }
 
-    /// A Service that is new.
+    /// Creates a Service.
     async fn creation(&mut self, title: &str, asked: &Asked) {
         self.scene.load(&self.empty);
         self.write(title, asked).await;
     }
 
-    /// A Service that changes.
+    /// Changes a Service.
     async fn change(&mut self, title: &str, from: &Asked, to: &Asked) {
         self.current(from).await;
         self.write(title, to).await;
     }
 
-    /// A change and the way back.
+    /// A change and its reversal.
     async fn there_and_back(&mut self, title: &str, from: &Asked, to: &Asked) {
         self.change(title, from, to).await;
         self.change(&format!("{title}: back"), to, from).await;
     }
 
-    /// What a hand did, undone.
+    /// Reverts a manual change.
     async fn repair(&mut self, title: &str, asked: &Asked, hand: impl FnOnce(&Scene)) {
         self.current(asked).await;
         hand(&self.scene);
@@ -85,7 +85,7 @@ fn listener(scene: &Scene, change: impl FnOnce(&mut Listener)) {
     scene.world.state(|state| change(state.elbv2.listeners.values_mut().next().unwrap()));
 }
 
-/// Adds a target group that is like the first, under another name.
+/// Adds a copy of the first target group with another name.
 fn group(scene: &Scene, name: &str, change: impl FnOnce(&mut TargetGroup)) -> String {
     scene.world.state(|state| {
         let mut group = state.elbv2.groups.values().next().unwrap().clone();

@@ -1,4 +1,4 @@
-//! Plans as text, carried out in the simulated AWS.
+//! Plans as text, applied in the simulated AWS.
 
 mod golden;
 mod refusals;

@@ -1,4 +1,4 @@
-//! What is refused, what is adopted, and in which order things go.
+//! Refusals, adopted objects, and the order of writes.
 
 use ccm_cloudsim::aws::elbv2::TargetGroup as Group;
 
@@ -18,7 +18,7 @@ async fn refusal(asked: &Asked, scene: &Scene) -> String {
     scene.try_plan(asked).await.unwrap_err().to_string()
 }
 
-/// The target group of an attempt that died, with what the test changes of it.
+/// The target group of an interrupted attempt, with the test's change.
 async fn left_behind(change: impl FnOnce(&mut Group)) -> Scene {
     let scene = Scene::made(&one()).await;
     scene.delete_by_hand();
@@ -66,7 +66,7 @@ async fn a_balancer_of_another_cluster_is_not_touched() {
     assert!(end.findings[0].message.starts_with("not deleted: "));
 }
 
-/// Pitfall 26 of upstream: `DuplicateTargetGroupName` for ever.
+/// Pitfall 26 of upstream: `DuplicateTargetGroupName` forever.
 #[tokio::test(start_paused = true)]
 async fn a_group_that_an_attempt_left_is_adopted_and_made_right() {
     let scene = left_behind(|group| group.settings.check.healthy = 9).await;
@@ -145,7 +145,7 @@ async fn an_instance_that_is_going_is_no_target() {
     assert_eq!(writes(&scene.plan(&one()).await), ["DeregisterTargets"]);
 }
 
-/// Pitfall 49, and what a balancer that failed shows.
+/// Pitfall 49, and the status of a failed balancer.
 #[test]
 fn an_impaired_balancer_keeps_its_name() {
     let mut balancer = LoadBalancer { dns_name: "web.example".to_owned(), ..LoadBalancer::default() };

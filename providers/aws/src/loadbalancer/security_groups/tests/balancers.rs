@@ -118,7 +118,7 @@ fn a_found_group_without_the_clusters_tag_gets_it_and_that_of_another_cluster_is
     put(&mut world, group("sg-1", name, Tags::from([("KubernetesCluster".to_owned(), "c2".to_owned())])));
     let error = own::classic(&desired, &classic(&[]), &world, &legacy).unwrap_err().to_string();
     assert!(error.contains("sg-1") && error.contains("another cluster"), "{error}");
-    // The name alone, in another VPC, is no find.
+    // A group with the same name in another VPC does not match.
     put(&mut world, crate::client::ec2::SecurityGroup { vpc: "vpc-2".to_owned(), ..group("sg-1", name, Tags::new()) });
     assert!(ids(&own::classic(&desired, &classic(&[]), &world, &env()).unwrap())[0].starts_with('<'));
 }

@@ -1,4 +1,4 @@
-//! By meaning: what is opened, what is closed, and what is left alone.
+//! Tests the opened, closed and unchanged rules.
 
 pub(in crate::loadbalancer) mod model;
 

@@ -1,4 +1,4 @@
-//! What is observed of security groups, as data.
+//! Observations of security groups, as data.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(in crate::loadbalancer) fn desired(goal: Goal) -> Desired {
     }
 }
 
-/// The nodes `i-1` to `i-<nodes>` behind it.
+/// The nodes `i-1` to `i-<nodes>` behind the balancer.
 pub(in crate::loadbalancer) fn common(nodes: usize, ranges: &[&str]) -> Common {
     let target = |number| (format!("i-{number}"), format!("node-{number}"));
     Common {
@@ -65,7 +65,7 @@ pub(in crate::loadbalancer) fn all_from(group: &str) -> Rule {
     Rule::all_from(group.into())
 }
 
-/// Two zones, the nodes `i-1` to `i-3` in the cluster's group `sg-nodes`, and a bystander.
+/// Two zones, the nodes `i-1` to `i-3` in the cluster's group `sg-nodes`, and an unrelated group.
 pub(in crate::loadbalancer) fn world() -> Observed {
     let mut world = Observed {
         classic: None,

@@ -112,7 +112,7 @@ fn the_way_of_a_classic_balancer_is_one_rule_per_wanted_group() {
             "update SecurityGroup sg-nodes: ingress = all traffic from sg-lb (because the load balancer sends to nodes of that group)"
         ]
     );
-    // Others in the same permission stay, and so does a group without our tag.
+    // Other rules in the same permission stay, and so does a group without the cluster's tag.
     assert_eq!(
         close,
         [
@@ -178,7 +178,7 @@ async fn a_network_balancer_opens_clients_health_checks_and_mtu() {
             format!("tcp 31443 from 10.0.2.0/24 [kubernetes.io/rule/nlb/health={BALANCER}]"),
         ]
     );
-    // Groups that nodes left lose the rules.
+    // Groups without nodes lose the rules.
     scene.world.ec2(|ec2| {
         let nodes = ec2.groups[sg("sg-nodes")].tags.clone();
         ec2.groups.get_mut(sg("sg-new")).unwrap().tags = nodes;

@@ -13,11 +13,11 @@ use crate::start::config::Family;
 /// Only interfaces in this state carry traffic.
 const IN_USE: &str = "in-use";
 
-/// The addresses of an instance: for each family in turn, by device index. An interface that is on its way in or out adds
-/// nothing.
+/// The addresses of an instance: for each family in turn, by device index. An interface that is being attached or
+/// detached adds none.
 pub(crate) fn of_instance(instance: &Instance, families: &[Family]) -> Result<Vec<NodeAddress>, ProviderError> {
     let mut interfaces: Vec<&InstanceInterface> = instance.interfaces.iter().collect();
-    // Stable: without attachment last, in EC2's order.
+    // Stable sort: interfaces without attachment last, in EC2's order.
     interfaces.sort_by_key(|interface| interface.device_index.unwrap_or(i32::MAX));
     interfaces.retain(|interface| interface.status == IN_USE);
     let mut addresses = Vec::new();
@@ -55,7 +55,7 @@ fn ipv4(
     Ok(())
 }
 
-/// The addresses of a Fargate node. A family of which the interface has no address is left out.
+/// The addresses of a Fargate node. A family without an address on the interface is left out.
 pub(crate) fn of_interface(
     interface: &NetworkInterface,
     families: &[Family],

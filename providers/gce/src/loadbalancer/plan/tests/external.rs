@@ -2,7 +2,7 @@ use super::*;
 
 const TIER: &str = "cloud.google.com/network-tier";
 
-/// What the Go program made, to the byte.
+/// The objects of the Go program, byte for byte.
 fn go_made() -> Sketch {
     let mut sketch = Sketch::new();
     let service = r#"{"kubernetes.io/service-name":"default/web"}"#;
@@ -131,7 +131,7 @@ fn a_change_survives_any_death_with_its_address() {
         ]
     );
     assert_eq!(body(&steps, "Address", LB)["address"], "203.0.113.7");
-    // The rule could not be made again: the address stays, is used by the next attempt, and goes then.
+    // The rule could not be created: the address is kept, used by the next attempt, and then released.
     let mut sketch = go_made();
     sketch.carry_out(&steps[..3]);
     assert_eq!(sketch.observed.addresses[LB].address, "203.0.113.7");
@@ -190,7 +190,7 @@ fn discrete_ports_of_an_older_release_stay() {
     let rule = sketch.observed.rules.get_mut(LB).unwrap();
     (rule.ports, rule.port_range) = (vec!["80".to_owned(), "443".to_owned()], String::new());
     assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
-    // And a range stays where discrete ports are switched on.
+    // And a range stays if discrete ports are enabled.
     let mut sketch = go_made();
     sketch.env.options.discrete_ports = true;
     assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
@@ -207,10 +207,10 @@ fn without_annotation_a_balancer_keeps_its_tier() {
     sketch.ensure(&standard);
     assert_eq!(sketch.observed.rules[LB].network_tier, "STANDARD");
     assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
-    // Also when its rule is made again.
+    // Also if its rule is created again.
     let steps = sketch.ensures(&web(json!({})));
     assert_eq!(body(&steps, "Address", LB)["networkTier"], "STANDARD");
-    // Another tier is another address.
+    // Another tier means another address.
     let premium = annotated(two_ports(), TIER, "Premium");
     sketch.survives_any_death(&premium, ServiceAction::Ensure);
     let ip = sketch.ip();
@@ -242,7 +242,7 @@ fn an_address_that_is_not_regional_is_refused_and_nothing_changes() {
     let error = sketch.refuses(&wants("198.51.100.1"));
     assert!(error.contains(r#"requested ip "198.51.100.1" is neither static nor assigned to the LB"#), "{error}");
     assert!(error.contains("regional") && error.contains("us-central1"), "{error}");
-    // The address that it has needs no reservation.
+    // The current address needs no reservation.
     let kept = web(json!({"loadBalancerIP": "203.0.113.7", "ports": ports("TCP", &[80, 443])}));
     assert_eq!(sketch.ensure(&kept), [] as [&str; 0]);
 }
@@ -257,7 +257,7 @@ fn a_reserved_address_is_used_and_never_released() {
     let steps = sketch.ensure(&wants("198.51.100.1"));
     assert!(!steps.iter().any(|step| step.contains("Address")), "{steps:?}");
     assert_eq!(sketch.ip().as_deref(), Some("198.51.100.1"));
-    // Without the field it stays, also when the rule is made again.
+    // Without the field the address stays, also if the rule is created again.
     assert_eq!(sketch.ensure(&web(json!({}))), [] as [&str; 0]);
     let steps = sketch.ensure(&web(json!({"ports": ports("TCP", &[81])})));
     assert!(!steps.iter().any(|step| step.contains("Address")), "{steps:?}");
@@ -413,7 +413,7 @@ fn what_admits_comes_before_what_denies() {
         words(&steps),
         ["update Firewall k8s-fw-LB", "update Firewall k8s-cid-node-http-hc", "create Firewall k8s-fw-LB-deny"]
     );
-    // All that is before belongs to the same Service, or to all: with it fails what denies.
+    // All earlier steps belong to the same Service, or to all: if one fails, the deny rule is not created.
     assert!(steps.iter().map(|step| step.rank).is_sorted_by(|a, b| a <= b && (*a != *b || *a == Rank::Firewalls)));
     sketch.survives_any_death(&two_ports(), ServiceAction::Ensure);
     sketch.carry_out(&steps);
@@ -433,7 +433,7 @@ fn what_denies_goes_before_what_admits_is_lowered() {
         steps,
         ["delete Firewall k8s-fw-LB-deny", "update Firewall k8s-fw-LB", "update Firewall k8s-cid-node-http-hc"]
     );
-    // Without the switch to remove it, nobody looks for it: the priorities stay.
+    // Without the cleanup flag the deny rule is not looked for: the priorities stay.
     let mut sketch = denying();
     sketch.ensure(&two_ports());
     sketch.env.options = Options::default();
@@ -509,7 +509,7 @@ fn of_several_services_each_step_of_what_they_share_is_done_once() {
     assert!(steps.iter().all(|step| step.item != Some(2)));
     assert_eq!(steps.iter().filter(|step| step.id == "k8s-cid-node").count(), 1);
     assert_eq!(steps.iter().filter(|step| step.id == "k8s-cid-node-http-hc").count(), 1);
-    // Rules of both are made at the same time.
+    // The rules of both are created concurrently.
     let rules: Vec<u32> = steps.iter().filter(|step| step.rank == Rank::Rules).map(Step::stage).collect();
     assert_eq!((rules.len(), rules[0]), (2, rules[1]));
     assert!(steps.iter().all(|step| step.verb != Does::Update));

@@ -18,7 +18,7 @@ fn two_ports() -> Service {
     internal(json!({"ports": ports("TCP", &[80, 443])}))
 }
 
-/// What the Go program made, to the byte.
+/// The objects of the Go program, byte for byte.
 fn go_made() -> Sketch {
     let mut sketch = Sketch::new();
     let service = r#"{"kubernetes.io/service-name":"default/web"}"#;
@@ -180,7 +180,7 @@ fn without_nodes_nothing_is_opened() {
     let steps = sketch.ensure(&internal(json!({})));
     assert!(!steps.iter().any(|step| step.contains("Firewall")), "{steps:?}");
     assert!(sketch.observed.backends[LB].backends.is_empty() && sketch.ip().is_some());
-    // The first node brings it all.
+    // The first node adds all of it.
     sketch.nodes = vec![node("n1", ZONE)];
     sketch.observed.tags.insert(Host { zone: ZONE.to_owned(), name: "n1".to_owned() }, Some("n".to_owned()));
     let steps = sketch.plan(&internal(json!({})), ServiceAction::UpdateHosts).unwrap();
@@ -210,7 +210,7 @@ fn a_new_zone_comes_and_an_empty_one_goes() {
     let patch = body(&steps, "BackendService", LB);
     assert_eq!(patch["backends"], json!([{"group": format!("{BASE}/zones/us-central1-c/instanceGroups/k8s-ig--cid")}]));
     assert_eq!(patch.as_object().unwrap().len(), 2, "only what changed, and the fingerprint");
-    // What users set of a group that stays is kept.
+    // User settings of a remaining group are kept.
     sketch.nodes.push(node("n1", ZONE));
     let steps = sketch.plan(&two_ports(), ServiceAction::UpdateHosts).unwrap();
     assert_eq!(body(&steps, "BackendService", LB)["backends"][0]["balancingMode"], "CONNECTION");
@@ -254,7 +254,7 @@ fn both_kinds_go_when_the_annotation_changed_before_the_deletion() {
     ] {
         let mut sketch = Sketch::new();
         sketch.ensure(&made);
-        // By the real scheme of the rule, or by the finalizer where the rule is gone.
+        // By the real scheme of the rule, or by the finalizer if the rule is gone.
         let mut left = deleted.clone();
         left.metadata.finalizers = vec![finalizer.to_owned()];
         sketch.survives_any_death(&left, ServiceAction::Delete);
@@ -315,7 +315,7 @@ fn a_reserved_address_of_the_user_is_used_and_never_released() {
     reserve(&mut sketch, json!({"name": "mine", "address": "10.0.0.50", "addressType": "EXTERNAL"}));
     let error = sketch.refuses(&service);
     assert!(error.contains("EXTERNAL") && error.contains("loadBalancerIP"), "{error}");
-    // One for several rules may have others.
+    // Only a shared address may have other users.
     let users = json!([format!("{WWW}/regions/us-central1/forwardingRules/x")]);
     reserve(&mut sketch, json!({"name": "mine", "address": "10.0.0.50", "addressType": "INTERNAL", "users": users}));
     assert!(sketch.refuses(&service).contains("in use by x"));
@@ -359,7 +359,7 @@ fn a_shared_backend_service_is_named_after_protocol_and_affinity() {
     assert_eq!(sketch.ensure(&shared), [] as [&str; 0]);
     sketch.delete(&shared);
     assert_eq!(sketch.contents(), [] as [&str; 0]);
-    // Not with health checks of its own.
+    // Not with its own health checks.
     let steps = Sketch::new().ensures(&annotated(internal_local(), SHARE, "true"));
     assert!(words(&steps).contains(&"create BackendService LB".to_owned()));
 }
@@ -439,7 +439,7 @@ fn without_a_known_subnetwork_nothing_is_made_and_the_reason_is_given() {
     let error = sketch.refuses(&internal(json!({})));
     assert!(error.contains("no node has a NIC") && error.contains("subnetwork-name"), "{error}");
     assert!(!sketch.ensures(&annotated(internal(json!({})), SUBNET, "s")).is_empty());
-    // What is there already has one.
+    // An existing balancer has a subnetwork.
     let made = go_made();
     sketch.observed = Observed { network: sketch.observed.network, ..made.observed };
     assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
@@ -491,12 +491,12 @@ fn a_group_of_others_is_left_before_its_instances_join_ours() {
     };
     assert_eq!(of(&sketch), (vec!["infra-a".to_owned(), "k8s-ig--cid".to_owned()], hosts(&["n2"])));
     assert_eq!(sketch.ensure(&service), [] as [&str; 0]);
-    // Somebody who is no node joins it.
+    // An instance that is not a node joins it.
     sketch.observed.groups.get_mut(ZONE).unwrap().insert("infra-a".to_owned(), hosts(&["bastion", "n1"]));
     let steps = sketch.ensure(&service);
     assert_eq!(steps, ["update BackendService LB", "attach Instances k8s-ig--cid"]);
     assert_eq!(of(&sketch), (vec!["k8s-ig--cid".to_owned()], hosts(&["n1", "n2"])));
-    // It is empty: nothing is behind it.
+    // An empty group is not used.
     sketch.observed.groups.get_mut(ZONE).unwrap().insert("infra-a".to_owned(), hosts(&[]));
     assert_eq!(sketch.ensure(&service), [] as [&str; 0]);
 }
