@@ -31,7 +31,7 @@ build() {
 		flags+=("-Cllvm-args=-sanitizer-coverage-$pass")
 	done
 	RUSTFLAGS="${flags[*]} -Ccodegen-units=16" \
-		cargo build --release --manifest-path tests/fuzz/libfuzzer/Cargo.toml --target "$host"
+		cargo build --release --locked --manifest-path tests/fuzz/libfuzzer/Cargo.toml --target "$host"
 	program=$CARGO_TARGET_DIR/$host/release/ccm-libfuzzer
 }
 

@@ -44,7 +44,6 @@ use rustls::ServerConfig;
 use rustls_pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::exit::Failure;
 use answer::Answer;
@@ -146,18 +145,22 @@ async fn delegate(
 }
 
 impl Listening {
-    /// Serves until it is dropped.
+    /// Serves until it is dropped. A panic of the task that follows the authorities of clients ends it: certificates would
+    /// be checked against outdated ones.
     pub async fn serve(self, state: State) {
         let wants = self.source.wants_certificates();
         let trust = self.source.subscribe();
-        let _following = AbortOnDropHandle::new(tokio::spawn(self.source.follow(self.look)));
+        let follow = self.source.follow(self.look);
         let handler = Arc::new(Routes {
             state,
             authenticator: self.authenticator,
             authorizer: self.authorizer,
             started: SystemTime::now(),
         });
-        self.secured.serve(handler, wants.then_some(trust), self.limits, self.look).await;
+        tokio::select! {
+            () = self.secured.serve(handler, wants.then_some(trust), self.limits, self.look) => {}
+            () = follow => {}
+        }
     }
 }
 

@@ -12,7 +12,6 @@ use ccm_runtime::{Client, Store};
 use rustls::crypto::CryptoProvider;
 use serde::Deserialize;
 use tokio::sync::{Notify, watch};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::config::{Authentication, HeaderNames};
 use super::identity::Authorities;
@@ -170,16 +169,22 @@ impl Source {
     }
 
     /// Watches the sources until it is dropped; rereads the files once per period.
-    pub(super) async fn follow(mut self, period: Duration) {
+    pub(super) async fn follow(self, period: Duration) {
         let changed = Arc::new(Notify::new());
-        let map = self.cluster.clone().map(|client| {
-            let store = Store::new(FieldFilter::default());
-            let changes = changed.clone();
-            store.on_change(move |_| changes.notify_one());
-            let reflector = Reflector::new(store.clone(), client, rand::random())
-                .optional(FORBIDDEN_PAUSE, "allow the role extension-apiserver-authentication-reader in kube-system");
-            (store, AbortOnDropHandle::new(tokio::spawn(reflector.run())))
-        });
+        let Some(client) = self.cluster.clone() else { return self.apply_changes(&changed, None, period).await };
+        let store = Store::new(FieldFilter::default());
+        let changes = changed.clone();
+        store.on_change(move |_| changes.notify_one());
+        let reflector = Reflector::new(store.clone(), client, rand::random())
+            .optional(FORBIDDEN_PAUSE, "allow the role extension-apiserver-authentication-reader in kube-system");
+        tokio::select! {
+            () = reflector.run() => {}
+            () = self.apply_changes(&changed, Some(&store), period) => {}
+        }
+    }
+
+    /// Rereads the files once per period and after each change of the ConfigMap.
+    async fn apply_changes(mut self, changed: &Notify, map: Option<&Store<ConfigMap>>, period: Duration) {
         let mut cluster = Text { client: self.text.client.clone(), proxy: self.text.proxy.clone() };
         let mut ticks = tokio::time::interval(period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -189,7 +194,7 @@ impl Source {
                 () = changed.notified() => {}
             }
             // After a deletion the last content stays in effect, as upstream.
-            let found = map.as_ref().and_then(|(store, _)| store.get(&ConfigMap::key_of("", "")));
+            let found = map.and_then(|store| store.get(&ConfigMap::key_of("", "")));
             match found.map(|map| from_map(&map)) {
                 Some(Ok(text)) => {
                     cluster = text;

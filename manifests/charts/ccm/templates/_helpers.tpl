@@ -101,14 +101,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- range $name, $value := $flags }}
 {{- if kindIs "slice" $value }}
 {{- range $value }}
-- {{ printf "--%s=%v" $name . | quote }}
+- {{ printf "--%s=%s" $name (include "ccm.text" .) | quote }}
 {{- end }}
-{{- else if kindIs "float64" $value }}
-- {{ printf "--%s=%v" $name (ternary (int64 $value) $value (eq (floor $value) $value)) | quote }}
 {{- else if not (kindIs "invalid" $value) }}
-- {{ printf "--%s=%v" $name $value | quote }}
+- {{ printf "--%s=%s" $name (include "ccm.text" $value) | quote }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* Helm reads numbers as floats, which it would print as 1e+06. */}}
+{{- define "ccm.text" -}}
+{{- if kindIs "float64" . }}{{ ternary (int64 .) . (eq (floor .) .) }}{{ else }}{{ . }}{{ end }}
 {{- end }}
 
 {{/* The kubelet asks from the node: on its own network the port may be bound to the loopback address alone. */}}

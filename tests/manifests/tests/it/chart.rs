@@ -67,6 +67,16 @@ fn gates_of_the_user_leave_the_gate_of_the_webhook_on() {
 }
 
 #[test]
+fn large_numbers_of_flags_are_written_out() {
+    let Some(helm) = helm() else { return };
+    let flags = r#"flags={"kube-api-burst":2000000,"kube-api-qps":0.5,"named":[1000000,"a"]}"#;
+    let text = template(&helm, &["--set", "cloudProvider=fake,image.repository=a", "--set-json", flags]).unwrap();
+    for flag in ["--kube-api-burst=2000000", "--kube-api-qps=0.5", "--named=1000000", "--named=a"] {
+        assert!(text.contains(&format!("- \"{flag}\"\n")), "{flag}: {text}");
+    }
+}
+
+#[test]
 fn settings_that_would_not_work_are_refused_with_the_fix() {
     let Some(helm) = helm() else { return };
     let refused = |settings: &str, parts: &[&str]| {
