@@ -1,7 +1,7 @@
-//! Load balancers of clouds whose changes take minutes: their work goes on in the background.
+//! Load balancers of clouds whose changes take minutes: changes continue in the background.
 //!
-//! A worker of the service controller waits only a moment for the cloud. What takes longer goes on in a task of its own, and the
-//! core calls again, until the task has ended. Such a call costs nothing in the cloud. There is never more than one task for a
+//! A worker of the service controller waits only briefly for the cloud. A longer change continues in its own task, and
+//! the core retries until the task has ended. Such a retry makes no API call. There is never more than one task per
 //! group.
 
 use std::borrow::Cow;
@@ -22,23 +22,23 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// How long a call waits for a task that it starts: enough for reads that find nothing to do.
+/// The wait of a call that starts a task: long enough for reads that find nothing to do.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// How long the next call for the same work waits.
+/// The wait of later calls for the same work.
 const NEXT_WAIT: Duration = Duration::from_millis(50);
-/// How soon the core calls again, at first and at last; in between with the age of the task.
+/// The shortest and the longest delay until the core retries; in between it grows with the age of the task.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
-/// An answer that nobody has asked for is forgotten after this time.
+/// An answer that is not requested is dropped after this time.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// [`LoadBalancer`] whose [`reconcile`](LoadBalancer::reconcile) does not wait for slow changes.
+/// A [`LoadBalancer`] whose [`reconcile`](LoadBalancer::reconcile) does not wait for slow changes.
 pub struct Background<B> {
     balancers: Arc<B>,
     ended: Ended,
     tasks: Mutex<Vec<Task>>,
 }
 
-/// Called for each Service when the work on it ends: what was done, whether it succeeded, how long it took.
+/// Called for each Service when its work ends: the action, whether it succeeded, and its duration.
 pub type Ended = Arc<dyn Fn(ServiceAction, bool, Duration) + Send + Sync>;
 
 impl<B: Debug> Debug for Background<B> {
@@ -47,17 +47,17 @@ impl<B: Debug> Debug for Background<B> {
     }
 }
 
-/// Work that was started.
+/// Work in a background task.
 struct Task {
     groups: BTreeSet<GroupKey>,
     began: Instant,
     work: BTreeMap<ServiceKey, ServiceWork>,
-    /// The answers, once it has ended; its end without them is that of the sender.
+    /// The answers of an ended task; a closed channel without answers means that the task was lost.
     answers: watch::Receiver<Option<BTreeMap<ServiceKey, ServiceAnswer>>>,
     stop: AbortHandle,
 }
 
-/// Nothing goes on without the balancers.
+/// Aborts the task, which must not outlive the balancers.
 impl Drop for Task {
     fn drop(&mut self) {
         self.stop.abort();
@@ -71,13 +71,13 @@ impl Task {
 }
 
 impl<B: LoadBalancer + 'static> Background<B> {
-    /// Nothing is at work yet.
+    /// A wrapper without tasks.
     pub fn new(balancers: Arc<B>, ended: Ended) -> Self {
         Self { balancers, ended, tasks: Mutex::default() }
     }
 
-    /// Takes the answers to this work from tasks that have ended, or says how old the running task of these groups is. Other
-    /// answers for the groups are of no use any more.
+    /// Takes the answers to this work from ended tasks, or returns the running task of these groups. Drops other
+    /// answers for the groups.
     fn answers(
         &self,
         groups: &BTreeSet<GroupKey>,
@@ -104,7 +104,7 @@ impl<B: LoadBalancer + 'static> Background<B> {
         Ok(answers)
     }
 
-    /// Whether an answer to one item is one to the other: nothing changed that a plan is made of.
+    /// Whether the answer to `then` is valid for `now`: nothing that a plan depends on has changed.
     fn is_same(&self, then: &ServiceWork, now: &ServiceWork) -> bool {
         let (a, b) = (&then.service, &now.service);
         let backends = |work: &ServiceWork| -> BTreeSet<(String, Option<String>)> {
@@ -138,7 +138,7 @@ impl<B: LoadBalancer + 'static> Background<B> {
     }
 }
 
-/// A task, seen from a call that waits for it.
+/// A running task, as seen by a call that waits for it.
 struct Running {
     began: Instant,
     answers: watch::Receiver<Option<BTreeMap<ServiceKey, ServiceAnswer>>>,
@@ -174,7 +174,7 @@ impl<B: LoadBalancer + 'static> LoadBalancer for Background<B> {
         let groups = self.groups(service);
         let concerns = |task: &Task| !task.groups.is_disjoint(&groups);
         if lock(&self.tasks).iter().any(|task| concerns(task) && (task.is_running() || task.deletes(&service.key()))) {
-            // The deletion that follows gets the answer of the task.
+            // The deletion that follows takes the answer of the task.
             return Ok(Some(service.status.load_balancer.clone()));
         }
         self.balancers.get(cluster, service).await

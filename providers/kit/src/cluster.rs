@@ -1,31 +1,31 @@
-//! The Kubernetes side, as far as a provider reads it: what the core passes once the process leads.
+//! The Kubernetes data that a provider reads, which the core passes when the process becomes the leader.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use ccm_provider::{NodeReader, ProviderContext};
 
-/// The context of the core. Empty until the core has initialized the provider; cheap to clone.
+/// The context from the core. Empty until the core has initialized the provider; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Cluster(Arc<OnceLock<ProviderContext>>);
 
 impl Cluster {
-    /// Stores what the core passes. Only the first call has an effect.
+    /// Stores the context. Only the first call has an effect.
     pub fn set(&self, context: ProviderContext) {
         let _ = self.0.set(context);
     }
 
-    /// What the core passed.
+    /// The context, once it is set.
     pub fn context(&self) -> Option<&ProviderContext> {
         self.0.get()
     }
 
-    /// The nodes as watched; `None` before the provider is initialized.
+    /// The watched nodes; `None` before the provider is initialized.
     pub fn nodes(&self) -> Option<&dyn NodeReader> {
         self.context().map(|context| &*context.nodes)
     }
 
-    /// Monotonic time: the clock of the core, once there is one.
+    /// Monotonic time from the core's clock, if it is set.
     pub fn now(&self) -> Instant {
         self.context().map_or_else(|| tokio::time::Instant::now().into_std(), |context| context.clock.now())
     }

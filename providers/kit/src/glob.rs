@@ -1,5 +1,5 @@
-//! Patterns over whole texts: `*` is any run of characters (also none, and `/` too), `?` is exactly one character, everything
-//! else is itself. Every text is a pattern.
+//! Patterns that match whole strings: `*` matches any characters (including none, and `/`), `?` exactly one character,
+//! and everything else itself. Every string is a valid pattern.
 
 pub use wildmatch::WildMatch as Glob;
 
@@ -9,7 +9,7 @@ mod tests {
 
     use super::*;
 
-    /// The definition, word by word.
+    /// A literal implementation of the definition.
     fn naive(pattern: &[char], text: &[char]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),

@@ -1,4 +1,4 @@
-//! Answers by key, remembered for a while: what does not exist, too.
+//! Cached answers by key, including keys that do not exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use crate::batch::{Batcher, Bulk, Limits};
 use crate::lock::lock;
 
-/// Keyed answers of a cloud. Only what is not known, or is too old, is asked for, joined with what other callers ask for at the
-/// same time. Cheap to clone.
+/// Cached answers of a cloud by key. Only keys that are unknown or too old are requested, joined with concurrent
+/// requests of other callers. Cheap to clone.
 #[derive(Debug)]
 pub struct Known<B: Bulk>(Arc<Inner<B>>);
 
@@ -28,26 +28,26 @@ struct Inner<B: Bulk> {
     answers: Mutex<BTreeMap<B::Item, Answer<B::Answer>>>,
 }
 
-/// What was last seen of a key; no value: it did not exist.
+/// The last answer for a key; without a value, the key did not exist.
 #[derive(Debug, Clone)]
 struct Answer<V> {
-    // Before the question was asked.
+    // The time before the request.
     asked: Instant,
     value: Option<V>,
 }
 
 impl<B: Bulk> Known<B> {
-    /// Nothing is known yet. Values are kept for `kept`, and that a key does not exist for `miss_kept`.
+    /// An empty cache. Values are kept for `kept`, and missing keys for `miss_kept`.
     pub fn new(bulk: B, limits: Limits, kept: Duration, miss_kept: Duration) -> Self {
         Self(Arc::new(Inner { batcher: Batcher::new(bulk, limits), kept, miss_kept, answers: Mutex::default() }))
     }
 
-    /// The values of the keys that exist, seen at most `max_age` ago and not before `not_before`, the time of the last write to
-    /// one of them.
+    /// The values of the keys that exist, read at most `max_age` ago and not before `not_before`, the time of the last
+    /// write to one of them.
     ///
     /// # Errors
     ///
-    /// Some of them could not be read.
+    /// Some of the keys could not be read.
     pub async fn get(
         &self,
         keys: &BTreeSet<B::Item>,
@@ -85,7 +85,7 @@ impl<B: Bulk> Known<B> {
         failed.map_or(Ok(values), Err)
     }
 
-    /// Forgets what is known of a key, because it was written to.
+    /// Drops the cached answer for a key after a write to it.
     pub fn forget(&self, key: &B::Item) {
         lock(&self.0.answers).remove(key);
     }

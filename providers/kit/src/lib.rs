@@ -1,21 +1,21 @@
 //! Helpers that provider crates share.
 //!
-//! * [`document`]: YAML or JSON settings, read so that every mistake is reported with the path of its key.
+//! * [`document`]: YAML or JSON settings; every mistake is reported with the path of its key.
 //! * [`gcfg`]: the INI dialect of Go programs, read by tables of keys.
 //! * [`annotations`]: the annotations of Services, read by a table.
-//! * [`batch`]: many questions joined into one call; [`snapshot`]: one read that many share; [`known`]: answers by key,
-//!   remembered.
-//! * [`call`]: the calls of a cloud's API: pace, retries, lease, pages, errors, metrics.
+//! * [`batch`]: joins many requests into one call; [`snapshot`]: one read that many callers share; [`known`]: cached
+//!   answers by key.
+//! * [`call`]: calls of a cloud's API: pace, retries, lease, pages, errors, metrics.
 //! * [`directory`]: instances of nodes, listed or looked up, with evidence.
-//! * [`routes`]: routes to pods, planned for a table that the cloud supplies.
-//! * [`cluster`]: what the core passes to the provider.
-//! * [`inspect`]: what `explain`, `orphans`, `migrate-check` and `snapshot` do alike.
-//! * [`lock`]: a mutex without poison.
-//! * `http`: requests of JSON over HTTP, behind the feature of that name.
+//! * [`routes`]: routes to pods, planned for a cloud's route table.
+//! * [`cluster`]: the context that the core passes to the provider.
+//! * [`inspect`]: the common parts of `explain`, `orphans`, `migrate-check` and `snapshot`.
+//! * [`lock`]: a mutex without poisoning.
+//! * `http`: JSON requests over HTTP, behind the feature of that name.
 //! * [`background`]: load balancers whose changes take minutes.
-//! * [`glob`]: `*` and `?` patterns over whole texts.
+//! * [`glob`]: `*` and `?` patterns over whole strings.
 //!
-//! What only one provider needs does not belong here, and neither does anything that knows a particular cloud.
+//! Code that only one provider needs, or that depends on a particular cloud, does not belong here.
 #![deny(missing_docs)]
 
 pub mod annotations;

@@ -1,8 +1,8 @@
-//! A mutex without poison.
+//! A mutex without poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks what no panic can leave half changed: a lock that a panicking task held is taken as it is.
+/// Locks data that a panic cannot leave half changed: the lock of a panicked task is taken as it is.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
-//! Flags of this provider, on top of the program's.
+//! Flags of this provider, in addition to the program's.
 
 use ccm_provider::flag::{Flag, Kind};
 
-/// What stands in front of the user agent.
+/// The prefix of the user agent.
 pub(crate) const USER_AGENT: &str = "user-agent";
 
 pub(crate) static FLAGS: [Flag; 1] = [Flag::new(

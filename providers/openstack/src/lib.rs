@@ -1,10 +1,10 @@
-//! OpenStack behind the provider contract: `--cloud-provider=openstack`.
+//! The provider contract on OpenStack: `--cloud-provider=openstack`.
 //!
-//! All calls go through `client`: a session of Keystone, and one module for each service with lenient models of what it
-//! answers. Above it, each module reads first, decides in pure functions, and writes last: `node`, `loadbalancer`, `routes`,
-//! `extras`. `start` has the configuration and everything before the first controller runs, `inspect` the reports of the
-//! commands. The README of this crate is the reference of keys, flags and annotations; `quirks.md` lists the kept oddities of
-//! the Go program.
+//! All calls go through `client`: a Keystone session, and one module for each service with lenient models of its
+//! responses. Above it, each module reads first, decides in pure functions, and writes last: `node`, `loadbalancer`,
+//! `routes`, `extras`. `start` has the configuration and everything before the first controller runs, `inspect` the
+//! reports of the commands. The README of this crate is the reference of keys, flags and annotations; `quirks.md` lists
+//! the preserved quirks of the Go program.
 #![deny(missing_docs)]
 
 mod annotations;

@@ -1,8 +1,8 @@
-//! What OpenStack must allow: for each operation the rule of the service's policy, and the requests as access rules of an
-//! application credential, one file for each function.
+//! The permissions that OpenStack must grant: for each operation the service's policy rule, and the requests as access
+//! rules of an application credential, one file for each function.
 //!
-//! Paths and rules: the API references and default policies of Nova, Neutron, Octavia, Barbican and Cinder. Access rules:
-//! Keystone's API reference, `keystonemiddleware` for how they are matched.
+//! Paths and rules: API references and default policies of Nova, Neutron, Octavia, Barbican and Cinder. Access rules:
+//! Keystone's API reference, and `keystonemiddleware` for their matching.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -22,9 +22,9 @@ const VOLUME: &str = "volume";
 struct Grant {
     operation: Operation,
     functions: &'static [&'static str],
-    /// Behind the version of the service's API; `*` is one part of a path.
+    /// Relative to the version of the service's API; `*` matches one path segment.
     paths: &'static [&'static str],
-    /// The rule of the policy; empty: that of the operation.
+    /// The policy rule; empty: that of the operation.
     rule: &'static str,
 }
 
@@ -43,7 +43,7 @@ const GRANTS: &[Grant] = &[
     grant(FLAVOR_GET, &[NODE], &["flavors/*"]),
     grant(EXTENSION_LIST, &[ROUTE], &["extensions"]),
     grant(NETWORK_LIST, &[NODE, LOAD_BALANCER], &["networks"]),
-    // Octavia asks Neutron in the name of the user whether networks, subnets and ports exist.
+    // Octavia checks on behalf of the user whether networks, subnets and ports exist in Neutron.
     grant(NETWORK_LIST, LB, &["networks/*"]),
     grant(SUBNET_LIST, LB, &["subnets"]),
     grant(SUBNET_GET, LB, &["subnets/*"]),
@@ -51,7 +51,7 @@ const GRANTS: &[Grant] = &[
     grant(PORT_GET, &[LOAD_BALANCER, ROUTE], &["ports/*"]),
     Grant { rule: "update_port:security_groups", ..grant(PORT_UPDATE, LB, &["ports/*"]) },
     Grant { rule: "update_port:allowed_address_pairs", ..grant(PORT_UPDATE, &[ROUTE], &["ports/*"]) },
-    // Of ports that old releases of the Go program tagged.
+    // For ports that old releases of the Go program tagged.
     grant(PORT_TAG_DELETE, LB, &["ports/*/tags/*"]),
     grant(ROUTER_LIST, LB, &["routers"]),
     grant(ROUTER_GET, &[ROUTE], &["routers/*"]),
@@ -100,7 +100,7 @@ impl Grant {
         if self.rule.is_empty() { self.operation.policy() } else { self.rule }
     }
 
-    /// The request of one path, as an access rule.
+    /// The requests as access rules, one per path.
     fn access_rules(&self) -> impl Iterator<Item = String> {
         let service = self.operation.of();
         let version = match service {
@@ -123,11 +123,11 @@ impl Grant {
     }
 }
 
-/// Access rules for an application credential, one file for each function: path in the folder of the manifests, and JSON.
+/// Access rules for an application credential, one file for each function: path in the manifests' folder, and JSON.
 pub fn access_rules() -> Vec<(&'static str, String)> {
     let of = |function: &str| {
         let grants = GRANTS.iter().filter(|grant| grant.functions.contains(&function));
-        // Once each, in the order of the table.
+        // Each rule once, in the order of the table.
         let mut rules: Vec<String> = Vec::new();
         for rule in grants.flat_map(Grant::access_rules) {
             if !rules.contains(&rule) {
@@ -144,7 +144,7 @@ pub fn access_rules() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The rules of the services' policies that must hold, as a table in Markdown.
+/// The required policy rules of the services, as a table in Markdown.
 pub(crate) fn reference() -> String {
     let mut rows: BTreeMap<(Service, &str), BTreeSet<&str>> = BTreeMap::new();
     for grant in GRANTS {
@@ -153,7 +153,7 @@ pub(crate) fn reference() -> String {
     let mut text = "| Service | Rule | For |\n|---|---|---|\n".to_owned();
     for ((service, rule), functions) in rows {
         let functions: Vec<&str> = functions.into_iter().collect();
-        // Infallible on a String.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "| {} | `{rule}` | {} |", service.name(), functions.join(", "));
     }
     text

@@ -1,4 +1,4 @@
-//! The provider: wiring of its parts, and what it can do with the catalog it finds.
+//! The provider: wiring of its parts, depending on the services in the catalog.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use crate::start::config::{Config, Global};
 use crate::start::environment::Environment;
 use crate::start::login::Login;
 
-/// Keystone has answered after this time, or the start fails.
+/// The start fails if the login takes longer.
 const LOGIN_LIMIT: Duration = Duration::from_secs(60);
 
 /// Builds the provider for `--cloud-provider=openstack`.
@@ -86,12 +86,12 @@ impl ProviderFactory for Factory {
     }
 }
 
-/// The configuration, and how it is read again.
+/// The configuration, and the credentials, which are read again.
 struct Start {
     config: Config,
     credentials: Credentials,
     findings: Vec<Finding>,
-    /// What has another effect in the Go program.
+    /// Keys with another effect in the Go program.
     differs: Option<Finding>,
 }
 
@@ -105,7 +105,7 @@ impl Start {
         findings.extend(doubts);
         let path = file.map(|file| file.path);
         let credentials: Credentials = Arc::new(move || {
-            // A file that is being replaced is no reason to stop.
+            // A file that is being replaced must not fail the login.
             Ok(path.as_ref().and_then(|path| read_again(path, &folders)).unwrap_or_else(|| login.clone()))
         });
         Ok(Self { config, credentials, findings, differs })
@@ -115,7 +115,7 @@ impl Start {
         let global = &self.config.global;
         let (caller, metrics) = caller(registry);
         let timeout = self.config.metadata.request_timeout;
-        // An operation may be sent twice before it is given up.
+        // An operation may be sent twice before it fails.
         let caller: Caller<Operation> = caller.deadline(timeout.saturating_mul(2));
         let given = |text: &'_ String| !text.is_empty();
         let settings = http::Settings {
@@ -143,7 +143,7 @@ impl Start {
     }
 }
 
-/// Why there can be no connection, with the key that is wrong.
+/// The error of a connection that cannot be set up, with the wrong key.
 fn unusable(global: &Global, problem: &str) -> ProviderError {
     const CONTEXT: &str = "cannot connect to OpenStack";
     let authorities = "name a file of PEM certificates, or remove the key: then those of the system count";
@@ -170,7 +170,7 @@ fn unusable(global: &Global, problem: &str) -> ProviderError {
     ProviderError::new(ErrorClass::Invalid { findings: vec![finding] }, text)
 }
 
-/// The login that the file describes now; `None` where it is not readable.
+/// The login from the current file; `None` if it is not readable.
 fn read_again(path: &PathBuf, folders: &[PathBuf]) -> Option<Login> {
     let text = std::fs::read_to_string(path).ok()?;
     let mut global: Global = Config::parse(Some(&text)).ok()?.0.global;
@@ -187,7 +187,7 @@ fn log(findings: &[Finding]) {
     }
 }
 
-/// What the provider is made of, beside the configuration.
+/// The parts of the provider besides the configuration.
 struct Parts {
     client: Client,
     metrics: Metrics,
@@ -199,7 +199,7 @@ struct Parts {
     findings: Vec<Finding>,
 }
 
-/// What the service controller works with.
+/// The load balancers for the service controller.
 type LoadBalancers = Background<PlannedLoadBalancer<Balancers>>;
 
 #[derive(Debug)]
@@ -258,7 +258,7 @@ impl OpenStack {
     }
 }
 
-/// Why one of these services is not used: the catalog lacks it.
+/// The error if the catalog lacks one of these services.
 async fn missing(client: &Client, services: &[Service]) -> Option<ProviderError> {
     for service in services {
         if let Err(failure) = client.session().endpoint(*service).await {
@@ -268,10 +268,10 @@ async fn missing(client: &Client, services: &[Service]) -> Option<ProviderError>
     None
 }
 
-/// Routes, where the cloud has extra routes and the configuration names a router. A cloud that refuses to say ends nothing, as
-/// upstream; one that does not answer is asked again by another start.
+/// Routes, if the cloud has extra routes and the configuration names a router. As upstream, a refused read of the
+/// extensions only disables routes; without an answer the start fails.
 async fn routes(config: &Config, parts: &Parts, cluster: &Cluster) -> Result<Option<RouterRoutes>, ProviderError> {
-    // Upstream lists the extensions first, and never says that the router is missing.
+    // Upstream lists the extensions first, and never reports a missing router.
     let Some(router) = config.route_router.clone() else {
         tracing::info!("no routes: [Route] router-id is not set");
         return Ok(None);
@@ -295,7 +295,7 @@ async fn routes(config: &Config, parts: &Parts, cluster: &Cluster) -> Result<Opt
     Ok(Some(RouterRoutes::new(RouterTable::new(settings, &parts.client), cluster.clone())))
 }
 
-/// Load balancers, where they are enabled. A cloud without them then ends the process: one that leaves Services alone would be
+/// Load balancers, if they are enabled. If the cloud then lacks them, the process ends: ignoring Services would be
 /// worse.
 async fn balancers(
     env: Env,

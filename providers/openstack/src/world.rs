@@ -1,4 +1,4 @@
-//! A simulated cloud with a few servers behind a router, and a client of it: the bed of tests.
+//! A test bed: a simulated cloud with a few servers behind a router, and a client of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// With so many servers: `n1`, `n2`, …
+    /// A world with this many servers: `n1`, `n2`, …
     pub(crate) async fn with(servers: usize) -> Self {
         Self::of(servers, Options::default()).await
     }
@@ -60,14 +60,14 @@ impl World {
         world
     }
 
-    /// The same cloud to another process.
+    /// A client of the same cloud for another process.
     pub(crate) fn another_client(&self) -> Client {
         let client = client(&self.cloud, &self.project);
         client.lend(Arc::new(TestCluster::default()));
         client
     }
 
-    /// Makes a server in both subnets; returns its ID.
+    /// Creates a server in both subnets; returns its ID.
     pub(crate) fn server(&self, name: &str, fields: Value) -> String {
         let subnets = [&*self.subnet, &*self.subnet6];
         let seed = ServerSeed { project: &self.project, name, flavor: "42", subnets: &subnets, zone: "", fields };
@@ -97,7 +97,7 @@ impl World {
         });
     }
 
-    /// The node of a server, as it is once it is initialized.
+    /// The initialized node of a server.
     pub(crate) fn node(&self, name: &str, pod_cidrs: &[&str]) -> NodeRef {
         let port = self.port(name);
         let ip = |fixed: &Value| NodeAddress::new(AddressType::InternalIp, fixed["ip_address"].as_str().unwrap());
@@ -115,7 +115,7 @@ impl World {
         self.node(server, &[]).addresses[0].address.to_string()
     }
 
-    /// The calls since last asked, without logins: the action, and the parameters of reads.
+    /// The calls since the last read, without logins: the action, and the parameters of reads.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.cloud.ledger(|ledger| {
             let calls = ledger.since(0).filter(|entry| entry.service != "identity");
@@ -125,7 +125,7 @@ impl World {
         })
     }
 
-    /// The next calls of an operation are answered with this error.
+    /// Answers the next calls of an operation with this error.
     pub(crate) fn fail(&self, (service, action): (&str, &str), status: u16, times: u64) {
         let fault = Fault::Code { status, code: format!("Code{status}"), message: "as the test says".to_owned() };
         self.cloud.fault(Rule::every(fault).on(service, action).window(0, times));
@@ -140,7 +140,7 @@ impl Drop for World {
     }
 }
 
-/// A client without retries, of a process that leads.
+/// A client without retries, of a leading process.
 fn client(cloud: &OpenStack, project: &str) -> Client {
     let settings = http::Settings {
         cloud: "OpenStack",

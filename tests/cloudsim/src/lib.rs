@@ -1,4 +1,4 @@
-//! Simulated clouds that speak the vendors' own protocols over HTTP.
+//! Simulated clouds that implement the vendors' own protocols over HTTP.
 //!
 //! Each cloud is a set of pure handlers over one owned state; [`core`] has the common parts: the virtual clock, the
 //! fault injector, the throttles, the ledger of calls and the HTTP servers. Behaviour that the vendors do not document

@@ -1,4 +1,4 @@
-//! `ccm-cloudsim aws` and `ccm-cloudsim gce`: a simulated cloud as a process of its own, until Ctrl-C.
+//! `ccm-cloudsim aws` and `ccm-cloudsim gce`: run a simulated cloud as a separate process until Ctrl-C.
 
 mod cli;
 

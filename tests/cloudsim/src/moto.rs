@@ -1,8 +1,8 @@
-//! moto, an independent imitation of AWS, as a child process. The behaviour suite runs against it and against the
-//! simulation.
+//! moto, an independent simulation of AWS, as a child process. The behaviour suite runs against it and against the
+//! simulation of this crate.
 //!
-//! `hack/moto.sh` installs it; `hack/moto/server.py` serves it with corrections. It gets slow with many resources: keep
-//! below 50 instances.
+//! `hack/moto.sh` installs it; `hack/moto/server.py` serves it with corrections. It is slow with many resources: use
+//! fewer than 50 instances.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -15,30 +15,30 @@ use std::{env, fs, io};
 
 /// The versions that `hack/moto.sh` pins.
 const REQUIREMENTS: &str = include_str!("../../../hack/moto/requirements.txt");
-/// A request takes milliseconds, but seconds on a machine that compiles at the same time.
+/// A request takes milliseconds, but seconds while the machine is compiling.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A running server; dropping it stops the process. It also ends by itself when this process does.
+/// A running server; dropping it stops the process. The server also stops when this process ends.
 #[derive(Debug)]
 pub struct Moto {
     child: Child,
-    // The kernel closes it when this process dies, which ends the server.
+    // The kernel closes it when this process dies, which stops the server.
     _alive: Option<ChildStdin>,
     address: SocketAddr,
 }
 
 impl Moto {
-    /// Starts a server and waits until it listens. `None`, with a line on stderr, where moto is not installed.
+    /// Starts a server and waits until it listens. `None`, with a line on stderr, if moto is not installed.
     ///
     /// # Errors
-    /// It is installed and does not start, or with `CI=true` it is not installed.
+    /// moto does not start, or is not installed although `CI=true` is set.
     pub fn start() -> io::Result<Option<Self>> {
         let Some(python) = python()? else { return Ok(None) };
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack/moto/server.py");
         let mut child = Command::new(python)
             .arg("-B")
             .arg(script)
-            // It must never talk to AWS, whatever the environment of the tests says.
+            // moto must never connect to AWS, regardless of the test environment.
             .env("AWS_EC2_METADATA_DISABLED", "true")
             .env("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
             .stdin(Stdio::piped())
@@ -47,7 +47,7 @@ impl Moto {
         let stdin = child.stdin.take();
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
-            // Ends when the server has printed its line, or has ended.
+            // Returns when the server has printed its line, or has exited.
             BufReader::new(stdout).read_line(&mut line)?;
         }
         let Ok(address) = line.trim().parse::<SocketAddr>() else {
@@ -59,7 +59,7 @@ impl Moto {
         Ok(Some(moto))
     }
 
-    /// Where it listens, on 127.0.0.1.
+    /// The address on 127.0.0.1.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -69,10 +69,10 @@ impl Moto {
         format!("http://{}", self.address)
     }
 
-    /// Forgets all resources.
+    /// Deletes all resources.
     ///
     /// # Errors
-    /// When the server doesn't answer.
+    /// The server does not answer.
     pub fn reset(&self) -> io::Result<()> {
         let (status, body) = post(self.address, "/moto-api/reset", &[], "")?;
         if status == 200 { Ok(()) } else { Err(io::Error::other(format!("resetting moto: {status} {body}"))) }
@@ -86,10 +86,10 @@ impl Drop for Moto {
     }
 }
 
-/// Sends one POST over a connection of its own and reads the whole answer. Blocks.
+/// Sends one POST over a new connection and reads the whole answer. Blocks.
 ///
 /// # Errors
-/// When there is no answer, or one that isn't HTTP.
+/// There is no answer, or it is not HTTP.
 pub fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &str) -> io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -108,13 +108,13 @@ pub fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &st
     Ok((status, body.to_owned()))
 }
 
-/// The Python that has moto; `None` and errors as for [`Moto::start`].
+/// The Python interpreter with moto; `None` and errors as for [`Moto::start`].
 ///
 /// # Errors
-/// With `CI=true`, when there is none.
+/// None is found although `CI=true` is set.
 pub fn python() -> io::Result<Option<PathBuf>> {
     let found = cache_folder().filter(|folder| {
-        // The script copies this file last: a folder with other versions, or an incomplete one, doesn't count.
+        // The script copies this file last: a folder with other versions, or an incomplete one, is ignored.
         fs::read_to_string(folder.join("requirements.txt")).is_ok_and(|pins| pins == REQUIREMENTS)
     });
     match found {
@@ -123,7 +123,7 @@ pub fn python() -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// The folder of `hack/moto.sh`.
+/// The installation folder of `hack/moto.sh`.
 pub(crate) fn cache_folder() -> Option<PathBuf> {
     let version = REQUIREMENTS.lines().find_map(|line| line.strip_prefix("moto=="))?;
     let root = env::var_os("XDG_CACHE_HOME")
@@ -133,13 +133,13 @@ pub(crate) fn cache_folder() -> Option<PathBuf> {
     Some(root.join("ccm").join(format!("moto-{version}")))
 }
 
-/// Reports on stderr what is missing, bypassing the test harness, which would capture it; with `CI=true` that is an
-/// error.
+/// Reports a missing component on stderr, bypassing the test harness, which would capture it; an error if `CI=true` is
+/// set.
 pub(crate) fn not_here(reason: &str) -> io::Result<()> {
     if env::var("CI").is_ok_and(|value| value == "true") {
         return Err(io::Error::other(reason));
     }
-    // Once for each reason: a line for each test would be noise.
+    // Once per reason: a line per test would be noise.
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if crate::core::lock(&REPORTED).insert(reason.to_owned()) {
         io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes())?;

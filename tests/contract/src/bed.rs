@@ -15,13 +15,13 @@ use futures::future::join_all;
 use crate::report::{Outcome, Result};
 use crate::{Harness, TestCluster, Trouble};
 
-/// How often a call that asks for a retry is repeated.
+/// Maximum number of calls while the answer requests a retry.
 const ATTEMPTS: usize = 40;
 
 /// `--cluster-name` of all clauses.
 pub(crate) const CLUSTER: &str = "contract";
 
-/// Ends a clause as broken unless a condition holds.
+/// Ends a clause as broken unless a condition is true.
 macro_rules! holds {
     ($condition:expr, $($text:tt)+) => {
         if !$condition {
@@ -94,7 +94,7 @@ impl Bed {
         }
     }
 
-    /// A running instance and its node, which knows its provider ID and is in the cluster from now on.
+    /// Creates a running instance and its node, which has the provider ID and is added to the cluster.
     pub(crate) async fn node(&self, name: &str) -> NodeRef {
         let made = self.harness.add_instance(name).await;
         let node = Arc::new(Node {
@@ -125,7 +125,7 @@ impl Bed {
         self.harness.contents().await
     }
 
-    /// The answer of a call that must not write.
+    /// Makes a call that must not write, and returns its answer.
     pub(crate) async fn without_writing<T>(&self, what: &str, call: impl Future<Output = T>) -> Result<T> {
         let (writes, contents) = (self.harness.writes().await, self.contents().await);
         let answer = call.await;
@@ -136,7 +136,7 @@ impl Bed {
         Ok(answer)
     }
 
-    /// Lets time pass without sleeping: for the provider by its two clocks, and in the cloud.
+    /// Advances the time without sleeping: both clocks of the provider, and the cloud.
     async fn pass(&self, time: Duration) {
         if time.is_zero() {
             return;
@@ -147,8 +147,8 @@ impl Bed {
         self.harness.pass(time).await;
     }
 
-    /// The answers to all items, one each. While one asks for a retry, lets the delay pass and repeats the call, as the
-    /// core does.
+    /// Returns the answers to all items, one each. While an answer requests a retry, advances the time by the delay and
+    /// repeats the call, as the core does.
     pub(crate) async fn answers<Q: Clone, T>(
         &self,
         questions: &[Q],
@@ -172,13 +172,13 @@ impl Bed {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// The same for a call about one item.
+    /// Like [`Bed::answers`], for a call about one item.
     pub(crate) async fn finished<T>(&self, call: impl AsyncFn() -> Answer<T>) -> Answer<T> {
         let answers = self.answers(&[()], async |_| vec![call().await]).await;
         answers.ok().and_then(|mut answers| answers.pop()).unwrap_or_else(|| Err(ProviderError::bug("no answer")))
     }
 
-    /// Does the work like the core: one call for the Services of a group, and groups concurrently.
+    /// Reconciles like the core: one call for the Services of a group, and groups concurrently.
     pub(crate) async fn reconciled(&self, work: &[ServiceWork]) -> Result<Vec<Answer<Option<LoadBalancerStatus>>>> {
         let balancer = self.balancer()?;
         let reconcile = async |work: &[ServiceWork]| {
@@ -197,7 +197,7 @@ impl Bed {
     }
 }
 
-/// Moves tokio's clock.
+/// Advances tokio's clock.
 pub(crate) fn skip(time: Duration) {
     tokio::time::pause();
     // The clock moves with the first poll; the second would only let other tasks run.
@@ -205,7 +205,7 @@ pub(crate) fn skip(time: Duration) {
     tokio::time::resume();
 }
 
-/// The delay after which an unfinished call asks for a retry.
+/// The delay after which an unfinished call requests a retry.
 fn look_again<T>(answer: &Answer<T>) -> Option<Duration> {
     let error = answer.as_ref().err()?;
     if error.class() == ErrorClass::Conflict { Some(Duration::ZERO) } else { error.retry_after() }
@@ -223,7 +223,7 @@ pub(crate) fn bare(name: &str, provider_id: &str) -> Node {
 
 fn service(name: &str) -> Service {
     let mut service = Service::default();
-    // Another name, another UID and node port.
+    // Another name means another UID and node port.
     let hash =
         name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, byte| (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let meta = &mut service.metadata;

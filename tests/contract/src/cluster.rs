@@ -12,8 +12,8 @@ use ccm_provider::{
 
 type Time = dyn Fn() -> (Instant, SystemTime) + Send + Sync;
 
-/// A double of everything in a [`ProviderContext`]: nodes that the test sets, no Services, events that the test reads, a
-/// clock, and a leader that leads until the test ends.
+/// Test implementation of everything in a [`ProviderContext`]: nodes that the test sets, no Services, events that the
+/// test reads, a clock, and permanent leadership.
 pub struct TestCluster {
     state: Mutex<State>,
     time: Box<Time>,
@@ -24,7 +24,7 @@ struct State {
     nodes: Vec<NodeRef>,
     config_maps: BTreeMap<(&'static str, &'static str), ConfigMapData>,
     events: Vec<String>,
-    /// How far the clock is ahead of `time`.
+    /// The offset of the clock from `time`.
     passed: Duration,
 }
 
@@ -41,12 +41,12 @@ impl std::fmt::Debug for TestCluster {
 }
 
 impl TestCluster {
-    /// A cluster with a clock of its own: monotonic and wall clock.
+    /// A cluster with its own monotonic clock and wall clock.
     pub fn with_clock(time: impl Fn() -> (Instant, SystemTime) + Send + Sync + 'static) -> Self {
         Self { state: Mutex::default(), time: Box::new(time) }
     }
 
-    /// A cluster whose clocks follow that of a simulated cloud.
+    /// A cluster whose clocks follow the clock of a simulated cloud.
     pub fn following(wall: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         let (began, start) = (Instant::now(), wall());
         Self::with_clock(move || {
@@ -55,7 +55,7 @@ impl TestCluster {
         })
     }
 
-    /// What the core passes to [`ccm_provider::CloudProvider::initialize`].
+    /// The context that the core passes to [`ccm_provider::CloudProvider::initialize`].
     pub fn context(self: &Arc<Self>, cluster_name: &str) -> ProviderContext {
         let me = || self.clone();
         ProviderContext::new(cluster_name.into(), me(), me(), me(), me(), me(), me())

@@ -1,13 +1,13 @@
-//! What the service controller does around a call, for tests that call the load balancers of a provider themselves.
+//! The service controller's part of a call, for tests that call the load balancers of a provider directly.
 
 use std::time::{Duration, Instant};
 
 use ccm_provider::{LoadBalancer, LoadBalancerExt as _, NodeRef, Service, ServiceAction, ServiceAnswer};
 
-/// Real clouds take a while.
+/// Calls to real clouds take a while.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// One call. What is noted is written on the Service.
+/// Makes one call. Records the provider's annotations on the Service.
 pub async fn ask(
     balancers: &dyn LoadBalancer,
     cluster: &str,
@@ -25,7 +25,7 @@ pub async fn ask(
     answer
 }
 
-/// The same until nothing is in progress any more.
+/// Repeats [`ask`] until nothing is in progress any more.
 pub async fn work(
     balancers: &dyn LoadBalancer,
     cluster: &str,
@@ -38,7 +38,7 @@ pub async fn work(
         let answer = ask(balancers, cluster, service, nodes, action).await;
         match &answer.result {
             Err(error) if error.is_in_progress() && begin.elapsed() < LIMIT => {
-                // Simulated clouds are faster than they say.
+                // Simulated clouds finish sooner than the delay suggests.
                 let after = error.retry_after().unwrap_or_default();
                 tokio::time::sleep(after.clamp(Duration::from_millis(1), Duration::from_millis(20))).await;
             }

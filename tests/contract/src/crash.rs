@@ -1,4 +1,4 @@
-//! A process that dies after any of its writes: the next one ends where an undisturbed one does.
+//! A process that dies after any of its writes: the next process must reach the same state as one without a crash.
 
 use std::fmt::Display;
 
@@ -8,28 +8,29 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use crate::{Simulation, Trouble};
 
-/// A cloud in which a process is about to begin some work: an ensure or a deletion.
+/// A cloud in which a process is about to start its work: an ensure or a deletion.
 #[async_trait(?Send)]
 pub trait Stage {
-    /// The cloud.
+    /// The simulated cloud.
     fn simulation(&self) -> &dyn Simulation;
 
     /// Works until the answer is final.
     async fn work(&mut self) -> Result<(), ProviderError>;
 
-    /// The process ends, and another one begins, which remembers nothing.
+    /// Replaces the process with a new one without memory.
     async fn restart(&mut self);
 
-    /// All objects that the work may change, a line each, without what depends on the order of events.
+    /// All objects that the work may change, a line each, without details that depend on the order of events.
     async fn contents(&self) -> Vec<String>;
 
-    /// Deletes what the work was about. False where the work is a deletion itself.
+    /// Deletes the objects of the work. False if the work itself is a deletion.
     async fn delete(&mut self) -> Result<bool, ProviderError>;
 }
 
-/// The work ends in the same way when the process dies after any of its writes, whose answer is lost, or before the first; and
-/// what is left of it can be deleted whole. There are at least so many writes, and so many lives at the same time. Returns what there is at the end. What goes wrong
-/// panics, since this is the body of a test.
+/// Tests that the work has the same result if the process dies before the first write or after any write, whose answer
+/// is lost, and that the leftovers of each crash can be deleted completely. `least` is the minimum number of writes,
+/// `at_once` the number of concurrent runs. Returns the final contents. Panics on failure, since this is the body of a
+/// test.
 #[allow(clippy::panic)]
 pub async fn every_prefix<S: Stage>(least: usize, at_once: usize, begin: impl AsyncFn() -> S) -> Vec<String> {
     let life = async {
@@ -58,7 +59,7 @@ fn failed<E: Display>(what: &str) -> impl FnOnce(E) -> String {
     move |error| format!("{what} fails: {error}")
 }
 
-/// The process dies after this write.
+/// Lets the process die after write number `last`.
 async fn dies<S: Stage>(stage: &mut S, last: u64) {
     stage.simulation().trouble(match last.checked_sub(1) {
         None => Trouble::WritesRefusedAfter(0),
@@ -87,12 +88,12 @@ async fn goes_whole<S: Stage>(mut stage: S, last: u64, rest: &[String]) -> Resul
     same(&stage.contents().await, rest, "a deletion leaves something")
 }
 
-/// Whether these are the same lines, and how they differ.
+/// Compares the lines, and describes the differences.
 pub(crate) fn same(now: &[String], expected: &[String], what: &str) -> Result<(), String> {
     if now == expected {
         return Ok(());
     }
-    // A line can be there more than once.
+    // A line can occur more than once.
     let without = |lines: &[String], others: &[String]| {
         let mut left = lines.to_vec();
         for other in others {

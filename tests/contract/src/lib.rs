@@ -13,8 +13,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! [`mod@lives`] runs random sequences of changes of Services over the same simulated cloud; in [`crash`] the process dies
-//! after each of its writes.
+//! [`mod@lives`] runs random sequences of changes of Services over the same simulated cloud; in [`crash`] the process
+//! dies after each of its writes.
 //!
 //! A clause states a property on which the core relies, and why. It has no rules of a particular cloud, so it can't
 //! check whether a balancer forwards to the right port: the author's own tests do that.
@@ -45,7 +45,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use futures::future::{Either, select};
 
-/// How long one clause may take. No clause waits in real time; a provider that sleeps instead of returning a retry
+/// The time limit of one clause. No clause waits in real time; a provider that sleeps instead of returning a retry
 /// delay exceeds the limit.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
@@ -67,7 +67,8 @@ pub async fn check<F: Future<Output = Arc<dyn Harness>>>(clause: &Clause, make: 
     }
 }
 
-/// `None` when [`LIMIT`] has passed on the machine's clock: tokio's is moved by the clause, and runs so many times as fast.
+/// `None` after [`LIMIT`] on the machine's clock. Tokio's clock is moved by the clause, and runs [`Harness::haste`]
+/// times as fast.
 async fn limited<F: Future>(run: F, harness: &Arc<dyn Harness>) -> Option<F::Output> {
     const TICK: Duration = Duration::from_millis(5);
     let (began, haste, harness) = (Instant::now(), harness.haste(), Arc::clone(harness));
@@ -108,7 +109,7 @@ impl std::fmt::Debug for Broken {
     }
 }
 
-/// For [`contract!`]: runs the clause of this name in a runtime of its own.
+/// For [`contract!`]: runs the clause of this name in its own runtime.
 #[doc(hidden)]
 pub fn check_by_name<F: Future<Output = Arc<dyn Harness>>>(
     name: &str,

@@ -1,9 +1,9 @@
 //! Random sequences of changes of Services ("lives"), by seed, in a simulated cloud that throttles, lags, loses answers
 //! and breaks connections.
 //!
-//! During the faults any call may fail, but objects of others never change. After the faults, all Services reach their
-//! desired state within a few rounds, a further round writes nothing, the result equals that of a fresh start, and
-//! after the deletion of all Services none of their objects is left.
+//! During the faults any call may fail, but objects of other owners never change. After the faults, all Services reach
+//! their desired state within a few rounds, a further round writes nothing, the result equals that of a fresh start,
+//! and the deletion of all Services leaves none of their objects.
 //!
 //! A failure prints its seed. `CCM_<CLOUD>_SEEDS=7` runs that seed alone, `CCM_<CLOUD>_SEEDS=100-200` a range.
 
@@ -23,40 +23,41 @@ use rand::{Rng, SeedableRng};
 use crate::crash::same;
 use crate::{Simulation, Trouble};
 
-/// Maximum number of rounds over all Services until nothing is left to do.
+/// Maximum number of rounds over all Services until they converge.
 const ROUNDS: usize = 8;
-/// Events of one life.
+/// Number of events per life.
 const EVENTS: usize = 12;
 
-/// A simulated cloud for these tests. All randomness comes from the given `rng`, so that a seed repeats a life.
+/// A simulated cloud for these tests. All randomness comes from the given `rng`, so that a seed reproduces a life.
 #[async_trait]
 pub trait LivingCloud: Sized + Send + Sync + 'static {
     /// `--cluster-name`
     const CLUSTER: &'static str;
 
-    /// A cloud with objects of others that use the same shared objects. `seed` is for the cloud's own randomness.
+    /// Creates a cloud with objects of other owners that use the same shared objects. `seed` is for the cloud's own
+    /// randomness.
     async fn start(seed: u64, rng: &mut StdRng) -> Self;
 
     /// The random choices at the start, for the log of a failed life.
     fn description(&self) -> String;
 
-    /// The cloud.
+    /// The simulated cloud.
     fn simulation(&self) -> &dyn Simulation;
 
-    /// The load balancers of a new process, which leads and has empty caches.
+    /// The load balancers of a new process, which is the leader and has empty caches.
     async fn process(&self) -> Arc<dyn LoadBalancer>;
 
     /// The nodes.
     fn nodes(&mut self) -> &mut Vec<NodeRef>;
 
-    /// Adds a node on a new instance. The number is another one each time.
+    /// Adds a node on a new instance. `number` is unique.
     fn add_node(&mut self, number: usize);
 
     /// Removes the instance of a node.
     fn remove_instance(&mut self, node: &NodeRef);
 
-    /// A Service of this name with random settings. `kind` is one of two kinds of load balancers between which a
-    /// Service cannot change; a cloud with one kind ignores it. Settings that a balancer keeps when their annotation is
+    /// A Service of this name with random settings. `kind` is one of two kinds of load balancers; a Service cannot
+    /// change its kind. A cloud with one kind ignores it. Settings that a balancer keeps when their annotation is
     /// removed must always be set.
     fn service(&mut self, rng: &mut StdRng, name: &str, kind: bool) -> Service;
 
@@ -65,46 +66,46 @@ pub trait LivingCloud: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Starts late and stale reads. Returns whether a process may cache stale answers for longer.
+    /// Starts delayed and stale reads. Returns whether a process may cache stale answers for longer.
     fn rough(&mut self, _rng: &mut StdRng) -> bool {
         false
     }
 
-    /// Makes trouble that only this cloud has, besides [`Simulation::random_trouble`].
+    /// Injects faults that only this cloud has, in addition to [`Simulation::random_trouble`].
     fn trouble(&mut self, rng: &mut StdRng) -> String;
 
-    /// Ends late and stale reads; trouble has ended before.
+    /// Ends delayed and stale reads; all other faults have ended before.
     fn calm(&mut self) {}
 
-    /// Changes a part of one of our balancers outside of the provider. `balancers` are the default names of the
-    /// Services' balancers.
+    /// Changes a part of one of the provider's balancers outside of the provider. `balancers` are the default names of
+    /// the Services' balancers.
     fn change_by_hand(&mut self, rng: &mut StdRng, balancers: &[String]) -> String;
 
-    /// After a call that ended with this error: waits for the provider's background work and returns true, or false if
-    /// there is none and the call is over.
+    /// Called after an operation failed with this error: waits for the provider's background work and returns true, or
+    /// returns false if there is none and the operation has ended.
     async fn wait(&self, _error: &ProviderError) -> bool {
         false
     }
 
-    /// All objects that may have been made for Services, a line each.
+    /// All objects that may have been created for Services, a line each.
     fn contents(&self) -> Vec<String>;
 
-    /// Whether such an object belongs to others.
+    /// Whether such an object belongs to another owner.
     fn is_theirs(line: &str) -> bool;
 
-    /// A line without what depends on the order of events.
+    /// Removes from a line whatever depends on the order of events.
     fn plain(line: String) -> String {
         line
     }
 
-    /// All that belongs to others, a line each.
+    /// All objects of other owners, a line each.
     fn foreign(&self) -> Vec<String> {
         self.contents().into_iter().filter(|line| Self::is_theirs(line)).collect()
     }
 }
 
-/// Makes the two tests of the lives in a cloud: of these seeds, and in the long lane of so many seeds of the day. The variable
-/// names others.
+/// Defines the two tests of the lives in a cloud: one for `$seeds`, and one in the long lane for `$of_the_day` seeds
+/// that change daily. The environment variable selects other seeds.
 #[macro_export]
 macro_rules! lives {
     ($cloud:ident, $variable:literal, $seeds:expr, $of_the_day:expr) => {
@@ -125,11 +126,11 @@ macro_rules! lives {
 /// A Service in the cluster, as the controller sees it.
 struct Living {
     service: Service,
-    /// The kind of the balancer that was made; `None` before that.
+    /// The kind of the created balancer; `None` before its creation.
     made: Option<bool>,
-    /// The user deleted it.
+    /// Whether the user deleted it.
     deleted: bool,
-    /// The annotations from the provider's notes; the user's changes keep them.
+    /// The annotations that the provider recorded; they survive the user's changes.
     noted: BTreeMap<String, String>,
 }
 
@@ -172,14 +173,14 @@ struct Life<C> {
     process: Arc<dyn LoadBalancer>,
     services: BTreeMap<String, Living>,
     generation: usize,
-    /// Nodes so far.
+    /// The number of nodes created so far.
     made: usize,
     foreign: Vec<String>,
     /// The log, printed on a failure.
     log: Vec<String>,
 }
 
-/// Runs the lives of these seeds, eight at a time. A life that fails panics, since this is the body of a test.
+/// Runs the lives of these seeds, eight at a time. Panics if one fails, since this is the body of a test.
 #[allow(clippy::panic)]
 pub async fn live<C: LivingCloud>(seeds: impl IntoIterator<Item = u64>) {
     // A failed life has printed the reason.
@@ -187,7 +188,7 @@ pub async fn live<C: LivingCloud>(seeds: impl IntoIterator<Item = u64>) {
         |life: Result<(), tokio::task::JoinError>| assert!(life.is_ok(), "a life failed; see its seed above");
     let mut lives = tokio::task::JoinSet::new();
     for seed in seeds {
-        // They are idle most of the time.
+        // The lives are idle most of the time.
         if lives.len() >= 8
             && let Some(life) = lives.join_next().await
         {
@@ -205,7 +206,7 @@ pub async fn live<C: LivingCloud>(seeds: impl IntoIterator<Item = u64>) {
     }
 }
 
-/// Runs this many lives with seeds of the day, and prints how to repeat them with the variable.
+/// Runs this many lives with seeds of the current day, and prints how to repeat them with the variable.
 pub async fn live_of_the_day<C: LivingCloud>(variable: &str, count: u64) {
     let day = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs() / 86_400);
     let (first, last) = (day * count, (day + 1) * count - 1);
@@ -214,7 +215,7 @@ pub async fn live_of_the_day<C: LivingCloud>(variable: &str, count: u64) {
     live::<C>(first..=last).await;
 }
 
-/// The seeds that the variable asks for, or `usual`: a number, or `first-last`. Panics on any other text.
+/// The seeds in the environment variable, or `usual`: a number, or `first-last`. Panics on any other text.
 #[allow(clippy::panic)]
 pub fn seeds(variable: &str, usual: std::ops::RangeInclusive<u64>) -> std::ops::RangeInclusive<u64> {
     let Ok(text) = std::env::var(variable) else { return usual };
@@ -248,7 +249,7 @@ impl<C: LivingCloud> Life<C> {
         self.cloud.simulation().step(time);
     }
 
-    /// What there is for our Services.
+    /// The objects of the provider.
     fn shape(&self) -> Vec<String> {
         let ours = self.cloud.contents().into_iter().filter(|line| !C::is_theirs(line));
         let mut lines: Vec<String> = ours.map(C::plain).collect();
@@ -256,7 +257,7 @@ impl<C: LivingCloud> Life<C> {
         lines
     }
 
-    /// Trouble now and then, in place of that before.
+    /// Injects random faults now and then; they replace the earlier ones.
     fn trouble(&mut self) {
         self.cloud.simulation().trouble(Trouble::None);
         let trouble = match self.rng.random_range(0..18) {
@@ -291,7 +292,8 @@ impl<C: LivingCloud> Life<C> {
         }
     }
 
-    /// One call, repeated until the answer is final; like the controller, writes the notes on the Service.
+    /// One call, repeated until the answer is final. Like the controller, it records the provider's annotations on the
+    /// Service.
     async fn call(&mut self, name: &str, action: ServiceAction) -> Result<Option<LoadBalancerStatus>, ProviderError> {
         let Some(living) = self.services.get_mut(name) else { return Ok(None) };
         loop {
@@ -322,7 +324,7 @@ impl<C: LivingCloud> Life<C> {
         Ok(())
     }
 
-    /// Like the controller: checks whether there is a balancer, deletes it, and removes the finalizer.
+    /// Like the controller: checks whether a balancer exists, deletes it, and removes the finalizer.
     async fn delete(&mut self, name: &str) -> Result<(), ProviderError> {
         let Some(service) = self.services.get(name).map(|living| living.service.clone()) else { return Ok(()) };
         if self.process.get(C::CLUSTER, &service).await?.is_some() {
@@ -348,7 +350,7 @@ impl<C: LivingCloud> Life<C> {
             55..=69 => self.change_nodes().await,
             70..=79 => {
                 self.say("a new process");
-                // It leads after the lease of the previous one has ended.
+                // The new process becomes the leader after the lease of the previous one has expired.
                 self.step(Duration::from_secs(15));
                 self.restart().await;
             }
@@ -416,19 +418,19 @@ impl<C: LivingCloud> Life<C> {
         }
     }
 
-    /// A new process, whose first calls succeed.
+    /// Starts a new process, whose first calls succeed.
     async fn restart(&mut self) {
         self.cloud.simulation().trouble(Trouble::None);
         self.process = self.cloud.process().await;
     }
 
-    /// Syncs until nothing fails and nothing is written.
+    /// Syncs until no call fails and nothing is written.
     async fn settle(&mut self, how: &str) -> Result<(), String> {
         self.say(how);
         self.cloud.simulation().trouble(Trouble::None);
         self.cloud.calm();
         self.step(Duration::from_secs(600));
-        // A change of the kind is refused for good; the user takes it back.
+        // A change of the kind is rejected permanently; the user reverts it.
         for name in self.names() {
             let Some(living) = self.services.get(&name) else { continue };
             if let Some(made) = living.made.filter(|made| *made != self.cloud.kind(&living.service)) {

@@ -1,4 +1,4 @@
-//! The list of clauses, which generates the table and the tests of an author.
+//! The list of clauses, from which the table and the tests of a provider's author are generated.
 
 /// Creates one `#[test]` per clause. `$make` is an `async fn() -> Arc<dyn Harness>` that creates a clean cloud.
 #[macro_export]

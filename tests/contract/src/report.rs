@@ -9,7 +9,7 @@ use crate::Clause;
 pub enum Outcome {
     /// The provider keeps the clause.
     Kept,
-    /// The provider breaks the clause, and how.
+    /// The provider breaks the clause; describes how.
     Broken(String),
     /// The provider breaks the clause on purpose.
     Deviates {

@@ -1,4 +1,4 @@
-//! What the suite needs of a simulated cloud.
+//! The interface of a simulated cloud to the suite.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 
 use crate::Trouble;
 
-/// A simulated cloud that is called over a network: it has a virtual clock and a list of calls, and makes trouble.
+/// A simulated cloud that is called over a network. It has a virtual clock, records calls, and injects faults.
 #[async_trait]
 pub trait Simulation: Send + Sync {
     /// Moves the virtual clock.
@@ -16,21 +16,21 @@ pub trait Simulation: Send + Sync {
     /// The virtual time.
     fn now(&self) -> jiff::Timestamp;
 
-    /// A mark in the list of calls.
+    /// The current position in the list of calls.
     fn mark(&self) -> u64;
 
-    /// The names of the writes that arrived after a mark; 0 is the start.
+    /// The names of the writes that arrived after this position; 0 is the start.
     fn writes(&self, mark: u64) -> Vec<String>;
 
-    /// Makes this trouble and no other.
+    /// Injects this fault and no other.
     fn trouble(&self, trouble: Trouble);
 
-    /// Makes a few of the next calls fail in a way in which those of any cloud may, and no others; says which.
+    /// Injects a few random faults that any cloud can have into the next calls, and no others; returns a description.
     fn random_trouble(&self, rng: &mut StdRng) -> String;
 
-    /// What was sent or answered so far that does not follow the vendor's API, a line each.
+    /// The requests and answers so far that violate the vendor's API, a line each.
     fn violations(&self) -> Vec<String>;
 
-    /// Waits until it has answered everything that was sent to it: see [`crate::Harness::settle`].
+    /// Waits until all received requests are answered: see [`crate::Harness::settle`].
     async fn settled(&self);
 }

@@ -1,4 +1,4 @@
-//! Checks that the cluster has converged, and stays so.
+//! Checks that the cluster has converged and remains so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn name(object: &Value) -> &str {
     text(object, "/metadata/name")
 }
 
-/// Whether some node can serve behind balancers.
+/// Whether a node can serve behind balancers.
 pub(crate) fn has_candidate(world: &World) -> bool {
     let nodes = world.store.objects("nodes").unwrap_or_default();
     let cloud = world.cloud().lock();
@@ -55,7 +55,7 @@ pub(crate) fn lacking(simulation: &Simulation) -> Option<String> {
         Some(format!("node {}: {what}", name(node)))
     });
     let lacking = lacking.or_else(|| {
-        // Every machine that runs has a node.
+        // Every running machine has a node.
         let missing = cloud.instances.values().find(|i| !i.is_gone() && !nodes.iter().any(|node| name(node) == i.name));
         missing.map(|instance| format!("node {}: it is missing", instance.name))
     });
@@ -220,8 +220,8 @@ fn foreign(world: &World, cloud: &State) -> Option<String> {
     None
 }
 
-/// Nothing was written to the cluster or the cloud since this moment, and no event since another one. Leases do not
-/// count.
+/// Checks that nothing was written to the cluster or the cloud since `since`, and no event since `events_since`. Leases
+/// do not count.
 pub(crate) fn nothing_written(world: &World, since: Duration, events_since: Duration) {
     let inner = world.lock();
     let effects = inner.effects.iter().filter(|e| e.at >= if e.event { events_since } else { since });
@@ -237,7 +237,7 @@ pub(crate) fn nothing_written(world: &World, since: Duration, events_since: Dura
     }
 }
 
-/// At rest, only the periods determine the number of calls.
+/// Checks the number of calls after convergence: only the periods determine it.
 pub(crate) fn calls_at_rest(world: &World, since: Duration) {
     let time = (world.trace.now() - since).as_secs();
     let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
@@ -246,7 +246,7 @@ pub(crate) fn calls_at_rest(world: &World, since: Duration) {
     }
     for (call, count) in calls {
         let allowed = match call {
-            // One pass over nodes that are not Ready each 5 seconds, and one refresh of addresses each 5 minutes.
+            // One pass over nodes that are not Ready every 5 seconds, and one refresh of addresses every 5 minutes.
             "lookup" | "list" => time / 5 + time / 300 + 2,
             "list routes" => time / 10 + 2,
             _ => 0,
@@ -276,7 +276,7 @@ pub(crate) fn calls_in_all(world: &World) {
     }
 }
 
-/// At rest, all queues are empty.
+/// Checks that all queues are empty after convergence.
 pub(crate) fn queues_are_empty(simulation: &Simulation) {
     for (_, running) in simulation.managers.running() {
         let text = running.metrics.text();

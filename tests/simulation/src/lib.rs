@@ -2,15 +2,15 @@
 //!
 //! A seed determines a cluster, a cloud, and a sequence of events: machines start and stop, users change Services,
 //! processes die before and after single writes, watches break, reads are stale, the cloud throttles. Then the faults
-//! end, and everything must come to rest. Invariants are checked during the run and at its end: see [`Invariant`]. Time
-//! is simulated, randomness comes from the seed, no socket is used: a run repeats itself exactly.
+//! end, and the cluster must converge. Invariants are checked during the run and at its end: see [`Invariant`]. Time is
+//! simulated, randomness comes from the seed, no socket is used: a run is exactly reproducible.
 //!
 //! ```
 //! let summary = ccm_test_simulation::run(1).unwrap_or_else(|failure| panic!("{failure}"));
 //! assert_eq!(summary.digest, ccm_test_simulation::run(1).unwrap().digest);
 //! ```
 //!
-//! It panics where a test would: it is for tests only.
+//! Panics like a test: for tests only.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod check;

@@ -8,23 +8,23 @@ use std::time::{Duration, Instant, SystemTime};
 use ccm_provider::Clock;
 use tokio::sync::Notify;
 
-/// Which writes count towards a crash.
+/// The kinds of writes that count towards a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// Requests to the API server that change something, leases and events left out.
+    /// Requests to the API server that change something, except leases and events.
     Api,
     /// Changes in the cloud.
     Cloud,
 }
 
-/// When a process dies.
+/// The time at which a process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CrashPoint {
-    /// Writes of which kind are counted; `None` for both.
+    /// The kind of writes to count; `None` for both.
     pub target: Option<Target>,
-    /// How many more such writes happen before.
+    /// The number of such writes before the crash.
     pub skip: u64,
-    /// Whether the write takes effect.
+    /// Whether the last write takes effect.
     pub after: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct CrashPoint {
 pub struct Life {
     /// `m1`, `m2`, …; also its identity in the election.
     pub name: String,
-    /// Its time.
+    /// The clock of the process.
     pub clock: Arc<LifeClock>,
     dead: AtomicBool,
     hung: AtomicBool,
@@ -44,33 +44,33 @@ pub struct Life {
     writes: AtomicU64,
 }
 
-/// Time as this process sees it.
+/// The time as seen by this process.
 #[derive(Debug)]
 pub struct LifeClock {
     began: tokio::time::Instant,
     epoch: SystemTime,
-    // Milliseconds that both clocks are ahead, and that only the wall clock is.
+    // The milliseconds by which both clocks are ahead, and by which only the wall clock is.
     slept: AtomicU64,
     jumped: AtomicU64,
 }
 
-/// The moment at which every simulation begins.
+/// The start time of every simulation.
 pub fn epoch() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600)
 }
 
 impl LifeClock {
-    /// A clock that shows the simulated time; `began` is when that was zero.
+    /// A clock that shows the simulated time, which was zero at `began`.
     pub fn new(began: tokio::time::Instant) -> Self {
         Self { began, epoch: epoch(), slept: AtomicU64::new(0), jumped: AtomicU64::new(0) }
     }
 
-    /// The process was suspended for this long, and has not noticed it yet.
+    /// Suspends the process for this time without its noticing.
     pub fn leap(&self, by: Duration) {
         self.slept.fetch_add(millis(by), Ordering::SeqCst);
     }
 
-    /// Sets the wall clock forward.
+    /// Moves the wall clock forward.
     pub fn jump(&self, by: Duration) {
         self.jumped.fetch_add(millis(by), Ordering::SeqCst);
     }
@@ -87,7 +87,8 @@ impl Clock for LifeClock {
     }
 
     fn wall(&self) -> SystemTime {
-        // The machine's clocks run on while a process is stopped; the world's time is the wall clock of all.
+        // The machine's clocks continue while a process is stopped; the simulated time is the wall clock of all
+        // processes.
         let jumped = Duration::from_millis(self.jumped.load(Ordering::SeqCst));
         self.epoch + self.began.elapsed() + jumped
     }
@@ -105,7 +106,7 @@ pub enum Permit {
 }
 
 impl Life {
-    /// A process that runs.
+    /// A running process.
     pub fn new(name: String, began: tokio::time::Instant, crash: Option<CrashPoint>) -> Self {
         Self {
             name,
@@ -119,18 +120,18 @@ impl Life {
         }
     }
 
-    /// Whether it has ended.
+    /// Whether the process has ended.
     pub fn is_dead(&self) -> bool {
         self.dead.load(Ordering::SeqCst)
     }
 
-    /// From now on nothing that it does has an effect.
+    /// Kills the process: none of its later actions has an effect.
     pub fn die(&self) {
         self.dead.store(true, Ordering::SeqCst);
         self.changed.notify_waiters();
     }
 
-    /// Returns when it has died.
+    /// Waits until the process is dead.
     pub async fn died(&self) {
         self.until(|| self.is_dead()).await;
     }
@@ -147,40 +148,40 @@ impl Life {
         }
     }
 
-    /// Suspends or resumes its communication.
+    /// Suspends or resumes the communication of the process.
     pub fn set_hung(&self, hung: bool) {
         self.hung.store(hung, Ordering::SeqCst);
         self.changed.notify_waiters();
     }
 
-    /// Waits while it is stopped. True if it was: then its current action is lost.
+    /// Waits while the process is suspended. True if it was: then its current action is lost.
     pub async fn hang(&self) -> bool {
         let was = self.hung.load(Ordering::SeqCst);
         self.until(|| !self.hung.load(Ordering::SeqCst)).await;
         was
     }
 
-    /// Cuts it off the API server, or connects it again.
+    /// Disconnects the process from the API server, or reconnects it.
     pub fn set_cut_off(&self, cut_off: bool) {
         self.cut_off.store(cut_off, Ordering::SeqCst);
     }
 
-    /// Whether it cannot reach the API server.
+    /// Whether the process is disconnected from the API server.
     pub fn is_cut_off(&self) -> bool {
         self.cut_off.load(Ordering::SeqCst)
     }
 
-    /// Sets when it will die.
+    /// Sets the crash point.
     pub fn crash_at(&self, point: CrashPoint) {
         *self.crash.lock().unwrap_or_else(PoisonError::into_inner) = Some(point);
     }
 
-    /// It will not die by itself.
+    /// Removes the crash point.
     pub fn spare(&self) {
         *self.crash.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The number of counted writes that it has begun.
+    /// The number of counted writes that the process has begun.
     pub fn writes(&self) -> u64 {
         self.writes.load(Ordering::SeqCst)
     }

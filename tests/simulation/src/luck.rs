@@ -1,4 +1,4 @@
-//! Faults, and how they end.
+//! Faults, and their end.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::steps::Action;
 const WATCHED: [&str; 2] = ["nodes", "services"];
 
 impl Simulation {
-    /// One of the faults that the profile allows.
+    /// Injects one of the faults that the profile allows.
     pub(crate) fn bad_luck(&mut self) {
         let Some(luck) = self.profile.luck.choose(&mut self.rng).copied() else { return };
         let resource = *WATCHED.choose(&mut self.rng).unwrap();
@@ -30,7 +30,7 @@ impl Simulation {
                 }
                 let end = self.between(500, 40_000);
                 self.after(end, Action::Fresh(resource));
-                // The watch breaks later, so that the stale state is older than the known one.
+                // The watch breaks later, so that the stale data is older than the data already seen.
                 if self.rng.random_bool(0.7) {
                     self.world.faults.add(Fault::new(Effect::EndWatch { after: 1, abrupt: true }).times(2));
                     self.world.faults.drop_watches(Some(resource));
@@ -215,8 +215,8 @@ impl Simulation {
                 life.set_hung(true);
                 self.after(time, Action::Awake(slot));
             }
-            // Only for the leader: to a standby, the lease would seem not to be renewed, which is not the effect of
-            // sleep.
+            // Only the leader: for a standby, the lease would seem not to be renewed, which is not the effect of a
+            // suspension.
             1 if self.world.holder() == life.name => {
                 self.say(format_args!("{life} has slept for {time:?}"));
                 life.clock.leap(time);
@@ -233,7 +233,7 @@ impl Simulation {
         }
     }
 
-    /// Processes, and the ends of faults.
+    /// Runs steps that affect processes or end faults.
     pub(crate) fn hurt(&mut self, action: &Action) {
         match *action {
             Action::Start(slot) => self.managers.start(slot, self.next_crash.take()),

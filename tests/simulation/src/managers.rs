@@ -18,26 +18,26 @@ use crate::trace::Invariant;
 use crate::transport::Transport;
 use crate::world::{DELETION_BUDGET, World};
 
-/// The range of the pods.
+/// The pod CIDR of the cluster.
 pub const CLUSTER_CIDR: &str = "10.200.0.0/16";
 
-/// A process that runs.
+/// A running process.
 #[derive(Debug)]
 pub struct Running {
-    /// Its faults.
+    /// The faults of the process.
     pub life: Arc<Life>,
-    /// As SIGTERM.
+    /// Stops the process, like SIGTERM.
     pub stop: CancellationToken,
-    /// Its metrics.
+    /// The metrics of the process.
     pub metrics: Metrics,
 }
 
 /// A process has ended.
 #[derive(Debug)]
 pub struct Exit {
-    /// Which of the replicas.
+    /// The index of the replica.
     pub slot: usize,
-    /// Its result.
+    /// The result of the process.
     pub why: String,
 }
 
@@ -52,7 +52,7 @@ pub struct Managers {
     exits: mpsc::UnboundedSender<Exit>,
 }
 
-// Parsing takes longer than everything else that a start needs.
+// Parsing takes longer than everything else at startup.
 fn parsed(profile: &Profile) -> Options {
     static OPTIONS: [OnceLock<Options>; 4] = [const { OnceLock::new() }; 4];
     let Profile { routes, watch_routes, .. } = profile;
@@ -68,7 +68,7 @@ fn parsed(profile: &Profile) -> Options {
 }
 
 impl Managers {
-    /// The replicas of the profile, none of them running. The receiver gets a message when one ends.
+    /// The replicas of the profile, none of them running. The receiver gets a message when one exits.
     pub fn new(world: Arc<World>, profile: &Profile) -> (Self, mpsc::UnboundedReceiver<Exit>) {
         let options = parsed(profile);
         let (exits, ended) = mpsc::unbounded_channel();
@@ -76,7 +76,7 @@ impl Managers {
         (Self { world, options, elects: profile.elects, slots, started: 0, exits }, ended)
     }
 
-    /// Starts a replica, unless it runs.
+    /// Starts a replica, unless it is running.
     pub fn start(&mut self, slot: usize, crash: Option<CrashPoint>) {
         if self.slots[slot].is_some() {
             return;
@@ -112,7 +112,7 @@ impl Managers {
                     }
                 },
             };
-            // Its remaining tasks end with the process.
+            // The remaining tasks end with the process.
             dying.die();
             world.trace.say(format_args!("{dying} has ended: {why}"));
             let _ = exits.send(Exit { slot, why });
@@ -125,7 +125,7 @@ impl Managers {
         self.slots[slot] = None;
     }
 
-    /// Those that run, with their places.
+    /// The running replicas, with their indexes.
     pub fn running(&self) -> impl Iterator<Item = (usize, &Running)> {
         self.slots.iter().enumerate().filter_map(|(slot, running)| Some((slot, running.as_ref()?)))
     }
@@ -140,17 +140,17 @@ impl Managers {
         self.slots.is_empty()
     }
 
-    /// A process by its place.
+    /// The process at an index.
     pub fn get(&self, slot: usize) -> Option<&Running> {
         self.slots.get(slot)?.as_ref()
     }
 
-    /// The replica that may write now.
+    /// The replica that may currently write.
     pub fn leader(&self) -> Option<&Running> {
         let holder = self.world.holder();
         self.running().map(|(_, running)| running).find(|running| !self.elects || running.life.name == holder)
     }
 }
 
-/// How long a container that ended waits for its restart.
+/// The delay until an exited container is restarted.
 pub const RESTART: std::ops::Range<Duration> = Duration::from_millis(100)..Duration::from_secs(15);

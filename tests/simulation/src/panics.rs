@@ -11,7 +11,7 @@ thread_local! {
     static TRACE: RefCell<Option<Arc<Trace>>> = const { RefCell::new(None) };
 }
 
-/// Installs the hook of the process, once.
+/// Installs the panic hook of the process, once.
 pub(crate) fn quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -35,7 +35,7 @@ pub(crate) fn quiet() {
     });
 }
 
-/// Judges the panics of this thread until it is dropped.
+/// Records the panics of this thread as violations until it is dropped.
 pub(crate) struct Watch;
 
 /// See [`Watch`].

@@ -11,30 +11,30 @@ use crate::cloud::Traits;
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Luck {
-    /// Processes die, at any moment or at a chosen write.
+    /// Processes die, at a random time or at a selected write.
     Crashes,
     /// Watches break, stall, or expire.
     Watches,
     /// Lists and watches begin with stale data.
     StaleReads,
-    /// The API server refuses, throttles, or loses requests and answers.
+    /// The API server rejects, throttles, or loses requests and answers.
     ApiErrors,
-    /// The API server is down or slow.
+    /// The API server is unavailable or slow.
     ApiAway,
     /// The cloud throttles.
     Throttling,
     /// Lookups fail, panic, or return the wrong number of answers.
     Lookups,
-    /// Changes in the cloud fail, before or after they took effect.
+    /// Changes in the cloud fail, before or after they take effect.
     CloudWrites,
     /// Calls of the cloud take very long.
     Stuck,
-    /// A process sleeps, is cut off, or its clock jumps.
+    /// A process is suspended or disconnected, or its clock jumps.
     Sleep,
 }
 
 impl Luck {
-    /// Whether it can delay a write of a process long after the read that it is based on.
+    /// Whether it can delay a process's write long after the read on which it is based.
     pub fn shows_the_past(self) -> bool {
         matches!(self, Self::Watches | Self::StaleReads | Self::ApiErrors | Self::ApiAway | Self::Sleep | Self::Stuck)
     }
@@ -58,25 +58,25 @@ const ALL: [Luck; 10] = [
 pub struct Profile {
     /// The seed, which determines everything else.
     pub seed: u64,
-    /// Processes; more than one elect a leader.
+    /// The number of processes; with more than one they elect a leader.
     pub managers: usize,
-    /// Whether they elect a leader.
+    /// Whether the processes elect a leader.
     pub elects: bool,
-    /// Whether routes are made.
+    /// Whether the manager creates routes.
     pub routes: bool,
-    /// Whether routes follow the watch.
+    /// Whether the route controller uses the watch.
     pub watch_routes: bool,
     /// Whether the API server can stream lists.
     pub streaming_lists: bool,
-    /// Nodes at the beginning.
+    /// The initial number of nodes.
     pub nodes: usize,
     /// The duration of the faults.
     pub chaos: Duration,
-    /// Mean pause between two steps.
+    /// The mean time between two steps.
     pub pace: Duration,
-    /// The kinds of faults. A few kinds at once find more than all together.
+    /// The kinds of faults. A few kinds at once find more bugs than all together.
     pub luck: Vec<Luck>,
-    /// The cloud.
+    /// The properties of the cloud.
     pub traits: Traits,
 }
 
@@ -97,7 +97,7 @@ impl Profile {
             routes: rng.random_bool(0.5),
             watch_routes: rng.random_bool(0.4),
             streaming_lists: rng.random_bool(0.7),
-            // A list is read only in larger clusters.
+            // Lists are used only in larger clusters.
             nodes: if large { 104 } else { rng.random_range(1..=6) },
             chaos: Duration::from_secs(rng.random_range(30..130)),
             pace: Duration::from_millis(rng.random_range(1500..7000)),
@@ -113,7 +113,7 @@ impl Profile {
         }
     }
 
-    /// A small cluster without faults and with everything enabled, for scripts.
+    /// A small cluster without faults and with all features enabled, for scripts.
     pub fn calm(elects: bool) -> Self {
         Self {
             seed: 1,

@@ -1,4 +1,4 @@
-//! One run: scheduled steps, then the end of all faults, then everything must come to rest.
+//! One run: scheduled steps, then the end of all faults, then convergence.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,22 +19,23 @@ use crate::steps::Action;
 use crate::trace::{Invariant, Violation};
 use crate::world::{World, text};
 
-/// How long convergence may take once all faults have ended: the longest back-off of a Service (5 minutes), a refresh
+/// The time limit for convergence after all faults have ended: the longest back-off of a Service (5 minutes), a refresh
 /// of addresses (5 minutes), and the work itself.
 pub const BOUND: Duration = Duration::from_secs(660);
-/// How long nothing may be written then; in all, longer than the refresh of addresses and the life of a watch.
+/// The time without writes after convergence; in total longer than the refresh of addresses and the life of a watch.
 const QUIET: Duration = Duration::from_secs(265);
-/// How long a process may still see stale data: the longest pause of a failed watch. Its actions on stale data must
-/// have no effect.
+/// The time in which a process may still see stale data: the longest pause of a failed watch. Its actions on stale data
+/// must have no effect.
 const CAUGHT_UP: Duration = Duration::from_secs(65);
-/// How long calls to the cloud are counted then. Before that, a retry may come of something that was repaired meanwhile.
+/// The period in which calls to the cloud are counted after that. Earlier calls may be retries of since-repaired
+/// failures.
 const COUNTED: Duration = Duration::from_secs(60);
-/// How long an event may be on its way: it is sent up to 12 times, 10 seconds apart. One can also be about a call to the
-/// cloud that began long ago and has only now run into its deadline of 2 minutes.
+/// The maximum delay of an event: it is sent up to 12 times, 10 seconds apart. It may also be about a call to the cloud
+/// that began long ago and only now exceeded its deadline of 2 minutes.
 const LATE_EVENTS: Duration = Duration::from_secs(250);
-/// How long a restarted process is watched for writes.
+/// The time for which a restarted process is watched for writes.
 const RESTARTED: Duration = Duration::from_secs(60);
-/// How often convergence is checked.
+/// The interval between convergence checks.
 const LOOK: Duration = Duration::from_secs(10);
 /// Number of trace lines in the report of a failure.
 const SHOWN: usize = 60;
@@ -61,19 +62,19 @@ pub struct Simulation {
 /// The result of a run.
 #[derive(Debug, Clone)]
 pub struct Summary {
-    /// Of every line of the trace: equal for equal runs.
+    /// The digest of all trace lines: equal for equal runs.
     pub digest: u64,
-    /// How long it took to converge.
+    /// The time until convergence.
     pub settled: Duration,
-    /// Processes that were started.
+    /// The number of processes that were started.
     pub lives: usize,
-    /// Writes to nodes and Services.
+    /// The number of writes to nodes and Services.
     pub api_writes: usize,
-    /// Changes in the cloud.
+    /// The number of changes in the cloud.
     pub cloud_writes: usize,
-    /// Writes that the first process made, until it died or to the end.
+    /// The number of writes of the first process, until it died or to the end.
     pub first_writes: u64,
-    /// Simulated time.
+    /// The simulated time.
     pub simulated: Duration,
     /// The trace.
     pub lines: Vec<String>,
@@ -86,7 +87,7 @@ pub struct Failure {
     pub profile: String,
     /// The violation.
     pub violation: Violation,
-    /// How to reproduce it.
+    /// The command to reproduce it.
     pub replay: String,
     /// The trace.
     pub lines: Vec<String>,
@@ -136,7 +137,7 @@ impl Simulation {
         self.agenda.insert((self.world.trace.now() + delay, self.sequence), action);
     }
 
-    /// Lets time pass and runs the due steps.
+    /// Advances the time and runs the due steps.
     async fn pass(&mut self, time: Duration) {
         let end = self.world.trace.now() + time;
         loop {
@@ -167,7 +168,7 @@ impl Simulation {
         self.world.trace.first_violation().is_some()
     }
 
-    /// From the end of the mishaps to the end of the run. Returns how long it took to settle.
+    /// From the end of the faults to the end of the run. Returns the time until convergence.
     async fn settle(&mut self) -> Duration {
         self.calm();
         if !check::has_candidate(&self.world) {
@@ -196,8 +197,8 @@ impl Simulation {
         settled
     }
 
-    /// An administrator deletes nodes whose state can't be determined: they have no provider ID, their machine is gone,
-    /// and an unknown name is no evidence in this cloud.
+    /// An administrator deletes nodes whose state is unknown: they have no provider ID, their machine is gone, and an
+    /// unknown name is not evidence in this cloud.
     fn tidy(&mut self) {
         if self.profile.traits.absent_by_name {
             return;
@@ -210,7 +211,7 @@ impl Simulation {
         }
     }
 
-    /// Everything has converged, so neither the old process nor a new one writes anything.
+    /// Checks that after convergence neither the old process nor a new one writes anything.
     async fn quiet(&mut self) {
         self.pass(CAUGHT_UP).await;
         let since = self.world.trace.now();

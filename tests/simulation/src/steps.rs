@@ -16,16 +16,16 @@ use crate::world::text;
 pub enum Action {
     /// A random step; schedules the next one.
     Anything,
-    /// An instance of this name starts, and its kubelet a moment later.
+    /// An instance of this name starts, and soon afterwards its kubelet.
     Join(String),
-    /// The kubelet of an instance makes its node.
+    /// The kubelet of an instance creates its node.
     Register {
         /// Name.
         name: String,
         /// Instance.
         id: String,
     },
-    /// The Ready condition of the node of an instance.
+    /// The Ready condition of an instance's node changes.
     Ready {
         /// Name.
         name: String,
@@ -34,40 +34,40 @@ pub enum Action {
         /// `True`, `False` or `Unknown`.
         status: &'static str,
     },
-    /// An instance is stopped, started or terminated, and its kubelet with it.
+    /// An instance and its kubelet are stopped, started or terminated.
     Switch {
         /// Name.
         name: String,
         /// Its new state.
         power: Power,
     },
-    /// The cloud forgets a terminated instance.
+    /// A terminated instance is no longer visible in the cloud.
     Forget(String),
-    /// An instance gets another address.
+    /// An instance gets a new address.
     Readdress(String),
-    /// A node is deleted; its kubelet creates it again, if the instance exists.
+    /// A node is deleted; its kubelet creates it again if the instance exists.
     DeleteNode(String),
-    /// A node is excluded from the balancers by label, or included again.
+    /// A node is excluded from the balancers by label, or the exclusion is removed.
     Exclude(String, bool),
     /// A Service of type LoadBalancer is created.
     CreateService(String),
-    /// Its ports change.
+    /// The ports of a Service change.
     ChangePort(String, u16),
-    /// A property of its balancer changes.
+    /// A property of a Service's balancer changes.
     ChangeSize(String, u16),
-    /// Its type changes.
+    /// The type of a Service changes.
     ChangeType(String, &'static str),
-    /// It is deleted.
+    /// A Service is deleted.
     DeleteService(String),
-    /// Lookups of all instances fail for so many milliseconds.
+    /// Lookups of all instances fail for this number of milliseconds.
     FailLookups(u64),
-    /// The next patch of an object of this resource takes so many milliseconds.
+    /// The next patch of an object of this resource takes this number of milliseconds.
     SlowPatch(&'static str, u64),
     /// A replica starts.
     Start(usize),
-    /// SIGTERM for a replica.
+    /// A replica receives SIGTERM.
     Stop(usize),
-    /// SIGKILL for a replica.
+    /// A replica receives SIGKILL.
     Kill(usize),
     /// The end of a fault.
     Thaw(&'static str),
@@ -132,7 +132,7 @@ impl Simulation {
         }
     }
 
-    /// The living instance of this name.
+    /// The instance with this name that is not gone.
     fn living(&self, name: &str) -> Option<String> {
         self.world.cloud().lock().living(name).map(|(id, _)| id.clone())
     }
@@ -206,7 +206,7 @@ impl Simulation {
     fn switch(&mut self, name: &str, power: Power) {
         let Some(id) = self.living(name) else { return };
         self.world.cloud().switch(&id, power);
-        // The condition follows from the state of the machine at that time.
+        // The condition follows the state of the machine at that time.
         let after = if power == Power::On { self.between(2000, 30_000) } else { self.between(1000, 45_000) };
         self.after(after, Action::Ready { name: name.to_owned(), id: id.clone(), status: "True" });
         if power == Power::Terminated {
@@ -229,7 +229,7 @@ impl Simulation {
         self.world.create("services", service);
     }
 
-    /// Objects that no manager may touch.
+    /// Creates objects that no manager may change.
     pub(crate) fn create_foreign(&mut self) {
         let node = json!({
             "metadata": {
@@ -311,7 +311,7 @@ impl Simulation {
                 None
             }
             79..86 => {
-                // The same name again, on another machine.
+                // A new machine with the same name.
                 let name = name?;
                 self.act(Action::Switch { name: name.clone(), power: Power::Terminated });
                 Some(Action::Join(name))
@@ -339,7 +339,7 @@ impl Simulation {
             72..82 => Some(Action::ChangeType(name?, "LoadBalancer")),
             82..92 => Some(Action::DeleteService(name?)),
             _ => {
-                // Deleted, and made again as soon as the name is free.
+                // Deleted, and created again as soon as the name is free.
                 let name = name?;
                 self.act(Action::DeleteService(name.clone()));
                 for wait in [20, 2000, 15_000] {

@@ -15,10 +15,10 @@ pub struct Trace {
     found: Mutex<Vec<Violation>>,
 }
 
-/// An invariant that did not hold.
+/// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which one.
+    /// The invariant.
     pub invariant: Invariant,
     /// The observation.
     pub details: String,
@@ -27,13 +27,13 @@ pub struct Violation {
 /// The invariants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
-    /// No Node is deleted whose instance is not gone, nor one whose state is unknown, nor too many at once.
+    /// A Node is deleted only if its instance is known to be gone, and only a limited number at once.
     NodeEvidence,
     /// No balancer loses its last host while that host should serve.
     Backends,
-    /// Objects of other clusters, clouds or controllers stay unchanged.
+    /// Objects of other clusters, clouds or controllers remain unchanged.
     Foreign,
-    /// At rest, every balancer, route and finalizer has an owner that needs it.
+    /// After convergence, every balancer, route and finalizer has an owner that needs it.
     Orphans,
     /// Objects in the desired state are not written again.
     Quiet,
@@ -43,7 +43,7 @@ pub enum Invariant {
     OneWriter,
     /// The number of calls depends on time, not on the number of objects.
     Calls,
-    /// Queues are empty at rest.
+    /// Queues are empty after convergence.
     Baseline,
     /// The program neither panics nor exits without a reason.
     Alive,

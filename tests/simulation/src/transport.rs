@@ -21,11 +21,11 @@ pub(crate) struct Transport {
     pub(crate) life: Arc<Life>,
 }
 
-/// A write, parsed for the simulation.
+/// A parsed write.
 #[derive(Debug, Clone)]
 pub(crate) struct Write {
     pub(crate) method: Method,
-    /// `nodes/a`, `services/b/status`, …
+    /// The path, such as `nodes/a` or `services/b/status`.
     pub(crate) target: String,
     pub(crate) body: Bytes,
 }
@@ -53,13 +53,13 @@ impl Write {
         !self.is_lease() && !self.is_event()
     }
 
-    /// Kind and name of the object.
+    /// The kind and name of the object.
     pub(crate) fn object(&self) -> (&str, &str) {
         let mut parts = self.target.split('/');
         (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
     }
 
-    /// In one line.
+    /// The write as one line.
     pub(crate) fn line(&self) -> String {
         if self.is_event() {
             let event: Value = serde_json::from_slice(&self.body).unwrap_or_default();
@@ -71,7 +71,7 @@ impl Write {
 }
 
 impl Transport {
-    /// A client over it.
+    /// A client with this transport.
     pub(crate) fn client(self) -> kube::Client {
         let service = tower::service_fn(move |request| {
             let me = self.clone();
@@ -114,7 +114,7 @@ impl Transport {
             return answer;
         };
         let before = world.before(&write);
-        // Without latency faults this does not wait, so every difference after it is its effect.
+        // Without latency faults this does not wait, so every later difference is an effect of the write.
         let answer = world.handler.call(Request::from_parts(parts, Full::new(write.body.clone()))).await;
         let status = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
         world.judge(&Judged { life, write: &write, sent, before, status });
@@ -127,7 +127,7 @@ impl Transport {
         answer
     }
 
-    /// Latency; fails if the network is down.
+    /// Adds latency; fails if the network is down.
     async fn travel(&self) -> Result<(), Closed> {
         let range = self.world.latency();
         let millis = self.world.dice(|rng| rng.random_range(range));

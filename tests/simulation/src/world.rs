@@ -1,4 +1,4 @@
-//! The cluster: the in-memory API, the holder of the lease, and the checks of each write.
+//! The cluster: the in-memory API, the lease holder, and the checks of each write.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -19,16 +19,16 @@ use crate::profile::Profile;
 use crate::trace::{Invariant, Trace};
 use crate::transport::Write;
 
-/// Nodes that one pass of the lifecycle controller may delete.
+/// The number of nodes that one pass of the lifecycle controller may delete.
 pub const DELETION_BUDGET: usize = 2;
-/// Pause between two such passes, at least.
+/// The minimum interval between two such passes.
 pub const MONITOR_PERIOD: Duration = Duration::from_secs(5);
 const LEASE: (&str, &str) = ("kube-system", "cloud-controller-manager");
 
-/// State of a host that the API does not show.
+/// The state of a host that the API does not show.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HostRecord {
-    /// Since when it is excluded, and when it last was.
+    /// Whether it is excluded, and when it last was.
     excluded: bool,
     excluded_until: Option<Duration>,
 }
@@ -44,7 +44,7 @@ pub struct World {
     pub faults: Faults,
     pub(crate) handler: Handler,
     cloud: OnceLock<Arc<Cloud>>,
-    /// When it began.
+    /// The time at which the run began.
     pub began: Instant,
     rng: Mutex<StdRng>,
     gone: AtomicBool,
@@ -56,14 +56,14 @@ pub struct World {
 
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
-    /// Instance of each node by UID.
+    /// The instance of each node, by node UID.
     pub(crate) instance_of: BTreeMap<String, String>,
     hosts: BTreeMap<String, HostRecord>,
-    /// Names of nodes and Services that no manager may touch.
+    /// The nodes and Services that no manager may change.
     pub(crate) foreign: BTreeSet<(String, String)>,
     holder: String,
     deletions: BTreeMap<String, VecDeque<Duration>>,
-    /// Requests that changed something: (who, line). Leases are left out.
+    /// Requests that changed something, except leases.
     pub(crate) effects: Vec<Effect>,
 }
 
@@ -75,12 +75,12 @@ pub(crate) struct Effect {
     pub(crate) line: String,
 }
 
-/// A write after it was answered.
+/// A write and its answer.
 #[derive(Debug)]
 pub(crate) struct Judged<'a> {
     pub(crate) life: &'a Life,
     pub(crate) write: &'a Write,
-    /// When the process sent it.
+    /// The time at which the process sent it.
     pub(crate) sent: Duration,
     pub(crate) before: Before,
     pub(crate) status: u16,
@@ -161,7 +161,7 @@ impl World {
         slow / 4..slow + 12
     }
 
-    /// Makes every request slower by about this.
+    /// Adds approximately this latency to every request.
     pub fn set_slow(&self, millis: u64) {
         self.slow.store(millis, Ordering::SeqCst);
     }
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// How old the state behind a decision may be: while watches fail, any age.
+    /// The earliest time at which the data for a decision may have been read: any time while watches fail.
     fn sees_since(&self) -> Duration {
         match self.sees_past {
             true => Duration::ZERO,
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// An object.
+    /// Reads an object.
     pub fn get(&self, resource: &str, name: &str) -> Option<Value> {
         self.store.get(resource, Self::namespace(resource), name).ok()
     }
@@ -208,14 +208,15 @@ impl World {
         answer.is_ok()
     }
 
-    /// The Ready condition from the kubelet, or from the node controller if it is silent. Other conditions stay.
+    /// Sets the Ready condition as the kubelet does, or the node controller if the kubelet is silent. Other conditions
+    /// stay.
     pub fn set_ready(&self, name: &str, status: &str) {
         let patch = Patch::Strategic(json!({"status": {"conditions": [{"type": "Ready", "status": status}]}}));
         let answer = self.store.patch_status("nodes", "", name, &patch);
         self.trace.say(format_args!("kubelet: nodes/{name} Ready={status}: {}", answer.is_ok()));
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub fn create(&self, resource: &str, object: Value) -> Option<Value> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         match self.store.create(resource, Self::namespace(resource), object) {
@@ -230,13 +231,13 @@ impl World {
         }
     }
 
-    /// Asks for the deletion of an object.
+    /// Requests the deletion of an object.
     pub fn delete(&self, resource: &str, name: &str) {
         let answer = self.store.delete(resource, Self::namespace(resource), name);
         self.trace.say(format_args!("user: delete {resource}/{name}: {}", answer.is_ok()));
     }
 
-    /// Excludes a node from all balancers by label, or includes it again.
+    /// Excludes a node from all balancers by label, or removes the exclusion.
     pub fn exclude(&self, name: &str, excluded: bool) {
         let value = if excluded { json!("") } else { Value::Null };
         let label = json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": value}}});
@@ -245,7 +246,7 @@ impl World {
         }
     }
 
-    /// Records the exclusion label; a node that is gone or recreated has none.
+    /// Records the exclusion label; a deleted or recreated node has none.
     pub fn note_exclusion(&self, name: &str, excluded: bool) {
         let now = self.trace.now();
         let mut inner = self.lock();
@@ -256,7 +257,7 @@ impl World {
         record.excluded = excluded;
     }
 
-    /// Whether the label excludes it from balancers.
+    /// Whether the label excludes the node from balancers.
     pub fn is_excluded(&self, name: &str) -> bool {
         self.lock().hosts.get(name).is_some_and(|record| record.excluded)
     }
@@ -279,7 +280,7 @@ impl World {
         state.is_gone(host, provider_id).then(|| "its instance is gone".to_owned())
     }
 
-    /// Whether this process may write: without election always, else while the lease names it.
+    /// Whether this process may write: always without leader election, otherwise while it holds the lease.
     pub fn may_write(&self, life: &Life) -> Result<(), String> {
         if !self.elects || life.is_dead() {
             return Ok(());
@@ -288,7 +289,7 @@ impl World {
         if holder == life.name { Ok(()) } else { Err(format!("the lease is held by {holder:?}")) }
     }
 
-    /// Who holds the lease.
+    /// The holder of the lease.
     pub fn holder(&self) -> String {
         self.lock().holder.clone()
     }
@@ -342,7 +343,7 @@ impl World {
         let mut wrong = Vec::new();
         {
             let cloud = self.cloud().lock();
-            // Without a provider ID, only its own machine counts, and not a new one of the same name.
+            // Without a provider ID, only the node's own machine counts, not a new one of the same name.
             if !provider_id.is_empty() && !cloud.is_gone(name, provider_id) {
                 wrong.push("its instance exists".to_owned());
             }
@@ -357,7 +358,7 @@ impl World {
         {
             let mut inner = self.lock();
             let recent = inner.deletions.entry(life.name.clone()).or_default();
-            // A pass sends all of its deletions before it ends, and the next begins a whole period after that.
+            // A pass sends all of its deletions before it ends, and the next pass begins a full period later.
             recent.retain(|at| *at + MONITOR_PERIOD > sent);
             recent.push_back(sent);
             let cluster = self.store.objects("nodes").map_or(0, |nodes| nodes.len()) + recent.len();
@@ -373,7 +374,7 @@ impl World {
     }
 }
 
-/// A text in an object.
+/// A string in an object; empty if it is missing.
 pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

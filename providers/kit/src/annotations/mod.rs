@@ -1,4 +1,4 @@
-//! The annotations of Services: one row per key, from which the reader, the findings and the reference come.
+//! The annotations of Services: one row per key is the source of the reader, the findings and the reference.
 //!
 //! ```
 //! use ccm_kit::annotations::{Annotations, On, Spelling, Table, value};
@@ -33,12 +33,12 @@ use ccm_provider::{ErrorClass, Finding, ProviderError, Severity};
 pub use spelling::{Spelling, misspelt};
 pub use value::{Parsed, Wrong};
 
-/// The kinds of load balancers of a cloud, as far as they read different annotations; `()` where all read the same.
+/// The kinds of load balancers of a cloud that read different annotations; `()` if all read the same.
 pub trait BalancerKind: Copy + PartialEq + 'static {
-    /// Every kind.
+    /// All kinds.
     const ALL: &'static [Self];
 
-    /// As messages call it: `classic load balancer`.
+    /// The name in messages: `classic load balancer`.
     fn as_str(self) -> &'static str;
 }
 
@@ -50,19 +50,19 @@ impl BalancerKind for () {
     }
 }
 
-/// Which load balancers read a key.
+/// The kinds of load balancers that read a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On<K> {
     /// Every kind.
     All,
-    /// The other kinds ignore it.
+    /// This kind; the other kinds ignore the key.
     Only(K),
-    /// The other kinds refuse it.
+    /// This kind; the other kinds reject the key.
     Strictly(K),
 }
 
 impl<K: BalancerKind> On<K> {
-    /// Whether load balancers of this kind read it.
+    /// Whether load balancers of this kind read the key.
     pub fn reads(self, kind: K) -> bool {
         match self {
             Self::All => true,
@@ -87,17 +87,17 @@ impl<K: BalancerKind> On<K> {
 pub struct Row<K> {
     /// The whole key.
     pub key: &'static str,
-    /// Which load balancers read it.
+    /// The kinds of load balancers that read it.
     pub on: On<K>,
     /// The type of the value, in words, with its unit and bounds.
     pub value: &'static str,
-    /// What holds without the key, in Markdown; empty where there is nothing.
+    /// The behaviour without the key, in Markdown; empty if there is none.
     pub default: &'static str,
-    /// When a change counts, as a sentence; empty: at the next sync.
+    /// The time at which a change takes effect, as a sentence; empty: at the next sync.
     pub changes: &'static str,
-    /// What it does, in Markdown.
+    /// The description, in Markdown.
     pub doc: &'static str,
-    /// What is wrong with a value.
+    /// Validates a value.
     pub check: fn(&str) -> Result<(), Wrong>,
 }
 
@@ -107,30 +107,30 @@ impl<K> Row<K> {
     }
 }
 
-/// A key and how its value is read.
+/// A key with the parser of its value.
 #[derive(Debug)]
 pub struct Key<T: 'static, K: 'static> {
-    /// Everything but the type.
+    /// The row of the key, which is independent of the value's type.
     pub row: &'static Row<K>,
-    /// Reads a value.
+    /// Parses a value.
     pub parse: fn(&str) -> Parsed<T>,
 }
 
-/// The annotations of a Service, read by key.
+/// The annotations of a Service, accessed by key.
 #[derive(Debug, Clone, Copy)]
 pub struct Annotations<'a>(&'a BTreeMap<String, String>);
 
 impl<'a> Annotations<'a> {
-    /// Looks at the annotations of a Service; nothing is parsed yet.
+    /// Wraps the annotations of a Service; nothing is parsed yet.
     pub fn read(annotations: &'a BTreeMap<String, String>) -> Self {
         Self(annotations)
     }
 
-    /// The value; `None` when the key is absent, or where its value is the same as no annotation.
+    /// The value; `None` if the key is absent, or if its value is equivalent to no annotation.
     ///
     /// # Errors
     ///
-    /// The value is refused: [`ErrorClass::Invalid`], naming key, value and what to write.
+    /// The value is invalid: [`ErrorClass::Invalid`], with the key, the value and a valid example.
     pub fn get<T, K>(&self, key: &Key<T, K>) -> Result<Option<T>, ProviderError> {
         let Some(value) = self.text(key.row) else { return Ok(None) };
         match (key.parse)(value) {
@@ -144,17 +144,17 @@ impl<'a> Annotations<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Annotations::get`].
+    /// See [`Annotations::get`].
     pub fn get_or_default<T: Default, K>(&self, key: &Key<T, K>) -> Result<T, ProviderError> {
         self.get(key).map(Option::unwrap_or_default)
     }
 
-    /// The value if it can be read: for findings beside those of [`Table::review`].
+    /// The value if it can be parsed: for findings in addition to those of [`Table::review`].
     pub fn readable<T, K>(&self, key: &Key<T, K>) -> Option<T> {
         (key.parse)(self.text(key.row)?).ok().flatten()
     }
 
-    /// Whether the key is there, whatever its value.
+    /// Whether the key is present, whatever its value.
     pub fn has<T, K>(&self, key: &Key<T, K>) -> bool {
         self.text(key.row).is_some()
     }
@@ -164,7 +164,7 @@ impl<'a> Annotations<'a> {
         self.0.get(row.key).map(String::as_str)
     }
 
-    /// An error about a value that its parser takes.
+    /// An error about a value that its parser accepts.
     pub fn refuse<K>(&self, row: &Row<K>, problem: impl Into<String>) -> ProviderError {
         invalid(self.error(row, problem))
     }
@@ -190,7 +190,7 @@ impl<'a> Annotations<'a> {
     }
 }
 
-/// An error that lasts until the Service changes.
+/// An error that remains until the Service changes.
 pub fn invalid(finding: Finding) -> ProviderError {
     let message = finding.to_string();
     ProviderError::new(ErrorClass::Invalid { findings: vec![finding] }, message)
@@ -205,14 +205,14 @@ pub fn with_article(noun: &str) -> String {
 /// All annotations of a cloud.
 #[derive(Debug)]
 pub struct Table<K: 'static> {
-    /// How its keys are spelled; `None`: too differently to recognize one by its prefix.
+    /// The spelling of its keys; `None` if the keys have no common prefix by which to recognize them.
     pub spelling: Option<Spelling>,
-    /// In the order of the reference.
+    /// The rows in the order of the reference.
     pub rows: &'static [&'static Row<K>],
 }
 
 impl<K: BalancerKind> Table<K> {
-    /// What is wrong with single values, and which keys this kind of load balancer does not read, in the order of the table.
+    /// The invalid values, and the keys that this kind of load balancer does not read, in the order of the table.
     pub fn review(&self, annotations: Annotations<'_>, kind: K) -> Vec<Finding> {
         let of_row = |row: &&Row<K>| {
             let value = annotations.text(row)?;
@@ -229,12 +229,12 @@ impl<K: BalancerKind> Table<K> {
         self.rows.iter().filter_map(of_row).collect()
     }
 
-    /// The first key of the table that is there.
+    /// The first key of the table that is present.
     pub fn first(&self, annotations: Annotations<'_>) -> Option<&'static Row<K>> {
         self.rows.iter().copied().find(|row| annotations.text(row).is_some())
     }
 
-    /// The table as Markdown. The column of balancers is left out where all are of one kind.
+    /// The table as Markdown. The column of balancers is omitted if all are of one kind.
     pub fn reference(&self) -> String {
         let kinds = |text: &str| if K::ALL.len() > 1 { format!(" {text} |") } else { String::new() };
         let (heading, rule) = (kinds("Balancers"), if K::ALL.len() > 1 { "---|" } else { "" });
@@ -243,7 +243,7 @@ impl<K: BalancerKind> Table<K> {
             let changes = if row.changes.is_empty() { String::new() } else { format!(" {}", row.changes) };
             let default = if row.default.is_empty() { "–" } else { row.default };
             let on = kinds(&row.on.reference());
-            // Writing to a String cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(page, "| `{}` |{on} {} | {default} | {}{changes} |", row.key, row.value, row.doc);
         }
         let on = kinds(&On::<K>::All.reference());
@@ -256,8 +256,9 @@ impl<K: BalancerKind> Table<K> {
     }
 }
 
-/// Defines keys and the list of their rows. Keys with a common beginning stand in a block behind it. Each line: name, type
-/// and parser of the value; rest of the key; [`On`]; the value in words; the default; when changes count; what it does.
+/// Defines keys and the list of their rows. Keys with a common prefix form a block after it. Each line: name, type and
+/// parser of the value; rest of the key; [`On`]; description of the value; default; when changes take effect;
+/// description.
 #[macro_export]
 macro_rules! annotation_table {
     ($vis:vis static $rows:ident: $kind:ty;

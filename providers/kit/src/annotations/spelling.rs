@@ -1,4 +1,4 @@
-//! Keys that look like those of a table and are none.
+//! Detects misspelled annotation keys.
 
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
 use ccm_provider::{Finding, Severity};
@@ -6,14 +6,14 @@ use ccm_provider::{Finding, Severity};
 use super::Table;
 use crate::document::nearest;
 
-/// How the keys of a cloud begin, and how people write that.
+/// The prefix of a cloud's keys, and its common misspellings.
 #[derive(Debug, Clone, Copy)]
 pub struct Spelling {
-    /// What keys begin with, from the domain on. A key that begins with it and is in no table is unknown.
+    /// The prefix of the keys, including the domain. A key with this prefix that is in no table is unknown.
     pub prefix: &'static str,
-    /// The word by which people know keys of the cloud: the first after the domain. Not used where the prefix is a domain.
+    /// The cloud's name in keys: the first word after the domain. Not used if the prefix is only a domain.
     pub cloud: &'static str,
-    /// What people write between that word and the rest of a key, in lower case and without hyphens.
+    /// Words that users write between the cloud's name and the rest of a key, in lower case and without hyphens.
     pub names: &'static [&'static str],
 }
 
@@ -22,12 +22,12 @@ impl Spelling {
         self.prefix.split('/').next().unwrap_or_default()
     }
 
-    /// What stands before the rest of a name, without what stands between words.
+    /// The prefix without the domain and without separators between words.
     fn squeezed(&self) -> String {
         plain(self.prefix.split_once('/').map_or("", |(_, name)| name))
     }
 
-    /// Whether a key of another beginning looks like one of the cloud; `is_known`: its name is nearly that of a key.
+    /// Whether a key with another prefix resembles one of the cloud; `is_known`: its name is nearly that of a key.
     fn fits(&self, domain: &str, name: &str, is_known: bool) -> bool {
         let is_near = nearest(domain, &[self.domain()]).is_some();
         if self.prefix.ends_with('/') {
@@ -39,8 +39,8 @@ impl Spelling {
         self.is_nearly_cloud(name) && (familiar || is_near) && (of_balancers || is_known || domain == self.domain())
     }
 
-    /// Whether the first word of a name is that of the cloud, or one mistake away from it. Other clouds have keys of the same
-    /// form.
+    /// Whether the first word of a name is the cloud's, or one typing error away from it. Other clouds have keys of the
+    /// same form.
     fn is_nearly_cloud(&self, name: &str) -> bool {
         let sorted = |word: &str| {
             let mut letters: Vec<char> = word.to_lowercase().chars().collect();
@@ -49,7 +49,7 @@ impl Spelling {
         };
         let first = name.split(['-', '_', '.']).next().unwrap_or_default();
         let squeezed = self.squeezed();
-        // Written as one word: the beginning of the next one is enough.
+        // Written as one word: the beginning of the next word is enough.
         let joined = squeezed.get(..=self.cloud.len()).unwrap_or(&squeezed);
         nearest(first, &[self.cloud]).is_some()
             || sorted(first) == sorted(self.cloud)
@@ -58,10 +58,10 @@ impl Spelling {
 }
 
 impl<K> Table<K> {
-    /// A key that looks like one of the table, or begins as those do, and is none.
+    /// An unknown key that resembles one of the table, or has the same prefix.
     ///
-    /// `others`: what follows the prefix in keys that another program reads. It may know more than those: with any, a key
-    /// that resembles none is no finding.
+    /// `others`: the parts after the prefix of the keys that another program reads. It may read further keys: if
+    /// `others` is not empty, a key that resembles none is not a finding.
     pub fn unknown(&self, key: &str, value: &str, others: &[&str]) -> Option<Finding> {
         if key == ANNOTATION_SOURCE_RANGES || self.rows.iter().any(|row| row.key == key) {
             return None;
@@ -69,13 +69,13 @@ impl<K> Table<K> {
         let under = self.spelling.and_then(|spelling| Some((spelling, key.strip_prefix(spelling.prefix)?)));
         let Some((spelling, end)) = under else { return self.alike(key, value) };
         let known: Vec<&str> = self.ends().map(|(end, _)| end).chain(others.iter().copied()).collect();
-        // By its end alone: of whole keys all would be alike.
+        // Compares the part after the prefix only: whole keys would all be similar.
         let meant = nearest(end, &known).or_else(|| shortened(end, &known));
         let meant = meant.map(|end| format!("{}{end}", spelling.prefix));
         (meant.is_some() || others.is_empty()).then(|| misspelt(key, value, meant.as_deref()))
     }
 
-    /// A key of another beginning.
+    /// Checks a key with another prefix.
     fn alike(&self, key: &str, value: &str) -> Option<Finding> {
         let is_elsewhere = |key: &&str| self.spelling.is_none_or(|spelling| !key.starts_with(spelling.prefix));
         let whole = self.rows.iter().map(|row| row.key).filter(is_elsewhere).chain([ANNOTATION_SOURCE_RANGES]);
@@ -94,7 +94,7 @@ impl<K> Table<K> {
         })
     }
 
-    /// The key that a name may mean, whatever stands between its words.
+    /// The key that a name may mean, whatever separates its words.
     pub fn meant(&self, name: &str) -> Option<&'static str> {
         let spelling = self.spelling?;
         let (name, squeezed) = (plain(name), spelling.squeezed());
@@ -110,14 +110,14 @@ impl<K> Table<K> {
         rest.and_then(of_end).or_else(|| of_end(nearest(&name, &full)?.strip_prefix(&*squeezed)?))
     }
 
-    /// What follows the prefix in each key that has it, and the whole key.
+    /// The part after the prefix of each key that has the prefix, and the whole key.
     fn ends(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let prefix = self.spelling.map_or("", |spelling| spelling.prefix);
         self.rows.iter().filter_map(move |row| Some((row.key.strip_prefix(prefix)?, row.key)))
     }
 }
 
-/// The only key that has all words of this one, of which there are several: `cross-zone`, `additional-tags`.
+/// The only key that contains all words of `end`, if `end` has several: `cross-zone`, `additional-tags`.
 fn shortened<'a>(end: &str, known: &[&'a str]) -> Option<&'a str> {
     let words: Vec<&str> = end.split(['-', '_', '.']).collect();
     let mut having = known.iter().filter(|end| words.iter().all(|word| end.split('-').any(|of_it| of_it == *word)));
@@ -125,7 +125,7 @@ fn shortened<'a>(end: &str, known: &[&'a str]) -> Option<&'a str> {
     Some(only)
 }
 
-/// A key that is not in the table, with the one that may be meant.
+/// A finding about a key that is not in the table, with the key that may be meant.
 pub fn misspelt(key: &str, value: &str, meant: Option<&str>) -> Finding {
     let hint = meant.map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();
     Finding {
@@ -136,7 +136,7 @@ pub fn misspelt(key: &str, value: &str, meant: Option<&str>) -> Finding {
     }
 }
 
-/// Letters and digits, in lower case.
+/// The letters and digits of a text, in lower case.
 fn plain(text: &str) -> String {
     text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }

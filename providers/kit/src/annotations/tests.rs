@@ -4,7 +4,7 @@ use super::value::{
 };
 use super::*;
 
-/// A cloud whose load balancers are of three kinds.
+/// A cloud with three kinds of load balancers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Internal,

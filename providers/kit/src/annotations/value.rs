@@ -1,4 +1,4 @@
-//! How values are read. A parser answers `Ok(None)` where a value is the same as no annotation.
+//! Parsers of values. A parser returns `Ok(None)` if a value is equivalent to no annotation.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -9,15 +9,15 @@ use ccm_provider::source_ranges::SourceRanges;
 
 use crate::document::one_of;
 
-/// What a parser answers.
+/// The result of a parser.
 pub type Parsed<T> = Result<Option<T>, Wrong>;
 
-/// What is wrong with a value, and what to write instead.
+/// The error of a parser, with a valid example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong {
-    /// An error refuses the Service; with a warning the default holds.
+    /// On an error the Service is rejected; on a warning the default applies.
     pub severity: Severity,
-    /// What to report.
+    /// The message to report.
     pub message: String,
 }
 
@@ -27,7 +27,7 @@ impl<S: Into<String>> From<S> for Wrong {
     }
 }
 
-/// A value that cannot be read is reported as a warning and does not count.
+/// Turns the error of a parser into a warning, so that the default applies.
 pub fn or_default<T>(parsed: Parsed<T>) -> Parsed<T> {
     parsed.map_err(|Wrong { message, .. }| Wrong {
         severity: Severity::Warning,
@@ -35,7 +35,7 @@ pub fn or_default<T>(parsed: Parsed<T>) -> Parsed<T> {
     })
 }
 
-/// Any text; empty is none.
+/// Any text; an empty one is `None`.
 pub fn text(value: &str) -> Parsed<String> {
     Ok(Some(value.to_owned()).filter(|text| !text.is_empty()))
 }
@@ -47,7 +47,7 @@ pub fn text_or_empty(value: &str) -> Parsed<String> {
 
 const NO_BOOL: &str = "not a boolean; write \"true\" or \"false\"";
 
-/// The words of Go's `strconv.ParseBool`; empty is none.
+/// The words of Go's `strconv.ParseBool`; an empty text is `None`.
 pub fn go_bool(value: &str) -> Parsed<bool> {
     match value {
         "" => Ok(None),
@@ -57,17 +57,17 @@ pub fn go_bool(value: &str) -> Parsed<bool> {
     }
 }
 
-/// Exactly `true` or `false`; with another text the default holds.
+/// Exactly `true` or `false`; for any other text the default applies.
 pub fn exact_bool(value: &str) -> Parsed<bool> {
     or_default(value.parse().map(Some).map_err(|_| NO_BOOL.into()))
 }
 
-/// `true` or `false` in any case; with another text the default holds.
+/// `true` or `false` in any case; for any other text the default applies.
 pub fn any_case_bool(value: &str) -> Parsed<bool> {
     exact_bool(&value.to_lowercase())
 }
 
-/// Decimal, within bounds; empty is wrong.
+/// A decimal number within bounds; an empty text is invalid.
 pub fn within(value: &str, bounds: RangeInclusive<i32>) -> Parsed<i32> {
     let number = value.parse().ok().filter(|number| bounds.contains(number));
     let (min, max) = bounds.into_inner();
@@ -76,22 +76,22 @@ pub fn within(value: &str, bounds: RangeInclusive<i32>) -> Parsed<i32> {
     number.map(Some).ok_or_else(wrong)
 }
 
-/// Decimal in 32 bits; empty is wrong.
+/// A decimal number of 32 bits; an empty text is invalid.
 pub fn number(value: &str) -> Parsed<i32> {
     within(value, i32::MIN..=i32::MAX)
 }
 
-/// Decimal in 32 bits; empty is none.
+/// A decimal number of 32 bits; an empty text is `None`.
 pub fn integer(value: &str) -> Parsed<i32> {
     if value.is_empty() { Ok(None) } else { number(value) }
 }
 
-/// Items between commas, without blanks around them; empty ones are dropped.
+/// Comma-separated items, without surrounding blanks; empty items are dropped.
 pub fn items(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
 
-/// [`items`]; a list without items is none.
+/// Comma-separated [`items`]; an empty list is `None`.
 pub fn list(value: &str) -> Parsed<Vec<String>> {
     listed(items(value))
 }
@@ -100,12 +100,12 @@ fn listed<'a>(items: impl Iterator<Item = &'a str>) -> Parsed<Vec<String>> {
     Ok(Some(items.map(str::to_owned).collect::<Vec<_>>()).filter(|list| !list.is_empty()))
 }
 
-/// Items between blanks; a list without items is none.
+/// Items separated by blanks; an empty list is `None`.
 pub fn spaced_list(value: &str) -> Parsed<Vec<String>> {
     listed(value.split_whitespace())
 }
 
-/// `k=v`, `k=` and `k` between commas; empty keys are dropped. The last of equal keys wins.
+/// Comma-separated `k=v`, `k=` and `k`; empty keys are dropped. The last of equal keys wins.
 pub fn pairs(value: &str) -> Parsed<BTreeMap<String, String>> {
     let pair = |item: &str| {
         let (key, value) = item.split_once('=').unwrap_or((item, ""));
@@ -114,12 +114,12 @@ pub fn pairs(value: &str) -> Parsed<BTreeMap<String, String>> {
     Ok(Some(items(value).map(pair).filter(|(key, _)| !key.is_empty()).collect()))
 }
 
-/// One of a few words.
+/// One word of a fixed set.
 pub fn word<T: Clone>(value: &str, words: &[(&str, T)]) -> Parsed<T> {
     one_of(value, words).map(Some).map_err(Wrong::from)
 }
 
-/// Networks between commas, host bits cleared, sorted, each once; a list without items is none.
+/// Comma-separated networks, without host bits, sorted and deduplicated; an empty list is `None`.
 pub fn cidrs(value: &str) -> Parsed<SourceRanges> {
     let one = |item: &str| {
         parse_cidr(item).ok_or_else(|| Wrong::from(format!("{item:?} is not a CIDR; write for example 10.0.0.0/24")))

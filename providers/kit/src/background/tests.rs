@@ -5,7 +5,7 @@ use tokio::sync::Semaphore;
 
 use super::*;
 
-/// Balancers whose changes take until they are let go.
+/// Balancers whose changes block until `gate` is opened.
 struct Slow {
     gate: Semaphore,
     calls: AtomicUsize,

@@ -1,11 +1,12 @@
-//! Many questions, one call.
+//! Joins requests for single items into one call for many.
 //!
-//! A [`Batcher`] joins what is asked within a short window into one call for many items. The window grows while calls
-//! follow each other closely and starts small again after a quiet time, so that a lone question waits for a moment and a
-//! storm of them costs one call per second.
+//! A [`Batcher`] joins the requests that arrive within a short window into one call. The window doubles while calls
+//! follow each other closely and returns to its minimum after a quiet time, so a single request waits only briefly and
+//! a burst of requests costs one call per second.
 //!
-//! A call runs by itself, under its own deadline, and goes on when a caller is gone. When it fails, all of its items get the
-//! error: a cloud that refuses a whole call because of one item is asked again in [`Bulk::call`], which knows its answers.
+//! A call runs in its own task, under its own deadline, and continues when a caller is dropped. When a call fails, all
+//! of its items get the error. If a cloud rejects a whole call because of one item, [`Bulk::call`] handles it and
+//! retries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -24,30 +25,30 @@ use crate::lock::lock;
 /// A call that takes many items.
 #[async_trait]
 pub trait Bulk: Send + Sync + 'static {
-    /// What is asked about.
+    /// The identifier of an item.
     type Item: Clone + Ord + Debug + Send + Sync + 'static;
-    /// What is known of an item.
+    /// The data of an item.
     type Answer: Clone + Debug + Send + Sync + 'static;
-    /// Why a call failed.
+    /// The error of a call.
     type Error: Clone + Send + Sync + 'static;
 
-    /// One call. No item occurs twice. An item that is missing from the answer does not exist.
+    /// Makes one call. No item occurs twice. An item that is missing from the result does not exist.
     ///
     /// # Errors
     ///
-    /// The call failed, for all of the items.
+    /// The call failed for all of the items.
     async fn call(&self, items: &[Self::Item]) -> Result<BTreeMap<Self::Item, Self::Answer>, Self::Error>;
 
-    /// The error of a call that gave no answer at all.
+    /// The error for a call that ended without an answer.
     fn interrupted(&self, how: Interrupted) -> Self::Error;
 }
 
-/// How a call ended without an answer.
+/// The reason why a call ended without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupted {
-    /// It did not end within this time.
+    /// It exceeded this deadline.
     Late(Duration),
-    /// It panicked, or the process is ending.
+    /// It panicked, or the process is shutting down.
     Lost,
 }
 
@@ -60,23 +61,23 @@ impl std::fmt::Display for Interrupted {
     }
 }
 
-/// How questions are joined.
+/// The limits of a [`Batcher`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How long the first question of a quiet time waits for others.
+    /// The window of the first request after a quiet time.
     pub window_min: Duration,
-    /// How long questions wait for others while a burst lasts.
+    /// The longest window during a burst.
     pub window_max: Duration,
     /// A call within this time after the last one is part of a burst.
     pub burst: Duration,
-    /// As many items are asked about at once, without waiting for the end of the window.
+    /// A call is sent as soon as it has this number of items, without waiting for the end of the window.
     pub max_items: usize,
-    /// How long one call may take.
+    /// The deadline of one call.
     pub deadline: Duration,
 }
 
 impl Limits {
-    /// The usual windows, with so many items in a call.
+    /// The default windows, with `max_items` items per call.
     pub const fn of(max_items: usize) -> Self {
         Self {
             window_min: Duration::from_millis(25),
@@ -88,13 +89,13 @@ impl Limits {
     }
 }
 
-/// What came out for one item; `None` when it does not exist.
+/// The result for one item; `None` if it does not exist.
 pub type Outcome<B> = Result<Option<<B as Bulk>::Answer>, <B as Bulk>::Error>;
 
 type Asker<B> = oneshot::Sender<Outcome<B>>;
 type Asked<B> = BTreeMap<<B as Bulk>::Item, Vec<Asker<B>>>;
 
-/// Joins questions into calls; cheap to clone.
+/// Joins requests into calls; cheap to clone.
 pub struct Batcher<B: Bulk> {
     shared: Arc<Shared<B>>,
 }
@@ -119,7 +120,7 @@ struct Shared<B: Bulk> {
 
 struct State<B: Bulk> {
     open: Option<Window<B>>,
-    // Numbers the windows, so that a timer does not close the successor of its own.
+    // Numbers the windows, so that a timer does not close a later window than its own.
     opened: u64,
     width: Duration,
     last_call: Option<Instant>,
@@ -131,15 +132,15 @@ struct Window<B: Bulk> {
 }
 
 impl<B: Bulk> Batcher<B> {
-    /// A batcher in front of a call.
+    /// A batcher that makes its calls with `bulk`.
     pub fn new(bulk: B, limits: Limits) -> Self {
         let state = State { open: None, opened: 0, width: limits.window_min, last_call: None };
         Self { shared: Arc::new(Shared { bulk, limits, state: Mutex::new(state) }) }
     }
 
-    /// What comes out for each item. Items that others ask about at the same time are asked about once.
+    /// Returns the result for each item. An item that several callers request at the same time is requested once.
     ///
-    /// Must be called within a tokio runtime. Dropping the future withdraws the question from no call.
+    /// Must be called within a tokio runtime. Dropping the future does not remove its items from the call.
     pub async fn ask(&self, items: impl IntoIterator<Item = B::Item>) -> BTreeMap<B::Item, Outcome<B>> {
         let waiting: Vec<_> = items
             .into_iter()
@@ -154,7 +155,7 @@ impl<B: Bulk> Batcher<B> {
         futures::future::join_all(waiting).await.into_iter().collect()
     }
 
-    /// What comes out for one item.
+    /// Returns the result for one item.
     ///
     /// # Errors
     ///
@@ -164,7 +165,7 @@ impl<B: Bulk> Batcher<B> {
         self.join(item).await.unwrap_or_else(|_| lost())
     }
 
-    /// Joins the open window, or opens one.
+    /// Joins the open window, or opens a new one.
     fn join(&self, item: B::Item) -> oneshot::Receiver<Outcome<B>> {
         let (asker, answer) = oneshot::channel();
         let mut state = self.shared.lock();
@@ -189,7 +190,7 @@ impl<B: Bulk> Batcher<B> {
 }
 
 impl Limits {
-    /// Doubles while calls follow each other closely, else starts small again.
+    /// Doubles the window during a burst; otherwise resets it to the minimum.
     fn next_window<B: Bulk>(&self, state: &mut State<B>) -> Duration {
         let burst = state.last_call.is_some_and(|at| at.elapsed() < self.burst);
         state.width = if burst { (state.width * 2).min(self.window_max) } else { self.window_min };
@@ -204,7 +205,7 @@ impl<B: Bulk> Shared<B> {
 
     async fn close(self: Arc<Self>, number: u64, width: Duration) {
         tokio::time::sleep(width).await;
-        // None: it was full before its time, and perhaps the next one is open already.
+        // None: the window was full before its time; the next one may already be open.
         let window = self.lock().open.take_if(|window| window.number == number);
         if let Some(window) = window {
             self.run(window.asked).await;
@@ -218,7 +219,7 @@ impl<B: Bulk> Shared<B> {
         for (item, askers) in asked {
             let outcome = answers.as_mut().map(|answers| answers.remove(&item)).map_err(|error| error.clone());
             for asker in askers {
-                // The caller may be gone.
+                // The caller may have been dropped.
                 let _ = asker.send(outcome.clone());
             }
         }
@@ -226,7 +227,7 @@ impl<B: Bulk> Shared<B> {
     }
 }
 
-/// A future under a deadline, with panics caught.
+/// Runs a future under a deadline and catches its panics.
 pub(crate) async fn bounded<T>(deadline: Duration, call: impl Future<Output = T>) -> Result<T, Interrupted> {
     match tokio::time::timeout(deadline, AssertUnwindSafe(call).catch_unwind()).await {
         Ok(Ok(answer)) => Ok(answer),

@@ -1,7 +1,7 @@
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Knows even numbers below 1000.
+/// A cloud with the even numbers below 1000.
 struct Cloud {
     calls: Mutex<Vec<Vec<u32>>>,
     away: AtomicBool,

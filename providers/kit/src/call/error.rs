@@ -1,4 +1,4 @@
-//! What a failed operation means to the core and to the user.
+//! Errors of operations, with their meaning for the core and for the user.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ccm_provider::{CloudError, ErrorClass, ProviderError};
 use super::Operation;
 use crate::batch::Interrupted;
 
-/// Longer messages are cut: an event holds 1,024 characters.
+/// Longer messages are truncated: an event holds 1,024 characters.
 const TEXT_LIMIT: usize = 600;
 
 /// A failed operation.
@@ -15,89 +15,89 @@ const TEXT_LIMIT: usize = 600;
 pub struct CallError<O> {
     /// The operation.
     pub operation: O,
-    /// The cloud's error code: `InvalidInstanceID.NotFound`. Empty when there was no answer.
+    /// The cloud's error code: `InvalidInstanceID.NotFound`. Empty if there was no answer.
     pub code: String,
-    /// The cloud's message, or what failed on the way. Never a secret.
+    /// The cloud's message, or the transport error. Never contains a secret.
     pub message: String,
-    /// For a support case with the cloud.
+    /// The request ID, for a support case with the cloud.
     pub request_id: Option<String>,
-    /// How it failed.
+    /// The kind of failure.
     pub kind: ErrorKind,
-    /// The HTTP status of the answer, if there was one.
+    /// The HTTP status of the answer, if any.
     pub status: Option<u16>,
 }
 
-/// How an operation failed.
+/// The kind of failure of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The cloud answered with [`CallError::code`].
     Refused,
-    /// The cloud asks for fewer calls.
+    /// The cloud throttled the call.
     Throttled {
-        /// The delay that it asked for, if any.
+        /// The delay that the cloud requested, if any.
         after: Option<Duration>,
     },
-    /// No credentials, or the cloud does not accept them.
+    /// There are no credentials, or the cloud rejected them.
     Credentials,
     /// No connection: nothing was sent.
     NotSent,
-    /// No answer, or none of the cloud: network, HTTP 5xx, HTML, cut off. Whether a write took place is not known.
+    /// No answer, or none from the cloud: network, HTTP 5xx, HTML, truncated. A write may or may not have taken place.
     NoAnswer,
-    /// A read whose pages do not fit together.
+    /// A list whose pages are inconsistent.
     Incomplete,
-    /// The request cannot be built: a bug of the provider.
+    /// The request cannot be built: a bug in the provider.
     Malformed,
-    /// A write of a process that does not lead. Nothing was sent.
+    /// A write of a process that is not the leader. Nothing was sent.
     NotLeading,
 }
 
-/// What an error code means.
+/// The meaning of an error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
-    /// The cloud asks for fewer calls.
+    /// The cloud throttles calls.
     Throttle,
     /// The server failed; a write may have taken place.
     Server,
-    /// The cloud does not accept the credentials, or the account is not ready.
+    /// The cloud rejected the credentials, or the account is not ready.
     Credentials,
     /// A permission is missing.
     Denied,
-    /// An object that the request names does not exist.
+    /// An object in the request does not exist.
     NotFound,
     /// The cloud has changed since it was observed.
     Conflict,
-    /// Something else must end first, or appear.
+    /// Temporary: something else must end first, or must be created first.
     Passing,
-    /// The object is busy with an earlier change: retry after this time, which is no failure.
+    /// The object is busy with an earlier change: retry after this time. Not a failure.
     Busy(Duration),
     /// A quota is exhausted.
     Quota,
-    /// The request must change.
+    /// The request is invalid and must change.
     Invalid,
-    /// The cloud has no such thing here.
+    /// The cloud does not support the request here.
     Unsupported,
     /// None of these.
     Other,
 }
 
-/// A failed attempt, as the transport saw it.
+/// A failed attempt, as reported by the transport.
 #[derive(Debug, Clone, Default)]
 pub struct Failure {
-    /// The HTTP status, if there was an answer.
+    /// The HTTP status, if any.
     pub status: Option<u16>,
-    /// The cloud's error code, if the answer had one.
+    /// The cloud's error code, if any.
     pub code: String,
-    /// The cloud's message, or what failed on the way.
+    /// The cloud's message, or the transport error.
     pub message: String,
-    /// The ID of the request.
+    /// The request ID.
     pub request_id: Option<String>,
-    /// From `Retry-After`.
+    /// The delay from `Retry-After`.
     pub after: Option<Duration>,
-    /// How far the attempt came.
+    /// The stage at which the attempt failed.
     pub cause: Cause,
 }
 
-/// How far an attempt came.
+/// The stage at which an attempt failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cause {
     /// There was an answer.
@@ -114,7 +114,7 @@ pub enum Cause {
 }
 
 impl<O: Operation> CallError<O> {
-    /// Judges a failed attempt.
+    /// Classifies a failed attempt.
     pub fn new(operation: O, failure: Failure) -> Self {
         let Failure { status, code, message, request_id, after, cause } = failure;
         let kind = match cause {
@@ -145,12 +145,12 @@ impl<O: Operation> CallError<O> {
         Self::of_kind(operation, ErrorKind::NoAnswer, how.to_string())
     }
 
-    /// Whether the cloud answered with one of the codes.
+    /// Whether the error code is one of `codes`.
     pub fn is(&self, codes: &[&str]) -> bool {
         codes.contains(&&*self.code)
     }
 
-    /// The outcome of the attempt, as metrics label it.
+    /// The outcome of the attempt, as a metric label.
     pub fn outcome(&self) -> &'static str {
         match self.kind {
             ErrorKind::Refused => "refused",
@@ -164,7 +164,7 @@ impl<O: Operation> CallError<O> {
         }
     }
 
-    /// What the code means.
+    /// The meaning of the code.
     pub fn meaning(&self) -> Meaning {
         O::meaning(&self.code, self.status)
     }
@@ -181,7 +181,7 @@ impl<O: Operation> CallError<O> {
 
     fn refusal(&self) -> ErrorClass {
         match self.meaning() {
-            // A write names several objects, and the missing one need not be the one that the caller means.
+            // A write names several objects, and the missing one may be another than the caller's.
             Meaning::NotFound if self.operation.is_mutating() => ErrorClass::Conflict,
             Meaning::NotFound => ErrorClass::NotFound,
             Meaning::Conflict => ErrorClass::Conflict,
@@ -196,7 +196,7 @@ impl<O: Operation> CallError<O> {
         }
     }
 
-    /// For the user: what failed, why, and what to do.
+    /// The message for the user: what failed, why, and what to do.
     fn text(&self) -> String {
         let (action, cloud, message) = (self.operation.permission(), O::CLOUD, &self.message);
         let remediation = |meaning| O::remediation(meaning, &self.code);
@@ -246,7 +246,7 @@ impl<O: Operation> CallError<O> {
         }
     }
 
-    /// For the log.
+    /// The details for the log.
     fn detail(&self) -> String {
         let mut detail = format!("{} {}: {}", self.operation.service(), self.operation.name(), self.outcome());
         if let Some(status) = self.status {
@@ -277,7 +277,7 @@ impl<O: Operation> From<CallError<O>> for ProviderError {
     }
 }
 
-/// Whether the HTTP answer alone asks for fewer calls. A server that says when to come back does, whatever it calls that.
+/// Whether the HTTP answer alone means throttling. A 503 with `Retry-After` does, whatever the error code.
 fn asks_for_fewer(status: Option<u16>, after: Option<Duration>) -> bool {
     status == Some(429) || (status == Some(503) && after.is_some())
 }

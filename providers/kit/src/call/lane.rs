@@ -1,4 +1,4 @@
-//! The queue of one budget.
+//! The queue of one call budget.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,35 +13,35 @@ use super::{CallError, CallMetrics, ErrorKind, Priority};
 
 use crate::lock::lock;
 
-/// The pause after the first throttled call; each failed probe doubles it.
+/// The pause after the first throttled call; doubles with each failed probe.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// Short, so that calls go on within 5 s of the end of a throttling; a probe costs one call.
+/// Short, so that calls resume within 5 s of the end of throttling; a probe costs one call.
 const LONGEST_PAUSE: Duration = Duration::from_millis(4_500);
-/// A longer `Retry-After` is considered a mistake.
+/// A longer `Retry-After` is treated as a mistake.
 const LONGEST_REQUESTED: Duration = Duration::from_secs(300);
-/// Refreshing waits no longer than this behind work of users.
+/// The longest time that refreshing waits behind calls of users.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Under the heaviest pressure this share of the pace remains.
+/// The share of the pace that remains under the highest pressure.
 const LEAST_PACE: f64 = 0.1;
 
-/// How fast calls of a budget may go.
+/// The pace of calls of a budget.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// Calls a second.
+    /// Calls per second.
     pub per_second: f64,
-    /// Calls that may go without delay after a quiet time.
+    /// Calls that may be sent without delay after a quiet time.
     pub burst: f64,
-    /// Calls in flight at the same time.
+    /// Maximum number of calls in flight.
     pub at_once: usize,
 }
 
-/// How an attempt ended, as far as it concerns the pace.
+/// The outcome of an attempt, as far as the pace depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The cloud answered, perhaps with a refusal.
+    /// The cloud answered, perhaps with an error.
     Answered,
     Throttled(Option<Duration>),
-    /// It does not show whether the cloud throttles.
+    /// The outcome does not show whether the cloud throttles.
     Unknown,
 }
 
@@ -71,7 +71,7 @@ struct State {
     tokens: f64,
     refilled: Instant,
     under_way: usize,
-    /// Calls at once for now: few after a throttling, one more with each success.
+    /// The current limit of concurrent calls: low after throttling, one more with each success.
     limit: usize,
     hold: Option<Hold>,
     pressure: Pressure,
@@ -79,7 +79,7 @@ struct State {
     next: u64,
 }
 
-/// Calls are held back because the cloud asked for fewer.
+/// Calls are on hold because the cloud throttles.
 #[derive(Debug)]
 struct Hold {
     until: Instant,
@@ -102,14 +102,14 @@ enum Next {
     Wait,
 }
 
-/// A place in the queue, given up when dropped.
+/// A place in the queue, released on drop.
 struct Waiting<'a> {
     lane: &'a Lane,
     place: Place,
     wake: Arc<Notify>,
 }
 
-/// The right to send one call. Dropped without [`Turn::end`] it counts as a call without an answer.
+/// The permission to send one call. If dropped without [`Turn::end`], it counts as a call without an answer.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     lane: &'a Lane,
@@ -135,7 +135,7 @@ impl Lane {
         Self { budget, metrics, state: Mutex::new(state) }
     }
 
-    /// Waits for the right to send one call.
+    /// Waits for the permission to send one call.
     pub(super) async fn enter(&self, priority: Priority) -> Turn<'_> {
         let waiting = self.queue(priority);
         loop {
@@ -144,7 +144,7 @@ impl Lane {
                 Next::Go { probe } => return Turn { lane: self, probe, ended: false },
                 Next::Wait => waiting.wake.notified().await,
                 Next::At(when) => {
-                    // A call of a user may come in between.
+                    // A call of a user may take precedence meanwhile.
                     tokio::select! {
                         () = tokio::time::sleep_until(when) => {}
                         () = waiting.wake.notified() => {}
@@ -163,12 +163,12 @@ impl Lane {
         Waiting { lane: self, place, wake }
     }
 
-    /// Probes that were throttled since calls are held back.
+    /// The number of throttled probes since the hold began.
     pub(super) fn failed_probes(&self) -> u32 {
         self.lock().hold.as_ref().map_or(0, |hold| hold.failed_probes)
     }
 
-    /// How long calls are still held back.
+    /// The remaining time of the hold.
     pub(super) fn pause_left(&self) -> Option<Duration> {
         self.lock().hold.as_ref().map(|hold| hold.until.saturating_duration_since(Instant::now()))
     }
@@ -186,7 +186,7 @@ impl Lane {
 }
 
 impl State {
-    /// The next in the queue: users, unless a refresh has waited too long.
+    /// The next in the queue: calls of users first, unless a refresh has waited too long.
     fn first(&self, now: Instant) -> Option<Place> {
         let refresh = self.waiting.range((Priority::Refresh, 0)..).next();
         let impatient = refresh.filter(|(_, waiter)| now.saturating_duration_since(waiter.since) >= PATIENCE);
@@ -227,7 +227,7 @@ impl State {
         Next::Go { probe }
     }
 
-    /// Returns the current pace, in calls a second.
+    /// Refills the token bucket. Returns the current pace, in calls per second.
     fn refill(&mut self, now: Instant) -> f64 {
         let rate = self.pace.per_second * (1.0 - self.pressure.share()).max(LEAST_PACE);
         let passed = now.saturating_duration_since(self.refilled).as_secs_f64();
@@ -249,7 +249,7 @@ impl State {
             }
             End::Answered if self.hold.is_none() => self.limit = (self.limit + 1).min(self.pace.at_once),
             End::Answered => {}
-            // A probe without result: the next one may go after the same pause.
+            // A probe without a result: the next probe may be sent after the same pause.
             End::Unknown if probe => {
                 let failed = self.hold.as_ref().map_or(0, |hold| hold.failed_probes);
                 let until = now + self.pause(failed);
@@ -262,7 +262,7 @@ impl State {
     fn hold_back(&mut self, probe: bool, requested: Option<Duration>, now: Instant) {
         let requested = now + requested.unwrap_or_default().min(LONGEST_REQUESTED);
         match &mut self.hold {
-            // Sent before the pause began: nothing new.
+            // Sent before the hold began: no new information.
             Some(hold) if !probe => hold.until = hold.until.max(requested),
             held => {
                 let failed_probes = held.as_ref().map_or(0, |hold| hold.failed_probes + 1);

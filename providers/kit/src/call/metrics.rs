@@ -1,4 +1,4 @@
-//! What is counted of calls.
+//! Metrics of calls.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use ccm_provider::metric::{Def, Exported, GaugeVec, HistogramVec, IntCounterVec,
 
 use super::Operation;
 
-/// The bounds of histograms of durations that name none, in Go's client too.
+/// The default buckets of duration histograms, the same as in Go's client.
 pub const BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// The metrics of a cloud's calls; see [`call_metrics!`](crate::call_metrics!).
@@ -30,7 +30,7 @@ impl CallDefs {
         [&self.calls, &self.held_back, &self.waited, &self.backing_off, &self.pressure]
     }
 
-    /// The reference page of a provider, with its other metrics, in Markdown. `requests`: what they count.
+    /// The reference page of a provider, with its other metrics, in Markdown. `requests`: what the metrics count.
     pub fn page(
         &'static self,
         provider: &str,
@@ -47,7 +47,7 @@ impl CallDefs {
     }
 }
 
-/// Defines the metrics of a cloud's calls from the prefix of their names and the name of the cloud:
+/// Defines the metrics of a cloud's calls from the prefix of their names and the cloud's name:
 /// `call_metrics!("ccm_aws_api", "AWS")`.
 #[macro_export]
 macro_rules! call_metrics {
@@ -91,7 +91,7 @@ macro_rules! call_metrics {
     };
 }
 
-/// Counts what else a cloud's Go program counts, under its names.
+/// Records the additional metrics of a cloud's Go program, under their names.
 pub trait Observer<O>: Debug + Send + Sync {
     /// An operation ended, with all its pages and attempts.
     fn operation(&self, operation: O, succeeded: bool, took: Duration);
@@ -110,7 +110,7 @@ pub struct CallMetrics {
 }
 
 impl CallMetrics {
-    /// Exports them.
+    /// Registers the metrics.
     pub fn new(registry: &Registry, defs: &CallDefs) -> Self {
         Self {
             calls: Exported::export(registry, &defs.calls),
@@ -133,7 +133,7 @@ impl CallMetrics {
         self.waited.with_label_values(&[budget]).observe(waited.as_secs_f64());
     }
 
-    /// The state of a budget.
+    /// Sets the state of a budget.
     pub(super) fn budget(&self, budget: &str, backing_off: bool, pressure: f64) {
         self.backing_off.with_label_values(&[budget]).set(f64::from(u8::from(backing_off)));
         self.pressure.with_label_values(&[budget]).set(pressure);

@@ -1,17 +1,17 @@
-//! Calls of a cloud's API: when an operation is sent, how often, and what its failure means.
+//! Calls of a cloud's API: pace, retries, and the meaning of failures.
 //!
-//! A cloud implements [`Operation`]; a [`Caller`] sends its operations. There is one caller for an account and region, so
-//! that all parts of a provider share it.
+//! A cloud implements [`Operation`]; a [`Caller`] sends its operations. There is one caller per account and region,
+//! shared by all parts of a provider.
 //!
-//! * **Pace.** Clouds count calls in a few budgets, mostly one for the reads and one for the writes of a service. Each
-//!   [`Budget`] has a token bucket, a bound on calls at once, and a queue in which work that a user waits for goes before
-//!   refreshing. When the cloud asks for fewer calls, all calls of the budget pause; then one goes as a probe, and the
-//!   others follow only after it succeeded. So a throttled budget costs one call per pause, however many callers wait.
-//! * **Retries.** An operation is sent again when nothing was done, and after a lost answer if it is
+//! * **Pace.** Clouds count calls in a few budgets, usually one for reads and one for writes per service. Each
+//!   [`Budget`] has a token bucket, a limit of concurrent calls, and a queue in which calls that a user waits for
+//!   precede refreshes. When the cloud throttles a call, all calls of the budget pause; then one is sent as a probe,
+//!   and the others resume only after it succeeds. A throttled budget therefore costs one call per pause.
+//! * **Retries.** An operation is retried if the first attempt had no effect, and after a lost answer if it is
 //!   [repeatable](Operation::is_repeatable).
-//! * **Lease.** A write is sent only while this process leads; see [`Caller::lend`].
-//! * **Pages.** [`Caller::pages`] returns all of a list or an error.
-//! * **Errors.** [`CallError`] says what happened, what that means to the core, and what the user can do.
+//! * **Lease.** A write is sent only while this process is the leader; see [`Caller::lend`].
+//! * **Pages.** [`Caller::pages`] returns the complete list or an error.
+//! * **Errors.** [`CallError`] describes the failure, its meaning for the core, and the remediation for the user.
 
 mod error;
 mod lane;
@@ -39,17 +39,17 @@ use self::lane::{End, Lane};
 pub use self::metrics::{BUCKETS, CallDefs, CallMetrics, Observer};
 use crate::lock::lock;
 
-/// How often an operation is sent at most.
+/// Maximum number of attempts of an operation.
 const ATTEMPTS: u32 = 3;
-/// The first pause after no answer; each further one doubles.
+/// The first pause after no answer; doubles with each further attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
-/// For an operation with all its attempts and pauses, unless the caller has another one. A page is an operation of its own
-/// here.
+/// The deadline of an operation with all its attempts and pauses, unless the caller sets another. Each page of a list
+/// is a separate operation.
 const DEADLINE: Duration = Duration::from_secs(45);
-/// After so many throttled probes in a row, an operation is not sent twice: its caller retries anyway.
+/// After this number of throttled probes in a row, an operation is not retried: its caller retries anyway.
 const PROBES_BEFORE_GIVING_UP: u32 = 3;
-/// A longer list is considered endless.
+/// A longer list is treated as endless.
 pub const MAX_PAGES: usize = 1_000;
 
 /// An operation of a cloud's API.
@@ -57,53 +57,53 @@ pub trait Operation: Copy + Debug + Send + Sync + 'static {
     /// The name of the cloud in messages: `AWS`.
     const CLOUD: &'static str;
 
-    /// The service, as metrics and logs name it: `EC2`.
+    /// The service, as in metrics and logs: `EC2`.
     fn service(&self) -> &'static str;
     /// Its name: `DescribeInstances`.
     fn name(&self) -> &'static str;
-    /// The budget in which the cloud counts it.
+    /// The budget to which the cloud counts it.
     fn budget(&self) -> Budget;
-    /// The permission that it needs, in the cloud's words: `ec2:DescribeInstances`. Messages begin with it.
+    /// The required permission, as the cloud spells it: `ec2:DescribeInstances`. Messages begin with it.
     fn permission(&self) -> String;
-    /// Whether it changes anything.
+    /// Whether it changes anything in the cloud.
     fn is_mutating(&self) -> bool;
-    /// Whether it is sent only while this process leads: all writes, unless the request is a dry run.
+    /// Whether it is sent only while this process is the leader: all writes, unless the request is a dry run.
     fn needs_lease(&self) -> bool {
         self.is_mutating()
     }
-    /// Whether a second request does no more than the first: all reads, and writes that state the desired result. Not a
-    /// write whose second request creates another object, or fails because of what the first one did.
+    /// Whether repeating the request has no further effect: all reads, and writes that state the desired result. Not a
+    /// write that creates another object when repeated, or fails because of the first request.
     fn is_repeatable(&self) -> bool {
         !self.is_mutating()
     }
 
-    /// What an error code means. `code` is empty when the answer had none.
+    /// The meaning of an error code. `code` is empty if the answer had none.
     fn meaning(code: &str, status: Option<u16>) -> Meaning;
-    /// What the user can do about an error, as the end of a sentence; replaces the general text for this meaning.
+    /// The remediation for the user, as the end of a sentence; replaces the general text for this meaning.
     fn remediation(_meaning: Meaning, _code: &str) -> Option<&'static str> {
         None
     }
-    /// The message of an answer without secrets, and without parts that differ each time.
+    /// The message of an answer without secrets and without parts that vary.
     fn redact(message: &str) -> &str {
         message
     }
 }
 
-/// Operations that a cloud counts together.
+/// A group of operations that a cloud counts together.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
-    /// Its label in metrics: `ec2-read`. Operations with the same name share the budget.
+    /// Its metric label: `ec2-read`. Operations with the same name share the budget.
     pub name: &'static str,
-    /// The pace, below the limit of the cloud: other programs share that.
+    /// The pace, below the cloud's limit, because other programs share that limit.
     pub pace: Pace,
 }
 
-/// The order of calls that must wait.
+/// The priority of waiting calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Priority {
-    /// A user waits for it: Services, new nodes.
+    /// A user waits for the call: Services, new nodes.
     User,
-    /// Refreshing what is known.
+    /// The call refreshes known data.
     Refresh,
 }
 
@@ -111,12 +111,13 @@ tokio::task_local! {
     static PRIORITY: Priority;
 }
 
-/// Runs the calls of this future, but not of tasks that it starts, behind those for which a user waits.
+/// Runs the calls of this future, but not of tasks that it spawns, with a lower priority than calls that a user waits
+/// for.
 pub async fn refreshing<T>(calls: impl Future<Output = T>) -> T {
     PRIORITY.scope(Priority::Refresh, calls).await
 }
 
-/// The leader token, once the core has lent it.
+/// The leader token, once the core has provided it.
 #[derive(Default)]
 struct Lease(OnceLock<Arc<dyn LeaderToken>>);
 
@@ -126,7 +127,7 @@ impl Debug for Lease {
     }
 }
 
-/// Sends operations. Clones share budgets and lease.
+/// Sends operations. Clones share the budgets and the lease.
 #[derive(Debug, Clone)]
 pub struct Caller<O> {
     lanes: Arc<Mutex<BTreeMap<&'static str, Arc<Lane>>>>,
@@ -141,12 +142,12 @@ pub struct Caller<O> {
 }
 
 impl<O: Operation> Caller<O> {
-    /// With budgets that are full, and without a lease.
+    /// A caller with full budgets and without a lease.
     pub fn new(metrics: CallMetrics, observer: Arc<dyn Observer<O>>) -> Self {
         Self::seeded(metrics, observer, rand::random())
     }
 
-    /// The same with reproducible pauses.
+    /// Like [`Caller::new`], with reproducible pauses.
     pub fn seeded(metrics: CallMetrics, observer: Arc<dyn Observer<O>>, seed: u64) -> Self {
         Self {
             lanes: Arc::default(),
@@ -161,34 +162,35 @@ impl<O: Operation> Caller<O> {
         }
     }
 
-    /// Without limits of the pace, for tests.
+    /// Removes the limits of the pace, for tests.
     #[must_use]
     pub fn unlimited(self) -> Self {
         Self { unlimited: true, ..self }
     }
 
-    /// With another limit for an operation with all its attempts and pauses.
+    /// Sets the deadline of an operation with all its attempts and pauses.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }
 
-    /// Without retries, for tests.
+    /// Disables retries, for tests.
     #[must_use]
     pub fn once(self) -> Self {
         Self { attempts: 1, ..self }
     }
 
-    /// Allows writes while this token says that the process leads. Only the first token counts.
+    /// Allows writes while `leader` says that this process is the leader. Only the first token is used.
     pub fn lend(&self, leader: Arc<dyn LeaderToken>) {
         let _ = self.lease.0.set(leader);
     }
 
-    /// Sends an operation. Dropping the future removes it from the queue; a request that was sent is not called back.
+    /// Sends an operation. Dropping the future removes it from the queue, but does not cancel a request that was
+    /// already sent.
     ///
     /// # Errors
     ///
-    /// The operation failed, was not sent in time, or is a write of a process that does not lead.
+    /// The operation failed, was not sent in time, or is a write while this process is not the leader.
     pub async fn call<T, F, Fut>(&self, operation: O, send: F) -> Result<T, CallError<O>>
     where
         F: Fn() -> Fut,
@@ -200,11 +202,11 @@ impl<O: Operation> Caller<O> {
         answer
     }
 
-    /// Reads all pages of a list. `send` requests the page after a token; `take` returns its entries and the next token.
+    /// Reads all pages of a list. `send` requests the page for a token; `take` returns its entries and the next token.
     ///
     /// # Errors
     ///
-    /// A page failed, or the pages do not end. A partial list is never returned.
+    /// A page failed, or the list is endless. A partial list is never returned.
     pub async fn pages<T, P, F, Fut>(
         &self,
         operation: O,
@@ -261,7 +263,7 @@ impl<O: Operation> Caller<O> {
                 return Err(self.held_back(operation, &lane));
             };
             self.metrics.waited(operation.budget().name, queued.elapsed());
-            // The wait may have been long: check right before the request.
+            // The wait may have been long: check immediately before the request.
             if operation.needs_lease() && !self.is_leading() {
                 return Err(CallError::of_kind(operation, ErrorKind::NotLeading, "this process does not lead"));
             }
@@ -300,7 +302,7 @@ impl<O: Operation> Caller<O> {
         lanes.entry(budget.name).or_insert_with(new).clone()
     }
 
-    /// The pause of this operation alone; a throttled budget pauses as a whole.
+    /// The pause of this operation only; a throttled budget pauses as a whole.
     fn pause(&self, error: &CallError<O>, attempt: u32) -> Duration {
         if matches!(error.kind, ErrorKind::Throttled { .. }) {
             return Duration::ZERO;
@@ -317,7 +319,7 @@ impl<O: Operation> Caller<O> {
     }
 }
 
-/// Whether the operation may be sent again after this error.
+/// Whether the operation may be retried after this error.
 fn may_retry<O: Operation>(lane: &Lane, error: &CallError<O>) -> bool {
     match error.kind {
         ErrorKind::Throttled { .. } => lane.failed_probes() < PROBES_BEFORE_GIVING_UP,
@@ -331,7 +333,7 @@ fn may_retry<O: Operation>(lane: &Lane, error: &CallError<O>) -> bool {
     }
 }
 
-/// Adds to the error of a throttled operation when its budget goes on.
+/// Adds the remaining pause of the budget to the error of a throttled operation.
 fn with_delay<O>(mut error: CallError<O>, lane: &Lane) -> CallError<O> {
     if let ErrorKind::Throttled { after } = &mut error.kind {
         *after = (*after).max(lane.pause_left());

@@ -1,20 +1,20 @@
-//! The share of recent calls that was throttled.
+//! The share of recent calls that were throttled.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// After this time without a call, the counts fade.
+/// The counts decay after this time without a call.
 const FADES_AFTER: Duration = Duration::from_secs(20);
-/// What remains of it then.
+/// The share of the counts that remains after each such time.
 const REMAINS: f64 = 0.8;
-/// Calls that count as sent at the start, so that one throttled call is not all of them.
+/// The initial call count, so that the first throttled call does not mean a share of 1.
 const START: f64 = 4.0;
-/// Less than this is no pressure.
+/// Smaller shares are treated as 0.
 const LEAST: f64 = 0.1;
 
-/// The share of throttled calls, fading with time. The Go provider of AWS waits 60 s times this share
-/// before each call (`retry_handler.go`); here it slows the token bucket, since a pause with a probe ends sooner.
+/// The share of throttled calls, decaying over time. The Go provider of AWS waits 60 s times this share before each
+/// call (`retry_handler.go`); here it slows the token bucket, because a pause with a probe ends sooner.
 #[derive(Debug)]
 pub(super) struct Pressure {
     throttled: f64,
@@ -44,7 +44,7 @@ impl Pressure {
         self.throttled += 1.0;
     }
 
-    /// From 0 to 1.
+    /// The share, from 0 to 1.
     pub(super) fn share(&self) -> f64 {
         let share = if self.calls <= 0.5 { 0.0 } else { (self.throttled / self.calls).min(1.0) };
         if share < LEAST { 0.0 } else { share }
@@ -55,7 +55,7 @@ impl Pressure {
 mod tests {
     use super::*;
 
-    /// One call each `seconds`, all with the same outcome.
+    /// Makes one call every `seconds`, all with the same outcome.
     fn calls(pressure: &mut Pressure, now: &mut Instant, count: usize, seconds: u64, throttled: bool) -> Vec<f64> {
         let mut shares = Vec::new();
         for _ in 0..count {

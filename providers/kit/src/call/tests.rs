@@ -78,7 +78,7 @@ impl Observer<Op> for Ignored {
     fn attempt(&self, _: Op, _: &'static str) {}
 }
 
-/// Leads until it is lost.
+/// The leader until `is_lost` is set.
 #[derive(Debug, Default)]
 struct Token {
     is_lost: AtomicBool,
@@ -115,7 +115,7 @@ fn refused(status: u16, code: &str) -> Failure {
     Failure { status: Some(status), code: code.to_owned(), message: "text".to_owned(), ..Failure::default() }
 }
 
-/// A cloud that throttles on request, takes 50 ms for an answer, and counts.
+/// A cloud that throttles on request, answers after 50 ms, and counts calls.
 #[derive(Default)]
 struct Cloud {
     throttling: AtomicBool,
@@ -191,7 +191,7 @@ async fn a_write_is_sent_only_while_the_process_leads() {
     let (caller, sent, token) = (caller(&Registry::new()), AtomicUsize::new(0), Arc::new(Token::default()));
     let send = || async {
         sent.fetch_add(1, Ordering::Relaxed);
-        // Lost before a retry.
+        // The lease is lost before a retry.
         token.is_lost.store(true, Ordering::Relaxed);
         Err::<(), _>(failed(Cause::NotSent))
     };
@@ -209,7 +209,7 @@ async fn a_write_is_sent_only_while_the_process_leads() {
     assert_eq!(sent.load(Ordering::Relaxed), 1);
 }
 
-/// A list by page: the entry is the token, and the next token is what `next` says.
+/// Reads a list by page: the entry is the token, and `next` returns the next token.
 async fn list(next: impl Fn(usize) -> Result<Option<String>, Failure>) -> (Result<Vec<String>, CallError<Op>>, usize) {
     let read = AtomicUsize::new(0);
     let send = |token: Option<String>| {
@@ -244,7 +244,7 @@ async fn an_operation_ends_at_its_deadline_and_says_when_the_budget_goes_on() {
     assert_eq!(error.kind, ErrorKind::Throttled { after: Some(Duration::from_secs(200) - DEADLINE) });
 }
 
-/// Four callers a second, each of which tries again a second after an error, as queues do; every operation is a call.
+/// Four callers per second. Each retries one second after an error, as queues do; every operation is one call.
 fn load(caller: &Caller<Op>, cloud: &Arc<Cloud>, seconds: u32) -> Vec<tokio::task::JoinHandle<()>> {
     let start = |nth: u32| {
         let (caller, cloud) = (caller.clone(), cloud.clone());
@@ -275,7 +275,7 @@ async fn a_minute_of_throttling_costs_a_tenth_of_the_calls_and_ends_within_five_
     let served = cloud.served.load(Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(cloud.served.load(Ordering::Relaxed) > served, "nothing goes 5 s after the end");
-    // Who waits longest tries again a second after its last error.
+    // The last callers retry one second after their last error.
     let end = Instant::now();
     for caller in callers {
         caller.await.unwrap();
@@ -403,14 +403,14 @@ async fn users_go_before_refreshing_but_not_for_ever() {
 async fn a_dropped_caller_leaves_no_trace() {
     let (caller, cloud) = (leading(), Arc::new(Cloud::default()));
     let hold = || cloud.call();
-    // Dropped under way, as many as may be under way at once.
+    // Dropped in flight, as many as the limit of concurrent calls allows.
     for _ in 0..ListBalancers.budget().pace.at_once * 2 {
         let call = caller.call(ListBalancers, hold);
         assert!(tokio::time::timeout(Duration::from_millis(10), call).await.is_err());
     }
     caller.call(ListBalancers, hold).await.unwrap();
 
-    // Dropped as a probe: the next one is free to go.
+    // Dropped as a probe: the next probe can be sent.
     cloud.throttling.store(true, Ordering::Relaxed);
     assert!(tokio::time::timeout(Duration::from_millis(60), caller.call(ListBalancers, hold)).await.is_err());
     let sent = cloud.sent();

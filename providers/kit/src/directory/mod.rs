@@ -1,14 +1,14 @@
-//! Instances by key: listed or looked up, whichever takes fewer calls, with evidence where one is gone.
+//! Instances by key: listed or looked up, whichever takes fewer calls, with evidence if an instance is gone.
 //!
-//! A key is what a node is found by: an ID, a name, an address. The cloud supplies a [`Source`], and says what an instance
-//! means for a node. When to list, what a list may serve, and what a missing instance is evidence of is the same everywhere:
+//! A key identifies the instance of a node: an ID, a name, an address. The cloud implements [`Source`] and defines the
+//! meaning of an instance for a node. The rules for lists, look-ups and missing instances are the same for every cloud:
 //!
-//! * What exists, and whether it is stopped, is looked up now ([`Directory::look_up`]).
-//! * New nodes that join together share a list of a few seconds ([`Directory::recent`]). It serves only instances whose
-//!   state is final; the others are looked up.
-//! * A complete answer for all nodes is a list, and look-ups of what the list lacks ([`Directory::all`]). It is an error if any
-//!   part of it is.
-//! * An error is never evidence, and neither is a key that several instances have.
+//! * The existence of an instance, and whether it is stopped, is looked up at each request ([`Directory::look_up`]).
+//! * New nodes that join at the same time share a recent list ([`Directory::recent`]). The list is used only for
+//!   instances in a final state; the others are looked up.
+//! * A complete answer for all nodes is a list, plus look-ups of the keys that are missing from the list
+//!   ([`Directory::all`]). An error of any part is an error of the whole.
+//! * An error is never evidence; neither is a key that several instances have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -22,17 +22,17 @@ use futures::FutureExt;
 
 use crate::{Cached, Cluster, Interrupted, Stamped};
 
-/// A list this young serves new nodes instead of a call. It is dropped afterwards: it is as large as the cluster.
+/// The maximum age of a list for new nodes. An older list is dropped, because it is as large as the cluster.
 const RECENT: Duration = Duration::from_secs(10);
 
-/// What the cloud answers about a key.
+/// The cloud's answer for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen<V> {
-    /// The instance exists, or existed a short while ago.
+    /// The instance exists, or existed recently.
     One(V),
-    /// The cloud named the key as one that does not exist.
+    /// The cloud reported that the key does not exist.
     Absent,
-    /// A good answer does not have it. It may lag: a second one must agree.
+    /// A complete answer does not contain the key. It may be outdated: a second answer must confirm it.
     Unlisted,
     /// Several instances have this key: their IDs.
     Several(Vec<String>),
@@ -44,40 +44,40 @@ pub type Answer<S> = Result<Seen<<S as Source>::Value>, <S as Source>::Error>;
 /// The instances of a cloud.
 #[async_trait]
 pub trait Source: Debug + Send + Sync + 'static {
-    /// What an instance is found by.
+    /// The key of an instance.
     type Key: Clone + Ord + Debug + Send + Sync + 'static;
-    /// An instance.
+    /// The data of an instance.
     type Value: Clone + Debug + Send + Sync + 'static;
-    /// Why a read failed.
+    /// The error of a read.
     type Error: Clone + Debug + Into<ProviderError> + Send + Sync + 'static;
 
-    /// All instances of the cluster, each under all keys that it may be found by, and how many there are.
+    /// All instances of the cluster, each under all its keys, and their number.
     ///
     /// # Errors
     ///
-    /// A part of them could not be read.
+    /// Some instances could not be read.
     async fn list(&self) -> Result<(usize, BTreeMap<Self::Key, Seen<Self::Value>>), Self::Error>;
 
-    /// Reads these instances now; one answer per key.
+    /// Looks up these instances; one answer per key.
     async fn look_up(&self, keys: BTreeSet<Self::Key>) -> BTreeMap<Self::Key, Answer<Self>>;
 
-    /// Calls of a list of so many instances.
+    /// The number of calls to list `instances` instances.
     fn list_calls(instances: usize) -> usize;
 
-    /// Calls of a look-up that a list could answer.
+    /// The number of calls to look up keys that a list could answer.
     fn look_up_calls(keys: &BTreeSet<Self::Key>) -> usize;
 
-    /// Whether nothing of an instance changes soon by itself: it is running and has its addresses.
+    /// Whether the instance will not change soon by itself: it is running and has its addresses.
     fn is_settled(value: &Self::Value) -> bool;
 
-    /// Whether the absence of a key says that the instance does not exist: not so for a name that the cloud may never have
-    /// known.
+    /// Whether the absence of a key means that the instance does not exist; false for a name that the cloud may never
+    /// have known.
     fn is_evidence(key: &Self::Key) -> bool;
 
-    /// What to do where several instances have a key.
+    /// The error for a key that several instances have.
     fn ambiguous(&self, key: &Self::Key, ids: &[String]) -> ProviderError;
 
-    /// The error of a list that gave no answer.
+    /// The error of a list without an answer.
     fn interrupted(how: Interrupted) -> Self::Error;
 }
 
@@ -87,29 +87,29 @@ pub struct Directory<S: Source> {
     source: Arc<S>,
     cluster: Cluster,
     listed: Cached<Listed<S>, S::Error>,
-    // Instances of the last list; 0 before the first.
+    // The number of instances of the last list; 0 before the first.
     size: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct Listed<S: Source> {
-    // When the read began.
+    // The time at which the read began.
     wall: SystemTime,
     size: usize,
     by_key: BTreeMap<S::Key, Seen<S::Value>>,
 }
 
-/// What was read of some keys.
+/// The answers for some keys.
 #[derive(Debug)]
 pub struct Observed<S: Source> {
-    /// When the oldest of the reads began.
+    /// The time at which the oldest of the reads began.
     pub began: SystemTime,
     source: Arc<S>,
     answers: BTreeMap<S::Key, Answer<S>>,
 }
 
 impl<S: Source> Directory<S> {
-    /// Nothing is read yet.
+    /// A directory that has not read anything yet.
     pub fn new(source: S, cluster: Cluster) -> Self {
         let source = Arc::new(source);
         let (reader, clock) = (source.clone(), cluster.clone());
@@ -126,16 +126,17 @@ impl<S: Source> Directory<S> {
         Self { source, cluster, listed, size: AtomicUsize::new(0) }
     }
 
-    /// Reads these keys now.
+    /// Looks up these keys.
     pub async fn look_up(&self, keys: BTreeSet<S::Key>) -> Observed<S> {
         self.complete(self.cluster.wall(), BTreeMap::new(), keys).await
     }
 
-    /// Reads these keys for new nodes: from the last list if it is young, from a new one where that takes fewer calls.
+    /// Reads these keys for new nodes: from the last list if it is recent, or from a new list if that takes fewer
+    /// calls.
     pub async fn recent(&self, keys: BTreeSet<S::Key>) -> Observed<S> {
         let listed = match self.listed.last().filter(|listed| listed.began.elapsed() < RECENT) {
             Some(listed) => Some(listed),
-            // Should it fail, the look-up shows why.
+            // If the list fails, the look-up reports the reason.
             None if self.is_list_cheaper(&keys) => self.list(RECENT).await.ok(),
             None => None,
         };
@@ -147,11 +148,11 @@ impl<S: Source> Directory<S> {
         self.complete(listed.wall, settled.collect(), keys).await
     }
 
-    /// Reads these keys so that what is absent from the result is not in the cloud.
+    /// Reads these keys completely: a key that is absent from the result is not in the cloud.
     ///
     /// # Errors
     ///
-    /// A part could not be read.
+    /// Some of the reads failed.
     pub async fn all(&self, keys: BTreeSet<S::Key>) -> Result<Observed<S>, ProviderError> {
         let began = self.cluster.wall();
         let listed = match self.is_list_cheaper(&keys) {
@@ -166,7 +167,7 @@ impl<S: Source> Directory<S> {
         }
     }
 
-    /// Looks up what has no answer yet.
+    /// Looks up the keys without an answer.
     async fn complete(
         &self,
         began: SystemTime,
@@ -180,7 +181,7 @@ impl<S: Source> Directory<S> {
         Observed { began, source: self.source.clone(), answers }
     }
 
-    /// A list, kept for a moment.
+    /// Lists the instances; the list is cached for a short time.
     async fn list(&self, max_age: Duration) -> Result<Stamped<Listed<S>>, S::Error> {
         let listed = self.listed.get(max_age, None).await?;
         self.size.store(listed.value.size, Ordering::Relaxed);
@@ -204,7 +205,7 @@ impl<S: Source> Directory<S> {
 }
 
 impl<S: Source> Observed<S> {
-    /// The instance of a key, if it is one.
+    /// The instance of a key, if there is exactly one.
     pub fn one(&self, key: &S::Key) -> Option<&S::Value> {
         match self.answers.get(key)? {
             Ok(Seen::One(value)) => Some(value),
@@ -212,8 +213,8 @@ impl<S: Source> Observed<S> {
         }
     }
 
-    /// The answer for a node with this key; `found` says what an instance means. Absence is ignored for nodes younger than
-    /// `grace`.
+    /// The answer for a node with this key; `found` maps its instance to an answer. Absence is ignored for nodes
+    /// younger than `grace`.
     pub fn judge(&self, key: &S::Key, grace: Duration, found: impl FnOnce(&S::Value) -> Lookup) -> Lookup {
         match self.answers.get(key) {
             Some(Ok(Seen::One(value))) => found(value),
@@ -226,13 +227,13 @@ impl<S: Source> Observed<S> {
         }
     }
 
-    /// That an instance is gone, by these reads.
+    /// The answer that an instance is gone, with these reads as evidence.
     pub fn gone(&self, kind: EvidenceKind, grace: Duration) -> Lookup {
         Lookup::Gone(Evidence { kind, read_began: self.began, grace })
     }
 
-    /// The answers for all nodes: each with its provider ID, or that of the instance that was found for it. Of a node without
-    /// either, absence is shown by look-ups only.
+    /// The answers for all nodes by provider ID: the node's, or that of its instance. For a node without either, only
+    /// look-ups show absence.
     pub fn snapshot<'a>(
         &self,
         grace: Duration,

@@ -3,7 +3,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 
-/// Machines by number, as `running` or not yet.
+/// Instances by number; the value is whether the instance is running.
 #[derive(Debug, Default)]
 struct Cloud {
     machines: BTreeMap<u32, bool>,

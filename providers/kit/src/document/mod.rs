@@ -1,8 +1,8 @@
 //! Settings from a YAML or JSON document, with errors that a user can act on.
 //!
-//! Reading goes in two steps: the text becomes a tree ([`parse`]), and code takes the fields that it knows out of the tree
-//! ([`Value`], [`Fields`]). Whatever is wrong is noted in [`Problems`] with the path of its key and reading goes on, so that
-//! the user sees all mistakes at once. A key that is not read is a mistake too.
+//! Parsing has two steps: the text becomes a tree ([`parse`]), and code extracts the known fields from the tree
+//! ([`Value`], [`Fields`]). Each mistake is recorded in [`Problems`] with the path of its key and parsing continues, so
+//! that the user sees all mistakes at once. A key that is not read is also a mistake.
 //!
 //! ```
 //! use ccm_kit::document::{Problems, Value, parse};
@@ -30,7 +30,7 @@ use serde_json::Value as Json;
 #[cfg(test)]
 mod tests;
 
-/// Why a document was refused. Prints every mistake, the first one first.
+/// The error of an invalid document. Displays all mistakes in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.problems().join("; "))]
 pub struct DocumentError(Vec<Problem>);
@@ -38,13 +38,13 @@ pub struct DocumentError(Vec<Problem>);
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Problem {
-    /// Empty for the whole document.
+    /// Empty for a mistake about the whole document.
     path: String,
     text: String,
 }
 
 impl DocumentError {
-    /// The mistakes, each beginning with the path of its key where it has one.
+    /// The mistakes, each prefixed with the path of its key, if any.
     pub fn problems(&self) -> Vec<String> {
         let line = |Problem { path, text }: &Problem| {
             if path.is_empty() { text.clone() } else { format!("{path}: {text}") }
@@ -52,7 +52,7 @@ impl DocumentError {
         self.0.iter().map(line).collect()
     }
 
-    /// The mistakes as findings; `whole` is the key of those that are about the whole document.
+    /// The mistakes as findings; `whole` is the key of the mistakes about the whole document.
     pub fn findings(&self, whole: &str) -> Vec<Finding> {
         let finding = |Problem { path, text }: &Problem| {
             let key = if path.is_empty() { whole } else { path };
@@ -62,11 +62,11 @@ impl DocumentError {
     }
 }
 
-/// Makes a tree of a YAML document. An empty document is null. A key that comes twice, and more than one document, are
-/// errors. Words are those of YAML 1.2: only `true` and `false` are booleans.
+/// Parses a YAML document into a tree. An empty document is null. Duplicate keys and multiple documents are errors.
+/// Follows YAML 1.2: only `true` and `false` are booleans.
 pub fn parse(text: &str) -> Result<Json, DocumentError> {
     let options = serde_saphyr::options! { strict_booleans: true, budget: None, with_snippet: false };
-    // A document of nothing but white space and comments has no node at all.
+    // A document of only white space and comments has no node.
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok(Json::Null);
     }
@@ -76,22 +76,22 @@ pub fn parse(text: &str) -> Result<Json, DocumentError> {
     })
 }
 
-/// The mistakes found so far.
+/// Collects mistakes.
 #[derive(Debug, Default)]
 pub struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
-    /// Notes a mistake at a path; an empty path means the whole document.
+    /// Adds a mistake at a path; an empty path means the whole document.
     pub fn add(&self, path: &str, problem: impl std::fmt::Display) {
         self.0.borrow_mut().push(Problem { path: path.to_owned(), text: problem.to_string() });
     }
 
-    /// Whether there are none.
+    /// Whether there are no mistakes.
     pub fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
     }
 
-    /// An error if there are any.
+    /// An error if there are mistakes.
     pub fn into_result(self) -> Result<(), DocumentError> {
         match self.0.into_inner() {
             problems if problems.is_empty() => Ok(()),
@@ -100,7 +100,7 @@ impl Problems {
     }
 }
 
-/// A value of the tree and where it is.
+/// A value of the tree and its path.
 #[derive(Debug, Clone)]
 pub struct Value<'a> {
     json: &'a Json,
@@ -114,27 +114,27 @@ impl<'a> Value<'a> {
         Self::at(json, String::new(), problems)
     }
 
-    /// A tree that is itself part of something else: `path` stands in front of the paths of its mistakes.
+    /// A tree that is part of something else: `path` is the prefix of the paths of its mistakes.
     pub fn at(json: &'a Json, path: String, problems: &'a Problems) -> Self {
         Self { json, path, problems }
     }
 
-    /// The value as it is.
+    /// The value as JSON.
     pub fn json(&self) -> &'a Json {
         self.json
     }
 
-    /// Where it is: `instances[2].name`.
+    /// The path of the value: `instances[2].name`.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Notes a mistake here.
+    /// Adds a mistake at this value.
     pub fn problem(&self, problem: impl std::fmt::Display) {
         self.problems.add(&self.path, problem);
     }
 
-    /// Null or absent.
+    /// Whether the value is null.
     pub fn is_null(&self) -> bool {
         self.json.is_null()
     }
@@ -158,7 +158,7 @@ impl<'a> Value<'a> {
         Some(Fields { map, path: self.path.clone(), problems: self.problems, known: Vec::new() })
     }
 
-    /// A text. A number or boolean is a mistake: quotes make it a text.
+    /// A string. A number or boolean is a mistake; quotes make it a string.
     pub fn text(&self) -> Option<String> {
         match self.json {
             Json::String(text) => Some(text.clone()),
@@ -172,17 +172,17 @@ impl<'a> Value<'a> {
         self.json.as_bool().or_else(|| self.wrong("true or false"))
     }
 
-    /// A whole number, 0 or more.
+    /// A non-negative integer.
     pub fn count(&self) -> Option<u64> {
         self.json.as_u64().or_else(|| self.wrong("a whole number, 0 or more"))
     }
 
-    /// A whole number that may be negative.
+    /// An integer.
     pub fn integer(&self) -> Option<i64> {
         self.json.as_i64().or_else(|| self.wrong("a whole number"))
     }
 
-    /// A duration as Go spells it, in a text.
+    /// A string with a duration in Go syntax.
     pub fn duration(&self) -> Option<Duration> {
         let Json::String(text) = self.json else { return self.wrong("a duration such as \"1m30s\"") };
         ccm_provider::duration::parse(text).map_err(|error| self.problem(error)).ok()
@@ -195,7 +195,7 @@ impl<'a> Value<'a> {
         Some(items.iter().enumerate().map(item).collect())
     }
 
-    /// A map of texts.
+    /// A map of strings.
     pub fn texts(&self) -> Option<BTreeMap<String, String>> {
         let Some(map) = self.json.as_object() else { return self.wrong("a map of texts") };
         let value = |(key, json): (&String, &'a Json)| {
@@ -205,15 +205,15 @@ impl<'a> Value<'a> {
         Some(map.iter().filter_map(value).collect())
     }
 
-    /// One of a few words.
+    /// One word of a fixed set.
     pub fn word<T: Clone>(&self, words: &[(&str, T)]) -> Option<T> {
         one_of(&self.text()?, words).map_err(|problem| self.problem(problem)).ok()
     }
 }
 
-/// A map whose keys are asked for one by one. When it is dropped, the keys that were not read are noted as mistakes.
+/// A map whose keys are read one by one. On drop, the keys that were not read are added as mistakes.
 ///
-/// A key whose value is null counts as left out, as everywhere in Kubernetes.
+/// A key with the value null is treated as absent, as everywhere in Kubernetes.
 #[derive(Debug)]
 pub struct Fields<'a> {
     map: &'a serde_json::Map<String, Json>,
@@ -223,13 +223,13 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The value of a key, also when it is null.
+    /// The value of a key, which may be null.
     pub fn value_or_null(&mut self, key: &'static str) -> Option<Value<'a>> {
         self.known.push(key);
         self.map.get(key).map(|json| Value::at(json, join(&self.path, key), self.problems))
     }
 
-    /// The value of a key.
+    /// The value of a key, unless it is absent or null.
     pub fn value(&mut self, key: &'static str) -> Option<Value<'a>> {
         self.value_or_null(key).filter(|value| !value.is_null())
     }
@@ -239,7 +239,7 @@ impl<'a> Fields<'a> {
         self.value(key)?.text()
     }
 
-    /// A text that must be there and not be empty.
+    /// A required, non-empty string.
     pub fn needed_text(&mut self, key: &'static str) -> Option<String> {
         match self.value(key) {
             Some(value) => value.text().filter(|text| {
@@ -290,7 +290,7 @@ impl<'a> Fields<'a> {
         self.value(key)?.word(words)
     }
 
-    /// Notes a mistake at a key.
+    /// Adds a mistake at a key.
     pub fn problem(&self, key: &str, problem: impl std::fmt::Display) {
         self.problems.add(&join(&self.path, key), problem);
     }
@@ -306,7 +306,7 @@ impl Drop for Fields<'_> {
     }
 }
 
-/// `a.b`, or `a["b.c"]` where the key has dots or the like itself.
+/// `a.b`, or `a["b.c"]` if the key contains dots or other special characters.
 fn join(path: &str, key: &str) -> String {
     let plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
     match (path, plain) {
@@ -316,7 +316,7 @@ fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// What a word stands for, or what is wrong with it.
+/// The value of a word, or the error message if the word is unknown.
 pub(crate) fn one_of<T: Clone>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     words.iter().find(|(word, _)| *word == text).map(|(_, value)| value.clone()).ok_or_else(|| {
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
@@ -325,12 +325,12 @@ pub(crate) fn one_of<T: Clone>(text: &str, words: &[(&str, T)]) -> Result<T, Str
     })
 }
 
-/// `; did you mean "…"?` if one of the words is close.
+/// `; did you mean "…"?` if one of the words is similar.
 pub fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
     nearest(word, known).map(|best| format!("; did you mean {best:?}?"))
 }
 
-/// The first of the words that are closest, if they are close enough to be meant. Case does not count.
+/// The first of the words that are most similar, if they are similar enough. Case-insensitive.
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let close = |candidate: &&str| {

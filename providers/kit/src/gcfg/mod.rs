@@ -1,18 +1,19 @@
-//! The gcfg dialect of INI, in which most clouds keep their configuration.
+//! The gcfg dialect of INI, which most clouds use for their configuration.
 //!
-//! What Go programs accept is accepted, and read the same way (upstream: `gopkg.in/gcfg.v1`, `scanner/scanner.go` and
-//! `read.go`). No INI crate does: they cut values at `#` inside quotes, or take the next header for part of a name.
+//! Accepts whatever the Go programs accept, with the same result (upstream: `gopkg.in/gcfg.v1`, `scanner/scanner.go`
+//! and `read.go`). Existing INI crates do not: they cut values at `#` inside quotes, or parse the next header as part
+//! of a name.
 //!
-//! * `[section]` or `[section "subsection"]`; then `key = value`, one per line. `;` and `#` begin a comment outside quotes.
-//! * Names of sections and keys match without regard to case; names of subsections do not. A name is a letter, then letters,
-//!   digits and hyphens.
-//! * Double quotes may enclose any part of a value. Inside them `\\`, `\"`, `\n`, `\t` and `\b` stand for what they do in Go.
-//!   Outside, a backslash may only stand before a double quote or at the end of a line, which then continues on the next.
-//! * A key without `=` is not the same as an empty value: it switches a boolean on and empties a list.
-//! * Sections of the same name are one section. A key that comes again adds to a list, and replaces anything else.
+//! * `[section]` or `[section "subsection"]`; then `key = value`, one per line. Outside quotes, `;` and `#` begin a
+//!   comment.
+//! * Names of sections and keys are case-insensitive; names of subsections are case-sensitive. A name is a letter,
+//!   then letters, digits and hyphens.
+//! * Double quotes may enclose any part of a value. Inside them `\\`, `\"`, `\n`, `\t` and `\b` mean the same as in Go.
+//!   Outside, a backslash is only valid before a double quote, or at the end of a line to continue on the next.
+//! * A key without `=` is not the same as an empty value: it sets a boolean to true and empties a list.
+//! * Sections of the same name are merged. A repeated key adds to a list, and replaces any other value.
 //!
-//! Reading goes in two steps: the text becomes a [`Document`], and [`table`]s of the keys that a provider knows take the
-//! values out of it.
+//! Reading has two steps: the text becomes a [`Document`], and the [`table`]s of a provider's keys extract the values.
 //!
 //! ```
 //! let document = ccm_kit::gcfg::parse("[Global] ; comment\nZone = \"a#\"b\\\n c\nFast\n").unwrap();
@@ -34,40 +35,40 @@ pub use table::{Field, Key, Reader, Table};
 /// A file as written: sections in order, not merged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Document {
-    /// As written; the same section may come more than once.
+    /// The sections as written; a section may occur more than once.
     pub sections: Vec<Section>,
 }
 
 /// A header and the lines below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// As written; compared without regard to case.
+    /// The name as written; compared case-insensitively.
     pub name: String,
-    /// Never empty.
+    /// The subsection; never empty.
     pub subsection: Option<String>,
-    /// Where the header begins.
+    /// The position of the header.
     pub at: Position,
-    /// In order.
+    /// The entries in order.
     pub entries: Vec<Entry>,
 }
 
 /// One key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// As written; compared without regard to case.
+    /// The name as written; compared case-insensitively.
     pub key: String,
-    /// Without quotes and escapes. `None`: there was no `=`.
+    /// The value without quotes and escapes. `None`: there was no `=`.
     pub value: Option<String>,
-    /// Where the key begins.
+    /// The position of the key.
     pub at: Position,
 }
 
-/// A place in the text. Both count from 1; columns count characters.
+/// A position in the text. Both numbers begin at 1; columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Line.
+    /// The line.
     pub line: usize,
-    /// Column.
+    /// The column.
     pub column: usize,
 }
 
@@ -77,20 +78,20 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why a text is not gcfg. Never quotes a value, which may be secret.
+/// A syntax error in a gcfg text. Never quotes a value, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {problem}")]
 pub struct SyntaxError {
-    /// Where.
+    /// The position of the error.
     pub at: Position,
-    /// What.
+    /// The description of the error.
     pub problem: String,
 }
 
-/// Reads a whole file. Ends at the first mistake: what follows one is guesswork.
+/// Parses a whole file. Stops at the first error, because the meaning of the rest is uncertain.
 pub fn parse(text: &str) -> Result<Document, SyntaxError> {
     let mut scanner = Scanner { rest: text.chars().peekable(), at: Position { line: 1, column: 1 } };
-    // Editors on Windows leave one. Go refuses it, which helps no user.
+    // Windows editors write a byte order mark. Go rejects it, which helps no user.
     scanner.take_if(|c| c == '\u{feff}');
     let mut document = Document::default();
     loop {
@@ -152,7 +153,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Blanks and a comment, then the end of the line.
+    /// Skips blanks and a comment, and expects the end of the line.
     fn end_of_line(&mut self, after: &str) -> Result<(), SyntaxError> {
         self.skip_blanks();
         match self.peek() {
@@ -200,7 +201,7 @@ impl Scanner<'_> {
         Ok(Section { name, subsection, at, entries: Vec::new() })
     }
 
-    /// The name of a subsection after its opening quote. Only quotes and backslashes can be escaped here.
+    /// Reads the name of a subsection after its opening quote. Only quotes and backslashes can be escaped here.
     fn quoted(&mut self, opened: Position) -> Result<String, SyntaxError> {
         let mut name = String::new();
         loop {
@@ -238,7 +239,7 @@ impl Scanner<'_> {
 
     fn value(&mut self) -> Result<String, SyntaxError> {
         let mut value = String::new();
-        // How much of it is more than trailing blanks.
+        // The length of the value without trailing blanks.
         let mut kept = 0;
         let mut quote = None;
         loop {
@@ -253,7 +254,7 @@ impl Scanner<'_> {
                 '\0' => return Err(error(at, "illegal character NUL")),
                 '\\' => value.extend(self.escape(at, quote.is_some())?),
                 '"' => quote = if quote.is_some() { None } else { Some(at) },
-                // Line ends of Windows. Go drops them even inside quotes.
+                // Windows line endings. Go drops them even inside quotes.
                 '\r' => {}
                 c => value.push(c),
             }
@@ -265,7 +266,7 @@ impl Scanner<'_> {
         Ok(value)
     }
 
-    /// What stands after a backslash. Nothing for a line that goes on.
+    /// The character after a backslash; `None` for a line continuation.
     fn escape(&mut self, at: Position, quoted: bool) -> Result<Option<char>, SyntaxError> {
         if quoted {
             return match self.take_if(|c| matches!(c, '\\' | '"' | 'n' | 't' | 'b')) {
@@ -296,7 +297,7 @@ fn error(at: Position, problem: impl Into<String>) -> SyntaxError {
     SyntaxError { at, problem: problem.into() }
 }
 
-/// The document as text that reads back the same.
+/// Formats the document as text that parses to the same document.
 impl fmt::Display for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for section in &self.sections {

@@ -1,4 +1,4 @@
-//! What a provider takes out of a gcfg file: one entry per key, from which the reader, the reference and the findings come.
+//! The keys of a gcfg file: one entry per key is the source of the reader, the reference and the findings.
 //!
 //! ```
 //! use ccm_kit::gcfg::{self, Field, Key, Reader, Table};
@@ -38,78 +38,78 @@ use crate::document::did_you_mean;
 /// A section and its keys.
 #[derive(Debug)]
 pub struct Table<T: 'static> {
-    /// As the reference spells it.
+    /// The name as the reference spells it.
     pub section: &'static str,
-    /// What it is for, in Markdown.
+    /// The purpose of the section, in Markdown.
     pub doc: &'static str,
-    /// In the order of the reference.
+    /// The keys in the order of the reference.
     pub keys: &'static [Key<T>],
 }
 
 /// A key.
 #[derive(Debug)]
 pub struct Key<T: 'static> {
-    /// As the reference spells it. Hyphens and underscores are the same, as in Go.
+    /// The name as the reference spells it. Hyphens and underscores are equivalent, as in Go.
     pub name: &'static str,
-    /// Its type and where the value goes.
+    /// The type, and the field that stores the value.
     pub field: Field<T>,
-    /// As the reference shows it; the value in force without the key is that of `T::default()`. Empty: none.
+    /// The default as the reference shows it; the effective default is that of `T::default()`. Empty: none.
     pub default: &'static str,
-    /// What it does, in Markdown.
+    /// The description, in Markdown.
     pub doc: &'static str,
-    /// Since when it is, or until when it was; may be empty.
+    /// The versions that have the key; may be empty.
     pub note: &'static str,
     /// Whether the value must not be shown.
     pub secret: bool,
 }
 
-/// The type of a key, and the place for its value.
+/// The type of a key, and the field that stores its value.
 pub enum Field<T: 'static> {
     /// Any text.
     Text(fn(&mut T) -> &mut String),
-    /// Any text; an empty one is none.
+    /// Any text; an empty text is `None`.
     Optional(fn(&mut T) -> &mut Option<String>),
-    /// `true`, `yes`, `on`, `1` and their opposites in any case, or the key alone for true.
+    /// `true`, `yes`, `on`, `1` and their opposites in any case; the key alone is true.
     Flag(fn(&mut T) -> &mut bool),
-    /// Decimal, or hexadecimal with `0x`. Leading zeros mean nothing.
+    /// Decimal, or hexadecimal with `0x`. Leading zeros are ignored.
     Integer {
-        /// Where it goes.
+        /// The field.
         field: fn(&mut T) -> &mut i64,
-        /// Smallest value.
+        /// The smallest valid value.
         min: i64,
-        /// Largest value.
+        /// The largest valid value.
         max: i64,
     },
-    /// Each time the key comes, one more; the key alone empties the list.
+    /// Each occurrence of the key adds an item; the key alone empties the list.
     List(fn(&mut T) -> &mut Vec<String>),
-    /// As Go writes durations: `1m30s`.
+    /// A duration in Go syntax: `1m30s`.
     Duration(fn(&mut T) -> &mut Duration),
-    /// A regular expression; an empty one is none.
+    /// A regular expression; an empty text is `None`.
     Pattern(fn(&mut T) -> &mut Option<Regex>),
-    /// A value of a type of the provider's own.
+    /// A value of a provider-defined type.
     Custom {
         /// The type, as the reference shows it.
         kind: &'static str,
-        /// Takes the value, or says what would do.
+        /// Stores the value, or returns which values are valid.
         set: fn(&mut T, &str) -> Result<(), String>,
     },
-    /// As `Custom`, for values that are taken with a doubt.
+    /// Like `Custom`, for values that may be accepted with a warning.
     Lenient {
         /// The type, as the reference shows it.
         kind: &'static str,
-        /// Takes the value, perhaps with a warning, or says what would do.
+        /// Stores the value, with an optional warning, or returns which values are valid.
         set: fn(&mut T, &str) -> Result<Option<String>, String>,
     },
-    /// A list of values of a type of the provider's own.
+    /// A list of values of a provider-defined type.
     CustomList {
         /// The type of one value, as the reference shows it.
         kind: &'static str,
         /// Empties the list.
         clear: fn(&mut T),
-        /// Takes one more, or says what would do.
+        /// Adds a value, or returns which values are valid.
         push: fn(&mut T, &str) -> Result<(), String>,
     },
-    /// Was a key once: accepted with a warning, without effect.
+    /// A former key: accepted with a warning, without effect.
     Retired,
 }
 
@@ -139,7 +139,7 @@ impl<T> Field<T> {
         matches!(self, Self::List(_) | Self::CustomList { .. })
     }
 
-    /// Stores a value; `None` is the key alone. Answers with a warning, if any.
+    /// Stores a value; `None` is the key alone. Returns a warning, if any.
     fn store(&self, into: &mut T, value: Option<&str>) -> Result<Option<String>, String> {
         match (self, value) {
             (Self::Retired, _) => {}
@@ -168,19 +168,19 @@ impl<T> Field<T> {
 }
 
 impl<T> Key<T> {
-    /// A key without note or secret. An empty default is none.
+    /// A key that has no note and is not secret. An empty `default` means none.
     pub const fn new(name: &'static str, field: Field<T>, default: &'static str, doc: &'static str) -> Self {
         Self { name, field, default, doc, note: "", secret: false }
     }
 
-    /// With a note for the reference.
+    /// Sets a note for the reference.
     #[must_use]
     pub const fn note(mut self, note: &'static str) -> Self {
         self.note = note;
         self
     }
 
-    /// With a value that is never shown.
+    /// Marks the value as secret; it is never shown.
     #[must_use]
     pub const fn secret(mut self) -> Self {
         self.secret = true;
@@ -188,7 +188,7 @@ impl<T> Key<T> {
     }
 }
 
-/// Whether two names are the same to gcfg.
+/// Whether gcfg considers two names the same.
 fn same(a: &str, b: &str) -> bool {
     let fold = |c: char| if c == '_' { '-' } else { c };
     a.chars().map(fold).flat_map(char::to_lowercase).eq(b.chars().map(fold).flat_map(char::to_lowercase))
@@ -202,18 +202,18 @@ fn flag(value: &str) -> Result<bool, String> {
     }
 }
 
-/// A whole number as Go's gcfg reads it: decimal, or hexadecimal with `0x`. Leading zeros mean nothing.
+/// Parses an integer as Go's gcfg does: decimal, or hexadecimal with `0x`. Leading zeros are ignored.
 ///
 /// # Errors
 ///
-/// No number, or out of bounds.
+/// Not a number, or out of bounds.
 pub fn integer(value: &str, min: i64, max: i64) -> Result<i64, String> {
     let trimmed = value.trim();
     let (negative, digits) = match trimmed.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, trimmed.strip_prefix('+').unwrap_or(trimmed)),
     };
-    // A second sign would pass the parser of the standard library.
+    // The parser of the standard library would accept a second sign.
     let parsed = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         _ if digits.contains(['-', '+']) => None,
         Some(hex) => i64::from_str_radix(hex, 16).ok(),
@@ -228,12 +228,12 @@ fn pattern(value: &str) -> Result<Option<Regex>, String> {
     if value.is_empty() {
         return Ok(None);
     }
-    // The error of the crate draws the pattern over several lines.
+    // The regex crate prints the pattern on several lines.
     let last_line = |error: &regex::Error| error.to_string().lines().last().unwrap_or_default().trim().to_owned();
     Regex::new(value).map(Some).map_err(|error| format!("not a regular expression ({})", last_line(&error)))
 }
 
-/// Reads a document by tables. Whatever is wrong becomes a finding, and reading goes on.
+/// Reads a document by tables. Every error becomes a finding, and reading continues.
 #[derive(Debug)]
 pub struct Reader<'a> {
     document: &'a Document,
@@ -243,12 +243,12 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// `unknown` is what an unknown section or key is.
+    /// `unknown` is the severity of an unknown section or key.
     pub fn new(document: &'a Document, unknown: Severity) -> Self {
         Self { document, unknown, findings: Vec::new(), known: Vec::new() }
     }
 
-    /// All sections of the table's name that have no subsection, as one.
+    /// Merges and reads all sections with the table's name that have no subsection.
     pub fn section<T: Default>(&mut self, table: &Table<T>) -> T {
         let mut value = T::default();
         let mut seen = Vec::new();
@@ -261,7 +261,8 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// The sections of the table's name by subsection, in the order in which each first comes; without one the name is empty.
+    /// Reads the sections with the table's name by subsection, in order of first occurrence; the name without one is
+    /// empty.
     pub fn subsections<T: Default>(&mut self, table: &Table<T>) -> Vec<(String, T)> {
         let mut values: Vec<(String, T, Vec<usize>)> = Vec::new();
         for section in self.named(table) {
@@ -276,12 +277,12 @@ impl<'a> Reader<'a> {
         values.into_iter().map(|(name, value, _)| (name, value)).collect()
     }
 
-    /// Adds a finding of the provider's own.
+    /// Adds a provider-specific finding.
     pub fn add(&mut self, finding: Finding) {
         self.findings.push(finding);
     }
 
-    /// Everything that is wrong, ending with the sections that no table asked for, once each.
+    /// Returns all findings; the last ones are the sections that no table has read, once each.
     pub fn finish(mut self) -> Vec<Finding> {
         let mut reported: Vec<&str> = Vec::new();
         for section in &self.document.sections {
@@ -337,7 +338,7 @@ impl<'a> Reader<'a> {
     }
 
     fn unknown_name(&mut self, key: String, line: usize, problem: &str) {
-        // The value is left out: it may be secret.
+        // The value is omitted: it may be secret.
         self.findings.push(Finding {
             severity: self.unknown,
             key,
@@ -360,7 +361,7 @@ fn header(section: &Section) -> String {
     }
 }
 
-/// A finding as one line: key, value, what is wrong.
+/// Formats a finding as one line: key, value, message.
 pub fn line(finding: &Finding) -> String {
     match &finding.value {
         Some(value) => format!("{} = {value:?}: {}", finding.key, finding.message),
@@ -368,7 +369,7 @@ pub fn line(finding: &Finding) -> String {
     }
 }
 
-/// The findings as an error, if one of them is: `<context>: <every error>`.
+/// An error `<context>: <every error>`, if any finding is an error.
 pub fn refuse(context: &str, findings: &[Finding]) -> Result<(), ProviderError> {
     let errors: Vec<Finding> = findings.iter().filter(|finding| finding.severity == Severity::Error).cloned().collect();
     if errors.is_empty() {

@@ -7,7 +7,7 @@ use regex::Regex;
 use super::table::{line, refuse};
 use super::{Document, Entry, Field, Key, Position, Reader, Section, Table, parse};
 
-/// Values of the only section, with `None` for a key alone.
+/// The values of the only section; `None` for a key alone.
 fn values(text: &str) -> Vec<(String, Option<String>)> {
     let document = parse(&format!("[s]\n{text}")).unwrap_or_else(|error| panic!("{text:?}: {error}"));
     let [section] = document.sections.as_slice() else { panic!("{text:?}: {document:?}") };
@@ -282,7 +282,7 @@ fn the_reference_is_a_table_of_markdown() {
 fn any_document() -> impl Strategy<Value = Document> {
     let at = Position { line: 0, column: 0 };
     let name = "[a-zA-Z][a-zA-Z0-9-]{0,6}";
-    // Carriage returns are dropped from values, as in Go, and NUL is no character of this dialect.
+    // Carriage returns are dropped from values, as in Go, and gcfg does not allow NUL.
     let value = prop::option::of("[^\r\0]{0,12}");
     let entry = (name, value).prop_map(move |(key, value)| Entry { key, value, at });
     let subsection = prop::option::of("[^\n\0]{1,6}");

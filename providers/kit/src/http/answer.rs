@@ -1,11 +1,11 @@
-//! What transports look at in answers and errors.
+//! Helpers for the answers and errors of transports.
 
 use std::error::Error;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Deserializer};
 
-/// Whether a document is a web page: no API answers with one.
+/// Whether a body is a web page, which is never an answer of an API.
 pub fn is_web_page(body: &[u8]) -> bool {
     let head = body.get(..body.len().min(256)).unwrap_or_default().to_ascii_lowercase();
     let head = String::from_utf8_lossy(&head);
@@ -13,13 +13,14 @@ pub fn is_web_page(body: &[u8]) -> bool {
     head.starts_with("<!doctype html") || head.starts_with("<html")
 }
 
-/// The message about a web page in place of an answer.
+/// The error message for a web page in place of an answer.
 pub fn web_page(cloud: &str, status: Option<u16>) -> String {
     let status = status.map(|status| format!(" with HTTP {status}")).unwrap_or_default();
     format!("a web page{status} instead of an answer: a proxy or portal stands between this host and {cloud}")
 }
 
-/// The causes of an error, outermost first, each once and without the error itself, behind the status of the answer.
+/// The HTTP status, if any, and the causes of an error, outermost first, without duplicates and without the error
+/// itself.
 pub fn causes(error: &(dyn Error + 'static), status: Option<u16>) -> String {
     let mut texts: Vec<String> = status.map(|status| format!("HTTP {status}")).into_iter().collect();
     for cause in std::iter::successors(error.source(), |error| (*error).source()) {
@@ -31,7 +32,7 @@ pub fn causes(error: &(dyn Error + 'static), status: Option<u16>) -> String {
     if texts.is_empty() { error.to_string() } else { texts.join(": ") }
 }
 
-/// The delay of a `Retry-After`: seconds, or a date.
+/// Parses the delay of a `Retry-After`: seconds, or a date.
 pub fn retry_after(value: &str) -> Option<Duration> {
     if let Ok(seconds) = value.trim().parse() {
         return Some(Duration::from_secs(seconds));
@@ -40,7 +41,7 @@ pub fn retry_after(value: &str) -> Option<Duration> {
     Some(SystemTime::from(date.timestamp()).duration_since(SystemTime::now()).unwrap_or_default())
 }
 
-/// Reads null as the default, for `#[serde(deserialize_with = "null")]`.
+/// Deserializes null as the default, for `#[serde(deserialize_with = "null")]`.
 ///
 /// # Errors
 ///

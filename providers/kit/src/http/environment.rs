@@ -1,4 +1,4 @@
-//! Proxies and certificates as Go programs take them from the environment.
+//! Proxies and certificates from the environment, as in Go programs.
 
 use std::net::IpAddr;
 
@@ -7,23 +7,23 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// An environment variable, if it is set to something.
+/// Looks up an environment variable; `None` if it is unset or empty.
 pub type Environment<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
 
-/// The variable in upper or lower case, with the name under which it is set.
+/// The variable in upper or lower case: the name that is set, and its value.
 pub fn variable(environment: Environment<'_>, name: &str) -> Option<(String, String)> {
     [name.to_owned(), name.to_ascii_lowercase()].into_iter().find_map(|name| Some((name.clone(), environment(&name)?)))
 }
 
-/// The URL of a proxy. Go takes `proxy:3128` for `http://proxy:3128`.
+/// The URL of a proxy. As in Go, `proxy:3128` means `http://proxy:3128`.
 pub fn proxy_url(value: String) -> String {
     if value.contains("://") { value } else { format!("http://{value}") }
 }
 
-/// Which proxy is responsible for a request, if there is one.
+/// The proxy variable that applies to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// None, whatever the environment says.
+    /// No proxy, whatever the environment says.
     Direct,
     /// `HTTP_PROXY`
     Http,
@@ -31,9 +31,9 @@ pub enum Route {
     Https,
 }
 
-/// The route to an address. This host, and what only this host can reach (the metadata service, the credentials of
-/// containers), is never requested through a proxy. Go makes the first exception; without the second every `NO_PROXY`
-/// would have to name those addresses.
+/// The route to an address. The local host and link-local addresses (the metadata service, container credentials) are
+/// never requested through a proxy. Go has the first exception; without the second, every `NO_PROXY` would have to list
+/// those addresses.
 pub fn route(uri: &Uri) -> Route {
     let host = uri.host().unwrap_or_default();
     let is_near = match host.trim_start_matches('[').trim_end_matches(']').parse() {
@@ -50,11 +50,11 @@ pub fn route(uri: &Uri) -> Route {
     }
 }
 
-/// The certificates of a PEM file, and the file itself.
+/// The certificates of a PEM file, and the contents of the file.
 ///
 /// # Errors
 ///
-/// The file cannot be read, or has no certificate or a bad one.
+/// The file cannot be read, has no certificate, or has an invalid one.
 pub fn bundle(path: &str) -> Result<(RootCertStore, Vec<u8>), String> {
     let pem = std::fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
     Ok((roots(&pem)?, pem))

@@ -1,9 +1,9 @@
-//! HTTP for clouds whose API is JSON: one request, and its answer or a [`Failure`] that a [`Caller`](crate::call::Caller)
-//! judges.
+//! HTTP for clouds with a JSON API: one request, and its answer or a [`Failure`] that a [`Caller`](crate::call::Caller)
+//! classifies.
 //!
-//! Proxies come from the environment, trusted certificates from the host or a file. A proxy is asked for a tunnel, for
-//! plain HTTP too. No redirect is followed and nothing is retried here. URLs, headers and bodies hold tokens: of a request,
-//! only its method, host and path are logged, and nothing is part of an error.
+//! Proxies come from the environment, trusted certificates from the host or a file. Plain HTTP also uses a proxy
+//! tunnel. Redirects are not followed and nothing is retried here. URLs, headers and bodies contain tokens: only the
+//! method, host and path of a request are logged, and errors contain nothing of it.
 
 mod answer;
 mod environment;
@@ -37,34 +37,35 @@ pub use self::tls::{PEM_TEXT, Tls};
 use crate::call::{Cause, Failure};
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// For a request and its whole answer, where the cloud's configuration has no other limit.
+/// The timeout of a request with its whole answer, unless the cloud's configuration sets another.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
-/// An idle connection is closed here before the server closes it: a request on a connection that was just closed fails.
+/// Idle connections are closed here before the server closes them: a request on a connection that was just closed
+/// fails.
 const IDLE: Duration = Duration::from_secs(30);
-/// The largest answer, a page of a list.
+/// The maximum size of an answer, which is one page of a list.
 const LARGEST: usize = 64 << 20;
-/// The largest answer of a refusal.
+/// The maximum size of an error answer.
 const LARGEST_REFUSAL: usize = 64 << 10;
 
 type Direct = HttpsConnector<HttpConnector>;
 type Tunneled = HttpsConnector<Tunnel<Direct>>;
 
-/// How a cloud is reached, and how it reports errors.
+/// The connection settings of a cloud, and the format of its errors.
 #[allow(missing_debug_implementations)] // The environment may hold passwords.
 pub struct Settings<'a> {
-    /// Its name in messages.
+    /// The name of the cloud in messages.
     pub cloud: &'static str,
-    /// For `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
+    /// The environment, for `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
     pub environment: Environment<'a>,
-    /// Whom TLS trusts, and as whom it presents this program.
+    /// The trusted certificates, and the client certificate.
     pub tls: Tls<'a>,
-    /// For a request and its whole answer.
+    /// The timeout of a request with its whole answer.
     pub timeout: Duration,
     /// The header `User-Agent`.
     pub user_agent: &'a str,
-    /// The headers that have the ID of a request; the first one found counts.
+    /// The headers with the ID of a request; the first one found is used.
     pub request_ids: &'static [&'static str],
-    /// The code and the message in the body of a refusal, if it has them.
+    /// Extracts the code and the message from the body of an error answer, if present.
     pub refusal: fn(&Value) -> Option<(String, String)>,
 }
 
@@ -74,7 +75,7 @@ pub struct Client {
     direct: Pool<Direct, Full<Bytes>>,
     http: Option<Pool<Tunneled, Full<Bytes>>>,
     https: Option<Pool<Tunneled, Full<Bytes>>>,
-    /// Matches what `NO_PROXY` does not except.
+    /// Matches the requests that `NO_PROXY` does not exclude.
     proxied: Arc<Matcher>,
     cloud: &'static str,
     timeout: Duration,
@@ -86,9 +87,9 @@ pub struct Client {
 /// A successful answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// 200 to 300.
+    /// The status, 200 to 300.
     pub status: u16,
-    /// Its headers.
+    /// The headers.
     pub headers: HeaderMap,
     /// The whole body.
     pub body: Bytes,
@@ -105,7 +106,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// A proxy or the file of certificates is unusable; the text names the setting and never quotes a password.
+    /// A proxy or the certificate file is invalid; the text names the setting and never quotes a password.
     pub fn new(settings: &Settings<'_>) -> Result<Self, String> {
         let Settings { cloud, environment, tls, timeout, user_agent, request_ids, refusal } = *settings;
         let tls = tls.client_config()?;
@@ -124,7 +125,7 @@ impl Client {
         })
     }
 
-    /// The same connections, with another limit for a request and its whole answer.
+    /// A client with the same connections and another timeout of a request with its whole answer.
     #[must_use]
     pub fn patient(&self, timeout: Duration) -> Self {
         Self { timeout, ..self.clone() }
@@ -134,7 +135,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// There is no answer, a status that is neither 2xx nor 300, or a web page.
+    /// There was no answer, a status that is neither 2xx nor 300, or a web page.
     pub async fn send(&self, mut request: Request<Bytes>) -> Result<Answer, Failure> {
         request.headers_mut().insert(header::USER_AGENT, self.user_agent.clone());
         let (method, uri, start) = (request.method().clone(), request.uri().clone(), Instant::now());
@@ -170,7 +171,7 @@ impl Client {
                 return Err(self.unusable(status, &headers, why));
             }
         };
-        // A list of versions comes with 300.
+        // A list of API versions has status 300.
         let succeeded = status.is_success() || status == StatusCode::MULTIPLE_CHOICES;
         match (is_web_page(&body), succeeded) {
             (true, _) => Err(self.unusable(status, &headers, web_page(self.cloud, Some(status.as_u16())))),
@@ -203,7 +204,7 @@ impl Answer {
     ///
     /// # Errors
     ///
-    /// It is something else, or breaks off. The text quotes no value.
+    /// The body is not valid JSON of this type, or is truncated. The text quotes no value.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_slice(&self.body).map_err(|error| {
             let text = error.to_string();
@@ -218,7 +219,7 @@ fn unanswered(message: String) -> Failure {
     Failure { message, cause: Cause::NoAnswer, ..Failure::default() }
 }
 
-/// Without a connection, nothing was sent.
+/// A request without a connection was not sent.
 fn not_answered(error: &Error) -> Failure {
     let cause = if error.is_connect() { Cause::NotSent } else { Cause::NoAnswer };
     Failure { cause, ..unanswered(causes(error, None)) }
@@ -237,7 +238,7 @@ fn secured<C>(tls: &ClientConfig, connector: C) -> HttpsConnector<C> {
     builder.enable_all_versions().wrap_connector(connector)
 }
 
-/// Connections through the proxy of this variable.
+/// Connections through the proxy of this environment variable.
 fn tunneled(
     environment: Environment<'_>,
     name: &str,
@@ -250,7 +251,7 @@ fn tunneled(
     if !matches!(proxy.uri().scheme_str(), Some("http" | "https")) || proxy.uri().host().is_none_or(str::is_empty) {
         return Err(refused());
     }
-    // Not HTTP/2: the tunnel is a request of HTTP/1.1.
+    // Not HTTP/2: the tunnel is an HTTP/1.1 request.
     let to_proxy = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http().enable_http1();
     let tunnel = Tunnel::new(proxy.uri().clone(), to_proxy.wrap_connector(tcp()));
     let tunnel = match proxy.basic_auth() {

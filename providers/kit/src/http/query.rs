@@ -1,11 +1,11 @@
 //! Parts of URLs.
 
-/// A query string, built safely. Begins with `?` unless it is empty.
+/// A query string with escaped parameters. Begins with `?` unless it is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query(String);
 
 impl Query {
-    /// With one more parameter.
+    /// Adds a parameter.
     #[must_use]
     pub fn with(mut self, key: &str, value: &str) -> Self {
         self.0.push(if self.0.is_empty() { '?' } else { '&' });
@@ -15,7 +15,7 @@ impl Query {
         self
     }
 
-    /// With one more parameter for each value.
+    /// Adds a parameter for each value.
     #[must_use]
     pub fn each<'a>(self, key: &str, values: impl IntoIterator<Item = &'a str>) -> Self {
         values.into_iter().fold(self, |query, value| query.with(key, value))
@@ -28,7 +28,7 @@ impl std::fmt::Display for Query {
     }
 }
 
-/// A text as part of a path or query.
+/// Escapes a text for a path or query.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -7,14 +7,14 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// A server on 127.0.0.1 that answers every request alike. Ends with the runtime of the test.
+/// A server on 127.0.0.1 that gives every request the same answer. Stops with the runtime of the test.
 struct Server {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    /// `None` never answers.
+    /// With `None` the server never answers.
     async fn start(answer: Option<String>, tls: Option<tokio_rustls::TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, requests) = (listener.local_addr().unwrap(), Arc::default());
@@ -112,7 +112,7 @@ async fn a_refusal_has_code_message_and_request_id() {
     let server = Server::answering("404 Not Found", "", "nothing here").await;
     let failure = get(&server.url("/x")).await.unwrap_err();
     assert_eq!((&*failure.code, &*failure.message, failure.cause), ("404", "Not Found", Cause::Answered));
-    // Not followed: the token would go along.
+    // Not followed, because the token would be sent along.
     let server = Server::answering("302 Found", "location: http://127.0.0.1:1/\r\n", "").await;
     assert_eq!(get(&server.url("/x")).await.unwrap_err().code, "302");
 }
@@ -232,7 +232,7 @@ async fn certificates_are_chosen_by_the_settings() {
     assert!(problem.starts_with(&format!("{path:?}: ")), "{problem}");
 }
 
-/// `openssl req -x509` makes such certificates, and Go programs take them.
+/// `openssl req -x509` creates such certificates, and Go programs accept them.
 #[tokio::test]
 async fn a_server_may_show_the_very_certificate_that_is_trusted_if_it_is_valid_for_it() {
     for (name, end, works) in [("127.0.0.1", 2195, true), ("127.0.0.2", 2195, false), ("127.0.0.1", 2015, false)] {

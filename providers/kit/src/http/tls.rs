@@ -1,4 +1,4 @@
-//! TLS of the connections to a cloud.
+//! TLS for connections to a cloud.
 
 use std::sync::Arc;
 
@@ -13,26 +13,26 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootC
 
 use super::environment::{bundle, roots};
 
-/// What errors about [`Tls::authorities_pem`] begin with; those about a file begin with its path in quotes.
+/// The prefix of errors about [`Tls::authorities_pem`]; errors about a file begin with its path in quotes.
 pub const PEM_TEXT: &str = "PEM text: ";
 
-/// TLS of the connections to a cloud. The default trusts what the host trusts.
+/// TLS settings for connections to a cloud. The default trusts the certificates of the host.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tls<'a> {
-    /// A PEM file with the trusted certificates, in place of those that the host trusts.
+    /// A PEM file with the trusted certificates, which replace those of the host.
     pub authorities: Option<&'a str>,
-    /// The same as PEM text; read only without a file.
+    /// The trusted certificates as PEM text; used only if no file is set.
     pub authorities_pem: Option<&'a str>,
-    /// PEM files with the certificate and the key of this program.
+    /// PEM files with the client certificate and its key.
     pub identity: Option<(&'a str, &'a str)>,
-    /// Any certificate is trusted.
+    /// Whether any certificate is trusted.
     pub insecure: bool,
 }
 
 impl Tls<'_> {
     /// # Errors
     ///
-    /// A file or a text is unusable; the error names the file.
+    /// A file or a text is invalid; the error names the file.
     pub(super) fn client_config(self) -> Result<ClientConfig, String> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = || {
@@ -62,13 +62,13 @@ impl Tls<'_> {
         let Some((certificate, key)) = self.identity else { return Ok(builder.with_no_client_auth()) };
         let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let chain = chain.map_err(|error| format!("{certificate:?}: {error}"))?;
-        // The error of the parser names no content of the file.
+        // The error of the parser contains no contents of the file.
         let parsed = PrivateKeyDer::from_pem_file(key).map_err(|error| format!("{key:?}: {error}"))?;
         builder.with_client_auth_cert(chain, parsed).map_err(|error| format!("{certificate:?} with {key:?}: {error}"))
     }
 }
 
-/// Trusts the certificates of this PEM text, and what they sign.
+/// Trusts the certificates of this PEM text, and certificates signed by them.
 fn listed(
     roots: RootCertStore,
     pem: &[u8],
@@ -80,8 +80,8 @@ fn listed(
     Ok(Arc::new(Listed { usual, certificates }))
 }
 
-/// The usual verifier refuses a server whose own certificate may sign others, as `openssl req -x509` makes it. Go programs take
-/// one that is in the list.
+/// The default verifier rejects a server certificate that is itself a CA certificate, as `openssl req -x509` creates
+/// it. Go programs accept it if it is in the list of trusted certificates.
 #[derive(Debug)]
 struct Listed {
     usual: Arc<WebPkiServerVerifier>,
@@ -98,7 +98,7 @@ impl ServerCertVerifier for Listed {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         match self.usual.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // An expired one is another error.
+            // An expired certificate has another error.
             Err(Error::InvalidCertificate(CertificateError::Other(_))) if self.certificates.contains(end_entity) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())
@@ -130,7 +130,7 @@ impl ServerCertVerifier for Listed {
     }
 }
 
-/// Trusts any server, whose signatures must still be right.
+/// Trusts any server certificate; signatures are still verified.
 #[derive(Debug)]
 struct AnyServer(WebPkiSupportedAlgorithms);
 

@@ -1,17 +1,17 @@
-//! The desired and the observed state of one Service, and what is left to do.
+//! The desired and the observed state of one Service, and the remaining steps.
 
 use ccm_provider::{Fact, Plan, Planned, ProviderError, Service, ServiceAction, ServiceWork, Steps};
 
-/// What a fact about the desired state of a Service is about.
+/// The subject of facts about the desired state of a Service.
 pub const DESIRED: &str = "desired state";
 
-/// Load balancers as the commands see them: one Service at a time. The functions are pure.
+/// The load balancers of a cloud, for commands that handle one Service at a time. The functions are pure.
 pub trait Explained: Planned {
-    /// What to check where the load balancer of a Service that shows an address is not found.
+    /// The remediation if the load balancer of a Service with an address is not found.
     const NOT_FOUND: &'static str;
-    /// What becomes of the load balancer of an invalid Service until it is corrected.
+    /// The effect on the load balancer of an invalid Service until it is corrected.
     const WHILE_INVALID: &'static str = "nothing of its load balancer is updated";
-    /// For what the load balancer of an invalid Service is read.
+    /// The action for which the load balancer of an invalid Service is read.
     const READ_WHILE_INVALID: ServiceAction = ServiceAction::Delete;
     /// The classes of Services (`spec.loadBalancerClass`) that the provider serves.
     const CLASSES: &'static [&'static str] = &[];
@@ -21,22 +21,22 @@ pub trait Explained: Planned {
         service.default_load_balancer_name()
     }
 
-    /// What is said of a Service whose load balancer another controller makes.
+    /// The facts about a Service whose load balancer is created by another controller.
     fn elsewhere(_service: &Service) -> Vec<Fact> {
         vec![Fact::good(DESIRED, "another controller makes the load balancer")]
     }
 
-    /// The load balancer that a Service gets, in words; `None` if it gets none.
+    /// Describes the load balancer of a Service; `None` if it has none.
     fn in_words(desired: &Self::Desired) -> Option<String>;
 
     /// Whether the load balancer of the Service exists.
     fn is_there(desired: &Self::Desired, observed: &Self::Observed) -> bool;
 
-    /// Forgets what would save a read.
+    /// Clears data that would save a read.
     fn read_all(_desired: &mut Self::Desired) {}
 
-    /// Leaves only the nodes in the desired state that are registered now, or all if none is: only the core knows which nodes are
-    /// eligible, and `ccm plan` shows missing ones.
+    /// Keeps only the currently registered nodes in the desired state, or all if none is registered: only the core
+    /// knows which nodes are eligible, and `ccm plan` shows missing ones.
     fn keep_registered(desired: &mut Self::Desired, observed: &Self::Observed);
 }
 
@@ -45,16 +45,16 @@ pub trait Explained: Planned {
 pub struct Current<D, O> {
     /// The desired state of the Service alone.
     pub desired: D,
-    /// What was observed for it.
+    /// The state that was observed for it.
     pub observed: O,
-    /// What is left to do, or why there is no plan.
+    /// The remaining steps, or why there is no plan.
     pub plan: Result<Plan, ProviderError>,
 }
 
-/// That of a provider.
+/// The [`Current`] type of a provider.
 pub(super) type Of<P> = Current<<P as Planned>::Desired, <P as Planned>::Observed>;
 
-/// What the Service asks for.
+/// The action that the Service requests.
 pub(super) fn action(service: &Service) -> ServiceAction {
     let wanted = service.is_load_balancer() && service.metadata.deletion_timestamp.is_none();
     if wanted { ServiceAction::Ensure } else { ServiceAction::Delete }
@@ -64,7 +64,7 @@ pub(super) fn action(service: &Service) -> ServiceAction {
 ///
 /// # Errors
 ///
-/// It is invalid, or that of another controller. Nothing is read before.
+/// The Service is invalid or belongs to another controller. Nothing is read.
 pub(super) fn desired<P: Planned>(
     balancers: &P,
     cluster: &str,
@@ -75,11 +75,11 @@ pub(super) fn desired<P: Planned>(
     Ok(desired)
 }
 
-/// The steps that are left, as far as they count.
+/// The remaining steps that `counts` accepts.
 ///
 /// # Errors
 ///
-/// The state of the cloud makes the plan impossible, or the guard refuses it.
+/// The state of the cloud prevents a plan, or the guard rejects it.
 pub(super) fn steps<P: Planned>(
     balancers: &P,
     observed: &P::Observed,

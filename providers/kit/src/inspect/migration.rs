@@ -1,4 +1,4 @@
-//! Checks before a take-over.
+//! Checks before the migration from another controller.
 
 use ccm_provider::{
     Check, Claims, ErrorClass, Finding, InstanceMetadata, Lookup, Node, NodeRef, Plan, ProviderError, Service,
@@ -10,15 +10,15 @@ use super::{Current, Explained, current, remediation, unchecked};
 
 /// The check of provider IDs.
 pub const IDS: &str = "provider-ids";
-/// The check of the names of nodes.
+/// The check of node names.
 pub const NAMES: &str = "node-names";
 /// The check of addresses.
 pub const ADDRESSES: &str = "node-addresses";
 const LOAD_BALANCERS: &str = "load-balancers";
-/// Services that are checked concurrently.
+/// The number of Services that are checked concurrently.
 const AT_ONCE: usize = 20;
 
-/// What the start found in the configuration file.
+/// The findings about the configuration file at startup.
 pub fn configuration(findings: &[Finding]) -> Vec<Check> {
     const CHECK: &str = "cloud-config";
     let fix = "correct the file, or leave it if this is what you want";
@@ -31,8 +31,8 @@ pub fn configuration(findings: &[Finding]) -> Vec<Check> {
     }
 }
 
-/// The nodes, by the look-ups of the controllers. `what`: what the cloud calls an instance; `place`: what must be that of the
-/// cluster: `project and region are those`; `more`: what else is checked of an instance.
+/// Checks the nodes by the look-ups of the controllers. `what`: the cloud's word for an instance; `place`: what must
+/// match the cluster: `project and region are those`; `more`: further checks of an instance.
 pub fn nodes(
     nodes: &[NodeRef],
     answers: &[Lookup],
@@ -67,12 +67,12 @@ pub fn nodes(
     checks
 }
 
-/// How many nodes have no finding, if any.
+/// The number of nodes without findings, if any.
 pub fn in_order(good: usize, all: usize) -> Option<Check> {
     (good > 0).then(|| Check::good(IDS, "", format!("nodes without a finding, of {all}: {good}")))
 }
 
-/// The Services: what the controller would write.
+/// Checks the Services by the writes that the controller would make.
 pub async fn services<P: Explained>(balancers: &P, cluster: &str, claims: &Claims) -> Vec<Check> {
     let ours = |service: &&Service| {
         service.needs_cleanup() || (service.wants_load_balancer() && service.metadata.deletion_timestamp.is_none())

@@ -1,13 +1,13 @@
-//! What `ccm explain`, `ccm orphans`, `ccm migrate-check` and `ccm snapshot` do alike in every cloud.
+//! The common parts of `ccm explain`, `ccm orphans`, `ccm migrate-check` and `ccm snapshot` for all clouds.
 //!
-//! Functions that a cloud calls where it needs them, and one trait, [`Explained`]: what they need of a cloud's load balancers
-//! beside [`Planned`](ccm_provider::Planned).
+//! Functions for the clouds, and one trait, [`Explained`]: the requirements on a cloud's load balancers in addition to
+//! [`Planned`](ccm_provider::Planned).
 //!
-//! * [`Current`]: the desired and the observed state of one Service, and what is left to do.
+//! * [`Current`]: the desired and the observed state of one Service, and the remaining steps.
 //! * [`service`]: explains a Service.
 //! * [`node`]: links between a node and the cloud.
-//! * [`orphans`]: what nothing claims, and its deletion.
-//! * [`migration`]: checks before a take-over.
+//! * [`orphans`]: objects that nothing claims, and their deletion.
+//! * [`migration`]: checks before a migration.
 //! * [`replay`]: plans from snapshots.
 
 use ccm_provider::{Check, ErrorClass, Fact, ProviderError};
@@ -23,7 +23,7 @@ mod tests;
 
 pub use current::{Current, DESIRED, Explained};
 
-/// The remediation for an error. Errors about no particular object contain their own.
+/// The remediation for an error. Errors about no particular object contain their own remediation.
 fn remediation(error: &ProviderError) -> String {
     match error.class() {
         ErrorClass::Unknown => "do what the message says; it is retried automatically".to_owned(),
@@ -43,7 +43,7 @@ pub fn unchecked(check: &str, subject: impl Into<String>, error: impl Into<Provi
     Check::error(check, subject, format!("could not be checked: {error}"), remediation(&error))
 }
 
-/// What is wrong in itself, and not because of the cloud.
+/// An object that is itself invalid, independently of the cloud.
 fn refused(about: &str, error: &ProviderError) -> Fact {
     Fact::bad(about, error.to_string(), remediation(error))
 }

@@ -13,20 +13,20 @@ fn id(node: &Node) -> String {
     format!("provider ID {}", node.provider_id_or_empty())
 }
 
-/// The provider ID is that of another cloud.
+/// The provider ID belongs to another cloud.
 pub fn foreign(node: &Node) -> Fact {
     Fact::good(id(node), "belongs to another cloud: this provider does nothing with the node")
 }
 
-/// The provider ID names nothing.
+/// The provider ID is malformed.
 pub fn malformed(node: &Node, error: impl Display) -> Fact {
     let hint = "spec.providerID cannot be changed: delete the Node and let the kubelet register it again, with the right \
                 --provider-id or none";
     Fact::bad(id(node), error.to_string(), hint)
 }
 
-/// The provider ID, or how the instance is found without one. `names`: what it names, `instance i-0123`; `what`: what the cloud
-/// calls an instance.
+/// The provider ID, or how the instance is found without one. `names`: the object with that ID, `instance i-0123`;
+/// `what`: the cloud's word for an instance.
 pub fn provider_id(node: &Node, names: &str, what: &str) -> Fact {
     match node.provider_id_or_empty() {
         "" if node.has_taint(TAINT_UNINITIALIZED) => {
@@ -38,8 +38,8 @@ pub fn provider_id(node: &Node, names: &str, what: &str) -> Fact {
     }
 }
 
-/// What the controllers do about an instance that was not `seen`. `answer`: that of a look-up for them; `cloud`: what was asked;
-/// `elsewhere`: where it may be instead, and what to correct.
+/// The controllers' reaction to an instance that was not found (`seen`). `answer`: the result of their look-up;
+/// `cloud`: the API that was called; `elsewhere`: where the instance may be instead, and what to correct.
 pub fn missing(about: String, seen: &str, answer: Option<&Lookup>, cloud: &str, elsewhere: &str) -> Fact {
     let text = match answer {
         Some(Lookup::Gone(evidence)) => format!(
@@ -55,7 +55,7 @@ pub fn missing(about: String, seen: &str, answer: Option<&Lookup>, cloud: &str, 
     Fact::bad(about, text, hint)
 }
 
-/// The addresses that the node has, against those that it would get. `hint`: what to do if none of these is internal.
+/// Compares the addresses of the node with those of its instance. `hint`: what to do if none of them is internal.
 pub fn addresses(node: &Node, instance: &Instance, hint: &str) -> Option<Fact> {
     let metadata = match &instance.metadata {
         Ok(metadata) => metadata.as_ref()?,
@@ -78,8 +78,8 @@ pub fn addresses(node: &Node, instance: &Instance, hint: &str) -> Option<Fact> {
     })
 }
 
-/// The routes to the pods of a node with these `hops`. `table`: where they are, `router r1`; `none`: what it means that a range
-/// has none, if anything.
+/// The routes to the pods of a node with these `hops`. `table`: the table's name, `router r1`; `none`: the meaning of a
+/// range without a route, if any.
 pub fn routes<H: PartialEq + Display>(
     node: &Node,
     hops: &[H],

@@ -1,4 +1,4 @@
-//! Objects with the marks of the cluster that nothing in it claims, and their deletion.
+//! Cloud objects that belong to the cluster but that nothing in it claims, and their deletion.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -16,23 +16,23 @@ use super::current;
 pub struct Services<'a>(BTreeMap<String, &'a Service>);
 
 impl<'a> Services<'a> {
-    /// All of them.
+    /// All Services of `claims`.
     pub fn new(claims: &'a Claims) -> Self {
         Self(claims.services.iter().map(|service| (service.key().to_string(), &**service)).collect())
     }
 
-    /// Those that have, or had, a load balancer. One with a class may have had one of this program: its finalizer is removed
-    /// after that is deleted.
+    /// The Services that have, or had, a load balancer. A Service with a class may have had one of this program: the
+    /// finalizer is removed after its load balancer is deleted.
     pub fn claiming(&self) -> impl Iterator<Item = &'a Service> {
         self.0.values().copied().filter(|service| is_claiming(service))
     }
 
-    /// Whether the Service `namespace/name` is one of them.
+    /// Whether the Service `namespace/name` has, or had, a load balancer.
     pub fn claims(&self, key: &str) -> bool {
         self.0.get(key).is_some_and(|service| is_claiming(service))
     }
 
-    /// Why nothing claims the objects that were made for the Service `namespace/name`.
+    /// The reason why nothing claims the objects that were created for the Service `namespace/name`.
     pub fn why(&self, key: &str) -> String {
         match self.0.get(key) {
             None => format!("there is no Service {key}"),
@@ -41,7 +41,7 @@ impl<'a> Services<'a> {
         }
     }
 
-    /// Why an object of an earlier Service with the same name is kept.
+    /// The reason to keep an object of an earlier Service with this name, if a new one claims it.
     pub fn namesake(&self, key: &str) -> Option<String> {
         self.claims(key).then(|| {
             format!(
@@ -59,23 +59,23 @@ fn is_claiming(service: &Service) -> bool {
 /// An object that nothing claims.
 #[derive(Debug)]
 pub struct Unclaimed<H> {
-    /// What it is: `LoadBalancer`.
+    /// The kind of the object: `LoadBalancer`.
     pub kind: &'static str,
-    /// Its identity in the cloud.
+    /// Its ID in the cloud.
     pub id: String,
-    /// Its name, where that differs from the identity.
+    /// Its name, if different from the ID.
     pub name: String,
-    /// What it was made for.
+    /// The owner for which it was created.
     pub owner: String,
-    /// Why nothing claims it.
+    /// The reason why nothing claims it.
     pub why: String,
-    /// What it was recognized by: `its name and description`.
+    /// The properties by which it was recognized: `its name and description`.
     pub marks: String,
-    /// Why it is kept all the same.
+    /// The reason why it is kept nevertheless.
     pub kept: Option<String>,
-    /// What users may notice of its deletion.
+    /// The effect of its deletion on users.
     pub risk: Risk,
-    /// What finds it again: read by [`handle`].
+    /// Data to find it again; read by [`handle`].
     pub handle: H,
 }
 
@@ -101,11 +101,11 @@ impl<H: Serialize> From<Unclaimed<H>> for Orphan {
     }
 }
 
-/// What was kept of an orphan to find it again.
+/// The data to find an orphan again.
 ///
 /// # Errors
 ///
-/// It must be kept, or this program did not report it.
+/// The orphan must be kept, or was not reported by this program.
 pub fn handle<H: DeserializeOwned>(orphan: &Orphan) -> Result<H, ProviderError> {
     if let Some(kept) = &orphan.kept {
         return Err(refused(orphan, kept));
@@ -115,21 +115,21 @@ pub fn handle<H: DeserializeOwned>(orphan: &Orphan) -> Result<H, ProviderError> 
     serde_json::from_value(orphan.handle.clone()).map_err(bug)
 }
 
-/// The refusal to delete an orphan.
+/// The error for an orphan that is not deleted.
 pub fn refused(orphan: &Orphan, why: impl Display) -> ProviderError {
     ProviderError::unknown(format!("{} {} is not deleted: {why}", orphan.kind, orphan.id))
 }
 
-/// The same for one that has lost its marks: `tags`.
+/// The error for an orphan whose `marks` have changed: `tags`.
 pub fn changed(orphan: &Orphan, marks: &str) -> ProviderError {
     refused(orphan, format!("its {marks}, by which it was recognized, have changed"))
 }
 
-/// A Service `namespace/name` that is no longer there.
+/// A Service `namespace/name` that no longer exists.
 ///
 /// # Errors
 ///
-/// The text names none.
+/// `key` is not a `namespace/name`.
 pub fn former(key: &str, uid: &str) -> Result<Service, ProviderError> {
     let named = ServiceKey::parse(key).ok_or_else(|| ProviderError::bug(format!("{key:?} names no Service")))?;
     let mut service = Service::default();
@@ -138,12 +138,12 @@ pub fn former(key: &str, uid: &str) -> Result<Service, ProviderError> {
     Ok(service)
 }
 
-/// Deletes what a Service left that is no longer there, with the writes of the controllers, as far as they count. `is_there`:
-/// whether the orphan is among what was observed; an error if it has lost its marks.
+/// Deletes the objects of a Service that no longer exists, with those writes of the controllers that `counts` accepts.
+/// `is_there` returns whether the orphan was observed, or an error if it is no longer recognized.
 ///
 /// # Errors
 ///
-/// A read or a write failed, or the deletion is refused.
+/// A read or a write failed, or the deletion was refused.
 pub async fn delete<P: Planned>(
     balancers: &P,
     cluster: &str,
@@ -160,11 +160,11 @@ pub async fn delete<P: Planned>(
     write(balancers, &current::steps(balancers, &observed, &desired, counts)?.steps).await
 }
 
-/// Does these writes, one after the other.
+/// Executes the writes one after the other.
 ///
 /// # Errors
 ///
-/// One of them failed; those after it are not done.
+/// A write failed; the writes after it are not executed.
 pub async fn write<P: Planned>(balancers: &P, steps: &[P::Step]) -> Result<(), ProviderError> {
     let outputs = P::Outputs::default();
     for step in steps {

@@ -1,13 +1,13 @@
-//! Plans for Services without the cloud: from recorded observations, and the facts that plans depend on beside them.
+//! Plans for Services without a cloud: from recorded observations and the other facts that plans depend on.
 
 use ccm_provider::{ErrorClass, ProviderError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The facts for a snapshot: IDs and settings, nothing secret.
+/// The facts for a snapshot: IDs and settings, no secrets.
 pub fn facts(facts: &impl Serialize) -> Value {
-    // Infallible: texts, numbers and booleans.
+    // Infallible: strings, numbers and booleans.
     serde_json::to_value(facts).unwrap_or_default()
 }
 
@@ -15,7 +15,7 @@ pub fn facts(facts: &impl Serialize) -> Value {
 ///
 /// # Errors
 ///
-/// They are those of another program.
+/// The facts were recorded by another program.
 pub fn read<F: DeserializeOwned>(facts: &Value, cloud: &str) -> Result<F, ProviderError> {
     F::deserialize(facts).map_err(|error| {
         let text = format!("the facts about {cloud} in the snapshot cannot be read: {error}; take the snapshot again");
@@ -23,7 +23,7 @@ pub fn read<F: DeserializeOwned>(facts: &Value, cloud: &str) -> Result<F, Provid
     })
 }
 
-/// The error of a call to a cloud that is not there.
+/// The error of a call to the cloud during a replay.
 pub fn no_cloud(cloud: &str) -> ProviderError {
     ProviderError::unknown(format!(
         "a snapshot has no connection to {cloud}: plans are only possible from the observed state"

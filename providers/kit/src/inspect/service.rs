@@ -1,4 +1,4 @@
-//! Explains a Service: whose it is, what it asks for, what is there, and what is left to do.
+//! Explains a Service: which controller handles it, its desired and observed state, and the remaining steps.
 
 use ccm_provider::{Fact, NodeRef, Plan, ProviderError, Service, ServiceWork};
 
@@ -7,7 +7,7 @@ use super::{DESIRED, Explained, refused, unreadable};
 
 const PLAN: &str = "plan";
 
-/// The links from a Service to the cloud. `parts`: those of its load balancer, also where the Service is invalid.
+/// The links from a Service to the cloud. `parts`: the parts of its load balancer, even if the Service is invalid.
 ///
 /// # Errors
 ///
@@ -46,7 +46,7 @@ pub async fn explain<P: Explained>(
     Ok(facts)
 }
 
-/// The command that asks for the plan prints steps and findings.
+/// The plan as one fact; `ccm plan` prints its steps and findings.
 fn plan(plan: &Result<Plan, ProviderError>) -> Fact {
     match plan {
         Ok(plan) if plan.steps.is_empty() => Fact::good(PLAN, "nothing is left to do in the cloud"),

@@ -16,14 +16,14 @@ use crate::routes::{Entry, Target};
 
 type Hosts = BTreeSet<String>;
 
-/// A cloud with one load balancer for all Services, which is read and written whole: the hosts behind each.
+/// A cloud with one load balancer for all Services that is read and written as a whole: the hosts of each Service.
 #[derive(Debug, Default)]
 struct Cloud {
     rules: Mutex<BTreeMap<String, Hosts>>,
     is_down: bool,
 }
 
-/// The Service, and its hosts; `None` if it gets none.
+/// The Service, and its hosts; `None` for no load balancer.
 type Wanted = (String, Option<Hosts>);
 
 impl Planned for Cloud {
@@ -154,7 +154,7 @@ async fn a_service_is_explained_alone_with_its_registered_nodes() {
     let left = explain(&shared, &gone).await;
     assert_eq!(left[0], "Good desired state: no load balancer (any more)");
     assert_eq!(left[2], "Waiting plan: writes left: 1");
-    // None of the registered nodes is left.
+    // None of the registered nodes exists any more.
     let refused = explain(&cloud(&[("shop/web", &["gone"])]), &web(80)).await;
     assert_eq!(refused[2], "Bad plan: no host is left");
 }

@@ -1,14 +1,14 @@
-//! Routes to the pods of nodes, in a table that is read whole.
+//! Routes to the pods of nodes, in a table that is read as a whole.
 //!
-//! The cloud supplies a [`RouteTable`]: how the table is read, which hops nodes have, and the single writes. [`PlannedRoutes`]
-//! does the rest, the same for every cloud: it plans each route from one read of the table ([`plan`], pure), checks the plan,
-//! writes it, and reports what became of it.
+//! The cloud implements [`RouteTable`]: reading the table, the next hops of nodes, and the single writes.
+//! [`PlannedRoutes`] is the same for every cloud: it plans each route from one read of the table ([`plan`], pure),
+//! checks the plan, writes it, and reports the result.
 //!
-//! * A route that leads elsewhere than to a node of this cluster is neither listed nor changed, unless the cloud says that its
-//!   range is the cluster's ([`RouteTable::leads_nowhere`]).
-//! * A route that leads nowhere is replaced when a node has its range.
-//! * A range may have several routes; each is listed and removed by itself.
-//! * A node that is deleted while its instance lives keeps its name in the list, so that its routes can be removed.
+//! * A route whose target is not a node of this cluster is neither listed nor changed, unless its range belongs to the
+//!   cluster ([`RouteTable::leads_nowhere`]).
+//! * A blackhole route is replaced when a node has its range.
+//! * A range may have several routes; each is listed and deleted separately.
+//! * A deleted node whose instance still exists remains the target in the list, so that its routes can be deleted.
 //! * A table that changed since it was listed is a conflict: the core lists it again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,61 +31,62 @@ mod tests;
 
 pub use plan::{Observed, Step};
 
-/// A table this young is planned with, unless it was written to since.
+/// Maximum age of a cached table for planning. A table from before the last write is never used.
 const TABLE_AGE: Duration = Duration::from_secs(5);
 
-/// Where a route leads.
+/// The target of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target<H> {
-    /// To a hop of the kind that nodes have.
+    /// A hop of the kind that nodes have.
     Hop(H),
-    /// To a hop that is stopped or gone.
+    /// A stopped or deleted hop: a blackhole.
     Nowhere,
-    /// To anything else, in words: a gateway, a peering. Such a route is never changed.
+    /// Any other target, described in words: a gateway, a peering. Such a route is never changed.
     Foreign(String),
 }
 
 /// A route of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<H> {
-    /// The cloud's name of the route, for the list.
+    /// The cloud's name for the route, for the list.
     pub name: String,
     /// The range, as the cloud spells it.
     pub destination: String,
-    /// Where it leads.
+    /// The target of the route.
     pub target: Target<H>,
 }
 
-/// A table as read.
+/// The contents of a route table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table<I, H> {
-    /// What writes need to know of the table.
+    /// The data about the table that writes need.
     pub id: I,
-    /// All routes, also those of others.
+    /// All routes, including those of other owners.
     pub entries: Vec<Entry<H>>,
 }
 
 /// The route table of a cloud. Functions without `self` are pure.
 #[async_trait]
 pub trait RouteTable: Debug + Send + Sync + 'static {
-    /// What writes need to know of the table; `()` where there is only one.
+    /// The data about the table that writes need; `()` if there is only one table.
     type Id: Clone + Debug + Send + Sync;
-    /// What the route of a node leads to: an instance, or an address.
+    /// The next hop of a node's route: an instance, or an address.
     type Hop: Clone + Ord + Debug + Display + Send + Sync;
-    /// What was read of hops.
+    /// The data about hops that plans need.
     type Facts: Default + Debug + Send + Sync;
-    /// One call. Its text goes to the log.
+    /// One write call. Its text is logged.
     type Write: Clone + Debug + Display + Send + Sync;
-    /// Why no route can lead to a node without a hop: "has no EC2 instance as its provider ID".
+    /// The reason why a node without a hop gets no route: "has no EC2 instance as its provider ID".
     const NO_HOP: &'static str;
-    /// Routes that are written at the same time.
+    /// The number of routes that are written concurrently.
     const IN_FLIGHT: usize = 20;
 
-    /// Reads the table, at most `max_age` ago and not before `not_before`, the time of the last write to it.
+    /// Reads the table. A cached read may be at most `max_age` old and must have begun after `not_before`, the last
+    /// write.
     ///
     /// # Errors
     ///
-    /// The table could not be read, or it is not clear which one it is.
+    /// The table could not be read, or it is ambiguous which one it is.
     async fn read(
         &self,
         cluster: &str,
@@ -93,12 +94,12 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
         not_before: Option<Instant>,
     ) -> Result<Table<Self::Id, Self::Hop>, ProviderError>;
 
-    /// Reads what is needed of the hops of new routes, and of the hops that the table leads their ranges to now and that are
-    /// those of no node.
+    /// Reads the data about the hops of new routes (`wanted`), and about the hops without a node to which existing
+    /// routes for the same ranges lead (`in_the_way`).
     ///
     /// # Errors
     ///
-    /// Something could not be read.
+    /// A hop could not be read.
     async fn facts(
         &self,
         wanted: &BTreeSet<Self::Hop>,
@@ -106,53 +107,53 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
         not_before: Option<Instant>,
     ) -> Result<Self::Facts, ProviderError>;
 
-    /// Sends one write. Up to [`RouteTable::IN_FLIGHT`] are sent at the same time: a cloud that writes its table whole joins them
-    /// with a [`crate::Batcher`].
+    /// Sends one write. Up to [`RouteTable::IN_FLIGHT`] are sent concurrently; a cloud that writes its table as a whole
+    /// joins them with a [`crate::Batcher`].
     ///
     /// # Errors
     ///
-    /// The write failed. A route that is gone already is no error of its deletion.
+    /// The write failed. Deleting a route that no longer exists is not an error.
     async fn write(&self, write: &Self::Write) -> Result<(), ProviderError>;
 
     /// The hops of a node.
     fn hops(node: &Node) -> Vec<Self::Hop>;
 
-    /// Hops that lead to the node, too, but that no new route gets.
+    /// Hops that also belong to the node but are not used for new routes.
     fn other_hops(_node: &Node) -> Vec<Self::Hop> {
         Vec::new()
     }
 
-    /// The hop for a range.
+    /// The hop to use for a range.
     fn hop<'a>(hops: &'a [Self::Hop], _destination: &IpNet) -> Option<&'a Self::Hop> {
         hops.first()
     }
 
-    /// The error of a new route to a node without a hop for it; `is_new`: the node has no hop at all. On a conflict the core lists
-    /// the routes again before it reports anything.
+    /// The error for a new route to a node without a suitable hop; `is_new`: the node has no hop at all. On a conflict,
+    /// the core lists the routes again before it reports anything.
     fn no_hop(message: String, _is_new: bool) -> ProviderError {
         ProviderError::new(ErrorClass::Conflict, message)
     }
 
-    /// Whether a route of this range leads nowhere if no node has its hop. If not, it belongs to somebody else.
+    /// Whether a route for this range whose hop belongs to no node is a blackhole. If not, the route has another owner.
     fn leads_nowhere(_id: &Self::Id, _destination: &IpNet) -> bool {
         false
     }
 
-    /// Whether a hop that is in the way exists and does not belong to this cluster.
+    /// Whether a hop of `in_the_way` exists and does not belong to this cluster.
     fn is_stranger(facts: &Self::Facts, hop: &Self::Hop) -> bool;
 
-    /// What must be written before the first route to a hop, with the reason.
+    /// The writes, with reasons, that must precede the first route to a hop.
     ///
     /// # Errors
     ///
-    /// No route can lead to the hop.
+    /// No route to the hop is possible.
     fn prepare(
         facts: &Self::Facts,
         node: &NodeName,
         hop: &Self::Hop,
     ) -> Result<Vec<(Self::Write, String)>, ProviderError>;
 
-    /// The creation of a route; `old` is the route that it replaces.
+    /// Creates a route; `old` is the route that it replaces.
     fn create(
         id: &Self::Id,
         facts: &Self::Facts,
@@ -162,11 +163,11 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
         old: Option<&Entry<Self::Hop>>,
     ) -> Self::Write;
 
-    /// The deletion of a route.
+    /// Deletes a route.
     fn delete(id: &Self::Id, entry: &Entry<Self::Hop>) -> Self::Write;
 }
 
-/// [`Routes`] over the table of a cloud.
+/// Implements [`Routes`] for the route table of a cloud.
 #[derive(Debug)]
 pub struct PlannedRoutes<T: RouteTable> {
     table: T,
@@ -176,29 +177,29 @@ pub struct PlannedRoutes<T: RouteTable> {
 
 #[derive(Debug)]
 struct Memory<H> {
-    // The nodes that the hops of routes had when they were last seen to have one.
+    // The last known node of each hop that a route leads to.
     former: BTreeMap<H, NodeName>,
     last_write: Option<Instant>,
 }
 
 impl<T: RouteTable> PlannedRoutes<T> {
-    /// Routes in this table, to the nodes of the cluster.
+    /// Routes in `table` to the nodes of the cluster.
     pub fn new(table: T, cluster: Cluster) -> Self {
         let memory = Memory { former: BTreeMap::new(), last_write: None };
         Self { table, cluster, memory: Mutex::new(memory) }
     }
 
-    /// The table as it is now.
+    /// Reads the current table.
     ///
     /// # Errors
     ///
-    /// It could not be read.
+    /// The table could not be read.
     pub async fn table(&self, cluster: &str) -> Result<Table<T::Id, T::Hop>, ProviderError> {
         let last_write = lock(&self.memory).last_write;
         self.table.read(cluster, Duration::ZERO, last_write).await
     }
 
-    /// The table and the nodes.
+    /// Reads the table and the nodes.
     ///
     /// # Errors
     ///
@@ -212,7 +213,7 @@ impl<T: RouteTable> PlannedRoutes<T> {
         Ok(observed)
     }
 
-    /// The same with what is needed for these new routes.
+    /// Like [`PlannedRoutes::observe`], with the data about hops that these new routes need.
     ///
     /// # Errors
     ///
@@ -226,7 +227,7 @@ impl<T: RouteTable> PlannedRoutes<T> {
         Ok(observed)
     }
 
-    /// Writes the plan of each route; one answer per plan.
+    /// Executes the plan of each route; returns one result per plan.
     async fn apply(
         &self,
         plans: Vec<Result<Vec<Step<T::Write>>, ProviderError>>,

@@ -1,4 +1,4 @@
-//! What to do about routes. Pure.
+//! Plans for routes. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,27 +8,27 @@ use ipnet::IpNet;
 
 use super::{Entry, RouteTable, Table, Target, range};
 
-/// The table, and what is known of what its routes lead to.
+/// The table, and the nodes of its hops.
 #[derive(Debug)]
 pub struct Observed<T: RouteTable> {
     id: T::Id,
     entries: BTreeMap<IpNet, Vec<Entry<T::Hop>>>,
-    // The nodes of hops. A hop that several nodes claim is that of none.
+    // The node of each hop. A hop that several nodes have is in `contested` instead.
     nodes: BTreeMap<T::Hop, NodeName>,
     contested: BTreeSet<T::Hop>,
     hops: BTreeMap<NodeName, Vec<T::Hop>>,
-    // Nodes that hops of the table had, as long as a route leads there.
+    // The last known node of each hop that a route leads to.
     pub(super) former: BTreeMap<T::Hop, NodeName>,
     pub(super) facts: T::Facts,
 }
 
-/// One write and why.
+/// One write and the reason for it.
 #[derive(Debug, Clone)]
 pub struct Step<W> {
-    /// The call.
+    /// The write call.
     pub write: W,
     reason: String,
-    // The range whose route it removes or replaces.
+    // The range whose route is deleted or replaced.
     removes: Option<IpNet>,
 }
 
@@ -41,7 +41,7 @@ impl<W: fmt::Display> fmt::Display for Step<W> {
 type Plan<T> = Result<Vec<Step<<T as RouteTable>::Write>>, ProviderError>;
 
 impl<T: RouteTable> Observed<T> {
-    /// `former`: the nodes that hops had at the last observation.
+    /// `former`: the nodes of the hops at the last observation.
     pub fn new(table: Table<T::Id, T::Hop>, nodes: &[NodeRef], former: &BTreeMap<T::Hop, NodeName>) -> Self {
         let hops: BTreeMap<NodeName, Vec<T::Hop>> =
             nodes.iter().map(|node| (node.name.clone(), T::hops(node))).collect();
@@ -67,7 +67,7 @@ impl<T: RouteTable> Observed<T> {
                 entries.entry(range).or_default().push(entry);
             }
         }
-        // A node with another hop has left its former one: the old route is none of its routes.
+        // A node with another hop has left its former one: the old route no longer belongs to it.
         let has_none = |node: &&NodeName| hops.get(*node).is_none_or(Vec::is_empty);
         let name = |entry: &Entry<T::Hop>| {
             let Target::Hop(hop) = &entry.target else { return None };
@@ -77,8 +77,8 @@ impl<T: RouteTable> Observed<T> {
         Self { id: table.id, entries, nodes, contested, hops, former, facts: T::Facts::default() }
     }
 
-    /// The routes of this cluster: those to its nodes, also to nodes that are gone while their instance lives, and all that
-    /// lead nowhere. Another route to a hop that was never that of a node belongs to somebody else.
+    /// The routes of this cluster: those to its nodes, including deleted nodes whose instances still exist, and all
+    /// blackhole routes. A route to a hop that never belonged to a node has another owner.
     pub fn routes(&self) -> Vec<Route> {
         let route = |range: &IpNet, entry: &Entry<T::Hop>| {
             let target_node = match &entry.target {
@@ -100,7 +100,7 @@ impl<T: RouteTable> Observed<T> {
             .collect()
     }
 
-    /// Whether a route to a hop leads nowhere, because the hop is that of no node.
+    /// Whether a route to a hop is a blackhole because no node has the hop.
     fn is_stray(&self, range: &IpNet, hop: &T::Hop) -> bool {
         !self.former.contains_key(hop) && !self.contested.contains(hop) && T::leads_nowhere(&self.id, range)
     }
@@ -109,12 +109,12 @@ impl<T: RouteTable> Observed<T> {
         range.and_then(|range| self.entries.get(range)).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The hop of the node that a route is to lead to.
+    /// The hop of the target node of a route.
     pub(super) fn hop(&self, route: &Route) -> Option<&T::Hop> {
         T::hop(self.hops.get(route.target_node.as_ref()?)?, &range(route)?)
     }
 
-    /// The hops without a node that the route's range leads to now.
+    /// The hops without a node to which existing routes for this route's range lead.
     pub(super) fn in_the_way(&self, route: &Route) -> impl Iterator<Item = &T::Hop> {
         self.of_range(range(route).as_ref()).iter().filter_map(|entry| match &entry.target {
             Target::Hop(hop) if !self.nodes.contains_key(hop) && !self.former.contains_key(hop) => Some(hop),
@@ -122,7 +122,7 @@ impl<T: RouteTable> Observed<T> {
         })
     }
 
-    /// What creates the routes, one plan each. A hop is prepared once, with the first route to it.
+    /// Plans the creation of the routes, one plan each. A hop is prepared once, with its first route.
     pub fn create_all(&self, routes: &[NewRoute]) -> Vec<Plan<T>> {
         let mut prepared: BTreeSet<&T::Hop> = BTreeSet::new();
         routes.iter().map(|new| self.create(new, &mut prepared)).collect()
@@ -174,11 +174,11 @@ impl<T: RouteTable> Observed<T> {
         Ok(steps)
     }
 
-    /// What removes a listed route, if it is still as it was listed.
+    /// Plans the deletion of a listed route, if it has not changed since.
     ///
     /// # Errors
     ///
-    /// It leads elsewhere now.
+    /// The route has another target now.
     pub fn delete(&self, route: &Route) -> Plan<T> {
         let Some(range) = range(route) else { return Ok(Vec::new()) };
         let mut leads_elsewhere = None;
@@ -203,11 +203,11 @@ impl<T: RouteTable> Observed<T> {
         leads_elsewhere.map_or(Ok(Vec::new()), |message| Err(changed(message)))
     }
 
-    /// The write that removes a route which leads nowhere; `None` when it is not in the table any more.
+    /// The write that deletes a blackhole route; `None` if it is no longer in the table.
     ///
     /// # Errors
     ///
-    /// It leads somewhere now.
+    /// The route is no longer a blackhole.
     pub fn removal(&self, destination: &str) -> Result<Option<T::Write>, ProviderError> {
         let route = Route { destination_cidr: destination.to_owned(), blackhole: true, ..Route::default() };
         let steps = self.delete(&route)?;
@@ -219,11 +219,11 @@ impl<T: RouteTable> Observed<T> {
         Step { write: T::delete(&self.id, entry), reason, removes: Some(range) }
     }
 
-    /// The last check before anything is written: no plan touches a route that is not of this cluster.
+    /// The last check before a write: no step may delete or replace a route of another owner.
     ///
     /// # Errors
     ///
-    /// One does.
+    /// A step would do so.
     pub fn guard(&self, steps: &[Step<T::Write>]) -> Result<(), ProviderError> {
         let may_go = |entry: &Entry<T::Hop>| match &entry.target {
             Target::Nowhere => true,
@@ -244,7 +244,7 @@ fn occupied(destination: IpNet, node: &NodeName, by: &str) -> ProviderError {
     ))
 }
 
-/// "Look again, then decide."
+/// A conflict: the core lists the routes again before it decides.
 fn changed(message: String) -> ProviderError {
     ProviderError::new(ErrorClass::Conflict, message)
 }

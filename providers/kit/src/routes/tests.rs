@@ -1,5 +1,5 @@
-//! A table whose routes lead to addresses, as routers of OpenStack have, in a cluster with the ranges 10.1.0.0/16 and fd00::/16.
-//! One of instances is tested with the AWS provider.
+//! A table whose routes lead to addresses, as in OpenStack routers, in a cluster with the ranges 10.1.0.0/16 and
+//! fd00::/16. A table of instances is tested with the AWS provider.
 
 use std::net::IpAddr;
 use std::sync::Arc;

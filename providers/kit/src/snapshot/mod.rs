@@ -1,7 +1,8 @@
-//! A read that many share.
+//! A read that many callers share.
 //!
-//! A [`Cached`] read is made at most once at a time, is remembered with the time at which it began, and is read again when
-//! it is too old for the caller. A caller that has just written asks for a read that began after the write.
+//! At most one read of a [`Cached`] is in flight at a time. Its result is stored with the time at which the read began,
+//! and read again if it is too old for the caller. A caller that has just written requests a read that began after the
+//! write.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -15,12 +16,12 @@ use tokio::time::Instant;
 use crate::batch::{Interrupted, bounded};
 use crate::lock::lock;
 
-/// A value with the time at which the read of it began: whatever existed before that is in it.
+/// A value with the time at which its read began: it includes everything that existed before.
 #[derive(Debug)]
 pub struct Stamped<T> {
-    /// When the read began.
+    /// The time at which the read began.
     pub began: Instant,
-    /// What was read.
+    /// The value.
     pub value: Arc<T>,
 }
 
@@ -30,7 +31,7 @@ impl<T> Clone for Stamped<T> {
     }
 }
 
-/// A remembered read; cheap to clone.
+/// A cached read; cheap to clone.
 pub struct Cached<T, E> {
     shared: Arc<Shared<T, E>>,
 }
@@ -57,7 +58,7 @@ struct Shared<T, E> {
 
 struct State<T, E> {
     good: Option<Stamped<T>>,
-    // When the failed read began and ended.
+    // The time at which the failed read began and ended.
     failed: Option<(Instant, Instant, E)>,
     flight: Option<Flight>,
 }
@@ -65,14 +66,15 @@ struct State<T, E> {
 #[derive(Clone)]
 struct Flight {
     began: Instant,
-    // Closed when the read has ended.
+    // Closed at the end of the read.
     ended: watch::Receiver<()>,
 }
 
 impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Cached<T, E> {
-    /// A read that has not been made yet. `interrupted` makes the error of a read that was too slow or panicked.
+    /// Wraps a read; nothing is read yet. `interrupted` makes the error of a read that timed out or panicked.
     ///
-    /// Failures are remembered for one second ([`Cached::negative`]); a read may take a minute ([`Cached::deadline`]).
+    /// Failures are cached for one second ([`Cached::negative`]); the deadline of a read is one minute
+    /// ([`Cached::deadline`]).
     pub fn new(
         read: impl Fn() -> BoxFuture<'static, Result<T, E>> + Send + Sync + 'static,
         interrupted: fn(Interrupted) -> E,
@@ -90,19 +92,19 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Cached<T, E> {
         Self { shared: Arc::new(Shared { read, interrupted, negative, deadline, state }) }
     }
 
-    /// How long a failure is the answer to everybody, so that those who try again at once share one attempt.
+    /// Sets how long a failure is returned to all callers, so that immediate retries share one attempt.
     #[must_use]
     pub fn negative(self, negative: Duration) -> Self {
         self.changed(|shared| shared.negative = negative)
     }
 
-    /// How long one read may take.
+    /// Sets the deadline of one read.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         self.changed(|shared| shared.deadline = deadline)
     }
 
-    /// Only while it is being built, before it is shared.
+    /// Changes the settings; has an effect only before the first clone.
     fn changed(mut self, change: impl FnOnce(&mut Shared<T, E>)) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             change(shared);
@@ -110,17 +112,18 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Cached<T, E> {
         self
     }
 
-    /// The value, from a read that began at most `max_age` ago and not before `not_before`, the time of the own last write.
-    /// A read under way serves all callers for whom it began late enough; others share the next one.
+    /// The value, from a read that began at most `max_age` ago and not before `not_before`, the time of the caller's
+    /// last write. A read in flight serves all callers for whom it began late enough; the others share the next one.
     ///
     /// Must be called within a tokio runtime. Dropping the future cancels no read.
     ///
     /// # Errors
     ///
-    /// The read failed, for this caller or a moment ago for another. Earlier values are kept for who can use them.
+    /// The read failed, for this caller or a moment ago for another. Earlier values remain available through
+    /// [`Cached::last`].
     pub async fn get(&self, max_age: Duration, not_before: Option<Instant>) -> Result<Stamped<T>, E> {
         let called = Instant::now();
-        // None: there is no such instant, so nothing is too old.
+        // None: there is no such instant, so no value is too old.
         let oldest = called.checked_sub(max_age).max(not_before);
         let late_enough = |began: Instant| oldest.is_none_or(|oldest| began >= oldest);
         loop {
@@ -141,17 +144,17 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Cached<T, E> {
                     None => self.shared.start(&mut state),
                 }
             };
-            // An error: the sender is gone, which is the end of the read.
+            // An error means that the sender was dropped: the read has ended.
             while flight.ended.changed().await.is_ok() {}
         }
     }
 
-    /// What was read last, whatever its age.
+    /// The last value, whatever its age.
     pub fn last(&self) -> Option<Stamped<T>> {
         self.shared.lock().good.clone()
     }
 
-    /// Forgets the value, so that it takes no memory until somebody asks again.
+    /// Drops the value to free its memory until the next read.
     pub fn forget(&self) {
         self.shared.lock().good = None;
     }
@@ -189,7 +192,7 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Shared<T, E> {
     }
 }
 
-/// What was asked for and is not there, remembered for a while so that it is not asked for again at once.
+/// Keys that were not found, cached for a while so that they are not requested again immediately.
 #[derive(Debug)]
 pub struct Misses<K> {
     kept: Duration,
@@ -197,19 +200,19 @@ pub struct Misses<K> {
 }
 
 impl<K: Ord> Misses<K> {
-    /// Remembers misses for so long.
+    /// Caches misses for `kept`.
     pub fn new(kept: Duration) -> Self {
         Self { kept, seen: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Remembers a miss, and forgets those that are too old.
+    /// Adds a miss, and drops the expired ones.
     pub fn add(&self, key: K) {
         let mut seen = self.lock();
         seen.retain(|_, at| at.elapsed() < self.kept);
         seen.insert(key, Instant::now());
     }
 
-    /// Whether the miss was seen a short while ago.
+    /// Whether the cache has a miss for `key`.
     pub fn contains<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: std::borrow::Borrow<Q>,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const ANY: Duration = Duration::MAX;
 
-/// Counts its reads; read number `n` fails when `fails` says so. A read takes 100 ms.
+/// Counts its reads; read number `n` fails if `fails(n)`. A read takes 100 ms.
 fn counter(fails: fn(u32) -> bool) -> (Arc<AtomicU32>, Cached<u32, String>) {
     let reads = Arc::new(AtomicU32::new(0));
     let counted = reads.clone();

@@ -1,7 +1,7 @@
 //! The annotations of Services, each defined once in [`TABLE`].
 //!
-//! Upstream: `pkg/openstack/loadbalancer.go` of cloud-provider-openstack. A text counts also when it is empty: it replaces what
-//! `[LoadBalancer]` has. A number or boolean that cannot be read is a warning, and the default holds.
+//! Upstream: `pkg/openstack/loadbalancer.go` of cloud-provider-openstack. An empty text counts too: it replaces the
+//! value of `[LoadBalancer]`. A number or boolean that cannot be parsed is a warning, and the default applies.
 
 use ccm_kit::annotations::{On, Parsed, Spelling, Table, Wrong, value};
 use ccm_kit::document::did_you_mean;
@@ -14,7 +14,7 @@ pub(crate) use ccm_kit::annotations::Annotations;
 #[cfg(test)]
 mod tests;
 
-/// How most keys begin.
+/// The prefix of most keys.
 pub(crate) const PREFIX: &str = "loadbalancer.openstack.org/";
 
 /// A key of [`TABLE`].
@@ -26,7 +26,7 @@ pub(crate) static TABLE: Table<()> = Table {
     rows: ROWS,
 };
 
-/// Whether and how pools send the PROXY protocol.
+/// The PROXY protocol of pools, if enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ProxyProtocol {
     #[default]
@@ -119,12 +119,12 @@ ccm_kit::annotation_table! {
     }
 }
 
-/// Decimal; with anything else, also with an empty text, the default holds.
+/// Decimal; for any other text, also an empty one, the default applies.
 fn integer(text: &str) -> Parsed<i32> {
     value::or_default(value::number(text))
 }
 
-/// Any other text switches it off, as upstream.
+/// Any other text disables it, as upstream.
 fn proxy_protocol(text: &str) -> Parsed<ProxyProtocol> {
     match text {
         "true" | "v1" => Ok(Some(ProxyProtocol::V1)),
@@ -134,8 +134,8 @@ fn proxy_protocol(text: &str) -> Parsed<ProxyProtocol> {
     }
 }
 
-/// All findings about the annotations of a Service: wrong values, contradictions, what the provider driver has not, and keys
-/// that resemble those of the table. Errors do not work until changed.
+/// All findings about the annotations of a Service: wrong values, contradictions, features that the provider driver
+/// lacks, and keys that resemble those of the table. Errors must be corrected.
 pub(crate) fn lint(annotations: Annotations<'_>, provider: &str) -> Vec<Finding> {
     let mut findings = TABLE.review(annotations, ());
     if let Some(method) = text(annotations, &LB_METHOD).filter(|method| !LB_METHODS.contains(method)) {
@@ -149,7 +149,7 @@ pub(crate) fn lint(annotations: Annotations<'_>, provider: &str) -> Vec<Finding>
     findings
 }
 
-/// The two ways to learn the client's address, which exclude each other.
+/// The two ways to get the client address, which exclude each other.
 pub(crate) fn conflict(annotations: Annotations<'_>) -> Option<Finding> {
     let [header, proxy] = [is_on(annotations, &X_FORWARDED_FOR), has_proxy_protocol(annotations)];
     let message = || {
@@ -161,7 +161,7 @@ pub(crate) fn conflict(annotations: Annotations<'_>) -> Option<Finding> {
     (header && proxy).then(|| annotations.error(X_FORWARDED_FOR.row, message()))
 }
 
-/// What the provider driver of Octavia has not: warnings about what it ignores, errors about what it refuses.
+/// Features that Octavia's provider driver lacks: warnings about ignored ones, errors about rejected ones.
 pub(crate) fn unsupported(annotations: Annotations<'_>, provider: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let method = text(annotations, &LB_METHOD).and_then(|method| method_problem(provider, method));

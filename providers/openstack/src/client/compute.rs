@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::operation::{FLAVOR_GET, FLAVOR_LIST, SERVER_GET, SERVER_LIST};
 use super::{ApiError, Client, Query, escaped, null};
 
-/// Servers on a page of a list.
+/// The page size of server lists.
 pub(crate) const PAGE: usize = 1000;
 
 /// A server.
@@ -45,7 +45,7 @@ pub(crate) struct Address {
     pub(crate) kind: String,
 }
 
-/// The flavor of a server: its name from microversion 2.47 on, before that its ID.
+/// The flavor of a server: its name since microversion 2.47, before that its ID.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ServerFlavor {
@@ -55,7 +55,7 @@ pub(crate) struct ServerFlavor {
     pub(crate) original_name: String,
 }
 
-/// A name as a pattern. No more is escaped than needed: each database reads patterns in its own way.
+/// A name as a pattern. Only what is needed is escaped: each database parses patterns in its own way.
 fn quoted(name: &str) -> String {
     let mut pattern = String::with_capacity(name.len());
     for c in name.chars() {
@@ -82,23 +82,23 @@ impl Client {
         self.list(SERVER_LIST, "servers/detail", query, "servers").await
     }
 
-    /// The servers whose name matches this name. Nova ignores case on some databases: compare the names.
+    /// The servers whose name matches this name. Nova ignores case on some databases: callers compare the names.
     pub(crate) async fn servers_named(&self, name: &str) -> Result<Vec<Server>, ApiError> {
         let query = Query::default().with("name", &format!("^{}$", quoted(name)));
         self.list(SERVER_LIST, "servers/detail", query, "servers").await
     }
 
-    /// A server; `None` where Nova says that it does not exist.
+    /// A server; `None` if Nova reports that it does not exist.
     pub(crate) async fn server(&self, id: &str) -> Result<Option<Server>, ApiError> {
         self.find(SERVER_GET, format!("servers/{id}"), "server").await
     }
 
-    /// A flavor; `None` where Nova says that it does not exist.
+    /// A flavor; `None` if Nova reports that it does not exist.
     pub(crate) async fn flavor(&self, id: &str) -> Result<Option<Flavor>, ApiError> {
         self.find(FLAVOR_GET, format!("flavors/{}", escaped(id)), "flavor").await
     }
 
-    /// All flavors that the project sees.
+    /// All flavors visible to the project.
     pub(crate) async fn flavors(&self) -> Result<Vec<Flavor>, ApiError> {
         self.list(FLAVOR_LIST, "flavors/detail", Query::default(), "flavors").await
     }

@@ -1,4 +1,4 @@
-//! Barbican: whether certificates exist. What is in them is never read.
+//! Barbican: the existence of certificates. Their content is never read.
 
 use serde::Deserialize;
 
@@ -7,17 +7,17 @@ use super::{ApiError, Client};
 
 const ENDS: &str = "write a URL that ends in containers/UUID or secrets/UUID";
 
-/// What a reference to a certificate names.
+/// The object of a certificate reference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Certificate {
     /// A container of secrets, by its UUID.
     Container(String),
-    /// A secret with everything in it, by its UUID.
+    /// A secret with the whole certificate, by its UUID.
     Secret(String),
 }
 
 impl Certificate {
-    /// Reads a reference, whose last two parts count: `https://barbican/v1/containers/<UUID>`.
+    /// Parses a reference by its last two parts: `https://barbican/v1/containers/<UUID>`.
     pub(crate) fn parse(reference: &str) -> Result<Self, String> {
         let mut parts = reference.rsplit('/');
         match (parts.next(), parts.next()) {
@@ -29,12 +29,12 @@ impl Certificate {
     }
 }
 
-/// Metadata, none of which matters.
+/// Metadata; no field is needed.
 #[derive(Deserialize)]
 struct Exists {}
 
 impl Client {
-    /// Whether the project sees a certificate.
+    /// Whether a certificate is visible to the project.
     pub(crate) async fn has_certificate(&self, certificate: &Certificate) -> Result<bool, ApiError> {
         let (operation, path) = match certificate {
             Certificate::Container(id) => (CONTAINER_GET, format!("containers/{id}")),

@@ -1,4 +1,4 @@
-//! Metrics of the calls and of reconciles: upstream's names and labels, `ccm_openstack_` for ours.
+//! Metrics of calls and reconciles: upstream's names and labels, and `ccm_openstack_` for our own.
 //!
 //! Upstream: `pkg/metrics` of cloud-provider-openstack.
 
@@ -76,7 +76,7 @@ impl Observer<Operation> for Metrics {
 }
 
 impl Metrics {
-    /// A Service was ensured, updated or deleted.
+    /// Counts a Service that was ensured, updated or deleted.
     pub(crate) fn reconciled(&self, operation: &str, succeeded: bool, took: Duration) {
         let operation = &[operation];
         self.reconcile_duration.with_label_values(operation).observe(took.as_secs_f64());

@@ -1,7 +1,7 @@
-//! The calls of OpenStack's services: what is read, as lenient models, and what is written.
+//! The calls to OpenStack's services: reads, with lenient models, and writes.
 //!
-//! A model has the fields that the program reads. Unknown fields and states survive: states are texts, and writes name only
-//! what they change. A list is complete or an error.
+//! A model has only the fields that the program reads. Unknown fields and states are preserved: states are texts, and
+//! writes contain only changes. A list is complete or an error.
 
 pub(crate) mod compute;
 pub(crate) mod keys;
@@ -36,10 +36,10 @@ pub(crate) type ApiError = CallError<Operation>;
 pub(crate) struct Client {
     caller: Caller<Operation>,
     session: Arc<Session>,
-    /// The time of the last write to a port: what was read of ports before is out of date.
+    /// The time of the last write to a port: earlier reads of ports are outdated.
     ports_written: Arc<Mutex<Option<Instant>>>,
     turns: Arc<ports::Turns>,
-    /// The same of load balancers and what is below them.
+    /// The same for load balancers and their parts.
     balancers_written: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -70,10 +70,10 @@ impl Client {
         *lock(&self.balancers_written)
     }
 
-    /// The error of a start without a token or an endpoint.
+    /// The error of a start that gets no token or endpoint.
     pub(crate) fn unusable(&self, failure: Failure) -> ProviderError {
         match failure.cause {
-            // The catalog lacks something: the text says what.
+            // The catalog lacks an entry, which the text names.
             Cause::Malformed => ProviderError::unknown(failure.message),
             _ => ApiError::new(operation::TOKEN_CREATE, failure).into(),
         }
@@ -83,7 +83,7 @@ impl Client {
         &self.session
     }
 
-    /// Reads one object, below this key of the answer; an empty key is the whole answer.
+    /// Reads one object under this key of the response; an empty key is the whole response.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         operation: Operation,
@@ -96,7 +96,7 @@ impl Client {
         })
     }
 
-    /// The same; `None` where it does not exist.
+    /// Like [`Self::get`]; `None` if the object does not exist.
     pub(crate) async fn find<T: DeserializeOwned>(
         &self,
         operation: Operation,
@@ -122,8 +122,8 @@ impl Client {
         self.caller.call(operation, read).await
     }
 
-    /// Reads all pages of a list. Of a link to the next page only the marker is taken: a service behind a proxy may know itself
-    /// under another name, and Octavia leaves the filters out.
+    /// Reads all pages of a list. Only the marker of a link to the next page is used: a service behind a proxy may use
+    /// another host name in the link, and Octavia leaves the filters out.
     pub(crate) async fn list<T: DeserializeOwned>(
         &self,
         operation: Operation,
@@ -140,7 +140,7 @@ impl Client {
                 let mut answer: Value = self.session.send(operation.of(), &message).await?.json()?;
                 let next = next_page(answer.get(links));
                 let list: Vec<T> = below(answer.take(), key)?;
-                // A page without entries ends the list, whatever it links to.
+                // A page without entries ends the list, even with a link to a next page.
                 let next = next.filter(|_| !list.is_empty()).transpose()?;
                 Ok((list, next))
             }
@@ -148,7 +148,7 @@ impl Client {
         self.caller.pages(operation, send, |page| page).await
     }
 
-    /// Writes, and returns the whole answer; null where it has no body.
+    /// Writes, and returns the whole response; null if it has no body.
     pub(crate) async fn write(&self, operation: Operation, message: &Message) -> Result<Value, ApiError> {
         let send = || async {
             let answer = self.session.send(operation.of(), message).await?;
@@ -167,7 +167,7 @@ impl Client {
         self.write(operation, &message).await.map(drop)
     }
 
-    /// Deletes; what is gone already counts as deleted.
+    /// Deletes; a missing object counts as deleted.
     pub(crate) async fn delete(&self, operation: Operation, path: String) -> Result<(), ApiError> {
         let message = Message { method: Method::DELETE, path, ..Message::default() };
         let send = || async { known(operation.of(), self.session.send(operation.of(), &message).await).map(drop) };
@@ -175,8 +175,8 @@ impl Client {
     }
 }
 
-/// The answer; `None` where the service itself says that the object does not exist. A 404 without the body of the service is
-/// that of something in between, and shows nothing.
+/// The response; `None` if the service itself reports that the object does not exist. A 404 without the body of the
+/// service comes from a proxy or gateway, and proves nothing.
 fn known(service: Service, answer: Result<Answer, Failure>) -> Result<Option<Answer>, Failure> {
     match answer {
         Err(failure) if failure.status == Some(404) && failure.cause == Cause::Answered => {
@@ -190,7 +190,7 @@ fn known(service: Service, answer: Result<Answer, Failure>) -> Result<Option<Ans
     }
 }
 
-/// What the service lets the project see: nothing, where it refuses the read. No answer is still an error.
+/// The objects visible to the project: none if the service refuses the read. A missing answer is still an error.
 pub(crate) async fn seen<T: Default>(read: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
     match read.await {
         Err(error) if error.kind == ErrorKind::Refused => {
@@ -206,7 +206,7 @@ pub(crate) fn is_busy(error: &ApiError) -> bool {
     error.kind == ErrorKind::Refused && error.is(&[operation::IMMUTABLE])
 }
 
-/// The marker of the link to the next page, if there is one. A list whose next page cannot be asked for is not complete.
+/// The marker of the link to the next page, if there is one. A link without a marker would make the list incomplete.
 fn next_page(links: Option<&Value>) -> Option<Result<String, Failure>> {
     let link = links?.as_array()?.iter().find(|link| link.get("rel").is_some_and(|rel| rel == "next"))?;
     let query = link.get("href").and_then(Value::as_str).and_then(|href| href.split_once('?'));
@@ -214,14 +214,14 @@ fn next_page(links: Option<&Value>) -> Option<Result<String, Failure>> {
     Some(marker.map(str::to_owned).ok_or_else(|| unreadable("a link to the next page has no marker".to_owned())))
 }
 
-/// What is below a key of an answer.
+/// The value under a key of a response.
 fn below<T: DeserializeOwned>(mut answer: Value, key: &str) -> Result<T, Failure> {
     let Some(inner) = answer.get_mut(key).map(Value::take) else {
         return Err(unreadable(format!("the answer has no {key:?}")));
     };
     serde_json::from_value(inner).map_err(|error| {
         let text = error.to_string();
-        // The rest may quote a value.
+        // The rest of the text may quote a value.
         unreadable(format!("{key}: {}", text.split(['"', '`']).next().unwrap_or_default()))
     })
 }

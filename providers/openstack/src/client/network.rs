@@ -14,12 +14,12 @@ use super::operation::{
 use super::session::Message;
 use super::{ApiError, Client, Query, null};
 
-/// Device IDs in one query: the URL of a request is limited to 8 KiB by common proxies.
+/// Device IDs in one query: common proxies limit the URL of a request to 8 KiB.
 const IDS_AT_ONCE: usize = 100;
 /// Names in the URL of a list, of up to 255 bytes each.
 const NAMES_AT_ONCE: usize = 25;
 
-/// The owners of ports of routers in subnets: plain, distributed, highly available.
+/// The device owners of router ports in subnets: plain, distributed, highly available.
 const ROUTER_INTERFACES: [&str; 3] =
     ["network:router_interface", "network:router_interface_distributed", "network:ha_router_replicated_interface"];
 
@@ -67,7 +67,7 @@ pub(crate) struct Port {
     pub(crate) security_groups: Vec<String>,
     #[serde(deserialize_with = "null")]
     pub(crate) allowed_address_pairs: Vec<AddressPair>,
-    /// Absent where the cloud has no such extension: then ports are secured.
+    /// Absent without the extension: then ports are secured.
     pub(crate) port_security_enabled: Option<bool>,
     #[serde(deserialize_with = "null")]
     pub(crate) tags: Vec<String>,
@@ -84,7 +84,7 @@ pub(crate) struct FixedIp {
     pub(crate) ip_address: String,
 }
 
-/// A range that a port may use beside its addresses. The MAC address is kept as read.
+/// A range that a port may use besides its addresses. The MAC address is kept as read.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct AddressPair {
@@ -186,7 +186,7 @@ impl Port {
 }
 
 impl Client {
-    /// A query for objects of the project alone: an administrator sees those of all.
+    /// A query for objects of this project only: an administrator sees those of all.
     async fn of_project(&self) -> Query {
         let project = self.session().token().await.map(|token| token.project.clone()).unwrap_or_default();
         if project.is_empty() { Query::default() } else { Query::default().with("project_id", &project) }
@@ -202,17 +202,17 @@ impl Client {
         Ok(list.into_iter().map(|extension| extension.alias).collect())
     }
 
-    /// Those of these networks that the project sees.
+    /// The networks with these IDs that are visible to the project.
     pub(crate) async fn networks_by_id(&self, ids: &[&str]) -> Result<Vec<Network>, ApiError> {
         self.by_each(NETWORK_LIST, "networks", Query::default(), "id", ids).await
     }
 
-    /// Those of these ports that the project sees.
+    /// The ports with these IDs that are visible to the project.
     pub(crate) async fn ports_by_id(&self, ids: &[&str]) -> Result<Vec<Port>, ApiError> {
         self.by_each(PORT_LIST, "ports", Query::default(), "id", ids).await
     }
 
-    /// The ports with one of these addresses, in all networks that the project sees.
+    /// The ports with one of these addresses, in all networks visible to the project.
     pub(crate) async fn ports_at(&self, addresses: &[String]) -> Result<Vec<Port>, ApiError> {
         let filters: Vec<String> = addresses.iter().map(|address| format!("ip_address={address}")).collect();
         let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
@@ -224,7 +224,7 @@ impl Client {
         self.by_each(PORT_LIST, "ports", Query::default(), "security_groups", groups).await
     }
 
-    /// What matches one of these values, in as many lists as the length of a URL needs.
+    /// The objects that match one of these values, in as many lists as the URL length requires.
     async fn by_each<T: DeserializeOwned>(
         &self,
         operation: Operation,
@@ -243,7 +243,7 @@ impl Client {
         Ok(futures::future::try_join_all(lists).await?.into_iter().flatten().collect())
     }
 
-    /// All networks that the project sees.
+    /// All networks visible to the project.
     pub(crate) async fn networks(&self) -> Result<Vec<Network>, ApiError> {
         self.list(NETWORK_LIST, "networks", Query::default(), "networks").await
     }
@@ -253,7 +253,7 @@ impl Client {
         self.list(SUBNET_LIST, "subnets", query, "subnets").await
     }
 
-    /// A subnet; `None` where Neutron says that it does not exist.
+    /// A subnet; `None` if Neutron reports that it does not exist.
     pub(crate) async fn subnet(&self, id: &str) -> Result<Option<Subnet>, ApiError> {
         self.find(SUBNET_GET, format!("subnets/{id}"), "subnet").await
     }
@@ -263,7 +263,7 @@ impl Client {
         self.list(PORT_LIST, "ports", query, "ports").await
     }
 
-    /// The ports of these devices: of each alone where they are few, else of the whole project in as many pages as it has.
+    /// The ports of these devices: selected by device ID if they are few, else from the pages of the whole project.
     pub(crate) async fn ports_of(&self, devices: &[&str]) -> Result<Vec<Port>, ApiError> {
         if devices.is_empty() {
             return Ok(Vec::new());
@@ -282,7 +282,7 @@ impl Client {
         self.delete(PORT_TAG_DELETE, format!("ports/{port}/tags/{tag}")).await
     }
 
-    /// A port; `None` where Neutron says that it does not exist.
+    /// A port; `None` if Neutron reports that it does not exist.
     pub(crate) async fn port(&self, id: &str) -> Result<Option<Port>, ApiError> {
         self.find(PORT_GET, format!("ports/{id}"), "port").await
     }
@@ -291,7 +291,7 @@ impl Client {
         self.get(ROUTER_GET, format!("routers/{id}"), "router").await
     }
 
-    /// The networks of the gateways of the routers that are joined to a subnet, as far as the project sees them.
+    /// The gateway networks of the routers connected to a subnet, if visible to the project.
     pub(crate) async fn gateways_of(&self, subnet: &str) -> Result<Vec<String>, ApiError> {
         let query = Query::default()
             .with("fixed_ips", &format!("subnet_id={subnet}"))

@@ -1,4 +1,4 @@
-//! Octavia: load balancers and what is below them.
+//! Octavia: load balancers and their parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ pub(crate) const ERROR: &str = "ERROR";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(crate) struct Version(pub(crate) u32, pub(crate) u32);
 
-/// Names another object.
+/// A reference to another object.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Ref {
@@ -112,7 +112,7 @@ pub(crate) struct Pool {
     pub(crate) provisioning_status: String,
 }
 
-/// How a pool keeps a client at a member.
+/// The session persistence of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SessionPersistence {
@@ -129,7 +129,7 @@ pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) address: String,
     pub(crate) protocol_port: i32,
-    /// `None` in the status tree, too.
+    /// Also `None` in the status tree.
     pub(crate) monitor_port: Option<i32>,
     #[serde(deserialize_with = "null")]
     pub(crate) subnet_id: String,
@@ -159,7 +159,7 @@ pub(crate) struct Monitor {
     pub(crate) provisioning_status: String,
 }
 
-/// The status tree of a load balancer, as far as it is read.
+/// The status tree of a load balancer; only the fields that are read.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Tree {
@@ -205,14 +205,14 @@ struct TreePart {
 }
 
 impl Tree {
-    /// The members by the ID of their pool: name, address and port alone.
+    /// The members by pool ID: only name, address and port.
     pub(crate) fn members(self) -> BTreeMap<String, Vec<Member>> {
         let TreeBalancer { listeners, pools } = self.loadbalancer;
         let pools = listeners.into_iter().flat_map(|listener| listener.pools).chain(pools);
         pools.map(|pool| (pool.part.id, pool.members)).collect()
     }
 
-    /// Those of these listeners, pools and monitors, and of the members of these pools, whose last change failed.
+    /// The listeners, pools and monitors with these IDs, and members of these pools, whose last change failed.
     pub(crate) fn failed_among(&self, ids: &BTreeSet<String>) -> Vec<String> {
         let TreeBalancer { listeners, pools } = &self.loadbalancer;
         let is_failed = |part: &&TreePart| part.provisioning_status == ERROR && ids.contains(&part.id);
@@ -238,7 +238,7 @@ impl Version {
     }
 }
 
-/// The current version of a document: that with the status CURRENT, else the largest.
+/// The current version of a document: the one with the status CURRENT, else the largest.
 fn current(document: &Value) -> Option<Version> {
     let versions = document.get("versions")?.as_array()?;
     let version = |entry: &Value| Version::parse(entry.get("id")?.as_str()?);
@@ -264,14 +264,14 @@ impl Client {
         self.list(LB_LIST, "lbaas/loadbalancers", query, "loadbalancers").await
     }
 
-    /// A load balancer; `None` where Octavia says that it does not exist.
+    /// A load balancer; `None` if Octavia reports that it does not exist.
     pub(crate) async fn load_balancer(&self, id: &str) -> Result<Option<LoadBalancer>, ApiError> {
         let found: Option<LoadBalancer> =
             self.find(LB_GET, format!("lbaas/loadbalancers/{id}"), "loadbalancer").await?;
         Ok(found.filter(|found| found.provisioning_status != "DELETED"))
     }
 
-    /// The members of all pools of a load balancer, without ports of monitors and subnets.
+    /// The members of all pools of a load balancer, without monitor ports and subnets.
     pub(crate) async fn status_tree(&self, id: &str) -> Result<Tree, ApiError> {
         self.get(LB_GET, format!("lbaas/loadbalancers/{id}/status"), "statuses").await
     }
@@ -290,7 +290,7 @@ impl Client {
         self.list(MEMBER_LIST, &format!("lbaas/pools/{pool}/members"), Query::default(), "members").await
     }
 
-    /// All health monitors of the project: Octavia has no list of those of a load balancer.
+    /// All health monitors of the project: Octavia cannot list those of one load balancer.
     pub(crate) async fn monitors(&self) -> Result<Vec<Monitor>, ApiError> {
         self.list(MONITOR_LIST, "lbaas/healthmonitors", Query::default(), "healthmonitors").await
     }
@@ -305,7 +305,7 @@ impl Client {
     ) -> Result<Value, ApiError> {
         let message = Message { method, path: format!("lbaas/{path}"), body, revision: None };
         let answer = self.write(operation, &message).await;
-        // Refused or not: an answer may be lost.
+        // Also after an error: the answer may be lost.
         *lock(&self.balancers_written) = Some(Instant::now());
         answer
     }

@@ -1,4 +1,4 @@
-//! The operations of OpenStack's services: their names in metrics, what they need, what their errors mean.
+//! The operations of OpenStack's services: their names in metrics, policies, budgets, and the meaning of their errors.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Service {
         }
     }
 
-    /// Older types that catalogs still have.
+    /// Older types that catalogs still use.
     pub(crate) fn aliases(self) -> &'static [&'static str] {
         match self {
             Self::BlockStorage => &["block-store", "volumev3", "volume", "volumev2"],
@@ -51,13 +51,13 @@ pub(crate) struct Operation {
     policy: &'static str,
 }
 
-/// Defines the operations: constant, service, name, and the rule of the service's policy that must allow it.
+/// Defines the operations: constant, service, name, and the policy rule of the service that must allow it.
 macro_rules! operations {
     ($($id:ident $service:ident $name:literal $policy:literal)*) => {
         $(pub(crate) const $id: Operation =
             Operation { service: Service::$service, name: $name, policy: $policy };)*
 
-        /// All of them.
+        /// All operations.
         #[cfg(test)]
         pub(crate) const ALL: &[Operation] = &[$($id),*];
     };
@@ -121,18 +121,18 @@ operations! {
 pub(crate) const IMMUTABLE: &str = "Immutable";
 /// The code of an exhausted quota.
 pub(crate) const OVER_QUOTA: &str = "OverQuota";
-/// The code of a router that has as many routes as Neutron allows; since 2026.2 that is a quota.
+/// The code of a router with the maximum number of routes; since 2026.2 that is a quota.
 pub(crate) const ROUTES_EXHAUSTED: &str = "RoutesExhausted";
-/// How soon a busy load balancer is looked at again.
+/// Retry interval for a busy load balancer.
 const BUSY: Duration = Duration::from_secs(2);
 
 impl Operation {
-    /// The service that it belongs to.
+    /// The service of the operation.
     pub(crate) fn of(self) -> Service {
         self.service
     }
 
-    /// The rule of the service's policy that must allow it; `-`: none.
+    /// The policy rule of the service that must allow the operation; `-`: none.
     pub(crate) fn policy(self) -> &'static str {
         self.policy
     }
@@ -149,7 +149,7 @@ impl call::Operation for Operation {
         self.name
     }
 
-    /// No limit is documented: operators choose them. These keep a large cluster from being the loudest tenant.
+    /// No limits are documented: operators choose them. These keep a large cluster from dominating the load.
     fn budget(&self) -> Budget {
         const READS: Pace = Pace { per_second: 40.0, burst: 80.0, at_once: 16 };
         const WRITES: Pace = Pace { per_second: 20.0, burst: 40.0, at_once: 8 };
@@ -175,7 +175,7 @@ impl call::Operation for Operation {
         *self != TOKEN_CREATE && ["_create", "_update", "_delete"].iter().any(|verb| self.name.ends_with(verb))
     }
 
-    /// Deletions and updates state the result; a second creation makes a second object.
+    /// Deletions and updates are idempotent; a repeated creation creates a second object.
     fn is_repeatable(&self) -> bool {
         !self.is_mutating() || !self.name.ends_with("_create")
     }

@@ -1,8 +1,8 @@
 //! Writes to ports.
 //!
-//! Routes and Services change different fields of the same ports, at the same time on a new cluster, and Neutron refuses a change of
-//! a port that has changed since it was read. So the writes of this process to a port come one after the other, each of them
-//! from what the one before it left.
+//! Routes and Services change different fields of the same ports, at the same time on a new cluster, and Neutron
+//! rejects a change of a port that has changed since it was read. So this process serializes its writes to a port and
+//! bases each one on the result of the previous one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,15 +17,15 @@ use super::operation::PORT_UPDATE;
 use super::session::Message;
 use super::{ApiError, Client};
 
-/// How often a port is read again that another program changed in between.
+/// Maximum number of writes of a port that other programs change in between.
 const TRIES: u32 = 5;
-/// A plan that was made from older reads has ended.
+/// Plans from older reads have ended after this time.
 const KEPT: Duration = Duration::from_secs(1800);
 
-/// A port as it was after the last write, held by who writes.
+/// A port after the last write, locked by the current writer.
 type Turn = Arc<tokio::sync::Mutex<Option<Port>>>;
 
-/// The ports that were written, and when the last one was asked for.
+/// The written ports, with the time of the last request for each.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<BTreeMap<String, (Instant, Turn)>>);
 
@@ -43,8 +43,8 @@ impl Turns {
 }
 
 impl Client {
-    /// Changes a port. `change` makes the fields to write from the port as it is; `None`: there is nothing to do. It is called
-    /// again where another program changed the port in between. `false`: the port is gone.
+    /// Changes a port. `change` returns the fields to write for the current port; `None`: nothing to do. It is called
+    /// again if another program changed the port in between. Returns `false` if the port is gone.
     pub(crate) async fn change_port(
         &self,
         read: &Port,
@@ -76,7 +76,7 @@ impl Client {
         }
     }
 
-    /// Writes a port, if it has not changed since it was read: as it is then, where the answer shows it.
+    /// Writes a port if it has not changed since it was read. Returns the new port if the answer has it.
     async fn update_port(&self, port: &Port, fields: Value) -> Result<Option<Port>, ApiError> {
         let message = Message {
             method: http::Method::PUT,
@@ -85,7 +85,7 @@ impl Client {
             revision: port.revision_number,
         };
         let answer = self.write(PORT_UPDATE, &message).await;
-        // Refused or not: an answer may be lost.
+        // Also after an error: the answer may be lost.
         *lock(&self.ports_written) = Some(Instant::now());
         Ok(answer?.get_mut("port").and_then(|port| serde_json::from_value(port.take()).ok()))
     }

@@ -1,7 +1,7 @@
-//! The session: a token of Keystone, its catalog, and requests with it.
+//! A session: the token of Keystone, its catalog, and requests with it.
 //!
-//! A token is renewed a little before it expires, and when a service answers 401: concurrent requests wait for one login, and
-//! each is sent once more. Credentials are read again for each login, so that a rotated one needs no restart.
+//! A token is renewed shortly before it expires, and when a service answers 401: concurrent requests wait for one
+//! login, and each is sent once more. Credentials are read again for each login, so that a rotation needs no restart.
 //!
 //! Upstream: gophercloud `openstack/{client,endpoint_search}.go`, `provider_client.go`.
 
@@ -21,16 +21,16 @@ use serde_json::Value;
 use super::operation::{IDENTITY_VERSIONS, Operation, Service, TOKEN_CREATE};
 use crate::start::login::{Login, choose_version};
 
-/// A token is renewed so long before it expires, or after half of a shorter life.
+/// A token is renewed this long before it expires, or after half of a shorter lifetime.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(300);
 /// The microversion from which Nova embeds the name of a server's flavor.
 const NOVA_MICROVERSION: &str = "2.47";
 const TOKEN_HEADER: &str = "x-auth-token";
 
-/// Where the credentials come from: the files, read again.
+/// Reads the credentials again from their files.
 pub(crate) type Credentials = Arc<dyn Fn() -> Result<Login, ProviderError> + Send + Sync>;
 
-/// Which endpoints of the catalog count.
+/// The selection of catalog endpoints.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Endpoints {
     /// `[Global] region`; empty: any.
@@ -39,7 +39,7 @@ pub(crate) struct Endpoints {
     pub(crate) interface: String,
 }
 
-/// A session. One for the process.
+/// A session, one per process.
 pub(crate) struct Session {
     http: Client,
     caller: Caller<Operation>,
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// A token and what Keystone says with it.
+/// A token and the data that Keystone returns with it.
 pub(crate) struct Token {
     secret: header::HeaderValue,
     life: Option<Life>,
@@ -68,7 +68,7 @@ pub(crate) struct Token {
     pub(crate) roles: Vec<String>,
 }
 
-/// When a token ends, by the clock of this host.
+/// The lifetime of a token, by the clock of this host.
 #[derive(Debug, Clone, Copy)]
 struct Life {
     renew: Timestamp,
@@ -117,11 +117,11 @@ struct Endpoint {
     url: String,
 }
 
-/// What is sent to a service.
+/// A request to a service.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Message {
     pub(crate) method: Method,
-    /// Behind the endpoint, with the query: `ports?device_id=…`.
+    /// Relative to the endpoint, with the query: `ports?device_id=…`.
     pub(crate) path: String,
     pub(crate) body: Option<Value>,
     /// The revision that the object must have.
@@ -141,7 +141,7 @@ impl Session {
         }
     }
 
-    /// Sends a request with a token; once more with a new one after 401.
+    /// Sends a request with a token; again with a new one after 401.
     pub(crate) async fn send(&self, service: Service, message: &Message) -> Result<Answer, Failure> {
         let token = self.token().await?;
         match self.exchange(service, message, &token).await {
@@ -157,7 +157,7 @@ impl Session {
         }
     }
 
-    /// The URL of a service, ending with a slash.
+    /// The URL of a service, with a trailing slash.
     ///
     /// # Errors
     ///
@@ -166,11 +166,11 @@ impl Session {
         find(&self.token().await?.catalog, service, &self.endpoints).map_err(malformed)
     }
 
-    /// A token that is good for a while.
+    /// A valid token; one close to expiry is renewed.
     pub(crate) async fn token(&self) -> Result<Arc<Token>, Failure> {
         match self.current() {
             Some(token) if !token.is_old() => Ok(token),
-            // An old token still works if the login does not, unless it is really over.
+            // If the login fails, an old token is used until it expires.
             Some(token) => self.renewed(&token).await.or_else(|error| match token.is_over() {
                 true => Err(error),
                 false => Ok(token),
@@ -191,7 +191,7 @@ impl Session {
         self.logged_in(Some(old)).await
     }
 
-    /// One login for all who wait; a token that changed meanwhile is the new one.
+    /// One login for all waiting requests; a token that was renewed meanwhile is used.
     async fn logged_in(&self, old: Option<&Arc<Token>>) -> Result<Arc<Token>, Failure> {
         let _turn = self.login.lock().await;
         if let Some(current) = self.current()
@@ -229,7 +229,7 @@ impl Session {
     }
 
     async fn discover(&self, login: &Login) -> Result<String, Failure> {
-        // Some servers redirect what has no slash.
+        // Some servers redirect URLs without a trailing slash.
         let url = &format!("{}/", login.identity_url);
         let send = || async {
             let request = Request::get(url).body(Bytes::new()).map_err(|_| bad_url(url))?;
@@ -241,7 +241,7 @@ impl Session {
 
     async fn exchange(&self, service: Service, message: &Message, token: &Token) -> Result<Answer, Failure> {
         let base = find(&token.catalog, service, &self.endpoints).map_err(malformed)?;
-        // The document of versions is above the version.
+        // The version document is above the versioned URL.
         let url = match &*message.path {
             "" => unversioned(&base),
             path => format!("{base}{path}"),
@@ -273,7 +273,7 @@ impl Session {
 }
 
 impl Life {
-    /// `None` where the clock of this host is so far ahead that the token never was good: a 401 shows its end.
+    /// `None` if the clock of this host is so far ahead that the token appears expired: a 401 then shows its end.
     fn from(now: Timestamp, end: Timestamp) -> Option<Self> {
         let left = end.duration_since(now);
         let renew = end.checked_sub(RENEW_BEFORE.min(left / 2)).ok()?;
@@ -296,7 +296,7 @@ fn sensitive(mut secret: header::HeaderValue) -> header::HeaderValue {
     secret
 }
 
-/// The URL of a service in a catalog, with its version, ending with a slash.
+/// The URL of a service in a catalog, with its version and a trailing slash.
 fn find(catalog: &[Entry], service: Service, wanted: &Endpoints) -> Result<String, String> {
     let types = || std::iter::once(service.name()).chain(service.aliases().iter().copied());
     let fits = |endpoint: &&Endpoint| {
@@ -318,7 +318,7 @@ fn find(catalog: &[Entry], service: Service, wanted: &Endpoints) -> Result<Strin
     }
 }
 
-/// What the catalog has of these types; all of its types where it has none of them.
+/// The catalog's endpoints of these types; all its types if it has none of them.
 fn listed(catalog: &[Entry], types: &[&str]) -> String {
     let endpoints = catalog.iter().filter(|entry| types.contains(&&*entry.kind)).flat_map(|entry| &entry.endpoints);
     let place = |endpoint: &Endpoint| {
@@ -335,16 +335,16 @@ fn listed(catalog: &[Entry], types: &[&str]) -> String {
     }
 }
 
-/// The endpoint with the version that this program speaks, once, and a slash at its end.
+/// The endpoint with this program's API version once, and a trailing slash.
 fn versioned(service: Service, url: &str) -> String {
     let url = url.trim_end_matches('/');
     let version = match service {
         Service::Network | Service::LoadBalancer => "v2.0",
         Service::KeyManager => "v1",
-        // These have the version, and often the project, in the catalog.
+        // The catalog URLs of these have the version, and often the project.
         Service::Identity | Service::Compute | Service::BlockStorage => return format!("{url}/"),
     };
-    // A catalog may end with another spelling of the version: /v2.
+    // A catalog URL may end with another spelling of the version: /v2.
     let last = url.rsplit('/').next().unwrap_or_default();
     let bare = match last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
         true => url.strip_suffix(last).unwrap_or(url).trim_end_matches('/'),
@@ -353,17 +353,17 @@ fn versioned(service: Service, url: &str) -> String {
     format!("{bare}/{version}/")
 }
 
-/// The endpoint without its version, ending with a slash.
+/// The endpoint without its version, with a trailing slash.
 fn unversioned(url: &str) -> String {
     let bare = url.trim_end_matches('/');
     format!("{}/", bare.strip_suffix("/v2.0").unwrap_or(bare))
 }
 
-/// What is in the body of a refusal: the code and the message.
+/// The code and message in the body of a refusal.
 pub(crate) fn refusal(body: &Value) -> Option<(String, String)> {
     use super::operation::{IMMUTABLE, OVER_QUOTA};
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-    // Octavia and Barbican answer flat, the others below one key: error, NeutronError, itemNotFound.
+    // Octavia and Barbican use a flat body, the others one key: error, NeutronError, itemNotFound.
     let (kind, inner) = match text(body, "faultstring").or_else(|| text(body, "description")) {
         Some(_) => (None, body),
         None => body.as_object()?.iter().next().map(|(key, inner)| (Some(key), inner))?,
@@ -391,7 +391,7 @@ fn no_login(message: impl Into<String>) -> Failure {
     Failure { message: message.into(), cause: Cause::Credentials, ..Failure::default() }
 }
 
-/// What a failed login means to the request that needed it.
+/// Converts a failed login to the failure of the request that needed it.
 fn failed_login(error: &CallError<Operation>) -> Failure {
     let mut message = match error.message.is_empty() {
         true => format!("login at Keystone: {}", error.code),
@@ -400,7 +400,7 @@ fn failed_login(error: &CallError<Operation>) -> Failure {
     let cause = match error.kind {
         ErrorKind::NotSent => Cause::NotSent,
         ErrorKind::NoAnswer | ErrorKind::Throttled { .. } => Cause::NoAnswer,
-        // A refusal in the words of HTTP alone is none of Keystone.
+        // A refusal with only the HTTP status text does not come from Keystone.
         ErrorKind::Refused if error.status.is_some_and(|status| error.code == status.to_string()) => {
             message.push_str("; is [Global] auth-url the URL of Keystone?");
             Cause::NoAnswer
@@ -438,7 +438,7 @@ mod tests {
             find(&catalog(), service, &Endpoints { region: region.to_owned(), interface: interface.to_owned() })
         };
         for (service, region, expected) in [
-            // A version that the catalog has is not added twice.
+            // A version in the catalog is not added twice.
             (Service::Network, "A", "http://net-a:9696/v2.0/"),
             (Service::Network, "", "http://net-a:9696/v2.0/"),
             (Service::Network, "B", "http://net-b:9696/v2.0/"),

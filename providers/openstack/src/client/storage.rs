@@ -15,7 +15,7 @@ pub(crate) struct Volume {
 }
 
 impl Client {
-    /// A volume; `None` where Cinder says that it does not exist.
+    /// A volume; `None` if Cinder reports that it does not exist.
     pub(crate) async fn volume(&self, id: &str) -> Result<Option<Volume>, ApiError> {
         self.find(VOLUME_GET, format!("volumes/{id}"), "volume").await
     }

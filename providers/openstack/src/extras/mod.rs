@@ -1,3 +1,3 @@
-//! What only some clouds do.
+//! Functions that only some clouds have.
 
 pub(crate) mod volumes;

@@ -9,10 +9,10 @@ use crate::loadbalancer::desired::Desired;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::{Balancers, names};
 
-/// The place of the only Service in its work.
+/// The index of the only Service in its work.
 pub(super) const PLACE: usize = 0;
 
-/// One Service.
+/// The state of one Service.
 pub(super) type Seen = Current<Desired, Observed>;
 
 impl Explained for Balancers {
@@ -38,7 +38,7 @@ impl Explained for Balancers {
         observed.balancer(PLACE).is_some()
     }
 
-    /// What is below the balancer, whatever was noted.
+    /// Reads the parts of the balancer regardless of the record.
     fn read_all(desired: &mut Desired) {
         desired.items.values_mut().for_each(|item| item.applied = None);
     }

@@ -54,7 +54,7 @@ fn no_server(node: &Node, error: &BadProviderId) -> Fact {
     }
 }
 
-/// What the controllers do about a missing server.
+/// The reaction of the controllers to a missing server.
 async fn gone(openstack: &Inspector, node: &Node, wanted: &Wanted) -> Fact {
     let (about, seen) = match wanted {
         Wanted::Name(name) => (format!("server named {name}"), "no server of the project has exactly the node's name"),

@@ -59,7 +59,7 @@ fn balancer(service: &Service, item: &Item, observed: &Observed) -> Vec<Fact> {
     facts
 }
 
-/// Whether a listener is that of the Service: one without any Service belongs to the owner of the balancer.
+/// Whether a listener belongs to the Service: one without Service tags belongs to the owner of the balancer.
 fn is_of(listener: &Listener, item: &Item, lb: &LoadBalancer) -> bool {
     let mut tags = service_tags(&listener.tags);
     let has_none = tags.clone().next().is_none();
@@ -84,7 +84,7 @@ fn status(lb: &LoadBalancer) -> Fact {
     }
 }
 
-/// The annotation names another balancer than the one that was found.
+/// The annotation refers to another balancer than the one found.
 fn noted(item: &Item, lb: &LoadBalancer) -> Option<Fact> {
     let noted = item.annotated.as_ref().filter(|noted| **noted != lb.id)?;
     let text = format!("names {noted}, which does not exist: the load balancer was found by its name");
@@ -120,7 +120,7 @@ fn listener(found: &Balancer, listener: &Listener) -> Fact {
     }
 }
 
-/// The address that clients use, and whether the Service shows it.
+/// The address for clients, and whether the Service shows it.
 fn address(service: &Service, observed: &Observed, lb: &LoadBalancer, settings: &Settings) -> Option<Fact> {
     let floating = observed.floating_ip_of(PLACE);
     let address = floating.map_or(&lb.vip_address, |ip| &ip.floating_ip_address);

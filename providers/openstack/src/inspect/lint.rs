@@ -13,7 +13,7 @@ use crate::start;
 pub(crate) struct Checks;
 
 impl Lint for Checks {
-    /// The driver of Octavia and the defaults are in a file that is not known here: only what is wrong with any of them.
+    /// Octavia's driver and the defaults are in a file that is not known here: reports what is wrong with any of them.
     fn service(&self, service: &Service) -> Vec<Finding> {
         if !service.wants_load_balancer() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Health of members, and what it usually means. Pure.
+//! Health of members, and its usual meaning. Pure.
 //!
 //! States: `operating_status` in the API reference of Octavia.
 
@@ -10,7 +10,7 @@ use crate::client::octavia::{Member, Pool};
 
 const NO_ANSWER: &str = "check that the node port answers on the node, and that the security groups of its port allow it: \
                          manage-security-groups lets this program do that";
-/// So many names are listed.
+/// Maximum number of listed names.
 const FEW: usize = 5;
 
 /// The members of a pool. `local`: nodes without a pod of the Service fail their health check by design.

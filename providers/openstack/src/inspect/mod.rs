@@ -1,7 +1,7 @@
 //! Answers of `ccm explain`, `ccm orphans` and `ccm migrate-check`.
 //!
-//! Decides nothing itself: what a node is comes from [`NovaInstances`], desired state and plan of a Service from
-//! [`Balancers`], the marks of objects from `loadbalancer::names`. Reads only, except [`Inspect::delete_orphan`].
+//! Decides nothing itself: nodes are evaluated by [`NovaInstances`], desired state and plan of a Service come from
+//! [`Balancers`], ownership names from `loadbalancer::names`. Read-only, except [`Inspect::delete_orphan`].
 
 mod current;
 mod explain_node;
@@ -32,15 +32,15 @@ pub(crate) struct Inspector {
     pub(crate) client: Client,
     pub(crate) cluster: Cluster,
     pub(crate) identity: Identity,
-    /// `None`: the catalog lacks what they need.
+    /// `None`: the catalog lacks a required service.
     pub(crate) instances: Option<Arc<NovaInstances>>,
-    /// `None`: switched off.
+    /// `None`: disabled.
     pub(crate) balancers: Option<Arc<PlannedLoadBalancer<Balancers>>>,
     /// `[Route] router-id`
     pub(crate) router: Option<String>,
     /// `--cluster-cidr`
     pub(crate) cluster_cidrs: Vec<IpNet>,
-    /// What the start found in the configuration, and what the Go program makes of it otherwise.
+    /// Findings about the configuration, and differences from the Go program.
     pub(crate) findings: Vec<Finding>,
 }
 

@@ -1,7 +1,7 @@
-//! What is noted on a Service when its balancer matched: from which desired state, and the balancer's time of change.
+//! The record on a Service that its balancer matched: a hash of the desired state, and the balancer's update time.
 //!
-//! Octavia sets `updated_at` of a balancer with each change of it and of what is below it. While that time is the noted one and
-//! the desired state is too, nothing below the balancer has to be read: a restart costs a list, not reads for each Service.
+//! Octavia sets `updated_at` of a balancer on each change of it and of its parts. While that time and the desired state
+//! are as recorded, the parts need not be read: a restart costs one list, not reads for each Service.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::desired::Item;
 use super::observed::Observed;
 use crate::client::octavia::{ACTIVE, LoadBalancer, Version};
 
-/// `<hash>/<time>`; `None` where the balancer shows no time.
+/// `<hash>/<time>`; `None` if the balancer shows no time.
 pub(super) fn note(item: &Item, lb: &LoadBalancer, version: Version) -> Option<String> {
     let state = serde_json::to_vec(&(item, version)).ok()?;
     let mut text = String::new();
@@ -21,7 +21,7 @@ pub(super) fn note(item: &Item, lb: &LoadBalancer, version: Version) -> Option<S
     (!lb.updated_at.is_empty()).then(|| format!("{text}/{}", lb.updated_at))
 }
 
-/// Whether everything is as it was noted, the floating IP included.
+/// Whether everything is as recorded, including the floating IP.
 pub(super) fn is_as_noted(item: &Item, lb: &LoadBalancer, observed: &Observed) -> bool {
     let Some(settings) = &item.settings else { return false };
     let is_noted = item.annotated.as_deref() == Some(&lb.id)

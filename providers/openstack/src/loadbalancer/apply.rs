@@ -1,10 +1,10 @@
-//! One write of a plan, and the wait for the balancer that it needs.
+//! Sends one write of a plan, and waits for its balancer.
 //!
-//! Octavia takes one change of a balancer at a time and refuses the next one with 409 until it is active again. So a change is
-//! sent when the one before it has probably ended, by how long changes took of late ([`Pace`]); only after refusals is the
-//! balancer looked at. A step that is the last one of its balancer waits until the balancer is active.
+//! Octavia accepts one change of a balancer at a time and rejects the next one with 409 until it is active again. So a
+//! change is sent when the previous one has probably ended, judged by recent durations ([`Pace`]); the balancer is read
+//! only after rejections. The last step of a balancer waits until the balancer is active.
 //!
-//! Upstream: `pkg/util/openstack/loadbalancer.go`, which polls after each change, in growing steps without a bound.
+//! Upstream: `pkg/util/openstack/loadbalancer.go`, which polls after each change, at growing intervals without a bound.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -26,12 +26,12 @@ use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer};
 use crate::client::operation::{FLOATING_IP_CREATE, LB_CREATE, LB_DELETE, Operation};
 use crate::client::{ApiError, Client, is_busy};
 
-/// Looks until it is given up: about as long as upstream waits, 271 s and 326 s.
+/// Maximum number of polls: about as long as upstream waits, 271 s and 326 s.
 const LOOKS: u32 = 36;
 const LOOKS_AT_DELETION: u32 = 42;
-/// So many looks at a balancer that was made may not show it: some seconds.
+/// Number of polls that may not show a new balancer yet: some seconds.
 const LOOKS_UNTIL_SHOWN: u32 = 6;
-/// When what needs another look at the cloud is planned.
+/// Delay before a plan that needs another read of the cloud.
 const NOW: Duration = Duration::from_millis(100);
 
 /// Sends writes.
@@ -44,7 +44,7 @@ pub(super) struct Writer {
     pub(super) settling: Settling,
 }
 
-/// What a creation names: the field, and the key of cloud.conf, which is that of an annotation too.
+/// References in a creation: the field, and the key in cloud.conf, which is also that of an annotation.
 const KEYS_OF_BALANCERS: [(&str, &str); 5] = [
     ("vip_network_id", "network-id"),
     ("vip_subnet_id", "subnet-id"),
@@ -54,7 +54,7 @@ const KEYS_OF_BALANCERS: [(&str, &str); 5] = [
 ];
 const KEYS_OF_FLOATING_IPS: [(&str, &str); 2] =
     [("floating_network_id", "floating-network-id"), ("subnet_id", "floating-subnet-id")];
-/// What listeners, pools and monitors are made of: the field, and the name of the annotation. Octavia says the value.
+/// Settings of listeners, pools and monitors: the field, and the annotation's name. Octavia's error has the value.
 const KEYS_OF_PARTS: [(&str, &str); 10] = [
     ("connection_limit", "connection-limit"),
     ("timeout_client_data", "timeout-client-data"),
@@ -67,12 +67,12 @@ const KEYS_OF_PARTS: [(&str, &str); 10] = [
     ("max_retries", "health-monitor-max-retries"),
     ("max_retries_down", "health-monitor-max-retries-down"),
 ];
-/// How an error says that something does not exist. Octavia does not say which flavor or availability zone.
+/// Error texts for a missing object. Octavia does not name the flavor or availability zone.
 const MISSING: [&str; 2] = ["not found", "not be found"];
 const INVALID: [(&str, &str); 2] =
     [("flavor_id", "Invalid flavor_id"), ("availability_zone", "Invalid availability zone")];
 
-/// An error that says that something does not exist, with the key that names it.
+/// Adds the key of the missing object to an error.
 fn with_key(error: ProviderError, body: &Value, keys: &[(&str, &str)]) -> ProviderError {
     let text = error.to_string();
     let is_missing = MISSING.iter().any(|words| text.contains(words));
@@ -96,7 +96,7 @@ fn with_key(error: ProviderError, body: &Value, keys: &[(&str, &str)]) -> Provid
     }
 }
 
-/// An error about a field of a listener, pool or monitor, with the annotation that it comes from.
+/// Adds the annotation to an error about a field of a listener, pool or monitor.
 fn with_annotation(error: ProviderError) -> ProviderError {
     let text = error.to_string();
     let key = if text.contains("Could not retrieve certificate") {
@@ -115,7 +115,7 @@ fn with_annotation(error: ProviderError) -> ProviderError {
 type Refused<'a> = &'a (dyn Fn(&Subject, &str) + Sync);
 
 impl Writer {
-    /// `steps`: how often a balancer at work is looked at, where the environment says so.
+    /// `steps`: the number of polls of a busy balancer, if set in the environment.
     pub(super) fn new(client: Client, steps: Option<u32>, settling: Settling) -> Self {
         let looks_at_deletion = steps.map_or(LOOKS_AT_DELETION, |steps| steps.saturating_add(1));
         Self { client, looks: steps.unwrap_or(LOOKS), looks_at_deletion, pace: Mutex::default(), settling }
@@ -140,7 +140,7 @@ impl Writer {
                 self.settling.forget(&Trace::Balancer(step.id.clone()));
                 self.settling.wrote(Trace::Deleted(id.clone()));
                 match is_replaced {
-                    // What the new one needs is read first.
+                    // The new balancer needs another read first.
                     true => Err(ProviderError::in_progress(format!("load balancer {id} is made again"), NOW)),
                     false => Ok(()),
                 }
@@ -171,7 +171,7 @@ impl Writer {
                 self.made(Trace::Group(name.clone()), &made);
                 let group = made?;
                 outputs.put(&format!("group {name}"), &group.id);
-                // Neutron puts two rules into a new group; it has ingress rules alone.
+                // Neutron adds two rules to a new group, which needs ingress rules only.
                 for rule in &group.security_group_rules {
                     client.delete_rule(&rule.id).await?;
                 }
@@ -195,14 +195,14 @@ impl Writer {
         }
     }
 
-    /// Something was made, or may have been.
+    /// Records a creation that succeeded or may have.
     fn made<T>(&self, trace: Trace, answer: &Result<T, ApiError>) {
         if answer.as_ref().err().is_none_or(|error| error.kind == ErrorKind::NoAnswer) {
             self.settling.wrote(trace);
         }
     }
 
-    /// Changes the groups of a port by what the plan adds and removes, whatever else it has by now.
+    /// Adds and removes the groups of a port as planned, and keeps its other groups.
     async fn set_groups(&self, planned: &Port, groups: &[String]) -> Result<(), ProviderError> {
         let added: Vec<&String> = groups.iter().filter(|group| !planned.security_groups.contains(group)).collect();
         let removed: Vec<&String> = planned.security_groups.iter().filter(|group| !groups.contains(group)).collect();
@@ -213,7 +213,7 @@ impl Writer {
                 kept.chain(added.iter().copied().filter(|group| !present.contains(group))).collect();
             (!wanted.iter().copied().eq(present)).then(|| json!({ "security_groups": wanted }))
         };
-        // A port that is gone went with its server.
+        // A missing port was deleted with its server.
         let changed = self.client.change_port(planned, change).await;
         changed
             .map(drop)
@@ -236,7 +236,7 @@ impl Writer {
                     tracing::info!(address = ip.floating_ip_address, "created a floating IP");
                     return Ok(());
                 }
-                // The next subnet may have an address left.
+                // The next subnet may have a free address.
                 Err(error) if error.kind == ErrorKind::Refused && bodies.len() > 1 => last = Some(error),
                 Err(error) => return Err(error.into()),
             }
@@ -268,7 +268,7 @@ impl Writer {
         let began = Instant::now();
         match self.until_active(&id, first_look, true).await {
             Err(Wait::Failed) => {
-                // Nothing uses it yet. A 404 that Octavia did not write proves nothing.
+                // Nothing uses it yet. A 404 that Octavia did not send proves nothing.
                 match self.client.write_octavia(LB_DELETE, Method::DELETE, &path_of(&id, cascade), None).await {
                     Err(error) if error.status != Some(404) || error.code == "404" => return Err(error.into()),
                     _ => {}
@@ -301,7 +301,7 @@ impl Writer {
             sleep(wait).await;
             match self.client.load_balancer(id).await {
                 Ok(None) => return Ok(()),
-                // Octavia could not delete it; the next pass sees what is left.
+                // Octavia could not delete it; the next sync reads what is left.
                 Ok(Some(lb)) if lb.provisioning_status == ERROR => {
                     return Err(ProviderError::unknown(format!(
                         "loadbalancer {id} has gone into ERROR state while deleted"
@@ -388,7 +388,7 @@ impl Writer {
                 Err(error) if is_busy(&error) && conflicts < self.looks => {
                     conflicts += 1;
                     lock(&self.pace).not_ended(balancer, Instant::now());
-                    // 409 is also what a balancer or pool in ERROR answers.
+                    // A balancer or pool in ERROR also causes a 409.
                     if conflicts % 4 == 0
                         && operation != LB_DELETE
                         && let Some(lb) = self.client.load_balancer(balancer).await?
@@ -405,7 +405,7 @@ impl Writer {
         }
     }
 
-    /// Waits until a balancer is active. One that was just made may not be shown yet.
+    /// Waits until a balancer is active. A new one may not be shown yet.
     async fn until_active(&self, id: &str, first_look: Duration, is_new: bool) -> Result<LoadBalancer, Wait> {
         let began = Instant::now();
         let mut wait = first_look;
@@ -438,7 +438,7 @@ fn path_of(id: &str, cascade: bool) -> String {
     format!("loadbalancers/{id}{}", if cascade { "?cascade=true" } else { "" })
 }
 
-/// How a wait ended without an active balancer.
+/// The failure of a wait for an active balancer.
 #[derive(Debug, Clone, Copy)]
 enum Wait {
     Failed,
@@ -461,7 +461,7 @@ impl Wait {
     }
 }
 
-/// Why a change was not made.
+/// The failure of a change.
 #[derive(Debug)]
 enum WriteError {
     Api(ApiError),

@@ -1,4 +1,4 @@
-//! What several Services need at the same time is read once.
+//! Concurrent reads for several Services, combined.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,18 +15,18 @@ use crate::client::octavia::LoadBalancer;
 use crate::client::operation::{FLOATING_IP_LIST, LB_LIST, SECURITY_GROUP_LIST, SUBNET_GET};
 use crate::client::{ApiError, Client, Query};
 
-/// So many balancers are read one by one; more by a list.
+/// Up to this number, balancers are read one by one; more with a list.
 const ONE_BY_ONE: usize = 2;
 
-/// A list of balancers serves all Services that are synced within this time, while nothing is written: more are synced at a
-/// restart than ask at the same time.
+/// A list of balancers serves all Services that are synced within this time, while nothing is written: a restart syncs
+/// more Services than request it at the same time.
 const LIST_AGE: Duration = Duration::from_secs(2);
 
 /// Balancers by ID or name: one by one, or many with a list.
 #[derive(Debug)]
 pub(super) struct Balancers {
     client: Client,
-    /// The last list, and when it began.
+    /// The last list, and its start time.
     listed: Mutex<Option<(Instant, Arc<Vec<LoadBalancer>>)>>,
 }
 
@@ -49,7 +49,7 @@ impl Balancers {
     }
 }
 
-/// How a balancer is found.
+/// The key by which a balancer is found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum By {
     Id(String),
@@ -73,7 +73,7 @@ impl Bulk for Balancers {
                 all.iter().filter(fits).cloned().collect()
             };
             let mut answers: BTreeMap<By, Vec<LoadBalancer>> = items.iter().map(|by| (by.clone(), found(by))).collect();
-            // Another project may own a balancer that is named by its ID: it is not in the list of this one.
+            // A balancer referenced by ID may belong to another project: it is not in the list of this one.
             for (by, found) in answers.iter_mut().filter(|(_, found)| found.is_empty()) {
                 if let By::Id(id) = by {
                     found.extend(self.client.load_balancer(id).await?);
@@ -131,7 +131,7 @@ impl Bulk for Groups {
         let ports = self.0.ports_in(&ids).await?;
         let mut answers: BTreeMap<String, Self::Answer> = BTreeMap::new();
         for group in groups {
-            // One that has two of the groups is in two lists, where there are several.
+            // With several lists, a port with two of the groups is in two lists.
             let mut with: Vec<Port> =
                 ports.iter().filter(|port| port.security_groups.contains(&group.id)).cloned().collect();
             with.sort_by(|one, other| one.id.cmp(&other.id));

@@ -1,6 +1,6 @@
-//! Whether the certificates that Services name exist: Octavia would take a listener without one and put it into ERROR.
+//! Checks that the certificates of Services exist: Octavia would accept a listener without one and set it to ERROR.
 //!
-//! Upstream: `checkService` in `pkg/openstack/loadbalancer.go`, which asks at every reconcile.
+//! Upstream: `checkService` in `pkg/openstack/loadbalancer.go`, which checks at every reconcile.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -16,15 +16,15 @@ use crate::client::Client;
 use crate::client::keys::Certificate;
 use crate::client::operation::Service;
 
-/// A certificate that was found is not looked for again for this time.
+/// A certificate that was found is not checked again for this time.
 const FOUND_AGE: Duration = Duration::from_secs(300);
 
-/// Certificates that were found, and when.
+/// Certificates that were found, with the time.
 #[derive(Debug, Default)]
 pub(super) struct Certificates(Mutex<BTreeMap<Certificate, Instant>>);
 
 impl Certificates {
-    /// Why the certificate of a Service cannot be used; `None`: it can, or there is none to look for.
+    /// The reason why a Service's certificate cannot be used; `None`: it can, or there is none to check.
     pub(super) async fn problem(&self, client: &Client, item: &Item) -> Result<Option<String>, ProviderError> {
         let settings = item.settings.as_ref().filter(|_| item.action == ServiceAction::Ensure);
         let Some((settings, certificate)) =

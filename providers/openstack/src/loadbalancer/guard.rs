@@ -1,4 +1,4 @@
-//! What no plan may do, whatever it was made from. Pure.
+//! Checks of every plan, regardless of its inputs. Pure.
 
 use ccm_provider::{ProviderError, ServiceAction};
 
@@ -9,7 +9,7 @@ use super::step::{Step, Write};
 use crate::client::octavia::ERROR;
 use crate::client::operation::{LISTENER_DELETE, LISTENER_UPDATE};
 
-/// Refuses a plan that touches what is not ours.
+/// Rejects a plan that changes objects that are not ours.
 pub(super) fn guard(observed: &Observed, desired: &Desired, steps: &[Step]) -> Result<(), ProviderError> {
     for step in steps {
         let Some(item) = desired.items.get(&step.item) else {

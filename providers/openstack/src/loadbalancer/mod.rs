@@ -1,8 +1,8 @@
-//! Load balancers of Octavia for Services.
+//! Octavia load balancers for Services.
 //!
-//! Upstream: `pkg/openstack/loadbalancer*.go`. The desired state is made from the Service ([`desired`], pure), the cloud is read
-//! ([`observe`]), the writes are planned ([`plan`], pure), checked ([`guard`]) and sent one by one ([`apply`]). A balancer takes
-//! one change at a time, each for about a second: [`ccm_kit::Background`] keeps that from occupying a worker.
+//! Upstream: `pkg/openstack/loadbalancer*.go`. The desired state is derived from the Service ([`desired`], pure), the
+//! cloud is read ([`observe`]), the writes are planned ([`plan`], pure), checked ([`guard`]) and sent one by one
+//! ([`apply`]). A balancer takes one change at a time, about a second each: [`ccm_kit::Background`] frees the worker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -47,14 +47,14 @@ use settling::{Settling, Trace};
 use step::{Outputs, Step, Write};
 use tokio::time::Instant;
 
-/// The annotation with what is known of the balancer when it last matched; see [`applied`].
+/// The annotation that records the last match of the balancer; see [`applied`].
 pub(crate) const APPLIED: &str = "cloud-controller-manager/openstack-applied";
-/// How long an observation may serve the deletion of its balancer.
+/// The maximum age of an observation that a deletion reuses.
 const LOOKED: Duration = Duration::from_secs(1);
-/// A step waits at most so long for Octavia: the looks of [`apply`] and the call itself.
+/// The deadline of a step: the polls of [`apply`] and the call itself.
 const STEP_DEADLINE: Duration = Duration::from_secs(1200);
 
-/// What plans need beside the observation.
+/// The inputs of plans besides the observation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Env {
     pub(crate) config: Config,
@@ -62,32 +62,32 @@ pub(crate) struct Env {
 }
 
 impl Env {
-    /// Whether Octavia's driver is the one with the fewest features.
+    /// Whether Octavia's driver is `ovn`, which has the fewest features.
     pub(crate) fn is_ovn(&self) -> bool {
         self.config.load_balancer.lb_provider == OVN
     }
 }
 
-/// The reason of events about what is written in a Service.
+/// The reason of events about the configuration of a Service.
 const CONFIGURATION: &str = "LoadBalancerConfiguration";
 
-/// Load balancers of a project.
+/// The load balancers of a project.
 #[derive(Debug)]
 pub(crate) struct Balancers {
     env: Env,
-    /// `None` behind a snapshot.
+    /// `None` for a snapshot.
     cloud: Option<Cloud>,
 }
 
-/// What reads and writes need.
+/// The access for reads and writes.
 #[derive(Debug)]
 struct Cloud {
     reads: Reads,
     writer: Writer,
     cluster: Cluster,
-    /// The events that were emitted last, by Service: an event is for news.
+    /// The last emitted events by Service: none is repeated.
     reported: Mutex<BTreeMap<String, BTreeSet<(String, String)>>>,
-    /// Observations for deletions that are about to begin, by the name of the balancer, each used once.
+    /// Observations for imminent deletions, by balancer name; each is used once.
     looked: Mutex<BTreeMap<String, (Instant, Observed)>>,
 }
 
@@ -103,7 +103,7 @@ impl Balancers {
         Self { env, cloud: Some(cloud) }
     }
 
-    /// For plans from recorded observations only.
+    /// Creates plans from recorded observations only.
     pub(crate) fn without_cloud(env: Env) -> Self {
         Self { env, cloud: None }
     }
@@ -118,7 +118,7 @@ impl Balancers {
 }
 
 impl Cloud {
-    /// Octavia refused a change without which the balancer works.
+    /// Reports that Octavia refused an optional change.
     fn refused(&self, subject: &Subject, message: &str) {
         if let Some(context) = self.cluster.context() {
             let fix = format!("correct the annotation {}, or lb-method in cloud.conf", LB_METHOD.row.key);
@@ -127,7 +127,7 @@ impl Cloud {
         }
     }
 
-    /// Emits what was not emitted for this Service yet.
+    /// Emits findings that were not emitted for this Service yet.
     fn report(&self, service: &Service, findings: &[&Finding]) {
         let Some(context) = self.cluster.context() else { return };
         let key = service.key().to_string();
@@ -158,7 +158,7 @@ impl Planned for Balancers {
     type Step = Step;
     type Outputs = Outputs;
 
-    /// The Service, and the balancer that it has or shares.
+    /// The keys of the Service and of the balancer that it has or shares.
     fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
         let shared = service.metadata.annotations.get(LOAD_BALANCER_ID.row.key).filter(|id| !id.is_empty());
         let own = GroupKey(service.key().to_string());
@@ -180,7 +180,7 @@ impl Planned for Balancers {
             (Some(item), None) if item.action == ServiceAction::Delete => Some(&item.name),
             _ => None,
         };
-        // The core asks whether there is anything to delete, and deletes right after.
+        // The core checks whether there is anything to delete, and deletes right after.
         if let Some((at, observed)) = deleted.and_then(|name| lock(&cloud.looked).remove(name))
             && at.elapsed() < LOOKED
         {
@@ -244,7 +244,7 @@ impl Planned for Balancers {
         let Some(cloud) = &self.cloud else { return };
         for item in work {
             let (key, annotations) = (item.service.key().to_string(), &item.service.metadata.annotations);
-            // The value is the Service, or that of its annotation.
+            // The value is the key of the Service, or its annotation's value.
             let is_for = |finding: &&Finding| {
                 finding.severity >= Severity::Warning
                     && finding
@@ -262,12 +262,12 @@ impl Planned for Balancers {
 
     fn status(&self, observed: &Observed, desired: &Desired, service: &Service) -> Option<LoadBalancerStatus> {
         let (place, item) = desired.item_of(service)?;
-        // After a change of the address the one before it may still be shown.
+        // After a change of the address, reads may still show the previous one.
         let planned = || plan::plan(&self.env, observed, &desired.only(place, item));
         let is_late = item.action == ServiceAction::Ensure
             && (observed.hidden.contains(&place) || planned().steps.iter().any(Step::changes_address));
         let Some(address) = address(observed, place).filter(|_| !is_late) else {
-            // A deletion has work left where anything would be deleted.
+            // A deletion has work left if anything would be deleted.
             let is_left = item.action == ServiceAction::Delete && {
                 let only = desired.only(place, item);
                 let planned = plan::plan(&self.env, observed, &only);
@@ -290,7 +290,7 @@ impl Planned for Balancers {
         let made = outputs.lock();
         let lb = observed.balancer(place).map(|balancer| &balancer.lb);
         let lb = lb.and_then(|lb| {
-            // An update of members ends with a look at the balancer alone.
+            // An update of members ends by reading only the balancer.
             let seen = made.balancers.get(&lb.id).filter(|_| item.action == ServiceAction::UpdateHosts);
             seen.or(Some(lb))
         });
@@ -304,7 +304,7 @@ impl Planned for Balancers {
             (_, None) => {}
             (action, Some(lb)) => {
                 note(LOAD_BALANCER_ID.row.key, Some(lb.id.clone()));
-                // Only what has no work left is as desired.
+                // A balancer matches only if it has no work left.
                 let only = desired.only(place, item);
                 let planned = plan::plan(&self.env, observed, &only);
                 if action == ServiceAction::Ensure
@@ -332,7 +332,7 @@ impl Planned for Balancers {
 }
 
 impl Balancers {
-    /// After writes: whether they were seen. An update of members ends with a look at the balancer alone.
+    /// Checks after writes whether reads show them. An update of members ends by reading only the balancer.
     fn settle(
         &self,
         observed: &Observed,
@@ -354,7 +354,7 @@ impl Balancers {
     }
 }
 
-/// The address that clients use: the floating IP, or that of the balancer.
+/// The address for clients: the floating IP, else that of the balancer.
 fn address(observed: &Observed, place: usize) -> Option<String> {
     let lb = &observed.balancer(place)?.lb;
     let floating = observed.floating_ip_of(place).map(|ip| ip.floating_ip_address.clone());

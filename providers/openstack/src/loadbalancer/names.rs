@@ -1,15 +1,15 @@
-//! Names, tags and descriptions of what is made for a Service, and whose an object is.
+//! Names, tags and descriptions of the objects of a Service, and the owners of objects.
 //!
 //! Upstream: `pkg/openstack/loadbalancer.go` and `loadbalancer_rename.go`.
 
 use ccm_provider::Service;
 
-/// What the name of every balancer made for a Service begins with; such a name is also the tag of the Service.
+/// The prefix of the name of every balancer created for a Service; such a name is also the tag of the Service.
 pub(crate) const PREFIX: &str = "kube_service_";
-/// The longest name and description that the services take, in bytes.
+/// The maximum length of a name or description, in bytes.
 const LONGEST: usize = 255;
 
-/// Cut at a character boundary.
+/// Truncates at a character boundary.
 pub(crate) fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(LONGEST));
     text
@@ -32,12 +32,12 @@ pub(crate) fn is_part(name: &str, kind: &str, balancer: &str) -> bool {
     index.and_then(|index| index.parse().ok()).is_some_and(|index| name == part(kind, index, balancer))
 }
 
-/// A member in serial mode.
+/// The name of a member in serial mode.
 pub(crate) fn serial_member(node: &str, address: &str, port: i32) -> String {
     cut(format!("member_{node}_{address}_{port}"))
 }
 
-/// The security group of a Service.
+/// The name of the security group of a Service.
 pub(crate) fn security_group(service: &Service) -> String {
     let metadata = &service.metadata;
     cut(format!("lb-sg-{}-{}-{}", metadata.uid, metadata.namespace, metadata.name))
@@ -56,7 +56,7 @@ impl Descriptions {
         Self::of(cluster, &service.key().to_string())
     }
 
-    /// Those of the objects of the Service with this `namespace/name`.
+    /// The descriptions for the Service with this `namespace/name`.
     pub(crate) fn of(cluster: &str, key: &str) -> Self {
         Self {
             balancer: cut(format!("Kubernetes external service {key} from cluster {cluster}")),
@@ -66,12 +66,12 @@ impl Descriptions {
     }
 }
 
-/// Whether a description is that of a balancer or floating IP of ours.
+/// Whether a description is that of one of our balancers or floating IPs.
 pub(crate) fn is_description(text: &str) -> bool {
     text.strip_prefix("Floating IP for ").unwrap_or(text).starts_with("Kubernetes external service ")
 }
 
-/// The description of the floating IP that was made for a balancer with this description.
+/// The description of the floating IP that was created for a balancer with this description.
 pub(crate) fn floating_ip_of(balancer_description: &str) -> String {
     cut(format!("Floating IP for {balancer_description}"))
 }
@@ -88,19 +88,19 @@ pub(crate) fn fields(name: &str) -> Option<(&str, &str, &str)> {
     Some((cluster, namespace, service))
 }
 
-/// Whether a name or description may lack its end.
+/// Whether a name or description may be truncated.
 pub(crate) fn is_cut(text: &str) -> bool {
-    // A cut at the boundary of a character takes up to three bytes more.
+    // Truncation at a character boundary removes up to three more bytes.
     text.len() + 3 >= LONGEST
 }
 
-/// A name of ours under another cluster name, as the name under this one; `None` for any other name. Neither a namespace nor the
-/// name of a Service has an underscore, so the last two fields are theirs, and the cluster has the rest.
+/// Converts our name under another cluster name to the name under this one; `None` for any other name. Namespaces and
+/// Service names have no underscore, so the last two fields are theirs, and the rest is the cluster.
 pub(crate) fn renamed(name: &str, ours: &str) -> Option<String> {
     let at = name.find(PREFIX)?;
     let (head, tail) = name.split_at(at);
     let ((cluster, namespace, service), (our_cluster, our_namespace, our_service)) = (fields(tail)?, fields(ours)?);
-    // A name that was cut keeps the beginning of its last field.
+    // A truncated name keeps the beginning of its last field.
     let is_cut = name.len() == LONGEST || ours.len() == LONGEST;
     let same_service =
         service == our_service || (is_cut && (service.starts_with(our_service) || our_service.starts_with(service)));
@@ -158,7 +158,7 @@ mod tests {
         let web = service("default", &"w".repeat(63));
         let (old, new) = (balancer(&"a".repeat(220), &web), balancer(&"b".repeat(220), &web));
         assert_eq!((old.len(), new.len()), (255, 255));
-        // The namespace is cut away too: such a name is nobody's, and there is no loop.
+        // The namespace is truncated too: such a name has no owner, and there is no loop.
         assert_eq!(renamed(&new, &new), None);
         let (old, new) = (balancer(&"a".repeat(180), &web), balancer(&"b".repeat(178), &web));
         assert_eq!(renamed(&old, &new).as_deref(), Some(&*new));

@@ -1,9 +1,9 @@
-//! What the cloud has for a group of Services. The only place of this module that reads.
+//! The observed cloud state for a group of Services. Only this part of the module reads the cloud.
 //!
-//! A balancer that shows the time of change that was noted when it last matched, for the same desired state, is not read any
-//! further. Of others, four lists give everything but what members hold beside name, address and port; that is read only where
-//! the Service needs it. For a change of nodes, listeners and pools that were noted to be as desired are not read again
-//! ([`Parts`]). What several Services need at the same time is read once.
+//! If a balancer shows the update time that was recorded when it last matched the same desired state, its parts are not
+//! read. For others, four lists return all but the member fields beyond name, address and port; those are read only if
+//! the Service needs them. When nodes change, listeners and pools recorded as matching are not read again
+//! ([`Parts`]). Concurrent reads of several Services are combined.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -28,13 +28,13 @@ use crate::client::operation::{LB_VERSIONS, NETWORK_LIST};
 use crate::client::{ApiError, Client, Query, seen};
 use crate::node::ports::NodePorts;
 
-/// An upgrade of Octavia is noticed after this time.
+/// An upgrade of Octavia is noticed within this time.
 const VERSION_AGE: Duration = Duration::from_secs(3600);
-/// External networks and their subnets hardly change.
+/// External networks and their subnets rarely change.
 const NETWORKS_AGE: Duration = Duration::from_secs(300);
-/// So many nodes are tried to find a subnet.
+/// Maximum number of nodes tried to find a subnet.
 const CANDIDATES: usize = 20;
-/// Questions at the same time are those of the workers: they do not become more by waiting longer.
+/// The workers limit the concurrent requests: a longer window would not collect more.
 const WINDOW: Duration = Duration::from_millis(50);
 
 /// The reads, shared by all Services.
@@ -50,7 +50,7 @@ pub(super) struct Reads {
     certificates: Certificates,
     ports: NodePorts,
     pub(super) parts: Parts,
-    /// The IDs of balancers that were made and not read since, by name.
+    /// The IDs of balancers that were created and not read since, by name.
     made: Mutex<BTreeMap<String, String>>,
 }
 
@@ -80,7 +80,7 @@ impl Reads {
         }
     }
 
-    /// A balancer was made: the next observation needs no search for it.
+    /// Records a created balancer: the next observation need not search for it.
     pub(super) fn made(&self, name: &str, id: &str) {
         lock(&self.made).insert(name.to_owned(), id.to_owned());
     }
@@ -119,7 +119,7 @@ impl Reads {
         Ok(observed)
     }
 
-    /// What an item needs beside the balancer.
+    /// Reads what an item needs besides the balancer.
     async fn of_item(&self, item: &Item, observed: &mut Observed, place: usize) -> Result<(), ProviderError> {
         let places = self.places(item, observed, place).await?;
         observed.places.extend(places.map(|places| (place, places)));
@@ -130,7 +130,7 @@ impl Reads {
         Ok(())
     }
 
-    /// The balancer of a Service: by the noted ID, else by its name, else by the name that older releases gave.
+    /// The balancer of a Service: by the recorded ID, else by name, else by the name that older releases used.
     async fn find(&self, item: &Item) -> Result<Option<LoadBalancer>, ProviderError> {
         let made = lock(&self.made).remove(&item.name);
         let known = item.annotated.clone().or(made);
@@ -140,7 +140,7 @@ impl Reads {
             return Ok(Some(found));
         }
         let of_today = self.one(By::Name(item.name.clone()));
-        // A Service whose balancer is known is not that old.
+        // A Service with a known balancer ID is newer than those releases.
         if known.is_some() {
             return of_today.await;
         }
@@ -168,7 +168,7 @@ impl Reads {
         let (mut addresses, mut descriptions, mut loose) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         for (place, item) in &desired.items {
             let lb = observed.balancer(*place).map(|balancer| &balancer.lb);
-            // Neither an update of members nor an IPv6 address concerns a floating IP.
+            // An update of members or an IPv6 address needs no floating IP.
             let is_v6 = match (lb, &item.settings) {
                 (Some(lb), _) => lb.vip_address.contains(':'),
                 (None, settings) => settings.as_ref().is_some_and(|settings| settings.family == Some(Family::V6)),
@@ -181,7 +181,7 @@ impl Reads {
             match &item.settings {
                 Some(settings) if !settings.is_internal => {
                     addresses.extend(Some(&settings.floating.address).filter(|address| !address.is_empty()));
-                    // One that lost its balancer is used again, also by a balancer that was made since.
+                    // A floating IP that lost its balancer is reused, also for a balancer created since.
                     if lb.is_some() || item.annotated.is_some() {
                         loose.push((port, &item.descriptions.floating_ip));
                     }
@@ -231,7 +231,7 @@ impl Reads {
             let monitors = self.client.monitors().await?;
             balancer.monitors = monitors.into_iter().filter(|monitor| of_pools.contains(&*monitor.id)).collect();
         }
-        // The members may hold the port of kube-proxy's health check also where it is asked for no more.
+        // Members may still have kube-proxy's health check port when the Service no longer needs it.
         let checked = balancer.monitors.iter().any(|monitor| monitor.kind == "HTTP");
         let unchecked = pools.iter().any(|pool| pool.healthmonitor_id.is_empty());
         if whole.members || checked || (whole.monitors && unchecked) {
@@ -244,7 +244,7 @@ impl Reads {
         Ok(())
     }
 
-    /// Where a new balancer or floating IP may be; `None` where nothing new is needed.
+    /// The networks for a new balancer or floating IP; `None` if nothing new is needed.
     async fn places(&self, item: &Item, observed: &Observed, place: usize) -> Result<Option<Places>, ProviderError> {
         let Some(settings) = &item.settings else { return Ok(None) };
         let balancer = observed.balancer(place);
@@ -257,7 +257,7 @@ impl Reads {
         let makes_floating_ip =
             !settings.is_internal && !is_v6 && !has_floating_ip && item.action == ServiceAction::Ensure;
         let (follows_nodes, has_port) = (settings.vip.follows_nodes(), !settings.vip.port.is_empty());
-        // With a port of the user the members alone are where the nodes are.
+        // With a VIP port of the user, only the members are in the nodes' subnet.
         let of_members = follows_nodes && has_port && settings.member_subnet.is_none() && observed.is_read(place);
         if !of_members && !makes_balancer && !makes_floating_ip {
             return Ok(None);
@@ -336,13 +336,13 @@ impl Reads {
         Ok(())
     }
 
-    /// The external network that a router joins to the subnet, else the first one; with a subnet that is of IPv4, or that the
-    /// project does not see.
+    /// The external network that a router connects to the subnet, else the first one. It must have an IPv4 subnet, or
+    /// one that is not visible to the project.
     async fn detected(&self, subnet: &str) -> Result<Option<String>, ProviderError> {
         let networks = self.networks.get(NETWORKS_AGE, None).await?.value;
         let mut external: Vec<&Network> =
             networks.iter().filter(|network| network.is_external && !network.subnets.is_empty()).collect();
-        // Upstream takes the first one, and fails for ever where no router leads to it.
+        // Upstream takes the first one, and fails forever if no router connects to it.
         if external.len() > 1 && !subnet.is_empty() {
             let gateways = seen(self.client.gateways_of(subnet)).await?;
             external.sort_by_key(|network| !gateways.contains(&network.id));
@@ -357,10 +357,10 @@ impl Reads {
         Ok(None)
     }
 
-    /// The security group of a Service: where groups are managed, and where one may be left.
+    /// The security group of a Service, if groups are managed or one may be left over.
     async fn group(&self, item: &Item, observed: &Observed, place: usize) -> Result<Option<Group>, ProviderError> {
         let managed = item.settings.as_ref().filter(|settings| settings.manages_group);
-        // A balancer that is as noted has had no group when it was noted.
+        // A balancer that matches its record had no group when it was recorded.
         let may_be_left = match &item.settings {
             None => true,
             Some(_) => item.action == ServiceAction::Ensure && observed.is_read(place),
@@ -397,7 +397,7 @@ impl Reads {
     }
 }
 
-/// Why a new balancer has no place.
+/// The error for a new balancer without a subnet.
 fn no_subnet(item: &Item, settings: &Settings) -> ProviderError {
     ProviderError::unknown(match settings.members.is_empty() && settings.others.is_empty() {
         true => format!(
@@ -412,17 +412,17 @@ fn no_subnet(item: &Item, settings: &Settings) -> ProviderError {
     })
 }
 
-/// What must be read below a balancer.
+/// The parts of a balancer to read.
 struct Below {
-    /// What members hold beside name, address and port.
+    /// The member fields beyond name, address and port.
     members: bool,
-    /// The same where a pool has no health monitor: one will be made.
+    /// The same if a pool has no health monitor: one will be created.
     monitors: bool,
-    /// Nodes come or go, and the rest was as desired.
+    /// Only nodes change, and the rest matched.
     hosts_only: bool,
 }
 
-/// The balancers that are read further.
+/// The balancers whose parts are read.
 fn needed(observed: &Observed, desired: &Desired) -> BTreeMap<String, Below> {
     let mut needed: BTreeMap<String, Below> = BTreeMap::new();
     for (place, id) in &observed.balancer_of {

@@ -1,4 +1,4 @@
-//! What was read of the cloud for a group of Services; see [`observe`](super::observe).
+//! The observed cloud state of a group of Services; see [`observe`](super::observe).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,48 +9,48 @@ use super::names;
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
 use crate::client::octavia::{Listener, LoadBalancer, Member, Monitor, Pool, Version};
 
-/// What was read.
+/// The observed state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Observed {
     pub(crate) version: Version,
-    /// The ID of the balancer of each item, by the place of the item. Missing: there is none.
+    /// The balancer ID of each item that has a balancer, by the item's index.
     pub(crate) balancer_of: BTreeMap<usize, String>,
     pub(crate) balancers: BTreeMap<String, Balancer>,
-    /// Floating IPs on the balancers, those with the wanted addresses, and leftovers of these Services.
+    /// Floating IPs on the balancers, those with the requested addresses, and leftovers of these Services.
     pub(crate) floating_ips: Vec<FloatingIp>,
-    /// For items that need a floating IP or a subnet: where it may be made.
+    /// The networks and subnets for items that need a floating IP or a subnet.
     pub(crate) places: BTreeMap<usize, Places>,
     /// The security groups with the names of the items.
     pub(crate) groups: BTreeMap<usize, Group>,
-    /// Why the certificate of an item cannot be used.
+    /// The reason why an item's certificate cannot be used.
     pub(crate) bad_certificates: BTreeMap<usize, String>,
-    /// What an item alone needs and could not be read; the others that use the balancer go on.
+    /// The error of a read that only this item needs; other items of the balancer continue.
     #[serde(default)]
     pub(crate) unread: BTreeMap<usize, String>,
-    /// Items of which something was made that is not shown yet.
+    /// Items with a creation or deletion that is not shown yet.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) hidden: BTreeSet<usize>,
-    /// Items for which something was written that was not seen yet.
+    /// Items with any write that is not shown yet.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) unsettled: BTreeSet<usize>,
 }
 
-/// A balancer and what is below it.
+/// A balancer and its parts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Balancer {
     pub(crate) lb: LoadBalancer,
-    /// Read no further: it is as noted.
+    /// Its parts were not read: it is as recorded.
     pub(crate) is_unread: bool,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) pools: Vec<Pool>,
-    /// By the ID of the pool.
+    /// By pool ID.
     pub(crate) members: BTreeMap<String, Vec<Member>>,
-    /// The pools whose members were read whole.
+    /// The pools whose members were read with all fields.
     pub(crate) whole: BTreeSet<String>,
     pub(crate) monitors: Vec<Monitor>,
 }
 
-/// Where something new may be made.
+/// The networks and subnets for new objects.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Places {
     /// The subnet of a node.
@@ -59,16 +59,16 @@ pub(crate) struct Places {
     pub(crate) external: Option<String>,
     /// The subnets of floating IPs in order; empty: Neutron chooses.
     pub(crate) external_subnets: Vec<String>,
-    /// Why no floating IP can be made.
+    /// The reason why no floating IP can be created.
     pub(crate) problem: Option<String>,
 }
 
 /// A security group of a Service and the ports that concern it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Group {
-    /// `None`: not made yet.
+    /// `None`: not created yet.
     pub(crate) group: Option<SecurityGroup>,
-    /// Of the members: `None` where there is none.
+    /// The subnet of the members, if known.
     pub(crate) subnet: Option<Subnet>,
     /// The ports of the members.
     pub(crate) ports: Vec<Port>,
@@ -88,24 +88,24 @@ impl Observed {
         self.floating_ips.iter().find(|ip| ip.port_id.as_ref() == Some(port) && !port.is_empty())
     }
 
-    /// Whether more than the balancer itself was read for an item, or there is none.
+    /// Whether the parts of an item's balancer were read, or it has none.
     pub(crate) fn is_read(&self, place: usize) -> bool {
         self.balancer(place).is_none_or(|balancer| !balancer.is_unread)
     }
 
-    /// The subnet of the members of an item. With a network alone there is none: Octavia then takes the address as reachable.
+    /// The subnet of the members of an item; `None` with only a network: Octavia then takes the address as reachable.
     pub(crate) fn member_subnet(&self, place: usize, settings: &Settings) -> Option<String> {
         let of_nodes = || self.places.get(&place).and_then(|places| places.node_subnet.clone());
         match &settings.member_subnet {
             Some(subnet) => Some(subnet.clone()),
             None if !settings.vip.follows_nodes() => None,
-            // The balancer is where the nodes are, unless the user chose its port.
+            // The VIP is in the nodes' subnet, unless the user chose its port.
             None if settings.vip.port.is_empty() => self.vip_subnet(place).or_else(of_nodes),
             None => of_nodes(),
         }
     }
 
-    /// The subnet from which a balancer reaches the members of an item; `None`: it shows when the balancer is there.
+    /// The subnet from which a balancer reaches the members of an item; `None`: unknown until the balancer exists.
     pub(crate) fn source_subnet(&self, place: usize, settings: &Settings) -> Option<String> {
         self.member_subnet(place, settings).or_else(|| self.vip_subnet(place))
     }

@@ -1,59 +1,61 @@
-//! How long changes of a balancer take, learned from the changes that came too early and those that did not. Pure.
+//! The time that changes of a load balancer take, learned from the attempts that came too early and from the others.
+//! Pure.
 //!
-//! Each balancer has times of its own: a change behind ten ports takes several times as long as one behind a single port.
-//! Two times are kept: one after which a change had ended, and an earlier one after which it had not. A change that comes late
-//! enough moves the first towards the second, by less each time. One that comes too early is refused, and sets both.
-//! So hardly any is refused where changes take the same time, and one or two in ten where they differ by twice. That costs
-//! calls; to wait for the longest would cost time at each change.
+//! Each load balancer has its own times: a change with ten ports takes several times as long as one with a single port.
+//! Two times are kept: one after which a change had ended, and an earlier one after which it had not. A change that is
+//! late enough moves the first towards the second, by less each time. A change that is too early is refused and sets
+//! both. Hardly any change is refused where all take the same time, and one or two in ten where they differ by a factor
+//! of two. Refusals cost calls; waiting for the longest time would cost time at each change.
 //!
-//! * No change of the balancer was seen: the first attempt comes after a part of the time of its creation, but not before the
-//!   least time of other balancers. Each further one comes at twice the time of the previous one.
-//! * A change that takes much longer than all others is an exception; two in a row are a slower cloud.
-//! * To notice a cloud that became faster, some looks come at the earlier time. A look that is too early costs less than a
-//!   change that is.
+//! * No change of the load balancer was seen: the first attempt is made after a part of the time of its creation, but
+//!   not before the shortest time of other load balancers. Each further attempt is made at twice the previous time.
+//! * A change that takes much longer than all others is an exception; two in a row mean a slower cloud.
+//! * To notice a cloud that became faster, some reads are made at the earlier time. A read that is too early costs less
+//!   than a change that is too early.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The first look at something of which nothing is known: some drivers are done at once.
+/// The first attempt or read when nothing is known yet: some drivers finish at once.
 const EARLY: Duration = Duration::from_millis(30);
-/// The second one, and the first one at a balancer that is deleted.
+/// The second one, and the first read of a load balancer that is being deleted.
 pub(super) const FIRST: Duration = Duration::from_millis(400);
-/// A balancer that took longer than this was made with a machine, which changes do not need.
+/// A creation that took longer than this started a virtual machine, which changes do not need.
 const WITH_MACHINE: Duration = Duration::from_secs(15);
-/// The first attempt at a change, and the first look at a new balancer, come after this part of the time of a creation.
+/// The first attempt at a change, and the first read of a new load balancer, are made after this part of the time of a
+/// creation.
 const PART: f64 = 0.4;
-/// A change that takes longer is not waited for blindly.
+/// The longest wait for a change without an attempt or a read.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The most between attempts at a change that takes longer than known.
+/// The longest pause between attempts at a change that takes longer than known.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// The least between attempts.
+/// The shortest pause between attempts.
 const LEAST: Duration = Duration::from_millis(60);
-/// Between the time at which a change had not ended and the one at which it had, the next one comes at this part. Nearer to
-/// the later one: time is lost for one change, and a refusal is a call.
+/// The usual time lies at this part between the time at which a change had not ended and the one at which it had. It is
+/// nearer to the later one: a late attempt costs time once, an early one costs a call.
 const BETWEEN: f64 = 0.67;
-/// A change that was late enough moves the time towards the one that was too early by this part of their distance.
+/// A change that was late enough moves the usual time towards the time that was too early by this part of the distance.
 const CLOSER: f64 = 0.2;
-/// A change that had ended before the time that was too early shows a faster cloud: too early is now this part of what it took.
+/// A change that ended before the time that was too early shows a faster cloud: that time becomes this part of the new.
 const FASTER: f64 = 0.3;
-/// Longer than the time by this factor is an exception.
+/// A change that takes longer than the usual time by this factor is an exception.
 const EXCEPTION: f64 = 2.5;
-/// Of so many looks, one comes a little before the time that was too early.
+/// One in this many reads is made a little before the time that was too early.
 const PROBE: u32 = 4;
 const BEFORE: f64 = 0.95;
-/// The first pause after an attempt at the usual time that was too early, as a part of that time. Each further one is twice as
-/// long.
+/// The first pause after an attempt at the usual time that was too early, as a part of that time. Each further pause is
+/// twice as long.
 const LATER: f64 = 0.2;
 
-/// How long changes of each balancer take, by its ID.
+/// The times that changes of each load balancer take, by its ID.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     balancers: BTreeMap<String, Balancer>,
-    /// The last creation: with how many listeners, and how long it took.
+    /// The last creation: the number of listeners, and the time it took.
     creation: Option<(usize, Duration)>,
-    /// Looks at changes.
+    /// The number of reads that checked a change for the first time.
     looks: u32,
 }
 
@@ -62,13 +64,13 @@ struct Balancer {
     learned: Option<Learned>,
     /// Whether the last change was an exception.
     was_late: bool,
-    /// How long its creation took, if that says something about changes.
+    /// The time of its creation, unless a virtual machine was started for it.
     creation: Option<Duration>,
     /// The last change, until it is known to have ended.
     change: Option<Change>,
 }
 
-/// How long changes of a balancer take.
+/// The times that changes of a load balancer take.
 #[derive(Debug, Clone, Copy)]
 struct Learned {
     /// After this time a change had not ended.
@@ -78,7 +80,7 @@ struct Learned {
 }
 
 impl Learned {
-    /// A change had not ended after the one time and had ended after the other.
+    /// The times for a change that had not ended after `not_ended` and had ended after `ended`.
     fn between(not_ended: Duration, ended: Duration) -> Learned {
         let usual = not_ended + ended.saturating_sub(not_ended).mul_f64(BETWEEN);
         Learned { too_early: not_ended, usual: usual.max(Duration::from_millis(1)) }
@@ -91,21 +93,21 @@ struct Change {
     since: Instant,
     /// It had not ended after this time.
     not_ended: Duration,
-    /// How often that was seen.
+    /// The number of times that this was seen.
     seen: u32,
-    /// Another program may have begun it.
+    /// Whether another program may have started it.
     is_foreign: bool,
 }
 
 impl Pace {
-    /// When the next change of a balancer is sent, if an earlier one may not have ended.
+    /// The time for the next change of a load balancer, if an earlier one may not have ended.
     pub(super) fn next_change(&self, id: &str) -> Option<Instant> {
         let balancer = self.balancers.get(id)?;
         let change = balancer.change?;
         Some(change.since + if change.seen == 0 { self.usual(balancer) } else { balancer.again(change) })
     }
 
-    /// When to look whether a change has ended, if one may not have.
+    /// The time to read whether a change has ended, if one may not have.
     pub(super) fn next_look(&mut self, id: &str) -> Option<Instant> {
         let balancer = self.balancers.get(id)?;
         let change = balancer.change?;
@@ -119,32 +121,33 @@ impl Pace {
         }
     }
 
-    /// The first look at a balancer that is made with so many listeners, and whose request took `answered_in`. Later ones come
-    /// after [`pause`]. The time of a creation is between constant and in proportion to the listeners.
+    /// The time of the first read of a load balancer that is created with this many listeners, and whose request took
+    /// `answered_in`. Later reads follow after [`pause`]. The time of a creation is between constant and proportional
+    /// to the listeners.
     pub(super) fn first_look(&self, listeners: usize, answered_in: Duration) -> Duration {
         let part =
             |(of_last, took): (usize, Duration)| took.mul_f64(PART * (listeners + 1) as f64 / (of_last + 1) as f64);
         self.creation.map_or(answered_in, part).clamp(EARLY, LONGEST_PAUSE)
     }
 
-    /// The same for a balancer that is deleted.
+    /// The same for a load balancer that is being deleted.
     pub(super) fn first_look_at_deletion(&self) -> Duration {
         if self.creation.is_none() { EARLY } else { FIRST }
     }
 
-    /// A balancer with so many listeners was made in this time.
+    /// Records that a load balancer with `listeners` listeners was created in this time.
     pub(super) fn created(&mut self, id: &str, listeners: usize, took: Duration) {
         self.creation = Some((listeners, took));
         self.of(id).creation = Some(took).filter(|took| *took < WITH_MACHINE);
     }
 
-    /// A change was accepted: the previous one has ended.
+    /// Records that a change was accepted: the previous one has ended.
     pub(super) fn sent(&mut self, id: &str, now: Instant) {
         self.ended(id, now);
         self.of(id).change = Some(Change { since: now, not_ended: Duration::ZERO, seen: 0, is_foreign: false });
     }
 
-    /// A change has not ended: another one was refused, or a look has shown it.
+    /// Records that a change has not ended: another one was refused, or a read has shown it.
     pub(super) fn not_ended(&mut self, id: &str, now: Instant) {
         let foreign = Change { since: now, not_ended: Duration::ZERO, seen: 0, is_foreign: true };
         let change = self.of(id).change.get_or_insert(foreign);
@@ -152,7 +155,7 @@ impl Pace {
         change.seen += 1;
     }
 
-    /// The last change has ended.
+    /// Records that the last change has ended.
     pub(super) fn ended(&mut self, id: &str, now: Instant) {
         if let Some(balancer) = self.balancers.get_mut(id)
             && let Some(Change { since, not_ended, is_foreign: false, .. }) = balancer.change.take()
@@ -161,7 +164,7 @@ impl Pace {
         }
     }
 
-    /// The balancer is deleted.
+    /// Removes a load balancer that was deleted.
     pub(super) fn forget(&mut self, id: &str) {
         self.balancers.remove(id);
     }
@@ -170,7 +173,7 @@ impl Pace {
         self.balancers.entry(id.to_owned()).or_default()
     }
 
-    /// After this time a change has probably ended.
+    /// The time after which a change has probably ended.
     fn usual(&self, balancer: &Balancer) -> Duration {
         let usual_of = |balancer: &Balancer| balancer.learned.map(|learned| learned.usual);
         let of_others = || self.balancers.values().filter_map(usual_of).min();
@@ -180,7 +183,7 @@ impl Pace {
 }
 
 impl Balancer {
-    /// After this time a change that was seen not to have ended has probably ended.
+    /// The time after which a change that was seen not to have ended has probably ended.
     fn again(&self, change: Change) -> Duration {
         let so_far = change.not_ended;
         let until = |known: Option<Duration>| {
@@ -199,10 +202,10 @@ impl Balancer {
         so_far + pause
     }
 
-    /// A change had not ended after the one time and had ended after the other.
+    /// Learns from a change that had not ended after `not_ended` and had ended after `ended`.
     fn learn(&mut self, not_ended: Duration, ended: Duration) {
         let Some(Learned { too_early, usual }) = self.learned else {
-            // Nothing was sent or read for long.
+            // Nothing was sent or read for a long time.
             let is_vague = not_ended.is_zero() && ended > LONGEST;
             self.learned = (!is_vague).then(|| Learned::between(not_ended, ended));
             return;
@@ -218,7 +221,7 @@ impl Balancer {
     }
 }
 
-/// The pause before the next look at a balancer that is made or deleted for so long.
+/// The pause before the next read of a load balancer that has been created or deleted for this long so far.
 pub(super) fn pause(so_far: Duration) -> Duration {
     so_far.mul_f64(0.35).clamp(FIRST / 2, LONGEST_PAUSE)
 }
@@ -227,14 +230,14 @@ pub(super) fn pause(so_far: Duration) -> Duration {
 mod tests {
     use super::*;
 
-    /// What changes of one balancer, and the look at the end, cost.
+    /// The cost of changes of one load balancer, and of the reads after the last one.
     struct Cost {
         refused: usize,
         looks: usize,
         seconds: f64,
     }
 
-    /// Changes of which each takes so many seconds.
+    /// Makes `count` changes, of which each takes `takes` seconds.
     fn changes(pace: &mut Pace, count: u32, takes: impl Fn(u32) -> f64) -> Cost {
         let start = Instant::now();
         let (mut now, mut began, mut cost) = (start, start, Cost { refused: 0, looks: 0, seconds: 0.0 });
@@ -286,7 +289,7 @@ mod tests {
     #[test]
     fn a_cloud_is_learned_from_a_few_refusals() {
         for seconds in [0.01, 0.3, 1.0, 2.0, 5.0, 20.0, 60.0] {
-            // A creation with a machine says nothing.
+            // A creation with a virtual machine is no measure for changes.
             let mut pace = made_in(90.0);
             let first = changes(&mut pace, 10, |_| seconds);
             assert!(first.refused <= 12, "{seconds}: {}", first.refused);
@@ -344,7 +347,7 @@ mod tests {
             changes(&mut pace, 10, |_| 1.0);
         }
         assert!(usual(&pace) < Duration::from_millis(1200), "{:?}", usual(&pace));
-        // Also where each balancer has one change at a time.
+        // The same where each load balancer gets one change at a time.
         changes(&mut pace, 10, |_| 5.0);
         for _ in 0..40 {
             changes(&mut pace, 1, |_| 1.0);
@@ -383,7 +386,7 @@ mod tests {
     #[test]
     fn a_creation_is_looked_at_when_it_may_have_ended() {
         let mut pace = Pace::default();
-        // The first ever, one like it, a larger one, a small one after it.
+        // The first creation, one like it, a larger one, and a small one after it.
         for (listeners, takes, most) in [(1, 2.0, 6), (1, 2.0, 5), (10, 5.0, 3), (10, 5.0, 5), (1, 2.0, 6)] {
             let (mut now, mut looks) = (pace.first_look(listeners, Duration::from_secs_f64(takes / 4.0)), 1);
             while now.as_secs_f64() < takes {
@@ -392,7 +395,7 @@ mod tests {
             assert!(looks <= most && now.as_secs_f64() < takes * 1.35, "{listeners}: {looks} looks, {now:?}");
             pace.created("lb", listeners, now);
         }
-        // A machine boots for a minute.
+        // A virtual machine boots for a minute.
         pace.created("lb", 1, Duration::from_secs(90));
         assert_eq!(pace.first_look(10, Duration::ZERO), LONGEST_PAUSE);
     }

@@ -1,7 +1,7 @@
-//! Listeners and pools of balancers that have not changed since they were noted to be as desired.
+//! Listeners and pools of balancers that have not changed since they were recorded as matching.
 //!
-//! A node more or less concerns members alone. While a balancer shows the time of change that was noted last (see [`super::applied`]),
-//! its listeners and pools are those that were read then, and only the members are read.
+//! Adding or removing a node affects only members. While a balancer shows the recorded update time (see
+//! [`super::applied`]), its listeners and pools are those that were read then, and only the members are read.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use ccm_kit::lock;
 use super::observed::Balancer;
 use crate::client::octavia::{ACTIVE, Listener, LoadBalancer, Pool};
 
-/// By the ID of the balancer: its time of change, and what it had then.
+/// By balancer ID: the update time, and the parts at that time.
 #[derive(Debug, Default)]
 pub(super) struct Parts(Mutex<BTreeMap<String, Kept>>);
 
@@ -23,13 +23,13 @@ struct Kept {
 }
 
 impl Parts {
-    /// A balancer was read whole, or was changed as planned since; `lb` is how it was last seen.
+    /// Keeps a balancer that was read whole, or changed as planned since; `lb` is its last seen state.
     pub(super) fn keep(&self, lb: &LoadBalancer, balancer: &Balancer) {
         if balancer.is_unread || lb.updated_at.is_empty() {
             return;
         }
         let (listeners, mut pools) = (balancer.listeners.clone(), balancer.pools.clone());
-        // There may be thousands.
+        // There may be thousands of members.
         pools.iter_mut().for_each(|pool| pool.members = Vec::new());
         lock(&self.0).insert(lb.id.clone(), Kept { updated_at: lb.updated_at.clone(), listeners, pools });
     }
@@ -41,7 +41,7 @@ impl Parts {
         (lb.provisioning_status == ACTIVE).then(|| (kept.listeners.clone(), kept.pools.clone()))
     }
 
-    /// The balancer goes, or a change of it failed.
+    /// Drops a balancer that is deleted, or whose change failed.
     pub(super) fn forget(&self, balancer: &str) {
         lock(&self.0).remove(balancer);
     }

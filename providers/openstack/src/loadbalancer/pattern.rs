@@ -1,10 +1,10 @@
-//! Which subnets give floating IPs: patterns of their names, and expressions of their tags.
+//! Selection of subnets for floating IPs: patterns of their names, and expressions of their tags.
 //!
-//! Upstream: `pkg/openstack/loadbalancer_subnet_match.go` of cloud-provider-openstack, and `glob/glob.go` of go-godo/godo.
+//! Upstream: `pkg/openstack/loadbalancer_subnet_match.go` of cloud-provider-openstack, `glob/glob.go` of go-godo/godo.
 
 use regex::Regex;
 
-/// A pattern of names. `!` in front negates; after `~` comes a regular expression, all else is a glob.
+/// A name pattern. A leading `!` negates; `~` starts a regular expression, anything else is a glob.
 #[derive(Debug, Clone)]
 pub(crate) struct NamePattern {
     /// `None`: any name.
@@ -17,7 +17,7 @@ impl NamePattern {
     ///
     /// # Errors
     ///
-    /// It is neither a regular expression nor a glob.
+    /// The text is not a valid regular expression or glob.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (is_negated, pattern) = negation(text.trim());
         if pattern.is_empty() && !is_negated {
@@ -28,26 +28,26 @@ impl NamePattern {
             None => ("glob", of_glob(pattern)),
         };
         let regex = Regex::new(&expression).map_err(|error| {
-            // The whole error draws the pattern over several lines.
+            // The full error prints the pattern over several lines.
             let error = error.to_string();
             format!("{pattern:?} is no {kind} ({})", error.lines().last().unwrap_or_default().trim())
         })?;
         Ok(Self { regex: Some(regex), is_negated })
     }
 
-    /// Whether the pattern takes a name. The leftmost match of a regular expression has to be the whole name, as upstream.
+    /// Whether the pattern matches a name. As upstream, the leftmost match of a regular expression must be the name.
     pub(crate) fn matches(&self, name: &str) -> bool {
         let Some(regex) = &self.regex else { return true };
         regex.find(name).is_some_and(|found| found.as_str() == name) != self.is_negated
     }
 }
 
-/// Without the `!` in front, and whether there was one.
+/// Strips a leading `!`; the flag says whether there was one.
 fn negation(text: &str) -> (bool, &str) {
     text.strip_prefix('!').map_or((false, text), |rest| (true, rest.trim_start()))
 }
 
-/// `*` is any run without `/`, `?` one character, `[a-c]` a set, `{a,b}` alternatives; all else is itself.
+/// `*` is any run without `/`, `?` one character, `[a-c]` a set, `{a,b}` alternatives; anything else is literal.
 fn of_glob(glob: &str) -> String {
     let mut expression = String::from("^");
     let (mut is_in_set, mut depth) = (false, 0_usize);
@@ -81,11 +81,11 @@ fn of_glob(glob: &str) -> String {
     expression
 }
 
-/// The parameter of a Neutron query that a tag expression stands for; `None`: no tag counts.
+/// The Neutron query parameter for a tag expression; `None`: any tags match.
 ///
-/// `a,b` asks for any of the tags, `&a,b` for all; `!a,b` for none, `!&a,b` for at least one missing. To Neutron, `not-tags`
-/// leaves out what has all the tags, and `not-tags-any` what has any. Upstream sends the two the other way round, against its
-/// own documentation.
+/// `a,b` requests any of the tags, `&a,b` all; `!a,b` none, `!&a,b` at least one missing. In Neutron, `not-tags`
+/// excludes objects with all the tags, and `not-tags-any` those with any. Upstream swaps the two, contrary to its own
+/// documentation.
 pub(crate) fn tag_query(expression: &str) -> Option<(&'static str, String)> {
     let (is_negated, rest) = negation(expression.trim());
     let (is_all, list) = rest.strip_prefix('&').map_or((false, rest), |list| (true, list));

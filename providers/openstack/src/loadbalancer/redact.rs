@@ -1,5 +1,5 @@
-//! Removes from an observation, before it is written to a file (`ccm snapshot`), all tags and descriptions that plans do not
-//! read: they may contain anything.
+//! Removes from an observation, before it is written to a file (`ccm snapshot`), all tags and descriptions that plans
+//! do not read: they may contain anything.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::desired::Desired;
 use super::names;
 use super::observed::{Balancer, Group, Observed};
 
-/// Keeps what plans for this desired state read.
+/// Keeps only what plans for this desired state read.
 pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
     let settings = desired.items.values().filter_map(|item| item.settings.as_ref());
     let asked = settings.flat_map(|settings| {
@@ -16,7 +16,7 @@ pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
     });
     let asked: BTreeSet<&str> = asked.map(String::as_str).collect();
     let tags = |tags: &mut Vec<String>| tags.retain(|tag| names::is_service_tag(tag) || asked.contains(tag.as_str()));
-    // All fields by name, so that a new field is considered here.
+    // Every field is listed, so that a new one is considered here.
     let Observed {
         version: _,
         balancer_of: _,

@@ -1,13 +1,13 @@
-//! Which nodes become members: labels that they must have.
+//! Selection of the nodes that become members, by labels.
 
 use ccm_provider::node::Pairs;
 
-/// `key=value,key`: every label must be there, those with a value with that value.
+/// `key=value,key`: a node must have every label, with the value if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct NodeSelector(Vec<(String, Option<String>)>);
 
 impl NodeSelector {
-    /// Reads a selector. Any text is one. `key=` is the same as `key`, and an empty selector takes all nodes.
+    /// Parses a selector. Any text is valid. `key=` is the same as `key`, and an empty selector matches all nodes.
     pub(crate) fn parse(text: &str) -> Self {
         let item = |item: &str| {
             let (key, value) = item.split_once('=').unwrap_or((item, ""));
@@ -17,7 +17,7 @@ impl NodeSelector {
         Self(text.split(',').map(str::trim).filter(|text| !text.is_empty()).map(item).collect())
     }
 
-    /// Whether a node with these labels is taken.
+    /// Whether a node with these labels matches.
     pub(crate) fn matches(&self, labels: &Pairs) -> bool {
         self.0.iter().all(|(key, value)| {
             labels.get(key).is_some_and(|found| value.as_ref().is_none_or(|expected| expected == found))

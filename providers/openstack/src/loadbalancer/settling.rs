@@ -1,8 +1,8 @@
-//! What this process wrote a moment ago and a read may not show yet.
+//! Recent writes of this process that a read may not show yet.
 //!
-//! Behind an API are several servers and databases, of which one may be late. Until what was made is shown, nothing is decided
-//! about its Service: another balancer would be made, one that is deleted would be taken for gone, or the ID of one that is gone
-//! would be noted. And a read that leaves nothing to do right after a write may be older than that write.
+//! An API may have several servers and databases, one of which may lag. Until reads show a write, no plan is made for
+//! its Service: it could create a second balancer, skip deleting a new one, or record the ID of a deleted one. A read
+//! right after a write that finds nothing to do may also be older than that write.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,27 +14,27 @@ use ccm_provider::{ProviderError, ServiceAction};
 use super::desired::{Desired, Item};
 use super::observed::Observed;
 
-/// Reads show a write after this time.
+/// Maximum time until reads show a write.
 const SETTLED: Duration = Duration::from_secs(5);
-/// Interval between reads of what is not shown yet.
+/// Interval between reads until they show a write.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What was written, by the name of the balancer that its Service has of its own if nothing else is said.
+/// A write, keyed by the name of the Service's own balancer unless stated otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trace {
-    /// A balancer was made.
+    /// A balancer was created.
     Balancer(String),
-    /// A balancer was deleted, by its ID.
+    /// A balancer was deleted; keyed by its ID.
     Deleted(String),
-    /// A floating IP was made for it.
+    /// A floating IP was created for it.
     FloatingIp(String),
-    /// A security group was made, by its own name.
+    /// A security group was created; keyed by its own name.
     Group(String),
-    /// Anything was written, and not seen since.
+    /// Any write that no read has shown since.
     Any(String),
 }
 
-/// The writes of the last seconds.
+/// The recent writes.
 #[derive(Debug)]
 pub(super) struct Settling {
     cluster: Cluster,
@@ -53,7 +53,7 @@ impl Settling {
         written.insert(trace, now);
     }
 
-    /// It is gone, or was seen.
+    /// Drops a write that was shown or undone.
     pub(super) fn forget(&self, trace: &Trace) {
         lock(&self.written).remove(trace);
     }
@@ -62,7 +62,7 @@ impl Settling {
         lock(&self.written).get(trace).is_some_and(|at| self.cluster.now().saturating_duration_since(*at) < SETTLED)
     }
 
-    /// Notes in an observation what it does not show.
+    /// Marks the items whose writes an observation does not show.
     pub(super) fn mark(&self, observed: &mut Observed, desired: &Desired) {
         for (place, item) in &desired.items {
             let is_deleted = |id: &&String| self.is_recent(&Trace::Deleted((*id).clone()));
@@ -91,7 +91,7 @@ impl Settling {
     }
 }
 
-/// The answer until reads have caught up.
+/// The error until reads have caught up.
 pub(super) fn not_shown() -> ProviderError {
     ProviderError::in_progress("OpenStack does not show yet what was written a moment ago", AGAIN)
 }

@@ -1,7 +1,7 @@
 //! The writes of a plan, as data.
 //!
-//! A later write may need what an earlier one makes: its ID stands as `{name}` in the path or as a text of the body, and is
-//! filled in from the [`Outputs`] when the write is sent.
+//! A later write may need the ID of an object that an earlier one creates: the path or a text of the body contains the
+//! placeholder `{name}`, which is replaced from the [`Outputs`] when the write is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -18,22 +18,22 @@ use crate::client::operation::Operation;
 /// One write.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
-    /// The item of the work that it is for.
+    /// The index of its work item.
     pub(crate) item: usize,
-    /// The name of the balancer that its Service has of its own.
+    /// The name of its Service's own balancer.
     pub(crate) owner: String,
     pub(crate) write: Write,
     pub(crate) verb: Verb,
     /// `LoadBalancer`, `Listener`, …
     pub(crate) kind: &'static str,
-    /// Its name or ID.
+    /// The object's name or ID.
     pub(crate) id: String,
     pub(crate) changes: Vec<Change>,
     pub(crate) reason: &'static str,
     pub(crate) risk: Risk,
 }
 
-/// What is sent.
+/// The request of a step.
 #[derive(Debug, Clone)]
 pub(crate) enum Write {
     /// Creates a balancer and waits until it is active.
@@ -46,30 +46,30 @@ pub(crate) enum Write {
     DeleteBalancer {
         id: String,
         cascade: bool,
-        /// The Service goes on with another one.
+        /// The Service gets a new one.
         is_replaced: bool,
     },
-    /// Changes a balancer or what is below it, when the balancer is ready for it.
+    /// Changes a balancer or its parts, when the balancer is ready for it.
     Octavia {
         balancer: String,
         operation: Operation,
         method: Method,
-        /// Below `lbaas/`.
+        /// Relative to `lbaas/`.
         path: String,
         body: Option<Value>,
-        /// The name of the ID that the answer has, and the key of the answer.
+        /// The placeholder name of the ID in the response, and its key there.
         output: Option<(String, &'static str)>,
         /// Whether the balancer must be active again before the step ends.
         is_last: bool,
-        /// The Service on which a refusal is reported, and the plan goes on; `None`: it ends the plan.
+        /// The Service on which a refusal is reported while the plan continues; `None`: it ends the plan.
         may_fail: Option<Subject>,
     },
-    /// Creates a floating IP with the first of these bodies that Neutron takes.
+    /// Creates a floating IP with the first of these bodies that Neutron accepts.
     CreateFloatingIp {
         bodies: Vec<Value>,
         pattern: String,
     },
-    /// Binds a floating IP to a port, or to none.
+    /// Binds a floating IP to a port, or unbinds it.
     BindFloatingIp {
         id: String,
         port: Option<String>,
@@ -85,7 +85,7 @@ pub(crate) enum Write {
         name: String,
         description: String,
     },
-    /// Nothing: a security group is planned when the balancer shows its subnet.
+    /// No write: the security group is planned when the balancer shows its subnet.
     GroupLater,
     DeleteGroup {
         id: String,
@@ -97,7 +97,7 @@ pub(crate) enum Write {
     DeleteRule {
         id: String,
     },
-    /// Removes a tag of a port.
+    /// Removes a tag from a port.
     UntagPort {
         port: String,
         tag: String,
@@ -109,13 +109,13 @@ pub(crate) enum Write {
     },
 }
 
-/// What the writes of a plan made.
+/// The results of a plan's writes.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs(Mutex<Made>);
 
 #[derive(Debug, Default)]
 pub(crate) struct Made {
-    /// IDs by name.
+    /// IDs by placeholder name.
     pub(crate) ids: BTreeMap<String, String>,
     /// Balancers as last seen, by their ID.
     pub(crate) balancers: BTreeMap<String, LoadBalancer>,
@@ -134,7 +134,7 @@ impl Outputs {
         self.lock().ids.insert(name.to_owned(), id.to_owned());
     }
 
-    /// The text with the IDs that it names.
+    /// The text with its placeholders replaced by IDs.
     pub(crate) fn fill(&self, text: &str) -> String {
         let made = self.lock();
         let mut text = text.to_owned();
@@ -147,7 +147,7 @@ impl Outputs {
         text
     }
 
-    /// The body with the IDs that it names.
+    /// The body with its placeholders replaced by IDs.
     pub(crate) fn fill_body(&self, body: &Value) -> Value {
         match body {
             Value::String(text) if text.starts_with('{') => Value::String(self.fill(text)),
@@ -160,13 +160,13 @@ impl Outputs {
     }
 }
 
-/// How an ID that is not known yet is named.
+/// The placeholder of a future ID.
 pub(crate) fn made(name: &str) -> String {
     format!("{{{name}}}")
 }
 
 impl Step {
-    /// Whether clients get another address by it.
+    /// Whether the step changes the address for clients.
     pub(crate) fn changes_address(&self) -> bool {
         matches!(
             self.write,

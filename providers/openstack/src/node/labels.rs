@@ -1,23 +1,23 @@
-//! Texts of the cloud as values of labels.
+//! Conversion of cloud texts to label values.
 //!
 //! Upstream: `SanitizeLabel` in `pkg/util/util.go`.
 
-/// Longest value of a label.
+/// Maximum length of a label value.
 const LONGEST: usize = 63;
 
 fn is_separator(c: char) -> bool {
     matches!(c, '-' | '_' | '.')
 }
 
-/// Whether a text is the value of a label as it is. The empty text is none here.
+/// Whether a text is a valid label value as is. The empty text does not count.
 pub(crate) fn is_value(text: &str) -> bool {
     let inside = |c: char| c.is_ascii_alphanumeric() || is_separator(c);
     !text.is_empty() && text.len() <= LONGEST && text.chars().all(inside) && text.trim_matches(is_separator) == text
 }
 
-/// The text as the value of a label: what is not allowed becomes `-`.
+/// Converts a text to a label value: characters that are not allowed become `-`.
 ///
-/// Upstream cuts last, so that a value may end with a separator, which the API server refuses.
+/// Upstream truncates last, so that a value may end with a separator, which the API server rejects.
 pub(crate) fn sanitized(text: &str) -> String {
     let mut value = String::with_capacity(text.len());
     let mut is_gap = false;

@@ -1,4 +1,4 @@
-//! The ports of servers: one list for all that are asked for within a moment.
+//! The ports of servers: one list for concurrent requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::client::network::Port;
 use crate::client::operation::PORT_LIST;
 use crate::client::{ApiError, Client};
 
-/// How old the ports of a server may be, unless they were written to since.
+/// Maximum age of the ports of a server, unless a port was written since.
 const AGE: Duration = Duration::from_secs(5);
-/// Servers in one list.
+/// Maximum number of servers in one list.
 const AT_ONCE: usize = 100_000;
 
 /// Ports by server. Cheap to clone.
@@ -31,8 +31,8 @@ impl NodePorts {
         Self { known: Known::new(OfServers(client.clone()), Limits::of(AT_ONCE), AGE, AGE), client }
     }
 
-    /// The ports of these servers, in Neutron's order, as of after the last write to a port. A server without ports has an empty
-    /// list.
+    /// The ports of these servers in Neutron's order, read after the last write to a port. A server without ports has
+    /// an empty list.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Writes of a router's routes: all that are due at a time in one.
+//! Writes of a router's routes: concurrent ones are combined.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use crate::client::network::ExtraRoute;
 use crate::client::operation::ROUTER_UPDATE;
 use crate::client::{ApiError, Client};
 
-/// How often a router is read again that somebody else changed in between.
+/// Maximum number of writes of a router that other programs change in between.
 const TRIES: u32 = 5;
 
 /// The routes of a router.
 pub(super) struct ExtraRoutes {
     client: Client,
     router: String,
-    /// Whether routes are added and removed without the others.
+    /// Whether routes are added and removed without rewriting the others.
     is_atomic: bool,
-    /// A router without revisions must not be written twice at a time.
+    /// A router without revisions must not have concurrent writes.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -31,8 +31,8 @@ impl ExtraRoutes {
         Self { client, router, is_atomic, turn: tokio::sync::Mutex::default() }
     }
 
-    /// Neutron refuses all routes of a write because of one, or because they are too many, and does not say which: then each half
-    /// is sent alone. Once a router is full, no other route is tried.
+    /// Neutron refuses all routes of a write because of one, or because they are too many, without naming it: then each
+    /// half is sent alone. Once a router is full, no other route is tried.
     async fn send_all(&self, changes: &[Change], answers: &mut BTreeMap<Change, Result<(), ProviderError>>) {
         let mut todo = vec![changes];
         while let Some(some) = todo.pop() {
@@ -70,7 +70,7 @@ impl ExtraRoutes {
         }
     }
 
-    /// All of these are of one kind. To add what is there, or to remove what is not, is a success.
+    /// All changes are of one kind. Adding a present route or removing a missing one succeeds.
     async fn send_atomic(&self, changes: &[Change]) -> Result<(), ApiError> {
         let is_added = changes.first().is_some_and(|change| change.is_added);
         let action = if is_added { "/add_extraroutes" } else { "/remove_extraroutes" };
@@ -93,7 +93,7 @@ impl ExtraRoutes {
     }
 }
 
-/// The list with these changes; `None` where it is as it should be.
+/// The list with these changes; `None` if nothing differs.
 fn changed(routes: &[ExtraRoute], changes: &[Change]) -> Option<Vec<ExtraRoute>> {
     let same = |one: &ExtraRoute, other: &ExtraRoute| {
         parse_cidr(&one.destination) == parse_cidr(&other.destination)
@@ -117,7 +117,7 @@ impl Bulk for ExtraRoutes {
     type Error = ProviderError;
 
     async fn call(&self, changes: &[Change]) -> Result<BTreeMap<Change, Self::Answer>, ProviderError> {
-        // Removals come first in the order of changes.
+        // Changes are sorted with removals first.
         let removals = changes.partition_point(|change| !change.is_added);
         let (removals, additions) = changes.split_at_checked(removals).unwrap_or((changes, &[]));
         let mut answers = BTreeMap::new();

@@ -1,11 +1,11 @@
 //! Routes to the pods of each node, in one router.
 //!
-//! Upstream: `pkg/openstack/routes.go`, up to five calls per route. Here the router is read once for all routes of a reconcile
-//! ([`PlannedRoutes`] plans from that), and what is written at the same time is one write per router and one per port
+//! Upstream: `pkg/openstack/routes.go`, up to five calls per route. Here the router is read once for all routes of a
+//! reconcile ([`PlannedRoutes`] plans from that), and concurrent writes are combined into one per router and per port
 //! ([`extra_routes`], [`pairs`]).
 //!
-//! A port must be allowed to forward a range before a route leads there: pairs are written first, so that a route whose pair is
-//! refused is never made. They are removed first, too: a route that is still listed is removed again.
+//! A port must be allowed to forward a range before a route points to it: address pairs are written first, so that a
+//! route whose pair is rejected is never created. Pairs are also removed first: a route still listed is removed again.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -34,35 +34,35 @@ mod pairs;
 #[cfg(test)]
 mod tests;
 
-/// As many writes are joined; more than any router may have.
+/// Maximum number of combined writes; more than any router may have.
 const AT_ONCE: usize = 10_000;
-/// How soon a node without addresses is looked at again.
+/// Retry interval for a node without addresses.
 const NEW_NODE: Duration = Duration::from_secs(10);
 
 /// The routes of a router.
 pub(crate) type RouterRoutes = PlannedRoutes<RouterTable>;
 
-/// What is needed of the configuration.
+/// The settings from the configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// `[Route] router-id`
     pub(crate) router: String,
-    /// `--cluster-cidr`: a route in it to an address that no node has is a former node's.
+    /// `--cluster-cidr`: a route in it to an address of no node belongs to a former node.
     pub(crate) cluster_cidrs: Vec<IpNet>,
     pub(crate) extensions: Extensions,
 }
 
-/// What Neutron can do.
+/// The extensions of Neutron.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extensions {
-    /// Routes are added and removed without the others.
+    /// Routes are added and removed without rewriting the others.
     pub(crate) is_atomic: bool,
-    /// Ports drop what is not from their own addresses, or from those that they are allowed.
+    /// Ports drop packets whose source is neither their own address nor an allowed one.
     pub(crate) has_pairs: bool,
 }
 
 impl Extensions {
-    /// `None`: routers have no routes of their own.
+    /// `None`: routers have no extra routes.
     pub(crate) fn of(aliases: &[String]) -> Option<Self> {
         let has = |alias: &str| aliases.iter().any(|present| present == alias);
         let is_atomic = has("extraroute-atomic");
@@ -76,7 +76,7 @@ pub(crate) struct RouterTable {
     cluster_cidrs: Arc<[IpNet]>,
     routers: Cached<Router, ApiError>,
     routes: Batcher<ExtraRoutes>,
-    /// `None`: the cloud has no such thing.
+    /// `None`: the cloud has no allowed address pairs.
     pairs: Option<Batcher<Pairs>>,
 }
 
@@ -102,7 +102,7 @@ fn text(route: &ExtraRoute) -> String {
     format!("{} via {}", route.destination, route.nexthop)
 }
 
-/// What is to become of a route, or of the address pair for it. Removals come first.
+/// A change of a route, or of its address pair. Removals sort first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Change {
     is_added: bool,
@@ -117,7 +117,7 @@ impl RouterTable {
             let (client, id) = (reader.clone(), id.clone());
             async move { client.router(&id).await }.boxed()
         };
-        // The ports of a large cluster take a while.
+        // Writing the ports of a large cluster takes a while.
         let limits = Limits { deadline: WRITE_DEADLINE, ..Limits::of(AT_ONCE) };
         let pairs = extensions.has_pairs.then(|| Pairs::new(client.clone(), router.clone()));
         let routes = ExtraRoutes::new(client.clone(), router, extensions.is_atomic);
@@ -138,7 +138,7 @@ impl RouterTable {
     async fn remove(&self, route: &ExtraRoute) -> Result<(), ProviderError> {
         let change = Change { is_added: false, route: route.clone() };
         match self.change_pair(change.clone()).await {
-            // What may not be changed was not made by this program.
+            // A pair that may not be changed was not created by this program.
             Err(error) if matches!(error.class(), ErrorClass::Denied { .. }) => {
                 tracing::warn!(%error, "an allowed address pair is left");
             }
@@ -168,7 +168,7 @@ pub(crate) fn entries(routes: &[ExtraRoute], cluster_cidrs: &[IpNet]) -> Vec<Ent
     routes.iter().filter_map(|route| entry(route, cluster_cidrs)).collect()
 }
 
-/// A route as read. One that leads there and to more than the cluster is somebody else's.
+/// A route as read. One that covers more than the cluster's range is foreign.
 fn entry(route: &ExtraRoute, cluster_cidrs: &[IpNet]) -> Option<Entry<IpAddr>> {
     let (range, hop) = (parse_cidr(&route.destination)?, parse_ip(&route.nexthop)?);
     let is_wider = cluster_cidrs.iter().any(|cluster| range.contains(cluster) && range != *cluster);
@@ -176,7 +176,7 @@ fn entry(route: &ExtraRoute, cluster_cidrs: &[IpNet]) -> Option<Entry<IpAddr>> {
     Some(Entry { name: route.destination.clone(), destination: route.destination.clone(), target })
 }
 
-/// A route as it is written.
+/// A route as written.
 fn extra_route(entry: &Entry<IpAddr>) -> ExtraRoute {
     let nexthop = match &entry.target {
         Target::Hop(hop) => hop.to_string(),
@@ -230,7 +230,7 @@ impl RouteTable for RouterTable {
         internal.filter_map(NodeAddress::ip).collect()
     }
 
-    /// A route to any address of a node is that of the node.
+    /// A route to any address of a node belongs to the node.
     fn other_hops(node: &Node) -> Vec<IpAddr> {
         let others = node.addresses.iter().filter(|address| address.kind != AddressType::InternalIp);
         others.filter_map(NodeAddress::ip).collect()
@@ -240,7 +240,7 @@ impl RouteTable for RouterTable {
         hops.iter().find(|hop| hop.is_ipv4() == destination.addr().is_ipv4())
     }
 
-    /// A node without any address is not initialized yet: its route waits, and no event says so.
+    /// A node without any address is not initialized yet: its route waits, without an event.
     fn no_hop(message: String, is_new: bool) -> ProviderError {
         match is_new {
             true => ProviderError::in_progress(message, NEW_NODE),

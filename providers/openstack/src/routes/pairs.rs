@@ -1,4 +1,4 @@
-//! The ranges that the ports of nodes may forward: allowed address pairs, those of a port in one write.
+//! The ranges that the ports of nodes may forward: allowed address pairs, with one write per port.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::client::{ApiError, Client, Query};
 
 /// The rule of Neutron's policy for pairs: by default only the owner of the network may change them.
 const POLICY: &str = "update_port:allowed_address_pairs";
-/// Ports that are written at the same time.
+/// Maximum number of concurrent port writes.
 const IN_FLIGHT: usize = 16;
-/// How old the networks of the router may be.
+/// Maximum age of the router's networks.
 const NETWORKS_AGE: Duration = Duration::from_secs(60);
 
 /// The ports behind a router.
@@ -46,7 +46,7 @@ impl Pairs {
         Self { client, router, networks: Cached::new(read, interrupted) }
     }
 
-    /// The changes by the ID of their port, and the ports; a change whose address no port has is left out.
+    /// The ports with their changes; a change whose address belongs to no port is left out.
     async fn ports(&self, changes: &[Change]) -> Result<Vec<(Port, Vec<Change>)>, ApiError> {
         let hops: BTreeSet<String> = changes.iter().map(|change| change.route.nexthop.clone()).collect();
         let hops: Vec<String> = hops.into_iter().collect();
@@ -88,7 +88,7 @@ fn failed(port: &Port, changes: &[Change], error: ApiError) -> ProviderError {
     ProviderError::from(error).wrap(context)
 }
 
-/// The port with this address in a network of the router: in the first of them where exactly one has it.
+/// The port with this address in a network of the router: in the first network where exactly one port has it.
 fn port_at<'a>(ports: &'a [Port], networks: &[String], hop: &str) -> Option<&'a Port> {
     let hop = parse_ip(hop);
     networks.iter().find_map(|network| {
@@ -98,7 +98,7 @@ fn port_at<'a>(ports: &'a [Port], networks: &[String], hop: &str) -> Option<&'a 
     })
 }
 
-/// The pairs with these changes; `None` where they are as they should be.
+/// The pairs with these changes; `None` if nothing differs.
 fn changed(pairs: &[AddressPair], changes: &[Change]) -> Option<Vec<AddressPair>> {
     let is_of = |pair: &AddressPair, change: &Change| {
         pair.ip_address == change.route.destination
@@ -127,7 +127,7 @@ impl Bulk for Pairs {
                 "no port in the networks of router {} has the address {}: is [Route] router-id the router of the nodes?",
                 self.router, change.route.nexthop
             ))),
-            // It went with its server.
+            // The port was deleted with its server.
             false => Ok(()),
         };
         let mut answers: BTreeMap<Change, Self::Answer> =
@@ -136,7 +136,7 @@ impl Bulk for Pairs {
             let answer = self.change(port, &changes).await;
             (changes, answer)
         });
-        // Not all at once: what waits for its turn too long is given up.
+        // Not all at once: a call that waits too long for its turn is given up.
         let mut written = futures::stream::iter(writes).buffer_unordered(IN_FLIGHT);
         while let Some((changes, answer)) = written.next().await {
             answers.extend(changes.into_iter().map(|change| (change, answer.clone())));

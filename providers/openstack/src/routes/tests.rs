@@ -269,7 +269,7 @@ async fn a_full_router_takes_what_fits_and_the_error_says_what_to_raise() {
         }
         let writes = world.calls().iter().filter(|call| call.ends_with("router_update")).count();
         assert!(writes <= 10, "{writes}");
-        // The others stay refused with few calls, and are made once there is room.
+        // The others stay refused with few calls, and are created once there is room.
         let missing: Vec<NewRoute> = wanted
             .iter()
             .filter(|new| !table(&world).iter().any(|route| route.starts_with(&*new.route.destination_cidr)))
@@ -297,7 +297,7 @@ async fn without_atomic_calls_the_whole_list_is_written_with_its_revision_and_fo
     let ((first, second), third) = tokio::join!(both, another.create("k", &three));
     [first, second, third].into_iter().for_each(good);
     assert_eq!(table(&world).len(), 4);
-    // Somebody else wrote in between.
+    // Another program wrote in between.
     world.fail(("network", "router_update"), 412, 2);
     let list = routes.list("k").await.unwrap();
     assert_eq!(list.len(), 3);

@@ -1,4 +1,4 @@
-//! Variables of the environment that are neither flags nor keys.
+//! Environment variables that have no flag or key.
 
 use ccm_provider::{Finding, Severity};
 
@@ -7,17 +7,17 @@ use super::clouds::Variable;
 const REGIONAL: &str = "OS_CCM_REGIONAL";
 const WAIT_STEPS: &str = "OCCM_WAIT_LB_ACTIVE_STEPS";
 
-/// What the environment says.
+/// The settings from the environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Environment {
-    /// Whether provider IDs name the region.
+    /// Whether provider IDs contain the region.
     pub(crate) is_regional: bool,
-    /// How often a load balancer that is not ready is looked at; `None`: the default.
+    /// Maximum number of polls of a load balancer that is not ready; `None`: the default.
     pub(crate) wait_steps: Option<u32>,
 }
 
 impl Environment {
-    /// Reads it. A value that does not count is a warning.
+    /// Reads the environment. An ignored value is a warning.
     pub(crate) fn read(variable: Variable<'_>) -> (Self, Vec<Finding>) {
         let mut findings = Vec::new();
         let mut warn = |key: &str, value: String, message: &str| {

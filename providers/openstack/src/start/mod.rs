@@ -1,4 +1,4 @@
-//! Everything before the first controller runs: the configuration file, clouds.yaml, the login, the environment.
+//! The start, before the first controller runs: the configuration file, clouds.yaml, the login, the environment.
 
 use ccm_provider::{ErrorClass, Finding};
 
@@ -7,8 +7,7 @@ pub(crate) mod config;
 pub(crate) mod environment;
 pub(crate) mod login;
 
-/// Everything that is wrong with a configuration file, also what only the login finds. Where clouds.yaml fills it, that is not
-/// known.
+/// All problems of a configuration file, including those of the login, which are unknown if clouds.yaml fills keys.
 pub(crate) fn lint(text: &str) -> Vec<Finding> {
     let mut findings = config::Config::lint(text);
     if let Ok((config, _)) = config::Config::parse(Some(text))

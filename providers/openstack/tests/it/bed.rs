@@ -1,5 +1,5 @@
-//! A simulated OpenStack with a project, networks and servers, and the provider as a process would make it: from a cloud.conf,
-//! over HTTP, with a login.
+//! A simulated OpenStack with a project, networks and servers, and the provider as a process creates it: from a
+//! cloud.conf, over HTTP, with a login.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// A project with a subnet of nodes that a router joins to an external network.
+    /// A project with a subnet of nodes that a router connects to an external network.
     pub(crate) fn start(options: Options) -> Self {
         let cloud = OpenStack::start(options).unwrap();
         let (project, subnet, router) = cloud.world(|world| {
@@ -48,7 +48,7 @@ impl Bed {
         Self { cloud, project, subnet, router }
     }
 
-    /// The configuration, with more lines in `[LoadBalancer]` and other sections behind it.
+    /// The configuration, with `more` in `[LoadBalancer]` and in sections after it.
     pub(crate) fn config(&self, more: &str) -> String {
         format!(
             "[Global]\nauth-url = {}\nusername = ccm\npassword = secret\ntenant-name = kube\ndomain-id = default\n\
@@ -58,7 +58,7 @@ impl Bed {
         )
     }
 
-    /// A new server, and the node that the core would have made of it.
+    /// A new server, and its node as the core initializes it.
     pub(crate) fn node(&self, name: &str) -> NodeRef {
         let (id, address) = self.server(name);
         Node {
@@ -82,7 +82,7 @@ impl Bed {
         })
     }
 
-    /// The provider of a process that leads.
+    /// The provider of a leading process.
     pub(crate) async fn process(&self, more: &str, cluster: &Arc<TestCluster>) -> Arc<dyn CloudProvider> {
         let config = CloudConfig { path: "cloud.conf".into(), text: self.config(more) };
         let provider = Factory.build(Some(config), &flags()).await.unwrap();
@@ -108,11 +108,11 @@ const KINDS: [&str; 9] = [
     "router",
 ];
 
-/// What a project has of load balancers and routes, a line for each object, and one for each security group and address pair of
-/// a server's port; sorted.
+/// The objects of load balancers and routes, one line each, and one for each security group and address pair of a
+/// server's port; sorted.
 pub(crate) fn contents(cloud: &OpenStack) -> Vec<String> {
     let mut lines = Vec::new();
-    // Their members may keep the port of checks that nobody makes; a new monitor corrects it.
+    // Members of pools without a monitor may keep the port of health checks; a new monitor corrects it.
     let unchecked =
         cloud.resources("pool").into_iter().filter(|pool| pool["healthmonitor_id"].as_str().is_none_or(str::is_empty));
     let unchecked: BTreeSet<String> =
@@ -129,7 +129,7 @@ pub(crate) fn contents(cloud: &OpenStack) -> Vec<String> {
     let names: BTreeMap<String, Value> =
         groups.map(|group| (group["id"].as_str().unwrap().to_owned(), group["name"].clone())).collect();
     for port in cloud.resources("port") {
-        // Ports of servers come and go with them; what the provider changes of them stays.
+        // Ports of servers depend on the servers; only the provider's changes to them count.
         if !port["device_owner"].as_str().unwrap().starts_with("compute:") {
             continue;
         }
@@ -144,7 +144,7 @@ pub(crate) fn contents(cloud: &OpenStack) -> Vec<String> {
     lines
 }
 
-/// An object without what each creation changes; of the ID of another one, and of addresses, whether there is one.
+/// An object without fields that each creation changes; addresses and IDs of other objects become booleans.
 fn shape(mut value: Value) -> Value {
     const ADDRESSES: [&str; 3] = ["vip_address", "floating_ip_address", "fixed_ip_address"];
     const CHANGING: [&str; 6] =

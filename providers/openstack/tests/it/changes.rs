@@ -69,7 +69,7 @@ async fn monitors_come_change_and_go(scene: &mut Scene) {
         assert_eq!(scene.monitors().await[0][field], value);
     }
     scene.is_steady(&mut web).await;
-    // kube-proxy answers over HTTP.
+    // The health check of kube-proxy uses HTTP.
     web.spec.external_traffic_policy = "Local".to_owned();
     web.spec.health_check_node_port = 32000;
     assert_eq!(
@@ -84,7 +84,7 @@ async fn monitors_come_change_and_go(scene: &mut Scene) {
     scene.is_steady(&mut web).await;
 }
 
-/// A monitor would go on to ask kube-proxy, which does not answer there any more.
+/// A monitor would continue to check kube-proxy, which does not answer on that port anymore.
 async fn members_lose_the_health_check_port_with_the_local_policy(scene: &mut Scene) {
     for serial in [false, true] {
         scene.configure(&format!("[LoadBalancer]\nprovider-requires-serial-api-calls = {serial}\n")).await;
@@ -199,7 +199,7 @@ async fn an_unknown_lb_method_is_an_event_and_the_rest_goes_on(scene: &mut Scene
     assert_eq!((&scene.listener().await["connection_limit"], scene.members().await.len()), (&json!(5), 2));
     let events = scene.events();
     assert!(events.iter().any(|event| event.starts_with("LoadBalancerLbMethodUnknown: ")), "{events:?}");
-    // The simulation counts what Octavia refuses.
+    // The simulation counts requests that Octavia refuses.
     if let Some(simulation) = scene.cloud.simulation() {
         let _ = simulation.take_violations();
     }
@@ -241,13 +241,13 @@ async fn a_monitor_keeps_its_name_when_the_port_in_front_goes(scene: &mut Scene)
     let name = |index: u8| json!(format!("monitor_{index}_kube_service_kubernetes_shop_web"));
     assert_eq!(scene.monitors().await[0]["name"], name(1));
     scene.is_steady(&mut web).await;
-    // Any other name is put right.
+    // Any other name is corrected.
     let path = format!("/v2.0/lbaas/healthmonitors/{}", id(&scene.monitors().await[0]));
     scene.write("PUT", &path, json!({"healthmonitor": {"name": "by-hand"}})).await;
     forget(&mut web);
     assert_eq!(scene.writes_to_ensure(&mut web).await, "loadbalancer_healthmonitor_update 1");
     assert_eq!(scene.monitors().await[0]["name"], name(0));
-    // The pool too has the name of the port that it was made for, until it gets another one.
+    // The pool also keeps the name of its original port, until it gets another one.
     assert_eq!(scene.pool().await["name"], "pool_1_kube_service_kubernetes_shop_web");
     let path = format!("/v2.0/lbaas/pools/{}", id(&scene.pool().await));
     scene.write("PUT", &path, json!({"pool": {"name": "by-hand"}})).await;

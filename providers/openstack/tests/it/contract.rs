@@ -1,4 +1,4 @@
-//! The contract that every provider keeps.
+//! The contract of every provider.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Harness for Cloud {
         bed::contents(&self.bed.cloud).into_iter().collect()
     }
 
-    /// Another cluster has a balancer in the same project, and routes on the same router.
+    /// Adds a balancer of another cluster in the same project, and routes on the same router.
     async fn add_objects_of_others(&self, like: Option<&Service>) -> bool {
         let other = self.bed.process("", &Arc::<TestCluster>::default()).await;
         if let Some(mut service) = like.cloned() {

@@ -1,4 +1,4 @@
-//! A process that dies after any of its writes: see [`ccm_provider_contract::crash`].
+//! A process that ends after any of its writes: see [`ccm_provider_contract::crash`].
 
 use async_trait::async_trait;
 use ccm_cloudsim::openstack::Options;
@@ -16,7 +16,7 @@ ccm_test_openstack::cases! { [crate::scene]
 
 const CONF: &str = "[LoadBalancer]\nmanage-security-groups = true\ncreate-monitor = true\n";
 
-/// What a process dies of.
+/// The work during which a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
     Create,
@@ -30,7 +30,7 @@ enum Life {
 }
 
 impl Life {
-    /// What there is before, and the Service that is then worked on.
+    /// Prepares the cloud, and returns the Service to work on.
     async fn before(self, scene: &mut Scene) -> Service {
         let more = match self {
             Self::CreateStepByStep => "provider-requires-serial-api-calls = true\n",
@@ -76,17 +76,17 @@ impl Life {
         }
     }
 
-    /// So many writes it has at least.
+    /// The minimum number of writes.
     fn writes(self) -> usize {
         match self {
-            // The deletion with everything in it, the new balancer, and its floating IP.
+            // The cascading deletion, the new balancer, and its floating IP.
             Self::Replace => 3,
             _ => 5,
         }
     }
 }
 
-/// What the cloud has, without IDs and addresses.
+/// The state of the cloud, without IDs and addresses.
 async fn state(scene: &Scene) -> Vec<String> {
     let mut state = Vec::new();
     let pick = |object: &Value, keys: &[&str]| -> String {
@@ -137,7 +137,7 @@ async fn state(scene: &Scene) -> Vec<String> {
 /// A process that is about to work on a Service.
 struct Work {
     scene: Scene,
-    /// As it was when the process began: what a process notes goes with it.
+    /// The Service at the start of the process: a process that ends records nothing.
     before: Service,
     service: Service,
     action: ServiceAction,
@@ -195,7 +195,7 @@ enum Station {
     Delete,
 }
 
-/// One life beside a Service of another cluster on the same nodes; what there is after each station.
+/// One life next to a Service of another cluster on the same nodes; returns the state after each station.
 async fn live(scene: &mut Scene, work: impl AsyncFn(&Scene, &mut Service, ServiceAction)) -> Vec<Vec<String>> {
     scene.configure(CONF).await;
     let neighbour = scene.process_of("theirs").await;
@@ -229,7 +229,7 @@ async fn live(scene: &mut Scene, work: impl AsyncFn(&Scene, &mut Service, Servic
     ends
 }
 
-/// The objects of the other cluster, whole: Octavia and Neutron show when one was written last.
+/// The complete objects of the other cluster: Octavia and Neutron show the time of the last write.
 async fn foreign(scene: &Scene) -> Vec<Value> {
     let mut all = scene.balancers().await;
     all.extend(scene.listeners().await);
@@ -242,13 +242,13 @@ async fn foreign(scene: &Scene) -> Vec<Value> {
         all.extend(scene.list(&format!("/v2.0/lbaas/pools/{}/members", id(pool))).await);
     }
     for object in &mut all {
-        // What health checks see.
+        // Set by health checks.
         object.as_object_mut().unwrap().remove("operating_status");
     }
     all
 }
 
-/// Each write of a life is the last one of a process, which ends right after it; the next process goes on.
+/// Each write of a life is the last one of a process, which ends right after it; the next process continues.
 async fn a_life_survives_a_death_after_each_write(scene: &mut Scene) {
     let mut expected = Vec::new();
     let undisturbed = async |scene: &Scene, service: &mut Service, action: ServiceAction| {

@@ -1,4 +1,4 @@
-//! New load balancers, and nothing to do once they are there.
+//! New load balancers, and no further writes once they exist.
 
 use ccm_cloudsim::openstack::seed::SubnetSeed;
 use ccm_provider::Service;
@@ -176,7 +176,7 @@ async fn places_come_from_annotations_classes_and_configuration(scene: &mut Scen
     let mut plain = service("plain", &[(80, 30080)], json!({}));
     let (calls, _) = scene.counted(scene.ensure(&mut plain)).await;
     assert_eq!(calls.of("port_list"), 0, "{calls:?}");
-    // Octavia finds the way to an address without a subnet.
+    // Octavia reaches an address without a subnet.
     assert!(scene.whole_members().await.iter().all(|member| member["subnet_id"].is_null()));
     scene.is_steady(&mut plain).await;
     let mut classy = service("classy", &[(80, 30080)], json!({}));
@@ -209,7 +209,7 @@ async fn a_port_of_the_user_becomes_the_address(scene: &mut Scene) {
     scene.get(&format!("/v2.0/ports/{}", id(&port))).await;
 }
 
-/// Also later: a batch of members replaces the subnets of those that are there.
+/// Also later: a batch update of members replaces the subnets of existing ones.
 async fn members_are_in_their_own_subnet_behind_a_port_of_the_user(scene: &mut Scene) {
     let network = scene.place().network.clone();
     let project = scene.place().project.clone();
@@ -288,14 +288,14 @@ async fn tags_of_the_user_are_added(scene: &mut Scene) {
     scene.is_steady(&mut web).await;
 }
 
-/// A balancer is not read further while its time of change is the noted one; a change by hand changes that time.
+/// The parts of a balancer are not read while its update time is as recorded; a change by hand changes that time.
 async fn a_cloud_change_is_noticed_by_its_time(scene: &mut Scene) {
     let mut web = web();
     scene.ensure(&mut web).await;
     match scene.cloud.simulation() {
         Some(simulation) => simulation.clock().step(std::time::Duration::from_secs(2)),
         None => {
-            // The time has seconds.
+            // The time is in seconds.
             let seen = scene.balancer().await["updated_at"].clone();
             let path = format!("{LBS}/{}", id(&scene.balancer().await));
             while scene.balancer().await["updated_at"] == seen {
@@ -396,7 +396,7 @@ async fn what_octavia_refuses_is_named_with_its_annotation(scene: &mut Scene) {
         ("health-monitor-max-retries", "11"),
         ("health-monitor-max-retries-down", "0"),
     ] {
-        // Made with it, and changed to it.
+        // On creation, and on update.
         for is_there in [false, true] {
             let mut web = web();
             set(&mut web, "enable-health-monitor", "true");

@@ -1,4 +1,4 @@
-//! Deletions, and what is left of balancers that somebody else deleted.
+//! Deletions, and leftovers of balancers that others deleted.
 
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::ServiceAction;
@@ -72,7 +72,7 @@ async fn a_balancer_deleted_by_hand_is_made_again(scene: &mut Scene) {
     scene.is_steady(&mut web).await;
     let loose = scene.floating_ips().await.iter().filter(|ip| ip["port_id"].is_null()).count();
     assert_eq!(loose, 0, "the floating IP is used again");
-    // An ID that was never ours is not replaced.
+    // A balancer that the provider did not record is not replaced.
     let mut other = service("other", &[(80, 30080)], json!({}));
     set(&mut other, "load-balancer-id", id(&lb));
     let error = scene.refused(&mut other).await;
@@ -105,7 +105,7 @@ async fn a_service_that_is_no_load_balancer_any_more_can_become_one_again(scene:
 }
 
 async fn a_balancer_in_error_is_deleted(scene: &mut Scene) {
-    // Octavia takes no change of a part then, so that it goes whole also where parts go one by one.
+    // Octavia rejects changes of parts then, so the balancer is deleted with a cascade even without `cascade-delete`.
     for conf in ["", "[LoadBalancer]\ncascade-delete = false\n"] {
         scene.configure(conf).await;
         let mut web = web();

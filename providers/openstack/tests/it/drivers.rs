@@ -1,11 +1,11 @@
-//! Drivers and versions of Octavia with fewer features, certificates, and several processes' worth of configuration.
+//! Drivers and versions of Octavia with fewer features, and certificates.
 
 use ccm_cloudsim::openstack::{CatalogEntry, Options};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, set, simulated, simulated_with, texts, unset, web};
 
-/// An Octavia whose API ends with this version.
+/// An Octavia with this latest API version.
 fn octavia(minor: u32) -> Options {
     Options { balancer_versions: (0..=minor).map(|minor| format!("v2.{minor}")).collect(), ..Options::default() }
 }

@@ -1,4 +1,4 @@
-//! Failures of the cloud, and restarts in the middle.
+//! Failures of the cloud, and restarts during the work.
 
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,7 @@ async fn a_failed_look_at_versions_makes_no_listener_open_to_all() {
         web.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned()]);
         scene.refused(&mut web).await;
         assert_eq!(scene.balancers().await.len(), 0);
-        // A failure is the answer to all who ask soon after it.
+        // A failure is also the answer to requests soon after it.
         while scene.try_ensure(&mut web).await.is_err() {}
         assert_eq!(scene.listener().await["allowed_cidrs"], json!(["192.0.2.0/24"]));
     })
@@ -125,10 +125,10 @@ async fn a_change_that_the_driver_cannot_make_is_an_error_and_made_again() {
             set(&mut web, "enable-health-monitor", "true");
             let gone = scene.nodes.pop().unwrap();
             scene.ensure(&mut web).await;
-            // Of the nodes.
+            // A change of the nodes.
             scene.nodes.push(gone);
             failing(scene, &mut web, ServiceAction::UpdateHosts, "member ").await;
-            // Of the health monitor, the pool, the listener.
+            // Changes of the health monitor, the pool, the listener.
             set(&mut web, "health-monitor-delay", "7");
             failing(scene, &mut web, ServiceAction::Ensure, "health monitor monitor_0_").await;
             web.spec.session_affinity = "ClientIP".to_owned();
@@ -141,7 +141,7 @@ async fn a_change_that_the_driver_cannot_make_is_an_error_and_made_again() {
     }
 }
 
-/// The next change fails in this part; the one after it repairs that.
+/// The next change fails in this part; the one after it repairs the part.
 async fn failing(scene: &mut Scene, web: &mut Service, action: ServiceAction, part: &str) {
     scene.simulation().fail_provisioning(1);
     let error = scene.process.work(web, &scene.nodes, action).await.unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Floating IPs: which network and subnet, whose they are, and when they go.
+//! Floating IPs: their network and subnet, their owner, and their deletion.
 
 use ccm_cloudsim::openstack::seed::SubnetSeed;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ async fn an_internal_service_gives_its_floating_ip_back(scene: &mut Scene) {
     scene.is_steady(&mut web).await;
 }
 
-/// A floating IP that the user made.
+/// A floating IP that the user created.
 async fn by_hand(scene: &Scene) -> Value {
     let body = json!({"floatingip": {"floating_network_id": scene.place().external, "description": "mine"}});
     scene.write("POST", FIPS, body).await["floatingip"].clone()
@@ -84,7 +84,7 @@ async fn what_was_kept_for_an_earlier_service_stays(scene: &mut Scene) {
     let mut second = web();
     second.metadata.creation_timestamp = Some(scene.simulation().clock().now());
     assert_ne!(scene.ensure(&mut second).await, kept);
-    // Not taken in place of its own either.
+    // The kept one does not replace a deleted one either.
     let own = scene.floating_ips().await.into_iter().find(|ip| ip["floating_ip_address"] != *kept).unwrap();
     scene.write("DELETE", &format!("{FIPS}/{}", id(&own)), Value::Null).await;
     assert_ne!(scene.ensure(&mut second).await, kept);
@@ -224,7 +224,7 @@ async fn of_two_external_networks_the_one_that_a_router_joins_is_taken() {
     simulated(async |scene: &mut Scene| {
         let external = scene.place().external.clone();
         scene.simulation().world(|world| {
-            // Listed first.
+            // This network is listed first.
             let unreachable = world.network("other", "a", json!({"router:external": true}));
             world.subnet(&SubnetSeed { network: &unreachable, cidr: "198.51.100.0/24", ..SubnetSeed::default() });
             let seq = world.row("network", &external).unwrap().seq;

@@ -23,7 +23,7 @@ ccm_test_openstack::cases! { [crate::scene]
         two_groups_of_one_name_are_an_error;
 }
 
-/// How many ports have the group.
+/// The number of ports with the group.
 async fn ports(scene: &Scene) -> usize {
     let group = scene.groups().await.remove(0);
     scene.list(&format!("/v2.0/ports?security_groups={}", id(&group))).await.len()
@@ -71,7 +71,7 @@ async fn the_rules_wait_for_the_subnet_that_octavia_chooses(scene: &mut Scene) {
     }
 }
 
-/// The Go program of old tagged the ports as well.
+/// Old releases of the Go program also tagged the ports.
 async fn tags_of_old_releases_go_with_the_group(scene: &mut Scene) {
     let mut web = managed(scene).await;
     let group = id(&scene.groups().await[0]).to_owned();
@@ -145,7 +145,7 @@ async fn groups_of_services_that_restart_together_are_read_together(scene: &mut 
     let work = join_all(all.iter_mut().map(|web| scene.ensure(web)));
     let (calls, _) = scene.counted(work).await;
     assert_eq!(calls.writes(), "");
-    // Services that ask a moment later make one list more.
+    // Services that request it slightly later cause one more list.
     assert!(calls.of("security_group_list") <= 2 && calls.of("subnet_get") <= 2, "{calls:?}");
     assert!(calls.of("port_list") <= 4, "{calls:?}");
 }
@@ -204,7 +204,7 @@ async fn a_port_that_another_writer_changes_keeps_both_groups() {
         let mut web = web();
         set(&mut web, crate::scene::INTERNAL, "true");
         scene.ensure(&mut web).await;
-        // The process knows the ports of the servers as they were a moment ago.
+        // The process has cached the ports of the servers.
         let all = scene.list("/v2.0/ports?device_owner=compute:nova").await;
         for port in &all {
             let body = json!({"port": {"security_groups": [theirs]}});

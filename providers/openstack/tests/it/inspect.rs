@@ -51,7 +51,7 @@ impl Scene {
         self.provider.inspect().unwrap()
     }
 
-    /// The load balancer of a Service in this cluster or another, with what the core writes on the Service.
+    /// Creates the load balancer of a Service in a cluster; returns the Service with the annotations of the core.
     async fn made_in(&self, cluster: &str, mut service: Service) -> Service {
         let balancers = self.provider.load_balancer().unwrap();
         loop {
@@ -93,7 +93,7 @@ impl Scene {
         self.bed.cloud.ledger(|ledger| ledger.mutating(0).count())
     }
 
-    /// How many of a kind there are.
+    /// The number of objects of a kind.
     fn count(&self, kind: &str) -> usize {
         self.bed.cloud.resources(kind).len()
     }
@@ -156,7 +156,7 @@ async fn all_that_a_service_left_is_found_in_order_and_deleted() {
     let scene = Scene::new(MANAGED).await;
     let (ips, groups) = (scene.count("floatingip"), scene.count("security_group"));
     let web = scene.made(service("web", 80)).await;
-    // The process of the command has written nothing.
+    // The process of the command has not written recently.
     scene.cluster.advance(Duration::from_secs(10));
     assert!(scene.orphans(&[&web]).await.is_empty(), "claimed");
     let writes = scene.writes();
@@ -166,7 +166,7 @@ async fn all_that_a_service_left_is_found_in_order_and_deleted() {
     assert!(orphans[0].created.is_some() && orphans[0].reason.contains("there is no Service shop/web"), "{orphans:#?}");
     assert_eq!(scene.writes(), writes, "listing writes nothing");
     for _ in 0..2 {
-        // A second time there is nothing to do.
+        // The second time does nothing.
         for orphan in &orphans {
             scene.inspector().delete_orphan(CLUSTER, orphan).await.unwrap();
         }
@@ -195,7 +195,7 @@ async fn what_may_be_another_clusters_is_kept() {
         let error = scene.inspector().delete_orphan(CLUSTER, orphan).await.unwrap_err();
         assert!(error.to_string().contains("is not deleted"), "{error}");
     }
-    // With the default name nothing shows whose it is once the cluster is gone.
+    // With the default name nothing shows the owner once the cluster is gone.
     let gone = scene.inspector().orphans(CLUSTER, &Claims::default()).await.unwrap();
     assert!(gone.iter().all(|orphan| orphan.kept.is_some()), "{gone:#?}");
     let other = scene.inspector().orphans("other", &Claims::default()).await.unwrap();
@@ -255,7 +255,7 @@ async fn a_migration_without_findings_and_one_with() {
     assert_eq!(scene.writes(), writes);
 }
 
-/// The plan made here, after it was compared with the one from the text that a snapshot keeps; and that text.
+/// Compares the plan made here with the one from a snapshot's text; returns the plan and the text.
 async fn same(provider: &dyn CloudProvider, item: &ServiceWork) -> (Result<String, String>, String) {
     let here = provider.load_balancer().unwrap();
     let planned = here.plan(CLUSTER, item).await.map(|plan| serde_json::to_string(&plan).unwrap());

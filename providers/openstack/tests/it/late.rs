@@ -1,4 +1,4 @@
-//! Reads that show the cloud as it was a moment ago.
+//! Reads that show an older state of the cloud.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::scene::{INTERNAL, Scene, annotation, id, service, set, simulated_with
 const LATE: Duration = Duration::from_secs(1);
 const CONF: &str = "[LoadBalancer]\nmanage-security-groups = true\n";
 
-/// A scene whose reads are late from its beginning on.
+/// A scene whose reads are late from the start.
 async fn late(case: impl AsyncFnOnce(&mut Scene)) {
     simulated_with(Options::default(), async |scene: &mut Scene| {
         scene.configure(CONF).await;
@@ -22,7 +22,7 @@ async fn late(case: impl AsyncFnOnce(&mut Scene)) {
     .await;
 }
 
-/// As the controller does: again until it succeeds, while time passes.
+/// Retries until success while time passes, as the controller does.
 async fn done(scene: &Scene, service: &mut Service, action: ServiceAction) -> Option<LoadBalancerStatus> {
     for _ in 0..100 {
         match scene.process.ask(service, &scene.nodes, action).await {
@@ -33,13 +33,13 @@ async fn done(scene: &Scene, service: &mut Service, action: ServiceAction) -> Op
     panic!("{action:?} does not succeed")
 }
 
-/// Moves the clocks of cloud and process.
+/// Advances the clocks of cloud and process.
 fn pass(scene: &Scene, time: Duration) {
     scene.simulation().clock().step(time);
     scene.process.cluster.advance(time);
 }
 
-/// Answers the address.
+/// Ensures a Service and returns its address.
 async fn reached(scene: &Scene, service: &mut Service) -> String {
     done(scene, service, ServiceAction::Ensure).await.unwrap().ingress[0].ip.clone()
 }
@@ -48,7 +48,7 @@ fn web() -> Service {
     service("web", &[(80, 30080), (443, 30443)], json!({}))
 }
 
-/// How many there are now, however late reads are.
+/// The current number of objects, regardless of late reads.
 fn present(scene: &Scene) -> Vec<usize> {
     let ours = |object: &Value| object["name"] != "default";
     let count = |kind| scene.simulation().resources(kind).iter().filter(|object| ours(object)).count();

@@ -18,10 +18,10 @@ use crate::bed::{Bed, CLUSTER, contents};
 use crate::scene::{INTERNAL, id, service, set};
 
 const LBS: &str = "/load-balancer/v2.0/lbaas";
-/// How late reads are at most.
+/// The maximum delay of reads.
 const STALE: Duration = Duration::from_secs(2);
 
-/// The simulated OpenStack with neighbours.
+/// The simulated OpenStack, with another cluster.
 struct Living {
     bed: Bed,
     config: String,
@@ -31,7 +31,7 @@ struct Living {
 }
 
 impl Living {
-    /// Another cluster has a balancer in the same project.
+    /// Adds a balancer of another cluster in the same project.
     async fn neighbours(&self) {
         let balancers = self.process().await;
         let node = self.bed.node("theirs");
@@ -41,7 +41,7 @@ impl Living {
         }
     }
 
-    /// The IDs of what Octavia has of a kind for the Services.
+    /// The IDs of the Services' objects of a kind.
     fn ours(&self, kind: &str) -> Vec<String> {
         let all = self.bed.cloud.resources(kind).into_iter();
         // The rules of the project's default group have no ports.
@@ -69,7 +69,7 @@ impl LivingCloud for Living {
         let config = lines.into_iter().filter(|_| rng.random_bool(0.4)).collect::<Vec<_>>().join("\n");
         let provisioning = Duration::from_millis([0, 3, 40][rng.random_range(0..3)]);
         let bed = Bed::start(Options { seed, provisioning, ..Options::default() });
-        // Without nodes a balancer needs a subnet of the configuration.
+        // Without nodes a balancer needs a configured subnet.
         let config = format!("subnet-id = {}\n{config}", bed.subnet);
         let clock = bed.cloud.clock().clone();
         let cluster = Arc::new(TestCluster::following(move || clock.now().into()));
@@ -83,7 +83,7 @@ impl LivingCloud for Living {
     }
 
     async fn process(&self) -> Arc<dyn LoadBalancer> {
-        // Until another process leads, reads have caught up.
+        // Reads have caught up before another process leads.
         self.bed.cloud.clock().step(STALE);
         self.bed.process(&self.config, &self.cluster).await.load_balancer().unwrap()
     }
@@ -151,7 +151,7 @@ impl LivingCloud for Living {
     fn rough(&mut self, rng: &mut StdRng) -> bool {
         let is_late = rng.random_bool(0.5);
         self.bed.cloud.change(|options| options.stale_reads = if is_late { STALE } else { Duration::ZERO });
-        // A process remembers an external network for minutes.
+        // A process caches external networks for minutes.
         is_late
     }
 
@@ -192,7 +192,7 @@ impl LivingCloud for Living {
     }
 
     fn change_by_hand(&mut self, rng: &mut StdRng, _: &[String]) -> String {
-        // Octavia shows the time of a change in seconds.
+        // Octavia shows update times in seconds.
         self.bed.cloud.clock().step(Duration::from_secs(2));
         let (kind, path) = [
             ("listener", "listeners"),
@@ -223,7 +223,7 @@ impl LivingCloud for Living {
             }
             tokio::time::sleep(after.clamp(Duration::from_millis(1), Duration::from_millis(20))).await;
         }
-        // A failed read is the answer to everybody for a second of real time.
+        // A failed read is shared by all requests within a second of real time.
         if self.is_calm && !error.is_in_progress() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -239,8 +239,8 @@ impl LivingCloud for Living {
         line.contains("theirs") || line.contains("31999")
     }
 
-    /// Without the numbers in names, since a listener keeps the one that its port had when it was made; and without the user's
-    /// tags, which stay when the annotation goes.
+    /// Removes the numbers in names, since a listener keeps the one that its port had at creation; and the user's tags,
+    /// which remain when the annotation is removed.
     fn plain(line: String) -> String {
         static VARYING: LazyLock<Regex> =
             LazyLock::new(|| Regex::new("(listener_|pool_|monitor_)[0-9]+_|\"(blue|green)\",").unwrap());
@@ -248,5 +248,5 @@ impl LivingCloud for Living {
     }
 }
 
-// The seeds of the day take about three minutes; they wait most of the time.
+// The default seeds take about three minutes, most of it waiting.
 ccm_provider_contract::lives!(Living, "CCM_OPENSTACK_SEEDS", 1..=8, 150);

@@ -1,5 +1,5 @@
-//! The provider as a process makes it, from a cloud.conf, over HTTP: on a simulated OpenStack, and on real services in the
-//! modules named `real_openstack`.
+//! The provider as a process creates it, from a cloud.conf, over HTTP: on a simulated OpenStack, and on real services
+//! in the modules named `real_openstack`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bed;

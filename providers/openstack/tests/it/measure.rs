@@ -1,4 +1,4 @@
-//! What the usual life of Services costs. Prints a table; the bounds are those that a change must not pass unnoticed.
+//! The cost of the usual life of Services. Prints a table; the bounds make increases visible.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ ccm_test_openstack::cases! { [crate::scene]
         services_that_restart_in_waves_share_a_list;
 }
 
-/// More Services are synced at a restart than at the same time.
+/// A restart syncs more Services than run concurrently.
 async fn services_that_restart_in_waves_share_a_list(scene: &mut Scene) {
     let mut all: Vec<Service> = (0..12).map(|n| service(&format!("web-{n}"), &[(80, 30080)], json!({}))).collect();
     join_all(all.iter_mut().map(|web| scene.ensure(web))).await;
@@ -28,7 +28,7 @@ async fn services_that_restart_in_waves_share_a_list(scene: &mut Scene) {
     };
     let calls = scene.counted(waves).await.0;
     assert_eq!((calls.of("loadbalancer_list"), calls.of("loadbalancer_get"), calls.written()), (1, 0, 0), "{calls:?}");
-    // What was written since is read again.
+    // Balancers that were written since are read again.
     all[0].spec.ports[0].node_port = 30081;
     let calls = scene.counted(scene.ensure(&mut all[0])).await.0;
     assert_eq!(calls.writes(), "loadbalancer_members_update 1");
@@ -46,13 +46,13 @@ async fn shown<T>(scene: &Scene, what: &str, work: impl Future<Output = T>) -> C
 }
 
 async fn the_usual_life_costs_little(scene: &mut Scene) {
-    // Changes of the real services do not take the same time, so some come too early.
+    // Changes take varying times on the real services, so some requests are too early.
     let most = if scene.cloud.simulation().is_some() { 18 } else { 20 };
     for count in [1, 10] {
         let ports: Vec<(i32, i32)> = (0..count).map(|n| (8000 + n, 31000 + n)).collect();
         let mut web = service("web", &ports, json!({}));
         let created = shown(scene, &format!("{count} ports, create"), scene.ensure(&mut web)).await;
-        // Looks at a balancer at work are as many as it needs time, and a list serves for two seconds.
+        // The number of polls depends on the duration, and a list serves for two seconds.
         let calls = created.total() - created.of("loadbalancer_get") - created.of("loadbalancer_list");
         assert!(calls <= 13 && created.written() == 2, "{created:?}");
         let steady = shown(scene, &format!("{count} ports, steady"), scene.ensure(&mut web)).await;
@@ -95,7 +95,7 @@ async fn a_node_behind_ten_ports_costs_its_ten_writes_and_few_other_calls() {
             scene.nodes.push(node);
             let calls = shown(scene, "member added", scene.update_hosts(&mut web)).await;
             assert_eq!(calls.writes(), "loadbalancer_members_update 10");
-            // The balancer and its status before, and the same after; of others the lists are those of the creation.
+            // The balancer and its status, before and after; other lists are those of the creation.
             let lists = calls.of("loadbalancer_listener_list") + calls.of("loadbalancer_pool_list");
             assert!(lists == 0 && calls.total() <= 18, "round {round}: {calls:?}");
         }

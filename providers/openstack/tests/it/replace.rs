@@ -1,4 +1,4 @@
-//! A load balancer in ERROR is made again where its Service asks for it.
+//! A load balancer in ERROR is recreated if its Service requests it.
 
 use ccm_provider::{Service, ServiceAction};
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ async fn a_shared_balancer_in_error_stays(scene: &mut Scene) {
     let error = scene.refused(&mut api).await;
     assert!(error.contains("does not replace it: it was not made for this Service"), "{error}");
     assert_eq!(id(&scene.balancer().await), id(&old));
-    // A listener whose Service is not named by the balancer any more.
+    // A listener with a Service tag that the balancer lacks.
     scene.cloud.set_status(id(&old), "ACTIVE").await;
     let tags = json!({"loadbalancer": {"tags": [old["name"]]}});
     scene.write("PUT", &format!("{LBS}/{}", id(&old)), tags).await;

@@ -1,4 +1,4 @@
-//! A cluster in a cloud: the provider as a process makes it, nodes, Services, and what the cloud has for them.
+//! A cluster in a cloud: the provider as a process creates it, nodes, Services, and their cloud resources.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, Sub};
@@ -22,7 +22,7 @@ pub(crate) use ccm_test_openstack::{FIPS, GROUPS, LBS, id, texts};
 pub(crate) const CLUSTER: &str = "kubernetes";
 pub(crate) const PREFIX: &str = "loadbalancer.openstack.org/";
 pub(crate) const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
-/// What the provider notes of a balancer that is as desired.
+/// The annotation that records a matching balancer.
 const APPLIED: &str = "cloud-controller-manager/openstack-applied";
 
 pub(crate) async fn simulated(case: impl AsyncFnOnce(&mut Scene)) {
@@ -58,7 +58,7 @@ impl Process {
         Self::limited(conf, cluster_name, i64::MAX).await
     }
 
-    /// A process that leads until it has written so often.
+    /// A process that leads until it has sent `writes` writes.
     async fn limited(conf: String, cluster_name: &str, writes: i64) -> Result<Self, ProviderError> {
         let config = CloudConfig { path: "/nonexistent/cloud.conf".into(), text: conf };
         let provider = ccm_provider_openstack::Factory.build(Some(config), &FlagValues::default()).await?;
@@ -80,13 +80,13 @@ impl Process {
         controller::ask(&*self.balancers, &self.name, service, nodes, action).await.result
     }
 
-    /// The same until the answer is final.
+    /// Repeats the call until the answer is final.
     pub(crate) async fn work(&self, service: &mut Service, nodes: &[NodeRef], action: ServiceAction) -> Answer {
         controller::work(&*self.balancers, &self.name, service, nodes, action).await.result
     }
 }
 
-/// The lease of a process that is to end after so many writes.
+/// The lease of a process that ends after `writes` writes.
 struct Lease {
     provider: Weak<dyn CloudProvider>,
     writes: i64,
@@ -105,7 +105,7 @@ impl LeaderToken for Lease {
 
 pub(crate) type Answer = Result<Option<LoadBalancerStatus>, ProviderError>;
 
-/// How many calls there were, by operation.
+/// The number of calls by operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Calls {
     sent: BTreeMap<String, i64>,
@@ -130,8 +130,8 @@ impl Calls {
         self.sent.iter().filter(|(name, _)| *name != "token_create").map(|(_, count)| count).sum()
     }
 
-    /// Those that changed something: `loadbalancer_create 1, …`. Without those that Octavia refused because an earlier
-    /// change was not done: how many these are depends on time.
+    /// The calls that changed something: `loadbalancer_create 1, …`. Calls that Octavia rejected because an earlier
+    /// change was in progress are left out: their number depends on timing.
     pub(crate) fn writes(&self) -> String {
         let is_write = |name: &str| ["_create", "_update", "_delete"].iter().any(|verb| name.ends_with(verb));
         let writes = self.sent.iter().filter(|(name, _)| is_write(name) && *name != "token_create");
@@ -163,7 +163,7 @@ impl Sub for Calls {
     }
 }
 
-/// What a test works with.
+/// The environment of a test.
 pub(crate) struct Scene {
     pub(crate) cloud: Box<dyn Cloud>,
     pub(crate) process: Process,
@@ -182,7 +182,7 @@ impl Scene {
         scene
     }
 
-    /// On a simulation of its own.
+    /// A scene on its own simulation.
     pub(crate) async fn simulated() -> Self {
         Self::new(Box::new(Simulated::start(Options::default()))).await
     }
@@ -191,7 +191,7 @@ impl Scene {
         self.cloud.simulation().expect("a simulation")
     }
 
-    /// A node on a server of its own.
+    /// A node on its own server.
     pub(crate) async fn node(&self, name: &str) -> NodeRef {
         let server = uid(name);
         let port = self.cloud.port(&server).await;
@@ -206,7 +206,7 @@ impl Scene {
         self.process = Process::start(self.cloud.login() + &self.conf, CLUSTER).await.unwrap();
     }
 
-    /// A new process with this behind `[Global]`.
+    /// A new process with `more` after `[Global]`.
     pub(crate) async fn configure(&mut self, more: &str) {
         more.clone_into(&mut self.conf);
         self.restart().await;
@@ -217,8 +217,8 @@ impl Scene {
         Process::start(self.cloud.login() + &self.conf, cluster).await.unwrap()
     }
 
-    /// A new process works on a Service until it has written so often: then it ends at once, whatever is under way, and nothing
-    /// is noted on the Service. Whether it was done before that.
+    /// Lets a new process work on a Service until it has sent `writes` writes: then it ends at once, even in mid-call,
+    /// and the Service stays unchanged. Returns whether the work was done before that.
     pub(crate) async fn work_until(&self, service: &mut Service, action: ServiceAction, writes: i64) -> bool {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (conf, nodes, mut worked) = (self.cloud.login() + &self.conf, self.nodes.clone(), service.clone());
@@ -245,7 +245,7 @@ impl Scene {
         self.process.work(service, &self.nodes, ServiceAction::Ensure).await
     }
 
-    /// Ensures, and answers the address or host name that is published.
+    /// Ensures the Service and returns the published address or host name.
     pub(crate) async fn ensure(&self, service: &mut Service) -> String {
         let status = self.try_ensure(service).await.unwrap().expect("a status");
         let ingress = &status.ingress[0];
@@ -264,7 +264,7 @@ impl Scene {
         self.process.work(service, &self.nodes, ServiceAction::Delete).await.unwrap();
     }
 
-    /// The calls that this needs.
+    /// The calls that `work` makes.
     pub(crate) async fn counted<T>(&self, work: impl Future<Output = T>) -> (Calls, T) {
         let before = self.process.calls();
         let answer = work.await;
@@ -276,7 +276,7 @@ impl Scene {
         self.counted(self.ensure(service)).await.0.writes()
     }
 
-    /// Another ensure writes nothing, whether or not it relies on what was noted.
+    /// Asserts that another ensure writes nothing, with and without the recorded state.
     pub(crate) async fn is_steady(&self, service: &mut Service) {
         assert_eq!(self.writes_to_ensure(service).await, "");
         forget(service);
@@ -295,7 +295,7 @@ impl Deref for Scene {
     }
 }
 
-/// A UUID for each name.
+/// The UUID of a name.
 pub(crate) fn uid(name: &str) -> String {
     let digits: String = name.bytes().rev().map(|byte| format!("{byte:02x}")).collect();
     format!("{:0<8.8}-aaaa-4bbb-8ccc-{:0<12.12}", digits, digits.get(8..).unwrap_or_default())
@@ -323,7 +323,7 @@ pub(crate) fn web() -> Service {
     service("web", &[(80, 30080)], json!({}))
 }
 
-/// Sets an annotation, whose usual prefix is left out.
+/// Sets an annotation; `key` may omit the usual prefix.
 pub(crate) fn set(service: &mut Service, key: &str, value: &str) {
     let key = if key.contains('/') { key.to_owned() } else { format!("{PREFIX}{key}") };
     service.metadata.annotations.insert(key, value.to_owned());
@@ -338,7 +338,7 @@ pub(crate) fn annotation<'s>(service: &'s Service, key: &str) -> Option<&'s str>
     service.metadata.annotations.get(&format!("{PREFIX}{key}")).map(String::as_str)
 }
 
-/// Forgets that the balancer was as desired: something was changed by hand.
+/// Removes the record that the balancer matched: something was changed by hand.
 pub(crate) fn forget(service: &mut Service) {
     service.metadata.annotations.remove(APPLIED);
 }

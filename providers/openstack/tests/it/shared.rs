@@ -163,14 +163,14 @@ async fn a_new_cluster_name_renames_what_is_ours_alone(scene: &mut Scene) {
     assert!(events.len() == 1 && events[0].starts_with("LoadBalancerRename: "), "{events:?}");
     assert_eq!(scene.ensure(&mut web).await, address);
     scene.is_steady(&mut web).await;
-    // Its floating IP is still known to be ours.
+    // Its floating IP is still recognized as ours.
     let foreign = format!("/v2.0/lbaas/listeners/{}", id(&listeners[0]));
     scene.write("DELETE", &foreign, Value::Null).await;
     scene.delete(&mut web).await;
     scene.is_empty().await;
 }
 
-/// In any order of syncs, and also when a sharer is deleted without another sync.
+/// In any order of syncs, and also when a sharing Service is deleted without another sync.
 async fn a_new_cluster_name_renames_the_parts_of_sharers(scene: &mut Scene) {
     for order in [["web", "api"], ["api", "web"], ["web", ""]] {
         let old = scene.process_of("old_one").await;
@@ -224,7 +224,7 @@ async fn a_port_removed_before_the_deletion_leaves_no_listener(scene: &mut Scene
     api.spec.ports.pop();
     scene.delete(&mut api).await;
     assert_eq!((scene.listeners().await.len(), scene.pools().await.len(), scene.monitors().await.len()), (1, 1, 0));
-    // A user who removes the annotation of a sharer gets a balancer of its own.
+    // Without the annotation, a sharing Service gets a balancer of its own.
     unset(&mut api, "load-balancer-id");
     scene.ensure(&mut api).await;
     assert_eq!(scene.list(LBS).await.len(), 2);

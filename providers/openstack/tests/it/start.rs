@@ -1,4 +1,4 @@
-//! The start: logins, the catalog, and what the configuration names that is not there.
+//! The start: logins, the catalog, and configured objects that do not exist.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Balancers as the Go program makes them: nothing is written when this program takes over.
+//! Balancers as the Go program creates them: nothing is written when this program takes over.
 
 use ccm_provider::Service;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn listener(name: &str, index: usize, port: i32) -> Value {
     })
 }
 
-/// Makes what the Go program makes for a Service, and notes what it notes.
+/// Creates the objects and annotations of the Go program for a Service.
 async fn made_by_go(scene: &Scene, cluster: &str, web: &mut Service) {
     let (namespace, own) = (&web.metadata.namespace, &web.metadata.name);
     let name = format!("kube_service_{cluster}_{namespace}_{own}");
@@ -96,7 +96,7 @@ async fn a_shared_balancer_of_the_go_program_is_left_as_it_is(scene: &mut Scene)
     fields.insert("listener_id".to_owned(), json!(listener));
     let pool = scene.make("/v2.0/lbaas/pools", "pool", body).await;
     scene.write("PUT", &format!("/v2.0/lbaas/pools/{pool}/members"), json!({ "members": members })).await;
-    // At a change of nodes the Go program names the monitor after the balancer.
+    // When nodes change, the Go program names the monitor after the balancer.
     monitor["name"] = json!(format!("monitor_0_{owner}"));
     monitor["pool_id"] = json!(pool);
     scene.make("/v2.0/lbaas/healthmonitors", "healthmonitor", monitor).await;
@@ -141,7 +141,7 @@ async fn a_security_group_of_the_go_program_is_left_as_it_is(scene: &mut Scene) 
     scene.is_empty().await;
 }
 
-/// It changes names and tags, but neither description.
+/// The Go program changes names and tags, but neither description.
 async fn a_floating_ip_of_a_balancer_that_the_go_program_renamed_is_still_ours(scene: &mut Scene) {
     scene.configure(CONF).await;
     let mut web = web();

@@ -1,23 +1,23 @@
-//! What both kinds of load balancers share: names, tags, pages, subnets, groups and interfaces.
+//! The common parts of both kinds of load balancers: names, tags, pages, subnets, security groups and interfaces.
 
 use super::ec2::{Subnet, Tags, security_groups};
 use super::{ApiError, Call, World, Xml};
 use std::collections::BTreeSet;
 
-/// Security groups of a balancer: AWS's fixed limit for both kinds.
+/// The maximum number of security groups of a load balancer: AWS's fixed limit for both kinds.
 const GROUPS: usize = 5;
 
-/// A text that AWS checks by itself, in its words.
+/// The error for a parameter that is invalid by itself.
 pub(super) fn invalid(message: impl Into<String>) -> ApiError {
     ApiError::new("ValidationError", message)
 }
 
-/// The request contradicts the state of things.
+/// The error for a request that contradicts the current state.
 pub(super) fn contradiction(message: impl Into<String>) -> ApiError {
     ApiError::new("InvalidConfigurationRequest", message)
 }
 
-/// Rules for the names of balancers and target groups: at most 32 letters, digits and hyphens, no hyphen at the ends.
+/// Checks the names of load balancers and target groups: at most 32 letters, digits and hyphens, no hyphen at the ends.
 pub(super) fn check_name(what: &str, name: &str) -> Result<(), ApiError> {
     if name.chars().count() > 32 {
         return Err(invalid(format!("{what} name '{name}' cannot be longer than '32' characters")));
@@ -32,7 +32,7 @@ pub(super) fn check_name(what: &str, name: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The tags of a request, with AWS's rules: no key twice, none that begins with `aws:`.
+/// The tags of a request, checked against AWS's rules: no duplicate key, none with the prefix `aws:`.
 pub(super) fn tags(call: &Call) -> Result<Tags, ApiError> {
     let items = call.params.items("Tags");
     let tags = call.params.tags("Tags")?;
@@ -40,13 +40,13 @@ pub(super) fn tags(call: &Call) -> Result<Tags, ApiError> {
         return Err(ApiError::new("DuplicateTagKeys", "Tag keys must be unique"));
     }
     match tags.keys().find(|key| key.starts_with("aws:")) {
-        // unverified: the code for reserved keys.
+        // unverified: the error code for reserved keys.
         Some(key) => Err(invalid(format!("The tag key '{key}' is reserved"))),
         None => Ok(tags),
     }
 }
 
-/// Tags together with new ones, up to the quota.
+/// Merges new tags into existing ones, up to the quota.
 pub(super) fn add_tags(world: &World, mut tags: Tags, new: Tags) -> Result<Tags, ApiError> {
     tags.extend(new);
     if tags.len() > world.options.limits.tags {
@@ -55,7 +55,7 @@ pub(super) fn add_tags(world: &World, mut tags: Tags, new: Tags) -> Result<Tags,
     Ok(tags)
 }
 
-/// The tags as both services list them.
+/// Writes tags in the common format of both services.
 pub(super) fn write_tags(xml: &mut Xml, tags: &Tags) {
     xml.list("Tags", "member", tags, |xml, (key, value)| {
         xml.text("Key", key);
@@ -63,7 +63,7 @@ pub(super) fn write_tags(xml: &mut Xml, tags: &Tags) {
     });
 }
 
-/// An answer that lists objects, with the marker of the next page.
+/// An answer with a list of objects and the marker of the next page.
 pub(super) fn listing<T>(name: &str, objects: Vec<T>, next: Option<&str>, write: impl FnMut(&mut Xml, T)) -> Xml {
     let mut xml = Xml::new();
     xml.count(objects.len());
@@ -72,7 +72,7 @@ pub(super) fn listing<T>(name: &str, objects: Vec<T>, next: Option<&str>, write:
     xml
 }
 
-/// Cuts a page out of keys, by `PageSize` and `Marker` of the request: the keys of the page, and the next marker.
+/// Selects a page of keys by the request's `PageSize` and `Marker`: the keys of the page, and the next marker.
 pub(super) fn page(
     world: &World,
     call: &Call,
@@ -94,7 +94,7 @@ pub(super) fn page(
     Ok((page, next))
 }
 
-/// Checks the subnets that a balancer is to be in: they exist, in one VPC, at most one per zone.
+/// Checks the subnets of a load balancer: they exist, in one VPC, at most one per zone.
 pub(super) fn check_subnets<'a>(
     world: &'a World,
     ids: impl IntoIterator<Item = &'a String>,
@@ -116,7 +116,7 @@ pub(super) fn check_subnets<'a>(
     Ok(subnets)
 }
 
-/// Checks security groups: they exist, in this VPC, not too many.
+/// Checks security groups: they exist, are in this VPC, and do not exceed the limit.
 pub(super) fn check_groups(world: &World, vpc: &str, ids: &[String]) -> Result<(), ApiError> {
     for id in ids {
         if !security_groups::find(world, id).is_ok_and(|group| group.vpc == vpc) {
@@ -130,7 +130,7 @@ pub(super) fn check_groups(world: &World, vpc: &str, ids: &[String]) -> Result<(
     Ok(())
 }
 
-/// A public balancer needs a route to an internet gateway.
+/// Checks that the VPC of a public load balancer has an internet gateway.
 pub(super) fn check_gateway(world: &World, vpc: &str, internal: bool) -> Result<(), ApiError> {
     if internal || world.ec2.gateways.values().any(|gateway| gateway.vpc.as_deref() == Some(vpc)) {
         return Ok(());
@@ -138,7 +138,7 @@ pub(super) fn check_gateway(world: &World, vpc: &str, internal: bool) -> Result<
     Err(ApiError::new("InvalidSubnet", format!("VPC {vpc} has no internet gateway")))
 }
 
-/// `internal` or not, from the request's `Scheme`.
+/// Whether the request's `Scheme` is `internal`.
 pub(super) fn is_internal(call: &Call) -> Result<bool, ApiError> {
     match call.params.get("Scheme") {
         None | Some("internet-facing") => Ok(false),
@@ -147,13 +147,13 @@ pub(super) fn is_internal(call: &Call) -> Result<bool, ApiError> {
     }
 }
 
-/// Texts of a list in the request, each once.
+/// The strings of a list in the request, without duplicates.
 pub(super) fn unique(call: &Call, name: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
     call.params.list(name).into_iter().filter(|text| seen.insert(*text)).map(str::to_owned).collect()
 }
 
-/// `amazonaws.com`, or what the partition of the region has instead.
+/// `amazonaws.com`, or the suffix of another partition.
 pub(super) fn dns_suffix(region: &str) -> &'static str {
     if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
@@ -169,7 +169,7 @@ pub(super) fn partition(region: &str) -> &'static str {
     }
 }
 
-/// A time as these services write it, in milliseconds.
+/// A time in the format of these services, in milliseconds.
 pub(super) fn time(at: jiff::Timestamp) -> String {
     jiff::Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at).to_string()
 }

@@ -1,4 +1,4 @@
-//! One call: which service and operation, by whom, with which parameters.
+//! One call: its service, operation, caller and parameters.
 
 use super::Service;
 use super::error::ApiError;
@@ -7,25 +7,25 @@ use super::query::Params;
 use super::sigv4::{self, Caller};
 use http::HeaderMap;
 
-/// A parsed and admitted call.
+/// A parsed and authorized call.
 #[derive(Debug)]
 pub struct Call {
     pub service: Service,
-    /// Operation, e.g. `DescribeInstances`.
+    /// The operation, e.g. `DescribeInstances`.
     pub action: String,
     pub params: Params,
     pub headers: HeaderMap,
-    /// ID of the request.
+    /// The request ID.
     pub id: String,
-    /// Who signed; none for the one operation that takes no signature.
+    /// The signer; `None` for the one operation without a signature.
     pub caller: Option<Caller>,
 }
 
 impl Call {
-    /// Reads a request: form body (or query string), signature, service.
+    /// Parses a request: form body (or query string), signature, service.
     ///
     /// # Errors
-    /// Together with the service whose dialect the answer should have.
+    /// The error, with the service whose format the answer has.
     pub fn parse(headers: HeaderMap, form: &str, options: &Options) -> Result<Call, (Service, ApiError)> {
         let params = Params::parse(form).map_err(|error| (Service::Ec2, error))?;
         let version = params.get("Version").unwrap_or_default().to_owned();
@@ -44,7 +44,7 @@ impl Call {
             }
         };
         if by_version != Some(service) {
-            // unverified: the code for a version that the service doesn't have.
+            // unverified: the error code for a version that the service doesn't have.
             let text = format!("The version {version} is not valid for this web service.");
             return Err((service, ApiError::new("NoSuchVersion", text)));
         }
@@ -54,13 +54,13 @@ impl Call {
         Ok(Call { service, action, params, headers, id: String::new(), caller })
     }
 
-    /// Whether the operation changes something. With `DryRun` EC2 only says whether it could.
+    /// Whether the call changes something. With `DryRun`, EC2 only checks whether it could.
     pub fn mutating(&self) -> bool {
         let dry = self.service == Service::Ec2 && self.params.get("DryRun") == Some("true");
         mutating(&self.action) && !dry
     }
 
-    /// A call to a service from inside a test: no signature, parameters as a form.
+    /// A call from inside a test: no signature, parameters as a form.
     pub fn direct(service: Service, action: &str, form: &str) -> Result<Call, ApiError> {
         Ok(Call {
             service,
@@ -73,7 +73,7 @@ impl Call {
     }
 }
 
-/// Whether an operation changes something, by its name.
+/// Whether the name is that of an operation that changes something.
 pub fn mutating(action: &str) -> bool {
     !["Describe", "Get", "List", "AssumeRole"].iter().any(|prefix| action.starts_with(prefix))
 }

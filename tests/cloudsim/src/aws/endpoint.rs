@@ -1,4 +1,5 @@
-//! The calls of all services as the endpoint carries them: read, checked against the vendor's models, answered in their dialects.
+//! The calls of all services at the endpoint: parsed, checked against the vendor's models, answered in the service's
+//! format.
 
 use super::model::Models;
 use super::{ApiError, Call, Options, Service, World, Xml, frame, handle, sts};
@@ -14,7 +15,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// How much of a call's parameters the ledger keeps, bytes.
+/// The maximum length of a call's parameters in the ledger, in bytes.
 const SUMMARY: usize = 400;
 
 const XML: &str = "text/xml;charset=UTF-8";
@@ -38,7 +39,7 @@ impl Simulated for World {
         &self.options.latency
     }
 
-    /// What is not checked is listed among the violations, which tests read.
+    /// Errors in reading the models are violations, which tests check.
     fn changed(&mut self, violations: &mut Vec<String>) {
         let models = if self.options.validate { Models::shared() } else { Ok(None) };
         self.models = models.unwrap_or_else(|error| {
@@ -148,10 +149,10 @@ impl Cloud for World {
 }
 
 impl World {
-    /// Carries out a call, a read perhaps on an older world.
+    /// Executes a call; a read may see an older state.
     fn answer(&mut self, call: &Call) -> Result<Xml, ApiError> {
         let (now, late) = (self.now(), self.options.stale_reads);
-        // A past of its own would hold this one again and again.
+        // Otherwise each stored state would contain the older ones again.
         let mut past = std::mem::take(&mut self.past);
         past.forget(now, late);
         if call.mutating() && !late.is_zero() {
@@ -176,7 +177,7 @@ fn throttled(service: Service) -> ApiError {
     }
 }
 
-/// unverified: the texts, beyond that they name the caller and the action.
+/// unverified: the texts, except that they contain the caller and the action.
 fn denied(call: &Call) -> ApiError {
     let who = call.caller.as_ref().map(|caller| caller.access_key.as_str()).unwrap_or_default();
     let prefix = if call.service == Service::Ec2 { "ec2" } else { "elasticloadbalancing" };
@@ -199,7 +200,7 @@ fn reply(status: u16, kind: &'static str, body: impl Into<Vec<u8>>, id: &str) ->
     Reply { status, kind, body: body.into(), headers: id.into_iter().collect(), ..Reply::default() }
 }
 
-/// Puts elements that nobody knows at the beginning and the end of the result: inside its wrapper, where the protocol has one.
+/// Adds unknown elements at the beginning and the end of the result: inside its wrapper, if the protocol has one.
 fn with_unknown_elements(body: &str) -> String {
     const UNKNOWN: &str = "<fromTheFuture flag=\"1\"><item>x</item><item/></fromTheFuture>";
     const WRAPPER: &str = "Result>";

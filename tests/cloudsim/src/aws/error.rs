@@ -1,19 +1,19 @@
-//! Errors of the simulated AWS and their two XML dialects.
+//! Errors of the simulated AWS and their two XML formats.
 
 use super::Service;
 use super::xml::Xml;
 
-/// An error as AWS answers it.
+/// An error of AWS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     pub status: u16,
-    /// Error code, e.g. `InvalidGroup.NotFound`.
+    /// The error code, e.g. `InvalidGroup.NotFound`.
     pub code: String,
     pub message: String,
 }
 
 impl ApiError {
-    /// A client error (400), which nearly all of AWS's are.
+    /// A client error (400), like nearly all errors of AWS.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         ApiError::with_status(400, code, message)
     }
@@ -23,7 +23,7 @@ impl ApiError {
         ApiError { status, code: code.to_owned(), message: message.into() }
     }
 
-    /// The service is asked for an operation that the simulation doesn't have.
+    /// The error for an operation that is not simulated.
     pub fn unknown_action(action: &str) -> Self {
         ApiError::new("InvalidAction", format!("The action {action} is not valid for this web service."))
     }
@@ -33,12 +33,12 @@ impl ApiError {
         ApiError::new("MissingParameter", format!("The request must contain the parameter {name}"))
     }
 
-    /// A parameter has a bad value. ELB and STS call this a `ValidationError` (see [`ApiError::render`]).
+    /// A parameter has an invalid value. ELB and STS call this a `ValidationError` (see [`ApiError::render`]).
     pub fn bad_value(name: &str, value: &str, why: &str) -> Self {
         ApiError::new("InvalidParameterValue", format!("Value ({value}) for parameter {name} is invalid. {why}"))
     }
 
-    /// The caller is not taken for who it says: EC2 has a code of its own for that.
+    /// The caller is not authenticated: EC2 has its own code for that.
     pub(super) fn unauthorized(service: Service, code: &str, message: impl Into<String>) -> Self {
         match service {
             Service::Ec2 => ApiError::with_status(401, "AuthFailure", message),
@@ -46,7 +46,7 @@ impl ApiError {
         }
     }
 
-    /// The code in the vocabulary of the service.
+    /// The error code in the service's vocabulary.
     pub fn code_for(&self, service: Service) -> &str {
         match (service, self.code.as_str()) {
             (Service::Ec2, code) => code,
@@ -55,7 +55,7 @@ impl ApiError {
         }
     }
 
-    /// The body of the error answer in the dialect of the service.
+    /// The body of the error answer in the service's format.
     pub fn render(&self, service: Service, request_id: &str) -> String {
         let mut xml = Xml::document();
         if service == Service::Ec2 {

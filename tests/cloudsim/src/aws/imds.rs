@@ -18,17 +18,17 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How the service behaves towards its callers.
+/// The options of the metadata service.
 #[derive(Debug, Clone)]
 pub struct ImdsOptions {
-    /// Port; 0 takes any free one.
+    /// The port; 0 selects any free one.
     pub port: u16,
-    /// How many hops away the caller is: 1 on the host, 2 in a container. Beyond the instance's limit the answer to a token
-    /// request never arrives.
+    /// The number of hops to the caller: 1 on the host, 2 in a container. If it exceeds the instance's limit, the
+    /// answer to a token request never arrives.
     pub hops: u8,
-    /// Role whose credentials it gives out; none: the instance has no profile.
+    /// The role whose credentials are served; none: the instance has no profile.
     pub role: Option<String>,
-    /// Switched off for the instance: everything is 403.
+    /// Whether the service is disabled for the instance: every answer is 403.
     pub disabled: bool,
 }
 
@@ -38,36 +38,36 @@ impl Default for ImdsOptions {
     }
 }
 
-/// A running metadata service; dropping it ends it.
+/// A running metadata service; dropping it stops it.
 #[derive(Debug)]
 pub struct Imds {
     pub(super) server: Server,
 }
 
 impl Imds {
-    /// `http://127.0.0.1:<port>`, for `AWS_EC2_METADATA_SERVICE_ENDPOINT`.
+    /// The URL `http://127.0.0.1:<port>`, for `AWS_EC2_METADATA_SERVICE_ENDPOINT`.
     pub fn url(&self) -> String {
         self.server.url()
     }
 }
 
-/// The service behind the port.
+/// The service at the port.
 #[derive(Debug)]
 pub(super) struct Metadata {
     pub(super) endpoint: Arc<Endpoint<World>>,
     pub(super) instance: String,
     pub(super) options: ImdsOptions,
-    /// Tokens and when they end.
+    /// The tokens and their expiration times.
     pub(super) tokens: Mutex<BTreeMap<String, Timestamp>>,
-    /// The credentials given out last: access key ID and document.
+    /// The last issued credentials: access key ID and document.
     pub(super) credentials: Mutex<Option<(String, String)>>,
 }
 
-/// Longest life of a token, seconds.
+/// The maximum lifetime of a token in seconds.
 const LONGEST: u64 = 21_600;
-/// Life of the role's credentials.
+/// The lifetime of the role's credentials.
 const CREDENTIALS: Duration = Duration::from_secs(6 * 3600);
-/// They are replaced this long before their end.
+/// The credentials are replaced this long before their expiration.
 const EARLY: Duration = Duration::from_secs(300);
 
 impl Handler for Metadata {
@@ -82,8 +82,8 @@ impl Handler for Metadata {
 }
 
 impl Metadata {
-    /// Answers a request and books it, with the path as its action; none: no answer ever comes. Of the faults those apply
-    /// that break the exchange itself.
+    /// Answers a request and records it, with the path as its action; `None`: no answer ever arrives. Only faults of
+    /// the HTTP exchange apply.
     fn judge(&self, request: &Request) -> Option<Answer> {
         let path = request.uri().path();
         let token_request = request.method() == Method::PUT && path == "/latest/api/token";
@@ -95,7 +95,7 @@ impl Metadata {
                 let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
                 Some(Answer::Reply(plain(status, body)))
             }
-            // Its packets die on the way; the caller waits in vain.
+            // The packets of the answer are dropped; the caller receives nothing.
             _ if token_request && self.out_of_reach() => None,
             _ => Some(Answer::Reply(if token_request { self.token(request) } else { self.read(request) })),
         };
@@ -172,7 +172,7 @@ impl Metadata {
         }
     }
 
-    /// The role's credentials: the same until shortly before their end.
+    /// The role's credentials, which are replaced shortly before their expiration.
     fn credentials(&self, world: &mut World, role: &str) -> String {
         let now = world.now();
         let mut held = lock(&self.credentials);
@@ -198,7 +198,7 @@ impl Metadata {
             "AccessKeyId": key,
             "SecretAccessKey": secret,
             "Token": token,
-            // The caller's clock is the machine's, whatever ours shows.
+            // The caller uses the machine's clock, not the virtual clock.
             "Expiration": second(later(Timestamp::now(), CREDENTIALS)),
         });
         let document = format!("{document:#}");
@@ -207,7 +207,7 @@ impl Metadata {
     }
 }
 
-/// A leaf's text, or the listing of a folder.
+/// The text of a leaf, or the listing of a folder.
 fn lookup(tree: &BTreeMap<String, String>, path: &str) -> Option<String> {
     if let Some(text) = tree.get(path) {
         return Some(text.clone());
@@ -222,7 +222,7 @@ fn lookup(tree: &BTreeMap<String, String>, path: &str) -> Option<String> {
     if names.is_empty() { None } else { Some(names.join("\n")) }
 }
 
-/// All documents of an instance by their paths; none for one that is gone.
+/// All documents of an instance by their paths; `None` if the instance is gone.
 fn tree(world: &World, id: &str, role: Option<&str>) -> BTreeMap<String, String> {
     let mut leaves = BTreeMap::new();
     let ec2 = &world.ec2;
@@ -259,7 +259,7 @@ fn tree(world: &World, id: &str, role: Option<&str>) -> BTreeMap<String, String>
         }
     }
     if let Some(role) = role {
-        // Its credentials are made when they are read.
+        // The credentials are created when they are read.
         put(&format!("iam/security-credentials/{role}"), &"");
         let arn = format!("arn:aws:iam::{}:instance-profile/{role}", world.options.account);
         let info = serde_json::json!({ "Code": "Success", "InstanceProfileArn": arn, "InstanceProfileId": "AIPASIM" });

@@ -1,4 +1,4 @@
-//! A simulated AWS: EC2, classic ELB, ELBv2 and STS on one endpoint, instance metadata on ports of its own.
+//! A simulated AWS: EC2, Classic ELB, ELBv2 and STS on one endpoint, instance metadata on separate ports.
 
 mod balancing;
 pub mod call;
@@ -33,16 +33,16 @@ use serde::{Deserialize, Serialize};
 pub enum Service {
     /// EC2, API 2016-11-15.
     Ec2,
-    /// Classic load balancers, API 2012-06-01.
+    /// Classic Load Balancers, API 2012-06-01.
     Elb,
-    /// Network load balancers, API 2015-12-01.
+    /// Network Load Balancers, API 2015-12-01.
     Elbv2,
-    /// Security tokens, API 2011-06-15.
+    /// Security Token Service, API 2011-06-15.
     Sts,
 }
 
 impl Service {
-    /// Name in ledger, faults and throttles.
+    /// The name in ledger, faults and throttles.
     pub fn name(self) -> &'static str {
         match self {
             Service::Ec2 => "ec2",
@@ -52,7 +52,7 @@ impl Service {
         }
     }
 
-    /// XML namespace of the answers.
+    /// The XML namespace of the answers.
     pub fn namespace(self) -> &'static str {
         match self {
             Service::Ec2 => "http://ec2.amazonaws.com/doc/2016-11-15/",
@@ -73,7 +73,7 @@ impl Service {
         }
     }
 
-    /// The service of a name in a credential scope; the two kinds of balancers share one name.
+    /// The service of a name in a credential scope; both kinds of load balancers have the same name.
     pub fn of_scope(name: &str, version: &str) -> Option<Self> {
         match name {
             "ec2" => Some(Service::Ec2),
@@ -85,7 +85,7 @@ impl Service {
     }
 }
 
-/// Carries out a call on the world: the inside of the answer or an error. Every state change goes through here.
+/// Executes a call: the body of the answer, or an error. Every state change is made here.
 pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     match call.service {
         Service::Ec2 => ec2::handle(world, call),
@@ -95,7 +95,7 @@ pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     }
 }
 
-/// A whole successful answer around what the handler wrote.
+/// A complete successful answer around the XML from the handler.
 fn frame(service: Service, action: &str, request_id: &str, inside: &Xml) -> String {
     let mut xml = Xml::with_capacity(inside.as_str().len() + 512);
     xml.raw("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");

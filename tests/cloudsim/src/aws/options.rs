@@ -1,4 +1,4 @@
-//! How a simulated AWS behaves: every figure in one place, settable from Rust and as JSON.
+//! The options of a simulated AWS: all figures in one place, settable from Rust and as JSON.
 
 use crate::core::clock::Mode;
 use crate::core::lag::Lag;
@@ -8,36 +8,36 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Everything that can be set. Durations are milliseconds in JSON.
+/// All options. Durations are milliseconds in JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     pub region: String,
     pub account: String,
-    /// Seed of IDs and of the fault injector.
+    /// The seed of IDs and of the fault injector.
     pub seed: u64,
     pub clock: Mode,
-    /// Real time that calls take.
+    /// The latency of calls in real time.
     pub latency: Latency,
-    /// Token buckets; none by default.
+    /// The token buckets; none by default.
     pub throttle: Vec<BucketSpec>,
-    /// How long new objects stay unknown, by kind: `instance`, `interface`, `security-group`, `route`, `volume`,
+    /// The delay until new objects are visible, by kind: `instance`, `interface`, `security-group`, `route`, `volume`,
     /// `load-balancer`, `target-group`, …
     pub lag: Lag,
-    /// Reads are answered from the world as it was this long ago.
+    /// Reads see the state as it was this long ago.
     #[serde(with = "crate::core::millis")]
     pub stale_reads: Duration,
     pub limits: Limits,
-    /// How long state changes take.
+    /// The durations of state changes.
     pub delays: Delays,
-    /// Most objects in a page, by action, whatever the caller asks for.
+    /// The maximum number of objects in a page, by action, regardless of the request.
     pub pages: BTreeMap<String, usize>,
-    /// How many calls the ledger keeps.
+    /// The number of calls that the ledger keeps.
     pub ledger_entries: usize,
-    /// Each call and each answer is checked against the vendor's model, where the models are (see [`super::model`]). Off in
-    /// benchmarks: it costs more than the call.
+    /// Whether each call and answer is checked against the vendor's model, if the models are installed (see
+    /// [`super::model`]). Disabled in benchmarks: it costs more than the call.
     pub validate: bool,
-    /// Ports: 0 takes any free one.
+    /// The port; 0 selects any free one.
     pub port: u16,
     pub admin_port: u16,
 }
@@ -64,22 +64,22 @@ impl Default for Options {
     }
 }
 
-/// Quotas, at AWS's defaults where those are published.
+/// Quotas, with AWS's defaults where they are published.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Inbound rules of a security group (IPv4 and IPv6 count apart).
+    /// Inbound rules of a security group (IPv4 and IPv6 are counted separately).
     pub rules_per_group: usize,
     pub groups_per_interface: usize,
-    /// Security groups of the region.
+    /// Security groups per region.
     pub groups: usize,
     pub routes_per_table: usize,
-    /// Tags of a resource.
+    /// Tags per resource.
     pub tags: usize,
     pub filter_values: usize,
-    /// Filters of one call. `unverified`
+    /// Filters per call. `unverified`
     pub filters: usize,
-    /// Elastic addresses of the region.
+    /// Elastic IP addresses per region.
     pub addresses: usize,
     pub classic_balancers: usize,
     pub classic_listeners: usize,
@@ -114,8 +114,8 @@ impl Default for Limits {
     }
 }
 
-/// How long state changes take on the virtual clock. AWS documents the states, not the times: all `unverified`, save the hour
-/// for which a terminated instance stays visible.
+/// Durations of state changes on the virtual clock. AWS documents the states, not the durations: all are `unverified`,
+/// except the hour for which a terminated instance remains visible.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Delays {
@@ -128,19 +128,19 @@ pub struct Delays {
     /// Instance: shutting-down to terminated.
     #[serde(with = "crate::core::millis")]
     pub shutting_down: Duration,
-    /// Instance: terminated to gone.
+    /// Instance: terminated to no longer visible.
     #[serde(with = "crate::core::millis")]
     pub gone: Duration,
-    /// Network load balancer: provisioning to active.
+    /// Network Load Balancer: provisioning to active.
     #[serde(with = "crate::core::millis")]
     pub provisioning: Duration,
-    /// Interfaces of a deleted load balancer: until they are gone, and with them the use of its security groups.
+    /// Interfaces of a deleted load balancer: time until they, and their references to security groups, are deleted.
     #[serde(with = "crate::core::millis")]
     pub balancer_interfaces: Duration,
     /// Target: initial to healthy.
     #[serde(with = "crate::core::millis")]
     pub target_initial: Duration,
-    /// Target: how long it drains where no attribute says so.
+    /// Target: draining time if no attribute sets it.
     #[serde(with = "crate::core::millis")]
     pub target_draining: Duration,
 }
@@ -161,7 +161,7 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// No waiting at all, except that terminated instances stay visible for their hour.
+    /// No delays, except that terminated instances remain visible for an hour.
     pub fn none() -> Self {
         Delays {
             pending: Duration::ZERO,

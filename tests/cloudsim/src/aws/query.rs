@@ -1,7 +1,7 @@
 //! Parameters of the AWS query protocols: a form whose dotted keys are a tree.
 //!
-//! `Filter.1.Value.2=x` (EC2) and `Names.member.1=x` (ELB, STS) read the same way. Each parameter remembers whether a
-//! handler looked at it, so that the ledger can name what the simulation ignored.
+//! `Filter.1.Value.2=x` (EC2) and `Names.member.1=x` (ELB, STS) have the same API here. Each parameter records whether
+//! a handler has read it, so that the ledger can list the parameters that the simulation ignored.
 
 use super::error::ApiError;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Default)]
 pub struct Params {
     pub(super) value: Option<String>,
-    /// The value stood in the form more than once.
+    /// Whether the form contained the value more than once.
     pub(super) twice: bool,
     read: AtomicBool,
     pub(super) children: BTreeMap<String, Params>,
@@ -21,7 +21,7 @@ impl Params {
     /// Parses a form body (`application/x-www-form-urlencoded`).
     ///
     /// # Errors
-    /// `MalformedQueryString` for bad percent-encoding or text that is no UTF-8.
+    /// `MalformedQueryString` for invalid percent-encoding or invalid UTF-8.
     pub fn parse(form: &str) -> Result<Self, ApiError> {
         let mut root = Params::default();
         for pair in form.split('&').filter(|pair| !pair.is_empty()) {
@@ -36,23 +36,23 @@ impl Params {
         Ok(root)
     }
 
-    /// The node's own value (for lists of texts).
+    /// The value of the node itself (for lists of strings).
     pub fn own(&self) -> Option<&str> {
         self.read.store(true, Ordering::Relaxed);
         self.value.as_deref()
     }
 
-    /// The text at a name.
+    /// The string at a name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.children.get(name)?.own()
     }
 
-    /// The text at a name, which must be there and not empty.
+    /// The string at a name, which is required and must not be empty.
     pub fn required(&self, name: &str) -> Result<&str, ApiError> {
         self.get(name).filter(|value| !value.is_empty()).ok_or_else(|| ApiError::missing(name))
     }
 
-    /// Whether the name is given at all; an empty list is given as `Name=`.
+    /// Whether the name is present; an empty list is present as `Name=`.
     pub fn has(&self, name: &str) -> bool {
         self.sub(name).is_some()
     }
@@ -72,17 +72,17 @@ impl Params {
         items.into_iter().map(|(_, item)| item).inspect(|item| item.read.store(true, Ordering::Relaxed)).collect()
     }
 
-    /// The texts of a list in the order of their positions.
+    /// The strings of a list in the order of their positions.
     pub fn list(&self, name: &str) -> Vec<&str> {
         self.items(name).into_iter().filter_map(Params::own).collect()
     }
 
-    /// The texts of a list, to keep.
+    /// The strings of a list, owned.
     pub fn texts(&self, name: &str) -> Vec<String> {
         self.list(name).into_iter().map(str::to_owned).collect()
     }
 
-    /// A flag.
+    /// A boolean.
     pub fn flag(&self, name: &str) -> Result<Option<bool>, ApiError> {
         match self.get(name) {
             None => Ok(None),
@@ -92,14 +92,14 @@ impl Params {
         }
     }
 
-    /// A whole number.
+    /// An integer.
     pub fn int(&self, name: &str) -> Result<Option<i64>, ApiError> {
         self.get(name)
             .map(|text| text.parse().map_err(|_| ApiError::bad_value(name, text, "It must be a whole number.")))
             .transpose()
     }
 
-    /// A whole number within limits.
+    /// An integer within limits.
     pub fn within(&self, name: &str, min: u16, max: u16) -> Result<Option<u16>, ApiError> {
         let Some(text) = self.get(name) else { return Ok(None) };
         let number = text.parse().ok().filter(|number| (min..=max).contains(number));
@@ -107,13 +107,13 @@ impl Params {
         number.map(Some).ok_or_else(|| ApiError::bad_value(name, text, &why()))
     }
 
-    /// The same, which must be there.
+    /// A required integer within limits.
     pub fn required_within(&self, name: &str, min: u16, max: u16) -> Result<u16, ApiError> {
         self.required(name)?;
         self.within(name, min, max)?.ok_or_else(|| ApiError::missing(name))
     }
 
-    /// Tags at a name (`Tag`, `Tags`): pairs of `Key` and `Value`.
+    /// The tags at a name (`Tag`, `Tags`): pairs of `Key` and `Value`.
     pub fn tags(&self, name: &str) -> Result<BTreeMap<String, String>, ApiError> {
         self.items(name)
             .into_iter()
@@ -121,7 +121,7 @@ impl Params {
             .collect()
     }
 
-    /// Paths of the values that nobody looked at.
+    /// The paths of the values that were not read.
     pub fn unread(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.walk("", &mut |path, node| {
@@ -132,13 +132,13 @@ impl Params {
         paths
     }
 
-    /// Marks everything as looked at: for answers that compare the parameters as a whole.
+    /// Marks all values as read: for handlers that compare the parameters as a whole.
     pub fn read_all(&self) {
         self.read.store(true, Ordering::Relaxed);
         self.children.values().for_each(Params::read_all);
     }
 
-    /// All parameters as `path=value` joined by `&`, secrets left out, at most about `limit` bytes.
+    /// All parameters as `path=value` joined by `&`, without secrets, truncated to about `limit` bytes.
     pub fn summary(&self, limit: usize) -> String {
         let mut text = String::new();
         self.walk("", &mut |path, node| {
@@ -165,7 +165,7 @@ impl Params {
     }
 }
 
-/// Undoes percent-encoding and `+`.
+/// Decodes percent-encoding and `+`.
 fn decode(text: &str) -> Result<String, ApiError> {
     let bad = || ApiError::new("MalformedQueryString", "The query string contains a syntax error.");
     let mut bytes = Vec::with_capacity(text.len());

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex};
 pub type Aws = Running<World>;
 
 impl Running<World> {
-    /// Starts it.
+    /// Starts the simulation.
     ///
     /// # Errors
-    /// A port is taken, no thread can be made, or calls are to be checked against models that can't be read.
+    /// A port is in use, a thread can't be created, or the models for validation can't be read.
     pub fn start(options: Options) -> io::Result<Self> {
         let models = if options.validate { Models::shared()? } else { None };
         let Options { port, admin_port, seed, ledger_entries, .. } = options;
@@ -42,19 +42,19 @@ impl Running<World> {
         Ok(Imds { server: self.runtime.spawner().serve(port, Arc::new(metadata))? })
     }
 
-    /// Carries out a call as somebody else's: without signature, latency, faults and ledger. For what happens in the account
-    /// besides the caller under test.
+    /// Executes a call of another client: without signature, latency, faults and ledger. For changes in the account
+    /// that are not made by the caller under test.
     pub fn by_hand(&self, service: Service, action: &str, form: &str) -> Result<String, ApiError> {
         let call = Call::direct(service, action, form)?;
         self.world(|world| super::handle(world, &call)).map(Xml::into_string)
     }
 
-    /// The whole state as JSON: stable, sorted.
+    /// The whole state as sorted, stable JSON.
     pub fn dump(&self) -> serde_json::Result<String> {
         self.world(|world| serde_json::to_string_pretty(&world.dump()))
     }
 
-    /// Takes over a dumped state.
+    /// Loads a dumped state.
     pub fn load(&self, dump: &str) -> serde_json::Result<()> {
         let dump: Dump = serde_json::from_str(dump)?;
         self.world(|world| world.load(dump));

@@ -1,28 +1,28 @@
-//! What a SigV4 signature says about its caller. The signature's value itself is not verified: there is no shared secret.
+//! The caller in a SigV4 signature. The signature itself is not verified: there is no shared secret.
 
 use super::Service;
 use super::error::ApiError;
 use super::options::Options;
 use http::HeaderMap;
 
-/// The caller named in the `Authorization` header.
+/// The caller in the `Authorization` header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caller {
     pub access_key: String,
-    /// Region of the credential scope.
+    /// The region of the credential scope.
     pub region: String,
-    /// Service name of the credential scope.
+    /// The service name of the credential scope.
     pub service: String,
-    /// Names of the signed headers, lower case, in order.
+    /// The names of the signed headers, lower case, in order.
     pub signed_headers: Vec<String>,
 }
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
-/// Reads the `Authorization` header; none if there is none.
+/// Parses the `Authorization` header; `None` if it is missing.
 ///
 /// # Errors
-/// `IncompleteSignature` if it is not of the form that SigV4 prescribes.
+/// `IncompleteSignature` if the header does not have the SigV4 format.
 pub fn parse(headers: &HeaderMap) -> Result<Option<Caller>, ApiError> {
     let Some(header) = headers.get(http::header::AUTHORIZATION) else { return Ok(None) };
     let bad = |what: &str| ApiError::new("IncompleteSignature", format!("Authorization header {what}."));
@@ -38,7 +38,7 @@ pub fn parse(headers: &HeaderMap) -> Result<Option<Caller>, ApiError> {
         return Err(bad("has a signature that is not 64 hexadecimal digits"));
     }
     let credential = field("Credential")?;
-    // The access key may hold slashes in theory: read the scope from its end.
+    // In theory the access key may contain slashes: parse the scope from its end.
     let mut scope = credential.rsplitn(5, '/');
     let (Some("aws4_request"), Some(service), Some(region), Some(date), Some(access_key)) =
         (scope.next(), scope.next(), scope.next(), scope.next(), scope.next())
@@ -57,10 +57,10 @@ pub fn parse(headers: &HeaderMap) -> Result<Option<Caller>, ApiError> {
     }))
 }
 
-/// Checks scope and signed headers of a caller against the service that it reached.
+/// Checks the scope and the signed headers of a caller against the called service.
 ///
 /// # Errors
-/// The service's own code for a signature that doesn't fit.
+/// The service's own error code for an invalid signature.
 pub fn check(caller: &Caller, headers: &HeaderMap, service: Service, options: &Options) -> Result<(), ApiError> {
     let refuse = |text: String| Err(ApiError::unauthorized(service, "SignatureDoesNotMatch", text));
     if caller.region != options.region {

@@ -1,4 +1,4 @@
-//! Security tokens: who am I, and credentials for a role.
+//! Security Token Service: the caller's identity, and credentials for a role.
 
 use super::{ApiError, Call, Service, World, Xml};
 use crate::core::clock::later;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Credentials that were given out, by access key ID.
+/// The issued credentials.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StsState {
-    /// Sessions by access key ID.
+    /// The sessions by access key ID.
     pub sessions: BTreeMap<String, Session>,
 }
 
@@ -21,11 +21,11 @@ pub struct Session {
     pub name: String,
     pub external_id: Option<String>,
     pub expires: Timestamp,
-    /// The request's `x-amz-*` headers (save the token) by name, and whether the signature covers each.
+    /// The request's `x-amz-*` headers (except the token) by name, and whether the signature covers each.
     pub headers: BTreeMap<String, (String, bool)>,
 }
 
-/// The error for expired credentials in the service's own vocabulary.
+/// The error for expired credentials in the service's vocabulary.
 pub fn expired_error(service: Service) -> ApiError {
     match service {
         Service::Ec2 => ApiError::new("RequestExpired", "Request has expired."),
@@ -35,13 +35,13 @@ pub fn expired_error(service: Service) -> ApiError {
     }
 }
 
-/// The refusal of a caller whose session has ended.
+/// The error for a caller whose session has expired.
 pub fn expired(world: &World, call: &Call) -> Option<ApiError> {
     let session = world.sts.sessions.get(&call.caller.as_ref()?.access_key)?;
     (session.expires <= world.now()).then(|| expired_error(call.service))
 }
 
-/// Carries out a call.
+/// Executes a call.
 pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     match call.action.as_str() {
         "AssumeRole" => assume(world, call),
@@ -87,7 +87,7 @@ fn assume(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         xml.text("AccessKeyId", &key);
         xml.text("SecretAccessKey", &secret);
         xml.text("SessionToken", &token);
-        // The caller's clock is the machine's, whatever ours shows.
+        // The caller uses the machine's clock, not the virtual clock.
         xml.value("Expiration", later(Timestamp::now(), life).strftime("%Y-%m-%dT%H:%M:%SZ"));
     });
     xml.elem("AssumedRoleUser", |xml| {

@@ -1,4 +1,4 @@
-//! The one world that all services of a simulated AWS share.
+//! The state that all services of a simulated AWS share.
 
 use super::model::Models;
 use super::options::Options;
@@ -14,56 +14,56 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// State of all services. Cloning it takes a snapshot; the clock stays shared.
+/// The state of all services. A clone is a snapshot, but shares the clock.
 #[derive(Debug, Clone)]
 pub struct World {
     pub options: Arc<Options>,
     pub clock: Clock,
-    /// Source of IDs, seeded.
+    /// The seeded source of IDs.
     pub rng: StdRng,
-    /// Instances, networks, groups.
+    /// Instances, VPCs, security groups.
     pub ec2: ec2::Ec2State,
-    /// Classic load balancers.
+    /// Classic Load Balancers.
     pub elb: elb::ElbState,
-    /// Network load balancers and target groups.
+    /// Network Load Balancers and target groups.
     pub elbv2: elbv2::ElbV2State,
-    /// Credentials given out.
+    /// Issued credentials.
     pub sts: sts::StsState,
-    /// Kept only for stale reads.
+    /// Older states; kept only for stale reads.
     pub(super) past: Past<World>,
-    /// What requests and answers are held against.
+    /// The models against which requests and answers are checked.
     pub(super) models: Option<Arc<Models>>,
     agenda: BTreeMap<(Timestamp, u64), Due>,
     appointments: u64,
 }
 
-/// Something that happens by itself at a time.
+/// A scheduled event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Due {
-    /// In EC2.
+    /// An event in EC2.
     Ec2(ec2::Due),
-    /// Among the network load balancers and target groups.
+    /// An event of Network Load Balancers and target groups.
     Elbv2(elbv2::Due),
 }
 
-/// The whole state as text: stable, sorted, complete.
+/// The complete state for serialization, in a stable, sorted order.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dump {
     pub now: Timestamp,
-    /// Of [`World::ec2`].
+    /// See [`World::ec2`].
     pub ec2: ec2::Ec2State,
-    /// Of [`World::elb`].
+    /// See [`World::elb`].
     #[serde(default)]
     pub elb: elb::ElbState,
-    /// Of [`World::elbv2`].
+    /// See [`World::elbv2`].
     #[serde(default)]
     pub elbv2: elbv2::ElbV2State,
-    /// Of [`World::sts`].
+    /// See [`World::sts`].
     #[serde(default)]
     pub sts: sts::StsState,
-    /// What is due, soonest first.
+    /// The scheduled events, earliest first.
     #[serde(default)]
     pub agenda: Vec<(Timestamp, Due)>,
 }
@@ -92,19 +92,19 @@ impl World {
         self.clock.now()
     }
 
-    /// Whether an object of this kind made at `created` is known yet (see [`crate::core::lag`]).
+    /// Whether an object of this kind created at `created` is visible yet (see [`crate::core::lag`]).
     pub fn known(&self, kind: &str, created: Timestamp) -> bool {
         self.options.lag.known(kind, created, self.now())
     }
 
-    /// Has something happen after `delay`; without delay it happens before the next call.
+    /// Schedules an event after `delay`; without delay it occurs before the next call.
     pub fn after(&mut self, delay: Duration, due: Due) {
         let at = later(self.now(), delay);
         self.agenda.insert((at, self.appointments), due);
         self.appointments += 1;
     }
 
-    /// Lets everything happen that is due by now.
+    /// Executes all events that are due.
     pub fn settle(&mut self) {
         let now = self.now();
         while let Some(entry) = self.agenda.first_entry() {
@@ -118,9 +118,9 @@ impl World {
         }
     }
 
-    /// A new ID: prefix and 17 hexadecimal digits, e.g. `i-0f3a…`.
+    /// A new ID: a prefix and 17 hexadecimal digits, e.g. `i-0f3a…`.
     pub fn new_id(&mut self, prefix: &str) -> String {
-        // IDs of AWS begin with a zero today.
+        // Current AWS IDs begin with a zero.
         format!("{prefix}0{}", self.hex(16))
     }
 
@@ -142,7 +142,7 @@ impl World {
         format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
     }
 
-    /// The state as data.
+    /// Dumps the state.
     pub fn dump(&self) -> Dump {
         Dump {
             now: self.now(),
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// Takes over a dumped state; the clock is set to the dump's time.
+    /// Loads a dumped state; the clock is set to the dump's time.
     pub fn load(&mut self, dump: Dump) {
         self.clock.set(dump.now);
         self.ec2 = dump.ec2;

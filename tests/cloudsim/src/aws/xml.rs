@@ -1,8 +1,8 @@
-//! A small XML writer: appends to one string, escapes text, keeps count of listed objects for the ledger.
+//! A small XML writer: appends to one string, escapes text, and counts listed objects for the ledger.
 
 use std::fmt::{Display, Write};
 
-/// XML under construction. A handler returns the inside of the answer; the frame around it is the endpoint's.
+/// XML under construction. A handler returns the body of the answer; the endpoint adds the frame.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Xml {
     text: String,
@@ -10,12 +10,12 @@ pub struct Xml {
 }
 
 impl Xml {
-    /// Nothing yet.
+    /// An empty writer.
     pub fn new() -> Self {
         Xml::default()
     }
 
-    /// Nothing yet, with room for this many bytes.
+    /// An empty writer with this capacity.
     pub fn with_capacity(bytes: usize) -> Self {
         Xml { text: String::with_capacity(bytes), items: 0 }
     }
@@ -25,7 +25,7 @@ impl Xml {
         Xml { text: "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned(), items: 0 }
     }
 
-    /// The answer of operations that only say yes: `<return>true</return>`, EC2's way.
+    /// The answer of EC2 operations without a result: `<return>true</return>`.
     pub fn done() -> Self {
         let mut xml = Xml::new();
         xml.text("return", "true");
@@ -52,21 +52,21 @@ impl Xml {
         self.text.push('>');
     }
 
-    /// An element with what `inside` writes.
+    /// An element with the content written by `inside`.
     pub fn elem(&mut self, name: &str, inside: impl FnOnce(&mut Xml)) {
         self.open(name);
         inside(self);
         self.close(name);
     }
 
-    /// An element with text, escaped.
+    /// An element with escaped text.
     pub fn text(&mut self, name: &str, value: &str) {
         self.open(name);
         self.escape(value);
         self.close(name);
     }
 
-    /// An element with a number, flag or other value that needs no escaping.
+    /// An element with a number, boolean or other value that needs no escaping.
     pub fn value(&mut self, name: &str, value: impl Display) {
         self.open(name);
         // Writing to a string can't fail.
@@ -74,14 +74,14 @@ impl Xml {
         self.close(name);
     }
 
-    /// An element with text if there is any.
+    /// An optional element with text.
     pub fn opt(&mut self, name: &str, value: Option<&str>) {
         if let Some(value) = value {
             self.text(name, value);
         }
     }
 
-    /// A list: `<name><item>…</item>…</name>`; `item` is EC2's word, `member` that of ELB and STS.
+    /// A list: `<name><item>…</item>…</name>`; `item` is the element name in EC2, `member` in ELB and STS.
     pub fn list<T>(
         &mut self,
         name: &str,
@@ -98,12 +98,12 @@ impl Xml {
         self.close(name);
     }
 
-    /// A list of plain texts.
+    /// A list of strings.
     pub fn texts<S: AsRef<str>>(&mut self, name: &str, item: &str, values: impl IntoIterator<Item = S>) {
         self.list(name, item, values, |xml, value| xml.escape(value.as_ref()));
     }
 
-    /// Text between tags, escaped.
+    /// Appends text between tags, escaped.
     pub fn escape(&mut self, value: &str) {
         let mut plain = 0;
         for (at, byte) in value.bytes().enumerate() {
@@ -113,7 +113,7 @@ impl Xml {
                 b'>' => "&gt;",
                 b'"' => "&quot;",
                 b'\r' => "&#xD;",
-                // Not allowed in XML 1.0 at all.
+                // Not allowed in XML 1.0.
                 0..=8 | 11 | 12 | 14..=31 => "",
                 _ => continue,
             };
@@ -124,27 +124,27 @@ impl Xml {
         self.text.push_str(value.get(plain..).unwrap_or_default());
     }
 
-    /// Written XML, as it is.
+    /// Appends XML without escaping.
     pub fn raw(&mut self, xml: &str) {
         self.text.push_str(xml);
     }
 
-    /// Says how many objects the answer lists (for the ledger).
+    /// Sets the number of objects in the answer (for the ledger).
     pub fn count(&mut self, items: usize) {
         self.items += u64::try_from(items).unwrap_or(u64::MAX);
     }
 
-    /// How many objects the answer lists.
+    /// The number of objects in the answer.
     pub fn items(&self) -> u64 {
         self.items
     }
 
-    /// What was written.
+    /// The written XML.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// What was written.
+    /// The written XML.
     pub fn into_string(self) -> String {
         self.text
     }

@@ -47,7 +47,7 @@ fn read(flags: &[String]) -> Result<(Wanted, Common), String> {
     Ok((wanted, common))
 }
 
-/// Serves until it is stopped.
+/// Serves until the process is stopped.
 pub(crate) fn run(flags: &[String]) -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let (wanted, common) = read(flags)?;

@@ -1,4 +1,4 @@
-//! The command line: common flags, and flags of each cloud.
+//! The command line: common flags, and the flags of each cloud.
 
 pub(crate) mod aws;
 pub(crate) mod gce;
@@ -47,12 +47,12 @@ async fn stopped(until_eof: bool) -> std::io::Result<()> {
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
     if until_eof {
         std::thread::spawn(move || {
-            // End of input and an error both mean that the parent is gone.
+            // End of input and an error both mean that the parent process has exited.
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             drop(ended);
         });
     } else {
-        // Kept forever, so that `end` never resolves.
+        // Never dropped, so that `end` never resolves.
         std::mem::forget(ended);
     }
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;

@@ -2,13 +2,13 @@
 //!
 //! | Request | Does |
 //! | --- | --- |
-//! | `GET /` | the URL of the endpoint, and the requests; some clouds show more than is listed here |
-//! | `GET /options`, `POST /options` | the options; a post changes the fields that it has |
-//! | `GET`, `POST`, `DELETE /faults` | the fault rules; a post adds one or a list of them |
-//! | `GET /ledger`, `/ledger/counts`, `/ledger/mutating` | calls, all with `?since=<mark>`; `DELETE /ledger` forgets them |
+//! | `GET /` | the URL of the endpoint, and the requests; some clouds have more than are listed here |
+//! | `GET /options`, `POST /options` | the options; a POST changes the fields that it contains |
+//! | `GET`, `POST`, `DELETE /faults` | the fault rules; a POST adds one or a list of them |
+//! | `GET /ledger`, `/ledger/counts`, `/ledger/mutating` | calls, with `?since=<mark>`; `DELETE /ledger` clears them |
 //! | `GET /ledger/mark`, `/ledger/totals` | number of the last call; totals since the start |
 //! | `GET /clock`, `POST /clock` | `{"step_ms": 1000}` or `{"set": "2026-01-01T00:00:00Z"}` |
-//! | `GET /violations` | what did not follow the vendor's API |
+//! | `GET /violations` | violations of the vendor's API |
 
 use super::endpoint::{Cloud, Endpoint, Inside};
 use super::faults::Rule;
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The requests that all clouds have.
+/// The requests of all clouds.
 const REQUESTS: [&str; 14] = [
     "GET /options",
     "POST /options",
@@ -43,10 +43,10 @@ const REQUESTS: [&str; 14] = [
     "GET /violations",
 ];
 
-/// Status and text for a request that can't be served.
+/// The status and message for a request that can't be served.
 type Refusal = (StatusCode, String);
 
-/// The answer to a request; `None` for others.
+/// The answer to a request; `None` if the path is not handled.
 type Served = Option<Result<Value, Refusal>>;
 
 #[derive(Deserialize)]
@@ -100,7 +100,7 @@ impl<C: Cloud> Handler for Admin<C> {
     }
 }
 
-/// Requests about clock, faults, ledger and violations.
+/// Handles requests about clock, faults, ledger and violations.
 fn serve<C: Cloud>(request: &Request, inside: &mut Inside<C>) -> Served {
     let Inside { cloud, faults, ledger, violations, .. } = inside;
     let clock = cloud.clock();
@@ -144,7 +144,7 @@ fn serve<C: Cloud>(request: &Request, inside: &mut Inside<C>) -> Served {
     })
 }
 
-/// Requests about the options.
+/// Handles requests about the options.
 fn options<C: Cloud>(request: &Request, inside: &mut Inside<C>) -> Served {
     Some(match (request.method(), request.uri().path()) {
         (&Method::GET, "/options") => to_value(inside.cloud.options()),
@@ -160,17 +160,17 @@ fn options<C: Cloud>(request: &Request, inside: &mut Inside<C>) -> Served {
     })
 }
 
-/// The body.
+/// Parses the body.
 fn read<T: DeserializeOwned>(request: &Request) -> Result<T, Refusal> {
     serde_json::from_slice(request.body()).map_err(bad)
 }
 
-/// The body is invalid.
+/// The error for an invalid body.
 fn bad(error: impl std::fmt::Display) -> Refusal {
     (StatusCode::BAD_REQUEST, format!("the body does not fit: {error}"))
 }
 
-/// A value as JSON.
+/// Serializes a value as JSON.
 fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Refusal> {
     serde_json::to_value(value).map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! The virtual clock: the states of a simulated cloud depend only on it.
+//! The virtual clock, which alone determines the states of a simulated cloud.
 
 use super::lock;
 use jiff::{SignedDuration, Timestamp};
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How the clock runs.
+/// The mode of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Follows the machine's clock, `scale` times as fast.
     Real {
-        /// 1.0 is real time, with 60.0 a second counts as a minute; at 0 or less the clock stands still.
+        /// The speed: 1.0 is real time, with 60.0 a second counts as a minute; at 0 or less the clock is stopped.
         scale: f64,
     },
-    /// Stands still until it is stepped.
+    /// Stopped until it is stepped.
     Stepped {
-        /// Where it starts.
+        /// The start time.
         start: Timestamp,
     },
 }
@@ -54,7 +54,7 @@ impl Clock {
         lock(&self.0).now()
     }
 
-    /// The real time until a virtual time; `None` if the clock stands still.
+    /// The real time until a virtual time; `None` if the clock is stopped.
     pub fn real_time_until(&self, to: Timestamp) -> Option<Duration> {
         let inner = lock(&self.0);
         let (_, scale) = inner.running.filter(|(_, scale)| *scale > 0.0)?;
@@ -62,13 +62,13 @@ impl Clock {
         Some(Duration::try_from_secs_f64(left.as_secs_f64() / scale).unwrap_or(Duration::MAX))
     }
 
-    /// Moves the clock forward by `by`, whatever its mode.
+    /// Moves the clock forward by `by`, in any mode.
     pub fn step(&self, by: Duration) {
         let mut inner = lock(&self.0);
         inner.base = later(inner.base, by);
     }
 
-    /// Sets the time. Going back is allowed: loading a dump needs it.
+    /// Sets the time, which may be in the past: loading a dump requires this.
     pub fn set(&self, to: Timestamp) {
         let mut inner = lock(&self.0);
         inner.base = to;
@@ -87,7 +87,7 @@ impl Inner {
     }
 }
 
-/// `from` plus `by`, at most the last time that can be represented.
+/// `from` plus `by`, at most the latest representable time.
 pub fn later(from: Timestamp, by: Duration) -> Timestamp {
     SignedDuration::try_from(by).ok().and_then(|by| from.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
 }

@@ -1,4 +1,4 @@
-//! A running cloud as the contract suite and random lives disturb it.
+//! Faults of a running cloud for the contract suite and the random lives.
 
 use super::endpoint::Cloud;
 use super::faults::{Fault, Faults, Rule};
@@ -10,12 +10,12 @@ use rand::rngs::StdRng;
 use std::time::Duration;
 
 impl<C: Cloud> Running<C> {
-    /// A call is not valid.
+    /// The error of an invalid call.
     fn invalid() -> Fault {
         Fault::Code { status: 400, code: C::INVALID.to_owned(), message: "trouble".to_owned() }
     }
 
-    /// The cloud fails.
+    /// An internal error of the cloud.
     fn broken() -> Fault {
         Fault::Code { status: 500, code: C::BROKEN.to_owned(), message: "trouble".to_owned() }
     }
@@ -54,7 +54,7 @@ impl<C: Cloud> Simulation for Running<C> {
             Trouble::WritesRefusedAfter(writes) => self.replace_faults([refused_after(writes)]),
             Trouble::AnswerLostAfter(writes) => {
                 let lost = Rule::writes_from(writes + 1, Fault::ResetAfter).window(writes, 1);
-                // The second rule does not see the write whose answer is lost.
+                // The second rule does not count the write whose answer is lost.
                 self.replace_faults([lost, refused_after(writes)]);
             }
         }

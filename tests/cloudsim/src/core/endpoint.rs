@@ -16,40 +16,40 @@ use serde_json::Value;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A cloud that the endpoint runs.
+/// The part of a cloud that the endpoint needs.
 pub trait Simulated: Send + Sized + 'static {
-    /// Its behaviour.
+    /// The options of the cloud.
     type Options: Clone + Serialize + DeserializeOwned + Send;
-    /// The part of its URL behind the address.
+    /// The path of its URL after the address.
     const PATH: &'static str = "";
-    /// Further paths of its admin API.
+    /// Additional paths of its admin API.
     const SHOWS: &'static [&'static str] = &[];
-    /// The code of its errors with status 400, for calls that are not valid.
+    /// The error code with status 400, for invalid calls.
     const INVALID: &'static str;
-    /// The code of its errors with status 500.
+    /// The error code with status 500.
     const BROKEN: &'static str;
     fn options(&mut self) -> &mut Self::Options;
     fn throttle(options: &Self::Options) -> &[BucketSpec];
-    /// Latency of its calls.
+    /// The latency of its calls.
     fn latency(&self) -> &Latency;
     /// Applies changed options.
     fn changed(&mut self, _violations: &mut Vec<String>) {}
-    /// Records the URL at which it listens.
+    /// Stores the URL of the endpoint.
     fn listens(&mut self, _url: String) {}
     fn clock(&self) -> &Clock;
-    /// Applies everything that is due, and returns the time.
+    /// Executes everything that is due, and returns the time.
     fn settle(&mut self) -> Timestamp;
-    /// The answer of its admin API at a path of [`Simulated::SHOWS`].
+    /// The answer of the admin API at a path of [`Simulated::SHOWS`].
     fn show(&self, _path: &str) -> Option<Value> {
         None
     }
 }
 
-/// The parts that a cloud adds to the endpoint.
+/// A cloud behind the endpoint.
 pub trait Cloud: Simulated {
     /// A parsed call.
     type Call: Send + Sync;
-    /// Parses a request and records it in the entry. Answers a request that cannot be parsed at once.
+    /// Parses a request and records it in the entry. A request that cannot be parsed is answered immediately.
     ///
     /// # Errors
     /// The answer.
@@ -57,26 +57,26 @@ pub trait Cloud: Simulated {
     -> Result<Self::Call, Reply>;
     /// All parameters, for faults, without secrets.
     fn params(&self, call: &Self::Call) -> String;
-    /// Until when to delay a call that arrived at this time; called again when that time has come.
+    /// The time until which a call that arrived at `_arrived` is delayed; called again at that time.
     fn held(&self, _call: &Self::Call, _arrived: Timestamp) -> Option<Timestamp> {
         None
     }
     /// Executes a call, or records in the entry why not.
     fn carry_out(&mut self, call: &Self::Call, entry: &mut Entry, violations: &mut Vec<String>) -> Reply;
-    /// An injected error, or that of a throttle.
+    /// The answer for an injected fault or a throttled call.
     fn injected(&mut self, call: &Self::Call, fault: &Fault, entry: &mut Entry) -> Reply;
-    /// Headers that each answer has.
+    /// Adds the headers that every answer has.
     fn finish(&mut self, _call: &Self::Call, _reply: &mut Reply, _violations: &mut Vec<String>) {}
     /// Adds unknown elements to an answer.
     fn add_unknown(reply: &mut Reply);
 }
 
-/// Everything behind the endpoint.
+/// The state behind the endpoint.
 #[derive(Debug)]
 pub struct Inside<C> {
     pub cloud: C,
     pub faults: Faults,
-    /// Calls so far.
+    /// The calls so far.
     pub ledger: Ledger,
     /// Violations of the API by callers, one line each.
     pub violations: Vec<String>,
@@ -84,7 +84,7 @@ pub struct Inside<C> {
 }
 
 impl<C: Cloud> Inside<C> {
-    /// A cloud with nothing in its ledger.
+    /// A cloud with an empty ledger.
     pub fn new(mut cloud: C, seed: u64, ledger_entries: usize) -> Self {
         Inside {
             faults: Faults::new(seed),
@@ -95,7 +95,7 @@ impl<C: Cloud> Inside<C> {
         }
     }
 
-    /// Changes how the cloud behaves. Buckets that stay what they were stay as full as they are.
+    /// Changes the options. Token buckets whose options do not change keep their level.
     pub fn change(&mut self, change: impl FnOnce(&mut C::Options)) {
         let options = self.cloud.options();
         let before = C::throttle(options).to_vec();
@@ -171,8 +171,8 @@ impl<C: Cloud> Endpoint<C> {
         Ok(Box::new(Admitted { call, entry, latency, fault }))
     }
 
-    /// Waits as long as the cloud delays a call. Moves a stopped clock: a test that waits for the answer cannot do that
-    /// itself.
+    /// Waits while the cloud delays a call. Steps a stopped clock, because a test that waits for the answer cannot do
+    /// so itself.
     async fn hold(&self, admitted: &Admitted<C>) {
         loop {
             let left = {
@@ -189,7 +189,7 @@ impl<C: Cloud> Endpoint<C> {
                     }
                 }
             };
-            // In parts, since others may move the clock.
+            // In small intervals, because others may move the clock.
             tokio::time::sleep(left.clamp(Duration::from_millis(1), Duration::from_millis(20))).await;
         }
     }

@@ -1,11 +1,11 @@
-//! The fault injector: which calls fail, and how.
+//! The fault injector.
 
 use super::throttle::matches;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-/// What happens to a call.
+/// A fault of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -38,9 +38,10 @@ pub enum Fault {
     Throttle,
     /// The service's error for a missing permission; no effect.
     Deny,
-    /// The call is accepted, and its operation fails at its end; no effect. For clouds whose writes are operations.
+    /// The call is accepted, but its operation fails later; no effect. For clouds whose writes are asynchronous
+    /// operations.
     Operation {
-        /// HTTP status of the operation.
+        /// The HTTP status of the operation.
         status: u16,
         code: String,
         #[serde(default)]
@@ -49,12 +50,12 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether the call takes effect in spite of the fault.
+    /// Whether the call takes effect despite the fault.
     pub fn applies_effect(&self) -> bool {
         matches!(self, Fault::ResetAfter | Fault::Truncate | Fault::UnknownElements)
     }
 
-    /// Short name for the ledger.
+    /// The name of the fault in the ledger.
     pub fn name(&self) -> String {
         match self {
             Fault::Code { code, .. } => code.clone(),
@@ -72,12 +73,12 @@ impl Fault {
     }
 }
 
-/// When a fault applies. All conditions that are set must hold.
+/// The conditions of a fault. All conditions that are set must match.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
     #[serde(default)]
     pub service: Option<String>,
-    /// Action name; `*` at the end matches any rest.
+    /// The action name; a trailing `*` matches any suffix.
     #[serde(default)]
     pub action: Option<String>,
     /// Only writes (true) or only reads (false).
@@ -86,13 +87,13 @@ pub struct Rule {
     /// Only calls whose parameters (`k=v` joined by `&`) contain this text.
     #[serde(default)]
     pub params: Option<String>,
-    /// Let this many matching calls pass first.
+    /// The number of matching calls that pass first.
     #[serde(default)]
     pub skip: u64,
-    /// Apply at most this often; `None`: always.
+    /// The maximum number of times that it applies; `None`: unlimited.
     #[serde(default)]
     pub times: Option<u64>,
-    /// Apply with this probability, drawn from the seeded generator; `None`: always.
+    /// The probability that it applies, drawn from the seeded generator; `None`: always.
     #[serde(default)]
     pub probability: Option<f64>,
     pub fault: Fault,
@@ -113,8 +114,7 @@ impl Rule {
         }
     }
 
-    /// A rule for every write from the `nth` on (1 is the first): the writes that a process would not make if it died
-    /// there.
+    /// A rule for every write from the `nth` on (1 is the first): as if the process had died before that write.
     pub fn writes_from(nth: u64, fault: Fault) -> Self {
         Rule { mutating: Some(true), skip: nth.saturating_sub(1), ..Rule::every(fault) }
     }
@@ -143,25 +143,25 @@ struct Armed {
     struck: u64,
 }
 
-/// The active rules. The first one that applies wins; rules before it have counted the call.
+/// The active rules. The first one that applies is used; the rules before it have counted the call.
 #[derive(Debug)]
 pub struct Faults {
     rules: Vec<Armed>,
     rng: StdRng,
 }
 
-/// The input of the rules.
+/// The properties of a call that rules depend on.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     pub service: &'a str,
     pub action: &'a str,
     pub mutating: bool,
-    /// Parameters as in the ledger, but not truncated.
+    /// The parameters as in the ledger, but not truncated.
     pub params: &'a str,
 }
 
 impl Faults {
-    /// No rules; probabilities are drawn from this seed.
+    /// An empty set of rules; `seed` determines the probabilities.
     pub fn new(seed: u64) -> Self {
         Faults { rules: Vec::new(), rng: StdRng::seed_from_u64(seed) }
     }
@@ -171,7 +171,7 @@ impl Faults {
         self.rules.push(Armed { rule, seen: 0, struck: 0 });
     }
 
-    /// Drops all rules.
+    /// Removes all rules.
     pub fn clear(&mut self) {
         self.rules.clear();
     }
@@ -181,12 +181,12 @@ impl Faults {
         self.rules.iter().map(|armed| (&armed.rule, armed.struck))
     }
 
-    /// Whether a rule depends on parameters, so that the caller must supply them.
+    /// Whether a rule depends on parameters, so that the caller must provide them.
     pub fn reads_params(&self) -> bool {
         self.rules.iter().any(|armed| armed.rule.params.is_some())
     }
 
-    /// The fault for this call, if any.
+    /// Returns the fault for this call, if any.
     pub fn strike(&mut self, call: Seen<'_>) -> Option<Fault> {
         for armed in &mut self.rules {
             let rule = &armed.rule;

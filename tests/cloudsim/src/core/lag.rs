@@ -1,8 +1,8 @@
-//! Eventual consistency: how long the calls after its creation do not see a new object.
+//! Eventual consistency: the time until calls see a new object.
 //!
-//! Two models. *Lag*: for some time after its creation an object of a kind does not exist for reads and references.
-//! *Stale reads*: every read is answered from an older state, which covers changes and deletions too. How long either
-//! takes in real clouds is `unverified`; it is only known that it happens.
+//! Two models. *Lag*: for some time after its creation, an object of a kind does not exist for reads and references.
+//! *Stale reads*: every read is answered from an older state, which includes changes and deletions. The durations in
+//! real clouds are `unverified`; it is only known that both occur.
 
 use super::clock::later;
 use jiff::{SignedDuration, Timestamp};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Lag per kind of resource; kinds without an entry have none.
+/// The lag per kind of resource; kinds without an entry have none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Lag(BTreeMap<String, u64>);
@@ -34,7 +34,7 @@ impl Lag {
     }
 }
 
-/// What there was before each recent write, oldest first: the first is what late reads show.
+/// The state before each recent write, oldest first: stale reads see the first one.
 #[derive(Debug, Clone)]
 pub struct Past<T>(VecDeque<(Timestamp, T)>);
 
@@ -45,18 +45,18 @@ impl<T> Default for Past<T> {
 }
 
 impl<T> Past<T> {
-    /// Forgets what no read shows any more, as late as reads are.
+    /// Removes states that are older than `late`, which no stale read sees any more.
     pub fn forget(&mut self, now: Timestamp, late: Duration) {
         let late = SignedDuration::try_from(late).unwrap_or(SignedDuration::MAX);
         self.0.retain(|(at, _)| now.duration_since(*at) < late);
     }
 
-    /// Keeps what there is before a write.
+    /// Stores the state before a write.
     pub fn keep(&mut self, now: Timestamp, before: T) {
         self.0.push_back((now, before));
     }
 
-    /// What a read shows; none: what there is.
+    /// The state that a stale read sees; `None` means the current state.
     pub fn shown(&mut self) -> Option<&mut T> {
         self.0.front_mut().map(|(_, before)| before)
     }

@@ -1,21 +1,21 @@
-//! Latency of calls in real time.
+//! The latency of calls in real time.
 
 use super::throttle::matches;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Latency of calls in real time; the effect takes place half-way.
+/// The latency of calls in real time; the effect occurs half-way.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Latency {
-    /// Of reads.
+    /// The latency of reads.
     #[serde(with = "crate::core::millis")]
     pub read: Duration,
-    /// Of writes.
+    /// The latency of writes.
     #[serde(with = "crate::core::millis")]
     pub write: Duration,
-    /// By action name (`*` at the end matches any rest), milliseconds; overrides the two above.
+    /// Milliseconds by action name (a trailing `*` matches any suffix); overrides `read` and `write`.
     pub actions: BTreeMap<String, u64>,
 }
 

@@ -6,40 +6,40 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// The variable that names a folder for the calls of each simulated cloud, to compare two builds.
+/// The environment variable with the folder for the recorded calls of each simulated cloud, to compare two builds.
 const RECORD: &str = "CCM_CLOUD_CALLS";
 
 /// One call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Number of the call since the start, from 1.
+    /// The number of the call since the start, from 1.
     pub seq: u64,
-    /// Virtual time of its arrival.
+    /// The virtual time of its arrival.
     pub at: Timestamp,
     /// The cloud's name of the service: `ec2`, `network`, …; `imds` for instance metadata, whose action is the path.
     pub service: String,
     pub action: String,
     /// The caller: access key ID or user; empty if the call was not signed.
     pub access_key: String,
-    /// User agent of the caller.
+    /// The user agent of the caller.
     pub user_agent: String,
     /// The parameters, `k=v` joined by `&`, truncated, without secrets.
     pub params: String,
-    /// Size of the request's body, bytes.
+    /// The size of the request body in bytes.
     pub bytes_in: u64,
-    /// Size of the answer's body, bytes.
+    /// The size of the answer body in bytes.
     pub bytes_out: u64,
-    /// How many objects the answer listed.
+    /// The number of objects in the answer.
     pub items: u64,
-    /// The call requested a further page.
+    /// Whether the call requested a further page.
     pub continued: bool,
-    /// HTTP status; 0 when no answer was sent.
+    /// The HTTP status; 0 if no answer was sent.
     pub status: u16,
-    /// Error code of the cloud, if the call failed.
+    /// The error code of the cloud, if the call failed.
     pub code: Option<String>,
-    /// The operation is a write.
+    /// Whether the operation is a write.
     pub mutating: bool,
-    /// The operation took effect (even if the caller got no answer).
+    /// Whether the operation took effect (even if the caller got no answer).
     pub applied: bool,
     /// The injected fault.
     pub fault: Option<String>,
@@ -47,15 +47,15 @@ pub struct Entry {
     pub unread: Vec<String>,
 }
 
-/// The number of calls, and the size of their answers.
+/// The number of calls and the size of their answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     pub calls: u64,
     /// Calls answered with an error.
     pub errors: u64,
-    /// Bytes of answers.
+    /// The total size of answers in bytes.
     pub bytes_out: u64,
-    /// Objects listed.
+    /// The number of listed objects.
     pub items: u64,
 }
 
@@ -91,17 +91,17 @@ impl Ledger {
         seq
     }
 
-    /// A mark: [`Ledger::since`] gives the calls after it.
+    /// The current position: [`Ledger::since`] returns the calls after it.
     pub fn mark(&self) -> u64 {
         self.next - 1
     }
 
-    /// The calls after a mark, oldest first; 0 is the start.
+    /// The calls after a position, oldest first; 0 is the start.
     pub fn since(&self, mark: u64) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(move |entry| entry.seq > mark)
     }
 
-    /// Calls by `service:action` after a mark.
+    /// The number of calls by `service:action` after a position.
     pub fn counts(&self, mark: u64) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for entry in self.since(mark) {
@@ -110,7 +110,7 @@ impl Ledger {
         counts
     }
 
-    /// The writes after a mark.
+    /// The writes after a position.
     pub fn mutating(&self, mark: u64) -> impl Iterator<Item = &Entry> {
         self.since(mark).filter(|entry| entry.mutating)
     }
@@ -121,7 +121,7 @@ impl Ledger {
     }
 
     /// The calls as text, a line each: first the reads, sorted, because the order of concurrent tasks varies; then the
-    /// writes in their order.
+    /// writes in order.
     pub fn record_of_calls(&self) -> String {
         let line = |entry: &Entry| {
             let Entry { service, action, params, status, code, .. } = entry;
@@ -132,7 +132,7 @@ impl Ledger {
         reads.into_iter().chain(self.mutating(0).map(line)).collect()
     }
 
-    /// Writes the calls into the folder that `CCM_CLOUD_CALLS` names, if it is set: a file for each cloud of a test.
+    /// Writes the calls into the folder in `CCM_CLOUD_CALLS`, if it is set: one file per cloud of a test.
     pub fn write_calls(&self) {
         let Some(folder) = std::env::var_os(RECORD) else { return };
         let thread = std::thread::current();
@@ -153,7 +153,7 @@ impl Ledger {
         }
     }
 
-    /// Clears calls and totals; the numbering continues, so that marks stay valid.
+    /// Clears calls and totals; the numbering continues, so that positions remain valid.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.totals.clear();

@@ -18,20 +18,20 @@ pub mod server;
 pub mod shape;
 pub mod throttle;
 
-/// Serde of a [`std::time::Duration`] as whole milliseconds, so that options can be written by hand.
+/// Serde format of a [`std::time::Duration`] as whole milliseconds, so that options can be written by hand.
 pub mod millis {
     use serde::{Deserialize, Deserializer, Serializer};
     use std::time::Duration;
 
-    /// Writes whole milliseconds.
+    /// Serializes whole milliseconds.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// The error of the serializer.
     pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(u64::try_from(value.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Reads whole milliseconds.
+    /// Deserializes whole milliseconds.
     ///
     /// # Errors
     /// The value is not an unsigned number.
@@ -40,7 +40,7 @@ pub mod millis {
     }
 }
 
-/// Takes a lock that a panicking test thread may have poisoned: its content is plain data.
+/// Takes a lock that a panicking test thread may have poisoned: it protects plain data.
 pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

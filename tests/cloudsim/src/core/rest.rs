@@ -6,15 +6,15 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// A route of a cloud whose state is a `W`.
+/// A route of a cloud with the state `W`.
 #[derive(Debug)]
 pub struct Route<W: 'static> {
-    /// Service in ledger, faults and throttles.
+    /// The service name in ledger, faults and throttles.
     pub service: &'static str,
     pub method: &'static str,
-    /// Path; `{}` stands for one segment.
+    /// The path; `{}` matches one segment.
     pub path: &'static str,
-    /// Action in ledger, faults and throttles.
+    /// The action name in ledger, faults and throttles.
     pub action: &'static str,
     /// Whether it changes something visible to users.
     pub mutating: bool,
@@ -33,7 +33,7 @@ pub struct Call {
     pub path: String,
     /// The values of the `{}` of the route.
     pub ids: Vec<String>,
-    /// Query, decoded, in its order.
+    /// The decoded query parameters, in order.
     pub query: Vec<(String, String)>,
     /// The raw body.
     pub body: Bytes,
@@ -44,44 +44,44 @@ pub struct Call {
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
     pub status: u16,
-    /// Body: JSON, unless [`Reply::kind`] is set.
+    /// The body: JSON, unless [`Reply::kind`] is set.
     pub body: Vec<u8>,
-    /// Content type; empty means JSON.
+    /// The content type; empty means JSON.
     pub kind: &'static str,
     pub headers: Vec<(&'static str, String)>,
-    /// How many objects it lists.
+    /// The number of listed objects.
     pub items: u64,
-    /// Defects of the request that the service tolerates.
+    /// A defect of the request that the service tolerates.
     pub violation: Option<String>,
 }
 
-/// An error of a service, before it gets the service's own form.
+/// An error of a service, before it is rendered in the service's own format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub status: u16,
-    /// The service's code or type.
+    /// The error code or type of the service.
     pub code: String,
     pub message: String,
-    /// The call does not follow the service's API: a defect of the caller.
+    /// Whether the call violates the service's API: a defect of the caller.
     pub violation: bool,
 }
 
-/// Why no route matches a request.
+/// The reason why no route matches a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
     /// No route has this path.
     Path,
-    /// Routes have this path, but not with this method.
+    /// Routes have this path, but another method.
     Method,
 }
 
 impl Problem {
-    /// An error that a caller has to expect.
+    /// An error that a caller must expect.
     pub fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
         Problem { status, code: code.to_owned(), message: message.into(), violation: false }
     }
 
-    /// An error that shows a defect of the caller.
+    /// An error that indicates a defect of the caller.
     pub fn violation(status: u16, code: &str, message: impl Into<String>) -> Self {
         Problem { violation: true, ..Problem::new(status, code, message) }
     }
@@ -98,7 +98,7 @@ impl Reply {
         Reply { status, ..Reply::default() }
     }
 
-    /// As an HTTP response.
+    /// Converts it to an HTTP response.
     pub fn response(self) -> Response<Bytes> {
         let mut response = Response::new(Bytes::from(self.body));
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -129,12 +129,12 @@ impl Call {
         self.ids.get(n).map(String::as_str).unwrap_or_default()
     }
 
-    /// A header, or nothing.
+    /// A header; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Whether it is a creation.
+    /// Whether the method is POST, i.e. a creation.
     pub fn method_is_post(&self) -> bool {
         self.method == Method::POST
     }
@@ -148,7 +148,7 @@ impl Call {
 /// Finds the route of a request.
 ///
 /// # Errors
-/// There is none.
+/// No route matches.
 pub fn find<W>(routes: &'static [Route<W>], request: &Request) -> Result<(&'static Route<W>, Call), Lost> {
     let path = request.uri().path();
     let mut lost = Lost::Path;
@@ -173,7 +173,7 @@ pub fn find<W>(routes: &'static [Route<W>], request: &Request) -> Result<(&'stat
     Err(lost)
 }
 
-/// The values of the `{}` of a template, if the path matches it. A trailing slash is ignored.
+/// The values of the `{}` of a template, if the path matches. A trailing slash is ignored.
 fn ids(template: &str, path: &str) -> Option<Vec<String>> {
     let mut ids = Vec::new();
     let mut segments = path.trim_end_matches('/').split('/');
@@ -188,7 +188,7 @@ fn ids(template: &str, path: &str) -> Option<Vec<String>> {
     segments.next().is_none().then_some(ids)
 }
 
-/// A query, decoded.
+/// Decodes a query.
 pub fn query(text: &str) -> Vec<(String, String)> {
     let pairs = text.split('&').filter(|pair| !pair.is_empty());
     pairs
@@ -197,7 +197,7 @@ pub fn query(text: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Percent-decoding; in queries a plus is a blank.
+/// Percent-decodes a text; in queries a plus means a space.
 fn decoded(text: &str, plus: bool) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -217,7 +217,7 @@ fn decoded(text: &str, plus: bool) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Percent-encodes all but letters, digits and `-._~:`.
+/// Percent-encodes everything but letters, digits and `-._~:`.
 pub fn encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()

@@ -1,4 +1,4 @@
-//! Connects a cloud with JSON over REST to the endpoint: a route handles each call.
+//! Connects a cloud with a JSON REST API to the endpoint: a route handles each call.
 
 use super::endpoint::{Cloud, Simulated};
 use super::faults::Fault;
@@ -9,38 +9,38 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// How much of a call's parameters the ledger keeps, bytes.
+/// The maximum length of a call's parameters in the ledger, in bytes.
 const SUMMARY: usize = 400;
 
-/// The parts that a cloud adds to its routes.
+/// A cloud that is defined by routes.
 pub trait Rest: Simulated {
-    /// Its routes.
+    /// The routes of the cloud.
     fn routes() -> &'static [Route<Self>];
-    /// The caller, for the ledger, and whether the call is authorized.
+    /// Returns the caller, for the ledger, if the call is authorized.
     ///
     /// # Errors
     /// The caller is unknown or its credentials have expired.
     fn authenticate(&mut self, call: &Call) -> Result<String, Problem>;
-    /// Executes a call: a read possibly on an older state.
+    /// Executes a call; a read may see an older state.
     ///
     /// # Errors
-    /// Those of the service.
+    /// The error of the service.
     fn run(&mut self, route: &Route<Self>, call: &Call) -> Result<Reply, Problem> {
         (route.run)(self, call)
     }
-    /// If no route matches: the service that answers, and its answer.
+    /// For a request without a matching route: the service that answers, and its answer.
     fn lost(&self, request: &Request, lost: Lost) -> (&'static str, Reply);
-    /// An injected error, or that of a throttle.
+    /// The answer for an injected fault or a throttled call.
     fn injected(&mut self, call: &Call, fault: &Fault) -> Reply;
     /// See [`Cloud::held`].
     fn held(&self, _call: &Call, _arrived: Timestamp) -> Option<Timestamp> {
         None
     }
-    /// An error in the form of a service.
+    /// Renders an error in the format of a service.
     fn render(&self, service: &str, problem: &Problem) -> Reply;
-    /// Headers that each answer has.
+    /// Adds the headers that every answer has.
     fn finish(&mut self, call: &Call, reply: &mut Reply, violations: &mut Vec<String>);
-    /// Parameters for the ledger and for faults, without secrets.
+    /// The parameters for the ledger and for faults, without secrets.
     fn params(&self, call: &Call) -> String;
 }
 
@@ -119,10 +119,10 @@ impl<C: Rest> Cloud for C {
     }
 }
 
-/// Carries out a call without all that the endpoint does around it.
+/// Executes a call directly, without the processing of the endpoint.
 ///
 /// # Errors
-/// As the service answers them, or no route takes the call.
+/// The error of the service, or no route matches the call.
 pub fn by_hand<C: Rest>(cloud: &mut C, method: &str, path: &str, body: &Value) -> Result<Value, Problem> {
     let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
     let wrong = |text: String| Problem::violation(400, "no call", text);

@@ -1,14 +1,14 @@
-//! Resources as JSON objects in tables, and lists of them in pages.
+//! Resources as JSON objects in tables, and paginated lists of them.
 
 use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// A resource: the fields in answers, and fields of the simulation, whose names begin with `_`.
+/// A resource: the fields in answers, and internal fields of the simulation, whose names begin with `_`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Number in the order of creation.
+    /// The number in order of creation.
     pub seq: u64,
     pub made: Timestamp,
     pub fields: Map<String, Value>,
@@ -18,7 +18,7 @@ pub struct Row {
 pub type Table = BTreeMap<String, Row>;
 
 impl Row {
-    /// A field's text, or nothing.
+    /// The string value of a field; empty if missing.
     pub fn text(&self, name: &str) -> &str {
         self.fields.get(name).and_then(Value::as_str).unwrap_or_default()
     }
@@ -28,17 +28,17 @@ impl Row {
         self.fields.get(name).and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// A field's number, or 0.
+    /// The number in a field, or 0.
     pub fn number(&self, name: &str) -> i64 {
         self.fields.get(name).and_then(Value::as_i64).unwrap_or_default()
     }
 
-    /// A field's list, or nothing.
+    /// The list in a field; empty if missing.
     pub fn list(&self, name: &str) -> &[Value] {
         self.fields.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The texts in a field's list.
+    /// The strings in a field's list.
     pub fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
         self.list(name).iter().filter_map(Value::as_str)
     }
@@ -48,18 +48,18 @@ impl Row {
         self.fields.insert(name.to_owned(), value.into());
     }
 
-    /// Its fields in answers.
+    /// The fields in answers.
     pub fn shown(&self) -> Map<String, Value> {
         let seen = self.fields.iter().filter(|(name, _)| !name.starts_with('_'));
         seen.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
-    /// Its ID.
+    /// The ID of the resource.
     pub fn id(&self) -> &str {
         self.text("id")
     }
 
-    /// Whether a field has one of these values, in the form of a query.
+    /// Whether a field has one of these values, as spelled in a query.
     pub fn matches<'a>(&self, name: &str, mut wanted: impl Iterator<Item = &'a str>) -> bool {
         let value = self.fields.get(name);
         wanted.any(|wanted| match value {
@@ -73,7 +73,7 @@ impl Row {
     }
 }
 
-/// A resource in answers: without the fields of the simulation, and only with the requested fields.
+/// A resource in an answer: without internal fields, and only with the requested fields.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     pub fields: &'a Map<String, Value>,
@@ -93,14 +93,14 @@ impl Serialize for View<'_> {
     }
 }
 
-/// A list under its name, with links to further pages.
+/// A named list, with links to further pages.
 #[derive(Debug)]
 pub struct Page<'a> {
-    /// Name of the list.
+    /// The name of the list.
     pub name: &'a str,
-    /// Its elements.
+    /// The elements.
     pub rows: Vec<View<'a>>,
-    /// Links, under the name of the list and `_links`; `None`: no such field.
+    /// The links, in the field `<name>_links`; `None`: no such field.
     pub links: Option<Value>,
 }
 
@@ -115,7 +115,7 @@ impl Serialize for Page<'_> {
     }
 }
 
-/// The part of a list after a marker, of at most `limit` rows. `None`: the marker is not in the list.
+/// The rows of a list after a marker, at most `limit`. `None`: the marker is not in the list.
 pub fn page<'a>(mut rows: Vec<&'a Row>, marker: Option<&str>, limit: Option<usize>) -> Option<Vec<&'a Row>> {
     if let Some(marker) = marker {
         let at = rows.iter().position(|row| row.id() == marker)?;

@@ -21,17 +21,17 @@ pub struct Running<C: Cloud> {
     pub(crate) runtime: Runtime,
 }
 
-/// What it takes to run a cloud.
+/// The parameters for starting a cloud.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    /// Of the thread.
+    /// The name of the thread.
     pub(crate) name: &'static str,
-    /// 0 takes any free one.
+    /// The port; 0 selects any free one.
     pub(crate) port: u16,
     pub(crate) admin_port: u16,
-    /// Seed of the fault injector.
+    /// The seed of the fault injector.
     pub(crate) seed: u64,
-    /// How many calls the ledger keeps.
+    /// The number of calls that the ledger keeps.
     pub(crate) ledger_entries: usize,
 }
 
@@ -48,7 +48,7 @@ impl<C: Cloud> Running<C> {
         Ok(Running { endpoint, clock, server, admin, runtime })
     }
 
-    /// The URL that callers are to have. Of Compute Engine, it is the base of the Compute API, with a slash at its end.
+    /// The URL for callers. For Compute Engine, the base URL of the Compute API, with a trailing slash.
     pub fn url(&self) -> String {
         format!("{}{}", self.root(), C::PATH)
     }
@@ -58,17 +58,17 @@ impl<C: Cloud> Running<C> {
         self.server.url()
     }
 
-    /// URL of the admin API: clock, faults, ledger, options and violations.
+    /// The URL of the admin API: clock, faults, ledger, options and violations.
     pub fn admin_url(&self) -> String {
         self.admin.url()
     }
 
-    /// Answers a request as the endpoint would, without a socket: for callers in the same process whose time stands still.
+    /// Answers a request like the endpoint, without a socket: for callers in the same process whose time is stopped.
     pub async fn answer(&self, request: Request) -> Answer {
         self.endpoint.clone().answer(request).await
     }
 
-    /// Changes how it behaves from now on; the account, the region, the clock's mode and the ports stay what they were.
+    /// Changes the options. The account, the region, the clock's mode and the ports stay the same.
     pub fn change(&self, change: impl FnOnce(&mut C::Options)) {
         lock(&self.endpoint.inside).change(change);
     }
@@ -78,50 +78,50 @@ impl<C: Cloud> Running<C> {
         &self.clock
     }
 
-    /// Looks into the world or changes it, between two calls. What is due by now has happened.
+    /// Reads or changes the state between two calls, after everything that is due.
     pub fn world<T>(&self, look: impl FnOnce(&mut C) -> T) -> T {
         let mut inside = lock(&self.endpoint.inside);
         inside.cloud.settle();
         look(&mut inside.cloud)
     }
 
-    /// Adds a fault rule behind the others.
+    /// Adds a fault rule after the others.
     pub fn fault(&self, rule: Rule) {
         self.faults(|faults| faults.add(rule));
     }
 
-    /// Looks at the fault rules or changes them.
+    /// Reads or changes the fault rules.
     pub fn faults<T>(&self, look: impl FnOnce(&mut Faults) -> T) -> T {
         look(&mut lock(&self.endpoint.inside).faults)
     }
 
-    /// Reads the ledger of calls or clears it.
+    /// Reads or clears the ledger of calls.
     pub fn ledger<T>(&self, look: impl FnOnce(&mut Ledger) -> T) -> T {
         look(&mut lock(&self.endpoint.inside).ledger)
     }
 
-    /// A mark in the ledger: the number of the last call so far.
+    /// The current position in the ledger: the number of the last call.
     pub fn mark(&self) -> u64 {
         self.ledger(|ledger| ledger.mark())
     }
 
-    /// The actions of the writes after a mark, in order.
+    /// The actions of the writes after a position, in order.
     pub fn writes(&self, mark: u64) -> Vec<String> {
         self.ledger(|ledger| ledger.mutating(mark).map(|entry| entry.action.clone()).collect())
     }
 
-    /// Waits until no caller waits for an answer: see [`Runtime::settled`].
+    /// Waits until no caller is waiting for an answer: see [`Runtime::settled`].
     pub async fn settled(&self) {
         self.runtime.settled().await;
     }
 
-    /// What callers sent that does not follow the vendor's API, and what the simulation answered that does not, one line each;
-    /// tests assert that there is nothing. What is held against a model or a description needs these on this machine.
+    /// The requests of callers and the answers of the simulation that violate the vendor's API, one line each; tests
+    /// assert that there are none. Checks against a model or a description require its files on this machine.
     pub fn violations(&self) -> Vec<String> {
         lock(&self.endpoint.inside).violations.clone()
     }
 
-    /// The same, and forgets them: for tests that send what is wrong on purpose.
+    /// Returns and clears the violations: for tests that intentionally send invalid requests.
     #[must_use]
     pub fn take_violations(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.endpoint.inside).violations)

@@ -1,8 +1,8 @@
-//! A vendor's description of a JSON API, and the check of requests and answers against it.
+//! A vendor's description of a JSON API; requests and answers are checked against it.
 //!
-//! The same people write a simulation and its client, so both could have the same mistake; the description is
-//! independent of them. Each cloud obtains its own description at test time, and reports mismatches with the texts of
-//! its service.
+//! The same people write a simulation and its client, so both could contain the same mistake; the description is
+//! independent of them. Each cloud obtains its own description at test time, and reports mismatches with its service's
+//! messages.
 
 mod check;
 
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::{fs, io};
 
-/// All methods of an API with their schemas.
+/// All methods and schemas of an API.
 #[derive(Debug, Deserialize)]
 pub struct Description {
     /// Methods by ID.
@@ -28,15 +28,15 @@ pub struct Description {
 #[serde(rename_all = "camelCase")]
 pub struct Method {
     pub http_method: String,
-    /// Path, with parameters in braces.
+    /// The path, with parameters in braces.
     pub path: String,
-    /// Parameters in path and query.
+    /// The parameters in path and query.
     #[serde(default)]
     pub parameters: BTreeMap<String, Schema>,
-    /// Schema of the body, if there is one.
+    /// The schema of the body, if any.
     #[serde(default)]
     pub request: Option<String>,
-    /// Schema of the answer, if it has a body.
+    /// The schema of the answer, if it has a body.
     #[serde(default)]
     pub response: Option<String>,
 }
@@ -45,32 +45,32 @@ pub struct Method {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Schema {
-    /// Name of the referenced schema.
+    /// The name of the referenced schema.
     #[serde(rename = "$ref")]
     pub reference: Option<String>,
-    /// JSON type; `None`: any type.
+    /// The JSON type; `None`: any type.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// Format of a string or number: `int32`, `uint64`, `byte`, …
+    /// The format of a string or number: `int32`, `uint64`, `byte`, …
     pub format: Option<String>,
-    /// Pattern for the whole string.
+    /// The pattern that the whole string must match.
     pub pattern: Option<String>,
     /// The allowed strings.
     #[serde(rename = "enum")]
     pub allowed: Option<Vec<String>>,
-    /// Properties of an object.
+    /// The properties of an object.
     pub properties: BTreeMap<String, Schema>,
-    /// Schema of the values of an object with any keys.
+    /// The schema of the values of an object with arbitrary keys.
     pub additional_properties: Option<Box<Schema>>,
-    /// Schema of the elements of a list.
+    /// The schema of the elements of a list.
     pub items: Option<Box<Schema>>,
-    /// Output only.
+    /// Whether it is output only.
     pub read_only: bool,
     /// The methods whose requests require it.
     pub required_by: Vec<String>,
-    /// Whether a parameter must be there.
+    /// Whether a parameter is required.
     pub required: bool,
-    /// Location of a parameter: `path` or `query`.
+    /// The location of a parameter: `path` or `query`.
     pub location: Option<String>,
     #[serde(skip)]
     compiled: OnceLock<Option<Regex>>,
@@ -81,7 +81,7 @@ pub struct Schema {
 pub struct Finding {
     /// Its path, e.g. `resource.ports[0]`; for a parameter its name.
     pub at: String,
-    /// The value, if there is one.
+    /// The value, if any.
     pub is: String,
     pub why: Why,
 }
@@ -89,17 +89,17 @@ pub struct Finding {
 /// The kind of a mismatch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
-    /// There is no such property or parameter.
+    /// The property or parameter does not exist.
     Unknown,
-    /// It does not have this JSON type.
+    /// The value does not have this JSON type.
     Type(String),
-    /// It is none of the allowed values.
+    /// The value is none of the allowed values.
     Value,
-    /// It does not match this pattern.
+    /// The value does not match this pattern.
     Pattern(String),
-    /// Output only.
+    /// The property is output only.
     ReadOnly,
-    /// It is required.
+    /// A required property or parameter is missing.
     Missing,
 }
 
@@ -113,16 +113,16 @@ pub enum Way<'a> {
 }
 
 impl Description {
-    /// Reads a file.
+    /// Reads a description from a file.
     ///
     /// # Errors
-    /// It can't be read, or is not a description.
+    /// The file can't be read, or is not a description.
     pub fn read(path: &Path) -> io::Result<Self> {
         let at = |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
         serde_json::from_slice(&fs::read(path).map_err(|error| at(&error))?).map_err(|error| at(&error))
     }
 
-    /// The mismatches of the parameters of a request: those of its path, by name, and of its query.
+    /// The mismatches of a request's parameters: those of its path, by name, and of its query.
     pub fn check_parameters(&self, method: &Method, path: &[(&str, &str)], query: &[(String, String)]) -> Vec<Finding> {
         let query = query.iter().map(|(name, value)| (name.as_str(), value.as_str(), "query"));
         let given = path.iter().map(|(name, value)| (*name, *value, "path")).chain(query);
@@ -153,7 +153,7 @@ impl Description {
 }
 
 impl Method {
-    /// The parameters in a path, by name, if the path matches.
+    /// The parameters in a path by name, if the path matches.
     pub fn path_values<'a>(&'a self, path: &'a str) -> Option<Vec<(&'a str, &'a str)>> {
         let mut values = Vec::new();
         let mut segments = path.trim_matches('/').split('/');
@@ -175,7 +175,7 @@ impl Method {
 }
 
 impl Schema {
-    /// The pattern, compiled once; one that this engine does not support is not checked.
+    /// The pattern, compiled once. A pattern that this engine does not support is not checked.
     fn compiled(&self) -> Option<&Regex> {
         let compile = || Regex::new(&format!("^(?:{})$", self.pattern.as_ref()?)).ok();
         self.compiled.get_or_init(compile).as_ref()

@@ -1,4 +1,4 @@
-//! HTTP/1.1 servers on loopback, on a thread of their own: they serve while the test's thread blocks, and stop when the
+//! HTTP/1.1 servers on loopback, on their own thread: they serve while the test's thread blocks, and stop when the
 //! handle is dropped.
 
 use bytes::Bytes;
@@ -28,7 +28,7 @@ pub type Request = http::Request<Bytes>;
 #[derive(Debug)]
 pub enum Answer {
     Reply(http::Response<Bytes>),
-    /// An answer whose body ends after this many bytes, before its announced length.
+    /// An answer that is truncated after this many bytes, before its announced length.
     Cut(http::Response<Bytes>, usize),
     /// The connection is reset (RST) without an answer.
     Reset,
@@ -36,11 +36,11 @@ pub enum Answer {
 
 /// Answers requests; shared by all connections.
 pub trait Handler: Send + Sync + 'static {
-    /// Answers one request. A future that never ends is a hanging call.
+    /// Answers one request. A future that never completes is a hanging call.
     fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Answer>;
 }
 
-/// The thread that serves.
+/// The thread of the servers.
 #[derive(Debug)]
 pub struct Runtime {
     handle: Handle,
@@ -53,7 +53,7 @@ pub struct Runtime {
 #[derive(Debug, Clone)]
 pub struct Spawner {
     handle: Handle,
-    /// Requests so far, of all servers.
+    /// The number of requests so far, of all servers.
     arrived: Arc<AtomicU64>,
 }
 
@@ -74,20 +74,21 @@ impl Runtime {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            // Both a message and a dropped sender mean the end.
+            // Both a message and a dropped sender mean shutdown.
             let _ = runtime.block_on(stopped);
             runtime.shutdown_background();
         })?;
         Ok(Runtime { handle, arrived: Arc::default(), stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Starts servers on this thread.
+    /// A handle to start servers on this thread.
     pub fn spawner(&self) -> Spawner {
         Spawner { handle: self.handle.clone(), arrived: self.arrived.clone() }
     }
 
-    /// Waits until no caller is waiting for an answer, however slow the machine is: every call is either answered, and
-    /// the caller has read the answer, or delayed on purpose. For callers on the current-thread runtime that waits.
+    /// Waits until no caller is waiting for an answer, regardless of the machine's speed: every call is either
+    /// answered, and the caller has read the answer, or deliberately delayed. For callers on the current-thread runtime
+    /// that waits.
     pub async fn settled(&self) {
         // Enough for connect, accept, write and read, with a reserve.
         const TURNS: u64 = 6;
@@ -96,7 +97,7 @@ impl Runtime {
         while {
             let before = arrived();
             for _ in 0..TURNS {
-                // Both end only after the sockets of their thread were polled.
+                // Both complete only after the sockets of their thread were polled.
                 tokio::task::yield_now().await;
                 let _ended = self.handle.spawn(tokio::task::yield_now()).await;
             }
@@ -109,7 +110,7 @@ impl Spawner {
     /// Serves on 127.0.0.1 at this port (0: any free one).
     ///
     /// # Errors
-    /// The port is taken.
+    /// The port is in use.
     pub fn serve(&self, port: u16, handler: Arc<dyn Handler>) -> io::Result<Server> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         listener.set_nonblocking(true)?;
@@ -127,19 +128,19 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the serving thread has been printed already.
+            // A panic of the serving thread was already printed.
             let _ = thread.join();
         }
     }
 }
 
 impl Server {
-    /// Where it listens.
+    /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// `http://127.0.0.1:<port>`.
+    /// The URL `http://127.0.0.1:<port>`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -152,7 +153,7 @@ impl Drop for Server {
 }
 
 async fn accept(listener: TcpListener, handler: Arc<dyn Handler>, arrived: Arc<AtomicU64>) {
-    // Owned by this task, so that the connections close when it ends.
+    // Owned by this task, so that the connections are closed when it ends.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -169,7 +170,7 @@ async fn accept(listener: TcpListener, handler: Arc<dyn Handler>, arrived: Arc<A
 }
 
 async fn connection(stream: TcpStream, handler: Arc<dyn Handler>, arrived: Arc<AtomicU64>) {
-    // Answers are written in several pieces; without this, each would wait for the peer's delayed acknowledgement.
+    // Answers are written in several pieces; otherwise each would wait for the peer's delayed acknowledgement.
     let _ = stream.set_nodelay(true);
     let reset = Arc::new(AtomicBool::new(false));
     let io = Resettable { stream, reset: reset.clone() };
@@ -212,7 +213,7 @@ fn cut(response: http::Response<Bytes>, at: usize) -> http::Response<Body> {
     http::Response::from_parts(parts, BodyExt::boxed(body))
 }
 
-/// A stream that can end with RST instead of FIN.
+/// A stream that can be closed with RST instead of FIN.
 struct Resettable {
     stream: TcpStream,
     reset: Arc<AtomicBool>,
@@ -244,7 +245,7 @@ impl AsyncWrite for Resettable {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.reset.load(Ordering::Acquire) {
-            // With a FIN first, the reset would look like an orderly end.
+            // After a FIN, the reset would look like an orderly shutdown.
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.stream).poll_shutdown(cx)

@@ -1,4 +1,4 @@
-//! The shape of a JSON body: its fields and their types. Each cloud has its own texts for mismatches.
+//! The shape of a JSON body: its fields and their types. Each cloud has its own messages for mismatches.
 
 use serde_json::{Map, Value};
 use std::net::IpAddr;
@@ -17,16 +17,16 @@ pub struct Field {
 pub enum Need {
     /// It may be absent or null.
     Optional,
-    /// Required.
+    /// The field is required.
     Required,
-    /// Output only.
+    /// The field is output only.
     ReadOnly,
 }
 
 /// The type of a field.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// A text of at most this many characters.
+    /// A string of at most this many characters.
     Text(usize),
     Uuid,
     /// An IP address.
@@ -36,41 +36,41 @@ pub enum Kind {
     /// An integer in this range.
     Int(i64, i64),
     Bool,
-    /// One of these texts.
+    /// One of these strings.
     OneOf(&'static [&'static str]),
     List(&'static Kind),
     Object(&'static [Field]),
     /// An object with string values.
     Texts,
-    /// Anything: the handler checks it.
+    /// Any value: the handler checks it.
     Any,
 }
 
 /// The kind of a mismatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// There is no such field.
+    /// The field does not exist.
     Unknown,
     /// The field is output only.
     ReadOnly,
-    /// Required.
+    /// A required field is missing.
     Missing,
-    /// It has another type than this.
+    /// The value does not have this type.
     Type(&'static str),
-    /// It has more characters than this.
+    /// The value has more characters than this.
     Long(usize),
-    /// It is below this.
+    /// The value is less than this.
     Low(i64),
-    /// It is above this.
+    /// The value is greater than this.
     High(i64),
-    /// It is none of these.
+    /// The value is none of these.
     NotOneOf(&'static [&'static str]),
 }
 
 /// A field that does not match.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mismatch {
-    /// The objects around it, joined by dots; empty at the top.
+    /// The enclosing objects, joined by dots; empty at the top level.
     pub inside: String,
     pub field: String,
     pub value: Value,
@@ -95,7 +95,7 @@ pub const fn answer(name: &'static str) -> Field {
 /// Checks an object against its fields.
 ///
 /// # Errors
-/// The first mismatch: an unknown field before a wrong one, a wrong one before a missing one.
+/// The first mismatch, in this order: unknown fields, invalid fields, missing fields.
 pub fn check(object: &Map<String, Value>, fields: &[Field]) -> Result<(), Mismatch> {
     look(object, fields, "")
 }
@@ -165,13 +165,13 @@ fn kind(value: &Value, wanted: Kind, field: &str, inside: &str) -> Result<(), Mi
     }
 }
 
-/// Whether a text is a UUID.
+/// Whether a string is a UUID.
 pub fn uuid(text: &str) -> bool {
     let hex = text.bytes().filter(u8::is_ascii_hexdigit).count();
     hex == 32 && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
 }
 
-/// Whether a text is a CIDR, with host bits or without.
+/// Whether a string is a CIDR, with or without host bits.
 pub fn cidr(text: &str) -> bool {
     text.parse::<ipnet::IpNet>().is_ok()
 }

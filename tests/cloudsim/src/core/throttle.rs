@@ -3,19 +3,19 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// One bucket: which calls it limits, and how it refills. It uses the virtual clock.
+/// A token bucket: the calls that it limits, and its refill rate. It uses the virtual clock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BucketSpec {
-    /// The service, named as in the ledger; `None`: every service.
+    /// The service name as in the ledger; `None`: every service.
     #[serde(default)]
     pub service: Option<String>,
-    /// Action names, `*` at the end matches any rest; empty: every action.
+    /// The action names, a trailing `*` matches any suffix; empty: every action.
     #[serde(default)]
     pub actions: Vec<String>,
     /// Only writes (true) or only reads (false).
     #[serde(default)]
     pub mutating: Option<bool>,
-    /// Size of the bucket.
+    /// The size of the bucket.
     pub burst: f64,
     /// Tokens per second.
     pub rate: f64,
@@ -33,13 +33,13 @@ struct Bucket {
 pub struct Throttle(Vec<Bucket>);
 
 impl Throttle {
-    /// Full buckets.
+    /// Creates full buckets.
     pub fn new(specs: &[BucketSpec]) -> Self {
         Throttle(specs.iter().map(|spec| Bucket { spec: spec.clone(), tokens: spec.burst, at: None }).collect())
     }
 
-    /// Takes a token from every bucket that applies to the call; false when one of them is empty (then no token is
-    /// taken).
+    /// Takes a token from every bucket that applies to the call; false, without taking any token, if one of them is
+    /// empty.
     pub fn admit(&mut self, service: &str, action: &str, mutating: bool, now: Timestamp) -> bool {
         let applies = |bucket: &Bucket| bucket.spec.applies(service, action, mutating);
         for bucket in self.0.iter_mut().filter(|bucket| applies(bucket)) {
@@ -67,7 +67,7 @@ impl BucketSpec {
     }
 }
 
-/// Whether a name matches a pattern with an optional `*` at its end.
+/// Whether a name matches a pattern with an optional trailing `*`.
 pub fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |prefix| name.starts_with(prefix))
 }

@@ -11,7 +11,7 @@ use crate::core::rows::Row;
 use serde_json::json;
 use std::net::IpAddr;
 
-/// Checks a new reservation, and chooses an address if the caller names none.
+/// Checks a new reservation, and selects an address if the caller does not request one.
 pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Result<(), Problem> {
     default(fields, "addressType", "EXTERNAL");
     let tier = text(fields, "networkTier").to_owned();
@@ -50,7 +50,7 @@ fn internal(world: &mut World, spot: &Spot, fields: &mut Fields, wanted: Option<
     };
     world.choose(&subnetwork, wanted, "resource.address")?;
     let network = world.object(&subnetwork).map(|row| unlink(text(row, "network")).to_owned()).unwrap_or_default();
-    // An address in use can be promoted to a reservation; a reserved one is not free.
+    // An address in use can be promoted to a reservation; a reserved address is not available.
     match reserved(world, wanted, &network) {
         Some(_) => Err(ip::taken(wanted)),
         None => Ok(wanted),
@@ -89,7 +89,7 @@ fn external(world: &mut World, spot: &Spot, fields: &mut Fields, wanted: Option<
     Ok(wanted)
 }
 
-/// The reservation of an address: of this network, or an external one if `network` is empty.
+/// The reservation of an address in this network, or of an external one if `network` is empty.
 pub(super) fn reserved(world: &World, wanted: IpAddr, network: &str) -> Option<String> {
     let kind = if network.is_empty() { "EXTERNAL" } else { "INTERNAL" };
     let same = |row: &Row| {
@@ -115,7 +115,7 @@ fn users(world: &World, fields: &Fields) -> Vec<String> {
     rules.chain(instances::with_address(world, own).into_iter().filter(instance)).collect()
 }
 
-/// Adds its users.
+/// Adds the users of the address.
 pub(super) fn show(world: &World, _: &str, fields: &mut Fields) {
     let users: Vec<String> = users(world, fields).iter().map(|key| link(key)).collect();
     fields.insert("status".to_owned(), json!(if users.is_empty() { "RESERVED" } else { "IN_USE" }));
@@ -124,8 +124,8 @@ pub(super) fn show(world: &World, _: &str, fields: &mut Fields) {
     }
 }
 
-/// The reservation of an address in use by a forwarding rule can be deleted: the rule keeps the address as long as it
-/// exists.
+/// The reservation of an address can be deleted while a forwarding rule uses it: the rule keeps the address until it is
+/// deleted.
 pub(super) fn free(world: &World, spot: &Spot) -> Result<(), Problem> {
     let key = spot.key();
     let Some(row) = world.store.get(&key) else { return Ok(()) };

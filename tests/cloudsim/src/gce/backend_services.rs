@@ -21,7 +21,7 @@ pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Resul
     Ok(())
 }
 
-/// Checks the new state of one: its protocol and scheme must match those of the rules that use it.
+/// Checks a changed backend service: its protocol and scheme must match those of the rules that use it.
 pub(super) fn change(world: &mut World, spot: &Spot, old: &Row, fields: &mut Fields) -> Result<(), Problem> {
     check(world, spot, fields)?;
     if text(fields, "loadBalancingScheme") != old.text("loadBalancingScheme") {
@@ -110,7 +110,7 @@ fn backend(world: &World, spot: &Spot, number: usize, backend: &Value) -> Result
     Ok((Value::Object(shown), group))
 }
 
-/// The groups of all existing backend services, by the keys of these.
+/// The instance groups of all existing backend services, by the keys of the backend services.
 pub(super) fn groups(world: &World) -> Vec<(String, String)> {
     let services = world.store.alive("backendServices", world.now());
     let groups = services.flat_map(|(key, row)| {
@@ -120,7 +120,7 @@ pub(super) fn groups(world: &World) -> Vec<(String, String)> {
     groups.collect()
 }
 
-/// A backend service lists the rules that use it.
+/// Adds the rules that use the backend service.
 pub(super) fn show(world: &World, key: &str, fields: &mut Fields) {
     let (rules, own) = (world.store.all("forwardingRules"), link(key));
     let users: Vec<Value> = rules

@@ -1,4 +1,4 @@
-//! Errors of the Compute API, with its texts.
+//! Errors of the Compute API, with its messages.
 
 use super::world::set;
 use crate::core::rest::{Problem, Reply};
@@ -9,7 +9,7 @@ pub(super) fn not_found(key: &str) -> Problem {
     Problem::new(404, "notFound", format!("The resource '{key}' was not found"))
 }
 
-/// A name is taken.
+/// A name is already in use.
 pub(super) fn already_exists(key: &str) -> Problem {
     Problem::new(409, "alreadyExists", format!("The resource '{key}' already exists"))
 }
@@ -19,7 +19,7 @@ pub(super) fn not_ready(key: &str) -> Problem {
     Problem::new(400, "resourceNotReady", format!("The resource '{key}' is not ready"))
 }
 
-/// An object is used by another; `word` is what errors call its kind, e.g. `target_pool`.
+/// An object is used by another; `word` is the name of its kind in errors, e.g. `target_pool`.
 pub(super) fn in_use(word: &str, key: &str, by: &str) -> Problem {
     let text = format!("The {word} resource '{key}' is already being used by '{by}'");
     Problem::new(400, "resourceInUseByAnotherResource", text)
@@ -45,7 +45,7 @@ pub(super) fn stale() -> Problem {
     Problem::new(412, "conditionNotMet", "Invalid fingerprint.")
 }
 
-/// A quota is used up.
+/// A quota is exceeded.
 pub(super) fn quota(metric: &str, limit: usize, place: &str) -> Problem {
     let place = if place.is_empty() { "globally".to_owned() } else { format!("in region {place}") };
     Problem::new(403, "quotaExceeded", format!("Quota '{metric}' exceeded.  Limit: {limit}.0 {place}."))
@@ -66,7 +66,7 @@ pub(super) fn unauthorized(given: bool) -> Problem {
     }
 }
 
-/// An error as the API writes it.
+/// An error in the format of the API.
 pub(super) fn render(problem: &Problem) -> Reply {
     let Problem { status, code, message, .. } = problem;
     let mut entry = json!({"message": message, "domain": "global", "reason": code});

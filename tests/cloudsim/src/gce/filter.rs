@@ -1,11 +1,11 @@
-//! The `filter` of lists: the old form `field eq regex`, or the comparisons of AIP-160, never both.
+//! The `filter` of lists: the old form `field eq regex`, or the comparisons of AIP-160, but not both.
 
 use super::errors;
 use crate::core::rest::Problem;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-/// A filter: alternatives of conditions that must all hold.
+/// A filter: alternatives of conditions, all of which must match.
 #[derive(Debug, Default)]
 pub(super) struct Filter(Vec<Vec<Condition>>);
 
@@ -26,12 +26,12 @@ enum Test {
 }
 
 impl Filter {
-    /// Whether everything passes.
+    /// Whether the filter is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Parses a filter; everything passes an empty one.
+    /// Parses a filter; an empty filter matches everything.
     ///
     /// # Errors
     /// It is not a valid filter.
@@ -66,7 +66,7 @@ impl Filter {
         Ok(Filter(alternatives))
     }
 
-    /// Whether an object passes.
+    /// Whether an object matches.
     pub(super) fn passes(&self, fields: &Map<String, Value>) -> bool {
         self.0.iter().any(|all| all.iter().all(|condition| condition.holds(fields)))
     }
@@ -94,7 +94,7 @@ fn parts(text: &str) -> Option<Vec<String>> {
     Some(parts)
 }
 
-/// Conditions without parentheses, joined by AND or OR.
+/// Splits conditions without parentheses that are joined by AND or OR.
 fn split_and(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     for word in text.split(' ') {
@@ -162,7 +162,7 @@ impl Condition {
     }
 }
 
-/// The values at a path, as texts; lists stand for all of their elements.
+/// The values at a path, as strings; a list yields the values of all its elements.
 fn collect(value: &Value, path: &[String], found: &mut Vec<String>) {
     match (value, path.split_first()) {
         (Value::Array(items), _) => items.iter().for_each(|item| collect(item, path, found)),

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// Maximum number of entries of a list of a rule. Source: the page about quotas of VPC networks.
+/// The maximum length of each list of a rule. Source: the quotas page of VPC networks.
 const MOST: [(&str, usize); 4] =
     [("sourceRanges", 5000), ("destinationRanges", 5000), ("sourceTags", 30), ("targetTags", 70)];
 
@@ -27,7 +27,7 @@ pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Resul
     check(fields)
 }
 
-/// Checks the new state of a rule.
+/// Checks a changed rule.
 pub(super) fn change(world: &mut World, spot: &Spot, old: &Row, fields: &mut Fields) -> Result<(), Problem> {
     make(world, spot, fields)?;
     for name in ["network", "direction"] {
@@ -66,7 +66,7 @@ fn check(fields: &mut Fields) -> Result<(), Problem> {
     }
     let all: Vec<String> = ["sourceRanges", "destinationRanges"].iter().flat_map(|list| texts(fields, list)).collect();
     if all.iter().any(|range| range.contains(':')) && all.iter().any(|range| !range.contains(':')) {
-        // unverified: the text. A rule is for one family.
+        // unverified: the text. A rule applies to one address family.
         let text = "IPv4 and IPv6 ranges cannot be mixed in a firewall.";
         return Err(errors::invalid("resource.sourceRanges", &all.join(","), text));
     }

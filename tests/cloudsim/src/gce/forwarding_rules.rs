@@ -10,10 +10,10 @@ use crate::core::rows::Row;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// Maximum number of single ports of a rule.
+/// The maximum number of individual ports of a rule.
 const MOST_PORTS: usize = 5;
 
-/// The fields that a patch may change.
+/// The fields that a patch can change.
 const CHANGEABLE: [&str; 4] = ["allowGlobalAccess", "labels", "labelFingerprint", "networkTier"];
 
 /// Checks a new rule, and fills in its address and other defaults.
@@ -80,7 +80,7 @@ fn same_region(spot: &Spot, key: &str, field: &str) -> Result<(), Problem> {
     Err(errors::invalid(field, &link(key), "The resource is not in the region of the forwarding rule."))
 }
 
-/// The groups behind an internal rule must be in its network; a group without members has none.
+/// The backend groups of an internal rule must be in its network; a group without members has no network.
 fn same_network(world: &World, fields: &Fields) -> Result<(), Problem> {
     let service = world.object(text(fields, "backendService")).and_then(|row| row.get("backends"));
     let backends = service.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -95,7 +95,7 @@ fn same_network(world: &World, fields: &Fields) -> Result<(), Problem> {
     }
 }
 
-/// The ports: a range, up to five single ones, or all of them.
+/// Checks the ports: a range, up to five individual ports, or all ports.
 fn ports(fields: &mut Fields, internal: bool) -> Result<(), Problem> {
     let all = fields.get("allPorts") == Some(&json!(true));
     let (range, single) = (text(fields, "portRange").to_owned(), texts(fields, "ports"));
@@ -124,7 +124,7 @@ fn ports(fields: &mut Fields, internal: bool) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The requested address of a rule: a literal one, or that of a reservation.
+/// The requested address of a rule: a literal one, or the address of a reservation.
 fn wanted(world: &World, spot: &Spot, fields: &Fields) -> Result<Option<IpAddr>, Problem> {
     let given = text(fields, "IPAddress");
     if given.is_empty() {
@@ -193,7 +193,7 @@ fn internal_address(world: &mut World, spot: &Spot, fields: &mut Fields) -> Resu
     if held { Err(ip::taken(wanted)) } else { Ok(wanted) }
 }
 
-/// The subnetwork of an internal rule: the one that it names, or in an auto-mode network that of its region.
+/// The subnetwork of an internal rule: the requested one, or in an auto-mode network that of its region.
 fn subnetwork(world: &World, spot: &Spot, fields: &mut Fields, network: &str) -> Result<String, Problem> {
     if text(fields, "subnetwork").is_empty() {
         let auto = world.object(network).is_some_and(|row| row.get("autoCreateSubnetworks") == Some(&json!(true)));

@@ -1,4 +1,4 @@
-//! Health checks: the old ones of target pools, and those of backend services.
+//! Health checks: legacy ones of target pools, and those of backend services.
 
 use super::errors;
 use super::kinds::Fields;
@@ -9,7 +9,7 @@ use crate::core::rest::Problem;
 use crate::core::rows::Row;
 use serde_json::{Value, json};
 
-/// The parts of a health check, by its type.
+/// The parts of a health check by type.
 const PARTS: [(&str, &str); 6] = [
     ("HTTP", "httpHealthCheck"),
     ("HTTPS", "httpsHealthCheck"),
@@ -19,7 +19,7 @@ const PARTS: [(&str, &str); 6] = [
     ("GRPC", "grpcHealthCheck"),
 ];
 
-/// Checks an HTTP health check of the old kind.
+/// Checks a legacy HTTP health check.
 pub(super) fn make_http(_: &mut World, _: &Spot, fields: &mut Fields) -> Result<(), Problem> {
     numbers(fields)?;
     default(fields, "port", 80);
@@ -27,7 +27,7 @@ pub(super) fn make_http(_: &mut World, _: &Spot, fields: &mut Fields) -> Result<
     port(fields, "resource.port")
 }
 
-/// Checks the new state of one.
+/// Checks a changed legacy HTTP health check.
 pub(super) fn change_http(world: &mut World, spot: &Spot, _: &Row, fields: &mut Fields) -> Result<(), Problem> {
     make_http(world, spot, fields)
 }
@@ -60,12 +60,12 @@ pub(super) fn make(_: &mut World, _: &Spot, fields: &mut Fields) -> Result<(), P
     Ok(())
 }
 
-/// Checks the new state of one.
+/// Checks a changed health check.
 pub(super) fn change(world: &mut World, spot: &Spot, _: &Row, fields: &mut Fields) -> Result<(), Problem> {
     make(world, spot, fields)
 }
 
-/// Intervals and thresholds.
+/// Checks intervals and thresholds.
 fn numbers(fields: &mut Fields) -> Result<(), Problem> {
     for (name, usual) in
         [("checkIntervalSec", 5), ("timeoutSec", 5), ("healthyThreshold", 2), ("unhealthyThreshold", 2)]

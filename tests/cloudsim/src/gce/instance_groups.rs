@@ -9,10 +9,10 @@ use super::{backend_services, errors, instances};
 use crate::core::rest::{Call, Problem, Reply};
 use serde_json::{Value, json};
 
-/// Maximum number of members of a group. `unverified`: Google's own program adds no more.
+/// The maximum number of members of a group. `unverified`: Google's own program adds no more.
 const MOST: usize = 1000;
 
-/// A new group has no members, and so no network.
+/// A new group has no members, and therefore no network.
 pub(super) fn make(world: &mut World, _: &Spot, fields: &mut Fields) -> Result<(), Problem> {
     let fingerprint = world.fingerprint();
     fields.insert("fingerprint".to_owned(), json!(fingerprint));
@@ -25,7 +25,7 @@ pub(super) fn show(world: &World, key: &str, fields: &mut Fields) {
     fields.insert("size".to_owned(), json!(members(world, key).len()));
 }
 
-/// Keys of the members of a group.
+/// The keys of the members of a group.
 pub(super) fn members(world: &World, group: &str) -> Vec<String> {
     world.object(group).map(|row| texts(row, "_members")).unwrap_or_default()
 }
@@ -123,7 +123,7 @@ pub(super) fn remove(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     })
 }
 
-/// The references in the body of a call that adds or removes, with their places.
+/// The references in the body of an add or remove call, with their paths.
 fn references(body: &Fields) -> Result<Vec<(String, &str)>, Problem> {
     let items = body.get("instances").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     if items.is_empty() {
@@ -135,7 +135,7 @@ fn references(body: &Fields) -> Result<Vec<(String, &str)>, Problem> {
         .collect())
 }
 
-/// An instance is in at most one group that a balancer uses. `with`: groups that are about to be used.
+/// An instance is in at most one group that a load balancer uses. `with`: groups that are about to be used.
 pub(super) fn once_balanced(world: &World, group: &str, new: &[String], with: &[String]) -> Result<(), Problem> {
     let mut used: Vec<String> = backend_services::groups(world).into_iter().map(|(_, group)| group).collect();
     used.extend_from_slice(with);

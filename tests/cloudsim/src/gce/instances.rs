@@ -1,4 +1,4 @@
-//! Instances: their interfaces, and the fields in answers.
+//! Instances: their network interfaces, and the fields in answers.
 
 use super::kinds::Fields;
 use super::networks::fields;
@@ -52,11 +52,11 @@ pub(super) fn is_in(instance: &Fields, network: &str) -> bool {
     interfaces(instance).iter().any(|interface| inner(interface, "network") == link(network))
 }
 
-/// Keys of instances by their addresses, with the change count for which they are valid.
+/// Keys of instances by address, with the change count for which they are valid.
 pub(super) type ByAddress = (u64, HashMap<String, Vec<String>>);
 
-/// Keys of the instances that have an address. Cached, because a list of addresses needs it for each, and instances
-/// rarely change.
+/// Keys of the instances that have an address. Cached, because a list of addresses needs it for each address, and
+/// instances rarely change.
 pub(super) fn with_address(world: &World, address: &str) -> Vec<String> {
     let changes = world.store.changes("instances");
     let mut known = world.instances_by_address.borrow_mut();
@@ -74,7 +74,7 @@ pub(super) fn with_address(world: &World, address: &str) -> Vec<String> {
     by_address.get(address).cloned().unwrap_or_default()
 }
 
-/// All addresses of an instance, with those of its access configurations.
+/// All addresses of an instance, including those of its access configs.
 pub(super) fn all_addresses(instance: &Fields) -> impl Iterator<Item = &str> {
     interfaces(instance).iter().flat_map(|interface| {
         let configs = interface.get("accessConfigs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! IP addresses and ranges: which are in use, by whom, and which are free.
+//! IP addresses and ranges: used and free ones.
 
 use super::errors;
 use super::instances;
@@ -11,7 +11,7 @@ use ipnet::{IpNet, Ipv4Net};
 use serde_json::{Map, Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Where external addresses come from.
+/// The first external address.
 const PREMIUM: Ipv4Addr = Ipv4Addr::new(34, 64, 0, 0);
 const STANDARD: Ipv4Addr = Ipv4Addr::new(35, 206, 0, 0);
 
@@ -42,7 +42,7 @@ impl World {
         self.store.get(unlink(subnetwork)).map(|row| unlink(row.text("network")).to_owned())
     }
 
-    /// The range of a subnetwork, or of a network without subnetworks.
+    /// The range of a subnetwork, or of a legacy network without subnetworks.
     pub(super) fn range(&self, subnetwork: &str) -> Option<IpNet> {
         let row = self.store.get(subnetwork)?;
         let field = if row.fields.contains_key("IPv4Range") { "IPv4Range" } else { "ipCidrRange" };
@@ -64,7 +64,7 @@ impl World {
             let next = u64::try_from(row.number("_next")).unwrap_or_default();
             row.set("_next", next + 1);
             let found = plus(range.network(), 2 + next % usable);
-            // An address can be in use after the counter has wrapped around, or if a call requested it explicitly.
+            // An address can be in use if the counter has wrapped around, or if a call requested it explicitly.
             if (next < usable && !row.is("_chosen")) || self.holder(found, &network).is_none() {
                 return Some(found);
             }
@@ -75,7 +75,7 @@ impl World {
     /// Records an explicit request for this address of a subnetwork.
     ///
     /// # Errors
-    /// It is not in the subnetwork's range.
+    /// The address is not in the subnetwork's range.
     pub(super) fn choose(&mut self, subnetwork: &str, wanted: IpAddr, field: &str) -> Result<(), Problem> {
         if !self.range(subnetwork).is_some_and(|range| range.contains(&wanted)) {
             let text = "Requested internal IP address is outside the subnetwork CIDR range.";
@@ -96,13 +96,13 @@ impl World {
     }
 }
 
-/// An internal address is in use.
+/// The error for an internal address that is in use.
 pub(super) fn taken(address: IpAddr) -> Problem {
     let text = format!("IP_IN_USE_BY_ANOTHER_RESOURCE - IP '{address}' is already being used by another resource.");
     Problem::new(409, "conflict", text)
 }
 
-/// A subnetwork has no free address.
+/// The error for a subnetwork without a free address.
 pub(super) fn exhausted(subnetwork: &str) -> Problem {
     Problem::new(403, "ipSpaceExhausted", format!("The IP space of '{subnetwork}' is exhausted."))
 }
@@ -118,7 +118,7 @@ fn plus(address: IpAddr, by: u64) -> IpAddr {
     }
 }
 
-/// The alias ranges of an interface: `/24` stands for any free range of that size.
+/// The alias ranges of an interface: `/24` means any free range of that size.
 ///
 /// # Errors
 /// A range is not in the subnetwork, or in use.
@@ -170,8 +170,8 @@ pub(super) fn alias_ranges(
     Ok(Value::Array(given))
 }
 
-/// The range of a size after the last one assigned. Until the counter wraps around or a range is requested explicitly,
-/// it is free without comparing all others.
+/// The range of this size after the last assigned one. Until the counter wraps around or a range is requested
+/// explicitly, it is free without a comparison with all others.
 fn next_range(world: &mut World, subnetwork: &str, name: &str, pool: Ipv4Net, length: u8) -> Option<Ipv4Net> {
     let field = format!("_ranges_{name}");
     let row = world.store.get_mut(subnetwork).filter(|row| !row.is("_chosen"))?;

@@ -1,4 +1,4 @@
-//! The kinds of objects: their names, places and rules.
+//! The kinds of objects: their names, scopes and rules.
 
 use super::places::{Scope, Spot};
 use super::world::World;
@@ -8,7 +8,7 @@ use crate::core::rest::Problem;
 use crate::core::rows::Row;
 use serde_json::{Map, Value};
 
-/// The collections of all parts of load balancers.
+/// The collections of all load balancer resources.
 pub const BALANCING: [&str; 8] = [
     "addresses",
     "backendServices",
@@ -20,20 +20,20 @@ pub const BALANCING: [&str; 8] = [
     "targetPools",
 ];
 
-/// Fields of an object.
+/// The fields of an object.
 pub(super) type Fields = Map<String, Value>;
 
 /// A kind of object.
 pub(super) struct Kind {
-    /// Resource of the API, the part of a method before its verb: `regionBackendServices`.
+    /// The resource in the API, which is the part of a method before its verb: `regionBackendServices`.
     pub(super) resource: &'static str,
     /// The collection in paths: `backendServices`.
     pub(super) collection: &'static str,
-    /// The part of its `kind` behind `compute#`: `backendService`.
+    /// The part of its `kind` after `compute#`: `backendService`.
     pub(super) one: &'static str,
-    /// The place of its objects.
+    /// The scope of its objects.
     pub(super) scope: Scope,
-    /// Metric of its quota.
+    /// The metric of its quota.
     pub(super) quota: &'static str,
     pub(super) rules: Rules,
 }
@@ -42,18 +42,18 @@ pub(super) struct Kind {
 pub(super) struct Rules {
     /// Checks a new object, and fills in the defaults.
     pub(super) make: fn(&mut World, &Spot, &mut Fields) -> Result<(), Problem>,
-    /// Checks the new state of an object.
+    /// Checks a changed object.
     pub(super) change: fn(&mut World, &Spot, &Row, &mut Fields) -> Result<(), Problem>,
     /// Whether it may be deleted.
     pub(super) free: fn(&World, &Spot) -> Result<(), Problem>,
-    /// Adds the fields that answers show besides the stored ones; `None`: there are none.
+    /// Adds the fields that answers show in addition to the stored ones; `None`: there are none.
     pub(super) show: Option<Show>,
 }
 
-/// Adds to the fields of the object with this key.
+/// Adds fields to the object with this key.
 pub(super) type Show = fn(&World, &str, &mut Fields);
 
-/// The rules of a kind without any.
+/// The rules of a kind without restrictions.
 const PLAIN: Rules = Rules { make: made, change: changed, free: always, show: None };
 
 fn made(_: &mut World, _: &Spot, _: &mut Fields) -> Result<(), Problem> {

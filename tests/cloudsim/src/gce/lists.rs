@@ -17,7 +17,7 @@ pub(super) struct Page<T> {
 }
 
 impl Page<&Row> {
-    /// Its objects, as shown in the answer.
+    /// The objects as shown in the answer.
     fn shown(self, world: &World, kind: &Kind) -> Page<Fields> {
         let shown = self.objects.into_iter().map(|(key, row)| {
             let fields = kinds::shown(world, kind, &key, row);
@@ -27,8 +27,8 @@ impl Page<&Row> {
     }
 }
 
-/// Whether an object passes a filter. The filter applies to the shown object, which may have more than the stored
-/// fields.
+/// Whether an object matches a filter. The filter applies to the object as shown, which may have more fields than the
+/// stored one.
 fn passes(world: &World, kind: &Kind, filter: &Filter, key: &str, row: &Row) -> bool {
     match kind.rules.show {
         _ if filter.is_empty() => true,
@@ -96,7 +96,7 @@ pub(super) fn page<T>(
     if let Some(token) = call.get("pageToken").filter(|token| !token.is_empty()) {
         let unknown = || errors::invalid("pageToken", token, "The page token is invalid.");
         let last = untoken(token).ok_or_else(unknown)?;
-        // The last object of the previous page may be gone, so the page begins after its name.
+        // The last object of the previous page may have been deleted, so the page begins after its name.
         let at = objects.iter().position(|(key, _)| *key == last);
         match at {
             Some(at) => drop(objects.drain(..=at)),
@@ -118,7 +118,7 @@ fn untoken(token: &str) -> Option<String> {
     (self::token(&key) == token).then_some(key)
 }
 
-/// `GET …/aggregated/{collection}`: by place; a place without objects has a warning.
+/// `GET …/aggregated/{collection}`: by scope; a scope without objects has a warning.
 pub(super) fn aggregated(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let path = call.path.strip_prefix(PATH).unwrap_or_default();
     let kind = kinds::of_method(call.action).ok_or_else(|| errors::not_found(path))?;
@@ -154,7 +154,7 @@ pub(super) fn aggregated(world: &mut World, call: &Call) -> Result<Reply, Proble
     Ok(Reply { items: u64::try_from(count).unwrap_or(u64::MAX), ..Reply::json(200, &body) })
 }
 
-/// All places that a kind of object can be in.
+/// All regions or zones in which a kind of object can be.
 fn places(world: &World, kind: &Kind) -> Vec<String> {
     let regions = &world.options.regions;
     let mut places: Vec<String> = match kind.scope {
@@ -174,7 +174,7 @@ fn nothing(place: &str) -> Value {
     }})
 }
 
-/// A paged list of things that are not stored objects, such as zones.
+/// A paged list of items that are not stored objects, such as zones.
 pub(super) fn of_values(world: &World, call: &Call, kind: &str, values: Vec<Fields>) -> Result<Reply, Problem> {
     let filter = Filter::parse(call.get("filter").unwrap_or_default())?;
     let named = values.into_iter().filter(|fields| filter.passes(fields));

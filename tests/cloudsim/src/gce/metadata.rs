@@ -22,12 +22,12 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Its URL; the metadata is below `/computeMetadata/v1/`.
+    /// The URL; the metadata is at `/computeMetadata/v1/`.
     pub fn url(&self) -> String {
         self.server.url()
     }
 
-    /// Its address and port, as the variable `GCE_METADATA_HOST` names them.
+    /// The address and port, as in the environment variable `GCE_METADATA_HOST`.
     pub fn host(&self) -> String {
         self.server.address().to_string()
     }

@@ -1,8 +1,8 @@
 //! A simulated Google Compute Engine: the Compute API, token endpoints, `testIamPermissions`, and metadata servers on
-//! ports of their own.
+//! separate ports.
 //!
 //! Requests and answers are checked against Google's own description of the API, if `hack/gce.sh` has fetched it. Rules
-//! that the description does not have, such as which object may be deleted while another uses it, are in the module of
+//! that the description does not contain, such as which objects cannot be deleted while in use, are in the module of
 //! each resource; the texts of errors come from users' reports where possible. Guesses are marked `unverified`.
 
 mod addresses;

@@ -23,7 +23,7 @@ pub(super) struct Model {
 /// The folder in which `hack/gce.sh` has put the official Python client and the descriptions, if any.
 ///
 /// # Errors
-/// With `CI=true`, when there are none.
+/// There are none, although `CI=true` is set.
 pub fn cache_folder() -> io::Result<Option<PathBuf>> {
     let version = REQUIREMENTS.lines().find_map(|line| line.strip_prefix("google-api-python-client=="));
     let root = env::var_os("XDG_CACHE_HOME")
@@ -31,7 +31,7 @@ pub fn cache_folder() -> io::Result<Option<PathBuf>> {
         .map(PathBuf::from)
         .or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
     let folder = root.zip(version).map(|(root, version)| root.join("ccm").join(format!("gce-{version}")));
-    // The script copies this file last: a folder with other versions, or an incomplete one, doesn't count.
+    // The script copies this file last: a folder with other versions, or an incomplete one, is ignored.
     let whole =
         |folder: &PathBuf| fs::read_to_string(folder.join("requirements.txt")).is_ok_and(|pins| pins == REQUIREMENTS);
     match folder.filter(whole) {
@@ -41,10 +41,10 @@ pub fn cache_folder() -> io::Result<Option<PathBuf>> {
 }
 
 impl Model {
-    /// The descriptions of this machine, read once.
+    /// The descriptions on this machine, read once.
     ///
     /// # Errors
-    /// A file can't be read, or with `CI=true` there are none.
+    /// A file can't be read, or there are none although `CI=true` is set.
     pub(super) fn shared() -> io::Result<Option<Arc<Self>>> {
         static SHARED: OnceLock<Result<Option<Arc<Model>>, String>> = OnceLock::new();
         let read = || {
@@ -67,7 +67,7 @@ impl Model {
         Some((description, method))
     }
 
-    /// Whether a route is a method of the API: the same HTTP method and path, whatever the names of the parameters.
+    /// Whether a route is a method of the API: the same HTTP method and path, regardless of parameter names.
     #[cfg(test)]
     pub(super) fn has(&self, service: &str, action: &str, method: &str, path: &str) -> bool {
         self.method(service, action).is_some_and(|(_, known)| {

@@ -81,7 +81,7 @@ pub(super) fn fields(value: Value) -> Fields {
     if let Value::Object(fields) = value { fields } else { Fields::new() }
 }
 
-/// A network lists its subnetworks.
+/// Adds the subnetworks of a network.
 pub(super) fn show(world: &World, key: &str, fields: &mut Fields) {
     if fields.contains_key("IPv4Range") {
         return;

@@ -10,10 +10,10 @@ use crate::core::rows::Row;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// How many operations are kept.
+/// The number of operations that are kept.
 const KEPT: usize = 20_000;
 
-/// An error that an operation ends with.
+/// The error of a failed operation.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
     pub(super) status: u16,
@@ -27,7 +27,7 @@ pub(super) fn begin(world: &mut World, call: &Call, target: &Spot, verb: &str) -
     start(world, call, target, verb, id, None)
 }
 
-/// Begins an operation that does nothing and fails.
+/// Begins an operation that has no effect and fails.
 pub(super) fn fail(world: &mut World, call: &Call, failure: Failure) -> Reply {
     let path = call.path.strip_prefix(PATH).unwrap_or_default();
     let Some(mut spot) = Spot::parse(path) else { return Reply::empty(500) };
@@ -60,7 +60,7 @@ fn start(
         "selfLink": link(&key), "_ends": ends.as_nanosecond().to_string(),
         "_begins": now.as_nanosecond().to_string(),
     });
-    // A repeated call gets the same operation.
+    // A repeated call returns the same operation.
     let request = call.get("requestId").map(|id| {
         set(&mut fields, "clientOperationId", id);
         request(call, id)
@@ -104,7 +104,7 @@ fn shown_operation(world: &World, key: &str, row: &Row) -> Fields {
     fields
 }
 
-/// The operation that a call with the same `requestId` began before.
+/// The operation that an earlier call with the same `requestId` began.
 pub(super) fn replayed(world: &World, call: &Call, spot: &Spot) -> Option<Reply> {
     let key = world.requests.get(&request(call, call.get("requestId")?))?;
     let row = world.store.get(key).filter(|_| key.starts_with(&spot.location()))?;
@@ -116,7 +116,7 @@ fn time(row: &Row, name: &str) -> Timestamp {
     Timestamp::from_nanosecond(nanoseconds).unwrap_or(Timestamp::MAX)
 }
 
-/// Adds the progress of an operation: PENDING for the first quarter of its time, RUNNING until its end.
+/// Adds the progress of an operation: PENDING for the first quarter of its duration, RUNNING until its end.
 pub(super) fn show(world: &World, key: &str, fields: &mut Fields) {
     let Some(row) = world.store.get(key) else { return };
     let (now, begins, ends) = (world.now(), time(row, "_begins"), time(row, "_ends"));
@@ -144,12 +144,12 @@ pub(super) fn show(world: &World, key: &str, fields: &mut Fields) {
 }
 
 /// `POST …/operations/{name}/wait`: the endpoint has delayed the call until the operation ended, or for the maximum
-/// wait.
+/// wait time.
 pub(super) fn wait(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     verbs::get(world, call)
 }
 
-/// Until when a call is delayed.
+/// The time until which a call is delayed.
 pub(super) fn held(world: &World, call: &Call, arrived: Timestamp) -> Option<Timestamp> {
     if !call.action.ends_with("Operations.wait") {
         return None;

@@ -12,54 +12,54 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Seed of IDs and of the fault injector.
+    /// The seed of IDs and of the fault injector.
     pub seed: u64,
     pub clock: Mode,
-    /// Real time that calls take.
+    /// The latency of calls in real time.
     pub latency: Latency,
-    /// Token buckets; none by default.
+    /// The token buckets; none by default.
     pub throttle: Vec<BucketSpec>,
-    /// Status of a throttled call: 403 with the reason `rateLimitExceeded`, or 429.
+    /// The status of a throttled call: 403 with the reason `rateLimitExceeded`, or 429.
     pub throttle_status: u16,
-    /// How long reads show the state before a write, from the end of its operation on, by resource: `forwardingRules`,
-    /// `routes`, …
+    /// The time for which reads see the old state after the operation of a write has ended, by resource:
+    /// `forwardingRules`, `routes`, …
     pub lag: Lag,
-    /// Port: 0 takes any free one.
+    /// The port; 0 selects any free one.
     pub port: u16,
     pub admin_port: u16,
-    /// How many calls the ledger keeps.
+    /// The number of calls that the ledger keeps.
     pub ledger_entries: usize,
-    /// Lifetime of tokens.
+    /// The lifetime of tokens.
     #[serde(with = "crate::core::millis")]
     pub token_lifetime: Duration,
-    /// Zones by region, the same for all projects.
+    /// The zones by region, the same for all projects.
     pub regions: BTreeMap<String, Vec<String>>,
-    /// How long operations take.
+    /// The duration of operations.
     #[serde(with = "crate::core::millis")]
     pub operation: Duration,
-    /// The same by method (`*` at the end matches any rest), milliseconds; overrides the above.
+    /// The duration by method (a trailing `*` matches any suffix) in milliseconds; overrides `operation`.
     pub operations: BTreeMap<String, u64>,
-    /// How long `wait` waits at most.
+    /// The maximum time of a `wait` call.
     #[serde(with = "crate::core::millis")]
     pub wait: Duration,
-    /// Maximum number of objects in a page.
+    /// The maximum number of objects in a page.
     pub page: usize,
-    /// Quotas of each project, by metric: `FORWARDING_RULES`, `ROUTES`, …; for regional objects the quota of each
+    /// The quotas of each project by metric: `FORWARDING_RULES`, `ROUTES`, …; for regional objects the quotas of each
     /// region. Metrics without an entry have no quota.
     pub quotas: BTreeMap<String, usize>,
-    /// Permissions that the caller lacks, by project (`*`: all of them): `compute.firewalls.create`; `*` at the end matches any
-    /// rest.
+    /// Permissions that the caller lacks, by project (`*`: all projects): `compute.firewalls.create`; a trailing `*`
+    /// matches any suffix.
     pub denied: BTreeMap<String, Vec<String>>,
     /// Projects in which the caller may only read.
     pub read_only: Vec<String>,
-    /// Whether a target pool takes instances that do not exist. `unverified`: reports say both.
+    /// Whether a target pool accepts instances that do not exist. `unverified`: reports contradict each other.
     pub absent_pool_members: bool,
-    /// Whether requests and answers are checked against Google's description of the API, if this machine has it.
+    /// Whether requests and answers are checked against Google's description of the API, if it is installed.
     pub check: bool,
 }
 
 impl Options {
-    /// How long an operation of a method takes.
+    /// The duration of an operation of a method.
     pub(super) fn operation_of(&self, method: &str) -> Duration {
         let own = self.operations.iter().find(|(pattern, _)| matches(pattern, method));
         own.map_or(self.operation, |(_, millis)| Duration::from_millis(*millis))

@@ -6,7 +6,7 @@ use super::{errors, verbs};
 use crate::core::rest::{Call, Problem, Reply};
 use serde_json::{Value, json};
 
-/// The permission of a method, without the service prefix. Source where the description has none: Google's
+/// The permission of a method, without the service prefix. If the description does not contain it: from Google's
 /// documentation.
 pub(super) fn of(action: &str) -> String {
     let (resource, verb) = action.split_once('.').unwrap_or((action, ""));
@@ -47,10 +47,10 @@ impl World {
     }
 }
 
-/// Whether the caller may make a call.
+/// Checks whether the caller is allowed to make a call.
 ///
 /// # Errors
-/// It may not.
+/// The caller lacks the permission.
 pub(super) fn check(world: &World, call: &Call) -> Result<(), Problem> {
     if call.service != "compute" {
         return Ok(());
@@ -63,12 +63,12 @@ pub(super) fn check(world: &World, call: &Call) -> Result<(), Problem> {
     world.may(&of(call.action), &key)
 }
 
-/// The error of a call that is denied.
+/// The error of a denied call.
 pub(super) fn denied(call: &Call) -> Problem {
     errors::denied(&of(call.action), &key(call))
 }
 
-/// The resource of a call, as errors name it.
+/// The resource of a call as in errors.
 fn key(call: &Call) -> String {
     let path = call.path.strip_prefix(PATH).unwrap_or_default();
     if !call.action.ends_with(".insert") {
@@ -78,7 +78,7 @@ fn key(call: &Call) -> String {
     format!("{path}/{name}")
 }
 
-/// `POST /v1/projects/{project}:testIamPermissions`: those of the permissions that the caller has.
+/// `POST /v1/projects/{project}:testIamPermissions`: returns those of the permissions that the caller has.
 pub(super) fn test(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let project = call.id(0).strip_suffix(":testIamPermissions");
     let project = project.ok_or_else(|| Problem::violation(404, "notFound", "Not Found"))?;

@@ -1,17 +1,17 @@
-//! The places of objects: paths below the base of the API, which are also their keys, and references to them.
+//! Paths of objects below the base of the API, which are also their keys, and references to objects.
 
 use super::errors;
 use super::world::World;
 use crate::core::rest::Problem;
 use std::net::IpAddr;
 
-/// Prefix of links, whatever address is used for the API.
+/// The prefix of links, regardless of the address of the API.
 pub(super) const BASE: &str = "https://www.googleapis.com/compute/v1/";
 
-/// Where the API is served.
+/// The path of the API.
 pub(super) const PATH: &str = "/compute/v1/";
 
-/// The kind of place of an object.
+/// The scope of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     Global,
@@ -19,12 +19,12 @@ pub(super) enum Scope {
     Zone,
 }
 
-/// An object's place, or that of a collection if it has no name.
+/// The path of an object, or of a collection if the name is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Spot {
     pub(super) project: String,
     pub(super) scope: Scope,
-    /// Region or zone; empty for global objects.
+    /// The region or zone; empty for global objects.
     pub(super) place: String,
     pub(super) collection: String,
     pub(super) name: String,
@@ -63,17 +63,17 @@ impl Spot {
         }
     }
 
-    /// Prefix of the keys of all objects of the collection.
+    /// The prefix of the keys of all objects of the collection.
     pub(super) fn prefix(&self) -> String {
         format!("{}/{}/", self.location(), self.collection)
     }
 
-    /// Its key.
+    /// The key of the object.
     pub(super) fn key(&self) -> String {
         format!("{}{}", self.prefix(), self.name)
     }
 
-    /// Its region.
+    /// The region of the object.
     pub(super) fn region(&self) -> &str {
         if self.scope == Scope::Zone { region_of(&self.place) } else { &self.place }
     }
@@ -94,19 +94,18 @@ pub(super) fn link(key: &str) -> String {
     format!("{BASE}{key}")
 }
 
-/// The key in a link that this simulation wrote.
+/// The key in a link that this simulation created.
 pub(super) fn unlink(link: &str) -> &str {
     link.strip_prefix(BASE).unwrap_or(link)
 }
 
-/// An address in a text.
+/// Parses an address.
 pub(super) fn address(text: &str) -> Option<IpAddr> {
     text.parse().ok()
 }
 
 impl World {
-    /// The key that a reference in a body names: a full URL with any host, or a partial one, relative to the place of
-    /// the body.
+    /// The key for a reference in a body: a full URL with any host, or a partial one, relative to the path of the body.
     ///
     /// # Errors
     /// It is not a reference to an object of this collection.
@@ -130,20 +129,20 @@ impl World {
         Ok(spot.key())
     }
 
-    /// The key of an existing and ready object that a reference names.
+    /// The key of a referenced object that exists and is ready.
     ///
     /// # Errors
-    /// It is not such a reference, or there is no such object.
+    /// It is not such a reference, or the object does not exist or is not ready.
     pub(super) fn found(&self, text: &str, from: &Spot, field: &str, collection: &str) -> Result<String, Problem> {
         let key = self.key_of(text, from, field, collection)?;
         self.ready(&key)?;
         Ok(key)
     }
 
-    /// Whether an object exists and is neither being created nor deleted.
+    /// Checks that an object exists and is neither being created nor deleted.
     ///
     /// # Errors
-    /// It is not.
+    /// The object does not exist or is not ready.
     pub(super) fn ready(&self, key: &str) -> Result<(), Problem> {
         if self.store.busy(key, self.now()) {
             return Err(errors::not_ready(key));
@@ -151,8 +150,8 @@ impl World {
         self.store.get(key).map(|_| ()).ok_or_else(|| errors::not_found(key))
     }
 
-    /// The users of an object, including those that an unfinished operation deletes: objects of a collection whose
-    /// field names its key.
+    /// A user of an object, including users that an unfinished operation is deleting: an object of `collection` whose
+    /// `field` references the key.
     pub(super) fn used_by(&self, key: &str, collection: &str, field: &str) -> Option<String> {
         let wanted = link(key);
         self.store

@@ -29,7 +29,7 @@ const fn http_method(name: &'static str) -> &'static str {
     }
 }
 
-/// All routes; the first match wins.
+/// All routes; the first match is used.
 pub(super) static ROUTES: &[Route<World>] = routes! {
     "oauth2" ASK "/token" "token" tokens::grant;
     "sts" ASK "/v1/token" "exchange" tokens::exchange;

@@ -17,10 +17,11 @@ use std::sync::Arc;
 pub type Gce = Running<World>;
 
 impl Running<World> {
-    /// Starts it.
+    /// Starts the simulation.
     ///
     /// # Errors
-    /// A port is taken, no thread can be started, or with `CI=true` Google's description of the API is missing.
+    /// A port is in use, a thread can't be started, or Google's description of the API is missing although `CI=true` is
+    /// set.
     pub fn start(options: Options) -> io::Result<Self> {
         let model = if options.check { Model::shared()? } else { None };
         let Options { port, admin_port, seed, ledger_entries, .. } = options;
@@ -43,7 +44,7 @@ impl Running<World> {
         format!("{}/v1/projects/-/serviceAccounts/{account}:generateAccessToken", self.root())
     }
 
-    /// The URL of a token source, for `token-url`.
+    /// The URL of a token source for `token-url`.
     pub fn alternate_token_url(&self) -> String {
         format!("{}/alternate-token", self.root())
     }
@@ -53,10 +54,10 @@ impl Running<World> {
         self.world(|world| world.token("test@example.com").0)
     }
 
-    /// Starts the metadata server of an instance, by its path, on any free port or on this one.
+    /// Starts the metadata server of an instance, identified by its path, on this port or any free one.
     ///
     /// # Errors
-    /// There is no such instance, or the port is taken.
+    /// The instance does not exist, or the port is in use.
     pub fn metadata(&self, instance: &str, port: u16) -> io::Result<Metadata> {
         if self.world(|world| world.store.get(instance).is_none()) {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no instance {instance}")));
@@ -65,11 +66,11 @@ impl Running<World> {
         Ok(Metadata { server: self.runtime.spawner().serve(port, Arc::new(service))? })
     }
 
-    /// Executes a call with all permissions: without token, latency, faults and ledger, and with an effect that is
-    /// visible at once. For changes by others than the caller under test. The path begins with `projects/`.
+    /// Executes a call with all permissions: without token, latency, faults and ledger, and with an immediately visible
+    /// effect. For changes by clients other than the caller under test. The path begins with `projects/`.
     ///
     /// # Errors
-    /// Those of the API, or no route matches the call.
+    /// The error of the API, or no route matches the call.
     pub fn by_hand(&self, method: &str, path: &str, body: &Value) -> Result<Value, Problem> {
         self.world(|world| {
             let rights = (std::mem::take(&mut world.options.denied), std::mem::take(&mut world.options.read_only));
@@ -79,8 +80,8 @@ impl Running<World> {
         })
     }
 
-    /// All objects of a collection (`forwardingRules`, `backendServices`, …) in all places as the API shows them,
-    /// without the delay of late reads; by path.
+    /// All objects of a collection (`forwardingRules`, `backendServices`, …) in all scopes as the API shows them,
+    /// without lag; by path.
     pub fn objects(&self, collection: &str) -> Vec<Value> {
         self.world(|world| {
             let shown = world.store.all(collection).filter_map(|(key, row)| {

@@ -18,7 +18,7 @@ pub struct InstanceSeed<'a> {
     pub tags: &'a [&'a str],
     /// Whether it has an external address.
     pub external: bool,
-    /// Its alias range in a secondary range of this name, of this length: `("pods", 24)`.
+    /// The name of a secondary range and the length of the alias range in it: `("pods", 24)`.
     pub alias: Option<(&'a str, u8)>,
     /// Additional or replaced fields: `status`, `machineType`, `networkInterfaces`, …
     pub fields: Value,
@@ -28,17 +28,17 @@ pub struct InstanceSeed<'a> {
 #[derive(Debug, Clone)]
 pub struct ClusterSeed<'a> {
     pub project: &'a str,
-    /// Project of the network; empty: the same.
+    /// The project of the network; empty: the same project.
     pub network_project: &'a str,
     pub network: &'a str,
     pub subnetwork: &'a str,
-    /// Its range.
+    /// The range of the subnetwork.
     pub range: &'a str,
-    /// Its secondary range `pods`.
+    /// The secondary range `pods` of the subnetwork.
     pub pods: &'a str,
-    /// Zones; instances are made in them in turn.
+    /// The zones, in which instances are created in turn.
     pub zones: &'a [&'a str],
-    /// How many instances, named `n1`, `n2`, ….
+    /// The number of instances, named `n1`, `n2`, ….
     pub nodes: usize,
     pub tags: &'a [&'a str],
 }
@@ -59,7 +59,7 @@ impl Default for ClusterSeed<'_> {
     }
 }
 
-/// Paths of the objects of a cluster.
+/// The paths of the objects of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cluster {
     pub network: String,
@@ -68,7 +68,7 @@ pub struct Cluster {
 }
 
 impl World {
-    /// Creates a project; an existing one stays unchanged.
+    /// Creates a project, unless it exists.
     pub fn project(&mut self, id: &str) {
         if !self.projects.contains_key(id) {
             let number = 100_000_000_000 + self.number() * 7919;
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Creates an object without checking any rules. Returns its path.
+    /// Creates an object without checks. Returns its path.
     pub fn put(&mut self, path: &str, given: Value) -> String {
         let Some((kind, spot)) = Spot::parse(path).and_then(|spot| Some((kinds::of(&spot)?, spot))) else {
             return String::new();
@@ -90,8 +90,8 @@ impl World {
         spot.key()
     }
 
-    /// All stored objects of these collections, with the fields of the simulation but without those that the service
-    /// assigns, by path.
+    /// All stored objects of these collections by path, with internal fields but without the fields that the service
+    /// assigns.
     pub fn dump(&self, collections: &[&str]) -> Value {
         let assigned = ["kind", "id", "creationTimestamp", "name", "selfLink", "region", "zone"];
         let objects = collections.iter().flat_map(|collection| self.store.all(collection)).map(|(key, row)| {
@@ -106,7 +106,7 @@ impl World {
         for (path, fields) in dump.get("objects").and_then(Value::as_object).into_iter().flatten() {
             self.put(path, fields.clone());
         }
-        // Their addresses are taken.
+        // The external addresses of these objects are in use.
         for (tier, count) in dump.get("external").and_then(Value::as_object).into_iter().flatten() {
             let own = self.external.entry(tier.clone()).or_default();
             *own = (*own).max(count.as_u64().unwrap_or_default());
@@ -130,7 +130,7 @@ impl World {
         )
     }
 
-    /// A network of the old kind, without subnetworks. Returns its path.
+    /// A legacy network without subnetworks. Returns its path.
     pub fn legacy_network(&mut self, project: &str, name: &str, range: &str) -> String {
         self.put(&format!("projects/{project}/global/networks/{name}"), json!({"IPv4Range": range, "mtu": 1460}))
     }
@@ -201,7 +201,7 @@ impl World {
         Some(self.add(kinds::of(&spot)?, &spot, base))
     }
 
-    /// A project with a network, a subnetwork and instances in the zones in turn.
+    /// A project with a network, a subnetwork and instances in alternating zones.
     pub fn cluster(&mut self, seed: &ClusterSeed<'_>) -> Cluster {
         let owner = if seed.network_project.is_empty() { seed.project } else { seed.network_project };
         self.project(seed.project);
@@ -265,7 +265,7 @@ impl World {
         }
     }
 
-    /// The fields of an object, including those of the simulation; `None` if it does not exist.
+    /// The fields of an object, including internal ones; `None` if it does not exist.
     pub fn object(&self, path: &str) -> Option<&Fields> {
         self.store.get(unlink(path)).map(|row| &row.fields)
     }

@@ -46,7 +46,7 @@ pub(super) fn make(world: &mut World, spot: &Spot, fields: &mut Fields) -> Resul
     Ok(())
 }
 
-/// A route whose next hop can't take packets has a warning.
+/// Adds a warning if the next hop of the route can't receive packets.
 pub(super) fn show(world: &World, _: &str, fields: &mut Fields) {
     let hop = text(fields, "nextHopInstance");
     if hop.is_empty() {

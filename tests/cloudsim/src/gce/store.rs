@@ -1,32 +1,32 @@
-//! All objects by their keys, and the older states that late reads still show.
+//! All objects by key, and the older states that reads still see because of lag.
 
 use crate::core::rows::{Row, Table};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// The objects.
+/// The objects of the cloud.
 #[derive(Debug, Default)]
 pub struct Store {
-    /// By collection, then by key.
+    /// The objects by collection, then by key.
     rows: BTreeMap<String, Table>,
     past: BTreeMap<String, Past>,
     /// The number of changes of a collection.
     changes: BTreeMap<String, u64>,
 }
 
-/// The state of an object before writes that reads do not show yet.
+/// The state of an object before a write that reads do not see yet.
 #[derive(Debug)]
 struct Past {
-    /// What reads show; `None`: it did not exist.
+    /// The state that reads see; `None`: the object did not exist.
     row: Option<Row>,
-    /// When the operation ends.
+    /// The end of the operation.
     done: Timestamp,
-    /// Until when reads show it.
+    /// The time until which reads see this state.
     shown: Timestamp,
 }
 
-/// When a write begins and ends, and when reads show it.
+/// The times at which a write begins, ends, and becomes visible to reads.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Due {
     pub(super) now: Timestamp,
@@ -35,12 +35,12 @@ pub(super) struct Due {
 }
 
 impl Store {
-    /// The current state of an object, whatever reads show.
+    /// The current state of an object, regardless of lag.
     pub fn get(&self, key: &str) -> Option<&Row> {
         self.rows.get(collection(key))?.get(key)
     }
 
-    /// How often objects of a collection were created, changed or removed.
+    /// The number of creations, changes and removals in a collection.
     pub(super) fn changes(&self, collection: &str) -> u64 {
         self.changes.get(collection).copied().unwrap_or_default()
     }
@@ -52,7 +52,7 @@ impl Store {
         }
     }
 
-    /// An object, to change it at once: for changes outside of the API.
+    /// An object, for an immediate change outside of the API.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Row> {
         self.changed(key);
         self.rows.get_mut(collection(key))?.get_mut(key)
@@ -78,7 +78,7 @@ impl Store {
         self.all(of).chain(going.filter_map(|(key, past)| Some((key.as_str(), past.row.as_ref()?))))
     }
 
-    /// The object that reads show.
+    /// The object that reads see.
     pub(super) fn seen(&self, key: &str, now: Timestamp) -> Option<&Row> {
         match self.past.get(key).filter(|past| past.shown > now) {
             Some(past) => past.row.as_ref(),
@@ -86,7 +86,7 @@ impl Store {
         }
     }
 
-    /// The objects of a collection in one place that reads show, by key; all keys begin with the prefix.
+    /// The objects of a collection in one region or zone that reads see, by key; all keys begin with the prefix.
     pub(super) fn seen_under(&self, prefix: &str, now: Timestamp) -> Vec<(&str, &Row)> {
         let range = (Bound::Included(prefix), Bound::Unbounded);
         let late = self.past.range::<str, _>(range).take_while(|(key, _)| key.starts_with(prefix));
@@ -126,7 +126,7 @@ impl Store {
         Some(old)
     }
 
-    /// Keeps the old state of an object as long as reads show it. An older state that reads still show stays.
+    /// Keeps the old state of an object while reads see it. An older state that reads still see stays.
     fn keep(&mut self, key: &str, old: Option<Row>, due: Due) {
         if due.shown <= due.now && due.done <= due.now {
             return;
@@ -142,7 +142,7 @@ impl Store {
         }
     }
 
-    /// Drops old states that no read shows any more.
+    /// Drops old states that reads no longer see.
     pub(super) fn settle(&mut self, now: Timestamp) {
         self.past.retain(|_, past| past.shown > now || past.done > now);
     }

@@ -10,10 +10,10 @@ use crate::core::rest::{Call, Problem, Reply};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// Maximum number of instances of a new pool. `unverified`: Google's own program sends no more.
+/// The maximum number of instances of a new pool. `unverified`: Google's own program sends no more.
 const MOST_AT_FIRST: usize = 200;
 
-/// Maximum number of instances that a call can add or remove.
+/// The maximum number of instances that a call can add or remove.
 const MOST_AT_ONCE: usize = 1000;
 
 /// Checks a new pool.
@@ -63,7 +63,7 @@ fn most(count: usize, most: usize) -> Result<(), Problem> {
     ))
 }
 
-/// The key of an instance that may be in a pool.
+/// The key of an instance that can be in a pool.
 fn member(world: &World, spot: &Spot, reference: &str, field: &str) -> Result<String, Problem> {
     let key = world.key_of(reference, spot, field, "instances")?;
     if !Spot::parse(&key).is_some_and(|other| zone_is_in(&other.place, &spot.place)) {
@@ -105,7 +105,7 @@ pub(super) fn remove(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     })
 }
 
-/// The references in the body of a call that adds or removes, with their places.
+/// The references in the body of an add or remove call, with their paths.
 fn references(body: &Fields) -> Result<Vec<(String, &str)>, Problem> {
     let items = body.get("instances").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     if items.is_empty() {

@@ -1,4 +1,4 @@
-//! Compares the table of routes with the API description, and tests the endpoint around the calls.
+//! Compares the table of routes with the API description, and tests the endpoint.
 
 use super::model::Model;
 use super::routes::ROUTES;

@@ -49,8 +49,7 @@ pub(super) fn grant(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::json(200, &json!({"access_token": token, "expires_in": lifetime, "token_type": "Bearer"})))
 }
 
-/// `POST /v1/token` of the Security Token Service: a token in exchange for one of another issuer. The issuer is not
-/// verified.
+/// `POST /v1/token` of the Security Token Service: exchanges a token of another issuer, which is not verified.
 pub(super) fn exchange(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let text = std::str::from_utf8(&call.body).unwrap_or_default();
     let body = call.object();
@@ -101,7 +100,7 @@ pub(super) fn alternate(world: &mut World, _: &Call) -> Result<Reply, Problem> {
     Ok(Reply::json(200, &with_end(world, &account)))
 }
 
-/// A new token with the time of its end.
+/// A new token with its expiry time.
 fn with_end(world: &mut World, account: &str) -> Value {
     let ends = later(world.now(), world.options.token_lifetime);
     let (token, _) = world.token(account);
@@ -140,7 +139,7 @@ fn issuer(world: &World, assertion: &str) -> Result<String, Problem> {
         .ok_or_else(|| wrong("Invalid issuer: Not a valid email."))
 }
 
-/// An error as the endpoint writes it.
+/// An error in the format of the endpoint.
 pub(super) fn render(problem: &Problem) -> Reply {
     if problem.status >= 500 {
         return errors::render(problem);
@@ -164,7 +163,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Base64 of either alphabet, with padding or without.
+/// Decodes base64 in either alphabet, with or without padding.
 pub(super) fn unbase64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let (mut number, mut bits) = (0_u32, 0_u32);

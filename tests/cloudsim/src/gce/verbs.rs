@@ -1,4 +1,4 @@
-//! The calls of all kinds of objects: get, insert, patch, update and delete, each write with its operation.
+//! The calls of all kinds of objects: get, insert, patch, update and delete; each write has an operation.
 
 use super::kinds::{self, Fields, Kind};
 use super::places::{PATH, Scope, Spot};
@@ -7,13 +7,13 @@ use super::{errors, operations};
 use crate::core::rest::{Call, Problem, Reply};
 use serde_json::{Value, json};
 
-/// Fields that only the service writes.
+/// The fields that only the service sets.
 const OWN: [&str; 6] = ["kind", "id", "creationTimestamp", "selfLink", "region", "zone"];
 
-/// The kind and the place of a call.
+/// The kind and the path of a call.
 ///
 /// # Errors
-/// There is no such project, region or zone.
+/// The project, region or zone does not exist.
 pub(super) fn at(world: &World, call: &Call) -> Result<(&'static Kind, Spot), Problem> {
     let path = call.path.strip_prefix(PATH).unwrap_or_default();
     let kind = kinds::of_method(call.action).ok_or_else(|| errors::not_found(path))?;
@@ -74,7 +74,7 @@ pub(super) fn is_name(text: &str) -> bool {
     inside && text.len() <= 63 && text.starts_with(|first: char| first.is_ascii_lowercase()) && !text.ends_with('-')
 }
 
-/// `PATCH …/{collection}/{name}`: the fields of the body replace those of the object; null removes one.
+/// `PATCH …/{collection}/{name}`: the fields of the body replace those of the object; null removes a field.
 pub(super) fn patch(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     change(world, call, "patch", |old, body| {
         let mut fields = old.clone();
@@ -121,7 +121,7 @@ fn change(
     Ok(operations::begin(world, call, &spot, verb))
 }
 
-/// Whether a body has the fingerprint of the object.
+/// Checks that a body has the fingerprint of the object.
 fn check_fingerprint(old: &Fields, body: &Fields, needed: bool) -> Result<(), Problem> {
     let Some(has) = old.get("fingerprint") else { return Ok(()) };
     match body.get("fingerprint") {
@@ -149,7 +149,7 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Reply, Problem> {
 /// A custom verb on an existing object: changes its fields.
 ///
 /// # Errors
-/// The object does not exist, or the change is refused.
+/// The object does not exist, or the change is rejected.
 pub(super) fn custom(
     world: &mut World,
     call: &Call,
@@ -172,7 +172,7 @@ pub(super) fn custom(
 /// The body, which must be a JSON object.
 ///
 /// # Errors
-/// It is not.
+/// The body is not a JSON object.
 pub(super) fn body(call: &Call) -> Result<Fields, Problem> {
     let parse = || Problem::violation(400, "parseError", "Parse Error");
     call.object().ok_or_else(parse)
@@ -189,19 +189,19 @@ pub(super) fn merge(fields: &mut Fields, changes: Fields) {
     }
 }
 
-/// Sets a field that is absent.
+/// Sets a field if it is absent.
 pub(super) fn default(fields: &mut Fields, name: &str, value: impl Into<Value>) {
     if fields.get(name).is_none_or(Value::is_null) {
         fields.insert(name.to_owned(), value.into());
     }
 }
 
-/// The text of a field, or nothing.
+/// The string in a field; empty if missing.
 pub(super) fn text<'a>(fields: &'a Fields, name: &str) -> &'a str {
     fields.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The texts in a field's list.
+/// The strings in a field's list.
 pub(super) fn texts(fields: &Fields, name: &str) -> Vec<String> {
     let items = fields.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     items.iter().filter_map(Value::as_str).map(str::to_owned).collect()

@@ -25,7 +25,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Answers of at least this size, in bytes, count as long.
+/// Answers of at least this size in bytes are considered long.
 const LONG: usize = 100_000;
 
 /// State of the cloud.
@@ -33,30 +33,30 @@ const LONG: usize = 100_000;
 pub struct World {
     pub options: Options,
     pub clock: Clock,
-    /// URL of the endpoint, without a path.
+    /// The URL of the endpoint, without a path.
     pub url: String,
-    /// All objects, by their paths: `projects/p/zones/z/instances/n`.
+    /// All objects by path: `projects/p/zones/z/instances/n`.
     pub store: Store,
     /// Valid tokens.
     pub tokens: Tokens,
     /// The account of the current call.
     pub who: String,
-    /// Numbers of the projects, by ID.
+    /// The project numbers by project ID.
     pub projects: BTreeMap<String, u64>,
-    /// Keys of operations, by the `requestId` of the calls that began them.
+    /// The keys of operations by the `requestId` of the calls that began them.
     pub(super) requests: BTreeMap<String, String>,
-    /// Methods of which a long answer was checked against the description.
+    /// The methods with a long answer that was checked against the description.
     long_answers: BTreeSet<&'static str>,
-    /// Keys of all operations, the oldest first, each with its entry in `requests`.
+    /// The keys of all operations, oldest first, each with its key in `requests`.
     pub(super) operations: VecDeque<(String, String)>,
     /// The number of external addresses assigned so far, by tier.
     pub(super) external: BTreeMap<String, u64>,
-    /// The instances by address, cached.
+    /// The cached instances by address.
     pub(super) instances_by_address: RefCell<Option<ByAddress>>,
     model: Option<Arc<Model>>,
-    /// Method of the current call; empty if there is none, so that changes take effect at once.
+    /// The method of the current call; empty if there is none, so that changes take effect immediately.
     method: &'static str,
-    /// When that call began: all its effects end at the same time.
+    /// The start of the current call: all its effects end at the same time.
     began: Timestamp,
     rng: StdRng,
     count: u64,
@@ -91,7 +91,7 @@ impl World {
         self.clock.now()
     }
 
-    /// A time as the API writes it.
+    /// A time in the format of the API.
     pub(super) fn stamp(&self, time: Timestamp) -> String {
         let pacific = later_by_hours(time, -8);
         pacific.strftime("%Y-%m-%dT%H:%M:%S.%3f-08:00").to_string()
@@ -107,7 +107,7 @@ impl World {
         text
     }
 
-    /// The next number in the order of events.
+    /// The next sequence number.
     pub(super) fn number(&mut self) -> u64 {
         self.count += 1;
         self.count
@@ -125,18 +125,18 @@ impl World {
         super::tokens::base64(&(self.rng.random::<u64>() ^ number).to_be_bytes())
     }
 
-    /// The ID of a project, by its ID or its number.
+    /// The ID of a project, given its ID or its number.
     pub fn project_id(&self, project: &str) -> Option<String> {
         let found = self.projects.iter().find(|(id, number)| *id == project || number.to_string() == project);
         found.map(|(id, _)| id.clone())
     }
 
-    /// Records the beginning of a call.
+    /// Records the start of a call.
     fn begin(&mut self, method: &'static str) {
         (self.method, self.began) = (method, self.now());
     }
 
-    /// When a write of the current call takes effect and becomes visible.
+    /// The times at which a write of the current call takes effect and becomes visible.
     pub(super) fn due(&self, resource: &str) -> Due {
         if self.method.is_empty() {
             return self.at_once();
@@ -146,16 +146,16 @@ impl World {
         Due { now, done, shown: later(done, self.options.lag.of(resource)) }
     }
 
-    /// For changes that take effect and become visible at once.
+    /// The times of a change that takes effect and becomes visible immediately.
     pub(super) fn at_once(&self) -> Due {
         let now = self.now();
         Due { now, done: now, shown: now }
     }
 
-    /// Whether a name is free.
+    /// Checks that a name is available.
     ///
     /// # Errors
-    /// It is taken, or the deletion of its object has not ended.
+    /// The name is in use, or the deletion of its object has not ended.
     pub(super) fn free(&self, spot: &Spot) -> Result<(), Problem> {
         let key = spot.key();
         if self.store.get(&key).is_some() {
@@ -164,10 +164,10 @@ impl World {
         if self.store.busy(&key, self.now()) { Err(errors::not_ready(&key)) } else { Ok(()) }
     }
 
-    /// Whether the quota of a project, or of its region, allows one more object of a kind.
+    /// Checks that the quota of a project, or of its region, allows one more object of a kind.
     ///
     /// # Errors
-    /// It does not.
+    /// The quota is exceeded.
     pub(super) fn within_quota(&self, kind: &Kind, spot: &Spot) -> Result<(), Problem> {
         let Some(limit) = self.options.quotas.get(kind.quota) else { return Ok(()) };
         let same = |other: &Spot| {
@@ -177,7 +177,7 @@ impl World {
         if has < *limit { Ok(()) } else { Err(errors::quota(kind.quota, *limit, spot.region())) }
     }
 
-    /// Creates an object; adds the fields that the service writes.
+    /// Creates an object; adds the fields that the service sets.
     pub(super) fn create(&mut self, kind: &Kind, spot: &Spot, mut fields: Fields) {
         let key = spot.key();
         let now = self.now();
@@ -214,7 +214,7 @@ impl World {
         self.store.put(&key, Row { seq, made, fields }, due);
     }
 
-    /// Makes a change outside of the API, which takes effect and becomes visible at once.
+    /// Makes a change outside of the API, which takes effect and becomes visible immediately.
     pub(super) fn besides<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         let method = std::mem::take(&mut self.method);
         let result = act(self);
@@ -328,7 +328,7 @@ impl Rest for World {
         if reply.kind.is_empty() {
             reply.kind = "application/json; charset=UTF-8";
         }
-        // The same code makes all long answers of a method, so checking one of them is enough.
+        // The same code creates all long answers of a method, so checking one of them is sufficient.
         let looked_at = reply.body.len() > LONG && !self.long_answers.insert(call.action);
         if let Some(model) = self.model.clone().filter(|_| reply.status == 200 && !looked_at) {
             violations.extend(model.check_answer(call, &reply.body));
@@ -340,7 +340,7 @@ impl Rest for World {
         for (name, value) in &call.query {
             text.push_str(&format!("&{name}={value}"));
         }
-        // Requests for tokens carry secrets.
+        // Token requests contain secrets.
         let secret = !matches!(call.service, "compute" | "cloudresourcemanager");
         let body = if secret { "" } else { std::str::from_utf8(&call.body).unwrap_or_default() };
         if body.is_empty() { text } else { format!("{text}&body={body}") }
@@ -356,7 +356,7 @@ fn throttled(status: u16, mutating: bool) -> Problem {
     Problem::new(status, "rateLimitExceeded", text)
 }
 
-/// The page that the frontend of Google's services shows when a service behind it fails.
+/// The error page of the frontend of Google's services when a backend fails.
 fn page(status: u16) -> Vec<u8> {
     format!(
         "<!DOCTYPE html>\n<html lang=en>\n  <meta charset=utf-8>\n  <title>Error {status} (Server Error)!!1</title>\n  <p><b>{status}.</b> <ins>That’s an error.</ins>\n  <p>The server encountered a temporary error and could not complete your request.<p>Please try again in 30 seconds.  <ins>That’s all we know.</ins>\n"
@@ -364,7 +364,7 @@ fn page(status: u16) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The text of a field of an object within an object, or nothing.
+/// The string in a field of a nested object; empty if missing.
 pub(super) fn inner<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }

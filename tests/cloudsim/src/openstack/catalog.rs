@@ -1,4 +1,4 @@
-//! The service catalog in a token.
+//! The service catalog of a token.
 
 use super::World;
 use serde_json::{Value, json};

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Users, projects and tokens. All are in the domain `default`, whose name is `Default`.
+/// Users, projects and tokens. All are in the domain `default` with the name `Default`.
 #[derive(Debug, Default)]
 pub struct Identity {
     /// Users by ID.
@@ -28,7 +28,7 @@ pub struct Identity {
 pub struct User {
     pub name: String,
     pub password: String,
-    /// Roles by ID of the project; a role in the domain has the ID of the domain.
+    /// The roles by project ID; a role in the domain has the ID of the domain.
     pub roles: BTreeMap<String, Vec<String>>,
 }
 
@@ -58,7 +58,7 @@ enum Scope {
     Trust { id: String, project: String },
 }
 
-/// The domain of everything.
+/// The domain of all users and projects.
 const DOMAIN: &str = "default";
 
 const REF: Kind = Kind::Object(&[may("id", Kind::Text(255)), may("name", Kind::Text(255))]);
@@ -154,13 +154,13 @@ fn missing(what: &str, inside: &str) -> Problem {
     )
 }
 
-/// The content of a login: the user, the method, and the scope of an application credential.
+/// The contents of a login: the user, the method, and the scope of an application credential.
 struct Login {
     user: String,
     methods: Vec<String>,
     scope: Option<Scope>,
     credential: Option<String>,
-    /// Expiry of the renewed token, which the new one keeps.
+    /// The expiry of the renewed token, which also applies to the new one.
     expires: Option<Timestamp>,
 }
 
@@ -252,7 +252,7 @@ fn with_credential(world: &World, auth: &Map<String, Value>, part: &Value) -> Re
     })
 }
 
-/// The scope of the token, if the user has a role there.
+/// The scope of the token, if the user has a role in it.
 fn scope(world: &World, auth: &Map<String, Value>, login: &Login) -> Result<Scope, Problem> {
     let known = &world.identity;
     if let Some(scope) = &login.scope {

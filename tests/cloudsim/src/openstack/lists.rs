@@ -7,21 +7,21 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Shows a resource with fields that are not stored in it.
+/// Adds fields to a resource that are not stored in it.
 pub(super) type Show = fn(&World, &Row) -> Map<String, Value>;
 
-/// How a kind of resource is listed.
+/// The list operation of a kind of resource.
 pub(super) struct Listing {
     pub(super) kind: &'static str,
-    /// Name of the list.
+    /// The name of the list.
     pub(super) name: &'static str,
     /// The filters.
     pub(super) filters: &'static [&'static str],
-    /// Shows a resource, if that is more than the stored fields.
+    /// Shows a resource with more than the stored fields, if necessary.
     pub(super) shown: Option<Show>,
 }
 
-/// The parameters of a query besides filters by fields.
+/// The parameters of a query other than filters by fields.
 const CONTROLS: &[&str] =
     &["limit", "marker", "fields", "sort_key", "sort_dir", "tags", "tags-any", "not-tags", "not-tags-any"];
 
@@ -32,7 +32,7 @@ impl Listing {
         call.query.iter().map(|(name, _)| name.as_str()).find(|name| !known(name))
     }
 
-    /// The rows that the caller sees and the query selects, in the order of creation or of a requested field.
+    /// The rows that the caller can see and the query selects, in the order of creation or of a requested field.
     pub(super) fn rows<'a>(&self, world: &'a World, call: &Call, among: impl Iterator<Item = &'a Row>) -> Vec<&'a Row> {
         let mut names: Vec<&str> = call.query.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
@@ -87,7 +87,7 @@ fn has_tags(row: &Row, call: &Call) -> bool {
         && tags("not-tags-any").is_none_or(|mut has| !has.any(|has| has))
 }
 
-/// A page, and whether it is as long as the limit: then it has a link to the next one.
+/// A page, and whether its length is the limit: then it has a link to the next page.
 pub(super) fn paged<'a>(
     rows: Vec<&'a Row>,
     call: &Call,
@@ -99,7 +99,7 @@ pub(super) fn paged<'a>(
     Ok((rows, full))
 }
 
-/// The URL of another page: the kept parameters of this one, and a marker.
+/// The URL of another page: the parameters of this one selected by `keep`, and a marker.
 pub(super) fn other_page(url: &str, call: &Call, keep: impl Fn(&str) -> bool, marker: &str) -> String {
     let mut link = format!("{url}{}?", call.path);
     for (name, value) in call.query.iter().filter(|(name, _)| name != "marker" && name != "page_reverse" && keep(name))

@@ -16,7 +16,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Its URL; the document is at `/openstack/latest/meta_data.json`.
+    /// The URL; the document is at `/openstack/latest/meta_data.json`.
     pub fn url(&self) -> String {
         self.server.url()
     }

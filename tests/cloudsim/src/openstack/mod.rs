@@ -1,5 +1,5 @@
-//! A simulated OpenStack: Keystone, Nova, Neutron, Octavia, Barbican and Cinder on one endpoint, each under a path of its own;
-//! instance metadata on ports of their own.
+//! A simulated OpenStack: Keystone, Nova, Neutron, Octavia, Barbican and Cinder on one endpoint with separate paths;
+//! instance metadata on separate ports.
 //!
 //! The answers were recorded from real services (Keystone 30, Nova 34, Neutron 29, Octavia 19), and
 //! `tests/it/openstack` compares both. Behaviour that was not checked there is marked `unverified`.

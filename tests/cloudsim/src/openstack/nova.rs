@@ -93,7 +93,7 @@ pub(super) fn list_servers(world: &mut World, call: &Call) -> Result<Reply, Prob
     let name = match call.get("name") {
         None => None,
         Some(text) => {
-            // Case-insensitive, as MySQL compares.
+            // Case-insensitive, like comparisons in MySQL.
             let regex = RegexBuilder::new(text).case_insensitive(true).build();
             Some(regex.map_err(|_| bad("name", text, &format!("'{text}' is not a 'regex'")))?)
         }
@@ -120,7 +120,7 @@ pub(super) fn list_servers(world: &mut World, call: &Call) -> Result<Reply, Prob
     Ok(Reply { items, violation, ..Reply::json(200, &body) })
 }
 
-/// Parameters of the query that are not simulated: Nova refuses unknown ones from 2.75 on, and ignored them before.
+/// A parameter of the query that is not simulated: Nova rejects unknown ones since 2.75, and ignored them before.
 fn unknown(call: &Call, version: u32) -> Result<Option<String>, Problem> {
     let known = |name: &str| FILTERS.contains(&name) || IGNORED.contains(&name);
     let Some((name, _)) = call.query.iter().find(|(name, _)| !known(name)) else { return Ok(None) };
@@ -136,7 +136,7 @@ pub(super) fn get_server(world: &mut World, call: &Call) -> Result<Reply, Proble
     Ok(Reply::json(200, &json!({"server": shown(world, server(world, call.id(0))?, version)})))
 }
 
-/// `DELETE /servers/{id}`: a real Nova takes a moment until the server is gone.
+/// `DELETE /servers/{id}`: in a real Nova, the server is deleted after a moment.
 pub(super) fn delete_server(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     version(world, call)?;
     let id = server(world, call.id(0))?.id().to_owned();
@@ -144,7 +144,7 @@ pub(super) fn delete_server(world: &mut World, call: &Call) -> Result<Reply, Pro
     Ok(Reply::empty(204))
 }
 
-/// A server that the caller sees.
+/// A server that the caller can see.
 fn server<'a>(world: &'a World, id: &str) -> Result<&'a Row, Problem> {
     let mine = |row: &&Row| {
         (world.who.admin || row.text("tenant_id") == world.who.project)
@@ -182,7 +182,7 @@ fn links(world: &World, kind: &str, id: &str) -> Value {
     ])
 }
 
-/// A server in the form of a microversion.
+/// A server in the format of a microversion.
 fn shown(world: &World, row: &Row, version: u32) -> Value {
     let mut fields = row.shown();
     let flavor = row.fields.get("_flavor").unwrap_or(&Value::Null);

@@ -12,52 +12,52 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Seed of IDs and of the fault injector.
+    /// The seed of IDs and of the fault injector.
     pub seed: u64,
     pub clock: Mode,
-    /// Real time that calls take.
+    /// The latency of calls in real time.
     pub latency: Latency,
-    /// Token buckets; none by default. A throttled call gets 429 (503 from Octavia) with `Retry-After`.
+    /// The token buckets; none by default. A throttled call gets 429 (503 from Octavia) with `Retry-After`.
     pub throttle: Vec<BucketSpec>,
-    /// `Retry-After` of a throttled call, in seconds.
+    /// The `Retry-After` of a throttled call, in seconds.
     pub retry_after: u64,
-    /// How long reads do not show new objects, by kind: `loadbalancer`, `listener`, `floatingip`, `security_group`, …
+    /// The delay until reads see new objects, by kind: `loadbalancer`, `listener`, `floatingip`, `security_group`, …
     pub lag: Lag,
-    /// The age of the state that reads show, for all services but Keystone, as with a lagging database replica. Direct
+    /// The age of the state that reads see, for all services except Keystone, like a lagging database replica. Direct
     /// changes by tests do not count as writes.
     #[serde(with = "crate::core::millis")]
     pub stale_reads: Duration,
-    /// Port: 0 takes any free one.
+    /// The port; 0 selects any free one.
     pub port: u16,
-    /// How many calls the ledger keeps.
+    /// The number of calls that the ledger keeps.
     pub ledger_entries: usize,
-    /// Lifetime of tokens.
+    /// The lifetime of tokens.
     #[serde(with = "crate::core::millis")]
     pub token_lifetime: Duration,
     /// The service catalog.
     pub catalog: Vec<CatalogEntry>,
-    /// Aliases of the extensions of Neutron.
+    /// The aliases of Neutron's extensions.
     pub extensions: Vec<String>,
-    /// Highest microversion of Nova, the part after `2.`.
+    /// The highest microversion of Nova, the part after `2.`.
     pub compute_version: u32,
-    /// Maximum number of servers in a page of Nova.
+    /// The maximum number of servers in a page of Nova.
     pub compute_page: usize,
-    /// Versions of Octavia, as its version document lists them; the last one is the current one.
+    /// The versions of Octavia, as in its version document; the last one is the current one.
     pub balancer_versions: Vec<String>,
-    /// Providers of Octavia that are enabled; the first one is the default.
+    /// The enabled providers of Octavia; the first one is the default.
     pub providers: Vec<String>,
-    /// IDs of the flavors of Octavia.
+    /// The IDs of Octavia's flavors.
     pub balancer_flavors: Vec<String>,
-    /// Availability zones of Octavia.
+    /// The availability zones of Octavia.
     pub balancer_zones: Vec<String>,
-    /// How long a change to a load balancer takes until it is ACTIVE (or gone).
+    /// The duration of a change until a load balancer is ACTIVE or deleted.
     #[serde(with = "crate::core::millis")]
     pub provisioning: Duration,
-    /// Maximum number of routes of a router (`max_routes`) in Neutron before 2026.2. Later versions have the quota
+    /// The maximum number of routes of a router (`max_routes`) in Neutron before 2026.2. Later versions have the quota
     /// `router_route`.
     pub max_routes: Option<usize>,
-    /// Quotas of each project, by kind: `loadbalancer`, `floatingip`, `security_group`, `security_group_rule`, and
-    /// `router_route` for each router. Kinds without an entry have no quota.
+    /// The quotas of each project by kind: `loadbalancer`, `floatingip`, `security_group`, `security_group_rule`;
+    /// `router_route` applies to each router. Kinds without an entry have no quota.
     pub quotas: BTreeMap<String, usize>,
 }
 
@@ -68,7 +68,7 @@ pub struct CatalogEntry {
     pub kind: String,
     /// Service name, e.g. `neutron`.
     pub name: String,
-    /// Path below the URL of the simulation, or a full URL.
+    /// The path below the URL of the simulation, or a full URL.
     pub path: String,
     pub regions: Vec<String>,
     pub interfaces: Vec<String>,

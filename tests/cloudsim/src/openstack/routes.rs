@@ -1,4 +1,4 @@
-//! The table of all routes, and the forms of errors.
+//! The table of all routes, and the formats of errors.
 
 use super::neutron::{self, floating, groups, ports, routers, rules, tags};
 use super::octavia::{self, balancers, listeners, members, monitors, pools};
@@ -7,7 +7,7 @@ use crate::core::rest::{Call, Lost, Problem, Reply, Route};
 use crate::core::server::Request;
 use serde_json::json;
 
-/// A row of the table. The last word of an action shows whether it changes something; logins do not.
+/// A row of the table. The last word of an action determines whether it changes something; logins do not.
 macro_rules! routes {
     ($($service:literal $method:ident $path:literal $action:literal $run:path;)*) => {
         &[$(Route {
@@ -26,7 +26,7 @@ const fn is_mutating(action: &str, method: &str) -> bool {
     !login && !matches!(method.as_bytes(), b"GET")
 }
 
-/// All routes; the first match wins.
+/// All routes; the first match is used.
 pub(super) static ROUTES: &[Route<World>] = routes! {
     "identity" GET "/identity" "version_list" keystone::versions;
     "identity" GET "/identity/v3" "version_list" keystone::versions;
@@ -158,7 +158,7 @@ pub(super) fn lost(request: &Request, lost: Lost) -> (&'static str, Reply) {
     (service, reply)
 }
 
-/// The caller lacks the permission.
+/// The error of a caller without the permission.
 pub(super) fn denied(call: &Call) -> Problem {
     match call.service {
         "network" => Problem::new(403, "PolicyNotAuthorized", format!("rule:{} is disallowed by policy", call.action)),
@@ -170,7 +170,7 @@ pub(super) fn denied(call: &Call) -> Problem {
     }
 }
 
-/// An error in the form of a service.
+/// An error in the format of a service.
 pub(super) fn render(service: &str, problem: &Problem, url: &str) -> Reply {
     let Problem { status, code, message, .. } = problem;
     if *status == 401 && service != "identity" {

@@ -11,29 +11,29 @@ use serde_json::Value;
 use std::io;
 use std::sync::Arc;
 
-/// A simulated OpenStack that listens on loopback until it is dropped. Each service is at a path of its own.
+/// A simulated OpenStack that listens on loopback until it is dropped. Each service has its own path.
 pub type OpenStack = Running<World>;
 
 impl Running<World> {
-    /// Starts it.
+    /// Starts the simulation.
     ///
     /// # Errors
-    /// The port is taken, or no thread can be started.
+    /// The port is in use, or no thread can be started.
     pub fn start(options: Options) -> io::Result<Self> {
         let Options { port, seed, ledger_entries, .. } = options;
         let setup = Setup { name: "cloudsim-openstack", port, admin_port: 0, seed, ledger_entries };
         Running::serve(World::new(options), &setup)
     }
 
-    /// URL of Keystone, without a version.
+    /// The URL of Keystone, without a version.
     pub fn auth_url(&self) -> String {
         format!("{}/identity", self.url())
     }
 
-    /// Starts the metadata service of a server, on any free port or on this one.
+    /// Starts the metadata service of a server, on this port or any free one.
     ///
     /// # Errors
-    /// There is no such server, or the port is taken.
+    /// The server does not exist, or the port is in use.
     pub fn metadata(&self, server: &str, port: u16) -> io::Result<Metadata> {
         if self.world(|world| world.row("server", server).is_none()) {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no server {server}")));
@@ -42,11 +42,11 @@ impl Running<World> {
         Ok(Metadata { server: self.runtime.spawner().serve(port, Arc::new(service))? })
     }
 
-    /// Carries out a call as an administrator of a project: without token, latency, faults and ledger. For what happens in the
-    /// cloud besides the caller under test.
+    /// Executes a call as an administrator of a project: without token, latency, faults and ledger. For changes in the
+    /// cloud that are not made by the caller under test.
     ///
     /// # Errors
-    /// Those of the service, or no route matches the call.
+    /// The error of the service, or no route matches the call.
     pub fn by_hand(&self, project: &str, method: &str, path: &str, body: &Value) -> Result<Value, Problem> {
         self.world(|world| {
             world.who = Who { user: String::new(), project: project.to_owned(), admin: true };
@@ -63,8 +63,8 @@ impl Running<World> {
         })
     }
 
-    /// All resources of a kind in the form of their service, in the order of creation: `floatingip`, `port`, `server`,
-    /// …
+    /// All resources of a kind in the format of their service, in the order of creation: `floatingip`, `port`,
+    /// `server`, …
     pub fn resources(&self, kind: &str) -> Vec<Value> {
         self.world(|world| {
             let mut rows: Vec<_> = world.table(kind).values().collect();
@@ -83,8 +83,8 @@ impl Running<World> {
         self.world(|world| world.frozen = frozen);
     }
 
-    /// Lets the next changes of load balancers end in ERROR: a creation for the whole load balancer, a change for the
-    /// changed part.
+    /// Lets the next changes of load balancers end in ERROR: a failed creation affects the whole load balancer, a
+    /// failed change only the changed part.
     pub fn fail_provisioning(&self, times: u32) {
         self.world(|world| world.failing = times);
     }

@@ -16,7 +16,7 @@ pub struct SubnetSeed<'a> {
     pub name: &'a str,
     pub cidr: &'a str,
     pub tags: &'a [&'a str],
-    /// First and last address of the pool; `None`: all but the first and the last.
+    /// The first and last address of the pool; `None`: all but the first and the last.
     pub pool: Option<(&'a str, &'a str)>,
 }
 
@@ -25,11 +25,11 @@ pub struct SubnetSeed<'a> {
 pub struct ServerSeed<'a> {
     pub project: &'a str,
     pub name: &'a str,
-    /// Flavor; empty: a name that is no flavor.
+    /// The flavor; empty: the name of a missing flavor.
     pub flavor: &'a str,
-    /// Subnets; the server gets a port for each network, with an address in each of its subnets.
+    /// The subnets; the server gets a port for each network, with an address in each of its subnets.
     pub subnets: &'a [&'a str],
-    /// Availability zone; empty: `nova`.
+    /// The availability zone; empty: `nova`.
     pub zone: &'a str,
     /// Additional or replaced fields of the server: `status`, `metadata`, `accessIPv4`, `OS-EXT-SRV-ATTR:host`, …
     pub fields: Value,
@@ -124,7 +124,7 @@ impl World {
         id
     }
 
-    /// A router between subnets, with a gateway in an external network if one is named; returns its ID.
+    /// A router between subnets, with a gateway in the external network, if any; returns its ID.
     pub fn router(&mut self, project: &str, name: &str, external: Option<&str>, subnets: &[&str]) -> String {
         let stamp = stamp(self);
         let outside = external.and_then(|network| {

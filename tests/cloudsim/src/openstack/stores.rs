@@ -1,4 +1,4 @@
-//! The reads of Barbican and Cinder. `unverified`: not checked on real services; the forms come from their
+//! The read calls of Barbican and Cinder. `unverified`: not checked on real services; the formats come from their
 //! documentation.
 
 use super::World;
@@ -24,7 +24,7 @@ fn show(world: &World, kind: &str, id: &str) -> Result<Reply, Problem> {
     ))
 }
 
-/// `GET /v3/volumes/{id}`, with the ID of a project in front or without.
+/// `GET /v3/volumes/{id}`, with or without a project ID before it.
 pub(super) fn get_volume(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let id = call.ids.last().map(String::as_str).unwrap_or_default();
     let text = format!("Volume {id} could not be found.");

@@ -21,28 +21,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// State of all services.
+/// The state of all services.
 #[derive(Debug)]
 pub struct World {
     pub options: Options,
     pub clock: Clock,
-    /// URL of the endpoint.
+    /// The URL of the endpoint.
     pub url: String,
     /// Users, projects, tokens.
     pub identity: Identity,
     /// All other resources, by kind.
     pub tables: BTreeMap<&'static str, Table>,
-    /// The addresses in use, by ID of the subnet.
+    /// The allocated addresses by subnet ID.
     pub addresses: BTreeMap<String, Taken>,
     /// The caller of the current call.
     pub who: Who,
-    /// Load balancers with a change in progress, by the end of that change.
+    /// The load balancers with a change in progress, by the end of that change.
     pub pending: BTreeMap<(Timestamp, u64), String>,
     /// Whether changes of load balancers never end.
     pub frozen: bool,
-    /// How many of the next changes of load balancers end in ERROR.
+    /// The number of the next changes of load balancers that end in ERROR.
     pub failing: u32,
-    /// What there was before each recent write, oldest first; kept only for stale reads.
+    /// The state before each recent write, oldest first; kept only for stale reads.
     past: Past<Before>,
     rng: StdRng,
     count: u64,
@@ -56,10 +56,10 @@ struct Before {
     failing: u32,
 }
 
-/// The addresses in use of a subnet.
+/// The allocated addresses of a subnet.
 #[derive(Debug, Default)]
 pub struct Taken {
-    /// All addresses in use.
+    /// All allocated addresses.
     pub all: BTreeSet<IpAddr>,
     /// The last automatically chosen address, as a number.
     pub last: u128,
@@ -68,9 +68,9 @@ pub struct Taken {
 /// A caller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Who {
-    /// ID of the user.
+    /// The user ID.
     pub user: String,
-    /// ID of the project.
+    /// The project ID.
     pub project: String,
     /// Whether the user is an administrator.
     pub admin: bool,
@@ -123,7 +123,7 @@ impl World {
         format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
     }
 
-    /// The next number in the order of events.
+    /// The next sequence number.
     pub fn number(&mut self) -> u64 {
         self.count += 1;
         self.count
@@ -135,7 +135,7 @@ impl World {
         self.tables.get(kind).unwrap_or(&NONE)
     }
 
-    /// Adds a resource; the fields of `with` override those of `base`. Returns its ID: that in the fields, or a new
+    /// Adds a resource; the fields of `with` override those of `base`. Returns its ID: the one in the fields, or a new
     /// one.
     pub fn add(&mut self, kind: &'static str, base: Value, with: Map<String, Value>) -> String {
         let mut fields = if let Value::Object(fields) = base { fields } else { Map::new() };
@@ -155,7 +155,7 @@ impl World {
         self.table(kind).get(id)
     }
 
-    /// A resource of any project, to change it.
+    /// A mutable resource of any project.
     pub fn row_mut(&mut self, kind: &'static str, id: &str) -> Option<&mut Row> {
         self.tables.entry(kind).or_default().get_mut(id)
     }
@@ -165,24 +165,24 @@ impl World {
         self.tables.entry(kind).or_default().remove(id)
     }
 
-    /// A resource that the caller sees.
+    /// A resource that the caller can see.
     pub fn seen(&self, kind: &str, id: &str) -> Option<&Row> {
         self.row(kind, id).filter(|row| self.sees(kind, row))
     }
 
-    /// Whether the caller sees a resource: its own and shared ones, once they are visible to reads.
+    /// Whether the caller can see a resource: its own and shared ones, once they are visible to reads.
     pub fn sees(&self, kind: &str, row: &Row) -> bool {
         let open = row.is("shared") || row.is("router:external");
         let mine = self.who.admin || open || row.text("project_id") == self.who.project;
         mine && self.options.lag.known(kind, row.made, self.now())
     }
 
-    /// The resources of a kind that the caller sees, by ID.
+    /// The resources of a kind that the caller can see, by ID.
     pub fn all<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Row> {
         self.table(kind).values().filter(move |row| self.sees(kind, row))
     }
 
-    /// Takes the place of an older world, or gives it back.
+    /// Swaps the current state with an older one.
     fn swap(&mut self, before: &mut Before) {
         std::mem::swap(&mut self.tables, &mut before.tables);
         std::mem::swap(&mut self.pending, &mut before.pending);
@@ -319,13 +319,13 @@ impl Rest for World {
         let query: Vec<String> = call.query.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let ids = call.ids.iter().map(|id| format!("id={id}"));
         let text: String = ids.chain(query).collect::<Vec<String>>().join("&");
-        // Logins carry secrets.
+        // Logins contain secrets.
         let body = if call.service == "identity" { "" } else { std::str::from_utf8(&call.body).unwrap_or_default() };
         if body.is_empty() { text } else { format!("{text}&body={body}") }
     }
 }
 
-/// There is no token, or it is invalid or expired.
+/// The error for a missing, invalid or expired token.
 pub(super) fn unauthorized() -> Problem {
     Problem::new(401, "Unauthorized", "The request you have made requires authentication.")
 }

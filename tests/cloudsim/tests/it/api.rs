@@ -1,4 +1,4 @@
-//! Requests of the query protocols over plain HTTP, signed in form: neither server verifies the value of a signature.
+//! Requests of the query protocols over plain HTTP with a dummy signature: no server verifies its value.
 
 use std::net::SocketAddr;
 
@@ -7,13 +7,13 @@ use ccm_cloudsim::moto;
 
 pub(crate) const REGION: &str = "us-west-2";
 
-/// A server that speaks AWS.
+/// A server with the AWS API.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Api {
     pub(crate) address: SocketAddr,
 }
 
-/// An answer: the document of a success, the code of an error.
+/// An answer: the document of a success, or the code of an error.
 pub(crate) type Answer = Result<Element, String>;
 
 impl Api {
@@ -47,7 +47,7 @@ impl Api {
     }
 }
 
-/// The content of the answer, without the wrapper element of ELB and STS.
+/// The contents of the answer, without the wrapper element of ELB and STS.
 fn result_of(mut document: Element, action: &str) -> Element {
     let wrapper = format!("{action}Result");
     let found = document.children.iter().position(|child| child.name == wrapper);

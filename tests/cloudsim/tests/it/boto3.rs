@@ -1,4 +1,4 @@
-//! boto3, the vendor's client, calls the simulation, so that the protocol is not only checked by our own client.
+//! Calls the simulation with boto3, the vendor's client, so that the protocol is not only checked by our own client.
 
 use std::process::Command;
 

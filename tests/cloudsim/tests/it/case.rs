@@ -1,4 +1,4 @@
-//! A case: requests, and the expected answers. Differences are recorded as lines and not asserted, since one of the
+//! A case: requests and the expected answers. Differences are recorded as lines and not asserted, because one of the
 //! servers is expected to differ.
 
 use ccm_cloudsim::aws::model::Element;
@@ -33,19 +33,19 @@ enum Check {
     Save(&'static str, &'static str),
 }
 
-/// Begins a case. The name begins with the service.
+/// A new case. The name begins with the service.
 pub(crate) fn case(name: &'static str) -> Case {
     Case { name, steps: Vec::new() }
 }
 
 impl Case {
-    /// A request that must succeed.
+    /// Adds a request that must succeed.
     pub(crate) fn ok(mut self, operation: &'static str, form: impl Into<String>) -> Self {
         self.steps.push(Step { operation, form: form.into(), fails: None, checks: Vec::new() });
         self
     }
 
-    /// A request that must fail with this code.
+    /// Adds a request that must fail with this code.
     pub(crate) fn fails(mut self, operation: &'static str, form: impl Into<String>, code: &'static str) -> Self {
         self.steps.push(Step { operation, form: form.into(), fails: Some(code), checks: Vec::new() });
         self
@@ -56,17 +56,17 @@ impl Case {
         self
     }
 
-    /// Expects this text at a path of the last answer; `{name}` stands for a value.
+    /// Expects this text at a path of the last answer; `{name}` is replaced by a value.
     pub(crate) fn is(self, path: &'static str, text: impl Into<String>) -> Self {
         self.check(Check::Is(path, text.into()))
     }
 
-    /// Expects a text at a path that matches, where `*` stands for anything.
+    /// Expects a text at a path that matches the pattern; `*` matches anything.
     pub(crate) fn like(self, path: &'static str, pattern: impl Into<String>) -> Self {
         self.check(Check::Like(path, pattern.into()))
     }
 
-    /// Expects nothing at a path, or an empty element.
+    /// Expects that a path is missing, or an empty element.
     pub(crate) fn absent(self, path: &'static str) -> Self {
         self.check(Check::Absent(path))
     }
@@ -77,7 +77,7 @@ impl Case {
     }
 
     /// Expects these texts at a path inside each element of a list, sorted and joined by blanks. An empty inner path
-    /// means the element.
+    /// means the element itself.
     pub(crate) fn each(self, list: &'static str, path: &'static str, texts: impl Into<String>) -> Self {
         self.check(Check::Each(list, path, texts.into()))
     }
@@ -87,7 +87,7 @@ impl Case {
         self.check(Check::Save(name, path))
     }
 
-    /// Runs it: one line for each difference. A request that fails unexpectedly ends the case.
+    /// Runs the case: one line per difference. A request that fails unexpectedly ends the case.
     pub(crate) fn run(&self, api: Api, values: &Values) -> Vec<String> {
         let mut values = values.clone();
         let mut found = Vec::new();

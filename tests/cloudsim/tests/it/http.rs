@@ -1,4 +1,4 @@
-//! Requests over HTTP, one for each connection.
+//! Requests over HTTP, each on its own connection.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -12,11 +12,11 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) text: String,
-    /// The body, or null if it is no JSON.
+    /// The body, or null if it is not JSON.
     pub(crate) json: Value,
 }
 
-/// Sends one request over a connection of its own. An error is a connection that breaks off.
+/// Sends one request on a new connection. An error means that the connection broke.
 pub(crate) fn send(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> std::io::Result<Answer> {
     let rest = url.strip_prefix("http://").expect("a plain URL");
     let (address, path) = rest.split_once('/').map_or((rest, String::from("/")), |(at, path)| (at, format!("/{path}")));

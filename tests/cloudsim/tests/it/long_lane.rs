@@ -1,4 +1,4 @@
-//! Runs all cases on moto, which may differ only as listed in the table.
+//! Runs all cases on moto, whose answers may differ only as listed in the table.
 
 use ccm_cloudsim::moto::Moto;
 
@@ -9,7 +9,7 @@ use crate::{cases, deviations, scene};
 
 #[test]
 fn moto_differs_only_where_the_table_says_so() {
-    // Two, because moto takes most of a second for a case, and handles one request at a time.
+    // Two, because moto takes almost a second for a case, and handles one request at a time.
     let cases = cases::all();
     let halves = cases.chunks(cases.len().div_ceil(2));
     let found: Option<Vec<Vec<String>>> = std::thread::scope(|scope| {
@@ -21,7 +21,7 @@ fn moto_differs_only_where_the_table_says_so() {
     }
 }
 
-/// Runs cases against a moto of their own, if there is one: a line for each difference.
+/// Runs cases against a new moto, if it is installed: a line for each difference.
 fn differences(cases: &[Case]) -> Option<Vec<String>> {
     let moto = Moto::start().expect("moto")?;
     let api = Api { address: moto.address() };

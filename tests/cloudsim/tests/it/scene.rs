@@ -7,9 +7,9 @@ use ccm_cloudsim::moto;
 use crate::api::{Api, REGION, authorization};
 use crate::values::Values;
 
-/// A network with two zones (`subnet_a`, `subnet_b`, and `subnet_a2` in the first zone), an internet gateway, the groups `sg1` and
-/// `sg2`, the running instances `i1` (in `subnet_a`) and `i2` (in `subnet_b`) in group `sg1`, the main route table `rtb`, the elastic
-/// address `eip`; `vpc2` with `subnet_far`.
+/// A VPC with two zones (`subnet_a`, `subnet_b`, and `subnet_a2` in the first zone), an internet gateway, the security
+/// groups `sg1` and `sg2`, the running instances `i1` (in `subnet_a`) and `i2` (in `subnet_b`) in `sg1`, the main route
+/// table `rtb`, the Elastic IP address `eip`; `vpc2` with `subnet_far`.
 pub(crate) fn make(api: Api) -> Values {
     let mut values = Values::new();
     let mut made = |name: &str, operation: &str, form: String, path: &str| {
@@ -44,7 +44,7 @@ pub(crate) fn make(api: Api) -> Values {
     values
 }
 
-/// A certificate in moto's ACM: its ARN.
+/// Creates a certificate in moto's ACM; returns its ARN.
 pub(crate) fn certificate_in_moto(address: SocketAddr) -> String {
     let authorization = authorization("acm");
     let headers = [

@@ -59,7 +59,7 @@ fn the_double_passes_every_case_and_follows_the_vendors_models() {
     assert!(report.is_empty(), "\n{report}");
 }
 
-/// If the checks of the simulation were off, no test would notice.
+/// Otherwise no test would notice that the checks of the simulation are disabled.
 #[test]
 fn without_models_that_can_be_read_nothing_starts() {
     let empty = env!("CARGO_TARGET_TMPDIR");

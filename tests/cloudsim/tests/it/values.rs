@@ -1,4 +1,5 @@
-//! Named values: those of the scene, and those saved by earlier steps. `{name}` in a text stands for one.
+//! Named values: those of the initial state, and those saved by earlier steps. `{name}` in a text is replaced by a
+//! value.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +7,13 @@ use serde_json::Value;
 
 pub(crate) type Values = BTreeMap<String, String>;
 
-/// A text with its values filled in; other braces stay.
+/// A text with its values filled in; other braces are unchanged.
 pub(crate) fn fill(text: &str, values: &Values) -> String {
     values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
 }
 
-/// The reverse, so that texts of two clouds can be compared. Longer values first: an ARN contains names.
+/// Replaces values by their names, so that texts of two clouds can be compared. Longer values first: an ARN contains
+/// names.
 pub(crate) fn named(text: &str, values: &Values) -> String {
     let mut pairs: Vec<(&String, &String)> = values.iter().filter(|(_, value)| value.len() > 5).collect();
     pairs.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
@@ -25,7 +27,7 @@ pub(crate) fn save(saves: &[(&str, &str)], answer: &Value, values: &mut Values) 
     }
 }
 
-/// A value in the form for texts.
+/// A value as it appears in texts.
 pub(crate) fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

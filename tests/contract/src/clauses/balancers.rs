@@ -1,4 +1,4 @@
-//! Load balancers where nothing fails.
+//! Clauses about load balancers without faults.
 
 use std::sync::Arc;
 
@@ -170,7 +170,7 @@ pub(super) async fn a_deletion_leaves_nothing(harness: Arc<dyn Harness>) -> Resu
     let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two"]).await);
     let before = bed.contents().await;
     ensured(&bed, &web, &nodes).await?;
-    // A deletion may see another Service than the creation did: its type and ports are gone.
+    // The Service may have changed since the creation: its type and ports are different.
     let mut plain = web.clone();
     plain.spec.kind = "ClusterIP".into();
     plain.spec.ports.clear();
@@ -255,12 +255,12 @@ pub(super) async fn a_cloud_that_fails_is_an_error_and_changes_nothing(harness: 
     ensured(&bed, &web, &nodes).await?;
     let before = bed.contents().await;
     bed.trouble(Trouble::Down).await?;
-    // Cached state of this process must not count either.
+    // Cached state of this process must not matter either.
     for process in [None, Some(bed.restarted().await)] {
         let process = match &process {
             None => &bed,
             Some(Ok(bed)) => bed,
-            // A provider may not start without its cloud: that is an error too.
+            // A provider may refuse to start without its cloud: that is also an error.
             Some(Err(_)) => continue,
         };
         let mut work = vec![ServiceWork::new(&web, &[], ServiceAction::UpdateHosts)];
@@ -287,7 +287,7 @@ pub(super) async fn many_items_are_answered_in_order(harness: Arc<dyn Harness>) 
     bed.balancer()?;
     let nodes: Arc<[NodeRef]> = bed.nodes(&["one", "two"]).await.into();
     let mut services: Vec<Service> = (0..5).map(|n| bed.service(&format!("service-{n}"))).collect();
-    // One group, of several Services if the provider has such groups: the core passes it in one call.
+    // One group of several Services, if the provider has groups: the core passes it in one call.
     for service in &mut services {
         bed.harness.share(service);
     }

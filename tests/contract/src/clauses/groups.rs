@@ -18,7 +18,7 @@ async fn sharing(bed: &Bed) -> Result<[Service; 2]> {
     }
 }
 
-/// The work of the core for two Services concurrently.
+/// Executes two work items as the core does, concurrently.
 async fn at_once(bed: &Bed, what: [(&Service, ServiceAction); 2], nodes: &[NodeRef]) -> Result {
     let work = what.map(|(service, action)| {
         let nodes = if action == ServiceAction::Delete { Arc::from([]) } else { Arc::from(nodes) };
@@ -30,7 +30,7 @@ async fn at_once(bed: &Bed, what: [(&Service, ServiceAction); 2], nodes: &[NodeR
     Ok(())
 }
 
-/// Two Services are created, changed and deleted concurrently; the result is the same as one after the other.
+/// Creates, changes and deletes two Services concurrently; the result must be the same as one after the other.
 async fn side_by_side(bed: &Bed, [one, two]: &[Service; 2]) -> Result {
     use ServiceAction::{Delete, Ensure};
     let (nodes, empty) = (bed.nodes(&["one", "two"]).await, bed.contents().await);
@@ -45,7 +45,7 @@ async fn side_by_side(bed: &Bed, [one, two]: &[Service; 2]) -> Result {
         holds!(differ.is_empty(), "{actions:?} at the same time differs from one after the other: {differ:?}");
     }
     at_once(bed, [(one, Ensure), (two, Ensure)], &nodes).await?;
-    // Which of them gets which address may differ.
+    // The assignment of addresses to Services may differ.
     let (now, apart) = (bed.contents().await, !first.same_as(&second));
     holds!(now.len() == both.len(), "made at the same time: {now:?}; made one after the other: {both:?}");
     let (first, second) = (ensured(bed, one, &nodes).await?, ensured(bed, two, &nodes).await?);

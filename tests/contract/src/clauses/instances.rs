@@ -165,7 +165,7 @@ pub(super) async fn a_cloud_that_fails_is_never_evidence(harness: Arc<dyn Harnes
         for answer in ask(&bed, &asked, aspects).await? {
             let found = match &answer {
                 Lookup::Unknown(_) => false,
-                // `Found` with errors for the requested aspects is no evidence either.
+                // `Found` with errors for the requested aspects is not evidence either.
                 Lookup::Found(found) => {
                     (aspects.shutdown && found.shutdown.is_ok()) || (aspects.metadata && found.metadata.is_ok())
                 }
@@ -182,7 +182,7 @@ pub(super) async fn a_cloud_that_fails_is_never_evidence(harness: Arc<dyn Harnes
     Ok(())
 }
 
-/// Looks up these IDs beside an instance that exists; no answer may be "gone".
+/// Looks up these IDs together with an existing instance; no answer may be "gone".
 async fn never_gone(bed: &Bed, ids: &[String]) -> Result {
     let mut nodes = bed.nodes(&["one"]).await;
     nodes.extend(ids.iter().map(|id| Arc::new(bare("a-node", id))));
@@ -287,7 +287,7 @@ pub(super) async fn the_list_agrees_with_single_answers(harness: Arc<dyn Harness
         let listed = list.find(&node.name, node.provider_id.as_deref());
         match (answer, &listed) {
             (Lookup::Found(_), Lookup::Found(_)) => {
-                // Labels may need calls that a list saves.
+                // Labels may need calls that a list avoids.
                 let plain = |metadata| InstanceMetadata { additional_labels: BTreeMap::new(), ..metadata };
                 let (one, other) = (plain(metadata("asked for", answer)?), plain(metadata("listed", &listed)?));
                 holds!(one == other, "asked for: {one:?}; listed: {other:?}");

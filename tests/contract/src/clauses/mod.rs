@@ -14,11 +14,11 @@ use futures::future::LocalBoxFuture;
 
 use crate::{Harness, Result};
 
-/// One thing that the core relies on.
+/// A property on which the core relies.
 pub struct Clause {
-    /// The fact.
+    /// The property, as a test name.
     pub name: &'static str,
-    /// Why the core relies on it.
+    /// The reason why the core relies on it.
     pub text: &'static str,
     pub(crate) check: fn(Arc<dyn Harness>) -> LocalBoxFuture<'static, Result>,
 }
@@ -34,7 +34,7 @@ pub fn clauses() -> &'static [Clause] {
     crate::contract! { @list table () }
 }
 
-/// Texts that parsers get wrong.
+/// Strings that parsers often get wrong.
 pub(crate) const HOSTILE: &[&str] = &[
     "",
     " ",

@@ -1,4 +1,4 @@
-//! Calls that end in the middle.
+//! Calls that are interrupted.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -12,10 +12,10 @@ use super::balancers::{deleted, ensured, goes_whole, is_settled};
 use crate::bed::{Bed, CLUSTER, holds};
 use crate::{Harness, Outcome, Result, Trouble};
 
-/// More writes, or awaits, than one call has.
+/// Upper bound for the writes and awaits of one call.
 const MOST: u64 = 200;
 
-/// One Service and instances, before a balancer was created.
+/// One Service and its instances, before the creation of the balancer.
 struct Case {
     bed: Bed,
     service: Service,
@@ -38,7 +38,7 @@ impl Case {
         Ok(Self { bed, service: sample, nodes, before, size })
     }
 
-    /// Another Service and another process each time: no cached state may help.
+    /// Uses another Service and another process each time, so that no cached state can help.
     async fn next(&mut self, number: u64) -> Result<Arc<dyn LoadBalancer>> {
         self.service = self.bed.service(&format!("service-{number}"));
         self.bed = self.bed.restarted().await?;
@@ -50,7 +50,7 @@ impl Case {
         self.bed.finished(async || balancer.ensure(CLUSTER, &self.service, &self.nodes).await).await.is_ok()
     }
 
-    /// The same for a deletion.
+    /// Whether a deletion succeeds while the cloud fails.
     async fn deletes(&self, balancer: &dyn LoadBalancer) -> bool {
         self.bed.finished(async || balancer.ensure_deleted(CLUSTER, &self.service).await).await.is_ok()
     }
@@ -62,7 +62,7 @@ impl Case {
         Ok(())
     }
 
-    /// The next ensure completes it, without extra objects; then it is deleted.
+    /// Checks that the next ensure completes the balancer, without extra objects, and that it can be deleted.
     async fn finishes(&mut self, after: &str) -> Result {
         self.calm().await?;
         let fail = |outcome: Outcome| match outcome {
@@ -131,7 +131,7 @@ pub(super) async fn an_interrupted_deletion_is_finished_by_the_next(harness: Arc
         holds!(!done || !left, "a deletion of which {writes} write(s) took effect succeeded and left something");
         case.calm().await?;
         if left {
-            // The core calls `get` before it deletes: what `get` does not report is never deleted.
+            // The core calls `get` before it deletes: objects that `get` does not report are never deleted.
             let found = case.bed.balancer()?.get(CLUSTER, &case.service).await;
             holds!(
                 !matches!(found, Ok(None)),
@@ -160,9 +160,9 @@ pub(super) async fn a_lost_answer_makes_no_second_object(harness: Arc<dyn Harnes
     Err(endless("ensure"))
 }
 
-/// The poll after which each attempt drops the call, and whether pending answers arrive first. For a cloud in memory:
-/// each of the first polls, then polls at growing distances. For one behind a network, which polls a call hundreds of
-/// times: growing distances from the beginning.
+/// The number of polls after which each attempt drops the call, and whether pending answers arrive first. For a cloud
+/// in memory: each of the first polls, then polls at growing distances. For a cloud behind a network, which polls a
+/// call hundreds of times: growing distances from the beginning.
 fn drops(haste: u32) -> impl Iterator<Item = (u64, bool)> {
     let dense = if haste > 1 { 2 } else { 12 };
     let first = (1..=dense).flat_map(|polls| [(polls, false), (polls, true)]);
@@ -170,7 +170,8 @@ fn drops(haste: u32) -> impl Iterator<Item = (u64, bool)> {
     first.chain(later.skip(1).take_while(|(polls, _)| *polls < MOST))
 }
 
-/// Polls a future this often and drops it; with `answered`, pending answers arrive first. `None` when it was dropped.
+/// Polls a future up to `polls` times and drops it; with `answered`, pending answers arrive first. `None` if it was
+/// dropped.
 async fn dropped_after<F: Future>(future: F, polls: u64, answered: bool) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut polled = 0;
@@ -211,7 +212,7 @@ pub(super) async fn a_deletion_dropped_at_any_await_is_finished_by_the_next(harn
         let ended = dropped_after(case.deletes(&*balancer), polls, answered).await.is_some();
         drop(balancer);
         case.vanishes(&format!("a deletion that was dropped at await no. {polls}")).await?;
-        // Or the Service is created again.
+        // Alternatively, the Service is created again.
         ensured(&case.bed, &case.service, &case.nodes).await?;
         deleted(&case.bed, &case.service).await?;
         if ended {

@@ -80,7 +80,7 @@ pub(super) async fn answers_come_in_the_order_of_the_routes(harness: Arc<dyn Har
     let bed = Bed::new(harness).await?;
     let routes = bed.routes()?;
     let node = bed.node("one").await;
-    // Bad ones among good ones.
+    // Invalid ranges among valid ones.
     let cidrs = ["10.244.1.0/24", "", "10.244.2.0/24", "not a range", "10.244.3.0/24"];
     let wanted: Vec<NewRoute> = cidrs.iter().map(|cidr| route(&node, cidr)).collect();
     let answers = bed.answers(&wanted, async |wanted| routes.create(CLUSTER, wanted).await).await?;
@@ -234,7 +234,7 @@ pub(super) async fn hostile_routes_do_not_panic(harness: Arc<dyn Harness>) -> Re
         }
         let answers = routes.create(CLUSTER, &odd).await;
         holds!(answers.len() == odd.len(), "{} answers for {} routes", answers.len(), odd.len());
-        // An accepted route can be removed again.
+        // An accepted route can be deleted again.
         let taken = listed(&bed).await?.into_iter().filter(|route| route.destination_cidr == *text);
         removed(&bed, &taken.collect::<Vec<_>>()).await?;
     }

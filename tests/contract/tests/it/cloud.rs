@@ -1,4 +1,4 @@
-//! A cloud in memory: instances, balancers of two parts, routes. Each call waits before and after it takes effect.
+//! An in-memory cloud: instances, balancers of two parts, routes. Each call waits before and after it takes effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -59,11 +59,11 @@ pub(crate) struct Machine {
     pub(crate) stopped: bool,
 }
 
-/// A reserved address. Its number is its identity.
+/// A reserved address, identified by its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) owner: String,
-    /// When the reservation, or the release, is complete.
+    /// The time at which the reservation, or the release, is complete.
     pub(crate) busy_until: Duration,
 }
 
@@ -89,12 +89,12 @@ pub(crate) struct Tables {
     pub(crate) balancers: BTreeMap<String, Balancer>,
     pub(crate) routes: BTreeMap<String, StoredRoute>,
     pub(crate) now: Duration,
-    /// How long addresses take to come and go.
+    /// The time to reserve or release an address.
     pub(crate) delay: Duration,
 }
 
 impl Tables {
-    /// An operation with these addresses has begun.
+    /// Marks these addresses as busy after the start of an operation.
     pub(crate) fn keep_busy(&mut self, addresses: &[u32]) {
         let until = self.now + self.delay;
         addresses.iter().for_each(|number| self.addresses.get_mut(number).unwrap().busy_until = until);
@@ -121,7 +121,7 @@ pub(crate) struct Cloud(Mutex<State>);
 
 impl Cloud {
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic of the provider never happens under this lock.
+        // The provider never panics while it holds this lock.
         self.0.lock().unwrap()
     }
 
@@ -168,7 +168,7 @@ impl Cloud {
         self.state().writes
     }
 
-    /// A change by another client than the provider.
+    /// A change by a client other than the provider.
     pub(crate) fn change<T>(&self, act: impl FnOnce(&mut Tables) -> T) -> T {
         act(&mut self.state().tables)
     }

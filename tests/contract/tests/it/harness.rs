@@ -1,4 +1,4 @@
-//! The harness of the cloud in memory.
+//! The harness of the in-memory cloud.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ impl Memory {
         Self { defect, ..Self::default() }
     }
 
-    /// Addresses take a minute to be reserved and released, and the provider does not wait for that.
+    /// Addresses take a minute to be reserved and released, and the provider does not wait for them.
     pub(crate) fn slow(self) -> Self {
         self.cloud.change(|tables| tables.delay = Duration::from_secs(60));
         self
     }
 
-    /// Declares that it breaks a clause on purpose.
+    /// Declares a clause as intentionally broken.
     pub(crate) fn deviating(self) -> Self {
         Self { deviates: true, ..self }
     }

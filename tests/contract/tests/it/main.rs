@@ -1,4 +1,4 @@
-//! The suite over a cloud in memory: it passes, and with one defect at a time it fails.
+//! The suite over an in-memory cloud: it passes, and fails with any single defect.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod cloud;
@@ -16,14 +16,14 @@ async fn sound() -> Arc<dyn Harness> {
     Arc::new(Memory::new(None))
 }
 
-/// Calls that return a retry delay.
+/// A cloud whose calls return a retry delay.
 async fn sound_and_slow() -> Arc<dyn Harness> {
     Arc::new(Memory::new(None).slow())
 }
 
 ccm_provider_contract::contract!(sound_and_slow);
 
-/// Each defect breaks the clause about it.
+/// Checks that the defect breaks its clause.
 #[track_caller]
 fn check_defect(defect: Defect, clause: &str) {
     let clause = clauses().iter().find(|known| known.name == clause).expect("a clause");

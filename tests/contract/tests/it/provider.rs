@@ -1,4 +1,4 @@
-//! The provider of the cloud in memory, sound or with one defect.
+//! The provider of the in-memory cloud, correct or with one defect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -35,7 +35,7 @@ fn owner(cluster: &str, service: &Service) -> String {
     format!("{cluster}/{}", service.metadata.uid)
 }
 
-/// Of the address: the Service, or all that share it.
+/// The owner of the address: the Service, or all Services that share it.
 fn address_owner(cluster: &str, service: &Service) -> String {
     let shared = service.metadata.annotations.get(SHARED).map(|name| format!("{cluster}/shared/{name}"));
     shared.unwrap_or_else(|| owner(cluster, service))
@@ -151,7 +151,7 @@ impl InstancesV2 for Memorial {
     }
 }
 
-/// Not finished: returns the remaining time for the address.
+/// The error with the remaining time until the address is ready.
 fn wait(busy: Duration) -> Result<(), ProviderError> {
     if busy.is_zero() { Ok(()) } else { Err(ProviderError::retry("the address is not ready", busy)) }
 }
@@ -161,9 +161,9 @@ fn wait(busy: Duration) -> Result<(), ProviderError> {
 struct Observed {
     addresses: Vec<u32>,
     balancer: Option<Balancer>,
-    /// A foreign balancer has our name.
+    /// Whether a foreign balancer has our name.
     taken: bool,
-    /// Another balancer shares the address.
+    /// Whether another balancer shares the address.
     shared: bool,
 }
 
@@ -205,7 +205,7 @@ impl Memorial {
         LoadBalancerStatus { ingress: vec![LoadBalancerIngress { ip, ..LoadBalancerIngress::default() }] }
     }
 
-    /// Takes a free address.
+    /// Reserves a free address.
     async fn reserve(&self, owner: String) -> Result<u32, ProviderError> {
         let early = if self.is(Defect::MarksAtTheEnd) { String::new() } else { owner };
         let seen = self.cloud.read(Tables::free_address).await?;
@@ -331,7 +331,7 @@ impl LoadBalancer for Memorial {
         SingleLoadBalancer::get(self, cluster, service).await
     }
 
-    /// One after the other: each sees the result of the previous one.
+    /// Reconciles one after the other: each item sees the result of the previous one.
     async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
         if self.is(Defect::GroupItemByItem) {
             return reconcile_one_by_one(self, cluster, work).await;
@@ -343,7 +343,7 @@ impl LoadBalancer for Memorial {
         answers
     }
 
-    /// The planned action; null for none.
+    /// The planned action; null if there is none.
     async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Value, ProviderError> {
         let service = &item.service;
         let seen = Self::observe(self, cluster, service).await?;

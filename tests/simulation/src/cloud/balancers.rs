@@ -1,4 +1,4 @@
-//! Load balancers in the shape of the Go interface: an ensure is several writes.
+//! Load balancers with the Go interface: an ensure is several writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,19 +12,19 @@ use ccm_provider::{
 use super::{Handle, State, names};
 use crate::trace::Invariant;
 
-/// The annotation that is a property of the balancer.
+/// The annotation for a property of the balancer.
 pub const SIZE: &str = "sim.example/size";
 
 /// A load balancer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Balancer {
-    /// UID of its Service, or a foreign value.
+    /// The UID of its Service, or a foreign value.
     pub owner: String,
-    /// Address; empty until it has listeners.
+    /// The address; empty until the balancer has listeners.
     pub ip: String,
-    /// Ports that it listens on.
+    /// The ports of its listeners.
     pub ports: BTreeSet<i32>,
-    /// Hosts by node name, with the provider ID under which they were added.
+    /// The hosts by node name, with the provider ID under which they were added.
     pub hosts: BTreeMap<String, String>,
     /// See [`SIZE`].
     pub size: String,
@@ -92,12 +92,12 @@ impl Handle {
         asked: Option<&BTreeSet<String>>,
     ) {
         // A new process does not know the hosts, so it cannot look them up. If all existing nodes are excluded, the
-        // controller assumes that this is intended: otherwise a balancer without hosts would never be synced again
-        // after a restart. The drawback: hosts whose nodes were deleted by mistake at the same time are lost.
+        // controller assumes that this is intended; otherwise a balancer without hosts would never be synced again
+        // after a restart. The drawback: hosts whose nodes were mistakenly deleted at the same time are lost.
         if asked.is_none() && self.cloud.witness.any_excluded() {
             return;
         }
-        // A failed request that removed this host while others stayed already allowed its removal.
+        // A failed request that removed this host and kept others already allowed its removal.
         let left = |host: &String| asked.is_some_and(|asked| !asked.is_empty() && !asked.contains(host));
         for (host, id) in before.iter().filter(|(host, _)| !left(host)) {
             if self.cloud.witness.may_leave(state, host, id).is_none() {

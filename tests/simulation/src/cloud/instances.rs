@@ -1,4 +1,4 @@
-//! Instances: shown late, looked up in batches.
+//! Instances: visible after a delay, looked up in batches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,36 +15,36 @@ use super::{Cloud, Handle, SCHEME, State};
 use crate::life::epoch;
 use crate::world::MONITOR_PERIOD;
 
-/// Whether an instance runs.
+/// The power state of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Power {
     /// Running.
     On,
     /// Stopped; can be started again.
     Off,
-    /// Terminated, and still shown.
+    /// Terminated, but still visible.
     Terminated,
-    /// Terminated, and forgotten.
+    /// Terminated, and no longer visible.
     Forgotten,
 }
 
 /// A machine.
 #[derive(Debug, Clone)]
 pub struct Instance {
-    /// Name of its node.
+    /// The name of its node.
     pub name: String,
-    /// Whether it runs.
+    /// The power state.
     pub power: Power,
-    /// When the cloud begins to show it.
+    /// The time at which the instance becomes visible.
     pub visible: Duration,
     /// Its number, from which its addresses are derived.
     pub number: u32,
-    /// Its external address may change.
+    /// The number of its external address, which may change.
     pub external: u32,
 }
 
 impl Instance {
-    /// Whether it is permanently gone.
+    /// Whether the instance is permanently gone.
     pub fn is_gone(&self) -> bool {
         matches!(self.power, Power::Terminated | Power::Forgotten)
     }
@@ -90,12 +90,12 @@ pub fn id_of(provider_id: &str) -> &str {
 }
 
 impl State {
-    /// The living instance of this name.
+    /// The instance with this name that is not gone.
     pub fn living(&self, name: &str) -> Option<(&String, &Instance)> {
         self.instances.iter().find(|(_, instance)| instance.name == name && !instance.is_gone())
     }
 
-    /// Whether the instance of a node is permanently gone; by name where the node has no provider ID.
+    /// Whether the instance of a node is permanently gone; by name if the node has no provider ID.
     pub fn is_gone(&self, name: &str, provider_id: &str) -> bool {
         match provider_id {
             "" => self.living(name).is_none(),
@@ -105,7 +105,7 @@ impl State {
 }
 
 impl Cloud {
-    /// Starts an instance; returns its ID.
+    /// Creates an instance; returns its ID.
     pub fn launch(&self, name: &str) -> String {
         let late = u64::try_from(self.traits.grace.as_millis()).unwrap_or_default().saturating_sub(2000);
         let late = self.dice(|rng| if rng.random_bool(0.3) { rng.random_range(0..=late) } else { 0 });
@@ -133,7 +133,7 @@ impl Cloud {
         self.trace.say(format_args!("instance {id}: {power:?}"));
     }
 
-    /// Gives an instance another external address.
+    /// Gives an instance a new external address.
     pub fn readdress(&self, id: &str) {
         let mut state = self.lock();
         state.next += 1;
@@ -181,7 +181,7 @@ impl Handle {
         }
     }
 
-    /// Records which nodes were reported as gone to this process. An error changes nothing: an earlier report to
+    /// Records the nodes that were reported as gone to this process. An error changes nothing: an earlier report to
     /// another controller of the process stays valid.
     fn report(&self, nodes: &[NodeRef], answers: &[Lookup]) {
         let mut state = self.lock();
@@ -235,7 +235,7 @@ impl InstancesV2 for Handle {
             }
         }
         self.report(nodes, &answers);
-        // Latency of the answer.
+        // The latency of the answer.
         self.pause().await;
         answers
     }

@@ -1,7 +1,7 @@
 //! A model cloud: instances, load balancers and routes in memory, with the behaviour of a real one.
 //!
-//! Every change is a write of its own with time before and after it, so that a process can die between any two.
-//! Deliberate faults of the cloud are in [`Mishaps`]; a mistake of the caller is a violation.
+//! Every change is a separate write with a delay before and after it, so that a process can die between any two.
+//! Deliberate faults of the cloud are in [`Mishaps`]; a wrong call is a violation.
 
 pub mod balancers;
 pub mod instances;
@@ -26,12 +26,12 @@ pub use routes::{FOREIGN_ROUTE, RouteRow};
 /// The scheme of the provider IDs of this cloud.
 pub const SCHEME: &str = "sim";
 
-/// The kind of cloud.
+/// The properties of the cloud.
 #[derive(Debug, Clone)]
 pub struct Traits {
     /// Whether it has a complete list of instances.
     pub lists: bool,
-    /// Maximum delay before a new instance is shown; the promised grace.
+    /// The maximum delay until a new instance is visible; the grace period that the cloud declares.
     pub grace: Duration,
     /// Whether an instance that is not found by name counts as absent.
     pub absent_by_name: bool,
@@ -46,9 +46,9 @@ pub struct Traits {
 /// Faults of the cloud. Numbers count down, times expire.
 #[derive(Debug, Default)]
 pub struct Mishaps {
-    /// Until when calls are throttled, whether only writes are, and whether the error has a retry delay.
+    /// The end of throttling, whether only writes are throttled, and the retry delay of the error, if any.
     pub throttled: Option<(Duration, bool, Option<Duration>)>,
-    /// Until when lookups fail, for all nodes or for every second instance.
+    /// The end of failing lookups, and whether all nodes or every second instance fail.
     pub lookups_fail: Option<(Duration, bool)>,
     /// Number of calls that panic.
     pub panics: u32,
@@ -62,31 +62,31 @@ pub struct Mishaps {
     pub lose_answers: u32,
     /// Number of complete lists of instances that fail as incomplete.
     pub partial_lists: u32,
-    /// Until when routes are listed as they were at the beginning of that time.
+    /// The end of stale route lists, and the routes in these lists.
     pub stale_routes: Option<(Duration, BTreeMap<String, RouteRow>)>,
-    /// Number of creations of routes that meet a conflict.
+    /// Number of route creations that fail with a conflict.
     pub conflicts: u32,
-    /// Number of ensures that ask for a retry.
+    /// Number of ensures that request a retry.
     pub come_back: u32,
 }
 
 /// A call, for counting.
 #[derive(Debug, Clone)]
 pub struct CallRecord {
-    /// When it began.
+    /// The time at which the call began.
     pub at: Duration,
-    /// The caller.
+    /// The process that made the call.
     pub by: String,
-    /// The call.
+    /// The name of the call.
     pub call: &'static str,
 }
 
 /// A change, for the ledger.
 #[derive(Debug, Clone)]
 pub struct WriteRecord {
-    /// When it took effect.
+    /// The time at which the change took effect.
     pub at: Duration,
-    /// Who made the change.
+    /// The process that made the change.
     pub by: String,
     /// A description of the change.
     pub what: String,
@@ -95,39 +95,39 @@ pub struct WriteRecord {
 /// The state of the cloud.
 #[derive(Debug, Default)]
 pub struct State {
-    /// By ID.
+    /// The instances by ID.
     pub instances: BTreeMap<String, Instance>,
-    /// By name.
+    /// The balancers by name.
     pub balancers: BTreeMap<String, Balancer>,
-    /// By name.
+    /// The routes by name.
     pub routes: BTreeMap<String, RouteRow>,
-    /// Faults.
+    /// The current faults.
     pub mishaps: Mishaps,
     /// Every call.
     pub calls: Vec<CallRecord>,
     /// Every change by a manager.
     pub writes: Vec<WriteRecord>,
-    /// When a process was last informed that a node is gone, unless a later answer says otherwise.
+    /// The time of the last report to a process that a node is gone, unless a later answer differs.
     pub reported_gone: BTreeMap<(String, String), Duration>,
-    /// The hosts that a process last asked a balancer to have, whether that succeeded or not.
+    /// The hosts that a process last requested for a balancer, whether that succeeded or not.
     asked_hosts: BTreeMap<(String, String), BTreeSet<String>>,
     next: u32,
 }
 
 /// The state of the cluster that the model checks when a balancer loses its last host.
 pub trait Witness: Send + Sync + std::fmt::Debug {
-    /// Why this host may leave, if there is a reason.
+    /// The reason why this host may be removed, if any.
     fn may_leave(&self, state: &State, host: &str, provider_id: &str) -> Option<String>;
-    /// Whether some node is or was labelled out of the balancers.
+    /// Whether a node is or was excluded from balancers by label.
     fn any_excluded(&self) -> bool;
-    /// Whether this process may write now, or why not.
+    /// Whether this process may write now; otherwise the reason.
     fn may_write(&self, life: &Life) -> Result<(), String>;
 }
 
 /// The cloud.
 #[derive(Debug)]
 pub struct Cloud {
-    /// The kind of cloud.
+    /// The properties of the cloud.
     pub traits: Traits,
     pub(crate) trace: Arc<Trace>,
     state: Mutex<State>,
@@ -146,7 +146,7 @@ impl Cloud {
         Arc::new(Self { traits, trace, state, rng, witness })
     }
 
-    /// Everything.
+    /// Locks the state.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -160,7 +160,7 @@ impl Cloud {
         Arc::new(Provider(Handle { cloud: self.clone(), life: life.clone() }))
     }
 
-    /// Ends all mishaps.
+    /// Ends all faults.
     pub fn calm(&self) {
         self.lock().mishaps = Mishaps::default();
     }
@@ -178,14 +178,14 @@ impl Handle {
         self.cloud.lock()
     }
 
-    /// Does not return once the process is dead.
+    /// Never returns if the process is dead.
     async fn alive(&self) {
         if self.life.is_dead() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// The beginning of every call: counts it, adds latency, and may fail.
+    /// The beginning of every call: records it, adds latency, and may fail.
     async fn begin(&self, call: &'static str, writes: bool) -> Result<(), ProviderError> {
         self.alive().await;
         if self.life.hang().await {
@@ -231,7 +231,7 @@ impl Handle {
         self.alive().await;
     }
 
-    /// One change. `change` returns a description; `None` means that there was nothing to do.
+    /// Makes one change. `change` returns a description, or `None` if there is nothing to do.
     async fn write(
         &self,
         call: &'static str,
@@ -274,7 +274,7 @@ impl Handle {
         }
     }
 
-    /// A call that changes something begins: the process must be allowed to.
+    /// Called before a write: checks that the process may write.
     fn check_leader(&self, call: &str) {
         if let Err(why) = self.cloud.witness.may_write(&self.life) {
             self.cloud.trace.violated(Invariant::OneWriter, format_args!("{} calls {call}: {why}", self.life));

@@ -16,9 +16,9 @@ pub const FOREIGN_ROUTE: &str = "theirs";
 pub struct RouteRow {
     /// The target node; `None` for a blackhole.
     pub node: Option<String>,
-    /// Destination.
+    /// The destination CIDR.
     pub cidr: String,
-    /// Addresses of the node when it was made.
+    /// The addresses of the node at the route's creation.
     pub addresses: Vec<NodeAddress>,
 }
 
@@ -48,7 +48,7 @@ impl Handle {
         self.write("create route", |state| {
             let row =
                 RouteRow { node, cidr: route.destination_cidr.clone(), addresses: route.target_node_addresses.clone() };
-            // An equal route is a success and no change.
+            // Creating an existing route succeeds and changes nothing.
             if state.routes.values().any(|known| known.cidr == row.cidr && known.node == row.node) {
                 return None;
             }

@@ -27,7 +27,7 @@ mod long_lane {
     use std::io::Write as _;
     use std::time::SystemTime;
 
-    /// About five minutes of one core.
+    /// About five minutes on one core.
     const SEEDS: u64 = 3000;
 
     /// Different seeds each day.
@@ -88,7 +88,7 @@ fn check(first: u64, count: u64) {
     }
 }
 
-/// One seed, with its trace.
+/// Runs one seed, and prints its trace.
 fn replay(seed: u64) {
     match run(seed) {
         Ok(summary) => println!("{}\nseed {seed} is good", summary.lines.join("\n")),

@@ -1,4 +1,4 @@
-//! A crash at each write, one after the other, until a run has no such write.
+//! Runs with a crash at each write in turn, until a run has no further write.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ccm_test_simulation::{Action, CrashPoint, Power, play};
 
-/// Every kind of change once: of nodes and their instances, Services and their hosts, routes.
+/// Every kind of change once: nodes and their instances, Services and their hosts, routes.
 fn script() -> Vec<(u64, Action)> {
     let name = |text: &str| text.to_owned();
     vec![

@@ -16,17 +16,17 @@ use crate::node::labels;
 #[cfg(test)]
 mod tests;
 
-/// What Cinder volumes are declared with. What the CSI driver provisions is not among them: that gets its topology from the
-/// driver.
+/// The sources of Cinder volumes. Volumes that the CSI driver provisions are not included: they get their topology from
+/// the driver.
 pub const VOLUME_SOURCES: [VolumeSource; 2] =
     [VolumeSource::CINDER, VolumeSource::csi("cinder.csi.openstack.org", VolumeSource::CINDER.words)];
 
-/// What a user can check where Cinder knows no such volume.
+/// The hint if Cinder knows no such volume.
 const NOT_HERE: &str = "not in the project and region that ccm works in";
 
 type Labels = Result<Option<BTreeMap<String, String>>, ProviderError>;
 
-/// What is needed of the configuration.
+/// The settings from the configuration.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     /// `[Global] region`
@@ -35,7 +35,7 @@ pub(crate) struct Settings {
     pub(crate) ignore_zones: bool,
 }
 
-/// Cinder behind [`Volumes`].
+/// [`Volumes`] on Cinder.
 #[derive(Debug)]
 pub(crate) struct CinderVolumes {
     settings: Settings,
@@ -89,7 +89,7 @@ fn malformed(id: &str, source: &VolumeSource) -> ProviderError {
     ProviderError::new(ErrorClass::Invalid { findings: vec![finding] }, message)
 }
 
-/// Zone and region, as far as they are known.
+/// The labels for zone and region, if known.
 fn labels(volume: &Volume, region: &str) -> BTreeMap<String, String> {
     let both = [(LABEL_ZONE, labels::sanitized(&volume.availability_zone)), (LABEL_REGION, region.to_owned())];
     both.into_iter().filter(|(_, value)| !value.is_empty()).map(|(key, value)| (key.to_owned(), value)).collect()

@@ -2,11 +2,11 @@
 //!
 //! | Check | About |
 //! |---|---|
-//! | `cloud-config` | what of the configuration has another effect than in the Go program, or none |
+//! | `cloud-config` | settings with another effect than in the Go program, or none |
 //! | `permissions` | the roles of the login, and each read; see [`permissions`] |
 //! | `provider-ids`, `node-names`, `node-addresses` | the servers of the nodes; see [`nodes`] |
-//! | `routes` | what becomes of the routes of the router |
-//! | `load-balancers` | what is left to do for each Service |
+//! | `routes` | the treatment of the router's routes |
+//! | `load-balancers` | the remaining work for each Service |
 
 mod nodes;
 mod permissions;

@@ -19,7 +19,7 @@ pub(super) async fn checks(openstack: &Inspector, claims: &Claims) -> Vec<Check>
     migration::nodes(&claims.nodes, &answers, "server", "project and region are those", addresses)
 }
 
-/// Addresses that the node has and would not keep, or the other way around.
+/// Addresses that the node would lose or gain.
 fn addresses(node: &Node, metadata: &InstanceMetadata) -> Option<Check> {
     let text = |address: &NodeAddress| format!("{} {}", address.kind.as_str(), address.address);
     // Names come from the kubelet.

@@ -1,6 +1,6 @@
 //! Checks the permissions of the login: its roles, and each kind of read, for objects that do not exist.
 //!
-//! No service has dry runs, so that writes are not checked.
+//! No service has dry runs, so writes are not checked.
 
 use std::future::Future;
 
@@ -15,7 +15,7 @@ use crate::client::{ApiError, Query};
 use crate::inspect::Inspector;
 
 const CHECK: &str = "permissions";
-/// The ID and name of nothing.
+/// An ID and name that no object has.
 const NOTHING: &str = "00000000-0000-0000-0000-000000000000";
 
 pub(super) async fn checks(openstack: &Inspector) -> Vec<Check> {
@@ -102,7 +102,7 @@ async fn one<T>(
     read: impl Future<Output = Result<T, ApiError>>,
 ) -> (Operation, Result<(), ApiError>) {
     match read.await {
-        // That there is no such thing is an answer.
+        // A 404 shows that the read is allowed.
         Err(error) if error.status != Some(404) => (operation, Err(error)),
         _ => (operation, Ok(())),
     }

@@ -9,7 +9,7 @@ use crate::loadbalancer::observed::{Observed, service_tags};
 
 /// # Errors
 ///
-/// The orphan must be kept, has lost its marks, is in use, or OpenStack refused.
+/// The orphan must be kept, no longer shows its owner, is in use, or OpenStack refused.
 pub(in crate::inspect) async fn delete(
     openstack: &Inspector,
     cluster: &str,
@@ -24,13 +24,13 @@ pub(in crate::inspect) async fn delete(
                     let is_ours = lb.description == names::Descriptions::of(cluster, service).balancer;
                     if lb.name == *name && tags_are_ours && is_ours { Ok(true) } else { Err(lost(orphan)) }
                 }
-                // Another one of this name is another orphan.
+                // Another balancer of this name is another orphan.
                 _ => Ok(false),
             };
             let mut made_for = orphans::former(service, "")?;
             let annotations = &mut made_for.metadata.annotations;
             annotations.insert(LOAD_BALANCER_ID.row.key.to_owned(), id.clone());
-            // A floating IP is an orphan of its own.
+            // A floating IP is a separate orphan.
             annotations.insert(KEEP_FLOATING_IP.row.key.to_owned(), "true".to_owned());
             let kinds = ["LoadBalancer", "Listener", "Pool", "HealthMonitor"];
             orphans::delete(balancers, cluster, &made_for, is_there, |step| kinds.contains(&step.kind)).await

@@ -12,7 +12,7 @@ use crate::client::network::Port;
 use crate::client::octavia::Member;
 use crate::loadbalancer::observed::service_tags;
 
-/// So many are read at the same time.
+/// Maximum number of concurrent reads.
 const AT_ONCE: usize = 20;
 
 pub(super) async fn orphans(
@@ -55,18 +55,18 @@ pub(super) async fn orphans(
     Ok(orphans)
 }
 
-/// What the marks of an object say.
+/// The owner of an object, from its name and description.
 #[derive(Debug)]
 pub(super) struct Marks {
     /// `namespace/name`
     service: String,
-    /// That of the Service, in the name of a security group.
+    /// The Service's UID, in the name of a security group.
     uid: String,
-    /// Why they are not enough.
+    /// The reason for doubt about the owner.
     doubt: Option<String>,
 }
 
-/// The marks of a balancer of this cluster that nothing claims.
+/// The owner of an unclaimed balancer of this cluster.
 fn balancer(lb: &LoadBalancer, has_tags: bool, claimed: &Claimed<'_>) -> Option<Marks> {
     let (cluster, namespace, name) = names::fields(&lb.name)?;
     let is_going = matches!(&*lb.provisioning_status, "PENDING_DELETE" | "DELETED");
@@ -90,7 +90,7 @@ fn balancer(lb: &LoadBalancer, has_tags: bool, claimed: &Claimed<'_>) -> Option<
     Some(Marks { service, uid: String::new(), doubt })
 }
 
-/// Why a balancer may be that of another cluster with the same name.
+/// The reason why a balancer may belong to another cluster with the same name.
 fn not_our_members(members: impl Iterator<Item = Member>, claimed: &Claimed<'_>) -> Option<String> {
     let members: Vec<Member> = members.collect();
     if members.is_empty() || claimed.addresses.is_empty() {
@@ -119,7 +119,7 @@ fn of_balancer(lb: &LoadBalancer, marks: &Marks, kept: Option<String>, claimed: 
     Orphan { created: utc(&lb.created_at), ..unclaimed.into() }
 }
 
-/// Octavia's times are those of UTC, without saying so.
+/// Octavia's times are in UTC, without a time zone.
 fn utc(text: &str) -> Option<Timestamp> {
     let time: DateTime = text.parse().ok()?;
     Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
@@ -153,7 +153,7 @@ fn floating_ip(ip: &FloatingIp, going: &BTreeSet<&str>, claimed: &Claimed<'_>) -
     Some(unclaimed.into())
 }
 
-/// The marks of a security group of this cluster that nothing claims.
+/// The owner of an unclaimed security group of this cluster.
 fn group_marks(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<Marks> {
     let rest = group.description.strip_prefix("Security Group for ")?;
     let (service, cluster) = rest.split_once(" Service LoadBalancer in cluster ")?;
@@ -166,7 +166,7 @@ fn group_marks(group: &SecurityGroup, claimed: &Claimed<'_>) -> Option<Marks> {
     Some(Marks { service: service.to_owned(), uid: uid.to_owned(), doubt })
 }
 
-/// Why a group may be that of another cluster with the same name.
+/// The reason why a group may belong to another cluster with the same name.
 fn not_our_ports(ports: &[Port], claimed: &Claimed<'_>) -> Option<String> {
     if ports.is_empty() || claimed.servers.is_empty() {
         return claimed.unsure();

@@ -1,8 +1,8 @@
-//! Objects with this cluster's marks that nothing in the cluster claims.
+//! Objects of this cluster, by their names, that nothing in the cluster claims.
 //!
-//! The marks are names, tags and descriptions with the cluster's name in them, and the name may be that of several clusters in
-//! a project: `kubernetes` is the default of all. So an object counts only with *two* marks, and it is kept unless something
-//! shows that it is this cluster's: a node behind a balancer, a server with a security group, or a name of the cluster that is
+//! Names, tags and descriptions of objects contain the cluster name, which several clusters in a project may share:
+//! `kubernetes` is the default. So an object counts only if *two* of them match, and it is kept unless something shows
+//! that it belongs to this cluster: a node behind a balancer, a server with a security group, or a cluster name that is
 //! not the default. Doubtful objects are listed and kept.
 
 mod delete;
@@ -22,7 +22,7 @@ use crate::loadbalancer::names;
 use crate::loadbalancer::plan::Features;
 pub(super) use delete::delete;
 
-/// What `--cluster-name` is where nobody sets it.
+/// The default of `--cluster-name`.
 const DEFAULT_CLUSTER: &str = "kubernetes";
 
 /// Identity of an orphan for its deletion.
@@ -33,7 +33,7 @@ enum OrphanRef {
         name: String,
         service: String,
     },
-    /// `port`: that of a balancer which is an orphan too.
+    /// `port`: the port of a balancer that is also an orphan.
     FloatingIp {
         id: String,
         description: String,
@@ -56,14 +56,14 @@ struct Inventory {
     has_tags: bool,
 }
 
-/// What the cluster has.
+/// The objects that the cluster claims.
 #[derive(Debug)]
 struct Claimed<'a> {
     cluster: &'a str,
     services: Services<'a>,
-    /// Names of the balancers of those that have, or had, one; tags too.
+    /// Names, and tags, of the balancers of Services that have or had one.
     names: BTreeSet<String>,
-    /// The balancers that their annotations name.
+    /// The balancer IDs in Service annotations.
     ids: BTreeSet<&'a str>,
     groups: BTreeSet<String>,
     /// Addresses of nodes.
@@ -106,7 +106,7 @@ impl<'a> Claimed<'a> {
         Self {
             cluster,
             names: services.claiming().map(|service| names::balancer(cluster, service)).collect(),
-            // Whatever the type: a Service that names a balancer may get it again.
+            // Regardless of the type: a Service that names a balancer may get it again.
             ids: claims
                 .services
                 .iter()
@@ -120,7 +120,7 @@ impl<'a> Claimed<'a> {
         }
     }
 
-    /// Why an object is kept of which only its marks are known.
+    /// The reason to keep an object of which only names and descriptions are known.
     fn unsure(&self) -> Option<String> {
         (self.cluster == DEFAULT_CLUSTER).then(|| {
             format!(

@@ -1,4 +1,4 @@
-//! Which nodes are members, and with which address. Pure.
+//! The nodes that become members, and their addresses. Pure.
 //!
 //! Upstream: `nodeAddressForLB` and `filterNodes` in `pkg/openstack/loadbalancer.go`.
 
@@ -18,8 +18,8 @@ pub(crate) fn address(node: &Node, family: Option<Family>) -> Option<String> {
     of(AddressType::InternalIp).or_else(|| of(AddressType::ExternalIp))
 }
 
-/// The members, by the name of the node: a second pass has them in the same order. A node without a fitting address is
-/// reported and left out.
+/// The members, sorted by node name for a stable order. A node without a matching address is reported and left
+/// out.
 pub(super) fn targets(
     nodes: &[NodeRef],
     identity: &Identity,

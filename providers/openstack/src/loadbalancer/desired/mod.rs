@@ -1,7 +1,7 @@
-//! What a Service asks for, from its spec, its annotations, its class and the configuration. Pure.
+//! The desired state of a Service, from its spec, annotations, class and the configuration. Pure.
 //!
-//! Upstream: `checkService`, `checkServiceUpdate` and `makeSvcConf` in `pkg/openstack/loadbalancer.go`. One order decides
-//! everywhere: the class, then the annotation, then the configuration.
+//! Upstream: `checkService`, `checkServiceUpdate` and `makeSvcConf` in `pkg/openstack/loadbalancer.go`. The order of
+//! precedence is always class, annotation, configuration.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -29,28 +29,28 @@ pub(crate) mod backend;
 /// The transport protocols of Services.
 const TRANSPORTS: [&str; 3] = ["TCP", "UDP", "SCTP"];
 
-/// The container store whose certificates are looked for.
+/// The only container store whose certificates are checked.
 const BARBICAN: &str = "barbican";
 
-/// What is desired of a group of Services.
+/// The desired state of a group of Services.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Desired {
-    /// By the place in the work; those that were refused are missing.
+    /// By index in the work; rejected items are absent.
     pub(crate) items: BTreeMap<usize, Item>,
     /// `cascade-delete = false`
     pub(crate) deletes_part_by_part: bool,
 }
 
-/// One Service.
+/// The state of one Service.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Item {
     /// `namespace/name`
     pub(crate) key: String,
     #[serde(skip)]
     pub(crate) action: ServiceAction,
-    /// The name of its own balancer, and its tag.
+    /// The name of the Service's own balancer, and its tag.
     pub(crate) name: String,
-    /// The name that older releases gave.
+    /// The balancer name that older releases used.
     #[serde(skip)]
     pub(crate) legacy: String,
     #[serde(skip)]
@@ -60,33 +60,33 @@ pub(crate) struct Item {
     /// The annotation `load-balancer-id`.
     #[serde(skip)]
     pub(crate) annotated: Option<String>,
-    /// Whether the provider wrote that annotation: the address is noted beside it.
+    /// Whether the provider wrote that annotation: it records the address with it.
     #[serde(skip)]
     pub(crate) was_noted: bool,
     #[serde(skip)]
     pub(crate) subject: Subject,
-    /// When the Service was.
+    /// The creation time of the Service.
     #[serde(skip)]
     pub(crate) created: Option<Timestamp>,
-    /// What was noted when the balancer last matched.
+    /// The annotation written when the balancer last matched.
     #[serde(skip)]
     pub(crate) applied: Option<String>,
     pub(crate) keep_floating_ip: bool,
-    /// Nothing for a deletion.
+    /// `None` for a deletion.
     pub(crate) settings: Option<Settings>,
-    /// What the user should know.
+    /// Findings to report to the user.
     #[serde(skip)]
     pub(crate) findings: Vec<Finding>,
 }
 
-/// What a Service asks for.
+/// The settings that a Service requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Settings {
     pub(crate) is_internal: bool,
     /// The first IP family of the Service.
     pub(crate) family: Option<Family>,
     pub(crate) vip: Vip,
-    /// The subnet of the members, where something names one.
+    /// The subnet of the members, if one is configured.
     pub(crate) member_subnet: Option<String>,
     pub(crate) floating: Floating,
     pub(crate) ports: Vec<Port>,
@@ -94,12 +94,12 @@ pub(crate) struct Settings {
     pub(crate) timeouts: Timeouts,
     pub(crate) forwards_client_address: bool,
     pub(crate) tls_container: String,
-    /// What must exist in Barbican for it.
+    /// The certificate that must exist in Barbican.
     #[serde(skip)]
     pub(crate) certificate: Option<Certificate>,
-    /// Who may connect; never empty.
+    /// The allowed source ranges; never empty.
     pub(crate) sources: Vec<IpNet>,
-    /// Whether the user asked for them.
+    /// Whether the user set `sources`.
     pub(crate) restricts_sources: bool,
     pub(crate) algorithm: String,
     /// `PROXY`, `PROXYV2`
@@ -113,11 +113,11 @@ pub(crate) struct Settings {
     pub(crate) tags: MoreTags,
     pub(crate) publish: Publish,
     pub(crate) members: Vec<Target>,
-    /// Where there are no members: the nodes that could be some, near which a balancer is made.
+    /// If there are no members: the nodes regardless of the selector, to find a subnet for a new balancer.
     #[serde(skip)]
     pub(crate) others: Vec<Target>,
     pub(crate) manages_group: bool,
-    /// Whether a balancer in ERROR is deleted and made again.
+    /// Whether a balancer in ERROR is deleted and recreated.
     #[serde(skip)]
     pub(crate) is_recreated: bool,
 }
@@ -137,7 +137,7 @@ impl Family {
     }
 }
 
-/// Where the virtual address is. Without network, subnet and port it is in a subnet of the nodes.
+/// The location of the VIP. Without network, subnet and port it is in a subnet of the nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct Vip {
     pub(crate) network: String,
@@ -156,9 +156,9 @@ impl Vip {
 /// The floating IP of an external Service.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct Floating {
-    /// Empty: found out.
+    /// Empty: detected.
     pub(crate) network: String,
-    /// Empty: the pattern and the tags choose.
+    /// Empty: chosen by `pattern` and `tags`.
     pub(crate) subnet: String,
     pub(crate) pattern: String,
     pub(crate) tags: String,
@@ -174,18 +174,18 @@ pub(crate) struct Port {
     /// The protocol of the listener.
     pub(crate) protocol: String,
     pub(crate) port: i32,
-    /// 0: none.
+    /// 0: no node port.
     pub(crate) node_port: i32,
 }
 
 impl Port {
-    /// The transport that the protocol of the listener uses: no two listeners share its port.
+    /// The transport of the listener's protocol: a balancer has one listener per transport and port.
     pub(crate) fn transport(&self) -> &str {
         transport(&self.protocol)
     }
 }
 
-/// What the protocol of a listener is spoken over.
+/// The transport of a listener protocol.
 pub(crate) fn transport(protocol: &str) -> &str {
     match protocol {
         "UDP" | "SCTP" => protocol,
@@ -193,7 +193,7 @@ pub(crate) fn transport(protocol: &str) -> &str {
     }
 }
 
-/// Milliseconds.
+/// Listener timeouts in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Timeouts {
     pub(crate) client_data: i64,
@@ -202,7 +202,7 @@ pub(crate) struct Timeouts {
     pub(crate) tcp_inspect: i64,
 }
 
-/// A health monitor, in seconds and times.
+/// A health monitor: seconds and counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Monitor {
     pub(crate) delay: i64,
@@ -211,7 +211,7 @@ pub(crate) struct Monitor {
     pub(crate) max_retries_down: i64,
 }
 
-/// Tags beside those that the program needs.
+/// Tags in addition to the provider's own.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct MoreTags {
     pub(crate) balancer: Vec<String>,
@@ -219,12 +219,12 @@ pub(crate) struct MoreTags {
     pub(crate) pool: Vec<String>,
 }
 
-/// What the status shows.
+/// The form of the address in the status.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct Publish {
-    /// In place of the address.
+    /// Replaces the address.
     pub(crate) hostname: String,
-    /// `<address>.<suffix>` in place of the address.
+    /// Publishes `<address>.<suffix>` instead.
     pub(crate) suffix: Option<String>,
 }
 
@@ -238,7 +238,7 @@ pub(crate) struct Target {
     pub(crate) server: Option<ServerId>,
 }
 
-/// The annotations of a Service with its class and the configuration behind them.
+/// The sources of settings: the annotations of a Service, its class and the configuration.
 struct Source<'a> {
     service: &'a Service,
     annotations: Annotations<'a>,
@@ -247,7 +247,7 @@ struct Source<'a> {
     identity: &'a Identity,
 }
 
-/// What the work asks for, and one result for each item.
+/// The desired state of the work, and one result per item.
 pub(crate) fn desired(env: &Env, cluster: &str, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
     let deletes_part_by_part = !env.config.load_balancer.cascade_delete;
     let mut desired = Desired { items: BTreeMap::new(), deletes_part_by_part };
@@ -330,7 +330,7 @@ impl Source<'_> {
                 false => String::new(),
             },
         };
-        // The configured subnet goes before that of the VIP, as upstream has it.
+        // As upstream: the configured subnet takes precedence over that of the VIP.
         let member_subnet = [
             self.place(&keys::MEMBER_SUBNET_ID, |class| &class.member_subnet_id, &lb.member_subnet_id),
             lb.subnet_id.clone(),
@@ -367,7 +367,7 @@ impl Source<'_> {
             tls_container,
             sources,
             restricts_sources,
-            // No pool is without one.
+            // Every pool needs one.
             algorithm: Some(self.text(&keys::LB_METHOD, ""))
                 .filter(|text| !text.is_empty())
                 .unwrap_or_else(|| lb.lb_method.clone()),
@@ -401,7 +401,7 @@ impl Source<'_> {
         self.annotations.text(key.row).unwrap_or(default).to_owned()
     }
 
-    /// A place: that of the class, else of the annotation, else of the configuration.
+    /// A network or subnet: from the class, else the annotation, else the configuration.
     fn place(&self, key: &Key<String>, of_class: impl Fn(&Class) -> &String, default: &str) -> String {
         match self.class.map(of_class).filter(|place| !place.is_empty()) {
             Some(place) => place.clone(),
@@ -443,7 +443,7 @@ impl Source<'_> {
             Ok(Port { transport, protocol, port: port.port, node_port: port.node_port })
         };
         let ports: Vec<Port> = self.service.spec.ports.iter().map(port).collect::<Result<_, _>>()?;
-        // What Octavia refuses would leave a port in Neutron at each attempt.
+        // Rejected here, because each rejection by Octavia leaves a port in Neutron.
         if let Some(port) = ports.iter().find(|port| proxies && port.transport() != "TCP") {
             let text = format!(
                 "the port {} is of {}, which has no PROXY protocol; remove the annotation, or make another Service of the port",
@@ -465,7 +465,7 @@ impl Source<'_> {
         Ok(ports)
     }
 
-    /// Who may connect, and whether the user says so.
+    /// The allowed source ranges, and whether the user set them.
     fn sources(&self, family: Option<Family>) -> Result<(Vec<IpNet>, bool), ProviderError> {
         let is_v6 = family == Some(Family::V6);
         let ranges = SourceRanges::of(self.service).map_err(|error| refused(&error.to_string()))?;
@@ -506,7 +506,7 @@ impl Source<'_> {
         Ok(monitor)
     }
 
-    /// The subnet is decided by the first of class, annotations and configuration that says anything about it.
+    /// The subnet comes from the first of class, annotations and configuration that sets any of its keys.
     fn floating(&self) -> Result<Floating, ProviderError> {
         let lb = &self.config.load_balancer;
         let of_class = self.class.map(|class| {
@@ -540,8 +540,8 @@ impl Source<'_> {
 }
 
 impl Item {
-    /// Whether a balancer has the name or, where it is shared, the tag of this Service under an older name of the cluster: it was
-    /// this Service's before, and has not got its tag yet. A Service of the same name in another cluster may share it.
+    /// Whether the balancer has this Service's name (or, if shared, tag) under an older cluster name: it belongs to the
+    /// Service, but lacks the current tag. A Service of the same name in another cluster may share it.
     pub(crate) fn is_old_name_of(&self, lb: &LoadBalancer) -> bool {
         let is_old = |name: &String| names::renamed(name, &self.name).is_some();
         self.was_noted
@@ -551,13 +551,13 @@ impl Item {
             && (is_old(&lb.name) || lb.tags.iter().any(is_old))
     }
 
-    /// Whether the balancer was made for this Service.
+    /// Whether the balancer was created for this Service.
     pub(crate) fn is_owner_of(&self, lb: &LoadBalancer) -> bool {
         let is_renamed = || names::renamed(&lb.name, &self.name).is_some();
         lb.name == self.name || lb.name == self.legacy || self.is_old_name_of(lb) && is_renamed()
     }
 
-    /// Whether a name or tag of a balancer or its parts is that of this Service.
+    /// Whether `tag`, a name or tag of a balancer or its parts, belongs to this Service.
     pub(crate) fn owns(&self, tag: &str, lb: &LoadBalancer) -> bool {
         tag == self.name || self.is_old_name_of(lb) && names::renamed(tag, &self.name).is_some()
     }
@@ -574,12 +574,12 @@ impl Settings {
     }
 }
 
-/// What a node is to the balancer of a Service, as a text to compare: its address. `None`: no host of it.
+/// The address of a node as a backend of a Service, for comparison. `None`: the node is no backend.
 pub(crate) fn backend_of(config: &Config, service: &Service, node: &Node) -> Option<String> {
     let annotation = service.metadata.annotations.get(keys::NODE_SELECTOR.row.key);
     let selector = NodeSelector::parse(annotation.unwrap_or(&config.load_balancer.node_selector));
     let family = service.spec.ip_families.first().map(|f| if f == "IPv6" { Family::V6 } else { Family::V4 });
-    // A node without an address yet becomes a host when it gets one.
+    // A node without an address becomes a backend when it gets one.
     selector.matches(&node.labels).then(|| backend::address(node, family).unwrap_or_default())
 }
 

@@ -1,4 +1,4 @@
-//! A new balancer: whole in one call, or bare where the driver needs one call after the other.
+//! Creation of a balancer: in one call, or part by part if the driver requires serial calls.
 
 use ccm_provider::{ProviderError, Verb};
 use serde_json::Value;
@@ -9,12 +9,12 @@ use super::super::step::{Write, made};
 use super::{Draft, Fields, refused};
 use crate::client::octavia::LoadBalancer;
 
-/// The name of the ID of a balancer that is made.
+/// The placeholder name of a new balancer's ID.
 pub(crate) fn balancer_id(name: &str) -> String {
     format!("balancer {name}")
 }
 
-/// The name of the ID of its port.
+/// The placeholder name of its VIP port's ID.
 pub(crate) fn vip_port(name: &str) -> String {
     format!("port of {name}")
 }
@@ -22,7 +22,7 @@ pub(crate) fn vip_port(name: &str) -> String {
 impl Draft<'_> {
     pub(super) fn create_balancer(&mut self, settings: &Settings) -> Result<(), ProviderError> {
         let places = self.observed.places.get(&self.place).cloned().unwrap_or_default();
-        // Before anything is made: a balancer without its floating IP would be a leftover.
+        // Before any creation: a balancer without its floating IP would be a leftover.
         if let Some(problem) = &places.problem {
             return Err(refused(problem.clone()));
         }

@@ -1,4 +1,4 @@
-//! The end of a Service: what was made for it goes, what others share or made stays.
+//! Deletion of a Service: its own objects are deleted; shared ones and those of others stay.
 
 use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
@@ -34,7 +34,7 @@ impl Draft<'_> {
             let ips = self.observed.floating_ips.iter();
             let bound = ips.clone().filter(|ip| ip.port_id.as_ref() == Some(&balancer.lb.vip_port_id));
             for ip in bound.collect::<Vec<_>>() {
-                // Any other one is detached with the port.
+                // Any other floating IP is detached with the port.
                 if self.is_our_floating_ip(balancer, ip) && !self.item.keep_floating_ip {
                     self.remove_floating_ip(balancer, ip, "the Service goes");
                 }
@@ -49,7 +49,7 @@ impl Draft<'_> {
     }
 
     pub(super) fn delete_balancer(&mut self, balancer: &Balancer, reason: &'static str, is_replaced: bool) {
-        // In ERROR Octavia takes no change of a part: only all together can go.
+        // In ERROR Octavia accepts no change of a part: only a cascade deletes it.
         let cascade = self.env.config.load_balancer.cascade_delete || balancer.lb.provisioning_status == ERROR;
         if !cascade {
             for pool in &balancer.pools {
@@ -88,7 +88,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Octavia refuses to change the monitor of a pool in ERROR; it goes with the pool.
+    /// Octavia refuses to change the monitor of a pool in ERROR; it is deleted with the pool.
     fn delete_monitor_of(&mut self, balancer: &Balancer, pool: &Pool, reason: &'static str) {
         let monitor = balancer.monitors.iter().find(|monitor| monitor.id == pool.healthmonitor_id);
         if let Some(monitor) = monitor.filter(|_| pool.provisioning_status != ERROR) {

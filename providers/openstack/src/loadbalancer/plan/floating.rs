@@ -10,7 +10,7 @@ use super::super::step::Write;
 use super::{Draft, Fields, refused};
 use crate::client::network::FloatingIp;
 
-/// How far the clocks of the cloud and of the API server may differ.
+/// The maximum clock difference between the cloud and the API server.
 const SKEW: SignedDuration = SignedDuration::from_secs(60);
 
 impl<'a> Draft<'a> {
@@ -104,7 +104,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Deletes a floating IP that was made for the balancer; detaches any other one.
+    /// Deletes a floating IP that was created for the balancer; detaches any other one.
     pub(super) fn remove_floating_ip(&mut self, balancer: &Balancer, ip: &FloatingIp, reason: &'static str) {
         let address = ip.floating_ip_address.clone();
         if self.is_our_floating_ip(balancer, ip) && !self.item.keep_floating_ip {
@@ -115,8 +115,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Those that were made for this Service and are bound to nothing: their balancer was deleted by hand. One that is older than
-    /// the Service was kept for an earlier Service of its name.
+    /// Unbound floating IPs created for this Service: their balancer was deleted by hand. One older than the Service is
+    /// left out: it was kept for an earlier Service of the same name.
     pub(super) fn loose_floating_ips(&self) -> impl Iterator<Item = &'a FloatingIp> + use<'a> {
         let (ours, made) = (&self.item.descriptions.floating_ip, self.item.created);
         let is_loose = |ip: &&FloatingIp| ip.port_id.as_ref().is_none_or(String::is_empty);
@@ -127,7 +127,7 @@ impl<'a> Draft<'a> {
         loose.filter(move |ip| ip.description == *ours && !is_kept(ip))
     }
 
-    /// Whether a floating IP was made for this Service or, by the balancer's description, for the one that made the balancer.
+    /// Whether a floating IP was created for this Service or, by the balancer's description, for the balancer's owner.
     pub(super) fn is_our_floating_ip(&self, balancer: &Balancer, ip: &FloatingIp) -> bool {
         let of_balancer = !balancer.lb.description.is_empty() && names::is_service_tag(&balancer.lb.name);
         ip.description == self.item.descriptions.floating_ip

@@ -1,4 +1,4 @@
-//! The security group of a Service: who may reach the node ports.
+//! The security group of a Service: access to the node ports.
 //!
 //! Upstream: `pkg/openstack/loadbalancer_sg.go`.
 
@@ -12,7 +12,7 @@ use super::super::step::{Write, made};
 use super::{Draft, refused};
 use crate::client::network::{Port, Rule};
 
-/// A rule as far as two rules are compared.
+/// The fields by which two rules are compared.
 type Key = (String, String, String, String, Option<i64>, Option<i64>);
 
 fn key(rule: &Rule) -> Key {
@@ -22,7 +22,7 @@ fn key(rule: &Rule) -> Key {
 }
 
 impl Draft<'_> {
-    /// The group of the Service where groups are managed; none where they are not.
+    /// Ensures the group of the Service if groups are managed; deletes it otherwise.
     pub(super) fn managed_group(&mut self, settings: &Settings) -> Result<(), ProviderError> {
         if !settings.manages_group {
             self.delete_group();
@@ -82,7 +82,7 @@ impl Draft<'_> {
             remote_ip_prefix: prefix.to_owned(),
             ..Rule::default()
         };
-        // With ovn nodes see the addresses of clients.
+        // With ovn, nodes see client addresses.
         let sources: Vec<String> = match self.env.is_ovn() {
             true => {
                 let of_family = settings.sources.iter().filter(|net| net.addr().is_ipv6() == is_v6);
@@ -96,7 +96,7 @@ impl Draft<'_> {
             .iter()
             .flat_map(|port| sources.iter().map(move |source| ingress(&port.transport, source, port.node_port)));
         let rules: Vec<Rule> = health_check.into_iter().chain(rules).collect();
-        // No rule at all would lock every client out.
+        // An empty list of rules would lock every client out.
         if rules.is_empty() && !ports.is_empty() {
             return Err(refused("no source of traffic is of the IP family of the members' subnet: no rule is changed"));
         }
@@ -107,7 +107,7 @@ impl Draft<'_> {
     fn ports_of_members(&mut self, observed: &Group, settings: &Settings, group: &str) {
         let addresses: BTreeSet<&str> = settings.members.iter().map(|member| &*member.address).collect();
         let is_member = |port: &Port| port.fixed_ips.iter().any(|ip| addresses.contains(&*ip.ip_address));
-        // What ports of servers hold may have been read a while ago.
+        // The groups of cached server ports may be outdated.
         let has_group = |port: &Port| observed.with_group.iter().any(|with| with.id == port.id);
         for port in observed.ports.iter().filter(|port| is_member(port) && port.is_secured()) {
             if !has_group(port) {

@@ -1,7 +1,7 @@
-//! The writes from what is there to what is desired. Pure.
+//! The writes from the observed to the desired state. Pure.
 //!
 //! Upstream: `ensureOctaviaLoadBalancer`, `updateOctaviaLoadBalancer` and `ensureLoadBalancerDeleted` in
-//! `pkg/openstack/loadbalancer.go`. Any prefix of a plan may be all that is done: the next plan is made from what is there then.
+//! `pkg/openstack/loadbalancer.go`. A plan may stop after any step: the next plan starts from the state at that time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,10 +29,10 @@ mod ports;
 mod rename;
 mod replace;
 
-/// How soon a balancer that another program changes is looked at again.
+/// Retry interval for a balancer that another program is changing.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// What Octavia's version and the provider driver allow.
+/// The features of Octavia's version and provider driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Features {
     pub(crate) tags: bool,
@@ -59,7 +59,7 @@ impl Features {
     }
 }
 
-/// A plan that is being made for one item.
+/// A plan in progress for one item.
 pub(super) struct Draft<'a> {
     env: &'a Env,
     features: Features,
@@ -70,7 +70,7 @@ pub(super) struct Draft<'a> {
     findings: Vec<Finding>,
 }
 
-/// The plan for all items, one after the other: each sees the tags that those before it add.
+/// The plan for all items in order: each item sees the tags that earlier items add.
 pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps<Step> {
     let mut all = Steps { steps: Vec::new(), findings: Vec::new(), failed: BTreeMap::new() };
     let mut observed = observed.clone();
@@ -84,7 +84,7 @@ pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps<S
         };
         let Draft { steps, findings, .. } = draft;
         all.findings.extend(findings.into_iter().map(|mut finding| {
-            // Events go to the Service that a finding is about.
+            // The event goes to the Service of the finding.
             finding.value.get_or_insert_with(|| item.key.clone());
             finding
         }));
@@ -100,7 +100,7 @@ pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps<S
     all
 }
 
-/// What later items must know of the steps for an earlier one: tags that come and go.
+/// Applies the tags and listeners of these steps to the observation, for later items.
 fn take_over(observed: &mut Observed, place: usize, item: &Item, steps: &[Step]) {
     let Some(balancer) = observed.balancer_of.get(&place).and_then(|id| observed.balancers.get_mut(id)) else { return };
     for step in steps {
@@ -113,7 +113,7 @@ fn take_over(observed: &mut Observed, place: usize, item: &Item, steps: &[Step])
     if item.action == ServiceAction::Ensure {
         for port in item.settings.iter().flat_map(|settings| &settings.ports) {
             if !balancer.listeners.iter().any(|listener| ports::same_port(listener, port)) {
-                // So that a later item sees the conflict.
+                // Lets a later item see the conflict.
                 balancer.listeners.push(crate::client::octavia::Listener {
                     protocol: port.protocol.clone(),
                     protocol_port: port.port,
@@ -125,7 +125,7 @@ fn take_over(observed: &mut Observed, place: usize, item: &Item, steps: &[Step])
     }
 }
 
-/// Only the last change of a balancer waits for its end: the one before it are waited for by the next change.
+/// Only the last change of a balancer waits for its completion; the next change waits for each earlier one.
 fn wait_once(steps: &mut [Step]) {
     let mut seen: Vec<String> = Vec::new();
     for step in steps.iter_mut().rev() {
@@ -136,7 +136,7 @@ fn wait_once(steps: &mut [Step]) {
     }
 }
 
-/// Whether an update of members leaves nothing to do for a balancer and its parts.
+/// Whether a balancer and its parts need nothing but an update of members.
 pub(super) fn only_hosts_differ(env: &Env, observed: &Observed, place: usize, item: &Item) -> bool {
     let (Some(balancer), Some(settings)) = (observed.balancer(place), &item.settings) else { return false };
     if balancer.is_unread {
@@ -201,7 +201,7 @@ impl Draft<'_> {
         self.managed_group(settings)
     }
 
-    /// A noted ID that is gone is replaced; one that was never ours is not, unless the user asks for it.
+    /// A missing balancer is replaced if the provider recorded its ID; otherwise only if the user asks for it.
     fn must_be_ours_to_replace(&self, settings: &Settings) -> Result<(), ProviderError> {
         let is_ours = self.item.was_noted || settings.is_recreated;
         let Some(id) = self.item.annotated.as_ref().filter(|_| !is_ours) else { return Ok(()) };
@@ -223,7 +223,7 @@ impl Draft<'_> {
                 RECREATE_IN_ERROR.row.key
             ))),
             _ => {
-                // Where it lasts, the event is all that the user sees.
+                // If this persists, the event is all that the user sees.
                 self.findings.push(Finding::warning("LoadBalancerNotActive", text.clone()));
                 Err(ProviderError::in_progress(text, BUSY))
             }
@@ -256,7 +256,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Adds the tag of the Service, and those that it asks for.
+    /// Adds the tag of the Service and the tags that it requests.
     fn own_tag(&mut self, balancer: &Balancer, settings: &Settings) {
         if !self.features.tags {
             return;
@@ -321,7 +321,7 @@ impl Draft<'_> {
         self.steps.push(Step { item, owner, write, verb, kind, id, changes, reason, risk });
     }
 
-    /// Events about what the cloud cannot do.
+    /// Reports settings that the cloud does not support.
     fn say_what_is_ignored(&mut self, settings: &Settings) {
         let warn = |reason: &str, text: &str| Finding::warning(reason, text);
         let restricted_by_group = settings.manages_group && self.env.is_ovn();
@@ -337,7 +337,7 @@ impl Draft<'_> {
     }
 }
 
-/// A call of Octavia.
+/// A call to Octavia.
 struct Octavia {
     operation: Operation,
     method: Method,
@@ -362,7 +362,7 @@ fn change(field: &'static str, before: &str, after: &str) -> Change {
     Change { field: field.into(), before: some(before), after: some(after) }
 }
 
-/// Only what comes and goes: other tags are none of a reader's business.
+/// Only added and removed tags: unchanged ones do not concern the reader.
 fn tag_change(before: &[String], after: &[String]) -> Change {
     let without = |tags: &[String], others: &[String]| {
         tags.iter().filter(|tag| !others.contains(tag)).map(String::as_str).collect::<Vec<_>>().join(" ")
@@ -402,7 +402,7 @@ impl From<Fields> for Value {
     }
 }
 
-/// A body of changed fields, and the changes in words.
+/// A body of changed fields, and the changes to report.
 #[derive(Default)]
 struct Changed {
     body: Map<String, Value>,
@@ -419,7 +419,7 @@ impl Changed {
         }
     }
 
-    /// A part whose last change failed is written again, with a field that it has.
+    /// Rewrites a part whose last change failed, with a field that it has.
     fn again(&mut self, status: &str, name: &str) {
         if status == ERROR {
             self.changes.push(change("provisioning_status", ERROR, ACTIVE));

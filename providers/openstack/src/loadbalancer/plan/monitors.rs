@@ -13,7 +13,7 @@ use crate::client::octavia::{Monitor, Pool};
 use crate::client::operation::{MONITOR_CREATE, MONITOR_DELETE, MONITOR_UPDATE};
 
 impl Draft<'_> {
-    /// Whether the monitor asks kube-proxy.
+    /// Whether the monitor checks kube-proxy.
     pub(super) fn checks_kube_proxy(&self, settings: &Settings, port: &Port) -> bool {
         let able = match &*port.transport {
             "UDP" => self.features.http_monitors_on_udp,
@@ -80,8 +80,8 @@ impl Draft<'_> {
 
     fn update_monitor(&mut self, balancer: &Balancer, present: &Monitor, desired: &MonitorFields) {
         let mut changed = Changed::default();
-        // The rename gives the name. Upstream names monitors of sharers after the balancer when nodes change; and a port keeps
-        // its monitor when another one in front of it goes: neither is worth a change.
+        // The rename sets the name. When nodes change, upstream names monitors of sharing Services after the balancer;
+        // and a port keeps its monitor when a port before it is removed. Neither is worth a change.
         let is_of = |balancer: &str| names::is_part(&present.name, "monitor", balancer);
         if !self.is_renamed(balancer, &present.name) && !is_of(&self.item.name) && !is_of(&balancer.lb.name) {
             changed.field("name", &present.name, &desired.name);
@@ -102,7 +102,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Warns where a Service asks for a health check that the cloud cannot make.
+    /// Warns if a Service requests a health check that the cloud does not support.
     pub(super) fn warn_about_checks(&mut self, settings: &Settings) {
         let asks = settings.monitor.is_some() && settings.health_check_port.is_some();
         if asks && settings.ports.iter().any(|port| !self.checks_kube_proxy(settings, port)) {
@@ -112,7 +112,7 @@ impl Draft<'_> {
     }
 }
 
-/// A monitor that is desired.
+/// A desired monitor.
 pub(super) struct MonitorFields {
     name: String,
     kind: String,

@@ -25,14 +25,14 @@ pub(super) fn same_port(listener: &Listener, port: &Port) -> bool {
     listener.protocol_port == port.port && transport(&listener.protocol) == port.transport()
 }
 
-/// Where a pool or listener is: its ID, or the name of the ID that it will have.
+/// A pool or listener: its ID, or the placeholder of its future ID.
 pub(super) struct Place<'a, T> {
     pub(super) id: String,
     pub(super) found: Option<&'a T>,
 }
 
 impl Draft<'_> {
-    /// All ports, then what is left of former ones.
+    /// Plans all ports, and deletes the leftovers of former ones.
     pub(super) fn ports(
         &mut self,
         balancer: &Balancer,
@@ -43,7 +43,7 @@ impl Draft<'_> {
         for port in &settings.ports {
             self.must_be_free(balancer, port, is_owner)?;
         }
-        // A listener of another protocol holds the port that the new one needs.
+        // A listener of another protocol may occupy the port of a new one.
         if !hosts_only {
             for listener in self.left_over(balancer, settings, is_owner) {
                 self.delete_listener(balancer, listener);
@@ -80,7 +80,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Another Service, or somebody else, has a listener on this port.
+    /// Fails if another Service or program has a listener on this port.
     fn must_be_free(&self, balancer: &Balancer, port: &Port, is_owner: bool) -> Result<(), ProviderError> {
         let taken = |listener: &&Listener| same_port(listener, port) && !self.is_ours(balancer, listener, is_owner);
         match balancer.listeners.iter().find(taken) {
@@ -93,7 +93,7 @@ impl Draft<'_> {
         }
     }
 
-    /// A listener is ours by its tag; without tags at all it is the owner's.
+    /// A listener is ours by its tag; without Service tags it belongs to the owner of the balancer.
     fn is_ours(&self, balancer: &Balancer, listener: &Listener, is_owner: bool) -> bool {
         listener.tags.iter().any(|tag| self.item.owns(tag, &balancer.lb))
             || (is_owner && service_tags(&listener.tags).next().is_none())
@@ -103,7 +103,7 @@ impl Draft<'_> {
         let is_used = |listener: &Listener| {
             settings.ports.iter().any(|port| listener.protocol_port == port.port && listener.protocol == port.protocol)
         };
-        // A listener that other Services share is theirs too.
+        // A listener with tags of other Services is theirs too.
         let others = |listener: &Listener| service_tags(&listener.tags).any(|tag| !self.item.owns(tag, &balancer.lb));
         let listeners = balancer.listeners.iter().filter(|listener| !listener.id.is_empty());
         listeners
@@ -123,7 +123,7 @@ impl Draft<'_> {
         self.steps.push(step);
     }
 
-    /// The pools of this Service whose listener was deleted without them.
+    /// Deletes the pools of this Service whose listener was deleted without them.
     pub(super) fn delete_loose_pools(&mut self, balancer: &Balancer) {
         let is_loose = |pool: &&Pool| pool.listeners.is_empty() && names::is_part(&pool.name, "pool", &self.item.name);
         for pool in balancer.pools.iter().filter(is_loose).collect::<Vec<_>>() {
@@ -166,7 +166,7 @@ impl Draft<'_> {
         fields
     }
 
-    /// A listener with everything below it, for a balancer that is made whole.
+    /// A listener with all its parts, for a balancer that is created in one call.
     pub(super) fn listener_tree(&self, settings: &Settings, index: usize) -> Option<Value> {
         let port = settings.ports.get(index)?;
         let subnet = self.observed.member_subnet(self.place, settings);
@@ -190,7 +190,7 @@ impl Draft<'_> {
         self.create_part(balancer, call, "Listener", name, "listener", "a port of the Service needs it");
     }
 
-    /// A creation whose ID later steps name.
+    /// A creation whose ID later steps use.
     pub(super) fn create_part(
         &mut self,
         balancer: &Balancer,
@@ -210,7 +210,7 @@ impl Draft<'_> {
     fn update_listener(&mut self, balancer: &Balancer, settings: &Settings, listener: &Listener) {
         let mut changed = Changed::default();
         if self.features.tags {
-            // Tags of others stay.
+            // Tags of other Services stay.
             let is_old = self.item.is_old_name_of(&balancer.lb);
             let renamed = |tag: &String| names::renamed(tag, &self.item.name).filter(|_| is_old);
             let mut tags: Vec<String> =
@@ -220,7 +220,7 @@ impl Draft<'_> {
                     tags.push(tag.clone());
                 }
             }
-            // The rename writes the tags of what it renames.
+            // The rename writes the tags of the parts that it renames.
             let is_renamed = renamed(&listener.name).is_some();
             if !is_renamed || tags.len() != listener.tags.len() {
                 changed.tags(&listener.tags, &tags);
@@ -281,7 +281,7 @@ impl Draft<'_> {
         fields
     }
 
-    /// The pool of a listener: unchanged, changed, or created again.
+    /// The pool of a listener: unchanged, changed, or recreated.
     fn pool<'b>(
         &mut self,
         balancer: &'b Balancer,
@@ -325,7 +325,7 @@ impl Draft<'_> {
         };
         let is_sticky = pool.session_persistence.as_ref().is_some_and(|persistence| persistence.kind == SOURCE_IP);
         let mut changed = Changed::default();
-        // A name with that of the balancer is one that this or the Go program gave, maybe to another port.
+        // A name that contains that of the balancer was set by this or the Go program, maybe for another port.
         let is_named = names::is_part(&pool.name, "pool", &self.item.name) || pool.name.contains(&*balancer.lb.name);
         if !is_named && !self.is_renamed(balancer, &pool.name) {
             changed.field("name", &pool.name, &part("pool", index, self.item));
@@ -344,7 +344,7 @@ impl Draft<'_> {
         if !changed.body.is_empty() {
             update(self, changed, false);
         }
-        // Alone: an algorithm that Octavia does not know must not keep the rest from being done.
+        // A separate call: an algorithm that Octavia does not know must not block the other changes.
         let mut changed = Changed::default();
         changed.field("lb_algorithm", &pool.lb_algorithm, &settings.algorithm);
         if !changed.body.is_empty() {
@@ -391,7 +391,7 @@ impl Draft<'_> {
         let keys = |members: &[Member]| -> BTreeSet<_> { members.iter().map(key).collect() };
         let (mut before, after) = (keys(present), keys(&desired));
         let failed: Vec<&Member> = present.iter().filter(|member| member.provisioning_status == ERROR).collect();
-        // Those are written again.
+        // Members in ERROR are written again.
         before.retain(|kept| failed.iter().all(|member| key(member) != *kept));
         if before == after && failed.is_empty() {
             return;
@@ -407,7 +407,7 @@ impl Draft<'_> {
             let mut surplus: Vec<&Member> = present.iter().collect();
             surplus.retain(|member| !after.contains(&key(member)) || failed.contains(member));
             for member in desired.iter().filter(|member| new.contains(&key(member))) {
-                // No two members have the same address and port; and a pool should never be empty.
+                // A pool has one member per address and port, and should never be empty.
                 if let Some(at) = surplus.iter().position(|other| is_same(member, other)) {
                     self.delete_member(balancer, &pool.id, surplus.remove(at));
                 }
@@ -457,7 +457,7 @@ impl Member {
         self.fields().into()
     }
 
-    /// As it is sent.
+    /// The fields as sent to Octavia.
     fn fields(&self) -> Fields {
         let mut fields = Fields::default();
         fields.put("name", &*self.name);
@@ -479,7 +479,7 @@ fn sources(settings: &Settings) -> Vec<String> {
     settings.sources.iter().map(ToString::to_string).collect()
 }
 
-/// Octavia keeps what it was sent, host bits included.
+/// Octavia keeps CIDRs as sent, host bits included.
 fn normalized(cidr: &str) -> String {
     ccm_provider::address::parse_cidr(cidr).map_or_else(|| cidr.to_owned(), |net| net.trunc().to_string())
 }

@@ -1,6 +1,6 @@
-//! A balancer of this Service under an older name of the cluster.
+//! Rename of a Service's balancer after a change of the cluster name.
 //!
-//! Upstream: `pkg/openstack/loadbalancer_rename.go`. Descriptions are rewritten too: by them floating IPs are known to be ours.
+//! Upstream: `pkg/openstack/loadbalancer_rename.go`. Descriptions are rewritten too: they identify our floating IPs.
 
 use ccm_provider::{Finding, Verb};
 use http::Method;
@@ -11,7 +11,7 @@ use super::super::step::Write;
 use super::{Draft, Fields, Octavia, change, tag_change};
 use crate::client::operation::{LISTENER_UPDATE, MONITOR_UPDATE, Operation, POOL_UPDATE};
 
-/// A kind of part.
+/// A kind of balancer part.
 struct Kind {
     operation: Operation,
     kind: &'static str,
@@ -23,13 +23,13 @@ const POOL: Kind = Kind { operation: POOL_UPDATE, kind: "Pool", key: "pool" };
 const LISTENER: Kind = Kind { operation: LISTENER_UPDATE, kind: "Listener", key: "listener" };
 
 impl Draft<'_> {
-    /// Whether the rename gives a part with this name another one.
+    /// Whether the rename changes the name of this part.
     pub(super) fn is_renamed(&self, balancer: &Balancer, name: &str) -> bool {
         self.item.is_old_name_of(&balancer.lb) && names::renamed(name, &self.item.name).is_some()
     }
 
-    /// The balancer is this Service's under another cluster name: its parts, its floating IP and it get the new one; what another
-    /// Service made, or has of it, stays.
+    /// Renames the balancer of this Service from another cluster name, with its parts and its floating IP. Objects and
+    /// tags of other Services stay.
     pub(super) fn rename(&mut self, balancer: &Balancer) {
         let ours = &self.item.name;
         let old = &balancer.lb.name;
@@ -59,7 +59,7 @@ impl Draft<'_> {
             let step = self.octavia(lb, call, (Verb::Update, kind, name), changes, "the cluster name changed");
             self.steps.push(step);
         }
-        // Before the balancer, by whose description it is known until then.
+        // Before the balancer: until then its description identifies the floating IP.
         let (before, description) =
             (names::floating_ip_of(&balancer.lb.description), &self.item.descriptions.floating_ip);
         let ips = self.observed.floating_ips.iter();

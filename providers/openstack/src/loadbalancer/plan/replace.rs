@@ -1,7 +1,7 @@
-//! A balancer in ERROR whose Service asks for another one.
+//! Replacement of a balancer in ERROR at the Service's request.
 //!
-//! The old one goes first: both would have the same name, and the address may be given. By what stays the next sync knows what
-//! the new one is to get: the noted ID says that there was one, and a floating IP is found by its description or address.
+//! The old balancer is deleted first: both have the same name, and the address may be fixed. The next sync relies on
+//! what remains: the recorded ID shows that there was one, and a floating IP is found by its description or address.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::super::step::Write;
 use super::{Draft, children_in_error, refused};
 use crate::annotations::RECREATE_IN_ERROR;
 
-/// When the plan is made that relies on the noted ID.
+/// Delay until the plan that relies on the recorded ID.
 const NOTED: Duration = Duration::from_millis(100);
 
 impl Draft<'_> {

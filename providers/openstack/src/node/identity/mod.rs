@@ -1,6 +1,6 @@
-//! Which server a node is: provider IDs and node names.
+//! The server of a node: provider IDs and node names.
 //!
-//! Upstream: `instanceIDFromProviderID` and `getServerByName` in `pkg/openstack/instances.go`. Everything here is a function of
+//! Upstream: `instanceIDFromProviderID` and `getServerByName` in `pkg/openstack/instances.go`. This module only handles
 //! texts.
 
 use std::fmt;
@@ -13,12 +13,12 @@ mod tests;
 /// The scheme of our provider IDs.
 pub(crate) const SCHEME: &str = "openstack";
 
-/// The ID of a server, which is safe in a URL: Nova gives UUIDs.
+/// The ID of a server, which is safe in a URL: Nova assigns UUIDs.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ServerId(Box<str>);
 
 impl ServerId {
-    /// `None` where no server can have this ID.
+    /// `None` if no server can have this ID.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         (!text.is_empty() && text.bytes().all(is_safe)).then(|| Self(text.into()))
@@ -47,16 +47,16 @@ impl std::borrow::Borrow<str> for ServerId {
     }
 }
 
-/// Why a provider ID names none of our servers. None of these says that a server does not exist.
+/// The reason why a provider ID refers to none of our servers. No reason means that a server does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub(crate) enum BadProviderId {
-    /// Of another cloud: not ours to judge.
+    /// It belongs to another cloud.
     #[error("ProviderID {0:?} belongs to another cloud")]
     Foreign(String),
-    /// Not of the expected form.
+    /// It does not have the expected form.
     #[error("ProviderID \"{0}\" didn't match expected format \"openstack://region/InstanceID\"")]
     Malformed(String),
-    /// Of a region that this process does not manage.
+    /// It belongs to a region that this process does not manage.
     #[error("ProviderID \"{id}\" didn't match supported region \"{region}\"")]
     OtherRegion {
         /// The provider ID.
@@ -66,7 +66,7 @@ pub(crate) enum BadProviderId {
     },
 }
 
-/// How the server of a node is found.
+/// The way to find the server of a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wanted {
     /// By its ID.
@@ -77,12 +77,12 @@ pub(crate) enum Wanted {
     Never(BadProviderId),
 }
 
-/// How provider IDs are written and read.
+/// The format of provider IDs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Identity {
     /// `[Global] region`
     pub(crate) region: String,
-    /// `OS_CCM_REGIONAL=true`: new provider IDs name the region.
+    /// `OS_CCM_REGIONAL=true`: new provider IDs contain the region.
     pub(crate) is_regional: bool,
 }
 
@@ -93,11 +93,11 @@ impl Identity {
         format!("{SCHEME}://{region}/{server}")
     }
 
-    /// Reads `openstack://<region or empty>/<id>`, with or without `openstack://`.
+    /// Parses `openstack://<region or empty>/<id>`, with or without `openstack://`.
     ///
     /// # Errors
     ///
-    /// It names no server of this cloud and region.
+    /// The text refers to no server of this cloud and region.
     pub(crate) fn parse(&self, text: &str) -> Result<ServerId, BadProviderId> {
         let full = if text.contains("://") { text.to_owned() } else { format!("{SCHEME}://{text}") };
         let Some((SCHEME, path)) = full.split_once("://") else { return Err(BadProviderId::Foreign(full)) };
@@ -111,7 +111,7 @@ impl Identity {
         }
     }
 
-    /// How the server of a node is found: by its provider ID, else by its name.
+    /// The way to find the server of a node: by its provider ID, else by its name.
     pub(crate) fn wanted(&self, node: &Node) -> Wanted {
         match node.provider_id.as_deref().filter(|id| !id.is_empty()) {
             Some(id) => self.parse(id).map_or_else(Wanted::Never, Wanted::Server),
@@ -119,7 +119,7 @@ impl Identity {
         }
     }
 
-    /// The server of a node, by its provider ID. A node without one, or with one that names no server, is logged.
+    /// The server of a node, by its provider ID. A node without one, or with an invalid one, is logged.
     pub(crate) fn server_of(&self, node: &Node) -> Option<ServerId> {
         match self.wanted(node) {
             Wanted::Server(id) => return Some(id),

@@ -16,8 +16,8 @@ fn subports(port: &Port) -> impl Iterator<Item = &str> {
     port.trunk_details.iter().flat_map(|trunk| &trunk.sub_ports).map(|subport| &*subport.port_id)
 }
 
-/// Reads the subports of these ports and the names of their networks, if there are any. What the project does not see is
-/// logged and left out.
+/// Reads the subports of these ports and the names of their networks, if there are any. Those not visible to the
+/// project are logged and left out.
 pub(super) async fn read(client: &Client, ports: impl Iterator<Item = &Port>) -> BySubport {
     let ids: BTreeSet<&str> = ports.flat_map(subports).collect();
     if ids.is_empty() {
@@ -41,7 +41,7 @@ pub(super) async fn read(client: &Client, ports: impl Iterator<Item = &Port>) ->
 ///
 /// # Errors
 ///
-/// It has some, and they could not be read: without them it would lose addresses.
+/// The server has subports that could not be read: without them it would lose addresses.
 pub(super) fn of_server<'a>(ports: &[Port], read: &'a BySubport) -> Result<Vec<&'a Attached>, ProviderError> {
     let mut attached = Vec::new();
     for id in ports.iter().flat_map(subports) {

@@ -1,6 +1,6 @@
 //! The instance types of servers: the names of their flavors.
 //!
-//! Upstream: `getInstanceType` in `pkg/openstack/instances.go`, which fails for ever once the flavor is deleted.
+//! Upstream: `getInstanceType` in `pkg/openstack/instances.go`, which fails forever once the flavor is deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::client::operation::FLAVOR_GET;
 use crate::client::{ApiError, Client, seen};
 use crate::node::labels::is_value;
 
-/// A flavor does not change: its operator deletes it and makes another.
+/// A flavor does not change: operators delete it and create another.
 const KEPT: Duration = Duration::from_secs(3600);
-/// How long it is not asked again for a flavor that is gone.
+/// A deleted flavor is not requested again for this time.
 const MISS_KEPT: Duration = Duration::from_secs(600);
 const AT_ONCE: usize = 100;
 
-/// How the flavor of a server is found.
+/// The reference of a server to its flavor.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FlavorRef {
     Id(String),
-    /// A name that is no label: its ID is wanted.
+    /// A name that is no label value: its ID is needed.
     Name(String),
 }
 
@@ -43,14 +43,14 @@ impl Flavors {
         Self(Known::new(Read(client), Limits::of(AT_ONCE), KEPT, MISS_KEPT))
     }
 
-    /// What is needed for the instance types of these servers.
+    /// Reads the flavors needed for the instance types of these servers.
     pub(super) async fn of(&self, servers: impl Iterator<Item = &Server>) -> Types {
         let wanted: BTreeSet<FlavorRef> = servers.filter_map(|server| embedded(server).err().flatten()).collect();
         if wanted.is_empty() { Ok(BTreeMap::new()) } else { Ok(self.0.get(&wanted, KEPT, None).await?) }
     }
 }
 
-/// The type that the server itself names, or the flavor that does.
+/// The type in the server itself, or the flavor that has it.
 fn embedded(server: &Server) -> Result<&str, Option<FlavorRef>> {
     let (id, name) = (&server.flavor.id, &server.flavor.original_name);
     match () {
@@ -61,7 +61,7 @@ fn embedded(server: &Server) -> Result<&str, Option<FlavorRef>> {
     }
 }
 
-/// The instance type of a server; empty where there is none that a label can hold.
+/// The instance type of a server; empty if there is none that is a valid label value.
 ///
 /// # Errors
 ///
@@ -87,7 +87,7 @@ pub(super) fn instance_type(server: &Server, types: &Types) -> Result<String, Pr
     Ok(found.unwrap_or_default())
 }
 
-/// The name of the flavor if a label can hold it, else the ID.
+/// The name of the flavor if it is a valid label value, else the ID.
 fn type_of(flavor: Flavor) -> Option<String> {
     [flavor.name, flavor.id].into_iter().find(|text| is_value(text))
 }

@@ -1,8 +1,8 @@
 //! The servers behind the nodes.
 //!
-//! Upstream: `pkg/openstack/instances.go`, up to four calls per node. Here the core asks about many nodes at once: their servers
-//! are read ([`Directory`] over [`source`]), then the ports and flavors of all of them together, and the answers are judged
-//! ([`Judge`], pure).
+//! Upstream: `pkg/openstack/instances.go`, up to four calls per node. Here the core looks up many nodes at once: their
+//! servers are read ([`Directory`] over [`source`]), then all their ports and flavors together, and the answers are
+//! evaluated ([`Judge`], pure).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,19 +30,19 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-/// The databases of Nova's cells may answer a little late: a node younger than this is not judged by absence.
+/// The databases of Nova's cells may lag a little: for a node younger than this, a missing server proves nothing.
 const GRACE: Duration = Duration::from_secs(60);
 /// The only status that counts as shut down.
 const SHUTOFF: &str = "SHUTOFF";
 
-/// What the look-ups need to know of the configuration.
+/// The settings of look-ups.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) identity: Identity,
     pub(crate) networking: Networking,
 }
 
-/// Nova and Neutron behind [`InstancesV2`].
+/// [`InstancesV2`] on Nova and Neutron.
 #[derive(Debug)]
 pub(crate) struct NovaInstances {
     settings: Settings,
@@ -55,7 +55,7 @@ pub(crate) struct NovaInstances {
 
 type Observed = directory::Observed<Nova>;
 
-/// What is read beside the servers.
+/// The data that is read besides the servers.
 #[derive(Debug)]
 struct Details {
     ports: Result<BTreeMap<ServerId, Vec<Port>>, ApiError>,
@@ -102,7 +102,7 @@ impl NovaInstances {
     }
 }
 
-/// What there is to be read.
+/// The servers to read.
 fn keys(wanted: &[Wanted]) -> BTreeSet<Wanted> {
     wanted.iter().filter(|wanted| !matches!(wanted, Wanted::Never(_))).cloned().collect()
 }
@@ -114,7 +114,7 @@ impl InstancesV2 for NovaInstances {
         let keys = keys(&wanted);
         let read = async {
             let observed = match aspects {
-                // Only what Nova says now shows whether a server exists or is stopped.
+                // Only a current answer of Nova shows whether a server exists or is stopped.
                 Aspects { existence: true, .. } | Aspects { shutdown: true, .. } => self.directory.look_up(keys).await,
                 _ => self.directory.recent(keys).await,
             };
@@ -125,7 +125,7 @@ impl InstancesV2 for NovaInstances {
             (observed, details)
         };
         let (observed, details) = match aspects {
-            // Nobody waits for addresses of nodes that work already.
+            // Addresses of initialized nodes are not urgent.
             Aspects::ADDRESSES => call::refreshing(read).await,
             _ => read.await,
         };
@@ -134,7 +134,7 @@ impl InstancesV2 for NovaInstances {
     }
 
     async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
-        // Without the nodes it is not known which IDs an answer must hold.
+        // Without the nodes it is not known which IDs an answer must contain.
         let nodes = self.cluster.nodes()?.list();
         let wanted = self.wanted(&nodes);
         let observed = match self.directory.all(keys(&wanted)).await {
@@ -151,7 +151,7 @@ impl InstancesV2 for NovaInstances {
     }
 }
 
-/// What an answer of Nova means for a node. Pure.
+/// Evaluates the answers of Nova for a node. Pure.
 struct Judge<'a> {
     settings: &'a Settings,
     observed: &'a Observed,

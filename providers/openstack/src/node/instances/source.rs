@@ -1,4 +1,4 @@
-//! Where servers come from: Nova by ID, by name, and the list of the project.
+//! Reads servers from Nova: by ID, by name, or with the list of the project.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::client::operation::SERVER_LIST;
 use crate::client::{ApiError, Client};
 use crate::node::identity::{ServerId, Wanted};
 
-/// A list of so many servers takes Nova about as long as one of them alone.
+/// Nova lists this many servers in about the time of a single one.
 const WORTH_ONE: usize = 100;
-/// Look-ups at the same time.
+/// Maximum number of concurrent look-ups.
 const IN_FLIGHT: usize = 16;
-/// The status of a server that runs.
+/// The status of a running server.
 const ACTIVE: &str = "ACTIVE";
 
 type List = BTreeMap<Wanted, Seen<Arc<Server>>>;
 
-/// Nova, as far as nodes are found in it.
+/// Nova as the source of servers.
 #[derive(Debug)]
 pub(crate) struct Nova {
     client: Client,
@@ -52,7 +52,7 @@ impl Nova {
         (Wanted::Name(name), seen)
     }
 
-    /// A list, if it is cheaper than so many look-ups.
+    /// Reads a list if that is cheaper than single look-ups.
     async fn list_for(&self, keys: &BTreeSet<Wanted>) -> Result<List, ApiError> {
         let servers = match self.size.load(Ordering::Relaxed) {
             0 => keys.len(),
@@ -92,7 +92,7 @@ impl Source for Nova {
         Ok((size, list))
     }
 
-    /// An ID that a list lacks is asked for alone: Nova leaves servers of unreachable cells out of lists.
+    /// An ID that a list lacks is read alone: Nova omits servers of unreachable cells from lists.
     async fn look_up(&self, keys: BTreeSet<Wanted>) -> BTreeMap<Wanted, Answer<Self>> {
         let mut list = match self.list_for(&keys).await {
             Ok(list) => list,
@@ -107,7 +107,7 @@ impl Source for Nova {
                 (None, Wanted::Never(_)) => {}
             }
         }
-        // Not all at once: what waits for its turn too long is given up.
+        // Not all at once: a call that waits too long for its turn is given up.
         let (ids, names) =
             (stream::iter(ids).buffer_unordered(IN_FLIGHT), stream::iter(names).buffer_unordered(IN_FLIGHT));
         let (ids, names): (Vec<_>, Vec<_>) = futures::join!(ids.collect(), names.collect());

@@ -105,7 +105,7 @@ async fn a_node_without_provider_id_is_gone_when_no_server_has_its_name_and_unkn
     }
 }
 
-/// Proxies and gateways answer 404 in their own words while Nova is away.
+/// Proxies and gateways send a 404 of their own while Nova is unavailable.
 #[tokio::test]
 async fn a_404_that_is_not_in_the_words_of_nova_is_no_evidence() {
     let world = World::with(0).await;
@@ -137,7 +137,7 @@ async fn a_list_in_pages_is_whole_also_when_the_token_ends_in_the_middle_or_it_i
     let servers = world.client.servers().await.unwrap();
     let ids: BTreeSet<&str> = servers.iter().map(|server| &*server.id).collect();
     assert_eq!((servers.len(), ids.len()), (7, 7));
-    // Four pages, of which one was asked for twice.
+    // Four pages, one of which was requested twice.
     assert_eq!(count(&world.calls(), "server_list"), 5);
     world.cloud.faults(Faults::clear);
     world.cloud.fault(second(failed(500)));

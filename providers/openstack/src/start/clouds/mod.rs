@@ -1,8 +1,8 @@
-//! clouds.yaml, as the command line clients of OpenStack have it: it fills the keys of `[Global]` that are empty.
+//! clouds.yaml, as the OpenStack command line clients use it: it fills the empty keys of `[Global]`.
 //!
-//! Upstream: `openstack/clientconfig` of gophercloud/utils. Upstream reads the file a second time at the login when `cloud` is
-//! set, and then a password of `[Global]` does not count. Here `[Global]` always wins, key by key; `verify: false` and
-//! `trust_id` count as well.
+//! Upstream: `openstack/clientconfig` of gophercloud/utils. Upstream reads the file a second time at the login when
+//! `cloud` is set, and then ignores a password of `[Global]`. Here `[Global]` always takes precedence, key by key;
+//! `verify: false` and `trust_id` count as well.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -17,7 +17,7 @@ use super::config::Global;
 #[cfg(test)]
 mod tests;
 
-/// Reads a variable of the environment.
+/// Reads an environment variable.
 pub(crate) type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 const FILE_VARIABLE: &str = "OS_CLIENT_CONFIG_FILE";
@@ -26,7 +26,7 @@ const PUBLIC: [&str; 2] = ["clouds-public.yaml", "clouds-public.yml"];
 const SECURE: [&str; 2] = ["secure.yaml", "secure.yml"];
 const CLOUDS: [&str; 2] = ["clouds.yaml", "clouds.yml"];
 
-/// Where the files may be.
+/// The folders in which the files are searched.
 pub(crate) fn folders(home: Option<&Path>) -> Vec<PathBuf> {
     let of_home = home.map(|home| home.join(".config/openstack"));
     [Some(PathBuf::new()), of_home, Some("/etc/openstack".into())].into_iter().flatten().collect()
@@ -47,7 +47,7 @@ struct PublicClouds {
     clouds: Option<BTreeMap<String, Option<Entry>>>,
 }
 
-/// A cloud. All values are texts, so that an unquoted number stays as it is written.
+/// A cloud. All values are texts, so that an unquoted number stays as written.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Entry {
@@ -84,11 +84,11 @@ struct Auth {
     application_credential_name: Option<String>,
     application_credential_secret: Option<String>,
     token: Option<String>,
-    /// ID of the domain of user and project where nothing else names one.
+    /// ID of the domain of user and project if nothing else specifies one.
     default_domain: Option<String>,
 }
 
-/// Fills the empty keys of `[Global]` from clouds.yaml, if they ask for it.
+/// Fills the empty keys of `[Global]` from clouds.yaml, if `[Global]` enables it.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub(crate) fn fill(
     let profile = entry.profile.as_ref().or(entry.cloud.as_ref()).filter(|profile| !profile.is_empty());
     let profile = profile.map(|profile| public(folders, profile, &name, &mut findings)).transpose()?.flatten();
     tracing::info!(file = %file.display(), cloud = name, "clouds.yaml fills what [Global] leaves empty");
-    // The first that has a value wins.
+    // The first entry with a value takes precedence.
     let mut default_domain = String::new();
     for entry in [secure, Some(entry), profile].into_iter().flatten() {
         entry
@@ -119,7 +119,7 @@ pub(crate) fn fill(
     Ok(findings)
 }
 
-/// The domain of a user and of a project that are named without one.
+/// Sets the domain of a user and a project that are named without one.
 fn fill_domains(global: &mut Global, default_domain: &str) {
     if !(global.domain_id.is_empty() && global.domain_name.is_empty()) {
         return;
@@ -134,7 +134,7 @@ fn fill_domains(global: &mut Global, default_domain: &str) {
     }
 }
 
-/// The keys of a login that `[Global]` has and the Go program ignores: with `cloud` it takes the whole login from clouds.yaml.
+/// The login keys in `[Global]` that the Go program ignores: with `cloud` it takes the whole login from clouds.yaml.
 pub(crate) fn ignored_upstream(global: &Global) -> Option<Finding> {
     let login = [
         ("auth-url", !global.auth_url.is_empty()),
@@ -218,7 +218,7 @@ fn chosen(
     }
 }
 
-/// The entry of clouds-public.yaml that an entry builds on.
+/// The entry of clouds-public.yaml on which an entry builds.
 fn public(
     folders: &[PathBuf],
     profile: &str,
@@ -275,7 +275,7 @@ impl Entry {
         }
         let kind = self.endpoint_type.filter(|kind| !kind.is_empty()).or(self.interface).unwrap_or_default();
         if global.endpoint_type.is_none() && !kind.is_empty() {
-            // The Python clients have the older words as well: publicURL.
+            // The Python clients also accept the older values: publicURL.
             let word = kind.trim_end_matches("URL");
             global.endpoint_type = Some(word.parse().map_err(|problem| format!("interface = {kind:?}: {problem}"))?);
         }
@@ -287,7 +287,7 @@ impl Entry {
     }
 }
 
-/// The first file of these names: in any folder by the first name, then by the second.
+/// The first file with one of these names: in any folder by the first name, then by the second.
 fn find<T: DeserializeOwned + Default>(
     folders: &[PathBuf],
     names: &[&str],
@@ -300,7 +300,7 @@ fn find<T: DeserializeOwned + Default>(
     Ok(None)
 }
 
-/// A file of YAML; `None`: there is none.
+/// Reads a YAML file; `None`: there is none.
 fn read<T: DeserializeOwned + Default>(path: &Path) -> Result<Option<T>, ProviderError> {
     let failed = |problem: String| error(&path.display().to_string(), format!("{}: {problem}", path.display()));
     let text = match std::fs::read_to_string(path) {

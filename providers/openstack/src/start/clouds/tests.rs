@@ -4,7 +4,7 @@ use super::*;
 use crate::start::config::{Config, EndpointType, Secret};
 use crate::start::login::Login;
 
-/// A folder for clouds.yaml and one more.
+/// The folders of the test's files.
 struct Disk(tempfile::TempDir);
 
 impl Disk {
@@ -188,7 +188,7 @@ fn secure_wins_over_the_entry_and_that_over_its_profile() {
     assert_eq!((global.region.as_str(), findings.len()), ("r", 1));
 }
 
-/// Upstream looks for the other spelling as well.
+/// Upstream also looks for the other spelling.
 #[test]
 fn secure_and_public_clouds_may_end_with_yml() {
     let disk = Disk::new(&[

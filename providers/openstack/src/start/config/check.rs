@@ -1,4 +1,4 @@
-//! What is accepted, but does not do what it seems to, or fails later in OpenStack.
+//! Accepted values that have an unexpected effect, or that OpenStack rejects later.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ fn warning(key: &str, value: &str, message: impl Into<String>) -> Finding {
     finding(Severity::Warning, key, value, message)
 }
 
-/// Findings about keys together.
+/// Findings about combinations of keys.
 pub(super) fn doubts(config: &Config) -> Vec<Finding> {
     let mut findings = global(&config.global);
     findings.extend(load_balancer(&config.load_balancer));
     findings
 }
 
-/// Networks without a name do not count. Upstream keeps them, and with an empty internal-network-name no node has an address.
+/// Removes networks without a name. Upstream keeps them; an empty internal-network-name then leaves nodes no addresses.
 pub(super) fn unnamed_networks(networking: &mut Networking) -> Vec<Finding> {
     let lists = [
         ("[Networking] public-network-name", &mut networking.public_networks),
@@ -60,7 +60,7 @@ fn global(global: &Global) -> Vec<Finding> {
 fn load_balancer(config: &LoadBalancerConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !["", "v2"].contains(&config.lb_version.as_str()) {
-        // Upstream looks at it only when a load balancer is wanted.
+        // Upstream checks it only when a load balancer is requested.
         let severity = if config.enabled { Severity::Error } else { Severity::Warning };
         findings.push(finding(
             severity,

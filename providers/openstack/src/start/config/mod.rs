@@ -1,9 +1,9 @@
 //! The file of `--cloud-config`, "cloud.conf", read once and checked at the start.
 //!
-//! Upstream: `pkg/openstack/openstack.go` and `pkg/client/client.go` of cloud-provider-openstack. What upstream accepts is
-//! accepted. What it never validates, and OpenStack refuses later, becomes a warning.
+//! Upstream: `pkg/openstack/openstack.go` and `pkg/client/client.go` of cloud-provider-openstack. All that upstream
+//! accepts is accepted. Values that upstream never validates and OpenStack rejects later become warnings.
 //!
-//! Texts are empty where a key is absent, as upstream: an empty value is the same as no key.
+//! As upstream, a text is empty if its key is absent: an empty value is the same as no key.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,14 +20,14 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-/// The algorithm of pools that the provider driver `ovn` needs, and `amphora` refuses.
+/// The pool algorithm that the provider driver `ovn` requires and `amphora` rejects.
 pub(crate) const SOURCE_IP_PORT: &str = "SOURCE_IP_PORT";
-/// The algorithms of pools that Octavia has.
+/// The pool algorithms of Octavia.
 pub(crate) const LB_METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", SOURCE_IP_PORT];
 /// The provider driver with the fewest features.
 pub(crate) const OVN: &str = "ovn";
 
-/// Why a provider driver does not take an algorithm.
+/// The reason why a provider driver rejects an algorithm.
 pub(crate) fn method_problem(provider: &str, method: &str) -> Option<String> {
     match (provider, method == SOURCE_IP_PORT) {
         (OVN, false) => Some(format!("the Octavia provider ovn needs {SOURCE_IP_PORT}")),
@@ -36,7 +36,7 @@ pub(crate) fn method_problem(provider: &str, method: &str) -> Option<String> {
     }
 }
 
-/// What the file says, checked.
+/// The checked configuration.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Config {
     /// `[Global]`
@@ -60,7 +60,7 @@ pub(crate) struct Config {
 pub(crate) struct Secret(pub(crate) String);
 
 impl Secret {
-    /// Whether there is none.
+    /// Whether the secret is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -72,7 +72,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// `[Global]`: where Keystone is and how to log in. clouds.yaml may fill what is empty.
+/// `[Global]`: the Keystone URL and the login. clouds.yaml may fill empty fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Global {
     pub(crate) auth_url: String,
@@ -96,7 +96,7 @@ pub(crate) struct Global {
     pub(crate) ca_file: String,
     /// PEM, used when `ca_file` is empty.
     pub(crate) ca_file_contents: String,
-    /// `None`: verify certificates. clouds.yaml may decide then.
+    /// `None`: clouds.yaml decides, else certificates are verified.
     pub(crate) tls_insecure: Option<bool>,
     pub(crate) cert_file: String,
     pub(crate) key_file: String,
@@ -116,7 +116,7 @@ impl Global {
     }
 }
 
-/// Which endpoints of the catalog are used.
+/// The interface of the catalog endpoints to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum EndpointType {
     #[default]
@@ -126,7 +126,7 @@ pub(crate) enum EndpointType {
 }
 
 impl EndpointType {
-    /// The word of the catalog's `interface`.
+    /// The value of `interface` in the catalog.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Public => "public",
@@ -146,7 +146,7 @@ impl std::str::FromStr for EndpointType {
     }
 }
 
-/// `[Networking]`: which addresses nodes get.
+/// `[Networking]`: the selection of node addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Networking {
     pub(crate) is_ipv6_disabled: bool,
@@ -156,7 +156,7 @@ pub(crate) struct Networking {
     pub(crate) sort_order: Vec<IpNet>,
 }
 
-/// `[LoadBalancer]`: what Services get that say nothing else.
+/// `[LoadBalancer]`: the defaults for Services.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct LoadBalancerConfig {
@@ -229,7 +229,7 @@ impl Default for LoadBalancerConfig {
     }
 }
 
-/// `[LoadBalancerClass "…"]`: where the load balancers of a class are.
+/// `[LoadBalancerClass "…"]`: the networks of the load balancers of a class.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct Class {
@@ -242,7 +242,7 @@ pub(crate) struct Class {
     pub(crate) member_subnet_id: String,
 }
 
-/// Where an instance learns about itself.
+/// A source of instance metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MetadataSource {
     ConfigDrive,
@@ -254,7 +254,7 @@ pub(crate) enum MetadataSource {
 pub(crate) struct Metadata {
     /// Never empty.
     pub(crate) search_order: Vec<MetadataSource>,
-    /// Upstream applies it to every OpenStack request after the login, in spite of its section. Never zero.
+    /// Despite its section, upstream applies it to every OpenStack request after the login. Never zero.
     pub(crate) request_timeout: Duration,
 }
 
@@ -267,7 +267,7 @@ impl Default for Metadata {
     }
 }
 
-/// `[BlockStorage]`: what the labels of volumes depend on. The section belongs to the CSI driver.
+/// `[BlockStorage]`: the settings for volume labels. The section belongs to the CSI driver.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct BlockStorage {
     pub(crate) ignore_volume_az: bool,
@@ -280,7 +280,7 @@ struct Route {
 }
 
 impl Config {
-    /// Reads the file; `None` is no file. The findings are warnings; errors are all in the `Err`.
+    /// Parses the file; `None`: no file. The findings are warnings; all errors are in the `Err`.
     pub(crate) fn parse(text: Option<&str>) -> Result<(Self, Vec<Finding>), ProviderError> {
         const CONTEXT: &str = "failed to read OpenStack cloud config file";
         let invalid = |message: String, finding: Finding| {
@@ -298,12 +298,12 @@ impl Config {
         Ok((config, findings))
     }
 
-    /// Everything that is wrong with the file by itself. Logging in may need more, from clouds.yaml.
+    /// All problems of the file by itself. The login may need more, from clouds.yaml.
     pub(crate) fn lint(text: &str) -> Vec<Finding> {
         Self::read(text).map_or_else(|finding| vec![finding], |(_, findings)| findings)
     }
 
-    /// The configuration and its findings. The error is that of a text that is no such file.
+    /// The configuration and its findings. Fails if the text is not a configuration file.
     fn read(text: &str) -> Result<(Self, Vec<Finding>), Finding> {
         let document =
             gcfg::parse(text).map_err(|error| Finding::new(Severity::Error, "cloud-config", error.to_string()))?;
@@ -321,7 +321,7 @@ impl Config {
             metadata: reader.section(&table::METADATA),
             block_storage: BlockStorage::default(),
         };
-        // Keys of the CSI driver in a shared file are none of our business.
+        // In a shared file, the keys of the CSI driver do not concern this program.
         let mut storage = Reader::new(&storage, Severity::Info);
         config.block_storage = storage.section(&table::BLOCK_STORAGE);
         let mut findings = reader.finish();

@@ -1,4 +1,4 @@
-//! Every key of the file: the one place where they are spelled.
+//! All keys of the file; they are spelled only here.
 
 use std::time::Duration;
 
@@ -461,7 +461,7 @@ fn id(field: &mut String, value: &str) -> Doubt {
     Ok((!is_fine).then(|| "does not look like an ID; write a UUID".to_owned()))
 }
 
-/// A word out of some, or another one with a warning.
+/// One of `words`, or another value with a warning.
 fn known(field: &mut String, value: &str, words: &[&str], doubt: &str) -> Option<String> {
     value.clone_into(field);
     let hint = || did_you_mean(value, words).unwrap_or_default();
@@ -482,7 +482,7 @@ fn container_store(config: &mut LoadBalancerConfig, value: &str) -> Doubt {
     Ok(known(&mut config.container_store, value, &["barbican", "external"], "unknown, certificates are not looked up"))
 }
 
-/// A duration; a bare number counts seconds. One below zero, which upstream takes, is zero.
+/// A duration; a bare number is in seconds. A negative one, which upstream accepts, becomes zero.
 fn time(value: &str) -> Result<(Duration, Option<String>), String> {
     match (duration::parse(value), value.parse::<u32>()) {
         (Ok(time), _) => Ok((time, None)),
@@ -511,7 +511,7 @@ fn request_timeout(metadata: &mut Metadata, value: &str) -> Doubt {
     Ok(doubt)
 }
 
-/// The kit's own reading of numbers, for keys that warn as well.
+/// The kit's number parser, for keys that also warn.
 fn integer(value: &str, min: i64) -> Result<i64, String> {
     ccm_kit::gcfg::table::integer(value, min, i32::MAX.into())
 }

@@ -13,7 +13,7 @@ fn good(text: &str) -> (Config, Vec<String>) {
     (config, lines(&findings))
 }
 
-/// Accepted without a word.
+/// Parses a text without findings.
 fn quiet(text: &str) -> Config {
     let (config, findings) = good(text);
     assert_eq!(findings, Vec::<String>::new(), "{text}");

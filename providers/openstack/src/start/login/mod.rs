@@ -1,4 +1,4 @@
-//! The login to Keystone as data: where, and with which body.
+//! The login to Keystone as data: URL and body.
 //!
 //! Upstream: `openstack/clientconfig/requests.go` of gophercloud/utils, `auth_options.go` and
 //! `openstack/utils/choose_version.go` of gophercloud.
@@ -18,17 +18,17 @@ mod tests;
 /// A login.
 #[derive(Clone)]
 pub(crate) struct Login {
-    /// Where Keystone is, without a slash at the end: version 3, or what lists its versions.
+    /// The Keystone URL, without a trailing slash: of version 3, or of the list of versions.
     pub(crate) identity_url: String,
-    /// Whether the versions have to be asked for first, see [`choose_version`].
+    /// Whether the versions must be listed first, see [`choose_version`].
     pub(crate) needs_discovery: bool,
-    /// Who logs in.
+    /// The authentication method.
     pub(crate) method: Method,
-    /// What to post to `auth/tokens`. Holds secrets.
+    /// The body of the POST to `auth/tokens`. Contains secrets.
     pub(crate) body: Value,
 }
 
-/// How to log in.
+/// Authentication methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     Password,
@@ -49,7 +49,7 @@ impl Login {
     ///
     /// # Errors
     ///
-    /// A key is missing or in the way of another one; all of them are named.
+    /// A key is missing or conflicts with another one; the error names all of them.
     pub(crate) fn from(global: &Global) -> Result<(Self, Vec<Finding>), ProviderError> {
         let method = method(global);
         let mut check = Check { global, findings: Vec::new() };
@@ -70,7 +70,7 @@ impl Login {
     }
 }
 
-/// An application credential is preferred: it is there for programs.
+/// An application credential takes precedence: it is meant for programs.
 fn method(global: &Global) -> Method {
     let credential = [&global.application_credential_id, &global.application_credential_name];
     if credential.iter().any(|part| !part.is_empty()) || !global.application_credential_secret.is_empty() {
@@ -83,7 +83,7 @@ fn method(global: &Global) -> Method {
     }
 }
 
-/// `[Global]`, and what is wrong with it.
+/// `[Global]`, and its problems.
 struct Check<'a> {
     global: &'a Global,
     findings: Vec<Finding>,
@@ -100,7 +100,7 @@ impl Check<'_> {
 
     fn identity(&mut self, method: Method) -> (String, bool) {
         match identity(&self.global.auth_url) {
-            // A trust is a thing of version 3, and upstream does not ask for versions then.
+            // A trust requires version 3; as upstream, the versions are not listed.
             Ok((base, true)) if method == Method::Trust => (format!("{base}/v3"), false),
             Ok(found) => found,
             Err(problem) => {
@@ -130,7 +130,7 @@ impl Check<'_> {
         if name.is_empty() {
             self.error("application-credential-id", "needed, or application-credential-name");
         }
-        // As upstream: an ID goes before all that names the user otherwise.
+        // As upstream: a user ID takes precedence over a user name and domain.
         let user = if global.user_id.is_empty() { self.user() } else { object("id", &global.user_id) };
         json!({"name": name, "secret": secret, "user": user})
     }
@@ -204,11 +204,11 @@ impl Check<'_> {
         user
     }
 
-    /// What the token is for.
+    /// The scope of the token.
     fn scope(&mut self, method: Method) -> Option<Value> {
         let global = self.global;
         match method {
-            // Those have one.
+            // The credential implies its scope.
             Method::ApplicationCredential => return None,
             Method::Trust => return Some(json!({"OS-TRUST:trust": {"id": global.trust_id}})),
             Method::Password | Method::Token => {}
@@ -228,7 +228,7 @@ impl Check<'_> {
             }
             return domain.map(|domain| json!({"domain": domain}));
         }
-        // By ID before by name, also where the ID is the general one: as upstream.
+        // As upstream: an ID takes precedence over a name, even if the ID is the general one.
         let of = |own: &str, general: &str| if own.is_empty() { general.to_owned() } else { own.to_owned() };
         let id = of(&global.tenant_domain_id, &global.domain_id);
         let domain = either(&id, &of(&global.tenant_domain_name, &global.domain_name));
@@ -257,7 +257,7 @@ fn with_password(mut user: Map<String, Value>, password: &str) -> Value {
     json!({"user": user})
 }
 
-/// Where Keystone is, without a slash at the end, and whether its versions have to be asked for there.
+/// The Keystone URL without a trailing slash, and whether its versions must be listed first.
 fn identity(auth_url: &str) -> Result<(String, bool), String> {
     if auth_url.is_empty() {
         return Err("needed: the URL of Keystone, here or as auth_url in clouds.yaml".to_owned());
@@ -288,11 +288,11 @@ fn is_version(part: &str) -> bool {
     digits.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit())
 }
 
-/// The URL of version 3, without a slash at the end, from the list of versions at the base URL.
+/// The URL of version 3, without a trailing slash, from the list of versions at the base URL.
 ///
 /// # Errors
 ///
-/// There is no version 3, or it must not be used.
+/// There is no version 3, or it is not usable.
 pub(crate) fn choose_version(document: &Value) -> Result<String, String> {
     let versions = document.pointer("/versions/values").and_then(Value::as_array);
     let text = |version: &Value, key: &str| version.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -168,7 +168,7 @@ fn what_is_missing_or_contradicts_is_named_by_its_keys() {
         ),
         ("user-id = u\ntrust-id = t", "trustee-password: needed with trust-id, or password"),
     ] {
-        // That there is no scope is only a warning.
+        // A missing scope is only a warning.
         assert_eq!(bad(&format!("{URL}{conf}")), expected, "{conf}");
     }
     for (url, expected) in [

@@ -1,9 +1,9 @@
-//! Filters and pages, the same for all describes of EC2.
+//! Filters and pages, common to all EC2 describe operations.
 
 use super::model::Tags;
 use crate::aws::{ApiError, Call, World, Xml};
 
-/// The filters of a call; all must hold, each by any of its values.
+/// The filters of a call. All filters must match; a filter matches if any of its values does.
 #[derive(Debug, Default)]
 pub struct Filters(Vec<Filter>);
 
@@ -14,7 +14,7 @@ struct Filter {
 }
 
 impl Filters {
-    /// Reads the filters of a call; `names` are those that its operation knows.
+    /// Parses the filters of a call; `names` are the filters that its operation supports.
     pub fn parse(world: &World, call: &Call, names: &[&str]) -> Result<Self, ApiError> {
         let limits = &world.options.limits;
         let mut filters = Vec::new();
@@ -40,7 +40,7 @@ impl Filters {
         Ok(Filters(filters))
     }
 
-    /// Whether an object passes: `has(name, test)` returns whether any of its values under that name passes the test.
+    /// Whether an object matches: `has(name, test)` returns whether any of its values under that name passes the test.
     pub fn pass(&self, tags: &Tags, has: impl Fn(&str, &dyn Fn(&str) -> bool) -> bool) -> bool {
         self.0.iter().all(|filter| {
             let test = |value: &str| filter.values.iter().any(|pattern| wild(pattern, value));
@@ -55,7 +55,7 @@ impl Filters {
         })
     }
 
-    /// The values of a filter if none of them has a wildcard: an index can answer it.
+    /// The values of a filter if none of them has a wildcard, so that an index can be used.
     pub fn exact(&self, name: &str) -> Option<&[String]> {
         let filter = self.0.iter().find(|filter| filter.name == name)?;
         let plain = filter.values.iter().all(|value| !value.contains(['*', '?', '\\']));
@@ -63,7 +63,7 @@ impl Filters {
     }
 }
 
-/// EC2's wildcards: `*` any text, `?` one character, `\` takes the next literally. Case matters.
+/// EC2 wildcards: `*` matches any text, `?` one character, `\` escapes the next character. Case-sensitive.
 fn wild(pattern: &str, value: &str) -> bool {
     if !pattern.contains(['*', '?', '\\']) {
         return pattern == value;
@@ -87,50 +87,51 @@ fn wild(pattern: &str, value: &str) -> bool {
     }
 }
 
-/// The objects of a page, and the token of the next one if there are more.
+/// The objects of a page, and the token of the next page, if any.
 pub(super) type Taken<'a, T> = (Vec<(&'a String, T)>, Option<String>);
 
-/// A page of a list that is ordered by ID.
+/// A page of a list ordered by ID.
 #[derive(Debug, Clone)]
 pub struct Page {
     max: usize,
-    /// The last ID of the page before.
+    /// The last ID of the previous page.
     pub after: Option<String>,
 }
 
 impl Page {
-    /// Reads `MaxResults` and `NextToken`.
+    /// Parses `MaxResults` and `NextToken`.
     pub fn parse(world: &World, call: &Call, range: std::ops::RangeInclusive<i64>) -> Result<Self, ApiError> {
         let asked = call.params.int("MaxResults")?;
         if let Some(asked) = asked.filter(|asked| asked < range.start()) {
             let text = format!("Expecting a value greater than {}.", range.start());
             return Err(ApiError::bad_value("maxResults", &asked.to_string(), &text));
         }
-        // unverified: values above the range are cut at some operations and refused at others; here they are cut.
+        // unverified: values above the range are reduced by some operations and rejected by others; here they are
+        // reduced.
         let asked = asked.map(|asked| usize::try_from(asked.min(*range.end())).unwrap_or(usize::MAX));
         let own = world.options.pages.get(&call.action).copied();
         let max = asked.unwrap_or(usize::MAX).min(own.unwrap_or(usize::MAX)).max(1);
         let after = match call.params.get("NextToken").filter(|token| !token.is_empty()) {
             None => None,
             Some(token) => Some(open_token(token).ok_or_else(|| {
-                // unverified: which of EC2's two codes for bad tokens comes where.
+                // unverified: which of EC2's two codes for invalid tokens is used where.
                 ApiError::new("InvalidNextToken", "The specified NextToken is not valid.")
             })?),
         };
         Ok(Page { max, after })
     }
 
-    /// Everything at once.
+    /// A single page with all objects.
     pub fn whole() -> Self {
         Page { max: usize::MAX, after: None }
     }
 
-    /// Whether the caller asked for pages (`MaxResults` or `NextToken`).
+    /// Whether the caller requested pagination (`MaxResults` or `NextToken`).
     pub fn asked(call: &Call) -> bool {
         call.params.has("MaxResults") || call.params.has("NextToken")
     }
 
-    /// Takes this page from objects ordered by ID, and the token of the next one if there are more.
+    /// Selects this page from objects ordered by ID, and the token of the next page, if any.
     pub fn take<'a, T>(&self, objects: impl Iterator<Item = (&'a String, T)>) -> Taken<'a, T> {
         let mut page = Vec::new();
         let mut rest = objects.skip_while(|(id, _)| self.after.as_ref().is_some_and(|after| *id <= after));
@@ -145,7 +146,7 @@ impl Page {
     }
 }
 
-/// The answer of a describe: the objects of a page, and the token of the next.
+/// The answer of a describe operation: the objects of a page, and the token of the next page.
 pub(super) fn listing<'a, T>(
     name: &str,
     (found, token): Taken<'a, T>,
@@ -158,7 +159,7 @@ pub(super) fn listing<'a, T>(
     xml
 }
 
-/// Tokens are opaque: hexadecimal digits of the ID, so that nobody takes them for one.
+/// Tokens are opaque: the ID in hexadecimal, so that nobody mistakes them for an ID.
 fn seal_token(id: &str) -> String {
     id.bytes().fold("n".to_owned(), |mut text, byte| {
         // Writing to a string can't fail.

@@ -17,7 +17,7 @@ const FILTERS: &[&str] = &[
     "vpc-id",
 ];
 
-/// The instances of these IDs.
+/// Checks that these instances exist.
 ///
 /// # Errors
 /// `InvalidInstanceID.Malformed`, `InvalidInstanceID.NotFound`: one bad ID fails the whole call.
@@ -28,7 +28,7 @@ pub(super) fn check_ids(world: &World, ids: &[&str]) -> Result<(), ApiError> {
     check_known(ids, "InvalidInstanceID.NotFound", "instance", |id| known(world, id).is_some())
 }
 
-/// An instance, if it is known by now.
+/// An instance, if it is visible yet.
 pub(in crate::aws) fn known<'a>(world: &'a World, id: &str) -> Option<&'a Instance> {
     world.ec2.instances.get(id).filter(|instance| world.known("instance", instance.created))
 }
@@ -71,7 +71,7 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     Ok(xml)
 }
 
-/// The IDs that can match at all, where an index knows them.
+/// The IDs that can match, if an index can determine them.
 fn narrowed(ec2: &Ec2State, filters: &Filters) -> Option<BTreeSet<String>> {
     if let Some(ids) = filters.exact("instance-id") {
         return Some(ids.iter().cloned().collect());
@@ -116,7 +116,8 @@ fn has(ec2: &Ec2State, id: &str, instance: &Instance, name: &str, is: &dyn Fn(&s
     }
 }
 
-/// One reservation with its instances, as DescribeInstances and RunInstances answer it (without the surrounding element).
+/// One reservation with its instances, as in the answers of DescribeInstances and RunInstances, without the outer
+/// element.
 pub(super) fn reservation(xml: &mut Xml, ec2: &Ec2State, id: &str, instances: &[(&String, &Instance)]) {
     xml.text("reservationId", id);
     xml.text("ownerId", &ec2.account);
@@ -186,7 +187,7 @@ fn instance(xml: &mut Xml, ec2: &Ec2State, id: &str, found: &Instance) {
 pub(super) fn describe_topology(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let ec2 = &world.ec2;
     if ec2.topology_unsupported {
-        // unverified: the text; the code is what the Go program looks for.
+        // unverified: the text; the Go program checks the code.
         let text = "The functionality you requested is not available in this region.";
         return Err(ApiError::new("UnsupportedOperation", text));
     }

@@ -1,4 +1,4 @@
-//! Network interfaces: those of instances, of load balancers, and free ones.
+//! Network interfaces: those of instances, of load balancers, and unattached ones.
 
 use super::filters::{Filters, Page, listing};
 use super::lifecycle::{ip_name, public_name};
@@ -68,7 +68,7 @@ fn has(found: &Interface, name: &str, is: &dyn Fn(&str) -> bool) -> bool {
     }
 }
 
-/// An interface as its own describe shows it, or as a part of its instance.
+/// An interface as DescribeNetworkInterfaces shows it, or as a part of its instance.
 pub(super) fn item(xml: &mut Xml, ec2: &Ec2State, id: &str, found: &Interface, in_instance: bool) {
     xml.text("networkInterfaceId", id);
     xml.text("subnetId", &found.subnet);
@@ -111,7 +111,7 @@ pub(super) fn group_set(xml: &mut Xml, ec2: &Ec2State, groups: &[String]) {
     });
 }
 
-/// The addresses of an interface: the same elements in both describes.
+/// The addresses of an interface: the same elements in both answers.
 fn addresses(xml: &mut Xml, ec2: &Ec2State, found: &Interface) {
     if let Some(ip) = found.private_ips.first() {
         xml.value("privateIpAddress", ip);
@@ -161,7 +161,7 @@ pub(super) fn modify_attribute(world: &mut World, call: &Call) -> Result<Xml, Ap
     Ok(Xml::done())
 }
 
-/// What can be changed of an interface, also by way of its instance.
+/// The properties of an interface that can be changed, also through its instance.
 pub(super) struct Change {
     source_dest_check: Option<bool>,
     pub(super) groups: Vec<String>,

@@ -1,4 +1,4 @@
-//! The life of instances: run, stop, start, terminate, and the attributes that routing needs.
+//! The lifecycle of instances: run, stop, start, terminate, and the attributes for routing.
 
 use super::instances::{check_ids, known, reservation, state};
 use super::interfaces::Change;
@@ -10,17 +10,17 @@ use crate::aws::query::Params;
 use crate::aws::{ApiError, Call, World, Xml, world};
 use std::net::Ipv4Addr;
 
-/// What a new instance should be like.
+/// The parameters of a new instance.
 #[derive(Debug, Clone)]
 pub struct Launch {
     pub instance_type: String,
     pub image: String,
-    /// Its interfaces by device index; the first has index 0.
+    /// The interfaces by device index; the first has index 0.
     pub interfaces: Vec<NewInterface>,
     pub tags: Tags,
 }
 
-/// The DNS name of a private address in a region.
+/// The private DNS name of an IP address in a region.
 pub fn ip_name(region: &str, ip: Ipv4Addr) -> String {
     let [a, b, c, d] = ip.octets();
     let domain = if region == "us-east-1" { "ec2.internal".to_owned() } else { format!("{region}.compute.internal") };
@@ -57,7 +57,7 @@ pub(super) fn run(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
             }
             Err(_) if index >= least => break,
             Err(error) => {
-                // All or nothing below the wanted least.
+                // Fewer than the requested minimum: terminate all of them.
                 for id in made {
                     discard(world, &id);
                 }
@@ -106,7 +106,7 @@ fn read_launch(world: &World, call: &Call) -> Result<Launch, ApiError> {
     })
 }
 
-/// An interface from its own specification, or from the instance-level parameters.
+/// Reads an interface from its own specification, or from the instance-level parameters.
 fn read_interface(world: &World, spec: &Params) -> Result<NewInterface, ApiError> {
     let subnet = spec.get("SubnetId");
     let subnet =
@@ -135,10 +135,10 @@ fn read_interface(world: &World, spec: &Params) -> Result<NewInterface, ApiError
     })
 }
 
-/// Makes one instance with its interfaces; it is pending, and stays so without [`go_on`].
+/// Creates one instance with its interfaces in the state pending; [`go_on`] schedules the next state.
 ///
 /// # Errors
-/// Those of its interfaces; then nothing is left behind.
+/// The errors of its interfaces; then nothing is created.
 pub(super) fn place(world: &mut World, launch: Launch, reservation: &str, index: u32) -> Result<String, ApiError> {
     let id = world.new_id("i-");
     let mut interfaces: Vec<String> = Vec::new();
@@ -187,7 +187,7 @@ pub(super) fn place(world: &mut World, launch: Launch, reservation: &str, index:
     Ok(id)
 }
 
-/// Has an instance that is between two states reach the second one in time.
+/// Schedules the final state of an instance that is in a transitional state.
 pub(super) fn go_on(world: &mut World, id: &str) {
     match world.ec2.instances.get(id).map(|instance| instance.state) {
         Some(InstanceState::Pending) => move_on(world, id, InstanceState::Running),
@@ -206,7 +206,7 @@ pub(super) fn attach(world: &mut World, interface: &str, instance: &str, device:
     }
 }
 
-/// Network nodes from the top, for the types that report them; 8 instances share the lowest.
+/// The network nodes from the top, for instance types that report them; 8 instances share the lowest node.
 fn topology(instance_type: &str, zone: &str, count: usize) -> Vec<String> {
     let letters: String = instance_type.chars().take_while(char::is_ascii_alphabetic).collect();
     if !["hpc", "trn", "p"].contains(&letters.as_str()) {
@@ -237,7 +237,7 @@ fn drop_name(world: &mut World, id: &str, name: &str) {
     }
 }
 
-/// Has an instance reach a state after the delay that belongs to it.
+/// Schedules a state of an instance after the delay for that state.
 fn move_on(world: &mut World, id: &str, to: InstanceState) {
     let delays = &world.options.delays;
     let delay = match to {
@@ -248,7 +248,7 @@ fn move_on(world: &mut World, id: &str, to: InstanceState) {
     world.after(delay, world::Due::Ec2(Due::Instance { id: id.to_owned(), to }));
 }
 
-/// An instance reaches a state, if it is still on its way there.
+/// Changes an instance to a state, if it is still in the transition to it.
 pub(super) fn reach(world: &mut World, id: &str, to: InstanceState) {
     let Some(instance) = world.ec2.instances.get_mut(id) else { return };
     match (instance.state, to) {
@@ -277,7 +277,7 @@ pub(super) fn reach(world: &mut World, id: &str, to: InstanceState) {
     }
 }
 
-/// A terminated instance goes out of sight.
+/// Removes a terminated instance.
 pub(super) fn forget(world: &mut World, id: &str) {
     if world.ec2.instances.get(id).is_some_and(|instance| instance.state == InstanceState::Terminated) {
         world.ec2.instances.remove(id);
@@ -299,7 +299,8 @@ pub(super) fn stop(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     })
 }
 
-/// Changes the state of instances. The rule says: refused (none), already so, or the next state and the one after it.
+/// Changes the state of instances. `rule` returns `None` if the change is rejected, `Some(None)` for no change, or the
+/// next two states.
 fn change(
     world: &mut World,
     call: &Call,
@@ -346,14 +347,14 @@ pub(super) fn modify_attribute(world: &mut World, call: &Call) -> Result<Xml, Ap
     let (vpc, interface) = (instance.vpc.clone(), instance.interfaces.first().cloned());
     super::network::check_groups(world, &change.groups, &vpc)?;
     let Some(interface) = interface.and_then(|id| world.ec2.interfaces.get_mut(&id)) else {
-        // unverified: what a terminated instance answers.
+        // unverified: the answer for a terminated instance.
         return Err(ApiError::new("IncorrectInstanceState", format!("The instance '{id}' is terminated.")));
     };
     change.apply(interface);
     Ok(Xml::done())
 }
 
-/// The error for instance-level operations that need exactly one interface.
+/// The error of instance-level operations that require exactly one interface.
 pub(super) fn several_interfaces(id: &str) -> ApiError {
     let text = format!(
         "There are multiple interfaces attached to instance '{id}'. Please specify an interface ID for the operation instead."

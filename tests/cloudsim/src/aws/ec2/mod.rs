@@ -1,4 +1,4 @@
-//! EC2 (API 2016-11-15): instances, networks, security groups, routes, volumes, tags.
+//! EC2 (API 2016-11-15): instances, VPCs, security groups, routes, volumes, tags.
 
 pub mod filters;
 mod instances;
@@ -23,23 +23,23 @@ use model::Token;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What happens by itself.
+/// A scheduled event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Due {
     /// An instance reaches its next state.
     Instance {
         id: String,
-        /// The state that it is on its way to.
+        /// The next state.
         to: InstanceState,
     },
-    /// A terminated instance goes out of sight.
+    /// A terminated instance is removed.
     Forget(String),
-    /// An interface disappears.
+    /// An interface is deleted.
     Release(String),
 }
 
-/// Lets something happen that was due.
+/// Executes an event that is due.
 pub fn settle(world: &mut World, due: &Due) {
     match due {
         Due::Instance { id, to } => lifecycle::reach(world, id, *to),
@@ -48,10 +48,10 @@ pub fn settle(world: &mut World, due: &Due) {
     }
 }
 
-/// Carries out a call.
+/// Executes a call.
 pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     if call.params.flag("DryRun")? == Some(true) {
-        // On a copy: what a dry run checks is what the run would have met.
+        // On a copy: a dry run checks exactly what the run would check.
         carry_out(&mut world.clone(), call)?;
         let text = "Request would have succeeded, but DryRun flag is set.";
         return Err(ApiError::with_status(412, "DryRunOperation", text));
@@ -96,10 +96,10 @@ fn carry_out(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     }
 }
 
-/// What an earlier call with the same idempotency token made.
+/// The objects that an earlier call with the same idempotency token created.
 ///
 /// # Errors
-/// `IdempotentParameterMismatch` if its parameters were others.
+/// `IdempotentParameterMismatch` if the parameters differ.
 fn made_before(world: &World, call: &Call) -> Result<Option<Vec<String>>, ApiError> {
     let Some(key) = token_key(call) else { return Ok(None) };
     match world.ec2.tokens.get(&key) {
@@ -115,7 +115,7 @@ fn made_before(world: &World, call: &Call) -> Result<Option<Vec<String>>, ApiErr
     }
 }
 
-/// Remembers what the call made under its idempotency token, if it has one.
+/// Stores the objects that a call created under its idempotency token, if it has one.
 fn remember(world: &mut World, call: &Call, made: &[String]) {
     if let Some(key) = token_key(call) {
         let params = call.params.summary(usize::MAX);
@@ -128,7 +128,7 @@ fn token_key(call: &Call) -> Option<String> {
     Some(format!("{}/{token}", call.action))
 }
 
-/// The tags that a creating call gives to resources of a kind.
+/// The tags that a create call sets on resources of a kind.
 fn tags_for(world: &World, call: &Call, kind: &str) -> Result<Tags, ApiError> {
     let mut tags = Tags::new();
     for spec in call.params.items("TagSpecification") {
@@ -150,12 +150,12 @@ fn tag_set(xml: &mut Xml, tags: &Tags) {
     });
 }
 
-/// A time as EC2 writes it.
+/// A time in EC2's format.
 fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string()
 }
 
-/// The error for IDs that nobody knows: EC2 names all of them, and fails the whole call.
+/// The error for unknown IDs: EC2 names all of them, and rejects the whole call.
 fn unknown_ids(code: &str, what: &str, ids: &[&str]) -> ApiError {
     let text = match ids {
         [one] => format!("The {what} ID '{one}' does not exist"),
@@ -164,7 +164,7 @@ fn unknown_ids(code: &str, what: &str, ids: &[&str]) -> ApiError {
     ApiError::new(code, text)
 }
 
-/// Checks that there are objects of all these IDs.
+/// Checks that objects with all these IDs exist.
 fn check_known(ids: &[&str], code: &str, what: &str, known: impl Fn(&str) -> bool) -> Result<(), ApiError> {
     let unknown: BTreeSet<&str> = ids.iter().copied().filter(|id| !known(id)).collect();
     if unknown.is_empty() {
@@ -173,7 +173,7 @@ fn check_known(ids: &[&str], code: &str, what: &str, known: impl Fn(&str) -> boo
     Err(unknown_ids(code, what, &Vec::from_iter(unknown)))
 }
 
-/// Whether an ID has the form of its kind: prefix and 8 or 17 hexadecimal digits.
+/// Whether an ID has the format of its kind: prefix and 8 or 17 hexadecimal digits.
 fn well_formed(id: &str, prefix: &str) -> bool {
     id.strip_prefix(prefix).is_some_and(|digits| {
         [8, 17].contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))

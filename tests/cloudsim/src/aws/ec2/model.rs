@@ -1,4 +1,4 @@
-//! What there is in EC2.
+//! The state of EC2.
 
 use super::super::Options;
 use jiff::Timestamp;
@@ -9,50 +9,50 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// Tags by key.
 pub type Tags = BTreeMap<String, String>;
 
-/// State of EC2; objects by ID.
+/// The state of EC2; objects by ID.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ec2State {
-    /// The account that owns everything.
+    /// The account that owns all objects.
     pub account: String,
     pub region: String,
-    /// Zones by name.
+    /// The zones by name.
     pub zones: BTreeMap<String, Zone>,
     pub vpcs: BTreeMap<String, Vpc>,
     pub subnets: BTreeMap<String, Subnet>,
     pub gateways: BTreeMap<String, Gateway>,
     pub route_tables: BTreeMap<String, RouteTable>,
     pub groups: BTreeMap<String, SecurityGroup>,
-    /// Instances, terminated ones for an hour.
+    /// The instances, including instances that were terminated within the last hour.
     pub instances: BTreeMap<String, Instance>,
-    /// Network interfaces of instances, load balancers and others.
+    /// The network interfaces of instances, load balancers and others.
     pub interfaces: BTreeMap<String, Interface>,
     pub volumes: BTreeMap<String, Volume>,
-    /// Elastic addresses by allocation ID.
+    /// The Elastic IP addresses by allocation ID.
     pub addresses: BTreeMap<String, Address>,
-    /// Idempotency tokens by `<action>/<token>`.
+    /// The idempotency tokens by `<action>/<token>`.
     pub tokens: BTreeMap<String, Token>,
-    /// Topology queries are answered with `UnsupportedOperation`.
+    /// Whether topology queries are answered with `UnsupportedOperation`.
     #[serde(default)]
     pub topology_unsupported: bool,
-    /// Instances that answers leave out although they exist and nothing is wrong with the question: a partial answer.
+    /// Existing instances that answers omit although the request is valid: a partial answer.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub left_out: BTreeSet<String>,
     #[serde(skip)]
     pub(super) index: Index,
 }
 
-/// Derived from the state; rebuilt after loading.
+/// Indexes derived from the state; rebuilt after loading.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Index {
     pub(super) by_dns: HashMap<String, BTreeSet<String>>,
     pub(super) by_ip: HashMap<Ipv4Addr, BTreeSet<String>>,
 }
 
-/// An availability, local or wavelength zone.
+/// An Availability Zone, Local Zone or Wavelength Zone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Zone {
-    /// Zone ID, e.g. `usw2-az1`.
+    /// The zone ID, e.g. `usw2-az1`.
     pub id: String,
     /// `availability-zone`, `local-zone` or `wavelength-zone`.
     pub kind: String,
@@ -60,7 +60,7 @@ pub struct Zone {
     pub state: String,
 }
 
-/// A network.
+/// A VPC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vpc {
     pub cidr: String,
@@ -72,19 +72,19 @@ pub struct Vpc {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
     pub vpc: String,
-    /// Its zone's name.
+    /// The name of its zone.
     pub zone: String,
     pub cidr: String,
     pub ipv6_cidr: Option<String>,
     pub tags: Tags,
-    /// Offset in the block at which the search for a free address goes on.
+    /// The offset in the block at which the search for a free address continues.
     pub next_ip: u32,
 }
 
 /// An internet gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gateway {
-    /// The network that it is attached to.
+    /// The VPC that it is attached to.
     pub vpc: Option<String>,
     pub tags: Tags,
 }
@@ -93,19 +93,19 @@ pub struct Gateway {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteTable {
     pub vpc: String,
-    /// Associations by ID.
+    /// The associations by ID.
     pub associations: BTreeMap<String, Association>,
-    /// Routes in the order of their creation.
+    /// The routes in the order of their creation.
     pub routes: Vec<Route>,
     pub tags: Tags,
     pub created: Timestamp,
 }
 
-/// What a route table is used for.
+/// An association of a route table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Association {
-    /// All subnets without a table of their own.
+    /// All subnets without an explicit association.
     Main,
     Subnet(String),
 }
@@ -113,20 +113,20 @@ pub enum Association {
 /// A route.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// IPv4 or IPv6 block, or a prefix list.
+    /// An IPv4 or IPv6 CIDR block, or a prefix list.
     pub destination: String,
     pub target: Target,
     pub created: Timestamp,
 }
 
-/// Where a route goes.
+/// The target of a route.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
     Local,
     /// A gateway: internet (`igw-…`), virtual private (`vgw-…`), NAT (`nat-…`).
     Gateway(String),
-    /// An interface, with the instance that it belonged to when the route was made.
+    /// A network interface, with the instance to which it was attached when the route was created.
     Interface {
         interface: String,
         instance: Option<String>,
@@ -136,34 +136,34 @@ pub enum Target {
 /// A security group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecurityGroup {
-    /// Name, unique in its network.
+    /// The name, unique in its VPC.
     pub name: String,
     pub description: String,
     pub vpc: String,
-    /// Inbound rules in the order of their creation.
+    /// The inbound rules in the order of their creation.
     pub ingress: Vec<Rule>,
-    /// Outbound rules.
+    /// The outbound rules.
     pub egress: Vec<Rule>,
     pub tags: Tags,
     pub created: Timestamp,
 }
 
-/// One rule: one protocol and port range, one source.
+/// A rule with one protocol, one port range and one source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     pub id: String,
     /// `tcp`, `udp`, `icmp`, `icmpv6`, a number, or `-1` for all.
     pub protocol: String,
-    /// First port (ICMP: type); none for protocols without ports.
+    /// The first port (ICMP: type); none for protocols without ports.
     pub from: Option<i64>,
-    /// Last port (ICMP: code).
+    /// The last port (ICMP: code).
     pub to: Option<i64>,
-    /// Where from (outbound: where to).
+    /// The source, or for outbound rules the destination.
     pub peer: Peer,
     pub description: Option<String>,
 }
 
-/// The other side of a rule.
+/// The source or destination of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Peer {
@@ -173,7 +173,7 @@ pub enum Peer {
     Prefix(String),
 }
 
-/// States of an instance.
+/// The states of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InstanceState {
@@ -187,12 +187,12 @@ pub enum InstanceState {
 }
 
 impl InstanceState {
-    /// Name on the wire.
+    /// The name in the API.
     pub fn name(self) -> &'static str {
         self.on_wire().1
     }
 
-    /// Code and name on the wire.
+    /// The code and name in the API.
     pub(super) fn on_wire(self) -> (u16, &'static str) {
         match self {
             InstanceState::Pending => (0, "pending"),
@@ -205,32 +205,32 @@ impl InstanceState {
     }
 }
 
-/// An instance. Addresses and groups are those of its interfaces.
+/// An instance. Its addresses and security groups are those of its network interfaces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
-    /// The reservation that it was started in.
+    /// The reservation that created it.
     pub reservation: String,
-    /// Position among the instances of its reservation.
+    /// The index among the instances of its reservation.
     pub launch_index: u32,
     pub image: String,
-    /// Type, e.g. `m5.large`.
+    /// The instance type, e.g. `m5.large`.
     pub instance_type: String,
     pub state: InstanceState,
     pub created: Timestamp,
     pub vpc: String,
-    /// Subnet of the primary interface.
+    /// The subnet of the primary interface.
     pub subnet: String,
-    /// Zone's name.
+    /// The name of its zone.
     pub zone: String,
-    /// Private DNS name; empty once terminated.
+    /// The private DNS name; empty once terminated.
     pub private_dns: String,
-    /// Public DNS name, or empty.
+    /// The public DNS name, or empty.
     pub public_dns: String,
-    /// Interfaces by device index.
+    /// The network interfaces by device index.
     pub interfaces: Vec<String>,
-    /// Network nodes from the top; empty: a type without topology.
+    /// The network nodes from the top; empty for a type without topology.
     pub topology: Vec<String>,
-    /// How many hops an answer of the metadata service's token request may take.
+    /// The maximum number of hops for a token answer of the metadata service.
     pub metadata_hops: u8,
     pub tags: Tags,
 }
@@ -240,39 +240,39 @@ pub struct Instance {
 pub struct Interface {
     pub subnet: String,
     pub vpc: String,
-    /// Zone's name.
+    /// The name of its zone.
     pub zone: String,
-    /// Description; for load balancers it names the balancer.
+    /// The description; for load balancers it contains the name of the load balancer.
     pub description: String,
     /// `interface`, `network_load_balancer`, …
     pub kind: String,
-    /// The service that made it, for requester-managed ones, e.g. `amazon-elb`.
+    /// For requester-managed interfaces, the service that created it, e.g. `amazon-elb`.
     pub requester: Option<String>,
-    /// Hardware address.
+    /// The MAC address.
     pub mac: String,
-    /// Private IPv4 addresses, the primary one first.
+    /// The private IPv4 addresses, the primary one first.
     pub private_ips: Vec<Ipv4Addr>,
-    /// Public address of the primary private one.
+    /// The public address of the primary private address.
     pub public_ip: Option<Ipv4Addr>,
-    /// Elastic address behind `public_ip`.
+    /// The allocation ID, if `public_ip` is an Elastic IP address.
     pub allocation: Option<String>,
     pub ipv6: Vec<Ipv6Addr>,
-    /// Delegated IPv6 prefixes.
+    /// The delegated IPv6 prefixes.
     #[serde(default)]
     pub ipv6_prefixes: Vec<String>,
     pub groups: Vec<String>,
-    /// Drops traffic that is not its own.
+    /// Whether traffic for other addresses is dropped.
     pub source_dest_check: bool,
     pub attachment: Option<Attachment>,
     pub tags: Tags,
     pub created: Timestamp,
 }
 
-/// What an interface is attached to.
+/// The attachment of a network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
     pub id: String,
-    /// The instance; none for those of services.
+    /// The instance; none for interfaces of services.
     pub instance: Option<String>,
     pub device: u32,
     /// `attaching`, `attached`, `detaching`.
@@ -283,9 +283,9 @@ pub struct Attachment {
 /// A volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
-    /// Zone's name.
+    /// The name of its zone.
     pub zone: String,
-    /// GiB.
+    /// The size in GiB.
     pub size: i64,
     /// `gp3`, …
     pub kind: String,
@@ -295,28 +295,28 @@ pub struct Volume {
     pub created: Timestamp,
 }
 
-/// An elastic address.
+/// An Elastic IP address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
     pub public_ip: Ipv4Addr,
-    /// The interface that has it.
+    /// The network interface that has it.
     pub interface: Option<String>,
     pub tags: Tags,
 }
 
-/// What an idempotency token was used for.
+/// The first use of an idempotency token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
     /// The parameters of the first call.
     pub params: String,
-    /// What it made.
+    /// The IDs of the objects that it created.
     pub made: Vec<String>,
 }
 
 impl Ec2State {
     /// An empty account with the zones of its region.
     pub fn new(options: &Options) -> Self {
-        // IDs don't follow the letters in real accounts either.
+        // In real accounts, the IDs do not follow the letters either.
         let zones = [('a', 2), ('b', 1), ('c', 3), ('d', 4)].map(|(letter, id)| {
             let zone = Zone {
                 id: format!("{}-az{id}", short_region(&options.region)),
@@ -333,7 +333,7 @@ impl Ec2State {
         }
     }
 
-    /// Rebuilds what is derived from the state.
+    /// Rebuilds the indexes.
     pub fn reindex(&mut self) {
         let mut index = Index::default();
         for (id, instance) in &self.instances {
@@ -349,13 +349,13 @@ impl Ec2State {
         self.index = index;
     }
 
-    /// The primary interface of an instance.
+    /// The primary network interface of an instance.
     pub fn primary_interface<'a>(&'a self, instance: &'a Instance) -> Option<(&'a str, &'a Interface)> {
         let id = instance.interfaces.first()?;
         Some((id, self.interfaces.get(id)?))
     }
 
-    /// Whether a subnet is public: its route table, else the network's main one, leads to an internet gateway.
+    /// Whether a subnet is public: its route table, or else the main route table, has a route to an internet gateway.
     pub fn is_public(&self, subnet: &str) -> bool {
         let Some(vpc) = self.subnets.get(subnet).map(|subnet| &subnet.vpc) else { return false };
         let used = |wanted: &Association| {

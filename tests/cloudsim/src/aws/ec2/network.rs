@@ -1,4 +1,4 @@
-//! Addresses and interfaces, and the helpers with which load balancers take part in the network.
+//! Addresses and network interfaces, and the helpers that load balancers use.
 
 use super::model::{Attachment, Interface, Subnet, Tags};
 use super::unknown_ids;
@@ -6,27 +6,27 @@ use crate::aws::{ApiError, World};
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What a new interface should be like.
+/// The parameters of a new network interface.
 #[derive(Debug, Clone, Default)]
 pub struct NewInterface {
     pub subnet: String,
     pub groups: Vec<String>,
     pub description: String,
-    /// `interface` if empty.
+    /// The type; `interface` if empty.
     pub kind: String,
-    /// Its primary address; a free one if none.
+    /// The primary address; a free one if none.
     pub private_ip: Option<Ipv4Addr>,
-    /// IPv6 addresses (the subnet needs a block).
+    /// The number of IPv6 addresses (the subnet needs an IPv6 block).
     pub ipv6: usize,
-    /// With a delegated IPv6 prefix (/80).
+    /// Whether it gets a delegated IPv6 prefix (/80).
     pub ipv6_prefix: bool,
-    /// Elastic address to associate.
+    /// The Elastic IP address to associate.
     pub allocation: Option<String>,
-    /// Gets a public address.
+    /// Whether it gets a public address.
     pub public: bool,
 }
 
-/// Makes an interface, unattached.
+/// Creates a network interface, unattached.
 pub fn create_interface(world: &mut World, new: NewInterface) -> Result<String, ApiError> {
     let subnet = world.ec2.subnets.get(&new.subnet).cloned().ok_or_else(|| {
         ApiError::new("InvalidSubnetID.NotFound", format!("The subnet ID '{}' does not exist", new.subnet))
@@ -75,8 +75,8 @@ pub fn create_interface(world: &mut World, new: NewInterface) -> Result<String, 
     Ok(id)
 }
 
-/// Makes the interface of a load balancer in a subnet. The description is what the real ones bear: `ELB <name>` for classic
-/// ones, `ELB net/<name>/<id>` for network ones.
+/// Creates the network interface of a load balancer in a subnet. The description is as in AWS: `ELB <name>` for Classic
+/// Load Balancers, `ELB net/<name>/<id>` for Network Load Balancers.
 pub fn create_balancer_interface(world: &mut World, new: NewInterface) -> Result<String, ApiError> {
     let id = create_interface(world, new)?;
     let attachment = Attachment {
@@ -93,7 +93,7 @@ pub fn create_balancer_interface(world: &mut World, new: NewInterface) -> Result
     Ok(id)
 }
 
-/// Removes an interface at once.
+/// Deletes a network interface immediately.
 pub fn remove_interface(world: &mut World, id: &str) {
     let Some(interface) = world.ec2.interfaces.remove(id) else { return };
     vacate(world, id, &interface.private_ips);
@@ -102,7 +102,7 @@ pub fn remove_interface(world: &mut World, id: &str) {
     }
 }
 
-/// Checks that groups exist, are of this network, and are not too many.
+/// Checks that security groups exist, are in this VPC, and do not exceed the quota.
 pub fn check_groups(world: &World, groups: &[String], vpc: &str) -> Result<(), ApiError> {
     for id in groups {
         if super::security_groups::find(world, id)?.vpc != vpc {
@@ -117,7 +117,7 @@ pub fn check_groups(world: &World, groups: &[String], vpc: &str) -> Result<(), A
     Ok(())
 }
 
-/// Gives an elastic address to an interface: the address.
+/// Associates an Elastic IP address with a network interface; returns the address.
 fn associate(world: &mut World, allocation: &str, interface: &str) -> Result<Ipv4Addr, ApiError> {
     let address = (world.ec2.addresses.get_mut(allocation))
         .ok_or_else(|| unknown_ids("InvalidAllocationID.NotFound", "allocation", &[allocation]))?;
@@ -129,12 +129,12 @@ fn associate(world: &mut World, allocation: &str, interface: &str) -> Result<Ipv
     Ok(address.public_ip)
 }
 
-/// Marks an address as used by an interface.
+/// Marks an address as used by a network interface.
 fn occupy(world: &mut World, interface: &str, ip: Ipv4Addr) {
     world.ec2.index.by_ip.entry(ip).or_default().insert(interface.to_owned());
 }
 
-/// Marks addresses as no longer used by an interface.
+/// Marks addresses as no longer used by a network interface.
 fn vacate(world: &mut World, interface: &str, ips: &[Ipv4Addr]) {
     for ip in ips {
         if let Some(users) = world.ec2.index.by_ip.get_mut(ip) {
@@ -146,10 +146,10 @@ fn vacate(world: &mut World, interface: &str, ips: &[Ipv4Addr]) {
     }
 }
 
-/// Whether an interface of this network has the address.
+/// Whether a network interface in this VPC has the address.
 fn taken(world: &World, vpc: &str, ip: Ipv4Addr) -> bool {
     world.ec2.index.by_ip.get(&ip).is_some_and(|users| {
-        // One without its interface yet is being made right now.
+        // An ID without an interface belongs to one that is just being created.
         users.iter().any(|id| world.ec2.interfaces.get(id).is_none_or(|interface| interface.vpc == vpc))
     })
 }
@@ -173,7 +173,7 @@ fn free_ip(world: &mut World, subnet: &str) -> Result<Ipv4Addr, ApiError> {
     let Some(found) = world.ec2.subnets.get(subnet) else { return Err(ApiError::missing("SubnetId")) };
     let block: Ipv4Net = found.cidr.parse().map_err(|_| full())?;
     let (vpc, start) = (found.vpc.clone(), found.next_ip);
-    // The first four addresses and the last are AWS's own.
+    // AWS reserves the first four addresses and the last one.
     let size = u32::MAX >> block.prefix_len();
     let usable = size.saturating_sub(4);
     for step in 0..usable {
@@ -204,14 +204,14 @@ fn ipv6_block(block: Option<&str>) -> Result<Ipv6Net, ApiError> {
     block.ok_or_else(|| ApiError::new("InvalidParameterValue", "The subnet has no IPv6 CIDR block."))
 }
 
-/// The prefix that belongs to a primary address: its last two bytes stand between the subnet's 64 bits and the prefix's 80.
+/// The prefix for a primary address: its last two bytes follow the subnet's 64 bits and complete the prefix's 80 bits.
 fn ipv6_prefix(block: Option<&str>, primary: Ipv4Addr) -> Result<String, ApiError> {
     let number = u128::from(u32::from(primary) & 0xffff) << 48;
     let network = Ipv6Addr::from(u128::from(ipv6_block(block)?.network()) | number);
     Ok(format!("{network}/80"))
 }
 
-/// A public address that nothing has; 100.64.0.0/10 is nobody's in the public network, so no test can reach a stranger.
+/// A free public address in 100.64.0.0/10, which is not routed in the internet, so no test can reach another host.
 pub(super) fn public_ip(world: &mut World) -> Ipv4Addr {
     use rand::Rng;
     loop {

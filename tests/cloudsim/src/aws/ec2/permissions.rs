@@ -1,4 +1,5 @@
-//! Permissions of security groups: the wire merges rules of the same protocol and ports, the state keeps them apart.
+//! Permissions of security groups: the API merges rules of the same protocol and ports, the state stores them
+//! separately.
 
 use super::model::{Peer, Rule, SecurityGroup};
 use super::security_groups::{by_name, find, not_found};
@@ -7,7 +8,7 @@ use crate::aws::{ApiError, World, Xml};
 use ipnet::{Ipv4Net, Ipv6Net};
 
 impl Rule {
-    /// Whether it allows what another one does; IDs and descriptions don't count.
+    /// Whether both rules allow the same traffic; IDs and descriptions are ignored.
     pub(super) fn is(&self, other: &Rule) -> bool {
         self.range() == other.range() && self.peer == other.peer
     }
@@ -16,7 +17,7 @@ impl Rule {
         (&self.protocol, self.from, self.to)
     }
 
-    /// In the words of EC2's errors.
+    /// The rule as in EC2's error messages.
     pub(super) fn words(&self) -> String {
         let (_, _, peer) = self.peer.on_wire();
         let protocol = if self.protocol == "-1" { "ALL".to_owned() } else { self.protocol.to_uppercase() };
@@ -29,12 +30,12 @@ impl Rule {
     }
 }
 
-/// The lists of a permission, with the element that names the peer.
+/// The lists of a permission, with the element that identifies the peer.
 const LISTS: [(&str, &str); 4] =
     [("groups", "groupId"), ("ipRanges", "cidrIp"), ("ipv6Ranges", "cidrIpv6"), ("prefixListIds", "prefixListId")];
 
 impl Peer {
-    /// The list of a permission that it is in, its element there when it is answered alone, and its text.
+    /// The list of a permission that contains it, its element if it is answered alone, and its text.
     fn on_wire(&self) -> (&'static str, &'static str, &str) {
         match self {
             Peer::V4(block) => ("ipRanges", "cidrIpv4", block),
@@ -45,7 +46,7 @@ impl Peer {
     }
 }
 
-/// The rules that a call names, split to one peer each; they have no IDs yet.
+/// Parses the rules of a call, split to one peer each; they have no IDs yet.
 pub(super) fn read(world: &World, params: &Params, vpc: &str) -> Result<Vec<Rule>, ApiError> {
     let mut wanted = Vec::new();
     for permission in params.items("IpPermissions") {
@@ -117,7 +118,7 @@ fn malformed(text: &str) -> ApiError {
     ApiError::new("InvalidParameterValue", format!("CIDR block {text} is malformed"))
 }
 
-/// unverified: that host bits are cleared here as they are for routes.
+/// unverified: host bits are cleared here as they are for routes.
 fn v4(text: &str) -> Result<Peer, ApiError> {
     let block: Ipv4Net = text.parse().map_err(|_| malformed(text))?;
     Ok(Peer::V4(block.trunc().to_string()))
@@ -129,7 +130,7 @@ fn v6(text: &str) -> Result<Peer, ApiError> {
 }
 
 fn group(world: &World, item: &Params, vpc: &str) -> Result<Peer, ApiError> {
-    // The account is known; a pair may name it.
+    // The account is known; a pair may contain it.
     let owner = item.get("UserId").filter(|user| *user != world.ec2.account);
     if let Some(user) = owner {
         return Err(ApiError::new("InvalidGroup.NotFound", format!("Groups of account {user} are not simulated.")));
@@ -155,13 +156,13 @@ fn check_description(text: Option<&str>) -> Result<(), ApiError> {
     Err(ApiError::new("InvalidParameterValue", text))
 }
 
-/// Whether a text may describe a group or a rule.
+/// Whether a text is a valid description of a security group or rule.
 pub(super) fn describes(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || " ._-:/()#,@[]+=&;{}!$*".contains(c);
     text.len() <= 255 && text.chars().all(allowed)
 }
 
-/// Writes the rules of one direction as merged permissions: one for each protocol and port range.
+/// Writes the rules of one direction as merged permissions: one per protocol and port range.
 pub(super) fn write(xml: &mut Xml, name: &str, account: &str, rules: &[Rule]) {
     let mut ranges = Vec::new();
     for rule in rules {
@@ -189,7 +190,7 @@ pub(super) fn write(xml: &mut Xml, name: &str, account: &str, rules: &[Rule]) {
     });
 }
 
-/// Writes single rules, as authorizing and revoking answer them.
+/// Writes single rules, as in the answers of the authorize and revoke operations.
 pub(super) fn write_rules(xml: &mut Xml, name: &str, account: &str, group: &str, rules: &[Rule], revoked: bool) {
     xml.list(name, "item", rules, |xml, rule| {
         xml.text("securityGroupRuleId", &rule.id);
@@ -212,8 +213,8 @@ pub(super) fn write_rules(xml: &mut Xml, name: &str, account: &str, group: &str,
     });
 }
 
-/// How many rules count against the quota of IPv4 and of IPv6. References to groups and prefix lists count for both.
-/// unverified: how they count.
+/// The number of rules that count towards the quotas for IPv4 and IPv6. References to security groups and prefix lists
+/// count for both. unverified: how they are counted.
 pub(super) fn load(group: &SecurityGroup) -> (usize, usize) {
     let v6 = group.ingress.iter().filter(|rule| matches!(rule.peer, Peer::V6(_))).count();
     let v4 = group.ingress.iter().filter(|rule| matches!(rule.peer, Peer::V4(_))).count();

@@ -43,8 +43,9 @@ fn has(id: &str, table: &RouteTable, name: &str, is: &dyn Fn(&str) -> bool) -> b
     }
 }
 
-/// `blackhole` once the target is of no use: the interface is gone or free, its instance is stopped or terminated, the gateway
-/// is detached. unverified: that a route to a stopping or stopped instance is one already.
+/// `blackhole` if the target is unusable: the interface is deleted or unattached, its instance is stopped or
+/// terminated, or the gateway is detached. unverified: a route to a stopping or stopped instance already is a
+/// blackhole.
 fn state(world: &World, route: &Route) -> &'static str {
     let works = match &route.target {
         Target::Local => true,
@@ -66,7 +67,7 @@ fn state(world: &World, route: &Route) -> &'static str {
     if works { "active" } else { "blackhole" }
 }
 
-/// The instance that a route shows. unverified: that a blackhole goes on naming its instance after that is gone.
+/// The instance that a route shows. unverified: a blackhole still shows its instance after the instance is gone.
 fn shown_instance<'a>(world: &'a World, route: &'a Route) -> Option<&'a str> {
     let Target::Interface { interface, instance } = &route.target else { return None };
     let now = world.ec2.interfaces.get(interface).and_then(|found| found.attachment.as_ref()?.instance.as_deref());
@@ -113,7 +114,7 @@ fn item(xml: &mut Xml, world: &World, id: &str, table: &RouteTable) {
     tag_set(xml, &table.tags);
 }
 
-/// Makes a table with the local routes of its network.
+/// Creates a route table with the local routes of its VPC.
 pub(super) fn insert(world: &mut World, vpc: &str, tags: super::Tags) -> Result<String, ApiError> {
     let Some(found) = world.ec2.vpcs.get(vpc) else {
         return Err(ApiError::new("InvalidVpcID.NotFound", format!("The vpc ID '{vpc}' does not exist")));
@@ -176,7 +177,7 @@ fn target(world: &World, call: &Call) -> Result<Target, ApiError> {
         return Ok(if id == "local" { Target::Local } else { Target::Gateway(id.to_owned()) });
     }
     if let Some(id) = params.get("NatGatewayId") {
-        // NAT gateways themselves are not simulated: any ID will do as a target.
+        // NAT gateways are not simulated: any ID is accepted as a target.
         return Ok(Target::Gateway(id.to_owned()));
     }
     Err(ApiError::missing("gatewayId, natGatewayId, networkInterfaceId or instanceId"))
@@ -193,7 +194,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let limit = world.options.limits.routes_per_table;
     let table = table_mut(world, id)?;
     if table.routes.iter().any(|route| route.destination == destination) {
-        // unverified: that a repeat with the same target fails too.
+        // unverified: a repetition with the same target also fails.
         let text = format!("The route identified by {destination} already exists.");
         return Err(ApiError::new("RouteAlreadyExists", text));
     }

@@ -8,12 +8,12 @@ use crate::aws::{ApiError, Call, World, Xml};
 
 const FILTERS: &[&str] = &["group-id", "group-name", "ip-permission.group-id", "vpc-id"];
 
-/// The error for a group that nobody knows.
+/// The error for an unknown security group.
 pub fn not_found(id: &str) -> ApiError {
     ApiError::new("InvalidGroup.NotFound", format!("The security group '{id}' does not exist"))
 }
 
-/// A group of a network by its name.
+/// Finds a security group of a VPC by its name.
 pub fn by_name(world: &World, vpc: &str, name: &str) -> Option<String> {
     let found = world.ec2.groups.iter().find(|(_, group)| group.vpc == vpc && group.name == name);
     found.map(|(id, _)| id.clone())
@@ -26,7 +26,7 @@ fn known<'a>(world: &'a World, id: &str) -> Result<&'a SecurityGroup, ApiError> 
     find(world, id)
 }
 
-/// A group, if it is known by now.
+/// A security group, if it is visible yet.
 pub(in crate::aws) fn find<'a>(world: &'a World, id: &str) -> Result<&'a SecurityGroup, ApiError> {
     let found = world.ec2.groups.get(id).filter(|group| world.known("security-group", group.created));
     found.ok_or_else(|| not_found(id))
@@ -80,7 +80,7 @@ fn has(id: &str, group: &SecurityGroup, name: &str, is: &dyn Fn(&str) -> bool) -
 pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let name = call.params.required("GroupName")?.to_owned();
     let description = call.params.required("GroupDescription")?.to_owned();
-    // No account has a default network.
+    // No account has a default VPC.
     let vpc = call.params.get("VpcId");
     let vpc = vpc.ok_or_else(|| ApiError::new("VPCIdNotSpecified", "No default VPC for this user"))?.to_owned();
     if !world.ec2.vpcs.contains_key(&vpc) {
@@ -117,7 +117,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     Ok(xml)
 }
 
-/// Makes a group with the outbound rule that every new one has.
+/// Creates a security group with the default outbound rule.
 pub(super) fn insert(world: &mut World, vpc: &str, name: &str, description: &str, tags: super::Tags) -> String {
     let id = world.new_id("sg-");
     let everything = Rule {
@@ -162,7 +162,7 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     Ok(xml)
 }
 
-/// The group that a rule call is about, to change it, and the rules that it names.
+/// The security group of a rule call, to change it, and the rules in the call.
 fn addressed(world: &World, call: &Call) -> Result<(String, SecurityGroup, Vec<Rule>), ApiError> {
     let id = call.params.required("GroupId")?;
     let group = known(world, id)?.clone();
@@ -199,7 +199,7 @@ pub(super) fn revoke(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         let (id, mut group, wanted) = addressed(world, call)?;
         for gone in wanted {
             let Some(at) = group.ingress.iter().position(|rule| gone.is(rule)) else {
-                // unverified for default networks, where AWS documents an answer without error.
+                // unverified for default VPCs, where AWS documents an answer without an error.
                 let text = "The specified rule does not exist in this security group.";
                 return Err(ApiError::new("InvalidPermission.NotFound", text));
             };

@@ -1,4 +1,4 @@
-//! Seeding from Rust: a network, and instances by the thousand, without the API's steps between.
+//! Creates a VPC and thousands of instances directly from Rust, without the intermediate steps of the API.
 
 use super::lifecycle::{Launch, go_on, place};
 use super::model::{Association, Gateway, InstanceState, Route, Subnet, Tags, Target};
@@ -8,16 +8,16 @@ use crate::aws::{ApiError, World};
 use ipnet::Ipv4Net;
 use jiff::{SignedDuration, Timestamp};
 
-/// A network as a cluster has it.
+/// A VPC for a cluster.
 #[derive(Debug, Clone)]
 pub struct NetworkSeed {
-    /// IPv4 block of the network.
+    /// The IPv4 block of the VPC.
     pub cidr: String,
-    /// With IPv6 blocks.
+    /// Whether it has IPv6 blocks.
     pub ipv6: bool,
-    /// Zones, by the last letter of their names; one public and one private subnet in each.
+    /// The zones, by the last letter of their names; one public and one private subnet in each.
     pub zones: Vec<char>,
-    /// Cluster ID: subnets, node group and route table get its tag.
+    /// The cluster ID: subnets, node security group and route table get its tag.
     pub cluster: Option<String>,
 }
 
@@ -27,38 +27,38 @@ impl Default for NetworkSeed {
     }
 }
 
-/// What a seeded network is made of.
+/// The parts of a seeded VPC.
 #[derive(Debug, Clone, Default)]
 pub struct Network {
     pub vpc: String,
-    /// Public subnets in the order of the zones.
+    /// The public subnets in the order of the zones.
     pub public: Vec<String>,
-    /// Private subnets in the order of the zones.
+    /// The private subnets in the order of the zones.
     pub private: Vec<String>,
-    /// The main route table; it leads nowhere outside.
+    /// The main route table; it has no route out of the VPC.
     pub main_table: String,
-    /// The table of the public subnets; it leads to the internet gateway.
+    /// The route table of the public subnets; it has a route to the internet gateway.
     pub public_table: String,
     pub gateway: String,
-    /// The network's default security group.
+    /// The default security group of the VPC.
     pub default_group: String,
-    /// A group for nodes.
+    /// A security group for nodes.
     pub node_group: String,
 }
 
-/// Instances to make.
+/// The parameters of seeded instances.
 #[derive(Debug, Clone)]
 pub struct InstanceSeed {
     pub count: usize,
-    /// Subnets, taken in turn.
+    /// The subnets, used in turn.
     pub subnets: Vec<String>,
     pub groups: Vec<String>,
     pub instance_type: String,
     pub state: InstanceState,
     pub tags: Tags,
-    /// IPv6 addresses of each.
+    /// The number of IPv6 addresses of each instance.
     pub ipv6: usize,
-    /// Each with a delegated IPv6 prefix.
+    /// Whether each instance has a delegated IPv6 prefix.
     pub ipv6_prefix: bool,
 }
 
@@ -77,10 +77,10 @@ impl Default for InstanceSeed {
     }
 }
 
-/// Makes a network: subnets, gateway, tables, groups.
+/// Creates a VPC with subnets, gateway, route tables and security groups.
 ///
 /// # Errors
-/// The block is none, or too small for the subnets.
+/// The CIDR block is invalid, or too small for the subnets.
 pub fn network(world: &mut World, seed: &NetworkSeed) -> Result<Network, ApiError> {
     let bad = |why: &str| ApiError::bad_value("cidr", &seed.cidr, why);
     let block: Ipv4Net = seed.cidr.parse().map_err(|_| bad("Not an IPv4 block."))?;
@@ -134,12 +134,12 @@ fn cluster_tags(cluster: Option<&str>, value: &str) -> Tags {
     cluster.map(|id| (format!("kubernetes.io/cluster/{id}"), value.to_owned())).into_iter().collect()
 }
 
-/// How many more bits of prefix so many parts need.
+/// The number of additional prefix bits for this number of parts.
 fn bits(parts: usize) -> u8 {
     (0..16).find(|bits| 1_usize << bits >= parts).unwrap_or(16)
 }
 
-/// Makes a subnet in the zone with this letter; an unknown zone is made too.
+/// Creates a subnet in the zone with this letter; an unknown zone is created too.
 fn subnet(
     world: &mut World,
     vpc: &str,
@@ -154,7 +154,7 @@ fn subnet(
     }
     tags.insert("Name".to_owned(), format!("{zone}-{number}"));
     let ipv6_cidr = world.ec2.vpcs.get(vpc).and_then(|vpc| vpc.ipv6_cidr.as_deref()).map(|block| {
-        // The network's /56 ends in 00: the subnet's number takes its place.
+        // The VPC's /56 ends in 00, which is replaced by the number of the subnet.
         block.replace("00::/56", &format!("{number:02x}::/64"))
     });
     let id = world.new_id("subnet-");
@@ -163,12 +163,12 @@ fn subnet(
     Ok(id)
 }
 
-/// Makes instances that are in their state already: their IDs, in the order of their making.
+/// Creates instances directly in their final state; returns their IDs, in the order of creation.
 ///
 /// # Errors
-/// No subnets, unknown ones, or full ones; then some may have been made.
+/// There are no subnets, or one is unknown or full; then some instances may have been created.
 pub fn instances(world: &mut World, seed: &InstanceSeed) -> Result<Vec<String>, ApiError> {
-    // Seeded instances have been there for a while: no lag hides them.
+    // Seeded instances have existed for a while: no lag hides them.
     let created = world.now().checked_sub(SignedDuration::from_hours(1)).unwrap_or(Timestamp::UNIX_EPOCH);
     let mut made = Vec::with_capacity(seed.count);
     for number in 0..seed.count {

@@ -1,4 +1,4 @@
-//! Zones, networks, subnets, gateways.
+//! Zones, VPCs, subnets, gateways.
 
 use super::filters::{Filters, Page, listing};
 use super::model::{Association, Gateway, Subnet, Tags, Vpc, Zone};
@@ -111,13 +111,13 @@ pub(super) fn create_vpc(world: &mut World, call: &Call) -> Result<Xml, ApiError
     Ok(xml)
 }
 
-/// Makes a network with its default group and main route table.
+/// Creates a VPC with its default security group and main route table.
 pub(super) fn insert_vpc(world: &mut World, block: Ipv4Net, ipv6: bool, tags: Tags) -> Result<String, ApiError> {
     let id = world.new_id("vpc-");
     let number = world.ec2.vpcs.len();
     let vpc = Vpc {
         cidr: block.trunc().to_string(),
-        // The documentation prefix: no test reaches anybody.
+        // The documentation prefix: no test can reach another host.
         ipv6_cidr: ipv6.then(|| format!("2001:db8:{number:x}:100::/56")),
         tags,
     };
@@ -184,7 +184,7 @@ fn item(xml: &mut Xml, world: &World, id: &str, subnet: &Subnet) {
     tag_set(xml, &subnet.tags);
 }
 
-/// Addresses of a subnet that nothing uses; AWS keeps five of each block.
+/// The number of free addresses of a subnet; AWS reserves five of each block.
 fn free_addresses(world: &World, subnet: &Subnet) -> u64 {
     let Ok(block) = subnet.cidr.parse::<Ipv4Net>() else { return 0 };
     let size = u64::from(u32::MAX >> block.prefix_len()) + 1;

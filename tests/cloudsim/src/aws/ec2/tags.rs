@@ -1,11 +1,11 @@
-//! Tags of EC2's resources.
+//! Tags of EC2 resources.
 
 use super::filters::{Filters, Page, listing};
 use super::model::{Ec2State, Tags};
 use super::{instances, unknown_ids};
 use crate::aws::{ApiError, Call, World, Xml};
 
-/// Checks new tags against AWS's rules; `total` is how many tags the resource would have.
+/// Checks new tags against AWS's rules; `total` is the resulting number of tags of the resource.
 pub(super) fn check(world: &World, tags: &Tags, total: usize) -> Result<(), ApiError> {
     let bad = |text: String| Err(ApiError::new("InvalidParameterValue", text));
     for (key, value) in tags {
@@ -26,7 +26,7 @@ pub(super) fn check(world: &World, tags: &Tags, total: usize) -> Result<(), ApiE
     Ok(())
 }
 
-/// The kind of a resource as DescribeTags names it, by its ID.
+/// The resource type of an ID, as in DescribeTags.
 fn kind(id: &str) -> Option<&'static str> {
     let (prefix, _) = id.split_once('-')?;
     Some(match prefix {
@@ -57,7 +57,7 @@ fn tags_mut<'a>(ec2: &'a mut Ec2State, id: &str) -> Option<&'a mut Tags> {
     })
 }
 
-/// Checks that a resource can be tagged: its kind is known, and so is it by now.
+/// Checks that a resource can be tagged: its type is known, and it is visible.
 fn check_resource(world: &World, id: &str) -> Result<(), ApiError> {
     let ec2 = &world.ec2;
     let found = |known: bool, code: &str, what: &str| {
@@ -101,7 +101,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         return Err(ApiError::missing("TagSet"));
     }
     for id in &ids {
-        // One resource that can't take them fails the whole call.
+        // One resource that can't be tagged fails the whole call.
         let mut all = tags_mut(&mut world.ec2, id).cloned().unwrap_or_default();
         all.extend(tags.clone());
         check(world, &tags, all.len())?;
@@ -126,7 +126,7 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
             tags.clear();
         }
         for (key, value) in &gone {
-            // With a value only a tag that has it goes; an empty value is a value.
+            // With a value, only a tag with that value is deleted; an empty value is a value.
             if value.as_ref().is_none_or(|value| tags.get(key) == Some(value)) {
                 tags.remove(key);
             }
@@ -136,7 +136,7 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
 }
 
 pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
-    // Here `key` and `value` name what other describes call `tag-key` and `tag-value`.
+    // Here `key` and `value` are the filters that other describe operations call `tag-key` and `tag-value`.
     let filters = Filters::parse(world, call, &["key", "resource-id", "resource-type", "value"])?;
     let page = Page::parse(world, call, 5..=1000)?;
     let ec2 = &world.ec2;

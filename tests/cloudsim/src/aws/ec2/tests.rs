@@ -1,4 +1,4 @@
-//! EC2 as its callers see it: calls on a world with a stepped clock.
+//! EC2 from the caller's perspective: calls on a state with a stepped clock.
 
 use super::seed::{InstanceSeed, Network, NetworkSeed, instances, network};
 use super::*;
@@ -236,7 +236,7 @@ fn rules_of_a_group_are_merged_on_the_wire_and_single_inside() {
     assert_eq!(all(&permissions, "cidrIp"), ["10.0.0.0/8", "192.168.0.0/16", "0.0.0.0/0"]);
     assert_eq!(all(&permissions, "cidrIpv6"), ["2001:db8::/32"]);
     assert_eq!(all(&permissions, "fromPort"), ["80"]);
-    // Descriptions don't make a rule another one.
+    // A different description does not make it a different rule.
     let again = format!("GroupId={id}&{tcp}&IpPermissions.1.IpRanges.1.CidrIp=10.0.0.0/8");
     let error = call(&mut world, "AuthorizeSecurityGroupIngress", &again).unwrap_err();
     assert_eq!(error.code, "InvalidPermission.Duplicate");
@@ -475,7 +475,7 @@ fn a_dump_is_stable_and_can_be_loaded_again() {
     let mut other = World::new(world.options.clone());
     other.load(serde_json::from_str(&before).unwrap());
     assert_eq!(text(&other), before);
-    // The agenda and the indexes came along.
+    // The scheduled events and the indexes were loaded too.
     step(&other, 30);
     let by_name = |id: &str| format!("Filter.1.Name=private-dns-name&Filter.1.Value.1={}", other_name(&world, id));
     assert!(!ok(&mut other, "DescribeInstances", &by_name(&ids[0])).contains("instanceId"));

@@ -1,4 +1,4 @@
-//! Volumes and elastic addresses.
+//! Volumes and Elastic IP addresses.
 
 use super::filters::{Filters, Page, listing};
 use super::model::{Address, Volume};
@@ -10,7 +10,7 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let filters = Filters::parse(world, call, &["availability-zone", "size", "status", "volume-id", "volume-type"])?;
     let ids = call.params.list("VolumeId");
     if let Some(bad) = ids.iter().find(|id| !well_formed(id, "vol-")) {
-        // unverified: whether AWS calls this a malformed ID or a bad parameter.
+        // unverified: whether AWS reports a malformed ID or an invalid parameter.
         let text = format!("Value ({bad}) for parameter volumes is invalid. Expected: 'vol-...'.");
         return Err(ApiError::new("InvalidParameterValue", text));
     }

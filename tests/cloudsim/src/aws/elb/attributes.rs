@@ -1,4 +1,4 @@
-//! Attributes and tags of classic load balancers.
+//! Attributes and tags of Classic Load Balancers.
 
 use super::{AccessLog, Attributes, find, named, named_mut, not_found};
 use crate::aws::balancing::{self, contradiction, invalid};
@@ -6,7 +6,7 @@ use crate::aws::query::Params;
 use crate::aws::{ApiError, Call, World, Xml};
 
 const DESYNC_MODE: &str = "elb.http.desyncmitigationmode";
-/// The structures of the request and the answer.
+/// The structures in the request and the answer.
 const PARTS: [&str; 5] =
     ["CrossZoneLoadBalancing", "AccessLog", "ConnectionDraining", "ConnectionSettings", "AdditionalAttributes"];
 
@@ -21,7 +21,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     Ok(xml)
 }
 
-/// Changes what is given, and answers with that and no more.
+/// Changes the given attributes, and returns only these.
 pub(super) fn modify(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let name = named(world, call)?.name.clone();
     let params =
@@ -46,7 +46,7 @@ impl Attributes {
         }
         if let Some(part) = params.sub("ConnectionDraining") {
             self.draining = enabled(part)?;
-            // unverified: without a timeout it goes back to the default.
+            // unverified: without a timeout, the default is restored.
             self.draining_timeout = part.within("Timeout", 1, 3600)?.unwrap_or(300);
         }
         if let Some(part) = params.sub("ConnectionSettings") {
@@ -96,7 +96,7 @@ impl AccessLog {
     }
 }
 
-/// Switched off, it forgets the rest. unverified: what AWS reports of a log that is off.
+/// A disabled log loses its other settings. unverified: what AWS reports about a disabled log.
 fn access_log(part: &Params) -> Result<AccessLog, ApiError> {
     let text = |name| part.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
     let interval = part.within("EmitInterval", 5, 60)?;
@@ -122,7 +122,7 @@ fn enabled(part: &Params) -> Result<bool, ApiError> {
     part.flag("Enabled")?.ok_or_else(|| ApiError::missing("Enabled"))
 }
 
-/// AWS takes one name, for all the plural.
+/// AWS accepts only one name, although the parameter is a list.
 pub(super) fn add_tags(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let new = balancing::tags(call)?;
     for name in names(world, call)? {

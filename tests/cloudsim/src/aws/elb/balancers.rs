@@ -1,4 +1,4 @@
-//! Balancers: making, listing, deleting, and the subnets and security groups they have.
+//! Classic Load Balancers: creation, listing, deletion, and their subnets and security groups.
 
 use super::{Attributes, Balancer, HealthCheck, find, listeners, named, named_mut, not_found};
 use crate::aws::balancing::{self, contradiction, invalid, listing};
@@ -8,7 +8,7 @@ use crate::aws::ec2::security_groups::{by_name, find as find_group};
 use crate::aws::{ApiError, Call, World, Xml, lbnet};
 use std::collections::BTreeMap;
 
-/// That of us-west-2; nothing depends on which one another region has.
+/// The ID for us-west-2; nothing depends on the IDs of other regions.
 /// <https://docs.aws.amazon.com/general/latest/gr/elb.html>
 const HOSTED_ZONE: &str = "Z1H1FL5HABSF5";
 
@@ -19,7 +19,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let listeners = listeners::read(world, call)?;
     let tags = balancing::tags(call)?;
     if !call.params.list("AvailabilityZones").is_empty() {
-        // Only default subnets can be meant; no account of today has to have them.
+        // Only default subnets can be meant, which a current account need not have.
         return Err(contradiction("This account has no default subnets; name subnets instead of zones"));
     }
     let subnets = balancing::unique(call, "Subnets");
@@ -32,7 +32,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     }
     balancing::check_groups(world, &vpc, &groups)?;
     balancing::check_gateway(world, &vpc, internal)?;
-    // unverified: a repeat with the very same settings is refused as well.
+    // unverified: a repetition with the same settings is also rejected.
     if world.elb.balancers.contains_key(name) {
         let text = format!("The specified load balancer name already exists for this account: {name}");
         return Err(ApiError::new("DuplicateLoadBalancerName", text));
@@ -59,7 +59,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
 }
 
 impl Balancer {
-    /// One without listeners, subnets and groups, that checks the health of an instance port.
+    /// A balancer without listeners, subnets and groups, whose health check uses an instance port.
     fn new(world: &mut World, name: &str, internal: bool, vpc: String, port: u16) -> Self {
         Balancer {
             name: name.to_owned(),
@@ -99,7 +99,7 @@ impl Balancer {
     }
 }
 
-/// `name-1234567890.region.elb.amazonaws.com`, with `internal-` in front of internal ones.
+/// `name-1234567890.region.elb.amazonaws.com`, with the prefix `internal-` for internal balancers.
 fn dns_name(world: &mut World, name: &str, internal: bool) -> String {
     let number = u32::from_str_radix(&world.hex(8), 16).unwrap_or_default();
     let prefix = if internal { "internal-" } else { "" };
@@ -124,7 +124,7 @@ fn write(xml: &mut Xml, world: &World, balancer: &Balancer) {
     xml.text("LoadBalancerName", &balancer.name);
     xml.text("DNSName", &balancer.dns_name);
     if !balancer.internal {
-        // unverified: internal balancers have none.
+        // unverified: internal balancers do not have one.
         xml.text("CanonicalHostedZoneName", &balancer.dns_name);
     }
     xml.text("CanonicalHostedZoneNameID", HOSTED_ZONE);
@@ -146,7 +146,7 @@ fn write(xml: &mut Xml, world: &World, balancer: &Balancer) {
     xml.text("Scheme", if balancer.internal { "internal" } else { "internet-facing" });
 }
 
-/// Deleting what isn't there succeeds.
+/// Deleting a missing balancer succeeds.
 pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let name = call.params.required("LoadBalancerName")?;
     if let Some(balancer) = world.elb.balancers.remove(name) {
@@ -164,7 +164,7 @@ pub(super) fn attach(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     Ok(store(world, balancer))
 }
 
-/// unverified: a subnet that it isn't in makes no difference.
+/// unverified: a subnet that is not attached is ignored.
 pub(super) fn detach(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let mut balancer = named(world, call)?.clone();
     let gone: Vec<String> =

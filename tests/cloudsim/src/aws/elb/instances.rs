@@ -1,4 +1,4 @@
-//! Instances of classic load balancers and their health.
+//! Instances of Classic Load Balancers and their health.
 
 use super::{Balancer, HealthCheck, named, named_mut};
 use crate::aws::balancing::{contradiction, invalid};
@@ -30,7 +30,8 @@ impl HealthCheck {
     }
 }
 
-/// `PROTOCOL:PORT[/PATH]`, the protocol in upper case; a path with HTTP and HTTPS only, and always there.
+/// Parses `PROTOCOL:PORT[/PATH]`; the protocol becomes upper case. A path is required for HTTP and HTTPS, else invalid.
+/// invalid.
 fn target(text: &str) -> Result<String, ApiError> {
     let bad = || invalid(format!("HealthCheck Target '{text}' must begin with one of HTTP, TCP, HTTPS, SSL"));
     let (protocol, rest) = text.split_once(':').ok_or_else(bad)?;
@@ -60,7 +61,7 @@ pub(super) fn configure_health_check(world: &mut World, call: &Call) -> Result<X
 }
 
 impl Balancer {
-    /// The registered instances; terminated ones go by themselves.
+    /// The registered instances; terminated ones are removed automatically.
     pub(super) fn alive<'a>(&'a self, world: &'a World) -> impl Iterator<Item = &'a String> {
         self.instances.iter().filter(|id| lbnet::alive(world, id).is_some())
     }
@@ -74,7 +75,7 @@ fn unknown(id: &str) -> ApiError {
     ApiError::new("InvalidInstance", format!("Could not find EC2 instance {id}."))
 }
 
-/// All or none; what is registered already stays where it is.
+/// Registers all instances or none; registered instances keep their position.
 pub(super) fn register(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let balancer = named(world, call)?;
     let mut instances: Vec<String> = balancer.alive(world).cloned().collect();
@@ -94,7 +95,7 @@ pub(super) fn register(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     store(world, call, instances)
 }
 
-/// unverified: an instance that exists and isn't registered makes no difference.
+/// unverified: an existing instance that is not registered is ignored.
 pub(super) fn deregister(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let balancer = named(world, call)?;
     let gone = ids(call)?;

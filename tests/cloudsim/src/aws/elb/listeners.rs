@@ -1,4 +1,4 @@
-//! Listeners of classic load balancers.
+//! Listeners of Classic Load Balancers.
 
 use super::{Balancer, Listener, named, named_mut, policies};
 use crate::aws::balancing::{contradiction, invalid};
@@ -6,7 +6,7 @@ use crate::aws::query::Params;
 use crate::aws::{ApiError, Call, World, Xml};
 use std::collections::BTreeMap;
 
-/// The listeners of a request, complete and checked: at least one, no port twice.
+/// Parses the listeners of a request: at least one, and no duplicate port.
 pub(super) fn read(world: &World, call: &Call) -> Result<BTreeMap<u16, Listener>, ApiError> {
     let items = call.params.items("Listeners");
     if items.is_empty() {
@@ -24,7 +24,7 @@ pub(super) fn read(world: &World, call: &Call) -> Result<BTreeMap<u16, Listener>
 
 fn read_one(world: &World, item: &Params) -> Result<Listener, ApiError> {
     let protocol = protocol(item.required("Protocol")?)?;
-    // unverified: which protocol AWS takes when none is given.
+    // unverified: the default protocol of AWS.
     let instance_protocol = match item.get("InstanceProtocol") {
         Some(text) => self::protocol(text)?,
         None => match protocol.as_str() {
@@ -55,7 +55,7 @@ fn read_one(world: &World, item: &Params) -> Result<Listener, ApiError> {
     })
 }
 
-/// In upper case, whatever the case of the request.
+/// Converts a protocol to upper case.
 fn protocol(text: &str) -> Result<String, ApiError> {
     let upper = text.to_ascii_uppercase();
     if ["HTTP", "HTTPS", "TCP", "SSL"].contains(&upper.as_str()) {
@@ -97,7 +97,7 @@ impl Balancer {
     }
 }
 
-/// All or none. A listener that is there already with the same settings is no error.
+/// Creates all listeners or none. An existing listener with the same settings is not an error.
 pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let mut balancer = named(world, call)?.clone();
     for (port, listener) in read(world, call)? {
@@ -130,7 +130,7 @@ impl Listener {
     }
 }
 
-/// Ports without a listener make no difference.
+/// Ports without a listener are ignored.
 pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let ports = call.params.list("LoadBalancerPorts");
     let ports: Vec<u16> = ports

@@ -1,6 +1,6 @@
-//! Classic load balancers (API 2012-06-01).
+//! Classic Load Balancers (API 2012-06-01).
 //!
-//! What AWS documents: <https://docs.aws.amazon.com/elasticloadbalancing/2012-06-01/APIReference/>.
+//! Documentation of AWS: <https://docs.aws.amazon.com/elasticloadbalancing/2012-06-01/APIReference/>.
 
 mod attributes;
 mod balancers;
@@ -13,35 +13,35 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// State of the service.
+/// The state of the service.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ElbState {
-    /// By name.
+    /// The balancers by name.
     pub balancers: BTreeMap<String, Balancer>,
-    /// ARNs of the certificates that exist, in ACM or IAM; network balancers take them from here too.
+    /// The ARNs of existing certificates, in ACM or IAM; also used by Network Load Balancers.
     pub certificates: BTreeSet<String>,
 }
 
-/// A classic load balancer.
+/// A Classic Load Balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Balancer {
     pub name: String,
     pub dns_name: String,
-    /// Scheme `internal`.
+    /// Whether the scheme is `internal`.
     pub internal: bool,
-    /// VPC of the subnets.
+    /// The VPC of the subnets.
     pub vpc: String,
-    /// Subnet to its interface there.
+    /// The network interface in each subnet.
     pub subnets: BTreeMap<String, String>,
     pub groups: Vec<String>,
-    /// By balancer port.
+    /// The listeners by load balancer port.
     pub listeners: BTreeMap<u16, Listener>,
-    /// Policies of instance ports, where there are any.
+    /// The policies of instance ports that have any.
     pub backends: BTreeMap<u16, Vec<String>>,
-    /// By name.
+    /// The policies by name.
     pub policies: BTreeMap<String, Policy>,
-    /// Registered instances, oldest first.
+    /// The registered instances, oldest first.
     pub instances: Vec<String>,
     pub health_check: HealthCheck,
     pub attributes: Attributes,
@@ -54,62 +54,62 @@ pub struct Balancer {
 pub struct Listener {
     /// `HTTP`, `HTTPS`, `TCP`, `SSL`.
     pub protocol: String,
-    /// The same words.
+    /// The same values as for `protocol`.
     pub instance_protocol: String,
-    /// Port on the instances.
+    /// The port on the instances.
     pub instance_port: u16,
-    /// ARN, with HTTPS and SSL.
+    /// The ARN of the certificate, for HTTPS and SSL.
     pub certificate: Option<String>,
-    /// Names of policies.
+    /// The names of the policies.
     pub policies: Vec<String>,
 }
 
-/// A policy: type and attributes.
+/// A policy: its type and attributes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// For instance `ProxyProtocolPolicyType`.
+    /// The type, e.g. `ProxyProtocolPolicyType`.
     pub kind: String,
-    /// Names and values as given.
+    /// The names and values as given.
     pub attributes: Vec<(String, String)>,
 }
 
-/// A health check, target normalised.
+/// A health check with a normalized target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthCheck {
     /// `TCP:80`, `HTTP:80/path`.
     pub target: String,
-    /// Seconds.
+    /// The interval in seconds.
     pub interval: u16,
-    /// Seconds.
+    /// The timeout in seconds.
     pub timeout: u16,
-    /// Checks in a row.
+    /// The number of consecutive failures.
     pub unhealthy: u16,
-    /// Checks in a row.
+    /// The number of consecutive successes.
     pub healthy: u16,
 }
 
-/// Attributes with AWS's defaults.
+/// The attributes, with AWS's defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     pub cross_zone: bool,
     pub draining: bool,
-    /// Of connection draining, seconds. Reported also while that is off.
+    /// The connection draining timeout in seconds. Also reported while draining is disabled.
     pub draining_timeout: u16,
-    /// Seconds.
+    /// The idle timeout in seconds.
     pub idle_timeout: u16,
     pub access_log: AccessLog,
-    /// `elb.http.desyncmitigationmode`.
+    /// The attribute `elb.http.desyncmitigationmode`.
     pub desync_mode: String,
 }
 
-/// Access log settings.
+/// The settings of the access log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessLog {
     pub enabled: bool,
-    /// Minutes: 5 or 60.
+    /// The interval in minutes: 5 or 60.
     pub emit_interval: Option<u16>,
     pub bucket: Option<String>,
-    /// Prefix in the bucket.
+    /// The prefix in the bucket.
     pub prefix: Option<String>,
 }
 
@@ -126,7 +126,7 @@ impl Default for Attributes {
     }
 }
 
-/// Carries out a call.
+/// Executes a call.
 pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     match call.action.as_str() {
         "CreateLoadBalancer" => balancers::create(world, call),
@@ -153,19 +153,19 @@ pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
 }
 
 impl ElbState {
-    /// Makes a certificate known.
+    /// Adds a certificate.
     pub fn add_certificate(&mut self, arn: &str) {
         self.certificates.insert(arn.to_owned());
     }
 }
 
-/// The balancer that the request names, if it is there and known yet.
+/// The balancer with the name in the request, if it exists and is visible.
 fn named<'a>(world: &'a World, call: &Call) -> Result<&'a Balancer, ApiError> {
     let name = call.params.required("LoadBalancerName")?;
     find(world, name).ok_or_else(|| not_found(name))
 }
 
-/// The same, to change it.
+/// Like [`named`], but mutable.
 fn named_mut<'a>(world: &'a mut World, call: &Call) -> Result<&'a mut Balancer, ApiError> {
     let name = named(world, call)?.name.clone();
     world.elb.balancers.get_mut(&name).ok_or_else(|| not_found(&name))

@@ -1,10 +1,10 @@
-//! Policies of classic load balancers.
+//! Policies of Classic Load Balancers.
 
 use super::{Balancer, Policy, named, named_mut};
 use crate::aws::balancing::{contradiction, listing};
 use crate::aws::{ApiError, Call, World, Xml};
 
-/// What a listener with a certificate has from the start.
+/// The default policy of a listener with a certificate.
 pub(super) const DEFAULT_SECURITY_POLICY: &str = "ELBSecurityPolicy-2016-08";
 
 /// <https://docs.aws.amazon.com/elasticloadbalancing/latest/classic/elb-security-policy-table.html>
@@ -29,7 +29,7 @@ const TYPES: [&str; 6] = [
     "SSLNegotiationPolicyType",
 ];
 
-/// A security policy of AWS as a policy of a balancer.
+/// A predefined security policy of AWS as a policy of a balancer.
 pub(super) fn predefined(name: &str) -> Policy {
     Policy {
         kind: "SSLNegotiationPolicyType".to_owned(),
@@ -37,7 +37,7 @@ pub(super) fn predefined(name: &str) -> Policy {
     }
 }
 
-/// A repeat with the same type and attributes succeeds: controllers in the field repeat it on each pass.
+/// A repetition with the same type and attributes succeeds: existing controllers repeat the call in each sync.
 pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let name = call.params.required("PolicyName")?.to_owned();
     let kind = call.params.required("PolicyTypeName")?.to_owned();
@@ -72,7 +72,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     }
 }
 
-/// Without a balancer these are AWS's own security policies.
+/// Without a balancer, returns AWS's predefined security policies.
 pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let names = call.params.list("PolicyNames");
     let mut policies: Vec<(String, Policy)> = match call.params.get("LoadBalancerName") {
@@ -117,7 +117,7 @@ impl Balancer {
     }
 }
 
-/// Replaces the policies of an instance port. A port that no listener uses can only lose its policies.
+/// Replaces the policies of an instance port. The policies of a port without a listener can only be removed.
 pub(super) fn set_backend(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let port = call.params.required_within("InstancePort", 1, 65535)?;
     let names = call.params.texts("PolicyNames");

@@ -1,11 +1,11 @@
-//! Attributes of network load balancers and their target groups.
+//! Attributes of Network Load Balancers and their target groups.
 
 use super::{Settings, balancer, group};
 use crate::aws::balancing::{contradiction, invalid};
 use crate::aws::{ApiError, Call, World, Xml};
 use std::collections::BTreeMap;
 
-/// What a value may be.
+/// The allowed values.
 enum Values {
     Flag,
     Text,
@@ -66,7 +66,7 @@ impl Values {
     }
 }
 
-/// Puts the request's attributes over the present ones.
+/// Merges the request's attributes into the existing ones.
 fn change(
     what: &str,
     rows: &[Row],
@@ -116,7 +116,7 @@ pub(super) fn modify_balancer(world: &mut World, call: &Call) -> Result<Xml, Api
     Ok(xml)
 }
 
-/// Client addresses are preserved by default, save for address targets over TCP and TLS.
+/// By default client addresses are preserved, except for IP targets over TCP and TLS.
 pub(super) fn of_new_group(settings: &Settings) -> BTreeMap<String, String> {
     let ip_over_tcp = settings.target_type == "ip" && ["TCP", "TLS"].contains(&settings.protocol.as_str());
     ip_over_tcp.then(|| ("preserve_client_ip.enabled".to_owned(), "false".to_owned())).into_iter().collect()

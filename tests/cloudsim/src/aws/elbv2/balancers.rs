@@ -1,4 +1,4 @@
-//! Network load balancers: making, listing, deleting, and the subnets and security groups they have.
+//! Network Load Balancers: creation, listing, deletion, and their subnets and security groups.
 
 use super::{Balancer, Due, Mapping, arn_prefix, balancer};
 use crate::aws::balancing::{self, contradiction, invalid};
@@ -8,11 +8,11 @@ use crate::aws::{ApiError, Call, Due as AnyDue, World, Xml, lbnet};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// That of us-west-2; nothing depends on which one another region has.
+/// The ID for us-west-2; nothing depends on the IDs of other regions.
 /// <https://docs.aws.amazon.com/general/latest/gr/elb.html>
 const HOSTED_ZONE: &str = "Z18D5FSROUN65G";
 
-/// What a request says about subnets: each with its addresses.
+/// The subnets of a request, each with its addresses.
 type Wanted = BTreeMap<String, Mapping>;
 
 pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
@@ -62,8 +62,8 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     Ok(xml)
 }
 
-/// What decides whether two creations are the same.
-/// unverified: whether tags count too; here they don't.
+/// The properties that determine whether a repeated creation is idempotent.
+/// unverified: whether tags matter too; here they do not.
 struct Spec {
     internal: bool,
     address_type: String,
@@ -168,7 +168,7 @@ impl Balancer {
     }
 }
 
-/// `Subnets` or `SubnetMappings`, not both and at least one.
+/// Reads `Subnets` or `SubnetMappings`, which are mutually exclusive, with at least one subnet.
 fn wanted_subnets(world: &World, call: &Call, internal: bool) -> Result<Wanted, ApiError> {
     let plain = balancing::unique(call, "Subnets");
     let mappings = call.params.items("SubnetMappings");
@@ -270,7 +270,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     Ok(answer(world, page.iter().filter_map(|arn| world.elbv2.balancers.get(arn)).collect(), next.as_deref()))
 }
 
-/// Takes its listeners along. Deleting what isn't there succeeds.
+/// Deletes a balancer and its listeners. Deleting a missing balancer succeeds.
 pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let arn = call.params.required("LoadBalancerArn")?;
     super::check_arn(arn, "loadbalancer")?;
@@ -295,7 +295,7 @@ pub(super) fn set_groups(world: &mut World, call: &Call) -> Result<Xml, ApiError
         return Err(contradiction(format!("Security groups {text}")));
     }
     if groups.is_empty() {
-        // unverified: the code.
+        // unverified: the error code.
         return Err(contradiction("At least one security group must be specified"));
     }
     let vpc = existing.vpc.clone();
@@ -310,7 +310,7 @@ pub(super) fn set_groups(world: &mut World, call: &Call) -> Result<Xml, ApiError
     Ok(xml)
 }
 
-/// The subnets named are the ones it has afterwards; where it is already, its addresses stay.
+/// Replaces the subnets; the addresses in the remaining subnets are kept.
 pub(super) fn set_subnets(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let arn = call.params.required("LoadBalancerArn")?.to_owned();
     let mut balancer = balancer(world, &arn)?.clone();

@@ -6,8 +6,8 @@ use crate::aws::ec2::Tags;
 use crate::aws::{ApiError, Call, World, Xml};
 use std::collections::BTreeMap;
 
-/// Made with the settings that one of the same name has, it is that one.
-/// unverified: whether tags count as settings; here they don't.
+/// Creating a group with the name and settings of an existing one returns the existing one.
+/// unverified: whether tags are compared too; here they are not.
 pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let name = call.params.required("Name")?.to_owned();
     balancing::check_name("Target group", &name)?;
@@ -57,7 +57,7 @@ fn settings(world: &World, call: &Call) -> Result<Settings, ApiError> {
     Ok(Settings { protocol, port, vpc, target_type, address_type, check: check(call, None)? })
 }
 
-/// The health check of a request; what isn't given comes from the present one, or is AWS's default.
+/// The health check of a request; missing values are taken from the present one or from AWS's defaults.
 fn check(call: &Call, present: Option<&Check>) -> Result<Check, ApiError> {
     let given = |name| call.params.get(name).map(str::to_owned);
     if call.params.flag("HealthCheckEnabled")? == Some(false) {
@@ -68,7 +68,7 @@ fn check(call: &Call, present: Option<&Check>) -> Result<Check, ApiError> {
     if !["TCP", "HTTP", "HTTPS"].contains(&protocol.as_str()) {
         return Err(invalid(format!("Health check protocol '{protocol}' must be one of 'HTTP, HTTPS, TCP'")));
     }
-    // A change of the protocol brings the other protocol's defaults.
+    // A change of the protocol resets to the new protocol's defaults.
     let present = present.filter(|check| (check.protocol == "TCP") == (protocol == "TCP"));
     let http = protocol != "TCP";
     let path = given("HealthCheckPath");
@@ -178,7 +178,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     Ok(answer(world, page.iter().filter_map(|arn| world.elbv2.groups.get(arn)).collect(), next.as_deref()))
 }
 
-/// Deleting what isn't there succeeds.
+/// Deleting a missing group succeeds.
 pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let arn = call.params.required("TargetGroupArn")?;
     super::check_arn(arn, "targetgroup")?;

@@ -1,4 +1,4 @@
-//! The health of targets, as the clock and the instances have it.
+//! The health of targets, which depends on the clock and on the instances.
 
 use super::{Target, TargetGroup, group, targets};
 use crate::aws::balancing::listing;
@@ -6,13 +6,13 @@ use crate::aws::ec2::{InstanceState, known_instance};
 use crate::aws::{ApiError, Call, World, Xml};
 use crate::core::clock::later;
 
-/// State, reason and description.
+/// The state, reason and description.
 type Verdict = (&'static str, Option<&'static str>, Option<&'static str>);
 
 const NOT_REGISTERED: Verdict =
     ("unused", Some("Target.NotRegistered"), Some("Target is not registered to the target group"));
 
-/// All targets, or the ones asked for; those that aren't registered are `unused`.
+/// All targets, or the requested ones; requested targets that are not registered are `unused`.
 pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     targets::forget_gone(world, call.params.required("TargetGroupArn")?);
     let group = group(world, call.params.required("TargetGroupArn")?)?;

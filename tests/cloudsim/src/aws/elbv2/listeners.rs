@@ -1,4 +1,4 @@
-//! Listeners of network load balancers.
+//! Listeners of Network Load Balancers.
 
 use super::{Listener, balancer, group, listener};
 use crate::aws::balancing::{self, contradiction, invalid};
@@ -6,7 +6,7 @@ use crate::aws::ec2::Tags;
 use crate::aws::{ApiError, Call, World, Xml};
 use std::collections::BTreeSet;
 
-/// What a TLS listener has when none is asked for, through the API.
+/// The default policy of a TLS listener that is created through the API.
 const DEFAULT_POLICY: &str = "ELBSecurityPolicy-2016-08";
 
 /// <https://docs.aws.amazon.com/elasticloadbalancing/latest/network/describe-ssl-policies.html>
@@ -37,7 +37,7 @@ const POLICIES: [&str; 24] = [
     "ELBSecurityPolicy-TLS13-1-3-PQ-2025-09",
 ];
 
-/// Made with the settings that one on the same port has, it is that one.
+/// Creating a listener with the port and settings of an existing one returns the existing one.
 pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let arn = call.params.required("LoadBalancerArn")?.to_owned();
     balancer(world, &arn)?;
@@ -79,7 +79,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     Ok(xml)
 }
 
-/// What isn't given stays, save that a listener without TLS loses certificate and policy.
+/// Missing settings are kept, except that a listener without TLS loses certificate and policy.
 pub(super) fn modify(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let mut desired = listener(world, call.params.required("ListenerArn")?)?.clone();
     if let Some(port) = call.params.within("Port", 1, 65535)? {
@@ -102,7 +102,7 @@ pub(super) fn modify(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     Ok(xml)
 }
 
-/// The group that the one default action forwards to, in either way to say it.
+/// The target group of the single default action, in either of its two forms.
 fn action(call: &Call) -> Result<Option<String>, ApiError> {
     let actions = call.params.items("DefaultActions");
     let [action] = actions.as_slice() else {
@@ -142,7 +142,7 @@ fn alpn(call: &Call) -> Result<Option<String>, ApiError> {
     }
 }
 
-/// Protocol, TLS settings and group fit together; fills in the default policy.
+/// Checks that protocol, TLS settings and group are compatible; sets the default policy.
 fn check(world: &World, desired: &mut Listener) -> Result<(), ApiError> {
     let protocol = desired.protocol.as_str();
     if !["TCP", "TLS", "UDP", "TCP_UDP"].contains(&protocol) {
@@ -195,7 +195,7 @@ fn check(world: &World, desired: &mut Listener) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// One listener for each port and transport protocol.
+/// Checks that no other listener has this port and transport protocol.
 fn check_free(world: &World, desired: &Listener) -> Result<(), ApiError> {
     let transports = |protocol: &str| match protocol {
         "UDP" => (false, true),

@@ -1,6 +1,6 @@
-//! Network load balancers and target groups (API 2015-12-01). Other kinds of balancers are refused.
+//! Network Load Balancers and target groups (API 2015-12-01). Other kinds of load balancers are rejected.
 //!
-//! What AWS documents: <https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/>.
+//! Documentation of AWS: <https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/>.
 
 mod attributes;
 mod balancers;
@@ -15,54 +15,54 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// State of the service.
+/// The state of the service.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ElbV2State {
-    /// By ARN.
+    /// The balancers by ARN.
     pub balancers: BTreeMap<String, Balancer>,
-    /// By ARN.
+    /// The groups by ARN.
     pub groups: BTreeMap<String, TargetGroup>,
-    /// By ARN.
+    /// The listeners by ARN.
     pub listeners: BTreeMap<String, Listener>,
-    /// Instances whose health check fails, in every group.
+    /// The instances whose health check fails, in every group.
     pub unhealthy: BTreeSet<String>,
 }
 
-/// A network load balancer.
+/// A Network Load Balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Balancer {
     /// `arn:…:loadbalancer/net/NAME/ID`.
     pub arn: String,
     pub name: String,
     pub dns_name: String,
-    /// Scheme `internal`.
+    /// Whether the scheme is `internal`.
     pub internal: bool,
-    /// VPC of the subnets.
+    /// The VPC of the subnets.
     pub vpc: String,
-    /// By subnet.
+    /// The mappings by subnet.
     pub subnets: BTreeMap<String, Mapping>,
-    /// Security groups. One made without any can never get one.
+    /// The security groups. A balancer that is created without any can never get one.
     pub groups: Vec<String>,
-    /// Whether it was made with security groups.
+    /// Whether it was created with security groups.
     pub born_with_groups: bool,
     /// `ipv4` or `dualstack`.
     pub address_type: String,
     /// `provisioning`, `active`, `active_impaired`, `failed`.
     pub state: String,
-    /// What is not at its default.
+    /// The attributes with non-default values.
     pub attributes: BTreeMap<String, String>,
     pub tags: BTreeMap<String, String>,
     pub created: Timestamp,
 }
 
-/// How a balancer is in a subnet.
+/// The part of a balancer in a subnet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
     pub interface: String,
-    /// Elastic address.
+    /// The allocation ID of an Elastic IP address.
     pub allocation: Option<String>,
-    /// Address of an internal balancer.
+    /// The address of an internal balancer.
     pub private_ipv4: Option<String>,
 }
 
@@ -72,24 +72,24 @@ pub struct TargetGroup {
     /// `arn:…:targetgroup/NAME/ID`.
     pub arn: String,
     pub name: String,
-    /// What it was made with; the health check can change.
+    /// The settings at creation; the health check can change.
     pub settings: Settings,
-    /// Targets, by instance (or address) and port.
+    /// The targets, by instance (or address) and port.
     pub targets: BTreeMap<String, Target>,
-    /// What is not at its default.
+    /// The attributes with non-default values.
     pub attributes: BTreeMap<String, String>,
     pub tags: BTreeMap<String, String>,
     pub created: Timestamp,
 }
 
-/// Settings of a target group; two creations with equal ones are one.
+/// The settings of a target group; a repeated creation with the same settings is idempotent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// `TCP`, `TLS`, `UDP`, `TCP_UDP`.
     pub protocol: String,
-    /// Port of targets that have none of their own.
+    /// The default port of targets.
     pub port: u16,
-    /// Where the targets are.
+    /// The VPC of the targets.
     pub vpc: String,
     /// `instance` or `ip`.
     pub target_type: String,
@@ -98,61 +98,61 @@ pub struct Settings {
     pub check: Check,
 }
 
-/// Health check of a target group.
+/// The health check of a target group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
     /// `TCP`, `HTTP`, `HTTPS`.
     pub protocol: String,
     /// `traffic-port` or a number.
     pub port: String,
-    /// With HTTP and HTTPS.
+    /// The path, for HTTP and HTTPS.
     pub path: Option<String>,
-    /// Status codes, with HTTP and HTTPS.
+    /// The status codes, for HTTP and HTTPS.
     pub matcher: Option<String>,
-    /// Seconds.
+    /// The interval in seconds.
     pub interval: u16,
-    /// Seconds.
+    /// The timeout in seconds.
     pub timeout: u16,
-    /// Checks in a row.
+    /// The number of consecutive successes.
     pub healthy: u16,
-    /// Checks in a row.
+    /// The number of consecutive failures.
     pub unhealthy: u16,
 }
 
-/// A target of a group.
+/// A target of a target group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// Instance ID or address.
+    /// The instance ID or address.
     pub id: String,
     pub port: u16,
-    /// Registered at.
+    /// The time of registration.
     pub since: Timestamp,
-    /// Being deregistered until then.
+    /// The end of deregistration, if it is in progress.
     pub draining_until: Option<Timestamp>,
 }
 
-/// A listener. There are no rules besides the default action.
+/// A listener. It has no rules except the default action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
     /// `arn:…:listener/net/NAME/ID/ID`.
     pub arn: String,
-    /// ARN of the balancer.
+    /// The ARN of the balancer.
     pub balancer: String,
     pub port: u16,
     /// `TCP`, `TLS`, `UDP`, `TCP_UDP`.
     pub protocol: String,
-    /// ARN, with TLS.
+    /// The ARN of the certificate, with TLS.
     pub certificate: Option<String>,
-    /// Security policy, with TLS.
+    /// The security policy, with TLS.
     pub policy: Option<String>,
-    /// `None`, `HTTP1Only`, …, with TLS.
+    /// The ALPN policy, with TLS: `None`, `HTTP1Only`, …
     pub alpn: Option<String>,
-    /// ARN of the group that it forwards to.
+    /// The ARN of the target group.
     pub group: String,
     pub tags: BTreeMap<String, String>,
 }
 
-/// What happens by itself.
+/// A scheduled event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Due {
@@ -160,7 +160,7 @@ pub enum Due {
     Activate(String),
 }
 
-/// Lets something happen that was due.
+/// Executes an event that is due.
 pub fn settle(world: &mut World, due: &Due) {
     match due {
         Due::Activate(arn) => {
@@ -173,7 +173,7 @@ pub fn settle(world: &mut World, due: &Due) {
     }
 }
 
-/// Carries out a call.
+/// Executes a call.
 pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     match call.action.as_str() {
         "CreateLoadBalancer" => balancers::create(world, call),
@@ -203,19 +203,18 @@ pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
 }
 
 impl ElbV2State {
-    /// The balancer of a name.
+    /// The balancer with this name.
     pub fn balancer_named(&self, name: &str) -> Option<&Balancer> {
         self.balancers.values().find(|balancer| balancer.name == name)
     }
 
-    /// Puts a balancer into a state that AWS alone decides on, such as `active_impaired` or `failed`.
-    /// Whether there is one of that name.
+    /// Sets a state that only AWS can set, such as `active_impaired` or `failed`. Returns whether the balancer exists.
     pub fn set_state(&mut self, name: &str, state: &str) -> bool {
         let found = self.balancers.values_mut().find(|balancer| balancer.name == name);
         found.map(|balancer| state.clone_into(&mut balancer.state)).is_some()
     }
 
-    /// The balancers whose listeners forward to a group now.
+    /// The balancers whose listeners currently forward to a group.
     fn balancers_of<'a>(&'a self, group: &'a str) -> BTreeSet<&'a str> {
         let listeners = self.listeners.values().filter(|listener| listener.group == group);
         listeners.map(|listener| listener.balancer.as_str()).collect()
@@ -240,7 +239,7 @@ fn listener<'a>(world: &'a World, arn: &str) -> Result<&'a Listener, ApiError> {
     found.ok_or_else(|| ApiError::new("ListenerNotFound", format!("Listener '{arn}' not found")))
 }
 
-/// A text that is no ARN of the kind gets another error than an unknown ARN.
+/// A text that is not an ARN of this kind has another error than an unknown ARN.
 fn check_arn(arn: &str, kind: &str) -> Result<(), ApiError> {
     let mut parts = arn.splitn(6, ':');
     let fits = parts.next() == Some("arn")
@@ -257,7 +256,7 @@ fn check_arn(arn: &str, kind: &str) -> Result<(), ApiError> {
     Err(super::balancing::invalid(format!("'{arn}' is not a valid {what} ARN")))
 }
 
-/// `arn:aws:elasticloadbalancing:REGION:ACCOUNT:` before the resource.
+/// `arn:aws:elasticloadbalancing:REGION:ACCOUNT:`, the prefix of the resource.
 fn arn_prefix(world: &World) -> String {
     let region = &world.options.region;
     format!("arn:{}:elasticloadbalancing:{region}:{}:", super::balancing::partition(region), world.options.account)

@@ -5,7 +5,7 @@ use crate::aws::balancing::{self, invalid};
 use crate::aws::ec2::Tags;
 use crate::aws::{ApiError, Call, World, Xml};
 
-/// The resources of a request with their tags; one that is unknown is an error of its kind.
+/// The resources of a request with their tags. Each kind has its own error for unknown resources.
 fn named(world: &World, call: &Call) -> Result<Vec<(String, Tags)>, ApiError> {
     let arns = balancing::unique(call, "ResourceArns");
     if arns.is_empty() || arns.len() > 20 {

@@ -1,4 +1,4 @@
-//! Targets of groups: registering and deregistering.
+//! Targets of target groups: registration and deregistration.
 
 use super::{Target, TargetGroup, group};
 use crate::aws::ec2::InstanceState;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 impl TargetGroup {
-    /// The target of a request, with the group's port where it has none.
+    /// Reads a target of a request; its default port is that of the group.
     pub(super) fn read_target(&self, item: &Params) -> Result<(String, String, u16), ApiError> {
         let id = item.required("Id")?.to_owned();
         let port = item.within("Port", 1, 65535)?.unwrap_or(self.settings.port);
@@ -22,7 +22,7 @@ fn items(call: &Call) -> Result<Vec<&Params>, ApiError> {
     if items.is_empty() { Err(ApiError::missing("Targets")) } else { Ok(items) }
 }
 
-/// All or none; one that is registered already stays as it is, one that drains is registered again.
+/// Registers all targets or none. A registered target is unchanged, a draining one is registered again.
 pub(super) fn register(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     forget_gone(world, call.params.required("TargetGroupArn")?);
     let group = group(world, call.params.required("TargetGroupArn")?)?;
@@ -60,7 +60,7 @@ pub(super) fn register(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     Ok(store(world, &arn, targets))
 }
 
-/// A target drains while a balancer uses the group, and is gone at once otherwise. Strangers make no difference.
+/// A target drains if a balancer uses the group; otherwise it is removed immediately. Unregistered targets are ignored.
 pub(super) fn deregister(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     forget_gone(world, call.params.required("TargetGroupArn")?);
     let group = group(world, call.params.required("TargetGroupArn")?)?;
@@ -97,7 +97,7 @@ impl TargetGroup {
     }
 }
 
-/// Lets targets of a group go that have drained, and those whose instance is no more.
+/// Removes the targets of a group that have drained, and those whose instance is gone.
 pub(super) fn forget_gone(world: &mut World, arn: &str) {
     let now = world.now();
     let Some(mut group) = world.elbv2.groups.remove(arn) else { return };

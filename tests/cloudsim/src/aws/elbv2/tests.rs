@@ -36,7 +36,7 @@ fn listener(balancer: &str, group: &str, port: u16, protocol: &str) -> String {
     )
 }
 
-/// A balancer that forwards to a group: their ARNs.
+/// A balancer that forwards to a group; returns their ARNs.
 fn forwarding(change: impl FnOnce(&mut Options)) -> (World, String, String) {
     let mut world = scene(change);
     let (balancer, group) = (balancer(&mut world), group(&mut world, GROUP));

@@ -1,21 +1,21 @@
-//! Reads the XML that AWS and its imitations answer with: elements and text, no mixed content, no entities of its own.
+//! Parses the XML of AWS and its simulations: elements and text, no mixed content, no custom entities.
 
-/// An element. Attributes are dropped: nothing in these answers depends on one.
+/// An element. Attributes are dropped: nothing in these answers depends on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Element {
-    /// Without a prefix.
+    /// The name without a prefix.
     pub name: String,
-    /// In the order of the document.
+    /// The child elements in document order.
     pub children: Vec<Element>,
-    /// What stands directly inside, decoded and without white space around it.
+    /// The direct text, decoded and trimmed.
     pub text: String,
 }
 
 impl Element {
-    /// Reads a document.
+    /// Parses a document.
     ///
     /// # Errors
-    /// A description of what is wrong and where.
+    /// A description of the error and its position.
     pub fn parse(document: &str) -> Result<Self, String> {
         let mut stack = vec![Self::default()];
         let mut rest = document;
@@ -50,13 +50,13 @@ impl Element {
         }
     }
 
-    /// The first child of a name.
+    /// The first child with this name.
     pub fn child(&self, name: &str) -> Option<&Self> {
         self.children.iter().find(|child| child.name == name)
     }
 
-    /// The text at a path of names such as `Error/Code`. A name that several children have means the first;
-    /// `*` means the first of any name.
+    /// The element at a path of names such as `Error/Code`. If several children have the name, the first is used; `*`
+    /// is the first child of any name.
     pub fn at(&self, path: &str) -> Option<&Self> {
         path.split('/').try_fold(
             self,

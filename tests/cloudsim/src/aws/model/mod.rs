@@ -1,8 +1,8 @@
-//! The vendor's own description of each request and answer, as botocore carries it, and the check against it.
+//! The vendor's own description of each request and answer, as included in botocore, and the check against it.
 //!
-//! The double is written by the same people as the provider, so a mistake of theirs could be in both. These models are not
-//! theirs. [`Models::shared`] finds what `hack/moto.sh` put into the cache; without it nothing is checked, and
-//! with `CI=true` that is an error.
+//! The same people write the simulation and the provider, so both could contain the same mistake; these models are
+//! independent. [`Models::shared`] finds the files that `hack/moto.sh` puts into the cache; without them nothing is
+//! checked, and with `CI=true` that is an error.
 
 mod document;
 mod request;
@@ -20,13 +20,13 @@ pub use document::Element;
 
 use super::query::Params;
 
-/// Where else the models are: the folder with `ec2.json`, `elb.json`, `elbv2.json` and `sts.json`.
+/// The alternative folder of the models, with `ec2.json`, `elb.json`, `elbv2.json` and `sts.json`.
 pub const FOLDER_ENV: &str = "CCM_AWS_MODELS";
 
-/// The names of the services, which are also the names of the files.
+/// The names of the services and of their files.
 pub const SERVICES: [&str; 4] = ["ec2", "elb", "elbv2", "sts"];
 
-/// Codes that any call may be answered with, besides the ones that the model declares for it.
+/// Error codes of any call, in addition to those in the model.
 /// <https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/CommonErrors.html>
 const COMMON_ERRORS: [&str; 21] = [
     "AccessDenied",
@@ -82,7 +82,7 @@ struct Operation {
     errors: Vec<Reference>,
 }
 
-/// A mention of a shape, with how it is written at this place.
+/// A reference to a shape, with its serialization at this place.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Reference {
@@ -128,10 +128,10 @@ struct ErrorTrait {
 }
 
 impl Models {
-    /// The models of this machine, read once.
+    /// The models on this machine, read once.
     ///
     /// # Errors
-    /// When there are files that can't be read, and with `CI=true` also when there are none.
+    /// Files can't be read, or, with `CI=true`, there are no files.
     pub fn shared() -> io::Result<Option<Arc<Self>>> {
         static SHARED: OnceLock<Result<Option<Arc<Models>>, String>> = OnceLock::new();
         SHARED
@@ -148,7 +148,7 @@ impl Models {
     /// Reads the four files of a folder.
     ///
     /// # Errors
-    /// When one can't be read or isn't a service model.
+    /// A file can't be read or isn't a service model.
     pub fn read(folder: &Path) -> io::Result<Self> {
         let mut services = BTreeMap::new();
         for name in SERVICES {
@@ -160,7 +160,7 @@ impl Models {
         Ok(Self { services })
     }
 
-    /// What is wrong with a request, one line each; empty when nothing is.
+    /// The errors in a request, one line each.
     pub fn check_request(&self, service: &str, params: &Params) -> Vec<String> {
         let Some(model) = self.services.get(service) else {
             return vec![format!("no model of a service {service:?}")];
@@ -168,7 +168,7 @@ impl Models {
         request::check(service, model, params)
     }
 
-    /// What is wrong with an answer of the double, one line each; empty when nothing is.
+    /// The errors in an answer of the simulation, one line each.
     pub fn check_response(&self, service: &str, operation: &str, status: u16, body: &str) -> Vec<String> {
         let Some(model) = self.services.get(service) else {
             return vec![format!("no model of a service {service:?}")];
@@ -188,7 +188,7 @@ impl Service {
 }
 
 impl Shape {
-    /// What is wrong with the text of a scalar.
+    /// The error in the text of a scalar.
     fn check_text(&self, text: &str) -> Option<String> {
         let number = match self.kind.as_str() {
             "integer" | "long" => match text.parse::<i64>() {
@@ -218,7 +218,7 @@ impl Shape {
         {
             return Some(format!("{text:?} is none of {allowed:?}"));
         }
-        // A pattern that this engine doesn't understand (there are some with look-ahead) is not checked.
+        // A pattern that this engine doesn't support (some have look-ahead) is not checked.
         let compile = || self.pattern.as_ref().and_then(|pattern| Regex::new(&format!("^(?:{pattern})$")).ok());
         let pattern = self.compiled.get_or_init(compile).as_ref();
         (pattern.is_some_and(|pattern| !pattern.is_match(text)))

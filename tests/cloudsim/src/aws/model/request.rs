@@ -66,7 +66,7 @@ impl Check<'_> {
         match shape.kind.as_str() {
             "structure" => self.structure(path, node, shape),
             "list" => self.list(path, node, shape),
-            // Maps are not used by any call of the provider.
+            // No call of the provider uses maps.
             "map" => {}
             _ => match &node.value {
                 Some(value) => {
@@ -93,7 +93,7 @@ impl Check<'_> {
             }
             node.children.get(name).map(|child| (join(path, name), child))
         };
-        // The SDKs write an empty list as the bare name.
+        // The SDKs write an empty list as the name alone.
         let Some((path, entries)) = inside else {
             if node.value.as_deref() != Some("") {
                 self.say(path, "is a list without entries");
@@ -131,7 +131,7 @@ impl Check<'_> {
     }
 }
 
-/// What every request has.
+/// Whether it is a parameter of every request.
 fn is_frame(name: &str) -> bool {
     matches!(name, "Action" | "Version")
 }

@@ -42,7 +42,7 @@ impl Check<'_> {
         }
         let Some(output) = self.model.operations.get(operation).and_then(|operation| operation.output.as_ref()) else {
             for child in document.children.iter().filter(|child| !is_frame(&child.name)) {
-                // EC2 says <return>true</return> where there is nothing to say.
+                // EC2 answers <return>true</return> if there is no result.
                 if child.name != "return" {
                     self.say(&child.name, "is in the answer of an operation without output");
                 }
@@ -131,7 +131,7 @@ impl Check<'_> {
             "map" => {}
             _ if !element.children.is_empty() => self.say(path, "is a plain value, and there are elements in it"),
             _ => {
-                // Limits hold for what is sent; answers of the real service stray from them (an empty path).
+                // Constraints apply to requests; answers of the real service violate them (an empty path).
                 if let Some(wrong) = shape.check_text(&element.text).filter(|_| !element.text.is_empty()) {
                     self.say(path, &wrong);
                 }
@@ -140,7 +140,7 @@ impl Check<'_> {
     }
 }
 
-/// What is around every answer.
+/// Whether it is an element of every answer.
 fn is_frame(name: &str) -> bool {
     matches!(name, "requestId" | "ResponseMetadata")
 }

@@ -1,4 +1,4 @@
-//! The running services, spoken to in plain HTTP over a socket.
+//! The running services, called in plain HTTP over a socket.
 
 use crate::aws::ec2::InstanceState;
 use crate::aws::ec2::seed::{InstanceSeed, NetworkSeed, instances, network};
@@ -20,7 +20,7 @@ struct Response {
     body: String,
 }
 
-/// One request on a connection of its own; an error if the connection breaks before the end of the body.
+/// Sends one request on a new connection; an error if the connection breaks before the end of the body.
 fn send(url: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> io::Result<Response> {
     send_within(Duration::from_secs(30), url, method, path, headers, body)
 }
@@ -120,7 +120,7 @@ fn the_scope_of_the_signature_chooses_the_service_and_must_fit() {
     assert_eq!((abroad.status, abroad.body.contains("AuthFailure")), (401, true));
     let unknown = ec2(&aws, "MakeCoffee").unwrap();
     assert!(unknown.body.contains("<Code>InvalidAction</Code>"), "{}", unknown.body);
-    // What was wrong here was wrong on purpose.
+    // The invalid requests here were intentional.
     let _ = aws.take_violations();
 }
 

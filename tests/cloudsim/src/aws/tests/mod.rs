@@ -1,4 +1,4 @@
-//! The running services over HTTP, and the scene of the load balancers' tests.
+//! The running services over HTTP, and the fixture of the load balancer tests.
 
 mod http;
 pub(super) mod scene;

@@ -1,4 +1,4 @@
-//! A small network for the unit tests of load balancers, made without EC2's API.
+//! A small VPC for the unit tests of load balancers, created without EC2's API.
 
 use crate::aws::ec2::model::{Address, Gateway, Instance, InstanceState, SecurityGroup, Subnet, Tags, Vpc};
 use crate::aws::model::Element;
@@ -9,12 +9,12 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A certificate that exists.
+/// An existing certificate.
 pub(in crate::aws) const CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/1";
 
-/// `vpc-1` with subnets `subnet-a`, `-b`, `-c` in the zones of these letters and `subnet-a2` in zone a; the groups `sg-1`, `sg-2`;
-/// the running instances `i-a`, `i-b`; the stopped `i-stopped`; the elastic addresses `eip-1`, `eip-2`. And `vpc-2` with `subnet-far`,
-/// `sg-far`, `i-far`. The clock stands still.
+/// `vpc-1` with subnets `subnet-a`, `-b`, `-c` in the zones of these letters and `subnet-a2` in zone a; the security
+/// groups `sg-1`, `sg-2`; the running instances `i-a`, `i-b`; the stopped `i-stopped`; the Elastic IP addresses
+/// `eip-1`, `eip-2`. And `vpc-2` with `subnet-far`, `sg-far`, `i-far`. The clock is stopped.
 pub(in crate::aws) fn scene(change: impl FnOnce(&mut Options)) -> World {
     let mut options = Options { clock: Mode::Stepped { start: Timestamp::UNIX_EPOCH }, ..Options::default() };
     change(&mut options);
@@ -94,7 +94,7 @@ fn instance(world: &World, subnet: &str, state: InstanceState) -> Instance {
     }
 }
 
-/// Carries out a call, as the endpoint does: the answer's result, or the code of the error.
+/// Executes a call like the endpoint: the result of the answer, or the error code.
 pub(in crate::aws) fn call(world: &mut World, service: Service, action: &str, form: &str) -> Result<Element, String> {
     world.settle();
     let call = Call::direct(service, action, form).unwrap();
@@ -104,7 +104,7 @@ pub(in crate::aws) fn call(world: &mut World, service: Service, action: &str, fo
     Ok(document.child(&format!("{action}Result")).unwrap().clone())
 }
 
-/// Moves the clock.
+/// Advances the clock.
 pub(in crate::aws) fn pass(world: &World, seconds: u64) {
     world.clock.step(Duration::from_secs(seconds));
 }

@@ -3,10 +3,10 @@
 use super::{Description, Finding, Schema, Way, Why};
 use serde_json::Value;
 
-/// How many elements of a list in an answer are checked: the same code makes all of them.
+/// The number of checked elements of a list in an answer: the same code creates all elements.
 const SAMPLE: usize = 20;
 
-/// The mismatch of a parameter, which is a text for values of all types.
+/// The mismatch of a parameter, which is a string for all types.
 pub(super) fn parameter(schema: &Schema, name: &str, text: &str) -> Option<Finding> {
     let why = match schema.kind.as_deref() {
         Some("integer") if !is_whole(text, schema.format.as_deref()) => Some(whole(schema)),

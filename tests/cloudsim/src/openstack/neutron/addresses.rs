@@ -1,11 +1,11 @@
-//! The addresses in use of a subnet.
+//! The allocated addresses of a subnet.
 
 use super::super::World;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// Allocates an address of a subnet: the given one, or the next free one of its pools. `None`: it is taken, or all are.
+/// Allocates an address of a subnet: `wanted`, or the next free one of its pools. `None`: none is free.
 pub(in super::super) fn take(world: &mut World, subnet: &str, wanted: Option<IpAddr>) -> Option<IpAddr> {
     let row = world.row("subnet", subnet)?;
     let range: IpNet = row.text("cidr").parse().ok()?;
@@ -14,7 +14,7 @@ pub(in super::super) fn take(world: &mut World, subnet: &str, wanted: Option<IpA
     let address = match wanted {
         Some(address) => Some(address).filter(|address| range.contains(address) && !taken.all.contains(address)),
         None => {
-            // After the last allocated one, so that a released address is not reused at once.
+            // After the last allocated one, so that a released address is not reused immediately.
             let after = |from: u128| {
                 pools.iter().find_map(|(low, high)| {
                     let mut number = bits(*low).max(from);
@@ -53,7 +53,7 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// An address of the family of `like`.
+/// An address of the same family as `like`.
 fn address(bits: u128, like: &IpAddr) -> IpAddr {
     match like {
         IpAddr::V4(_) => IpAddr::V4(u32::try_from(bits).unwrap_or(u32::MAX).into()),

@@ -88,7 +88,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     FLOATING.reply(world, 201, &id)
 }
 
-/// An address of the network: from any of its subnets or the given one, and any address or the given one.
+/// Allocates an address of the network: from the requested subnet or any, and the requested address or any.
 fn allocate(
     world: &mut World,
     network: &str,
@@ -203,7 +203,7 @@ fn attach_to(world: &mut World, id: &str, port_id: &str, wanted: Option<&str>) -
     Ok(())
 }
 
-/// The project has reached its quota.
+/// The error for a project that has reached its quota.
 pub(super) fn over_quota(kind: &str) -> Problem {
     Problem::new(409, "OverQuota", format!("Quota exceeded for resources: ['{kind}']."))
 }

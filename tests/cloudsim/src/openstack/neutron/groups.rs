@@ -41,7 +41,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     GROUP.reply(world, 201, &id)
 }
 
-/// Creates a group with the two rules that allow all egress.
+/// Creates a security group with the two rules that allow all egress.
 pub(in super::super) fn make(world: &mut World, project: &str, with: Map<String, Value>) -> String {
     let stamp = super::stamp(world);
     let base = json!({

@@ -15,11 +15,11 @@ use crate::core::rows::Row;
 use crate::core::shape::{Field, Mismatch, Why, check};
 use serde_json::{Map, Value, json};
 
-/// A kind of resource with its name in errors.
+/// A kind of resource, with its errors.
 pub(super) struct Kind {
-    /// How it is listed.
+    /// The list operation.
     pub(super) listing: Listing,
-    /// Type of the error for a missing one.
+    /// The type of the error for a missing resource.
     missing: &'static str,
     /// The text of that error, before and after the ID.
     text: (&'static str, &'static str),
@@ -157,12 +157,12 @@ impl Kind {
         Problem::new(404, self.missing, format!("{}{id}{}", self.text.0, self.text.1))
     }
 
-    /// One that the caller sees.
+    /// A resource that the caller can see.
     pub(super) fn find<'a>(&self, world: &'a World, id: &str) -> Result<&'a Row, Problem> {
         world.seen(self.listing.kind, id).ok_or_else(|| self.not_found(id))
     }
 
-    /// The answer with one resource.
+    /// An answer with one resource.
     pub(super) fn reply(&self, world: &World, status: u16, id: &str) -> Result<Reply, Problem> {
         let row = world.row(self.listing.kind, id).ok_or_else(|| self.not_found(id))?;
         Ok(self.listing.one(world, status, self.listing.kind, row))
@@ -181,7 +181,7 @@ impl Kind {
         Ok(inside)
     }
 
-    /// The fields of a body for an existing resource, whose revision must be the one that the caller expects.
+    /// The fields of a body for an existing resource, whose revision must match the one in the request.
     pub(super) fn update(&self, world: &World, call: &Call, fields: &[Field]) -> Result<Map<String, Value>, Problem> {
         let body = self.body(call, fields)?;
         let row = self.find(world, call.id(0))?;
@@ -197,7 +197,7 @@ impl Kind {
     }
 }
 
-/// An error that shows a defect of the caller.
+/// An error that indicates a defect of the caller.
 pub(super) fn bad(text: &str) -> Problem {
     Problem::violation(400, "HTTPBadRequest", text)
 }
@@ -253,12 +253,12 @@ pub(super) fn touch(world: &mut World, kind: &'static str, id: &str) {
     }
 }
 
-/// The time as Neutron writes it.
+/// The current time in the format of Neutron.
 pub(super) fn stamp(world: &World) -> String {
     world.stamp("%Y-%m-%dT%H:%M:%SZ")
 }
 
-/// Changes fields; the revision grows if a value has changed.
+/// Changes fields; the revision increases if a value has changed.
 pub(super) fn change(world: &mut World, kind: &'static str, id: &str, fields: Map<String, Value>) {
     let Some(row) = world.row_mut(kind, id) else { return };
     let different = fields.iter().any(|(name, value)| row.fields.get(name) != Some(value));
@@ -268,7 +268,7 @@ pub(super) fn change(world: &mut World, kind: &'static str, id: &str, fields: Ma
     }
 }
 
-/// A list of Neutron.
+/// Answers a list request of Neutron.
 pub(super) fn list(kind: &Kind, world: &World, call: &Call) -> Result<Reply, Problem> {
     let listing = &kind.listing;
     if let Some(unknown) = listing.unknown(call) {
@@ -308,7 +308,7 @@ pub(super) fn list(kind: &Kind, world: &World, call: &Call) -> Result<Reply, Pro
     Ok(listing.reply(world, call, &rows, links))
 }
 
-/// The rows of a query. Ports are also filtered by the pairs in `fixed_ips`.
+/// The rows that a query selects. Ports are also filtered by the pairs in `fixed_ips`.
 fn matching<'a>(kind: &Kind, world: &'a World, call: &Call) -> Result<Vec<&'a Row>, Problem> {
     let mut pairs: Vec<(&str, &str)> = Vec::new();
     for text in call.all("fixed_ips") {

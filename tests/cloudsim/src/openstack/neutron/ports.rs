@@ -1,4 +1,4 @@
-//! Ports: changes, and deletion with all consequences.
+//! Ports: changes, and deletion with all its effects.
 
 use super::super::World;
 use super::{GROUP, PORT, addresses, bad, change, floating};
@@ -73,7 +73,7 @@ fn secure(body: &Map<String, Value>, port: &Map<String, Value>) -> Result<(), Pr
     Ok(())
 }
 
-/// The pairs; those without a MAC address get that of the port.
+/// The allowed address pairs; those without a MAC address get that of the port.
 fn address_pairs(pairs: &Value, mac: &str) -> Result<Value, Problem> {
     let mut found: Vec<Value> = Vec::new();
     for pair in pairs.as_array().into_iter().flatten() {
@@ -111,7 +111,7 @@ pub(in super::super) fn delete(world: &mut World, call: &Call) -> Result<Reply, 
     Ok(Reply::empty(204))
 }
 
-/// Removes a port: its addresses become free, and its floating IPs are disassociated.
+/// Deletes a port: its addresses are released, and its floating IPs are disassociated.
 pub(in super::super) fn remove(world: &mut World, id: &str) {
     let Some(port) = world.remove("port", id) else { return };
     for fixed in port.list("fixed_ips") {
@@ -129,7 +129,7 @@ pub(in super::super) fn remove(world: &mut World, id: &str) {
     }
 }
 
-/// Creates a port; its first address is `wanted`, or a free one. `None`: the subnet is full, or the address is taken.
+/// Creates a port; its first address is `wanted`, or a free one. `None`: the subnet is full, or the address is in use.
 pub(in super::super) fn make(
     world: &mut World,
     subnets: &[(&str, Option<std::net::IpAddr>)],

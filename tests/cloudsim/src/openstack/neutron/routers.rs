@@ -53,7 +53,7 @@ pub(in super::super) fn add_routes(world: &mut World, call: &Call) -> Result<Rep
     if new > 0 {
         allowed(world, router, &routes)?;
     }
-    // The newest are last, as Neutron lists them.
+    // The newest routes are last, as in Neutron.
     routes.rotate_left(new);
     store(world, call, routes)
 }
@@ -104,7 +104,7 @@ fn given(call: &Call) -> Result<Vec<Value>, Problem> {
     Ok(routes.clone())
 }
 
-/// Whether a router may have all these routes.
+/// Checks whether a router can have all these routes.
 fn allowed(world: &World, router: &Row, routes: &[Value]) -> Result<(), Problem> {
     if let Some(most) = world.options.max_routes.filter(|most| routes.len() > *most) {
         let id = router.id();
@@ -116,7 +116,7 @@ fn allowed(world: &World, router: &Row, routes: &[Value]) -> Result<(), Problem>
     if quota.is_some_and(|most| routes.len() > *most) { Err(over_quota("router_route")) } else { Ok(()) }
 }
 
-/// Whether each next hop is in a subnet of the router, and not the router itself.
+/// Checks that each next hop is in a subnet of the router, and is not the router itself.
 fn connected(world: &World, router: &Row, routes: &[Value]) -> Result<(), Problem> {
     let mut own: Vec<IpAddr> = Vec::new();
     let mut ranges: Vec<IpNet> = Vec::new();

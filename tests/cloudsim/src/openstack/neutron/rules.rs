@@ -24,7 +24,7 @@ const FIELDS: &[Field] = &[
     answer("id"),
 ];
 
-/// Names of protocols with their numbers.
+/// Protocol names and numbers.
 const PROTOCOLS: &[(&str, u8)] = &[
     ("ah", 51),
     ("dccp", 33),
@@ -51,7 +51,7 @@ pub(super) fn of<'a>(world: &'a World, group: &'a str) -> impl Iterator<Item = &
     world.table("security_group_rule").values().filter(move |rule| rule.text("security_group_id") == group)
 }
 
-/// `POST /v2.0/security-group-rules`: one rule, or a list, of which all or none are created.
+/// `POST /v2.0/security-group-rules`: creates one rule, or all or none of a list.
 pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let many = call.object().and_then(|mut body| body.remove("security_group_rules"));
     let Some(Value::Array(rules)) = many else {

@@ -22,13 +22,13 @@ pub(in super::super) fn get(world: &mut World, call: &Call) -> Result<Reply, Pro
     BALANCER.reply(world, 200, call.id(0))
 }
 
-/// The requested place of the VIP.
+/// The requested subnet, network and port of the VIP.
 struct Vip {
     port: String,
     address: String,
     subnet: String,
     network: String,
-    /// The port was created for the load balancer, and is deleted with it.
+    /// Whether the port was created for the load balancer, and is deleted with it.
     own: bool,
 }
 
@@ -56,7 +56,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     }
     let id = world.uuid();
     let vip = vip(world, &body, &id, &project, &provider, subnet, network)?;
-    // If one of these is refused, the port remains, as in Octavia.
+    // If one of these is rejected, the port remains, as in Octavia.
     let inside = body.remove("listeners").and_then(|listeners| listeners.as_array().cloned()).unwrap_or_default();
     populated(&provider, &inside)?;
     let base = json!({
@@ -140,7 +140,7 @@ fn vip(
     Ok(Vip { address: address.unwrap_or_default().to_owned(), port, subnet, network, own })
 }
 
-/// Why there is no port for a VIP.
+/// The reason why no port can be created for a VIP.
 fn no_port(world: &World, wanted: Option<IpAddr>, provider: &str, subnet: &str, network: &str) -> Problem {
     let range = world.row("subnet", subnet).and_then(|row| row.text("cidr").parse::<IpNet>().ok());
     let why = match wanted {
@@ -153,7 +153,7 @@ fn no_port(world: &World, wanted: Option<IpAddr>, provider: &str, subnet: &str, 
     refused(409, format!("The VIP IP address is already in use: {why}"))
 }
 
-/// Whether the listeners of a fully populated request can be created.
+/// Checks whether the listeners of a fully populated request can be created.
 fn populated(provider: &str, inside: &[Value]) -> Result<(), Problem> {
     let mut seen: Vec<(&str, i64, &str)> = Vec::new();
     for listener in inside.iter().filter_map(Value::as_object) {
@@ -168,7 +168,7 @@ fn populated(provider: &str, inside: &[Value]) -> Result<(), Problem> {
         }
         pools::compatible(protocol, pool.get("protocol").and_then(Value::as_str).unwrap_or_default())?;
         if provider == "ovn" {
-            // For a fully populated request, amphora accepts listeners that it refuses in other requests.
+            // In a fully populated request, amphora accepts listeners that it rejects in other requests.
             providers::listener(provider, listener)?;
             providers::pool(provider, pool)?;
         }
@@ -176,7 +176,7 @@ fn populated(provider: &str, inside: &[Value]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Creates a listener of a fully populated request with its pool, members and monitor.
+/// Creates a listener of a fully populated request with its pool, members and health monitor.
 fn fill(world: &mut World, balancer: &str, listener: Value) -> Result<(), Problem> {
     let Value::Object(mut listener) = listener else { return Ok(()) };
     let pool = listener.remove("default_pool");

@@ -21,12 +21,12 @@ pub(in super::super) fn get(world: &mut World, call: &Call) -> Result<Reply, Pro
     LISTENER.reply(world, 200, call.id(0))
 }
 
-/// The transport of a protocol.
+/// The transport protocol of a listener protocol.
 fn transport(protocol: &str) -> &str {
     if matches!(protocol, "UDP" | "SCTP") { protocol } else { "TCP" }
 }
 
-/// Whether the port is free.
+/// Checks that the port is available.
 pub(super) fn free<'a>(
     protocol: &str,
     port: i64,
@@ -42,7 +42,7 @@ pub(super) fn free<'a>(
     }
 }
 
-/// Whether the fields of a listener are consistent.
+/// Checks that the fields of a listener are consistent.
 pub(super) fn sensible(fields: &Map<String, Value>) -> Result<(), Problem> {
     let protocol = fields.get("protocol").and_then(Value::as_str).unwrap_or_default();
     let http = matches!(protocol, "HTTP" | "TERMINATED_HTTPS");
@@ -79,7 +79,7 @@ pub(super) fn sensible(fields: &Map<String, Value>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether the CIDRs have the family of the VIP, and the certificates exist.
+/// Checks that the CIDRs have the address family of the VIP, and that the certificates exist.
 fn fitting(world: &World, balancer: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
     let row = BALANCER.find(world, balancer)?;
     let vip = row.text("vip_address");
@@ -93,7 +93,7 @@ fn fitting(world: &World, balancer: &str, fields: &Map<String, Value>) -> Result
     if let Some(reference) = fields.get("default_tls_container_ref").and_then(Value::as_str) {
         let id = reference.rsplit('/').next().unwrap_or_default();
         if world.row("container", id).or_else(|| world.row("secret", id)).is_none() {
-            // unverified: the form of the reference in the text.
+            // unverified: the format of the reference in the text.
             return Err(refused(400, format!("Could not retrieve certificate: ['{reference}']")));
         }
     }
@@ -116,7 +116,7 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     LISTENER.reply(world, 201, &id)
 }
 
-/// Creates a listener whose fields are valid; its port may be taken.
+/// Creates a listener whose fields are valid; its port may be in use.
 pub(super) fn make(world: &mut World, balancer: &str, mut fields: Map<String, Value>) -> Result<String, Problem> {
     let row = world.row("loadbalancer", balancer).ok_or_else(|| BALANCER.not_found(balancer))?;
     let project = row.text("project_id").to_owned();

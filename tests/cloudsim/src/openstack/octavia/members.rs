@@ -11,7 +11,7 @@ use crate::core::shape::check;
 use crate::openstack::World;
 use serde_json::{Map, Value, json};
 
-/// The pool of a call. For a missing one, reads return another error than writes.
+/// The pool of a call. If it is missing, reads have a different error than writes.
 fn pool<'a>(world: &'a World, call: &Call) -> Result<&'a Row, Problem> {
     POOL.find(world, call.id(0)).map_err(|problem| Problem { code: "plain".to_owned(), ..problem })
 }
@@ -37,7 +37,7 @@ pub(in super::super) fn get(world: &mut World, call: &Call) -> Result<Reply, Pro
     MEMBER.reply(world, 200, call.id(1))
 }
 
-/// Whether the members of a pool can be changed.
+/// Checks whether the members of a pool can be changed.
 fn open(world: &World, call: &Call) -> Result<(String, Vec<String>), Problem> {
     let row = POOL.find(world, call.id(0))?;
     let (balancer, listeners) = above(row);
@@ -55,7 +55,7 @@ fn subnet(world: &World, fields: &Map<String, Value>) -> Result<(), Problem> {
     }
 }
 
-/// Whether members have the family of the VIP, which datagram protocols require.
+/// Checks that members have the address family of the VIP, which datagram protocols require.
 fn families<'a>(
     world: &World,
     call: &Call,
@@ -74,7 +74,7 @@ fn families<'a>(
     Ok(())
 }
 
-/// The identity of a member in its pool.
+/// The key of a member in its pool.
 fn key(fields: &Map<String, Value>) -> (&str, i64) {
     let address = fields.get("address").and_then(Value::as_str).unwrap_or_default();
     (address, fields.get("protocol_port").and_then(Value::as_i64).unwrap_or_default())
@@ -115,7 +115,7 @@ pub(super) fn make(world: &mut World, pool: &str, mut fields: Map<String, Value>
     id
 }
 
-/// `PUT /pools/{id}/members`: replaces the members, or with `additive_only` adds to them.
+/// `PUT /pools/{id}/members`: replaces the members, or adds to them with `additive_only`.
 pub(in super::super) fn replace(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let Some(body) = call.object() else {
         return Err(Problem::violation(400, "", "Request is not in valid JSON format"));

@@ -21,11 +21,11 @@ use serde_json::{Map, Value, json};
 
 /// A kind of resource.
 pub(super) struct Kind {
-    /// How it is listed.
+    /// The list operation.
     pub(super) listing: Listing,
-    /// Its name in messages.
+    /// The name in messages.
     text: &'static str,
-    /// Its name in errors about bodies.
+    /// The name in errors about bodies.
     argument: &'static str,
 }
 
@@ -72,12 +72,12 @@ impl Kind {
         refused(404, format!("{} {id} not found.", self.text))
     }
 
-    /// One that the caller sees.
+    /// A resource that the caller can see.
     fn find<'a>(&self, world: &'a World, id: &str) -> Result<&'a Row, Problem> {
         world.seen(self.listing.kind, id).ok_or_else(|| self.not_found(id))
     }
 
-    /// The answer with one resource.
+    /// An answer with one resource.
     fn reply(&self, world: &World, status: u16, id: &str) -> Result<Reply, Problem> {
         let row = world.row(self.listing.kind, id).ok_or_else(|| self.not_found(id))?;
         Ok(self.listing.one(world, status, self.listing.kind, row))
@@ -97,7 +97,7 @@ impl Kind {
     }
 }
 
-/// The error of a body, with Octavia's text.
+/// The error for a body, with Octavia's text.
 fn mismatch(wrong: &Mismatch, argument: &str, name: &str) -> Problem {
     let Mismatch { inside, field, value, why } = wrong;
     let shown = match value {
@@ -124,17 +124,17 @@ fn mismatch(wrong: &Mismatch, argument: &str, name: &str) -> Problem {
     Problem::violation(400, "", format!("Invalid input for field/attribute {field}. Value: '{shown}'. {wants}"))
 }
 
-/// The time as Octavia writes it.
+/// The current time in the format of Octavia.
 fn stamp(world: &World) -> String {
     world.stamp("%Y-%m-%dT%H:%M:%S")
 }
 
-/// A list of Octavia: all of a kind.
+/// Answers a list request of Octavia with all resources of a kind.
 fn list(kind: &Kind, world: &World, call: &Call) -> Result<Reply, Problem> {
     list_among(kind, world, call, world.table(kind.listing.kind).values())
 }
 
-/// A list of Octavia: some rows.
+/// Answers a list request of Octavia with some rows.
 fn list_among<'a>(
     kind: &Kind,
     world: &'a World,
@@ -164,7 +164,7 @@ fn list_among<'a>(
     Ok(kind.listing.reply(world, call, &rows, Some(Value::Array(links))))
 }
 
-/// Whether a load balancer can be changed.
+/// Checks whether a load balancer can be changed.
 fn mutable(world: &World, balancer: &str) -> Result<(), Problem> {
     let row = BALANCER.find(world, balancer)?;
     if row.text("provisioning_status") == "ACTIVE" { Ok(()) } else { Err(immutable("Load Balancer", balancer)) }
@@ -174,7 +174,7 @@ fn immutable(what: &str, id: &str) -> Problem {
     refused(409, format!("{what} {id} is immutable and cannot be updated."))
 }
 
-/// Begins to provision a load balancer and these parts of it.
+/// Begins the provisioning of a load balancer and these parts of it.
 fn begin(world: &mut World, balancer: &str, status: &str, parts: &[(&'static str, &str, &str)]) {
     let stamp = stamp(world);
     for (kind, id, status) in parts.iter().chain(&[("loadbalancer", balancer, status)]) {
@@ -201,7 +201,7 @@ fn add_id(world: &mut World, kind: &'static str, of: &str, list: &str, id: &str)
     }
 }
 
-/// Takes an ID from a list of `{"id": …}`.
+/// Removes an ID from a list of `{"id": …}`.
 fn take_id(world: &mut World, kind: &'static str, of: &str, list: &str, id: &str) {
     if let Some(Value::Array(entries)) = world.row_mut(kind, of).and_then(|row| row.fields.get_mut(list)) {
         entries.retain(|entry| entry.get("id").is_none_or(|is| is != id));
@@ -256,7 +256,7 @@ pub(super) fn settle(world: &mut World, id: &str) {
     }
 }
 
-/// The kind of the changed part: its parents are pending too, and become ACTIVE when the change fails. When a creation
+/// The kind of the changed part: its parents are also pending, and become ACTIVE if the change fails. If a creation
 /// fails, the whole load balancer is in ERROR.
 fn innermost(world: &World, balancer: &Row, parts: &[(&'static str, String)]) -> &'static str {
     let is_pending = |wanted: &str| {
@@ -272,7 +272,7 @@ fn innermost(world: &World, balancer: &Row, parts: &[(&'static str, String)]) ->
     }
 }
 
-/// Removes a part of a load balancer with its children.
+/// Removes a part of a load balancer and its children.
 fn remove(world: &mut World, kind: &'static str, id: &str) {
     let Some(row) = world.remove(kind, id) else { return };
     let balancer = row.text("_loadbalancer_id");

@@ -19,7 +19,7 @@ pub(in super::super) fn get(world: &mut World, call: &Call) -> Result<Reply, Pro
     MONITOR.reply(world, 200, call.id(0))
 }
 
-/// Whether the monitors of a pool can be changed.
+/// Checks whether the health monitors of a pool can be changed.
 fn open(world: &World, pool: &str) -> Result<(String, Vec<String>), Problem> {
     let row = POOL.find(world, pool)?;
     let (balancer, listeners) = above(row);
@@ -30,7 +30,7 @@ fn open(world: &World, pool: &str) -> Result<(String, Vec<String>), Problem> {
     Ok((balancer, listeners))
 }
 
-/// Whether the fields of a monitor are valid for its type.
+/// Checks whether the fields of a monitor are valid for its type.
 fn sensible(kind: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
     let http = matches!(kind, "HTTP" | "HTTPS");
     let has = |name: &&&str| fields.get(**name).is_some_and(|value| !value.is_null());

@@ -17,7 +17,7 @@ pub(in super::super) fn get(world: &mut World, call: &Call) -> Result<Reply, Pro
     POOL.reply(world, 200, call.id(0))
 }
 
-/// Whether a pool can serve a listener.
+/// Checks whether a pool can serve a listener.
 pub(super) fn compatible(listener: &str, pool: &str) -> Result<(), Problem> {
     let fits = match listener {
         "TCP" => matches!(pool, "HTTP" | "HTTPS" | "PROXY" | "PROXYV2" | "TCP"),
@@ -43,7 +43,7 @@ fn persistence(fields: &Map<String, Value>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Persistence with all its fields.
+/// Adds the missing fields of the session persistence.
 fn filled(fields: &mut Map<String, Value>) {
     if let Some(Value::Object(given)) = fields.get_mut("session_persistence") {
         for name in ["cookie_name", "persistence_timeout", "persistence_granularity"] {
@@ -111,7 +111,7 @@ pub(super) fn make(
     id
 }
 
-/// The parts that change with a pool: itself and its listeners.
+/// The resources that change with a pool: the pool and its listeners.
 pub(super) fn around<'a>(
     pool: &'a str,
     status: &'a str,

@@ -1,4 +1,4 @@
-//! Requests that the providers refuse. `unverified` for ovn: not checked on a real service.
+//! Requests that the providers reject. `unverified` for ovn: not checked on a real service.
 
 use super::refused;
 use crate::core::rest::Problem;
@@ -8,7 +8,7 @@ fn unsupported(provider: &str, text: &str) -> Problem {
     refused(501, format!("Provider '{provider}' does not support a requested option: {text}"))
 }
 
-/// A listener.
+/// Checks a listener.
 pub(super) fn listener(provider: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
     if provider != "ovn" {
         return Ok(());
@@ -23,14 +23,14 @@ pub(super) fn listener(provider: &str, fields: &Map<String, Value>) -> Result<()
     Ok(())
 }
 
-/// A pool.
+/// Checks a pool.
 pub(super) fn pool(provider: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
     let text = |name: &str| fields.get(name).and_then(Value::as_str);
     let algorithm = text("lb_algorithm");
     if provider != "ovn" {
         return match algorithm {
             Some(name @ "SOURCE_IP_PORT") => {
-                // `octavia` is an alias of it.
+                // `octavia` is an alias of `amphora`.
                 Err(unsupported("amphora", &format!("Amphora provider does not support {name} algorithm.")))
             }
             _ => Ok(()),
@@ -49,7 +49,7 @@ pub(super) fn pool(provider: &str, fields: &Map<String, Value>) -> Result<(), Pr
     }
 }
 
-/// A health monitor.
+/// Checks a health monitor.
 pub(super) fn monitor(provider: &str, kind: &str) -> Result<(), Problem> {
     if provider == "ovn" && !matches!(kind, "TCP" | "UDP-CONNECT") {
         return Err(unsupported(provider, &format!("OVN provider does not support {kind} health monitors")));
@@ -57,7 +57,7 @@ pub(super) fn monitor(provider: &str, kind: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Amphora refuses members of another family than the VIP for UDP and SCTP.
+/// Amphora rejects members of another address family than the VIP for UDP and SCTP.
 pub(super) fn mixed(protocol: &str) -> Problem {
     let what = "This provider doesn't support mixing IPv4 and IPv6 addresses for its VIP and members in";
     unsupported("amphora", &format!("{what} {protocol} load balancers."))

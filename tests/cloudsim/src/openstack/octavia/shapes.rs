@@ -1,4 +1,4 @@
-//! Shapes of the bodies of Octavia.
+//! Shapes of the request bodies of Octavia.
 
 use crate::core::shape::{Field, Kind, may, must};
 
@@ -120,7 +120,7 @@ pub(super) const MEMBER: &[Field] = member![
     may("vnic_type", TEXT)
 ];
 pub(super) const MEMBER_PUT: &[Field] = member![];
-/// The list of a batch.
+/// The list of a batch update.
 pub(super) const MEMBERS: &[Field] = &[must("members", Kind::List(&Kind::Object(MEMBER)))];
 
 macro_rules! monitor {

@@ -12,7 +12,7 @@ pub(crate) fn all() -> Vec<Case> {
     [ec2::cases(), elb::cases(), elbv2::cases(), sts::cases()].into_iter().flatten().collect()
 }
 
-/// Cases that violate the service model on purpose, to test the error code of AWS, each with a part of the reported
+/// Cases that intentionally violate the service model, to test the error code of AWS, each with a part of the reported
 /// violation.
 pub(crate) const BREAKS_THE_MODEL: &[(&str, &str)] = &[
     ("elb: a health check outside of its limits", "HealthCheck"),

@@ -1,4 +1,4 @@
-//! Where the answers of two clouds to the same cases are known to differ: the tables, and the one check of them.
+//! Known differences between the answers of two clouds to the same cases: the tables, and their check.
 
 pub(crate) mod moto;
 pub(crate) mod openstack;
@@ -8,15 +8,15 @@ use std::io::Write as _;
 
 use wildmatch::WildMatch;
 
-/// A known difference. In the case and its lines `*` stands for anything.
+/// A known difference. In the case and its lines, `*` matches anything.
 #[derive(Debug)]
 pub(crate) struct Deviation {
     case: &'static str,
     /// The lines of the case.
     lines: &'static [&'static str],
-    /// Why they differ, and why that is not corrected.
+    /// The reason for the difference, and why it is not corrected.
     reason: &'static str,
-    /// The vendor's document that decides, where the other cloud is wrong.
+    /// The vendor's document that decides, if the other cloud is wrong.
     pub(crate) document: &'static str,
 }
 
@@ -34,7 +34,7 @@ fn like(text: &str, pattern: &str) -> bool {
     WildMatch::new(pattern).matches(text)
 }
 
-/// Each case has a name of its own, and each entry of the table is about one of them and says why.
+/// Checks that case names are unique, and that each entry of the table matches a case and has a reason.
 pub(crate) fn check_names(names: &[&str], table: &[Deviation]) {
     let unique: BTreeSet<&&str> = names.iter().collect();
     assert_eq!(unique.len(), names.len());
@@ -44,12 +44,13 @@ pub(crate) fn check_names(names: &[&str], table: &[Deviation]) {
     }
 }
 
-/// Fails for each line that is not in the table. The lines begin with the case.
+/// Fails for each line that is not in the table. The lines begin with the name of the case.
 pub(crate) fn check(table: &[Deviation], found: &[String]) {
     let of = |entry: &Deviation| entry.lines.iter().map(|line| format!("{}: {line}", entry.case)).collect::<Vec<_>>();
     let patterns: Vec<String> = table.iter().flat_map(of).collect();
     for pattern in patterns.iter().filter(|pattern| !found.iter().any(|line| like(line, pattern))) {
-        // The other cloud was fixed, which is no failure. Printed directly, because the test harness would capture it.
+        // The other cloud was fixed, which is not a failure. Printed directly, because the test harness would capture
+        // it.
         let notice = format!("\nNOTICE: this differs no longer; take it out of the table: {pattern:?}\n");
         std::io::stderr().write_all(notice.as_bytes()).expect("stderr");
     }

@@ -1,5 +1,5 @@
-//! Where moto 5.2.5 (with the corrections of hack/moto/patches.py) is known to differ from AWS. The corrections cover
-//! what controllers depend on; the rest is listed here.
+//! Known differences of moto 5.2.5 (with the corrections of hack/moto/patches.py) from AWS. The corrections cover what
+//! controllers depend on; the rest is listed here.
 
 use super::{Deviation, differs};
 

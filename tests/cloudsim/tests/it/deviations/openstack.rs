@@ -1,4 +1,4 @@
-//! Where the real services are known to differ from the simulation.
+//! Known differences of the real services from the simulation.
 
 use super::{Deviation, differs};
 

@@ -1,4 +1,4 @@
-//! A client of our own, which only knows the paths of each resource.
+//! Our own client, which knows only the paths of each resource.
 
 use super::run::{Case, Got, filled};
 use crate::http::send;
@@ -6,7 +6,7 @@ use crate::values::{Values, fill, save};
 use ccm_cloudsim::core::rest::encoded;
 use serde_json::Value;
 
-/// A resource: its kind of place, its name in paths, and the parameter that names one object.
+/// A resource: its scope, its name in paths, and the parameter that identifies one object.
 const RESOURCES: [(&str, &str, &str, &str); 21] = [
     ("projects", "", "", ""),
     ("zones", "", "zones", "zone"),
@@ -40,7 +40,7 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// The answers to the steps of a case; values of earlier answers are filled in.
+    /// Runs the steps of a case and returns the answers; values of earlier answers are filled in.
     pub(crate) fn run(&self, case: &Case) -> Vec<Got> {
         let mut values = Values::new();
         let mut answers = Vec::new();
@@ -55,7 +55,7 @@ impl Own {
         answers
     }
 
-    /// Sends a call, and waits for its operation if it begins one.
+    /// Sends a call, and waits for its operation, if any.
     pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Got {
         let got = self.once(method, path, body);
         let is_operation = got.status == 200 && got.json["kind"] == "compute#operation";

@@ -1,4 +1,4 @@
-//! The official Python client, which is built from Google's description, runs all cases too.
+//! Runs all cases with the official Python client, which is built from Google's description.
 
 use super::run::{Case, Got, Step};
 use super::suite::noticed;

@@ -1,4 +1,4 @@
-//! The simulated Compute Engine: cases that it passes with each client.
+//! The simulated Compute Engine: cases that must pass with each client.
 
 mod cases;
 mod client;

@@ -3,7 +3,7 @@
 use crate::values::{Values, fill, save};
 use serde_json::{Value, json};
 
-/// A case; it begins with the scene.
+/// A case; it starts with the fixture.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -13,33 +13,33 @@ pub(crate) struct Case {
 /// A call.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// `forwardingRules.insert`.
+    /// The method: `forwardingRules.insert`.
     pub(crate) method: &'static str,
-    /// Parameters in path and query, besides the project; `{name}` stands for a value, here and in the body.
+    /// The parameters in path and query, except the project; `{name}` is replaced by a value, here and in the body.
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) body: Value,
     status: u16,
     reason: &'static str,
     is: Vec<(&'static str, Value)>,
     pub(crate) saves: Vec<(&'static str, &'static str)>,
-    /// The call violates the API on purpose: an official client may refuse to send it.
+    /// Whether the call intentionally violates the API: an official client may refuse to send it.
     pub(crate) wrong: bool,
 }
 
-/// The answer that a client got; for a write, the finished operation.
+/// The answer that a client received; for a write, the finished operation.
 #[derive(Debug, Clone)]
 pub(crate) struct Got {
     pub(crate) status: u16,
     pub(crate) json: Value,
 }
 
-/// Begins a case.
+/// A new case.
 pub(crate) fn case(name: &'static str) -> Case {
     Case { name, steps: Vec::new() }
 }
 
 impl Case {
-    /// A call that succeeds; the parameters are written as in a query.
+    /// Adds a call that must succeed; the parameters are written as in a query.
     pub(crate) fn call(mut self, method: &'static str, parameters: &str) -> Self {
         let pairs = parameters.split('&').filter_map(|pair| pair.split_once('='));
         let parameters = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -49,7 +49,7 @@ impl Case {
         self
     }
 
-    /// A call with a body that succeeds.
+    /// Adds a call with a body that must succeed.
     pub(crate) fn send(self, method: &'static str, parameters: &str, body: Value) -> Self {
         let mut case = self.call(method, parameters);
         case.last().body = body;
@@ -60,13 +60,13 @@ impl Case {
         self.steps.last_mut().expect("a step")
     }
 
-    /// The last call is refused with this status and reason.
+    /// Expects that the last call is rejected with this status and reason.
     pub(crate) fn fails(mut self, status: u16, reason: &'static str) -> Self {
         (self.last().status, self.last().reason) = (status, reason);
         self
     }
 
-    /// The last call violates the API.
+    /// Marks the last call as a violation of the API.
     pub(crate) fn wrong(mut self) -> Self {
         self.last().wrong = true;
         self
@@ -84,7 +84,7 @@ impl Case {
         self
     }
 
-    /// A line for each difference between the expected answers and those that a client got.
+    /// Returns a line for each difference between the expected and the received answers.
     pub(crate) fn judge(&self, got: &[Got]) -> Vec<String> {
         let mut found = Vec::new();
         let mut values = Values::new();
@@ -120,7 +120,7 @@ impl Step {
     }
 }
 
-/// A JSON value with the named values in its texts filled in.
+/// A JSON value whose strings are filled in with the named values.
 pub(crate) fn filled(value: &Value, values: &Values) -> Value {
     match value {
         Value::String(text) => Value::String(fill(text, values)),

@@ -6,7 +6,7 @@ use ccm_cloudsim::gce::seed::{ClusterSeed, InstanceSeed};
 use ccm_cloudsim::gce::{Gce, Options};
 use std::time::Duration;
 
-/// A cloud with the scene.
+/// A cloud in the initial state.
 pub(crate) fn cloud() -> Gce {
     let gce = Gce::start(Options { operation: Duration::from_millis(1), page: 100, ..Options::default() }).unwrap();
     gce.world(|world| {

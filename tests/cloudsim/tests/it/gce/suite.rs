@@ -1,4 +1,4 @@
-//! Runs all cases with a client of our own.
+//! Runs all cases with our own client.
 
 use super::run::Case;
 use super::{cases, scene};
@@ -9,7 +9,7 @@ use ccm_cloudsim::gce::Gce;
 fn the_simulation_passes_every_case() {
     let mut report = Vec::new();
     let described = ccm_cloudsim::gce::cache_folder().unwrap().is_some();
-    // Only the description shows that a call violates the API.
+    // Only the description can show that a call violates the API.
     for case in cases::all().into_iter().filter(|case| described || case.steps.iter().all(|step| !step.wrong)) {
         let gce = scene::cloud();
         report.extend(case.judge(&scene::own(&gce).run(&case)));
@@ -18,7 +18,7 @@ fn the_simulation_passes_every_case() {
     assert!(report.is_empty(), "\n{}", report.join("\n"));
 }
 
-/// A line for each violation, unless their number is that of the invalid calls.
+/// A line for each violation, unless their number equals that of the intentionally invalid calls.
 pub(crate) fn noticed(case: &Case, gce: &Gce) -> Vec<String> {
     let violations = gce.take_violations();
     let wrong = case.steps.iter().filter(|step| step.wrong).count();

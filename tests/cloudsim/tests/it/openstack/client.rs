@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Client {
     pub(crate) token: String,
     pub(crate) project: String,
-    /// Base URLs by type of service.
+    /// The base URLs by service type.
     pub(crate) urls: BTreeMap<String, String>,
 }
 
@@ -31,7 +31,7 @@ impl Client {
         for service in answer.json["token"]["catalog"].as_array().expect("a catalog") {
             let public = service["endpoints"].as_array().unwrap().iter().find(|entry| entry["interface"] == "public");
             let kind = service["type"].as_str().unwrap();
-            // With the version, as clients use them.
+            // With the version, as in clients.
             let version = match kind {
                 "network" => "/v2.0",
                 "load-balancer" => "/v2.0/lbaas",
@@ -53,7 +53,7 @@ impl Client {
         self.try_call(what, headers, body).expect("an answer")
     }
 
-    /// The same, for a connection that may break.
+    /// Like [`Client::call`], for a connection that may break.
     pub(crate) fn try_call(&self, what: &str, headers: &[(&str, &str)], body: &str) -> std::io::Result<Answer> {
         let (service, method, path) = {
             let mut parts = what.splitn(3, ' ');

@@ -1,5 +1,6 @@
-//! Runs all cases on real services too, if `CCM_TEST_OPENSTACK` names their Keystone (`http://…/v3`) and `OS_USERNAME`
-//! and `OS_PASSWORD` an administrator. They may differ from the simulation only as listed in the table.
+//! Runs all cases on real services too, if `CCM_TEST_OPENSTACK` is the URL of their Keystone (`http://…/v3`) and
+//! `OS_USERNAME` and `OS_PASSWORD` identify an administrator. The answers may differ from the simulation only as listed
+//! in the table.
 
 use super::client::{Client, password};
 use super::run::compare;

@@ -1,4 +1,4 @@
-//! The simulated OpenStack: cases that it must pass. If the environment names real services, they run there too.
+//! The simulated OpenStack: cases that it must pass. They also run on real services if the environment specifies them.
 
 mod cases;
 mod client;

@@ -1,4 +1,4 @@
-//! A case is a list of calls with the expected status of each; the answers of two clouds can be compared call by call.
+//! A case is a list of calls with their expected status; the answers of two clouds can be compared call by call.
 
 use super::client::Client;
 use crate::http::Answer;
@@ -16,38 +16,38 @@ pub(crate) struct Case {
 /// A call and the expected answer.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// `service METHOD /path?query`; `{name}` stands for a value.
+    /// The call: `service METHOD /path?query`; `{name}` is replaced by a value.
     what: String,
     headers: Vec<(&'static str, &'static str)>,
     body: String,
     status: u16,
     is: Vec<(&'static str, String)>,
     saves: Vec<(&'static str, &'static str)>,
-    /// The call violates the API on purpose.
+    /// Whether the call intentionally violates the API.
     pub(crate) wrong: bool,
 }
 
-/// Begins a case.
+/// A new case.
 pub(crate) fn case(name: &'static str) -> Case {
     Case { name, steps: Vec::new() }
 }
 
 impl Case {
-    /// A call without a body, and the expected status.
+    /// Adds a call without a body, and the expected status.
     pub(crate) fn call(mut self, what: &str, status: u16) -> Self {
         let (headers, is, saves) = (Vec::new(), Vec::new(), Vec::new());
         self.steps.push(Step { what: what.to_owned(), headers, body: String::new(), status, is, saves, wrong: false });
         self
     }
 
-    /// A call with a body.
+    /// Adds a call with a body.
     pub(crate) fn send(self, what: &str, body: &Value, status: u16) -> Self {
         let mut case = self.call(what, status);
         case.last().body = body.to_string();
         case
     }
 
-    /// A call that violates the API.
+    /// Adds a call that violates the API.
     pub(crate) fn wrong(self, what: &str, body: &Value, status: u16) -> Self {
         let mut case = self.send(what, body, status);
         if body.is_null() {
@@ -72,7 +72,7 @@ impl Case {
         self
     }
 
-    /// Expects this value at a pointer of the last answer; `{name}` stands for a value.
+    /// Expects this value at a pointer of the last answer; `{name}` is replaced by a value.
     pub(crate) fn is(mut self, pointer: &'static str, text: &str) -> Self {
         self.last().is.push((pointer, text.to_owned()));
         self
@@ -84,8 +84,8 @@ impl Case {
         self
     }
 
-    /// Runs it, with a pause between two reads of a load balancer. Returns the answers, and a line for each difference
-    /// from the expected ones.
+    /// Runs the case, with a pause between two reads of a load balancer. Returns the answers, and a line for each
+    /// difference from the expected ones.
     pub(crate) fn run(
         &self,
         client: &Client,
@@ -153,7 +153,7 @@ fn shape(value: &Value, path: &str, into: &mut BTreeSet<String>) {
     }
 }
 
-/// How the answers of a real cloud differ from those of the simulation, a line each.
+/// The differences between the answers of a real cloud and of the simulation, a line each.
 pub(crate) fn compare(case: &Case, real: (&[Answer], &Values), simulated: (&[Answer], &Values)) -> Vec<String> {
     let mut found = Vec::new();
     for ((step, real_answer), answer) in case.steps.iter().zip(real.0).zip(simulated.0) {
@@ -182,7 +182,7 @@ pub(crate) fn compare(case: &Case, real: (&[Answer], &Values), simulated: (&[Ans
     found
 }
 
-/// The code and the text of an error, in any of the services' forms.
+/// The code and the text of an error, in any of the services' formats.
 fn message(answer: &Answer) -> String {
     let at = |pointer: &str| answer.json.pointer(pointer).map(plain);
     let neutron =

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const NAMES: [&str; 3] = ["node1", "Node1", "other"];
 
-/// A simulation with a stopped clock; [`later`] moves it.
+/// A simulation with a stopped clock; [`later`] advances it.
 pub(crate) fn cloud() -> OpenStack {
     let clock = Mode::Stepped { start: "2026-01-01T00:00:00Z".parse().unwrap() };
     OpenStack::start(Options { clock, provisioning: Duration::from_secs(2), ..Options::default() }).unwrap()
@@ -21,7 +21,7 @@ pub(crate) fn later(cloud: &OpenStack) {
     cloud.clock().step(Duration::from_secs(2));
 }
 
-/// Creates the scene in a simulation.
+/// Creates the initial state in a simulation.
 pub(crate) fn simulated(cloud: &OpenStack) -> (Client, Values) {
     let mut values = Values::new();
     cloud.world(|world| {
@@ -87,7 +87,7 @@ fn own_group(client: &Client, values: &mut Values) {
     values.insert("default_group".to_owned(), answer.json["security_groups"][0]["id"].as_str().unwrap().to_owned());
 }
 
-/// Creates the scene in a real cloud, in a project of its own.
+/// Creates the initial state in a new project of a real cloud.
 pub(crate) fn real(admin: &Client) -> (Client, Values) {
     let mut values = Values::new();
     let mut keep = |name: &str, id: &str| values.insert(name.to_owned(), id.to_owned());
@@ -159,7 +159,7 @@ pub(crate) fn real(admin: &Client) -> (Client, Values) {
     (client, values)
 }
 
-/// Removes the objects of the cases and the scene in a real cloud, as far as possible.
+/// Deletes the objects of the cases and the initial state in a real cloud, as far as possible.
 pub(crate) fn remove(admin: &Client, client: &Client, values: &Values) {
     let project = &values["project"];
     let ids = |path: &str, list: &str| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Behaviour that only a simulation can show: expired tokens, faults, quotas, errors of provisioning, other providers.
+//! Behaviour that only a simulation can show: expired tokens, faults, quotas, provisioning errors, other providers.
 
 use super::client::{Client, password};
 use super::scene;
@@ -81,7 +81,7 @@ fn faults_strike_by_service_and_action() {
     assert_eq!(client.call("network PUT /ports/x", &[], "{}").status, 403);
     let answer = client.call("load-balancer DELETE /pools/x", &[], "");
     assert_eq!((answer.status, answer.json["faultstring"].as_str()), (503, Some("busy")));
-    // A login changes nothing.
+    // A login is not a write.
     relogin(&cloud);
     assert_eq!(cloud.violations(), Vec::<String>::new());
 }
@@ -228,7 +228,7 @@ fn stale_reads_show_the_world_as_it_was() {
     assert_eq!(client.call(&path, &[], "").status, 204);
     assert_eq!(named(), 1, "still shown after its deletion");
     assert_eq!(client.call(&path, &[], "").status, 404, "writes are made on the world of now");
-    // New tokens are valid at once.
+    // New tokens are valid immediately.
     assert_eq!(relogin(&cloud).call("network GET /ports", &[], "").status, 200);
     cloud.clock().step(Duration::from_secs(3));
     assert_eq!(named(), 0);
@@ -311,7 +311,7 @@ fn a_thousand_load_balancers_are_listed_and_found_by_name() {
     let (cloud, client) = start(|options| options.provisioning = Duration::ZERO);
     let subnet = client.call("network GET /networks?name=net", &[], "").json["networks"][0]["subnets"][0].clone();
     cloud.world(|world| {
-        // The subnet of the scene is too small for that many.
+        // The subnet of the initial state is too small for this number.
         let network = world.row("subnet", subnet.as_str().unwrap()).unwrap().text("network_id").to_owned();
         world.subnet(&SubnetSeed { network: &network, name: "vips", cidr: "10.200.0.0/16", ..SubnetSeed::default() });
     });

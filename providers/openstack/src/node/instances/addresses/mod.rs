@@ -1,7 +1,7 @@
 //! The addresses of a node, from those of its server and ports. Pure.
 //!
-//! Upstream: `nodeAddresses` in `pkg/openstack/instances.go` and `instances_addresses.go`. The order matters: most consumers use
-//! the first internal address, and so do members of load balancers and routes.
+//! Upstream: `nodeAddresses` in `pkg/openstack/instances.go` and `instances_addresses.go`. The order matters: most
+//! consumers use the first internal address, and so do members of load balancers and routes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,9 +20,9 @@ mod tests;
 
 /// The status of a port that carries traffic.
 const ACTIVE: &str = "ACTIVE";
-/// The type of an address that Nova knows to be floating.
+/// The type of a floating address in Nova.
 const FLOATING: &str = "floating";
-/// The key of a server's metadata that names the host.
+/// The key of a server's metadata that contains the host name.
 const HOSTNAME: &str = "hostname";
 
 /// A port in a trunk: the name of its network, and its addresses.
@@ -53,7 +53,7 @@ pub(crate) fn of_server(
     if let Some(name) = server.metadata.get(HOSTNAME) {
         list.add(AddressType::Hostname, name, "metadata of the server");
     }
-    // By the bytes of the names of the networks.
+    // Sorted by the bytes of the network names.
     let mut networks: BTreeMap<&str, Vec<(&str, bool)>> = BTreeMap::new();
     for (network, addresses) in &server.addresses {
         let of_server = addresses.iter().map(|address| (&*address.addr, address.kind == FLOATING));
@@ -119,7 +119,7 @@ impl List<'_> {
     }
 }
 
-/// By `address-sort-order`: the networks in order, and in each by the bytes of the address; then the rest as it is.
+/// Sorts by `address-sort-order`: by network, then by the bytes of the address; the rest follows in its order.
 fn sorted(mut addresses: Vec<NodeAddress>, order: &[IpNet]) -> Vec<NodeAddress> {
     addresses.sort_by_key(|address| {
         let ip = address.ip();

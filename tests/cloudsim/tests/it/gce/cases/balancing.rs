@@ -34,7 +34,7 @@ fn rule(fields: Value) -> Value {
     with(rule, fields)
 }
 
-/// A group with a member, a check and a backend service.
+/// An instance group with a member, a health check and a backend service.
 fn backend(case: Case) -> Case {
     case.send("instanceGroups.insert", ZONE, json!({"name": "g"}))
         .send("instanceGroups.addInstances", GROUP, members("us-central1-b", &["n1"]))

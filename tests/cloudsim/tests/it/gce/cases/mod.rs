@@ -32,7 +32,7 @@ fn with(mut base: Value, fields: Value) -> Value {
     base
 }
 
-/// Null: no value.
+/// Expects no value.
 const NOTHING: Value = Value::Null;
 
 fn places() -> Vec<Case> {

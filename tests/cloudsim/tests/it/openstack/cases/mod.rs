@@ -17,7 +17,7 @@ pub(crate) fn all() -> Vec<Case> {
         .collect()
 }
 
-/// A login of the user of the scene.
+/// A login of the user of the fixture.
 fn login(scope: &Value) -> Value {
     let user = json!({"id": "{user}", "password": "secret"});
     let mut auth = json!({"identity": {"methods": ["password"], "password": {"user": user}}});

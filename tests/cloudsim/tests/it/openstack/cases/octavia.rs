@@ -41,7 +41,7 @@ fn members(addresses: &[&str]) -> Value {
     json!({"members": addresses.iter().map(member).collect::<Vec<Value>>()})
 }
 
-/// A case that begins with a load balancer.
+/// A case that starts with a load balancer.
 fn with_balancer(name: &'static str) -> Case {
     case(name)
         .send(BALANCERS, &balancer(&json!({"name": "case"})), 201)
@@ -50,7 +50,7 @@ fn with_balancer(name: &'static str) -> Case {
         .wait("{lb}")
 }
 
-/// The end of such a case.
+/// Adds the deletion of that load balancer.
 fn without(case: Case) -> Case {
     case.call("load-balancer DELETE /loadbalancers/{lb}?cascade=true", 204).wait("{lb}").call(BALANCER, 404)
 }
