@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 
 use crate::report::{Outcome, Result};
-use crate::{Harness, TestCluster, Trouble};
+use crate::{Harness, Outage, TestCluster};
 
 /// Maximum number of calls while the answer requests a retry.
 const ATTEMPTS: usize = 40;
@@ -87,10 +87,10 @@ impl Bed {
         self.provider.volumes().ok_or(Outcome::NotApplicable("the provider labels no volumes"))
     }
 
-    pub(crate) async fn trouble(&self, trouble: Trouble) -> Result {
-        match self.harness.trouble(trouble).await {
+    pub(crate) async fn disrupt(&self, outage: Outage) -> Result {
+        match self.harness.disrupt(outage).await {
             true => Ok(()),
-            false => Err(Outcome::NotApplicable("the harness can't make this trouble")),
+            false => Err(Outcome::NotApplicable("the harness can't make this outage")),
         }
     }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ccm_provider::ProviderError;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
-use crate::{Simulation, Trouble};
+use crate::{Outage, Simulation};
 
 /// A cloud in which a process is about to start its work: an ensure or a deletion.
 #[async_trait(?Send)]
@@ -61,12 +61,12 @@ fn failed<E: Display>(what: &str) -> impl FnOnce(E) -> String {
 
 /// Lets the process die after write number `last`.
 async fn dies<S: Stage>(stage: &mut S, last: u64) {
-    stage.simulation().trouble(match last.checked_sub(1) {
-        None => Trouble::WritesRefusedAfter(0),
-        Some(before) => Trouble::AnswerLostAfter(before),
+    stage.simulation().disrupt(match last.checked_sub(1) {
+        None => Outage::WritesRefusedAfter(0),
+        Some(before) => Outage::AnswerLostAfter(before),
     });
     let _ = stage.work().await;
-    stage.simulation().trouble(Trouble::None);
+    stage.simulation().disrupt(Outage::None);
     stage.restart().await;
 }
 

@@ -66,8 +66,8 @@ pub trait Harness: Send + Sync {
     /// Injects faults into the cloud until the next call of this method. False if the cloud does not support this
     /// fault.
     #[allow(clippy::expect_used, reason = "a mistake of the author, which fails the clause")]
-    async fn trouble(&self, trouble: Trouble) -> bool {
-        self.simulation().expect("Harness::trouble or Harness::simulation").trouble(trouble);
+    async fn disrupt(&self, outage: Outage) -> bool {
+        self.simulation().expect("Harness::disrupt or Harness::simulation").disrupt(outage);
         true
     }
 
@@ -170,7 +170,7 @@ pub struct Made {
 
 /// Faults of the cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum Outage {
     /// Everything works.
     None,
     /// Every call fails, including reads.

@@ -33,7 +33,7 @@ mod simulation;
 
 pub use clauses::{Clause, clauses};
 pub use cluster::TestCluster;
-pub use harness::{BrokenConfig, Deviation, Harness, Made, Trouble, flags};
+pub use harness::{BrokenConfig, Deviation, Harness, Made, Outage, flags};
 pub use report::{Outcome, Report, Result};
 pub use simulation::Simulation;
 

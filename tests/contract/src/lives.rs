@@ -21,7 +21,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::crash::same;
-use crate::{Simulation, Trouble};
+use crate::{Outage, Simulation};
 
 /// Maximum number of rounds over all Services until they converge.
 const ROUNDS: usize = 8;
@@ -71,8 +71,8 @@ pub trait LivingCloud: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Injects faults that only this cloud has, in addition to [`Simulation::random_trouble`].
-    fn trouble(&mut self, rng: &mut StdRng) -> String;
+    /// Injects faults that only this cloud has, in addition to [`Simulation::random_faults`].
+    fn disrupt(&mut self, rng: &mut StdRng) -> String;
 
     /// Ends delayed and stale reads; all other faults have ended before.
     fn calm(&mut self) {}
@@ -258,14 +258,14 @@ impl<C: LivingCloud> Life<C> {
     }
 
     /// Injects random faults now and then; they replace the earlier ones.
-    fn trouble(&mut self) {
-        self.cloud.simulation().trouble(Trouble::None);
-        let trouble = match self.rng.random_range(0..18) {
+    fn disrupt(&mut self) {
+        self.cloud.simulation().disrupt(Outage::None);
+        let faults = match self.rng.random_range(0..18) {
             0..=4 => return,
-            5..=14 => self.cloud.simulation().random_trouble(&mut self.rng),
-            _ => self.cloud.trouble(&mut self.rng),
+            5..=14 => self.cloud.simulation().random_faults(&mut self.rng),
+            _ => self.cloud.disrupt(&mut self.rng),
         };
-        self.say(&format!("  trouble: {trouble}"));
+        self.say(&format!("  faults: {faults}"));
     }
 
     fn pick(&mut self) -> Option<String> {
@@ -335,7 +335,7 @@ impl<C: LivingCloud> Life<C> {
     }
 
     async fn event(&mut self) -> Result<(), String> {
-        self.trouble();
+        self.disrupt();
         match self.rng.random_range(0..100) {
             0..=39 => self.change_a_service().await,
             40..=54 => {
@@ -420,14 +420,14 @@ impl<C: LivingCloud> Life<C> {
 
     /// Starts a new process, whose first calls succeed.
     async fn restart(&mut self) {
-        self.cloud.simulation().trouble(Trouble::None);
+        self.cloud.simulation().disrupt(Outage::None);
         self.process = self.cloud.process().await;
     }
 
     /// Syncs until no call fails and nothing is written.
     async fn settle(&mut self, how: &str) -> Result<(), String> {
         self.say(how);
-        self.cloud.simulation().trouble(Trouble::None);
+        self.cloud.simulation().disrupt(Outage::None);
         self.cloud.calm();
         self.step(Duration::from_secs(600));
         // A change of the kind is rejected permanently; the user reverts it.

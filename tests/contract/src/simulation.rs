@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rand::rngs::StdRng;
 
-use crate::Trouble;
+use crate::Outage;
 
 /// A simulated cloud that is called over a network. It has a virtual clock, records calls, and injects faults.
 #[async_trait]
@@ -23,10 +23,10 @@ pub trait Simulation: Send + Sync {
     fn writes(&self, mark: u64) -> Vec<String>;
 
     /// Injects this fault and no other.
-    fn trouble(&self, trouble: Trouble);
+    fn disrupt(&self, outage: Outage);
 
     /// Injects a few random faults that any cloud can have into the next calls, and no others; returns a description.
-    fn random_trouble(&self, rng: &mut StdRng) -> String;
+    fn random_faults(&self, rng: &mut StdRng) -> String;
 
     /// The requests and answers so far that violate the vendor's API, a line each.
     fn violations(&self) -> Vec<String>;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use ccm_provider::{AddressType, CloudConfig, NodeAddress, ProviderFactory, Service};
-use ccm_provider_contract::{BrokenConfig, Harness, Made, Trouble};
+use ccm_provider_contract::{BrokenConfig, Harness, Made, Outage};
 use serde_json::{Value, json};
 
 pub async fn rack() -> Arc<dyn Harness> {
@@ -98,17 +98,17 @@ impl Harness for Rack {
 
     /// As if the file system of the folder were unmounted. Every change of this cloud is one write, so none can be
     /// interrupted.
-    async fn trouble(&self, trouble: Trouble) -> bool {
-        match trouble {
-            Trouble::None if self.path("away").exists() => {
+    async fn disrupt(&self, outage: Outage) -> bool {
+        match outage {
+            Outage::None if self.path("away").exists() => {
                 std::fs::rename(self.path("away"), self.path("rack")).unwrap()
             }
-            Trouble::None => {}
-            Trouble::Down => {
+            Outage::None => {}
+            Outage::Down => {
                 self.writes().await;
                 std::fs::rename(self.path("rack"), self.path("away")).unwrap();
             }
-            Trouble::WritesRefusedAfter(_) | Trouble::AnswerLostAfter(_) => return false,
+            Outage::WritesRefusedAfter(_) | Outage::AnswerLostAfter(_) => return false,
         }
         true
     }

@@ -55,7 +55,7 @@ pub(crate) struct Facts {
     /// The instances of the nodes that get routes.
     members: BTreeMap<InstanceId, Arc<Member>>,
     /// Live instances without the cluster's tag.
-    strangers: BTreeSet<InstanceId>,
+    foreign: BTreeSet<InstanceId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,14 +127,14 @@ impl RouteTable for VpcTable {
     ) -> Result<Facts, ProviderError> {
         let members = self.fleet.get(wanted, INSTANCE_AGE, not_before).await?;
         if in_the_way.is_empty() {
-            return Ok(Facts { members, strangers: BTreeSet::new() });
+            return Ok(Facts { members, foreign: BTreeSet::new() });
         }
         let query = Query::by("instance-id", in_the_way.iter().map(InstanceId::as_str));
         let found = self.api.instances(&query).await?.into_iter();
         let live = found.filter(|instance| instance.state.as_deref() != Some("terminated"));
         let unmarked = live.filter(|instance| !self.settings.ownership.is_member(&instance.tags));
-        let strangers = unmarked.filter_map(|instance| InstanceId::parse(&instance.id)).collect();
-        Ok(Facts { members, strangers })
+        let foreign = unmarked.filter_map(|instance| InstanceId::parse(&instance.id)).collect();
+        Ok(Facts { members, foreign })
     }
 
     async fn write(&self, write: &RouteWrite) -> Result<(), ProviderError> {
@@ -153,8 +153,8 @@ impl RouteTable for VpcTable {
         instance_of(node).into_iter().collect()
     }
 
-    fn is_stranger(facts: &Facts, hop: &InstanceId) -> bool {
-        facts.strangers.contains(hop)
+    fn is_foreign(facts: &Facts, hop: &InstanceId) -> bool {
+        facts.foreign.contains(hop)
     }
 
     /// Lets the instance forward packets, unless it does so already: before the route, so that no packet is lost. EC2
@@ -218,7 +218,7 @@ fn leads_to(route: &ec2::Route) -> Target<InstanceId> {
         return Target::Foreign(route.gateway.clone());
     }
     if route.blackhole {
-        return Target::Nowhere;
+        return Target::Blackhole;
     }
     match route.instance.as_deref().and_then(InstanceId::parse) {
         Some(id) => Target::Hop(id),
@@ -227,8 +227,8 @@ fn leads_to(route: &ec2::Route) -> Target<InstanceId> {
 }
 
 /// Whether the target of a route is stopped or missing: the route is removed when no node has its range.
-pub(crate) fn leads_nowhere(route: &ec2::Route) -> bool {
-    leads_to(route) == Target::Nowhere
+pub(crate) fn is_blackhole(route: &ec2::Route) -> bool {
+    leads_to(route) == Target::Blackhole
 }
 
 /// The write that removes a blackhole route; `None` if the route is not in the table any more. Fails if its target

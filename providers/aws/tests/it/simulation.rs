@@ -141,7 +141,7 @@ impl LivingCloud for Living {
         stale
     }
 
-    fn trouble(&mut self, rng: &mut StdRng) -> String {
+    fn disrupt(&mut self, rng: &mut StdRng) -> String {
         let nth = rng.random_range(0..8);
         self.bed.aws.fault(Rule::writes_from(1, Fault::Throttle).window(nth, 1));
         format!("write {nth} is throttled")

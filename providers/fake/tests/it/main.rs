@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use ccm_provider::{AddressType, CloudConfig, NodeAddress, PersistentVolume, ProviderFactory};
-use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Trouble};
+use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Outage};
 use serde_json::{Value, json};
 
 mod batch {
@@ -149,18 +149,18 @@ impl Harness for Fake {
         state.writes
     }
 
-    async fn trouble(&self, trouble: Trouble) -> bool {
+    async fn disrupt(&self, outage: Outage) -> bool {
         let number = {
             let mut state = self.state.lock().unwrap();
             state.troubles += 1;
             state.troubles
         };
         let rule = |name: &str, after: u64| json!({"id": format!("{name}-{number}"), "call": WRITES, "after": after, "error": "refused"});
-        let faults = match trouble {
-            Trouble::None => json!([]),
-            Trouble::Down => json!([{"id": format!("down-{number}"), "call": "*", "error": "the cloud is down"}]),
-            Trouble::WritesRefusedAfter(writes) => json!([rule("refused", writes)]),
-            Trouble::AnswerLostAfter(writes) => {
+        let faults = match outage {
+            Outage::None => json!([]),
+            Outage::Down => json!([{"id": format!("down-{number}"), "call": "*", "error": "the cloud is down"}]),
+            Outage::WritesRefusedAfter(writes) => json!([rule("refused", writes)]),
+            Outage::AnswerLostAfter(writes) => {
                 let mut lost = rule("lost", writes);
                 (lost["applied"], lost["times"]) = (true.into(), 1.into());
                 json!([lost, rule("refused", writes)])

@@ -156,7 +156,7 @@ fn is_of_longer_cluster(rest: &str) -> bool {
 /// The target of a route.
 fn target(route: &Route, network_project: &str) -> Target<Hop> {
     if route.warnings.iter().any(|warning| warning.code == MISSING) {
-        return Target::Nowhere;
+        return Target::Blackhole;
     }
     let instance = ResourceId::parse(&route.next_hop_instance);
     match instance {
@@ -226,11 +226,11 @@ impl RouteTable for NetworkRoutes {
     }
 
     /// All entries belong to a cluster of this name, and no other cluster has these ranges.
-    fn leads_nowhere(context: &Context, destination: &IpNet) -> bool {
+    fn is_blackhole(context: &Context, destination: &IpNet) -> bool {
         context.cluster_cidrs.iter().any(|cidr| cidr.contains(destination))
     }
 
-    fn is_stranger(_: &String, _: &Hop) -> bool {
+    fn is_foreign(_: &String, _: &Hop) -> bool {
         false
     }
 

@@ -46,7 +46,7 @@ fn p15_the_routes_of_a_cluster_with_a_longer_name_are_not_ours() {
 }
 
 #[test]
-fn a_route_leads_to_an_instance_nowhere_or_to_something_else() {
+fn a_route_leads_to_an_instance_a_blackhole_or_something_else() {
     let of = |route: Route| target(&route, "p");
     let instance = Route {
         next_hop_instance: "https://www.googleapis.com/compute/v1/projects/p/zones/z-a/instances/n1".to_owned(),
@@ -54,6 +54,6 @@ fn a_route_leads_to_an_instance_nowhere_or_to_something_else() {
     };
     assert_eq!(of(instance.clone()), Target::Hop(Hop { zone: "z-a".to_owned(), name: "n1".to_owned() }));
     let warnings = vec![crate::client::network::RouteWarning { code: MISSING.to_owned() }];
-    assert_eq!(of(Route { warnings, ..instance }), Target::Nowhere);
+    assert_eq!(of(Route { warnings, ..instance }), Target::Blackhole);
     assert!(matches!(of(Route::default()), Target::Foreign(_)));
 }

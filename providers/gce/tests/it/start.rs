@@ -152,7 +152,7 @@ fn key() -> String {
 }
 
 #[tokio::test]
-async fn a_project_by_number_whose_name_is_not_told_is_used_by_number() {
+async fn a_project_by_number_whose_name_is_not_returned_is_used_by_number() {
     let bed = Bed::start(Options {
         denied: [("*".to_owned(), vec!["compute.projects.get".to_owned()])].into(),
         ..Options::default()

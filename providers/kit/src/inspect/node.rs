@@ -93,7 +93,7 @@ pub fn routes<H: PartialEq + Display>(
             return none.map(|none| Fact::waiting(about, none));
         };
         let to: &dyn Display = match &found.target {
-            Target::Nowhere => {
+            Target::Blackhole => {
                 let text = format!("a blackhole in {table}: the route controller replaces it");
                 return Some(Fact::waiting(about, text));
             }

@@ -5,7 +5,7 @@
 //! checks the plan, writes it, and reports the result.
 //!
 //! * A route whose target is not a node of this cluster is neither listed nor changed, unless its range belongs to the
-//!   cluster ([`RouteTable::leads_nowhere`]).
+//!   cluster ([`RouteTable::is_blackhole`]).
 //! * A blackhole route is replaced when a node has its range.
 //! * A range may have several routes; each is listed and deleted separately.
 //! * A deleted node whose instance still exists remains the target in the list, so that its routes can be deleted.
@@ -40,7 +40,7 @@ pub enum Target<H> {
     /// A hop of the kind that nodes have.
     Hop(H),
     /// A stopped or deleted hop: a blackhole.
-    Nowhere,
+    Blackhole,
     /// Any other target, described in words: a gateway, a peering. Such a route is never changed.
     Foreign(String),
 }
@@ -135,12 +135,12 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
     }
 
     /// Whether a route for this range whose hop belongs to no node is a blackhole. If not, the route has another owner.
-    fn leads_nowhere(_id: &Self::Id, _destination: &IpNet) -> bool {
+    fn is_blackhole(_id: &Self::Id, _destination: &IpNet) -> bool {
         false
     }
 
     /// Whether a hop of `in_the_way` exists and does not belong to this cluster.
-    fn is_stranger(facts: &Self::Facts, hop: &Self::Hop) -> bool;
+    fn is_foreign(facts: &Self::Facts, hop: &Self::Hop) -> bool;
 
     /// The writes, with reasons, that must precede the first route to a hop.
     ///

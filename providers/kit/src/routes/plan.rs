@@ -83,7 +83,7 @@ impl<T: RouteTable> Observed<T> {
         let route = |range: &IpNet, entry: &Entry<T::Hop>| {
             let target_node = match &entry.target {
                 Target::Hop(hop) if !self.is_stray(range, hop) => Some(self.former.get(hop)?.clone()),
-                Target::Nowhere | Target::Hop(_) => None,
+                Target::Blackhole | Target::Hop(_) => None,
                 Target::Foreign(_) => return None,
             };
             Some(Route {
@@ -102,7 +102,7 @@ impl<T: RouteTable> Observed<T> {
 
     /// Whether a route to a hop is a blackhole because no node has the hop.
     fn is_stray(&self, range: &IpNet, hop: &T::Hop) -> bool {
-        !self.former.contains_key(hop) && !self.contested.contains(hop) && T::leads_nowhere(&self.id, range)
+        !self.former.contains_key(hop) && !self.contested.contains(hop) && T::is_blackhole(&self.id, range)
     }
 
     fn of_range(&self, range: Option<&IpNet>) -> &[Entry<T::Hop>] {
@@ -154,12 +154,12 @@ impl<T: RouteTable> Observed<T> {
         let mut writes = match entry.map(|entry| (entry, &entry.target)) {
             None => vec![create(None, mine)],
             Some((_, Target::Hop(present))) if present == hop => Vec::new(),
-            Some((old, Target::Nowhere)) => {
-                vec![self.remove(destination, old, "it leads nowhere".to_owned()), create(None, mine)]
+            Some((old, Target::Blackhole)) => {
+                vec![self.remove(destination, old, "it is a blackhole".to_owned()), create(None, mine)]
             }
             Some((old, Target::Hop(present))) => match self.nodes.get(present) {
                 Some(other) => return Err(occupied(destination, &node, &format!("node {other} ({present})"))),
-                None if T::is_stranger(&self.facts, present) => {
+                None if T::is_foreign(&self.facts, present) => {
                     let stranger = format!("{present}, which is no instance of this cluster");
                     return Err(occupied(destination, &node, &stranger));
                 }
@@ -184,7 +184,7 @@ impl<T: RouteTable> Observed<T> {
         let mut leads_elsewhere = None;
         for entry in self.of_range(Some(&range)) {
             let now = match &entry.target {
-                Target::Nowhere => return Ok(vec![self.remove(range, entry, "it leads nowhere".to_owned())]),
+                Target::Blackhole => return Ok(vec![self.remove(range, entry, "it is a blackhole".to_owned())]),
                 Target::Hop(hop) if self.is_stray(&range, hop) => {
                     return Ok(vec![self.remove(range, entry, format!("{hop} is no node"))]);
                 }
@@ -226,8 +226,8 @@ impl<T: RouteTable> Observed<T> {
     /// A step would do so.
     pub fn guard(&self, steps: &[Step<T::Write>]) -> Result<(), ProviderError> {
         let may_go = |entry: &Entry<T::Hop>| match &entry.target {
-            Target::Nowhere => true,
-            Target::Hop(hop) => !T::is_stranger(&self.facts, hop),
+            Target::Blackhole => true,
+            Target::Hop(hop) => !T::is_foreign(&self.facts, hop),
             Target::Foreign(_) => false,
         };
         let is_ours = |range: IpNet| range.prefix_len() > 0 && self.of_range(Some(&range)).iter().any(may_go);

@@ -47,11 +47,11 @@ impl RouteTable for Router {
         if is_new { ProviderError::in_progress(message, TABLE_AGE) } else { ProviderError::unknown(message) }
     }
 
-    fn leads_nowhere((): &(), destination: &IpNet) -> bool {
+    fn is_blackhole((): &(), destination: &IpNet) -> bool {
         ["10.1.0.0/16", "fd00::/16"].iter().any(|range| range.parse::<IpNet>().unwrap().contains(destination))
     }
 
-    fn is_stranger((): &(), _: &IpAddr) -> bool {
+    fn is_foreign((): &(), _: &IpAddr) -> bool {
         false
     }
 
@@ -80,7 +80,7 @@ fn observed(nodes: &[NodeRef], routes: &[(&str, &str)], former: &BTreeMap<IpAddr
     let entry = |(destination, hop): &(&str, &str)| Entry {
         name: (*destination).to_owned(),
         destination: (*destination).to_owned(),
-        target: hop.parse().map_or(Target::Nowhere, Target::Hop),
+        target: hop.parse().map_or(Target::Blackhole, Target::Hop),
     };
     Observed::new(Table { id: (), entries: routes.iter().map(entry).collect() }, nodes, former)
 }
@@ -160,7 +160,7 @@ fn listed(observed: &Observed<Router>) -> Vec<String> {
 }
 
 #[test]
-fn a_route_to_no_node_leads_nowhere_in_the_ranges_of_the_cluster_and_is_foreign_elsewhere() {
+fn a_route_to_no_node_is_a_blackhole_in_the_ranges_of_the_cluster_and_foreign_elsewhere() {
     let routes = [("10.1.1.0/24", "10.9.9.9"), ("10.2.0.0/24", "10.9.9.9"), ("10.1.2.0/24", "10.0.0.1")];
     let observed = observed(&[node("a", &["10.0.0.1"])], &routes, &BTreeMap::new());
     assert_eq!(listed(&observed), ["10.1.1.0/24 -> nowhere", "10.1.2.0/24 -> a"]);

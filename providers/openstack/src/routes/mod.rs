@@ -181,7 +181,7 @@ fn extra_route(entry: &Entry<IpAddr>) -> ExtraRoute {
     let nexthop = match &entry.target {
         Target::Hop(hop) => hop.to_string(),
         Target::Foreign(nexthop) => nexthop.clone(),
-        Target::Nowhere => String::new(),
+        Target::Blackhole => String::new(),
     };
     ExtraRoute { destination: entry.destination.clone(), nexthop }
 }
@@ -248,11 +248,11 @@ impl RouteTable for RouterTable {
         }
     }
 
-    fn leads_nowhere(cluster_cidrs: &Self::Id, destination: &IpNet) -> bool {
+    fn is_blackhole(cluster_cidrs: &Self::Id, destination: &IpNet) -> bool {
         cluster_cidrs.iter().any(|range| range.contains(destination))
     }
 
-    fn is_stranger((): &(), _: &IpAddr) -> bool {
+    fn is_foreign((): &(), _: &IpAddr) -> bool {
         false
     }
 

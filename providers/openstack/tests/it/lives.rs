@@ -155,10 +155,10 @@ impl LivingCloud for Living {
         is_late
     }
 
-    fn trouble(&mut self, rng: &mut StdRng) -> String {
+    fn disrupt(&mut self, rng: &mut StdRng) -> String {
         match rng.random_range(0..3) {
             0 => {
-                let conflict = Fault::Code { status: 409, code: "Conflict".to_owned(), message: "trouble".to_owned() };
+                let conflict = Fault::Code { status: 409, code: "Conflict".to_owned(), message: "outage".to_owned() };
                 let nth = rng.random_range(0..8);
                 self.bed.cloud.fault(Rule::writes_from(1, conflict).window(nth, 1));
                 format!("write {nth} conflicts")

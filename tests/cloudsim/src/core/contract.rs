@@ -4,7 +4,7 @@ use super::endpoint::Cloud;
 use super::faults::{Fault, Faults, Rule};
 use super::running::Running;
 use async_trait::async_trait;
-use ccm_provider_contract::{Simulation, Trouble};
+use ccm_provider_contract::{Outage, Simulation};
 use rand::Rng;
 use rand::rngs::StdRng;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use std::time::Duration;
 impl<C: Cloud> Running<C> {
     /// The error of an invalid call.
     fn invalid() -> Fault {
-        Fault::Code { status: 400, code: C::INVALID.to_owned(), message: "trouble".to_owned() }
+        Fault::Code { status: 400, code: C::INVALID.to_owned(), message: "outage".to_owned() }
     }
 
     /// An internal error of the cloud.
     fn broken() -> Fault {
-        Fault::Code { status: 500, code: C::BROKEN.to_owned(), message: "trouble".to_owned() }
+        Fault::Code { status: 500, code: C::BROKEN.to_owned(), message: "outage".to_owned() }
     }
 
     fn replace_faults(&self, rules: impl IntoIterator<Item = Rule>) {
@@ -46,13 +46,13 @@ impl<C: Cloud> Simulation for Running<C> {
         self.writes(mark)
     }
 
-    fn trouble(&self, trouble: Trouble) {
+    fn disrupt(&self, outage: Outage) {
         let refused_after = |writes| Rule::writes_from(writes + 1, Self::invalid());
-        match trouble {
-            Trouble::None => self.faults(Faults::clear),
-            Trouble::Down => self.replace_faults([Rule::every(Self::broken())]),
-            Trouble::WritesRefusedAfter(writes) => self.replace_faults([refused_after(writes)]),
-            Trouble::AnswerLostAfter(writes) => {
+        match outage {
+            Outage::None => self.faults(Faults::clear),
+            Outage::Down => self.replace_faults([Rule::every(Self::broken())]),
+            Outage::WritesRefusedAfter(writes) => self.replace_faults([refused_after(writes)]),
+            Outage::AnswerLostAfter(writes) => {
                 let lost = Rule::writes_from(writes + 1, Fault::ResetAfter).window(writes, 1);
                 // The second rule does not count the write whose answer is lost.
                 self.replace_faults([lost, refused_after(writes)]);
@@ -60,7 +60,7 @@ impl<C: Cloud> Simulation for Running<C> {
         }
     }
 
-    fn random_trouble(&self, rng: &mut StdRng) -> String {
+    fn random_faults(&self, rng: &mut StdRng) -> String {
         let skip = rng.random_range(0..16);
         let nth = skip / 2;
         let lost = if rng.random_bool(0.5) { Fault::ResetAfter } else { Fault::Truncate };

@@ -9,7 +9,7 @@ use ccm_provider::{
 
 use super::HOSTILE;
 use crate::bed::{Answer, Bed, CLUSTER, failed, holds, port};
-use crate::{Harness, Outcome, Result, Trouble};
+use crate::{Harness, Outage, Outcome, Result};
 
 /// An ensure that must succeed.
 pub(super) async fn ensured(bed: &Bed, service: &Service, nodes: &[NodeRef]) -> Result<LoadBalancerStatus> {
@@ -238,9 +238,9 @@ pub(super) async fn name_and_group_are_stable(harness: Arc<dyn Harness>) -> Resu
     later.metadata.resource_version = "99".into();
     later.spec.ports.push(port(81, 30082));
     later.status.load_balancer.ingress.push(Default::default());
-    bed.trouble(Trouble::Down).await?;
+    bed.disrupt(Outage::Down).await?;
     let second = found(&*balancer, &later);
-    bed.trouble(Trouble::None).await?;
+    bed.disrupt(Outage::None).await?;
     let third = found(&*bed.restarted().await?.balancer()?, &web);
     holds!(first == second && first == third, "name and group change: {first:?}, {second:?}, {third:?}");
     let other = balancer.name(CLUSTER, &bed.service("other"));
@@ -254,7 +254,7 @@ pub(super) async fn a_cloud_that_fails_is_an_error_and_changes_nothing(harness: 
     let (web, new, nodes) = (bed.service("web"), bed.service("new"), bed.nodes(&["one"]).await);
     ensured(&bed, &web, &nodes).await?;
     let before = bed.contents().await;
-    bed.trouble(Trouble::Down).await?;
+    bed.disrupt(Outage::Down).await?;
     // Cached state of this process must not matter either.
     for process in [None, Some(bed.restarted().await)] {
         let process = match &process {
@@ -276,7 +276,7 @@ pub(super) async fn a_cloud_that_fails_is_an_error_and_changes_nothing(harness: 
             holds!(answers.iter().all(Answer::is_err), "the cloud is down, and {action:?} answers {answers:?}");
         }
     }
-    bed.trouble(Trouble::None).await?;
+    bed.disrupt(Outage::None).await?;
     let now = bed.contents().await;
     holds!(now == before, "the cloud was down, and now holds {now:?} instead of {before:?}");
     is_settled(&bed, &web, &nodes).await

@@ -9,7 +9,7 @@ use futures::future::join_all;
 
 use super::HOSTILE;
 use crate::bed::{Bed, bare, failed, holds};
-use crate::{Harness, Outcome, Result, Trouble};
+use crate::{Harness, Outage, Outcome, Result};
 
 async fn ask(bed: &Bed, nodes: &[NodeRef], aspects: Aspects) -> Result<Vec<Lookup>> {
     let answers = bed.instances()?.lookup(nodes, aspects).await;
@@ -159,7 +159,7 @@ pub(super) async fn a_cloud_that_fails_is_never_evidence(harness: Arc<dyn Harnes
     bed.instances()?;
     let node = bed.node("one").await;
     bed.harness.add_instance("gone").await;
-    bed.trouble(Trouble::Down).await?;
+    bed.disrupt(Outage::Down).await?;
     let asked = [Arc::clone(&node), nameless(&node), Arc::new(bare("never", ""))];
     for aspects in [Aspects::LIFECYCLE, Aspects::METADATA, Aspects::ALL] {
         for answer in ask(&bed, &asked, aspects).await? {
@@ -177,7 +177,7 @@ pub(super) async fn a_cloud_that_fails_is_never_evidence(harness: Arc<dyn Harnes
     if let Some(list) = bed.instances()?.list().await {
         holds!(list.is_err(), "the cloud is down, and there is a list");
     }
-    bed.trouble(Trouble::None).await?;
+    bed.disrupt(Outage::None).await?;
     found("one", &ask_one(&bed, &node, Aspects::LIFECYCLE).await?)?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use ccm_provider::{LoadBalancer, LoadBalancerExt as _, NodeRef, Service};
 
 use super::balancers::{deleted, ensured, goes_whole, is_settled};
 use crate::bed::{Bed, CLUSTER, holds};
-use crate::{Harness, Outcome, Result, Trouble};
+use crate::{Harness, Outage, Outcome, Result};
 
 /// Upper bound for the writes and awaits of one call.
 const MOST: u64 = 200;
@@ -57,7 +57,7 @@ impl Case {
 
     async fn calm(&mut self) -> Result {
         self.bed.harness.settle().await;
-        self.bed.trouble(Trouble::None).await?;
+        self.bed.disrupt(Outage::None).await?;
         self.bed = self.bed.restarted().await?;
         Ok(())
     }
@@ -95,7 +95,7 @@ pub(super) async fn an_interrupted_ensure_is_finished_by_the_next(harness: Arc<d
     let mut case = Case::new(harness).await?;
     for writes in 0..MOST {
         let balancer = case.next(writes).await?;
-        case.bed.trouble(Trouble::WritesRefusedAfter(writes)).await?;
+        case.bed.disrupt(Outage::WritesRefusedAfter(writes)).await?;
         let done = case.ensures(&*balancer).await;
         holds!(!done || writes > 0, "every write is refused, and ensure succeeds");
         case.finishes(&format!("an ensure that was cut off after {writes} write(s)")).await?;
@@ -110,7 +110,7 @@ pub(super) async fn an_interrupted_ensure_is_removed_whole(harness: Arc<dyn Harn
     let mut case = Case::new(harness).await?;
     for writes in 0..MOST {
         let balancer = case.next(writes).await?;
-        case.bed.trouble(Trouble::WritesRefusedAfter(writes)).await?;
+        case.bed.disrupt(Outage::WritesRefusedAfter(writes)).await?;
         let done = case.ensures(&*balancer).await;
         case.vanishes(&format!("an ensure that was cut off after {writes} write(s)")).await?;
         if done {
@@ -125,7 +125,7 @@ pub(super) async fn an_interrupted_deletion_is_finished_by_the_next(harness: Arc
     for writes in 0..MOST {
         let balancer = case.next(writes).await?;
         ensured(&case.bed, &case.service, &case.nodes).await?;
-        case.bed.trouble(Trouble::WritesRefusedAfter(writes)).await?;
+        case.bed.disrupt(Outage::WritesRefusedAfter(writes)).await?;
         let done = case.deletes(&*balancer).await;
         let left = case.bed.contents().await != case.before;
         holds!(!done || !left, "a deletion of which {writes} write(s) took effect succeeded and left something");
@@ -150,7 +150,7 @@ pub(super) async fn a_lost_answer_makes_no_second_object(harness: Arc<dyn Harnes
     let mut case = Case::new(harness).await?;
     for writes in 0..MOST {
         let balancer = case.next(writes).await?;
-        case.bed.trouble(Trouble::AnswerLostAfter(writes)).await?;
+        case.bed.disrupt(Outage::AnswerLostAfter(writes)).await?;
         let done = case.ensures(&*balancer).await;
         case.finishes(&format!("an ensure whose answer no. {} was lost", writes + 1)).await?;
         if done {

@@ -7,7 +7,7 @@ use ccm_provider::{NewRoute, NodeRef, Route};
 
 use super::HOSTILE;
 use crate::bed::{Bed, CLUSTER, failed, holds};
-use crate::{Harness, Outcome, Result, Trouble};
+use crate::{Harness, Outage, Outcome, Result};
 
 fn route(node: &NodeRef, cidr: &str) -> NewRoute {
     NewRoute {
@@ -167,7 +167,7 @@ pub(super) async fn a_cloud_that_fails_gives_no_short_list(harness: Arc<dyn Harn
     created(&bed, &wanted).await?;
     let all = listed(&bed).await?;
     let routes = bed.routes()?;
-    bed.trouble(Trouble::Down).await?;
+    bed.disrupt(Outage::Down).await?;
     let down = routes.list(CLUSTER).await;
     holds!(down.is_err(), "the cloud is down, and the routes are {down:?}");
     let made = routes.create(CLUSTER, &wanted).await;
@@ -180,7 +180,7 @@ pub(super) async fn a_cloud_that_fails_gives_no_short_list(harness: Arc<dyn Harn
         gone.len() == 2 && gone.iter().all(std::result::Result::is_err),
         "the cloud is down, and routes are removed: {gone:?}"
     );
-    bed.trouble(Trouble::None).await?;
+    bed.disrupt(Outage::None).await?;
     let after = listed(&bed).await?;
     holds!(pairs(&all) == pairs(&after), "before {all:?}, after {after:?}");
     Ok(())
@@ -193,10 +193,10 @@ pub(super) async fn interrupted_routes_converge(harness: Arc<dyn Harness>) -> Re
     for lost in [false, true] {
         for writes in 0..8 {
             let routes = bed.routes()?;
-            let trouble = if lost { Trouble::AnswerLostAfter(writes) } else { Trouble::WritesRefusedAfter(writes) };
-            bed.trouble(trouble).await?;
+            let outage = if lost { Outage::AnswerLostAfter(writes) } else { Outage::WritesRefusedAfter(writes) };
+            bed.disrupt(outage).await?;
             let answers = routes.create(CLUSTER, &wanted).await;
-            bed.trouble(Trouble::None).await?;
+            bed.disrupt(Outage::None).await?;
             // Like the route controller, does not create a listed route again.
             let there = listed(&bed).await?;
             let missing: Vec<NewRoute> = wanted

@@ -6,7 +6,7 @@ use ccm_provider::well_known::VOLUME_PLACEHOLDER;
 use ccm_provider::{PersistentVolume, VolumeSource};
 
 use crate::bed::{Bed, failed, holds};
-use crate::{Harness, Outcome, Result, Trouble};
+use crate::{Harness, Outage, Outcome, Result};
 
 async fn known(bed: &Bed) -> Result<PersistentVolume> {
     let volume = bed.harness.add_volume("vol-1").await;
@@ -50,7 +50,7 @@ pub(super) async fn a_cloud_that_fails_labels_nothing(harness: Arc<dyn Harness>)
     let bed = Bed::new(harness).await?;
     let volumes = bed.volumes()?;
     let ours = known(&bed).await?;
-    bed.trouble(Trouble::Down).await?;
+    bed.disrupt(Outage::Down).await?;
     let answers = volumes.labels(std::slice::from_ref(&ours)).await;
     holds!(answers.len() == 1 && answers.iter().all(std::result::Result::is_err), "the cloud is down: {answers:?}");
     Ok(())

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use ccm_provider::{NodeAddress, ProviderError};
-use ccm_provider_contract::Trouble;
+use ccm_provider_contract::Outage;
 
 /// Defects of the provider or its cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl Tables {
 struct State {
     tables: Tables,
     writes: u64,
-    trouble: Option<Trouble>,
+    outage: Option<Outage>,
 }
 
 #[derive(Debug, Default)]
@@ -129,8 +129,8 @@ impl Cloud {
         tokio::task::yield_now().await;
         let answer = {
             let state = self.state();
-            match state.trouble {
-                Some(Trouble::Down) => Err(ProviderError::unknown("the cloud is down")),
+            match state.outage {
+                Some(Outage::Down) => Err(ProviderError::unknown("the cloud is down")),
                 _ => Ok(look(&state.tables)),
             }
         };
@@ -142,15 +142,15 @@ impl Cloud {
         tokio::task::yield_now().await;
         let answer = {
             let state = &mut *self.state();
-            let (allowed, lost) = match &mut state.trouble {
-                Some(Trouble::Down) => (false, false),
-                Some(Trouble::WritesRefusedAfter(left)) => (next(left), false),
-                Some(trouble @ Trouble::AnswerLostAfter(0)) => {
-                    *trouble = Trouble::WritesRefusedAfter(0);
+            let (allowed, lost) = match &mut state.outage {
+                Some(Outage::Down) => (false, false),
+                Some(Outage::WritesRefusedAfter(left)) => (next(left), false),
+                Some(outage @ Outage::AnswerLostAfter(0)) => {
+                    *outage = Outage::WritesRefusedAfter(0);
                     (true, true)
                 }
-                Some(Trouble::AnswerLostAfter(left)) => (next(left), false),
-                Some(Trouble::None) | None => (true, false),
+                Some(Outage::AnswerLostAfter(left)) => (next(left), false),
+                Some(Outage::None) | None => (true, false),
             };
             let done = allowed.then(|| act(&mut state.tables));
             state.writes += u64::from(allowed);
@@ -160,8 +160,8 @@ impl Cloud {
         answer
     }
 
-    pub(crate) fn set_trouble(&self, trouble: Trouble) {
-        self.state().trouble = Some(trouble);
+    pub(crate) fn set_outage(&self, outage: Outage) {
+        self.state().outage = Some(outage);
     }
 
     pub(crate) fn writes(&self) -> u64 {

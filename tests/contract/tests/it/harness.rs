@@ -10,7 +10,7 @@ use ccm_provider::{
     AddressType, CloudConfig, CloudProvider, ErrorClass, Flag, FlagValues, NodeAddress, ProviderError, ProviderFactory,
     Service,
 };
-use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Trouble};
+use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Outage};
 
 use crate::cloud::{Address, Balancer, Cloud, Defect, Machine, StoredRoute};
 use crate::provider::{Memorial, SHARED};
@@ -119,8 +119,8 @@ impl Harness for Memory {
         self.cloud.writes()
     }
 
-    async fn trouble(&self, trouble: Trouble) -> bool {
-        self.cloud.set_trouble(trouble);
+    async fn disrupt(&self, outage: Outage) -> bool {
+        self.cloud.set_outage(outage);
         true
     }
 

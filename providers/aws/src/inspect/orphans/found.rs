@@ -306,7 +306,7 @@ fn blackholes<'a>(
 ) -> impl Iterator<Item = Orphan> + 'a {
     let owned = aws.settings.ownership.is_owned(&table.tags);
     let cluster_tag = aws.cluster_tag();
-    let dead = table.routes.iter().filter(|route| routes::leads_nowhere(route) && is_to_instance(route));
+    let dead = table.routes.iter().filter(|route| routes::is_blackhole(route) && is_to_instance(route));
     dead.filter_map(move |route| {
         let range = address::parse_cidr(&route.destination).filter(|range| range.prefix_len() > 0)?;
         if claimed.ranges.contains(&range) {

@@ -220,7 +220,7 @@ async fn a_group_that_lets_nobody_in_and_one_that_is_left_behind_are_reported() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn drift_is_told() {
+async fn drift_is_reported() {
     let bed = Bed::new();
     let mut web = service("web", "nlb");
     bed.make(&mut web).await;

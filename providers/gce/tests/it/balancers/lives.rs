@@ -139,9 +139,9 @@ impl LivingCloud for Living {
         made
     }
 
-    fn trouble(&mut self, rng: &mut StdRng) -> String {
+    fn disrupt(&mut self, rng: &mut StdRng) -> String {
         let nth = rng.random_range(0..8);
-        let (status, message) = (500, "trouble".to_owned());
+        let (status, message) = (500, "outage".to_owned());
         let fault = match rng.random_range(0..3) {
             0 => Fault::Code { status: 412, code: "conditionNotMet".to_owned(), message },
             1 => Fault::Operation { status, code: "INTERNAL_ERROR".to_owned(), message },

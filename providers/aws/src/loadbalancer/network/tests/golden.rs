@@ -186,12 +186,12 @@ async fn nodes_and_attributes(book: &mut Book) {
 
 async fn fixed(book: &mut Book) {
     let one = asked(&[(80, 31080)]);
-    book.there_and_back("the scheme is wished otherwise", &one, &one.clone().with(&INTERNAL, "true")).await;
-    book.there_and_back("Elastic IPs are wished", &one, &one.clone().with(&EIP_ALLOCATIONS, "eip-1,eip-2")).await;
-    book.change("private addresses are wished", &one, &one.clone().with(&PRIVATE_IPV4, "10.0.1.7,10.0.2.7")).await;
-    book.change("other subnets are wished", &one, &one.clone().with(&SUBNETS, "subnet-a")).await;
-    book.change("the same subnets are wished", &one, &one.clone().with(&SUBNETS, "subnet-b,subnet-a")).await;
-    book.change("tags are wished", &one, &one.clone().with(&ADDITIONAL_TAGS, "team=web")).await;
+    book.there_and_back("the scheme is changed", &one, &one.clone().with(&INTERNAL, "true")).await;
+    book.there_and_back("Elastic IPs are requested", &one, &one.clone().with(&EIP_ALLOCATIONS, "eip-1,eip-2")).await;
+    book.change("private addresses are requested", &one, &one.clone().with(&PRIVATE_IPV4, "10.0.1.7,10.0.2.7")).await;
+    book.change("other subnets are requested", &one, &one.clone().with(&SUBNETS, "subnet-a")).await;
+    book.change("the same subnets are requested", &one, &one.clone().with(&SUBNETS, "subnet-b,subnet-a")).await;
+    book.change("tags are requested", &one, &one.clone().with(&ADDITIONAL_TAGS, "team=web")).await;
 }
 
 async fn groups(book: &mut Book) {
@@ -200,7 +200,7 @@ async fn groups(book: &mut Book) {
     book.change("managed groups come too late for a balancer without", &one, &managed).await;
     let named = managed.clone().with(&SECURITY_GROUPS, sg("sg-mine"));
     book.change("named groups come too late for a balancer without", &one, &named).await;
-    book.change("managed groups are no longer wished", &managed, &one).await;
+    book.change("managed groups are no longer requested", &managed, &one).await;
     book.there_and_back("groups are named", &managed, &managed.clone().with(&SECURITY_GROUPS, sg("sg-mine"))).await;
     book.change("the source range of a managed group", &managed, &managed.clone().ranges(&["10.0.0.0/8"])).await;
 }
