@@ -1,7 +1,8 @@
 //! Neutron: networks, subnets, ports, routers, floating IPs, security groups.
 
-use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -263,7 +264,8 @@ impl Client {
         self.list(PORT_LIST, "ports", query, "ports").await
     }
 
-    /// The ports of these devices: selected by device ID if they are few, else from the pages of the whole project.
+    /// The ports of these devices: selected by device ID if they are few, else from the pages of the whole project. Another
+    /// project may own the ports of a device: a device without ports in this one is selected by its ID, too.
     pub(crate) async fn ports_of(&self, devices: &[&str]) -> Result<Vec<Port>, ApiError> {
         if devices.is_empty() {
             return Ok(Vec::new());
@@ -273,8 +275,11 @@ impl Client {
         }
         let query = self.of_project().await.with("limit", "1000");
         let mut ports = self.ports(query).await?;
-        let devices: std::collections::BTreeSet<&str> = devices.iter().copied().collect();
+        let devices: BTreeSet<&str> = devices.iter().copied().collect();
         ports.retain(|port| devices.contains(&*port.device_id));
+        let found: BTreeSet<&str> = ports.iter().map(|port| &*port.device_id).collect();
+        let missing: Vec<&str> = devices.difference(&found).copied().collect();
+        ports.extend(self.by_each(PORT_LIST, "ports", Query::default(), "device_id", &missing).await?);
         Ok(ports)
     }
 

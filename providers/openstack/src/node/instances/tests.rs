@@ -266,6 +266,18 @@ async fn a_list_of_all_nodes_is_complete_or_an_error() {
 }
 
 #[tokio::test]
+async fn a_port_of_another_project_is_found_among_many_servers() {
+    let world = World::with(101).await;
+    let port = world.port("n1")["id"].as_str().unwrap().to_owned();
+    world.set("port", &port, json!({"project_id": "other", "tenant_id": "other"}));
+    let names = (1..=101).map(|number| format!("n{number}"));
+    let all: BTreeSet<ServerId> = names.filter_map(|name| ServerId::parse(&world.id(&name))).collect();
+    let read = NodePorts::new(world.client.clone()).of(&all).await.unwrap();
+    assert_eq!((read.len(), &*read[&*world.id("n1")][0].id), (101, &*port));
+    assert_eq!(world.calls(), ["network:port_list", "network:port_list"]);
+}
+
+#[tokio::test]
 async fn the_ports_of_servers_are_one_list_and_are_read_again_after_a_write() {
     let world = World::with(3).await;
     let ports = NodePorts::new(world.client.clone());
