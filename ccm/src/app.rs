@@ -17,10 +17,10 @@ use crate::providers::Configuration;
 use crate::webhook::Webhook;
 use crate::{commands, logging, manager};
 
-/// Chooses the one TLS provider of the process, before anything speaks TLS. [`App::run`] does it; programs that use the
-/// parts below it call it themselves.
+/// Selects the TLS provider of the process; must be called before the first use of TLS. [`App::run`] calls it; programs
+/// that use the lower-level parts must call it themselves.
 pub fn install_tls() {
-    // An error means that one is chosen already.
+    // An error means that a provider is already selected.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
 }
 
@@ -29,17 +29,17 @@ pub fn install_tls() {
 pub struct App {
     program: Program,
     registry: Registry,
-    // Kept until `run`, so that registration can be chained.
+    // Kept until `run` to allow chained registration.
     broken: Option<RegistryError>,
 }
 
 impl App {
-    /// A program without any provider.
+    /// A program without providers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a provider. Two providers with the same name end the program with code 255.
+    /// Adds a provider. The program exits with code 255 if two providers have the same name.
     #[must_use]
     pub fn register(mut self, factory: impl ProviderFactory + 'static) -> Self {
         if let Err(error) = self.registry.register(Arc::new(factory)) {
@@ -48,42 +48,42 @@ impl App {
         self
     }
 
-    /// Adds a controller with its flags, or replaces the one of that name.
+    /// Adds a controller with its flags, or replaces the controller with the same name.
     #[must_use]
     pub fn controller(mut self, controller: Controller) -> Self {
         self.program.add(controller);
         self
     }
 
-    /// Adds a webhook; `--webhooks` and the feature gate `CloudControllerManagerWebhook` switch it on.
+    /// Adds a webhook; `--webhooks` and the feature gate `CloudControllerManagerWebhook` enable it.
     #[must_use]
     pub fn webhook(mut self, webhook: Webhook) -> Self {
         self.program.webhooks.push(webhook);
         self
     }
 
-    /// Leaves a controller out.
+    /// Removes a controller.
     #[must_use]
     pub fn without_controller(mut self, name: &str) -> Self {
         self.program.remove(name);
         self
     }
 
-    /// Adds flags that belong to no provider and no controller.
+    /// Adds flags that belong to no provider or controller.
     #[must_use]
     pub fn flags(mut self, flags: &'static [Flag]) -> Self {
         self.program.flags.extend(flags);
         self
     }
 
-    /// Names and describes the program in its help.
+    /// Sets the name and the description of the program in its help.
     #[must_use]
     pub fn named(mut self, name: &'static str, about: &'static str) -> Self {
         (self.program.name, self.program.about) = (name, about);
         self
     }
 
-    /// Runs with these arguments, the program's name first, until a signal, a lost lease or an error.
+    /// Runs with these arguments, including the program's name, until a signal, a lost lease or an error.
     pub fn run(self, args: impl IntoIterator<Item = OsString>) -> ExitCode {
         let ended = self.start(args);
         // Before the final message, which is not a log entry.
@@ -125,7 +125,7 @@ impl App {
         logging::start(&options.logging);
         self.log_options(&options);
         let ended = in_runtime(async {
-            // In this order, so that of several errors the user sees the one to fix first.
+            // This order determines which of several errors the user sees: the first one to fix.
             let metrics = Metrics::new();
             let client = manager::connect(&options, &metrics).await?;
             let ports = Ports::bind(&options, &metrics).await?;
@@ -162,7 +162,7 @@ impl App {
     }
 }
 
-/// Runs this to its end. Tasks that nothing waits for any more, such as a read of a slow cloud, do not delay the exit.
+/// Runs a future to completion. Tasks that nothing awaits any more, such as a slow cloud read, do not delay the exit.
 fn in_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     install_tls();
     let runtime = tokio::runtime::Builder::new_multi_thread()

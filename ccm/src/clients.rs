@@ -16,7 +16,7 @@ use crate::{options, version};
 /// The namespace of the controllers' service accounts.
 const NAMESPACE: &str = "kube-system";
 
-/// Makes the clients of a process. All share one pool of connections, unless their credentials forbid it.
+/// Creates the clients of a process. All share one connection pool, unless their credentials prevent that.
 pub(crate) struct Clients {
     base: Client,
     /// `--use-service-account-credentials`
@@ -38,17 +38,17 @@ impl Clients {
         Self { base: base.with_rate(options.rate), accounts: asked && !dry_run, clock, known: Mutex::default() }
     }
 
-    /// With the credentials of this process, for general use.
+    /// A client with the credentials of this process, for general use.
     pub(crate) fn general(&self) -> Client {
         self.base.clone()
     }
 
-    /// With the credentials of this process, for a part of it: `leader-election`, `shared-informers`.
+    /// A client with the credentials of this process, for one of its parts: `leader-election`, `shared-informers`.
     pub(crate) fn named(&self, name: &str) -> Client {
         self.base.with_user_agent(&user_agent(name))
     }
 
-    /// For the controller with this client name.
+    /// The client of the controller with this client name.
     pub(crate) async fn for_controller(&self, name: &'static str) -> Result<Client, ConnectError> {
         if !self.accounts {
             return Ok(self.named(name));
@@ -67,7 +67,7 @@ impl Clients {
     }
 }
 
-/// `<binary>/<version> (<os>/<arch>) kubernetes/<commit>/<name>`, as `rest.DefaultKubernetesUserAgent` makes it.
+/// `<binary>/<version> (<os>/<arch>) kubernetes/<commit>/<name>`, as in `rest.DefaultKubernetesUserAgent`.
 pub(crate) fn user_agent(name: &str) -> String {
     let program = std::env::args_os().next().map(std::path::PathBuf::from);
     let program = program.as_deref().and_then(|path| path.file_name()?.to_str()).unwrap_or("unknown");

@@ -1,4 +1,4 @@
-//! The table of controllers: those of the program, and what an author adds.
+//! The table of controllers: those of the program and added ones.
 
 use std::sync::Arc;
 
@@ -18,39 +18,39 @@ use crate::flags::table::NODE_IPAM_FLAGS;
 /// A controller that the program can run.
 #[derive(Clone)]
 pub struct Controller {
-    /// Canonical name, as `--controllers` and the health check have it.
+    /// Canonical name, for `--controllers` and the health check.
     pub name: &'static str,
-    /// Other names that `--controllers` takes.
+    /// Other names that `--controllers` accepts.
     pub aliases: &'static [&'static str],
     /// Label of `running_managed_controllers`.
     pub label: &'static str,
     /// Name of its client: of its service account with `--use-service-account-credentials`, and in its `User-Agent`.
     pub client_name: &'static str,
-    /// The permissions that it needs with that client, except for events and the shared stores; the RBAC is generated
-    /// from them.
+    /// The permissions that it needs with that client, except those for events and the shared stores; the RBAC is
+    /// generated from them.
     pub permissions: &'static [Permission],
     /// Whether `*` in `--controllers` includes it.
     pub on_by_default: bool,
-    /// Flags of its own.
+    /// Its own flags.
     pub flags: &'static [Flag],
-    /// Reads its settings. Errors end the program, unless the controller is off and has flags of its own.
+    /// Parses its settings. Errors end the program, unless the controller is disabled and has its own flags.
     pub parse: Arc<dyn Fn(&mut Check<'_>) -> Configured + Send + Sync>,
-    /// Whether the controller has work with this provider. Called before anything is created for it, such as a service
-    /// account.
+    /// Whether the controller has work with this provider. Called before anything, such as a service account, is
+    /// created for it.
     pub applies: fn(&dyn CloudProvider) -> Result<(), NotStarted>,
 }
 
 opaque_debug!(Controller, this, "name" = &this.name);
 
-/// Starts a pass of a controller that writes nothing.
+/// Starts a pass of a controller without writes.
 pub type PreviewFn = Arc<dyn Fn(&Preview<'_>) -> Previewed + Send + Sync>;
 
 /// A controller with its settings.
 #[derive(Clone)]
 pub struct Configured {
-    /// Makes it, once the process leads and the provider is initialized.
+    /// Creates it, after the process becomes leader and the provider is initialized.
     pub start: Arc<dyn Fn(&Start<'_>) -> Started + Send + Sync>,
-    /// Starts a pass that writes nothing, for `ccm plan`; `None`: there is none.
+    /// Starts a pass without writes, for `ccm plan`; `None`: there is none.
     pub preview: Option<PreviewFn>,
 }
 
@@ -72,7 +72,7 @@ impl Configured {
     }
 }
 
-/// Why a controller does not run.
+/// The reason why a controller does not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
     /// The process continues without it.
@@ -90,7 +90,7 @@ impl From<NotStarted> for Refused {
 /// A running controller.
 pub type Started = Result<BoxFuture<'static, ()>, Refused>;
 
-/// A pass that writes nothing; `None` where the scope does not concern the controller.
+/// A pass without writes; `None` if the scope does not concern the controller.
 pub type Previewed = Result<Option<preview::Preview>, Refused>;
 
 /// The inputs of such a pass.
@@ -105,9 +105,9 @@ pub struct Preview<'a> {
     pub events: Arc<dyn EventSink>,
     /// The objects to plan.
     pub scope: &'a Scope,
-    /// The volumes, or why they cannot be listed; `None`: the controller that needs them lists them.
+    /// The volumes, or the reason why they cannot be listed; `None`: the controller that needs them lists them.
     pub volumes: Option<&'a Result<Arc<Store<PersistentVolume>>, String>>,
-    /// The same of what the provider's load balancers depend on beside nodes and Services.
+    /// Likewise the objects besides nodes and Services that the provider's load balancers depend on.
     pub related: Option<&'a Result<service::RelatedObjects, String>>,
 }
 
@@ -127,13 +127,13 @@ pub struct Start<'a> {
 opaque_debug!(Start<'_>, this, "provider" = &this.provider.name());
 
 impl Start<'_> {
-    /// Where events of this component go; they are written with the credentials of this controller.
+    /// The events of this component; they are written with the credentials of this controller.
     pub fn events(&self, component: &str) -> Arc<dyn EventSink> {
         Arc::new(self.recorder.for_component(component).through(self.shared.gate.clone()))
     }
 }
 
-/// The controllers that every program has.
+/// The controllers of every program.
 pub fn builtin() -> Vec<Controller> {
     vec![cloud_node(), cloud_node_lifecycle(), service_lb(), node_route(), persistent_volume_label(), node_ipam()]
 }
@@ -145,7 +145,7 @@ fn entry(
     permissions: &'static [Permission],
     parse: impl Fn(&mut Check<'_>) -> Configured + Send + Sync + 'static,
 ) -> Controller {
-    // As upstream, which kept the short name as label when it introduced the long ones.
+    // As in upstream, which kept the short name as label when it introduced the long ones.
     let label = aliases.first().copied().unwrap_or(name);
     Controller {
         name,
@@ -199,7 +199,7 @@ fn service_lb() -> Controller {
     })
 }
 
-/// A provider's own service controller; it runs with that provider only.
+/// A provider's own service controller; it runs only with that provider.
 pub(crate) fn service_of_classes(provider: &'static str, spec: &'static ServiceControllerSpec) -> Controller {
     let parse = move |check: &mut Check<'_>| {
         configured_service(check, service::Role::of(spec), move |values| belongs_to(provider, spec.name, values))
@@ -252,7 +252,7 @@ fn node_route() -> Controller {
         let configure = check.values.bool("configure-cloud-routes");
         let cidrs = cluster_cidrs::parse_cluster_cidrs(&check.values.text("cluster-cidr"));
         let (period, watch_based) = (check.period("route-reconciliation-period"), check.gates.watch_based_routes);
-        // The range only has to be valid if the provider has routes.
+        // The range must be valid only if the provider has routes.
         let config = move |has_routes: bool| {
             if !configure {
                 return Err(Refused::NotStarted(NotStarted("--configure-cloud-routes=false".into())));
@@ -277,8 +277,8 @@ fn node_route() -> Controller {
     })
 }
 
-/// Clusters have no default role for its account, and roles of other programs may not let it read volumes: it then logs
-/// this and retries.
+/// Clusters have no default role for its account, and roles of other programs may not allow it to read volumes: it
+/// then logs this and retries.
 fn persistent_volume_label() -> Controller {
     let (name, permissions) = (persistent_volume::NAME, persistent_volume::PERMISSIONS);
     let controller = entry(name, &["pvlabel"], "pvl-controller", permissions, |_| {
@@ -307,7 +307,7 @@ fn preview_volumes(preview: &Preview<'_>) -> Result<preview::Preview, NotStarted
     persistent_volume::preview(shared.clone(), listed, provider.volumes(), events.clone())
 }
 
-/// Off by default unless the provider says otherwise: several installers give `--allocate-node-cidrs=true` to this program
+/// Off by default unless the provider enables it: several installers pass `--allocate-node-cidrs=true` to this program
 /// while kube-controller-manager allocates.
 fn node_ipam() -> Controller {
     let controller = entry(ipam::NAME, &["nodeipam"], "node-controller", ipam::PERMISSIONS, |check| {
@@ -332,7 +332,7 @@ fn node_ipam() -> Controller {
     Controller { on_by_default: false, flags: NODE_IPAM_FLAGS, ..controller }
 }
 
-/// The provider's pod ranges, if the flags ask for them.
+/// The provider's pod ranges, if the flags select them.
 fn ipam_cloud(config: Option<&ipam::Config>, provider: &dyn CloudProvider) -> Result<Option<ipam::Cloud>, Refused> {
     let Some(ipam::Config::Cloud(_)) = config else { return Ok(None) };
     let Some(ranges) = provider.pod_ranges() else {
@@ -358,7 +358,7 @@ fn ipam_config(values: &FlagValues) -> Result<Option<ipam::Config>, Vec<String>>
     })
 }
 
-/// A provider's own controller; it runs with that provider only.
+/// A provider's own controller; it runs only with that provider.
 pub(crate) fn node_task(provider: &'static str, spec: &'static NodeTaskSpec) -> Controller {
     let allowed = move |values: &FlagValues| {
         belongs_to(provider, spec.name, values)?;

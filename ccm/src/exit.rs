@@ -1,13 +1,13 @@
-//! How the process ends.
+//! Exit codes of the process.
 
 /// A failure that ends the process, with its exit code.
 #[derive(Debug)]
 pub struct Failure {
     /// Exit code.
     pub exit: Exit,
-    /// The message on stderr.
+    /// The message for stderr.
     pub message: String,
-    /// What is printed before the message: how the program is used.
+    /// The usage text, printed before the message.
     pub usage: Option<String>,
 }
 
@@ -15,7 +15,7 @@ pub struct Failure {
 pub(crate) enum Verdict {
     /// Exit code 0: nothing to report, or nothing that needs action.
     Clean,
-    /// Exit code 2: there are changes, findings or leaks.
+    /// Exit code 2: there are changes, findings or orphans.
     Findings,
 }
 
@@ -25,14 +25,14 @@ pub(crate) const FINDINGS: u8 = 2;
 /// Exit codes of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// Flags, validation, ports, kubeconfig; a lost lease.
+    /// Exit code 1: flags, validation, ports, kubeconfig; a lost lease.
     Error,
-    /// What upstream calls fatal: the provider cannot be made, no cluster ID, a controller cannot start.
+    /// Exit code 255, upstream's fatal errors: no provider, no cluster ID, a controller cannot start.
     Fatal,
 }
 
 impl Exit {
-    /// As the shell sees it.
+    /// The numeric exit code.
     pub fn code(self) -> u8 {
         match self {
             Self::Error => 1,
@@ -52,7 +52,7 @@ impl Failure {
         Self { exit: Exit::Fatal, message: message.into(), usage: None }
     }
 
-    /// The same, after a text on how the program is used.
+    /// The same failure with the usage text.
     #[must_use]
     pub fn with_usage(self, usage: String) -> Self {
         Self { usage: Some(usage), ..self }

@@ -8,7 +8,7 @@
 //! }
 //! ```
 
-/// `Debug` of a type whose parts have none: its name and the given fields.
+/// `Debug` for a type with fields that do not implement it: its name and the given fields.
 macro_rules! opaque_debug {
     ($type:ident $(<$life:lifetime>)?, $this:ident $(, $field:literal = $value:expr)*) => {
         impl std::fmt::Debug for $type $(<$life>)? {
@@ -45,11 +45,11 @@ pub use exit::{Exit, Failure};
 pub use program::Program;
 /// The allocator for a program: `#[global_allocator] static ALLOCATOR: ccm::Allocator = ccm::Allocator;`.
 ///
-/// Reading a list of all instances takes many times the memory that its result takes. The allocator of the C library
-/// keeps most of it until the process ends; this one returns it to the system within seconds, on a thread of its own.
+/// Parsing a list of all instances takes many times the memory of its result. The allocator of the C library keeps most
+/// of it until the process ends; this one returns it to the system within seconds, on its own thread.
 pub use tikv_jemallocator::Jemalloc as Allocator;
 
-/// Every metric of the program beside those of the runtime and the controllers, for the reference page.
+/// All metrics of the program except those of the runtime and the controllers, for the reference page.
 pub fn metrics_reference() -> Vec<&'static Def> {
     let manager = [manager::ProgramMetrics::DEFS, manager::ReloadMetrics::DEFS];
     [serve::AccessMetrics::DEFS, webhook::WebhookMetrics::DEFS].into_iter().chain(manager).flatten().copied().collect()

@@ -1,6 +1,6 @@
-//! The cloud-controller-manager with the providers that were compiled in.
+//! The cloud-controller-manager with the providers that are compiled in.
 //!
-//! An out-of-tree provider has a `main` like this one, with its own factory registered.
+//! The `main` of an out-of-tree provider looks like this one, with its own factory registered.
 
 use std::process::ExitCode;
 

@@ -22,7 +22,7 @@ pub struct Program {
     pub controllers: Vec<Controller>,
     /// Webhooks that `--webhooks` can name.
     pub webhooks: Vec<Webhook>,
-    /// All flags, those of providers and controllers included.
+    /// All flags, including those of providers and controllers.
     pub flags: Vec<Flag>,
     /// The usage of each command, for the help.
     pub usages: Vec<String>,
@@ -52,7 +52,7 @@ impl Default for Program {
 }
 
 impl Program {
-    /// Adds a controller with its flags; one of the same name is replaced.
+    /// Adds a controller with its flags, replacing one with the same name.
     pub fn add(&mut self, controller: Controller) {
         self.remove(controller.name);
         self.flags.extend(controller.flags);
@@ -66,7 +66,7 @@ impl Program {
         self.flags.retain(|flag| gone.flags.iter().all(|own| own.name != flag.name));
     }
 
-    /// Adds the flags and controllers of the providers, and checks that names are unique, and that a taint has one owner.
+    /// Adds the flags and controllers of the providers; checks that names are unique and that each taint has one owner.
     pub(crate) fn complete(&mut self, registry: &Registry) -> Result<(), Failure> {
         self.flags.extend(registry.flags());
         self.controllers.extend(registry.node_tasks().map(|(provider, spec)| controllers::node_task(provider, spec)));

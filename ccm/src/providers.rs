@@ -16,10 +16,10 @@ use serde::Deserialize;
 use crate::exit::Failure;
 use crate::options::Options;
 
-/// Providers of this project that a build may leave out.
+/// Providers of this project that are optional in a build.
 pub(crate) const OPTIONAL: [&str; 4] = ["aws", "fake", "gce", "openstack"];
 
-/// Reads the configuration of a provider and makes the provider.
+/// Reads the configuration of a provider and builds the provider.
 #[derive(Clone)]
 pub struct Configuration {
     factory: Arc<dyn ProviderFactory>,
@@ -33,7 +33,7 @@ pub struct Configuration {
 
 opaque_debug!(Configuration, this, "source" = &this.source);
 
-/// A provider, and the configuration from which it was made.
+/// A provider and the configuration from which it was built.
 #[derive(Clone)]
 pub struct Loaded {
     /// The provider; not initialized.
@@ -44,7 +44,7 @@ pub struct Loaded {
 opaque_debug!(Loaded, this, "provider" = &this.provider.name());
 
 impl Configuration {
-    /// The source for the provider that the flags name. `client` reads the configuration if it is in a Secret.
+    /// The configuration of the provider that the flags select. `client` reads it if it is in a Secret.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Configuration {
         }
     }
 
-    /// Makes a provider.
+    /// Builds a provider.
     pub(crate) async fn build(&self, config: Option<CloudConfig>) -> Result<Loaded, Failure> {
         let provider =
             Registry::build(&*self.factory, config.clone(), &self.values).await.map_err(|error| fatal(&error))?;
@@ -97,7 +97,7 @@ impl Configuration {
         Ok(Loaded { provider, config })
     }
 
-    /// Reads the configuration and makes a provider.
+    /// Reads the configuration and builds a provider.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ fn fatal(error: &RegistryError) -> Failure {
     Failure::fatal(error.to_string())
 }
 
-/// The value of a key.
+/// The value of a key of a Secret.
 async fn secret(client: &Client, SecretKey { namespace, name, key }: &SecretKey) -> Result<String, Error> {
     let call = Call::get(format!("/api/v1/namespaces/{namespace}/secrets/{name}"));
     let answer = client.send(&call).await.map_err(|error| {
@@ -125,7 +125,7 @@ async fn secret(client: &Client, SecretKey { namespace, name, key }: &SecretKey)
     value(&answer, key)
 }
 
-/// The same from a Secret as the API server sends it. Errors never contain a value.
+/// The same from the API server's response. Errors never contain a value.
 fn value(answer: &[u8], key: &str) -> Result<String, Error> {
     /// Keys and base64.
     #[derive(Deserialize)]

@@ -1,8 +1,7 @@
 //! The version of this program.
 //!
-//! The version is that of the crate. Release builds set the rest in the environment of the compiler; without it, there
-//! are placeholders. No build script asks git: it would rebuild with every commit, and a container build may have no
-//! git.
+//! The version is that of the crate. Release builds set the rest in the compiler's environment; without it, there are
+//! placeholders. No build script calls git: it would run at every commit, and a container build may not have git.
 
 /// Build information, as in the Go programs (`k8s.io/apimachinery/pkg/version` `Info`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub struct Info {
     pub build_date: &'static str,
     /// Always `rustc`.
     pub compiler: &'static str,
-    /// Operating system and processor, as Go calls them: `linux/amd64`.
+    /// Operating system and architecture with Go's names: `linux/amd64`.
     pub platform: String,
 }
 
@@ -42,7 +41,7 @@ pub fn info(reported: Option<&str>) -> Info {
     }
 }
 
-/// Operating system and processor, as Go calls them.
+/// Operating system and architecture with Go's names.
 pub fn platform() -> String {
     let arch = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -73,7 +72,7 @@ impl Info {
     }
 }
 
-/// Checks the argument of `--version=vX.Y.Z…`: only the suffix may differ from [`VERSION`].
+/// Validates the argument of `--version=vX.Y.Z…`: only the suffix may differ from [`VERSION`].
 ///
 /// # Errors
 ///
@@ -117,7 +116,7 @@ fn split(version: &str) -> Option<(&str, &str)> {
     (end > 0).then(|| text.split_at(end))
 }
 
-/// Nothing, `-pre`, `+build` or `-pre+build`.
+/// Whether the text is empty, `-pre`, `+build` or `-pre+build`.
 fn is_suffix(text: &str) -> bool {
     let word = |word: &str| {
         !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))

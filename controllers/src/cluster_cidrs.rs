@@ -1,4 +1,4 @@
-//! The pod ranges of the cluster, as routes and the allocation of pod ranges read them. Pure.
+//! The pod ranges of the cluster, for routes and for the allocation of pod ranges. Pure.
 
 use std::collections::BTreeSet;
 

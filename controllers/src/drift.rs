@@ -35,7 +35,7 @@ impl Drift {
         Self { controller: controller.to_owned(), metrics: DriftMetrics::new(registry) }
     }
 
-    /// The result of a check: the due writes, and those among them that were not due at the last check.
+    /// Records a check: the due writes, and those among them that were not due at the last check.
     pub(crate) fn saw(&self, steps: usize, new: usize) {
         let of = &[&self.controller];
         self.metrics.now.with_label_values(of).set(i64::try_from(steps).unwrap_or(i64::MAX));

@@ -1,10 +1,11 @@
-//! What the absence of an instance proves about a node. Pure.
+//! The absence of an instance as evidence about a node. Pure.
 
 use std::time::SystemTime;
 
 use ccm_provider::{Evidence, Node};
 
-/// Clouds list new instances with a delay: absence is no evidence about a node that was young when the read began.
+/// The reason why absence proves nothing about this node: clouds list new instances with a delay, and it was young when
+/// the read began.
 pub(crate) fn too_young(node: &Node, evidence: &Evidence, now: SystemTime) -> Option<String> {
     if evidence.grace.is_zero() {
         return None;

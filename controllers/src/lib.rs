@@ -1,8 +1,8 @@
 //! The cloud loops: initialization and lifecycle of nodes, load balancers for Services, routes, pod ranges,
 //! labels of volumes.
 //!
-//! Every controller has the same shape: `decide` holds pure functions over observed state, `mod` the trigger and the
-//! apply. Nothing here knows a particular cloud, an HTTP client or a flag.
+//! Every controller has the same structure: `decide` contains pure functions over observed state, `mod` the trigger and
+//! the apply step. Nothing here depends on a particular cloud, an HTTP client or a flag.
 
 pub mod cluster_cidrs;
 pub(crate) mod drift;
@@ -41,7 +41,7 @@ pub fn metrics_reference() -> Vec<&'static Def> {
     parts.concat()
 }
 
-/// What all controllers share.
+/// The state that all controllers share.
 #[derive(Clone)]
 pub struct Shared {
     /// The gate for all writes.
@@ -62,7 +62,7 @@ pub struct Shared {
     pub cluster: Arc<str>,
     /// Nodes that some controllers ignore.
     pub unmanaged: Unmanaged,
-    /// Which service controller handles a Service.
+    /// The service controller that owns each Service.
     pub owners: service::Owners,
 }
 
@@ -82,7 +82,7 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// Why a controller does not run; the process continues without it.
+/// The reason why a controller does not run; the process continues without it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotStarted(pub String);

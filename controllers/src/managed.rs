@@ -27,7 +27,7 @@ impl Unmanaged {
         self.0.as_ref().is_some_and(|label| node.labels.get(&label.0) == Some(&label.1))
     }
 
-    /// A change as a controller sees it that ignores these nodes.
+    /// The change as seen by a controller that ignores these nodes.
     fn filter(&self, change: ObjectChange<NodeRef>) -> Option<ObjectChange<NodeRef>> {
         match change {
             ObjectChange::Updated(old, new) => match (self.has(&old), self.has(&new)) {
@@ -118,7 +118,7 @@ mod tests {
         shared.nodes.apply(node("a", "3", ""));
         shared.nodes.apply(node("a", "4", ""));
         shared.nodes.apply(node("b", "4", "true"));
-        // What a missed deletion looks like after the next list: the last known state.
+        // As after a missed deletion: the next list removes the last known state.
         shared.nodes.remove(&"b".into(), "5");
         shared.nodes.remove(&"a".into(), "6");
         assert_eq!(*log.lock().unwrap(), ["+b", "+a", "~a", "-b", "-a"]);

@@ -1,7 +1,7 @@
 //! One pass of a controller that only shows its plans: for `ccm plan` and similar commands.
 //!
 //! The controllers themselves run, over stores that are filled once and a gate that collects plans instead of writing.
-//! So it shows what would happen, by the same decisions.
+//! So the plans result from the same decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -72,10 +72,10 @@ pub struct Unplanned {
     pub error: SyncError,
 }
 
-/// The pass: plans go to the gate; it returns the objects that could not be planned.
+/// The pass: it sends plans to the gate, and returns the objects that could not be planned.
 pub type Preview = BoxFuture<'static, Vec<Unplanned>>;
 
-/// Syncs each key once, group by group, as the runner does.
+/// Syncs each key once, group by group, like the runner.
 pub(crate) async fn sync_once<R: Reconciler>(controller: &R, keys: Vec<R::Key>) -> Vec<Unplanned> {
     let subject = |key: &R::Key| controller.subject(key);
     let mut failed = Vec::new();

@@ -30,7 +30,7 @@ pub(crate) fn shared() -> Shared {
     }
 }
 
-/// The same with a cloud in which another program manages nodes with this label.
+/// The same, with a cloud in which another program manages nodes with this label.
 pub(crate) fn unmanaged(label: (&'static str, &'static str)) -> Shared {
     struct Cloud((&'static str, &'static str));
     impl CloudProvider for Cloud {

@@ -1,4 +1,4 @@
-//! `completion bash|zsh|fish|powershell`: a script that completes the program's flags and commands in a shell.
+//! `completion bash|zsh|fish|powershell`: a shell script that completes the program's flags and commands.
 //!
 //! clap only generates the scripts. It does not parse the arguments, because commands also accept the program's flags,
 //! with the syntax and the error texts of pflag, which clap does not support.
@@ -15,13 +15,13 @@ use crate::exit::Failure;
 use crate::options::summary;
 use crate::program::Program;
 
-/// The command's name.
+/// The name of the command.
 pub(super) const NAME: &str = "completion";
 const SHELL: &str = "shell";
 const SHELLS: [(&str, Shell); 4] =
     [("bash", Shell::Bash), ("zsh", Shell::Zsh), ("fish", Shell::Fish), ("powershell", Shell::PowerShell)];
 
-/// The script, or the command's own help.
+/// The script, or the help of this command.
 pub(super) fn run(program: &Program, args: &[OsString]) -> Result<String, Failure> {
     let matches = match command(program).try_get_matches_from(args) {
         Ok(matches) => matches,
@@ -47,7 +47,7 @@ fn command(program: &Program) -> Command {
     Command::new(program.name).disable_help_subcommand(true).subcommand(completion)
 }
 
-/// The flags as the generator needs them; `options` parses them.
+/// The flags in the form that the generator needs; `options` parses them.
 fn with_flags(program: &Program) -> Command {
     let shown = program.flags.iter().filter(|flag| !flag.hidden);
     let own = |command: &super::Command| command.flags.iter().chain([&super::OUTPUT]).map(arg).collect::<Vec<_>>();

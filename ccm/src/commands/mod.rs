@@ -1,8 +1,8 @@
-//! The commands of the program: the first argument names one.
+//! The commands of the program; the first argument is the command's name.
 //!
 //! Without a command all arguments are flags, as in the Go programs, and every other word is an error. A command also
-//! takes the flags of the program, so that the arguments of the DaemonSet can be pasted behind it. It uses the tables,
-//! plans and decisions of the controllers; nothing here decides anything a second time.
+//! accepts the flags of the program, so that the arguments of the DaemonSet can be appended. It uses the tables, plans
+//! and decisions of the controllers and duplicates none of them.
 
 mod completion;
 mod explain;
@@ -33,19 +33,19 @@ use output::{Format, Output};
 
 pub(crate) struct Command {
     name: &'static str,
-    /// The positional arguments, for the usage.
+    /// The positional arguments, for the usage text.
     words: &'static str,
     about: &'static str,
-    /// More for its `--help`: examples, exit codes.
+    /// The rest of its `--help`: examples, exit codes.
     details: &'static str,
-    /// Flags of its own, beside those of the program and [`OUTPUT`].
+    /// Its own flags, in addition to those of the program and [`OUTPUT`].
     flags: &'static [Flag],
-    /// What `-o` takes beside `text` and `json`.
+    /// The values of `-o` besides `text` and `json`.
     formats: &'static [Format],
     run: fn(Call) -> BoxFuture<'static, Result<Verdict, Failure>>,
 }
 
-/// All commands but `completion`, which needs neither runtime nor cluster.
+/// All commands except `completion`, which needs neither a runtime nor a cluster.
 const COMMANDS: &[Command] =
     &[plan::COMMAND, explain::COMMAND, lint::COMMAND, migrate_check::COMMAND, orphans::COMMAND, snapshot::COMMAND];
 
@@ -57,7 +57,7 @@ pub(crate) struct Call {
     pub(crate) registry: Registry,
     /// Flags of the program and of the command.
     pub(crate) values: FlagValues,
-    /// Positional arguments, without the command's name.
+    /// Positional arguments without the command's name.
     pub(crate) words: Vec<String>,
     pub(crate) output: Output,
 }
@@ -67,7 +67,7 @@ impl Call {
         Options::new(&self.values, &self.program)
     }
 
-    /// No logs without `-v1`: a command prints its findings itself. Flag errors are reported later.
+    /// No logs without `-v1`: a command prints its findings. Flag errors are reported later.
     pub(crate) fn logging(&self) -> LoggingOptions {
         let asked = crate::options::logging(&self.values);
         LoggingOptions { quiet: true, verbosity: asked.verbosity, vmodule: asked.vmodule, ..LoggingOptions::default() }
@@ -79,7 +79,7 @@ pub(crate) enum Asked {
     Run(&'static Command, FlagValues, Vec<String>, Output),
 }
 
-/// The command that the arguments name (the program's name comes first), and its arguments; `None` without a command.
+/// The command in the arguments (which start with the program's name) and its arguments; `None` without a command.
 pub(crate) fn asked(program: &Program, args: &[OsString]) -> Option<Result<Asked, Failure>> {
     let name = args.get(1)?.to_str()?;
     if name == completion::NAME {
@@ -131,7 +131,7 @@ impl Command {
         )
     }
 
-    /// Runs it, and prints nothing else.
+    /// Runs the command.
     pub(crate) async fn run(&self, call: Call) -> Result<Verdict, Failure> {
         (self.run)(call).await
     }
@@ -153,7 +153,7 @@ pub(crate) fn deliver(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints a line on stderr. A write error has nowhere to be reported.
+/// Prints a line on stderr. A write error cannot be reported.
 pub(crate) fn eprint(line: &str) {
     drop(writeln!(std::io::stderr(), "{line}"));
 }

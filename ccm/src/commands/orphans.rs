@@ -78,13 +78,13 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
 
 type Deletion = (Orphan, Result<(), String>);
 
-/// How long to retry a deletion that fails for a reason that passes, such as a dependency.
+/// The time limit for retries of a deletion after a temporary error, such as a dependency.
 const HELD: Duration = Duration::from_secs(180);
 
 struct Hunt {
     world: World,
     inspect: Arc<dyn Inspect>,
-    /// `--cluster-is-gone`: nothing is claimed.
+    /// `--cluster-is-gone`: there are no claims.
     gone: bool,
 }
 
@@ -111,7 +111,7 @@ impl Hunt {
     }
 
     /// The orphans of two consecutive reads. The cluster is listed after the first read of the cloud, so that the list
-    /// has the claims to all objects of that read.
+    /// contains the claims to all objects of that read.
     async fn find(&self) -> Result<Vec<Orphan>, Failure> {
         let progress = Progress::at("listing the cluster's objects in the cloud");
         let first = self.look(&self.world.claims()).await?;
@@ -133,7 +133,7 @@ impl Hunt {
         found.map_err(|error| failed("cannot look for orphans", &error))
     }
 
-    /// What the cluster claims now.
+    /// The current claims of the cluster.
     async fn claims(&self) -> Result<Claims, Failure> {
         if self.gone {
             return Ok(Claims::default());
@@ -174,9 +174,9 @@ impl Hunt {
         end(&done, &kept, output)
     }
 
-    /// Deletes one by one and prints each at once: after an interrupt the user must know which objects were deleted.
+    /// Deletes one by one and prints each at once: after an interruption the user must know which objects were deleted.
     async fn delete_all(&self, doomed: Vec<Orphan>, output: Output) -> Result<Vec<Deletion>, Failure> {
-        // The user may have taken long to confirm.
+        // The confirmation may have taken a long time.
         let again = self.find().await?;
         let shared = &self.world.shared;
         let gate = Gate::new(self.world.client.clone(), shared.leadership.clone(), false, shared.metrics.clone());
@@ -201,7 +201,7 @@ impl Hunt {
         Ok(done)
     }
 
-    /// One deletion. Retries after errors that pass, such as a dependency that the cloud still reports.
+    /// One deletion. Retries after temporary errors, such as a dependency that the cloud still reports.
     async fn delete_one(&self, gate: &Gate, orphan: &Orphan, progress: &Progress) -> Result<(), String> {
         let give_up = Instant::now() + HELD;
         let what = format!("deleting {} {}", orphan.kind, orphan.id);
@@ -262,7 +262,7 @@ impl Hunt {
     }
 }
 
-/// Whether an orphan that was shown is still one after the second read; the error says why not.
+/// Whether an orphan that was shown is still one after the second read; the error is the reason why not.
 fn still_doomed(shown: &Orphan, again: &[Orphan]) -> Result<(), String> {
     match again.iter().find(|orphan| (&orphan.kind, &orphan.id) == (&shown.kind, &shown.id)) {
         None => Err("no orphan any more: left as it is".to_owned()),
@@ -302,7 +302,7 @@ fn failed(context: &str, error: &ProviderError) -> Failure {
     Failure::error(format!("{context}: {}", reason(error)))
 }
 
-/// Asks for confirmation and reads the answer from stdin; anything but yes is a no.
+/// Asks for confirmation and reads the answer from stdin; any answer except yes means no.
 fn confirmed(count: usize) -> Result<bool, Failure> {
     let unreadable = |error: std::io::Error| Failure::error(format!("cannot ask: {error}"));
     let mut err = std::io::stderr();

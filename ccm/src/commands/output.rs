@@ -1,4 +1,4 @@
-//! How results are printed: for people, for programs.
+//! Output of results: for users and for programs.
 
 use std::io::IsTerminal as _;
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// Aligned, for people.
+    /// Aligned text for users.
     Text,
     /// One JSON document, stable.
     Json,
-    /// Workflow commands that GitHub shows beside the lines of a change.
+    /// Workflow commands that GitHub shows next to the lines of a change.
     Github,
 }
 
@@ -24,7 +24,7 @@ impl Format {
         }
     }
 
-    /// The format of this name: `text`, `json`, or one of `more`.
+    /// The format with this name: `text`, `json`, or one of `more`.
     pub(crate) fn parse(word: &str, more: &[Self]) -> Result<Self, String> {
         let known = [Self::Text, Self::Json].into_iter().chain(more.iter().copied());
         let found = known.clone().find(|format| format.word() == word);
@@ -63,7 +63,7 @@ impl Output {
         Self { format, colours: false }
     }
 
-    /// The text in this colour, where there are colours.
+    /// The text in this colour, if colours are enabled.
     pub(crate) fn paint(self, colour: Colour, text: &str) -> String {
         if !self.colours {
             return text.to_owned();
@@ -90,7 +90,7 @@ impl Output {
 }
 
 /// A document for programs: `kind`, `version` and the fields of `body`, sorted by name. The version changes when a
-/// field changes its meaning or goes; new fields do not change it.
+/// field changes its meaning or is removed, not when fields are added.
 pub(crate) fn document(kind: &str, body: Value) -> String {
     let mut document = serde_json::Map::new();
     document.insert("kind".into(), kind.into());
@@ -101,7 +101,7 @@ pub(crate) fn document(kind: &str, body: Value) -> String {
     format!("{:#}\n", Value::Object(document))
 }
 
-/// In one line, without terminal control characters: much of it is untrusted input.
+/// One line without terminal control characters, since the text may contain untrusted input.
 pub(crate) fn flat(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! Lists of the API server that commands read page by page.
+//! Lists of the API server, read page by page.
 
 use ccm_runtime::Client;
 use ccm_runtime::client::{ApiError, Call};
@@ -30,7 +30,7 @@ struct PageMeta {
     next: String,
 }
 
-/// Passes each object of a list to a function, and keeps none. The path may have a query with selectors.
+/// Passes each object of a list to a function without keeping it. The path may have a query with selectors.
 pub(super) async fn each<T: DeserializeOwned>(
     client: &Client,
     path: &str,

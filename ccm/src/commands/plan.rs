@@ -1,4 +1,4 @@
-//! `ccm plan`: what the controllers would write now, and why.
+//! `ccm plan`: the writes that the controllers would make now, with reasons.
 
 use ccm_provider::flag::{Flag, Kind};
 use futures::FutureExt as _;

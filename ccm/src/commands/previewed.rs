@@ -35,7 +35,7 @@ pub(crate) fn concerns(scope: &Scope, subject: &str) -> bool {
         Scope::Service(key) => format!("service {key}"),
         Scope::Routes => "routes".to_owned(),
     };
-    // `node a addresses` is about `node a`, and `node a.b` is not.
+    // `node a addresses` concerns `node a`; `node a.b` does not.
     subject.strip_prefix(&*asked).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
@@ -52,7 +52,7 @@ impl Previewed {
     fn sorted(mut self) -> Self {
         self.plans.sort_by(|a, b| a.subject.cmp(&b.subject));
         self.unplanned.sort_by_cached_key(|unplanned| (unplanned.subject.clone(), unplanned.error.to_string()));
-        // The entry in `unplanned` already says why.
+        // The entry in `unplanned` already contains the reason.
         let says = |unplanned: &Unplanned, warning: &Warning| {
             unplanned.subject == warning.subject && warning.message.contains(&unplanned.error.to_string())
         };
@@ -63,12 +63,12 @@ impl Previewed {
         let gone: BTreeSet<&str> =
             self.plans.iter().filter(|plan| goes(plan)).map(|plan| plan.subject.as_str()).collect();
         self.unplanned.retain(|unplanned| !gone.contains(&*unplanned.subject));
-        // The order must not depend on which answer came first.
+        // The order must not depend on the order of the answers.
         self.warnings.sort_by(|a, b| (&a.subject, &a.reason, &a.message).cmp(&(&b.subject, &b.reason, &b.message)));
         self
     }
 
-    /// Writes in all plans.
+    /// The number of writes in all plans.
     pub(crate) fn changes(&self) -> usize {
         self.plans.iter().map(|plan| plan.steps.len()).sum()
     }

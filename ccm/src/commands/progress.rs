@@ -1,4 +1,4 @@
-//! Prints on stderr what a command is doing, once that takes longer than a second.
+//! Prints on stderr the current operation of a command that takes longer than a second.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-/// When the first line is printed, and how often one is added where lines cannot be overwritten.
+/// The delay of the first line, and the interval of further lines if lines cannot be overwritten.
 const SOON: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// What a command is doing. Ends when dropped.
+/// The current operation of a command. Ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
     at: watch::Sender<String>,
@@ -20,7 +20,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Begins with this; must be called within a runtime.
+    /// Starts with this operation; must be called within a runtime.
     pub(crate) fn at(what: impl Into<String>) -> Self {
         let (at, seen) = watch::channel(what.into());
         let terminal = std::io::stderr().is_terminal();
@@ -48,7 +48,7 @@ async fn print(mut seen: watch::Receiver<String>, terminal: bool) {
         let what = seen.borrow_and_update().clone();
         let took = began.elapsed().as_secs();
         let mut err = std::io::stderr();
-        // A write error has nowhere to be reported.
+        // A write error cannot be reported.
         drop(match terminal {
             true => write!(err, "\r\u{1b}[K{what} … {took}s").and_then(|()| err.flush()),
             false => writeln!(err, "{what} … {took}s"),

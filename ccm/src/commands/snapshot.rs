@@ -1,4 +1,4 @@
-//! `ccm snapshot`: writes the inputs of a plan to a file, and makes the plan of such a file.
+//! `ccm snapshot`: writes the inputs of a plan to a file, and creates the plan from such a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::snapshot::replay::Replay;
 use crate::snapshot::{Document, KIND, Listed, ListedRelated, Provider, Stopped, VERSION, file, flags, redact};
 use crate::version;
 
-/// The most objects to name of those whose plan differs.
+/// The maximum number of objects with different plans to name.
 const NAMED: usize = 10;
 
 const FILE: Flag =
@@ -78,7 +78,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     .boxed()
 }
 
-/// The pass of `ccm plan`, with every answer kept.
+/// The pass of `ccm plan`, with all answers recorded.
 async fn take(call: &Call) -> Result<Document, Failure> {
     let progress = Progress::at("reading the flags");
     let record = Record::default();
@@ -125,7 +125,7 @@ async fn volumes(world: &World) -> Option<Result<Arc<Store<PersistentVolume>>, S
     Some(persistent_volume::list(&world.client).await)
 }
 
-/// What load balancers depend on beside nodes and Services.
+/// The objects besides nodes and Services that load balancers depend on.
 async fn related(world: &World) -> Option<Result<RelatedObjects, String>> {
     let related = world.provider.load_balancer()?.related();
     if related == Related::default() {
@@ -138,7 +138,7 @@ fn objects<T: Cached + Clone>(store: &Store<T>) -> Vec<T> {
     store.list().iter().map(|object| (**object).clone()).collect()
 }
 
-/// Removes unneeded fields and secrets. Reading the result back proves that a replay can read it.
+/// Removes unneeded fields and secrets. Parses the result to ensure that a replay can read it.
 fn clean(mut document: Document, prefixes: &[&str]) -> Result<Document, Failure> {
     redact::prune(&mut document, prefixes);
     let failed = |error| Failure::error(format!("the snapshot cannot be written as JSON: {error}"));
@@ -184,7 +184,7 @@ fn json(document: &Document, path: &str) -> Value {
     })
 }
 
-/// The plan of the snapshot in this file. Prints on stderr whether it equals the recorded one.
+/// The plan from the snapshot in this file. Prints on stderr whether it equals the recorded plan.
 pub(super) async fn replay(call: &Call, path: &str, scope: &Scope) -> Result<Previewed, Failure> {
     // The error may quote untrusted input.
     let plain = |failure: Failure| Failure { message: output::flat(&failure.message), ..failure };

@@ -1,16 +1,16 @@
-//! Which object a command is about: `node/worker-1`, `service/default/web`, `routes`.
+//! The object of a command: `node/worker-1`, `service/default/web`, `routes`.
 
 use ccm_controllers::preview::Scope;
 use ccm_provider::{NodeName, ServiceKey};
 
 use crate::exit::Failure;
 
-/// The scope of these words; all without a word. `node NAME` and `service NAMESPACE/NAME` mean the same as with a slash.
+/// The scope of these words; all if there are none. `node NAME` and `service NAMESPACE/NAME` also work with a slash.
 pub(crate) fn scope(words: &[String]) -> Result<Scope, Failure> {
     parse(words, "want node/NAME, service/NAMESPACE/NAME or routes")
 }
 
-/// The same for a command that is about one object.
+/// The same for a command that requires one object.
 pub(crate) fn object(words: &[String]) -> Result<Scope, Failure> {
     let forms = "want node/NAME or service/NAMESPACE/NAME";
     match parse(words, forms)? {

@@ -1,4 +1,4 @@
-//! The input of a command: the cluster, listed once, and the cloud. Nothing is watched, elected or written.
+//! The input of a command: the cluster, listed once, and the cloud. No watch, no leader election, no writes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,9 +28,9 @@ pub(crate) struct World {
     pub(crate) shared: Shared,
     /// The events that the controllers would have emitted.
     pub(crate) warnings: Arc<Warnings>,
-    /// The volumes, or why they cannot be listed; `None`: the controller that needs them lists them.
+    /// The volumes, or the reason why they cannot be listed; `None`: the controller that needs them lists them.
     pub(crate) volumes: Option<Result<Arc<Store<PersistentVolume>>, String>>,
-    /// The same of what the provider's load balancers depend on beside nodes and Services.
+    /// Likewise the objects besides nodes and Services that the provider's load balancers depend on.
     pub(crate) related: Option<Result<RelatedObjects, String>>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Objects {
 impl Objects {
     pub(crate) async fn list(client: &Client, provider: &dyn CloudProvider) -> Result<Self, Failure> {
         let keep = FieldFilter::new(provider.node_annotations());
-        // Waits for both: which of two errors is reported must not depend on which answer came first.
+        // Waits for both: the reported error must not depend on the order of the answers.
         let (nodes, services) = futures::join!(list(client, keep), list(client, FieldFilter::default()));
         Ok(Self { nodes: nodes?, services: services? })
     }
@@ -98,12 +98,12 @@ pub(crate) async fn list<T: Cached>(client: &Client, keep: FieldFilter) -> Resul
 }
 
 impl World {
-    /// Connects, lists, and starts the provider. A provider that cannot be made ends with 255, as in a run.
+    /// Connects, lists, and initializes the provider. A provider that cannot be built ends with 255, as in a run.
     pub(crate) async fn open(call: &Call, progress: &Progress) -> Result<Self, Failure> {
         Self::open_through(call, progress, |provider| provider).await
     }
 
-    /// As [`World::open`], with the provider wrapped from the beginning in one that records its answers.
+    /// Like [`World::open`], with a wrapper around the provider that records its answers from the start.
     pub(crate) async fn open_through(
         call: &Call,
         progress: &Progress,
@@ -119,7 +119,7 @@ impl World {
         Self::of(options, client, provider, objects, Arc::new(SystemClock)).await
     }
 
-    /// With the cloud alone: there is no cluster (any more).
+    /// With the cloud only, for a cluster that does not exist (any more).
     pub(crate) async fn without_cluster(call: &Call, progress: &Progress) -> Result<Self, Failure> {
         let options = call.options()?;
         progress.go_on(format!("starting the provider {}", options.cloud_provider));
@@ -165,12 +165,12 @@ impl World {
         Ok(Self { options, client, provider, shared, warnings, volumes: None, related: None })
     }
 
-    /// Everything that may claim a cloud object.
+    /// All objects that may claim a cloud object.
     pub(crate) fn claims(&self) -> Claims {
         Claims { nodes: self.shared.nodes.list(), services: self.shared.services.list() }
     }
 
-    /// An object that does not exist is an error that names it.
+    /// Returns an error that names the object if it does not exist.
     pub(crate) fn check(&self, scope: &Scope) -> Result<(), Failure> {
         let missing = match scope {
             Scope::Node(name) => self.shared.nodes.get(name).is_none().then(|| format!("node {name:?}")),
@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    /// [`World::preview`] for a plan: also reports controllers that would write but are disabled by the flags.
+    /// [`World::preview`] for a plan; also reports controllers that would write but are disabled by the flags.
     pub(crate) async fn plan(&self, scope: &Scope, progress: &Progress) -> Result<Previewed, Failure> {
         let mut previewed = self.preview(scope, progress).await?;
         let off = self.options.controllers.iter().filter(|known| !known.on && known.controller.on_by_default);

@@ -1,4 +1,4 @@
-//! Values with their limits; errors are collected.
+//! Values within their limits; errors are collected.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use ccm_provider::flag::FlagValues;
 
 use super::Gates;
 
-/// All flags, and the errors in them.
+/// All flags and their errors.
 #[derive(Debug)]
 pub struct Check<'a> {
     /// All flags.
@@ -16,17 +16,17 @@ pub struct Check<'a> {
     pub gates: Gates,
     /// The errors, for the user.
     pub errors: Vec<String>,
-    /// Classes of Services that an enabled controller of their own handles, each with the name of that controller.
+    /// Classes of Services that a separate enabled controller handles, each with the name of that controller.
     pub(crate) classes: Vec<(&'static str, &'static str)>,
 }
 
 impl Check<'_> {
-    /// Adds a text.
+    /// Adds an error.
     pub fn error(&mut self, text: impl Into<String>) {
         self.errors.push(text.into());
     }
 
-    /// A number of workers; `None` when the flag isn't given.
+    /// A number of workers; `None` if the flag is not given.
     pub fn at_least_one(&mut self, name: &str) -> Option<usize> {
         let number = self.values.int(name)?;
         let number = usize::try_from(number).ok().filter(|number| *number > 0);
@@ -36,7 +36,7 @@ impl Check<'_> {
         number
     }
 
-    /// A number of workers; 0 counts as not given.
+    /// A number of workers; 0 means not given.
     pub fn workers_or_none(&mut self, name: &str) -> Option<usize> {
         let Ok(number) = usize::try_from(self.values.int(name).unwrap_or_default()) else {
             self.error(format!("{name} cannot be a negative number"));
@@ -53,7 +53,7 @@ impl Check<'_> {
         })
     }
 
-    /// A duration that is not 0.
+    /// A nonzero duration.
     pub fn period(&mut self, name: &str) -> Duration {
         let duration = self.values.duration(name);
         if duration.is_zero() {
@@ -62,7 +62,7 @@ impl Check<'_> {
         duration
     }
 
-    /// An address; the parser accepted nothing else.
+    /// An address, already validated by the parser.
     pub fn address(&self, name: &str) -> IpAddr {
         self.values.text(name).parse().unwrap_or(IpAddr::from([0, 0, 0, 0]))
     }

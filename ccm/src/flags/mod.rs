@@ -1,5 +1,5 @@
 //! The table of flags, the syntax of their values, their limits, and the feature gates. Independent of the code that
-//! reads them.
+//! uses them.
 
 mod check;
 pub mod gates;

@@ -1,8 +1,8 @@
-//! All flags: one entry each. The parser, `--help`, the log of the values, the typed options, the reference in
-//! `README.md` and the completions of a shell come from here.
+//! All flags, one entry each: the source of the parser, `--help`, the log of the values, the typed options, the
+//! reference in `README.md` and shell completions.
 //!
 //! Names, types, defaults, sections and most help texts are those of `k8s.io/cloud-provider` `options`, which users
-//! know. An empty default of a number means that the flag is not set.
+//! know. A number with an empty default is not set.
 
 use ccm_provider::flag::{Flag, Kind};
 
@@ -118,7 +118,7 @@ pub const FLAGS: &[Flag] = &[
 
 const NODE_IPAM: &str = "Node-ipam-controller flags";
 
-/// The flags of the controller that gives nodes their pod ranges.
+/// The flags of the controller that allocates pod ranges to nodes.
 #[rustfmt::skip]
 pub const NODE_IPAM_FLAGS: &[Flag] = &[
     Flag::new(NODE_IPAM, "node-cidr-mask-size", Kind::Int32, "0", "Mask size for node cidr in cluster. Default is 24 for IPv4 and 64 for IPv6."),

@@ -1,4 +1,4 @@
-//! The text of a flag's value: checked against its kind, and normalized.
+//! The text of a flag's value: validated for its kind, and normalized.
 //!
 //! Rules and error texts are those of `github.com/spf13/pflag` and Go's `strconv`, `time` and `encoding/csv`, because
 //! existing manifests rely on them.
@@ -10,11 +10,11 @@ use ccm_provider::flag::Kind;
 
 use crate::logging::{parse_buffer_size, parse_verbosity, parse_vmodule};
 
-/// Checks one use of a flag and returns its values: none, one, or those of a list.
+/// Validates one occurrence of a flag and returns its values: none, one, or those of a list.
 ///
 /// # Errors
 ///
-/// The error, to follow `invalid argument "x" for "--flag" flag: `.
+/// The error text after `invalid argument "x" for "--flag" flag: `.
 pub(crate) fn normalize(kind: Kind, text: &str) -> Result<Vec<String>, String> {
     let one = |value: String| Ok(vec![value]);
     match kind {
@@ -39,12 +39,12 @@ pub(crate) fn normalize(kind: Kind, text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Whether a flag of this kind keeps the values of its earlier uses.
+/// Whether a repeated flag of this kind keeps its earlier values.
 pub(crate) fn adds_up(kind: Kind) -> bool {
     matches!(kind, Kind::List | Kind::Ints | Kind::Repeated | Kind::CertKey | Kind::Switches | Kind::Vmodule)
 }
 
-/// The value as the Go program prints it in its log.
+/// The value in the log, as printed by the Go program.
 pub(crate) fn display(kind: Kind, values: &[String]) -> String {
     match kind {
         Kind::List => format!("[{}]", values.iter().map(|item| quoted(item)).collect::<Vec<_>>().join(",")),
@@ -76,7 +76,7 @@ fn parse_int32(text: &str) -> Result<i64, String> {
     parse_int(text, i32::MIN.into(), i32::MAX.into())
 }
 
-/// As `strconv.ParseInt(text, 0, …)`: `0x`, `0o`, `0b` and a leading `0` set the base, underscores may separate digits.
+/// Like `strconv.ParseInt(text, 0, …)`: `0x`, `0o`, `0b` and a leading `0` set the base, `_` may separate digits.
 fn parse_int(text: &str, least: i64, most: i64) -> Result<i64, String> {
     let fail = |why: &str| format!("strconv.ParseInt: parsing {text:?}: {why}");
     let (sign, unsigned) = match text.strip_prefix('-') {
@@ -151,8 +151,8 @@ fn csv(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// The text up to the closing quote, and what follows it; else the column of the error, from 1. The opening quote is
-/// already consumed.
+/// The text up to the closing quote, and the rest; else the column of the error, from 1. The opening quote is already
+/// consumed.
 fn quoted_field(text: &str) -> Result<(String, &str), usize> {
     let mut field = String::new();
     let mut rest = text;
@@ -291,7 +291,7 @@ mod tests {
             ];
             for kind in kinds {
                 if let Ok(values) = normalize(kind, &text) {
-                    // Go's CSV writes one empty field as an empty line, which is read as no field.
+                    // Go's CSV writes one empty field as an empty line, which it parses as no field.
                     if kind == Kind::List && values == [""] {
                         continue;
                     }

@@ -12,9 +12,9 @@ const RESERVED: [&str; 5] = ["ts", "caller", "msg", "v", "err"];
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
-    /// A text: is quoted.
+    /// A text, which is quoted.
     Text(String),
-    /// A number or a boolean: is not quoted.
+    /// A number or a boolean, which is not quoted.
     Bare(String),
 }
 
@@ -29,7 +29,7 @@ impl Fields {
         Self { message, pairs: Vec::new() }
     }
 
-    /// Appends other fields; if several have the same name, the last one counts.
+    /// Appends other fields; if several have the same name, the last one applies.
     pub(super) fn extend(&mut self, other: Self) {
         self.message.push_str(&other.message);
         for (name, value) in other.pairs {
@@ -38,7 +38,7 @@ impl Fields {
     }
 
     fn put(&mut self, name: &'static str, value: Value) {
-        // The field that is `error` in tracing is `err` in klog.
+        // The field `error` of tracing is `err` in klog.
         let name = if name == "error" { "err" } else { name };
         self.pairs.retain(|(other, _)| *other != name);
         self.pairs.push((name, value));
@@ -104,11 +104,11 @@ impl Severity {
     }
 }
 
-/// Where and when an entry was made.
+/// Source and time of an entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin<'a> {
     pub(super) severity: Severity,
-    /// The least verbosity at which it is shown.
+    /// The lowest verbosity at which it is shown.
     pub(super) verbosity: u32,
     /// Path of the source file.
     pub(super) file: &'a str,
@@ -140,8 +140,8 @@ pub(super) fn line(format: Format, origin: &Origin<'_>, fields: &Fields) -> Stri
     line
 }
 
-/// `I0102 15:04:05.000006    4242 file.rs:12] "message" key="value"`; the message bare when there is no field, as
-/// klog's older functions write it.
+/// `I0102 15:04:05.000006    4242 file.rs:12] "message" key="value"`; without fields the message is not quoted, as in
+/// klog's older functions.
 fn text(origin: &Origin<'_>, fields: &Fields) -> String {
     let time = origin.time.to_zoned(jiff::tz::TimeZone::UTC);
     let file = origin.file.rsplit('/').next().unwrap_or(origin.file);
@@ -195,7 +195,7 @@ fn json(origin: &Origin<'_>, fields: &Fields) -> String {
     line
 }
 
-/// Milliseconds since 1970 with their fraction.
+/// Milliseconds since 1970, with a fraction.
 fn milliseconds(time: jiff::Timestamp) -> String {
     let microseconds = time.as_microsecond();
     let text = format!("{}.{:03}", microseconds / 1000, (microseconds % 1000).abs());
@@ -212,7 +212,7 @@ fn quote(line: &mut String, text: &str) {
     line.push('"');
 }
 
-/// Escapes unprintable characters, as Go's `%q`; if quoted, also quotes and backslashes.
+/// Escapes unprintable characters, like Go's `%q`; if quoted, also quotes and backslashes.
 fn escape(line: &mut String, text: &str, quoted: bool) {
     for character in text.chars() {
         match character {
@@ -227,7 +227,7 @@ fn escape(line: &mut String, text: &str, quoted: bool) {
             _ if character.is_control() && u32::from(character) < 0x80 => {
                 let _ = write!(line, "\\x{:02x}", u32::from(character));
             }
-            // Rust escapes the character because it is not printable, such as a direction mark.
+            // Rust escapes unprintable characters, such as direction marks.
             _ if character.escape_debug().len() > 1 => {
                 let _ = write!(line, "\\u{:04x}", u32::from(character));
             }

@@ -1,4 +1,4 @@
-//! Which entries are shown, decided once per call site and again when the verbosity changes.
+//! Filters entries, once per call site and again when the verbosity changes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,7 +7,7 @@ use tracing::{Level, Metadata};
 
 use super::VmoduleItem;
 
-/// Crates (or prefixes of their names) whose logs are about their internals.
+/// Crates (or prefixes of their names) whose logs concern their internals.
 const LIBRARIES: [&str; 18] = [
     "aws_",
     "azure_",
@@ -67,7 +67,7 @@ impl Filter {
     }
 }
 
-/// The least verbosity at which an entry is shown.
+/// The lowest verbosity at which an entry is shown.
 pub(super) fn needed(target: &str, level: Level) -> u32 {
     let library = LIBRARIES.iter().any(|name| target.starts_with(name));
     match (library, level) {

@@ -1,16 +1,16 @@
 //! Logs in the two formats of Kubernetes: klog's text, and JSON.
 //!
-//! [`start`] once, early; [`flush`] before the process ends. `-v` maps to the levels of `tracing`:
+//! Call [`start`] once, early, and [`flush`] before the process ends. `-v` maps to the levels of `tracing`:
 //!
 //! | `-v` | shows |
 //! |---|---|
 //! | 0, 1 | ERROR, WARN, INFO: actions and errors |
 //! | 2 to 5 | also DEBUG: decisions |
 //! | 6 to 9 | also TRACE |
-//! | 8 | also what the libraries say at INFO and DEBUG, 10 all of it |
+//! | 8 | also INFO and DEBUG of the libraries, 10 all of them |
 //!
-//! In the JSON format `v` is the least verbosity at which an entry is shown. A slow reader of stderr blocks nothing:
-//! entries go through a bounded buffer; when it is full they are dropped, and the log says how many.
+//! In the JSON format `v` is the lowest verbosity at which an entry is shown. A slow reader of stderr blocks nothing:
+//! entries are written through a bounded buffer; if it is full they are dropped, and the log states their number.
 
 mod entry;
 mod filter;
@@ -37,12 +37,12 @@ pub use options::{
     Format, LoggingGates, LoggingOptions, Routing, VmoduleItem, parse_buffer_size, parse_verbosity, parse_vmodule,
 };
 
-/// How long the end of the process waits for the readers of its log.
+/// The time for which the exit waits for the readers of the log.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 struct Running {
     filter: Arc<Filter>,
-    /// stderr, and stdout where the streams are split.
+    /// stderr, and stdout if the streams are split.
     streams: Vec<Arc<Stream>>,
 }
 
@@ -53,11 +53,11 @@ pub fn init(verbosity: u8) {
     start(&LoggingOptions { verbosity: verbosity.into(), ..LoggingOptions::default() });
 }
 
-/// Starts logging to stderr, or where the options say. Options that [`LoggingOptions::validate`] refuses count as not
-/// given.
+/// Starts logging to stderr or to the streams of the options. Options that [`LoggingOptions::validate`] rejects are
+/// ignored.
 ///
-/// Panics become entries too, so that the output is all JSON. No effect if logging has started already, as in a test
-/// that starts several programs.
+/// Panics are logged as entries, so that the output is all JSON. No effect if logging has already started, as in a
+/// test that starts several programs.
 pub fn start(options: &LoggingOptions) {
     match Sink::streams(options) {
         Ok((sink, streams)) => set_up(options, sink, streams),
@@ -66,7 +66,7 @@ pub fn start(options: &LoggingOptions) {
     }
 }
 
-/// Starts logging as text to `writer`, unbuffered: it makes a writer for each entry, which gets it in one write.
+/// Starts logging as text to `writer`, unbuffered: it is called once per entry, which is written in one write.
 pub fn init_to<W: Write + 'static>(verbosity: u8, writer: impl Fn() -> W + Send + Sync + 'static) {
     let options = LoggingOptions { verbosity: verbosity.into(), ..LoggingOptions::default() };
     set_up(&options, Sink::writer(writer), Vec::new());
@@ -86,12 +86,12 @@ pub fn verbosity() -> u32 {
     RUNNING.get().map_or(0, |running| running.filter.verbosity())
 }
 
-/// Waits until all entries are written, at most ten seconds: a reader that has stopped must not block the exit.
+/// Waits until all entries are written, at most ten seconds: a blocked reader must not prevent the exit.
 pub fn flush() {
     flush_within(PATIENCE);
 }
 
-/// The same with another limit.
+/// The same with a different limit.
 pub fn flush_within(limit: Duration) {
     let deadline = Instant::now() + limit;
     for stream in RUNNING.get().iter().flat_map(|running| &running.streams) {
@@ -107,7 +107,7 @@ fn set_up(options: &LoggingOptions, sink: Sink, streams: Vec<Arc<Stream>>) {
         tracing::debug!("logging is already set up");
         return;
     }
-    // Cannot fail: the line above passes only once.
+    // Cannot fail: the code above ensures that this runs once.
     let _ = RUNNING.set(Running { filter, streams });
     if buffered {
         std::panic::set_hook(Box::new(|panic| {
@@ -119,23 +119,23 @@ fn set_up(options: &LoggingOptions, sink: Sink, streams: Vec<Arc<Stream>>) {
     }
 }
 
-/// Takes one line.
+/// Accepts one line.
 type Put = Box<dyn FnMut(&[u8]) + Send>;
 
 enum Sink {
-    /// Written synchronously by the thread that logs.
+    /// Written synchronously by the logging thread.
     Writer(Mutex<Put>),
     Streams {
         information: Arc<Stream>,
         rest: Arc<Stream>,
-        /// Whether warnings go with the information.
+        /// Whether warnings are written to the stream of information.
         warnings: bool,
     },
 }
 
 impl Sink {
     fn writer<W: Write + 'static>(writer: impl Fn() -> W + Send + Sync + 'static) -> Self {
-        // A write error of the log has nowhere to be reported.
+        // A write error of the log cannot be reported.
         Self::Writer(Mutex::new(Box::new(move |line| drop(writer().write_all(line)))))
     }
 
@@ -169,7 +169,7 @@ impl Sink {
     }
 }
 
-/// The entry in place of dropped ones.
+/// The entry that replaces dropped ones.
 fn missing(format: Format, count: u64) -> String {
     let origin = Origin {
         severity: Severity::Warning,

@@ -11,18 +11,18 @@ use ccm_provider::duration;
 /// The largest verbosity, as in klog.
 const HIGHEST: u64 = i32::MAX as u64;
 
-/// The settings of the logging flags. `Default` applies without flags.
+/// The logging settings. `Default` applies without flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggingOptions {
-    /// `--logging-format`: `text` or `json`; kept as given, [`LoggingOptions::validate`] refuses the rest.
+    /// `--logging-format`: `text` or `json`; kept as given, [`LoggingOptions::validate`] rejects other values.
     pub format: String,
-    /// `--log-flush-frequency`: how long buffered entries may wait at most. Only [`Routing::info_buffer_size`] buffers.
+    /// `--log-flush-frequency`: the maximum delay of buffered entries. Used only with [`Routing::info_buffer_size`].
     pub flush_frequency: Duration,
-    /// `-v`: see [`super::set_verbosity`] for what it shows.
+    /// `-v`: see [`super::set_verbosity`] for its effect.
     pub verbosity: u32,
-    /// Nothing is shown without `-v1`: for commands, which print their findings themselves.
+    /// Shows nothing without `-v1`: for commands, which print their findings themselves.
     pub quiet: bool,
-    /// `--vmodule`: verbosity of single source files; the first pattern that matches counts.
+    /// `--vmodule`: verbosity of single source files; the first matching pattern applies.
     pub vmodule: Vec<VmoduleItem>,
     /// `--log-text-split-stream`, `--log-text-info-buffer-size`: used with format `text`.
     pub text: Routing,
@@ -30,27 +30,27 @@ pub struct LoggingOptions {
     pub json: Routing,
 }
 
-/// Where entries go.
+/// The streams of entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Routing {
-    /// Information to stdout, the rest to stderr; else all to stderr. With `json`, warnings count as information, as in
-    /// Go.
+    /// Information to stdout and the rest to stderr; otherwise all to stderr. With `json`, warnings count as
+    /// information, as in Go.
     pub split_stream: bool,
-    /// Bytes of information that may wait before they are written; only with `split_stream`, 0 or less: none.
+    /// Bytes of information that may be buffered; only with `split_stream`; none if 0 or less.
     pub info_buffer_size: i64,
 }
 
 /// One `pattern=N` of `--vmodule`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VmoduleItem {
-    /// The name of a source file without folder and `.rs`, or a pattern (`*`, `?`) for such names. A `mod.rs` also
-    /// goes by the name of its folder.
+    /// The name of a source file without folder and `.rs`, or a pattern (`*`, `?`) for such names. A `mod.rs` can also
+    /// be given by the name of its folder.
     pub pattern: String,
-    /// The verbosity there.
+    /// The verbosity of these files.
     pub verbosity: u32,
 }
 
-/// The feature gates that matter here.
+/// The feature gates for logging flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoggingGates {
     /// `LoggingAlphaOptions`, off by default.
@@ -68,9 +68,9 @@ impl Default for LoggingGates {
 /// A format of log entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// klog's lines.
+    /// Lines of klog.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -101,8 +101,8 @@ impl Default for LoggingOptions {
 }
 
 impl LoggingOptions {
-    /// All errors, in upstream's order and words; empty if the options are valid. The Go program joins several to `[a,
-    /// b]` and ends with code 1.
+    /// All errors, with upstream's order and text; empty if the options are valid. The Go program joins several to
+    /// `[a, b]` and exits with code 1.
     pub fn validate(&self, gates: LoggingGates) -> Vec<String> {
         let mut errors = Vec::new();
         if self.flush_frequency.is_zero() {
@@ -151,7 +151,7 @@ impl fmt::Display for VmoduleItem {
 ///
 /// # Errors
 ///
-/// Go's text, to follow `invalid argument "x" for "-v, --v" flag: `.
+/// Go's text after `invalid argument "x" for "-v, --v" flag: `.
 pub fn parse_verbosity(text: &str) -> Result<u32, String> {
     let fail = |why: &str| format!("strconv.ParseUint: parsing {text:?}: {why}");
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -161,11 +161,11 @@ pub fn parse_verbosity(text: &str) -> Result<u32, String> {
     value.and_then(|value| u32::try_from(value).ok()).ok_or_else(|| fail("value out of range"))
 }
 
-/// Parses the value of `--vmodule`, `pattern=N,…`; empty parts are left out.
+/// Parses the value of `--vmodule`, `pattern=N,…`; empty parts are ignored.
 ///
 /// # Errors
 ///
-/// Go's text, to follow `invalid argument "x" for "--vmodule" flag: `.
+/// Go's text after `invalid argument "x" for "--vmodule" flag: `.
 pub fn parse_vmodule(text: &str) -> Result<Vec<VmoduleItem>, String> {
     let item = |part: &str| match part.split('=').collect::<Vec<_>>()[..] {
         [pattern, number] if !pattern.is_empty() && !number.is_empty() => {
@@ -178,12 +178,12 @@ pub fn parse_vmodule(text: &str) -> Result<Vec<VmoduleItem>, String> {
     text.split(',').filter(|part| !part.is_empty()).map(item).collect()
 }
 
-/// Parses the value of `--log-text-info-buffer-size` and `--log-json-info-buffer-size` into bytes; a Kubernetes
-/// quantity.
+/// Parses the value of `--log-text-info-buffer-size` and `--log-json-info-buffer-size`, a Kubernetes quantity, into
+/// bytes.
 ///
 /// # Errors
 ///
-/// Go's text, to follow `invalid argument "x" for "--log-…" flag: `.
+/// Go's text after `invalid argument "x" for "--log-…" flag: `.
 pub fn parse_buffer_size(text: &str) -> Result<i64, String> {
     bytes(text).ok_or_else(|| {
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".into()

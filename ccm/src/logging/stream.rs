@@ -4,18 +4,18 @@ use std::io::{ErrorKind, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes that may wait for the reader. Errors and warnings may fill twice as much, so that a flood of information does
+/// The maximum number of buffered bytes. Errors and warnings may use twice as much, so that a flood of information does
 /// not displace them.
 const ROOM: usize = 1 << 20;
-/// How long to wait before retrying a full non-blocking stream.
+/// The delay before a retry of a full non-blocking stream.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// How much may wait, and how long.
+/// The limits of buffering.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
-    /// Entries wait until they fill this many bytes …
+    /// Entries are buffered until they have this many bytes …
     pub(super) hold: usize,
-    /// … or the oldest is as old as this.
+    /// … or the oldest has this age.
     pub(super) flush: Duration,
 }
 
@@ -38,7 +38,7 @@ struct State {
 }
 
 impl Stream {
-    /// Starts the thread. `notice` makes the entry that says how many are missing.
+    /// Starts the thread. `notice` creates the entry with the number of dropped entries.
     ///
     /// # Errors
     ///
@@ -51,16 +51,16 @@ impl Stream {
         let (state, wake, written) = (Mutex::default(), Condvar::new(), Condvar::new());
         let stream = Arc::new(Self { state, wake, written, pace });
         let writer = stream.clone();
-        // Pages that are not touched cost nothing. 64 KiB are too few for what the allocator does at the first use in a thread.
+        // Untouched pages cost nothing. 64 KiB are too few for the allocator's first use in a thread.
         std::thread::Builder::new().name("log".into()).stack_size(512 << 10).spawn(move || writer.run(to, notice))?;
         Ok(stream)
     }
 
-    /// Takes an entry; never waits. When the reader is so slow that there is no room, the entry is counted and dropped.
+    /// Accepts an entry; never blocks. If the buffer is full, the entry is counted and dropped.
     pub(super) fn push(&self, line: &[u8], important: bool) {
         let mut state = self.lock();
         let room = (ROOM << u32::from(important)).max(self.pace.hold);
-        // An entry larger than the room is accepted when nothing else waits.
+        // An entry larger than the buffer is accepted if the buffer is empty.
         if state.waiting.is_empty() || state.waiting.len() + line.len() <= room {
             state.waiting.extend_from_slice(line);
         } else {
@@ -102,14 +102,14 @@ impl Stream {
             }
             write_all(&mut to, &batch);
             batch.clear();
-            // A burst must not keep its memory forever.
+            // The memory of a burst must not be kept forever.
             batch.shrink_to(16 << 10);
             self.lock().writing = false;
             self.written.notify_all();
         }
     }
 
-    /// Waits until something has to be written.
+    /// Waits until something must be written.
     fn due(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         loop {
@@ -134,7 +134,7 @@ impl State {
     }
 }
 
-/// Writes all, or as much as the stream takes before a permanent error, which has nowhere to be reported.
+/// Writes all, or as much as the stream accepts before a permanent error, which cannot be reported.
 fn write_all(to: &mut impl Write, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match to.write(bytes) {
@@ -144,6 +144,6 @@ fn write_all(to: &mut impl Write, mut bytes: &[u8]) {
             _ => return,
         }
     }
-    // As above: nowhere to report an error.
+    // As above, an error cannot be reported.
     let _ = to.flush();
 }

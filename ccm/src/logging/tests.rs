@@ -278,7 +278,7 @@ fn gated(pace: Pace) -> (Arc<Stream>, mpsc::Sender<()>, mpsc::Receiver<Vec<u8>>)
 fn a_stopped_reader_blocks_no_thread_and_the_log_counts_missing_entries() {
     let (stream, permit, writes) = gated(AT_ONCE);
     let line = [b'x'; 1024];
-    // Does not block, although nothing is read: the room is full after 1 MiB.
+    // Does not block, although nothing is read: the buffer is full after 1 MiB.
     for _ in 0..3000 {
         stream.push(&line, false);
     }
@@ -291,7 +291,7 @@ fn a_stopped_reader_blocks_no_thread_and_the_log_counts_missing_entries() {
     let all = writes.try_iter().flatten().collect::<Vec<_>>();
     let text = String::from_utf8(all).unwrap();
     assert!(text.contains("important\n"), "what matters has room of its own");
-    // Reported more than once if the writer starts only after the room was full.
+    // Reported more than once if the writer starts only after the buffer was full.
     let counts = text.split(" missing\n").map(|before| before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap());
     let missing: usize = counts.filter_map(|count| count.parse::<usize>().ok()).sum();
     assert!(text.contains(" missing\n"), "says how many");

@@ -1,4 +1,4 @@
-//! A generation: the controllers with one provider. A changed configuration of the provider ends one and starts the next.
+//! A generation: the controllers with one provider. A configuration change of the provider ends it and starts the next.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -27,27 +27,27 @@ use crate::options::Chosen;
 use crate::options::migration::Lease;
 use crate::providers::Loaded;
 
-/// How long the provider may take to initialize itself.
+/// The time limit for the provider's initialization.
 const INITIALIZE: Duration = Duration::from_secs(120);
-/// How long work in flight may take to end after a signal, or before the next generation.
+/// The time limit for work in flight after a signal or before the next generation.
 const DRAIN: Duration = Duration::from_secs(20);
-/// How long the controllers may take to drop it.
+/// The time limit for the controllers to drop that work.
 const DROP: Duration = Duration::from_secs(1);
 
-/// Ends with its leaderships, which are parts of those of the leases.
+/// Ends with its leaderships, which are derived from those of the leases.
 pub(super) struct Generation {
     provider: Arc<dyn CloudProvider>,
     shared: Shared,
-    /// For the controllers of the second lease.
+    /// The leadership of the controllers of the second lease.
     second: Option<Leadership>,
     running: JoinSet<&'static str>,
-    /// Name and label of the controllers that were started.
+    /// Name and label of the started controllers.
     pub(super) started: Vec<(&'static str, &'static str)>,
-    /// When work in flight is dropped.
+    /// The time at which work in flight is dropped.
     deadline: Option<Instant>,
 }
 
-/// How the work of a generation ended.
+/// The reason for the end of a generation.
 pub(super) enum Ended<'r> {
     /// Its controllers could not be started.
     NotStarted(Failure),
@@ -58,12 +58,12 @@ pub(super) enum Ended<'r> {
 }
 
 impl Generation {
-    /// For the controllers of each lease.
+    /// The leaderships of the controllers of each lease.
     pub(super) fn leaderships(&self) -> impl Iterator<Item = &Leadership> {
         [&self.shared.leadership].into_iter().chain(&self.second)
     }
 
-    /// Waits until work in flight has ended, or drops it. No new work may begin.
+    /// Waits until work in flight has ended, or drops it. No new work may start.
     pub(super) async fn drained(&mut self) {
         let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + DRAIN);
         let drained = async |running: &mut JoinSet<_>| while running.join_next().await.is_some() {};
@@ -174,7 +174,7 @@ impl Manager {
     fn lease_of(&self, controller: &Controller) -> Lease {
         let migration = self.options.migration.as_ref();
         let lease = migration.map_or(Lease::Main, |migration| migration.lease_of(controller.name, controller.aliases));
-        // A dry run holds no lease, and shows what would be done under either.
+        // A dry run holds no lease, and shows the work under both leases.
         if lease == Lease::Migration && self.options.dry_run { Lease::Main } else { lease }
     }
 
@@ -206,7 +206,7 @@ impl Manager {
             }
             let client = match self.clients.for_controller(controller.client_name).await {
                 Ok(client) => client,
-                // Roles of older releases do not allow its service account: skip it, the others can run.
+                // Roles of older releases do not allow its service account: skip it, so that the others can run.
                 Err(ConnectError::Account { error, account })
                     if error.is_forbidden() && controller.name == persistent_volume::NAME =>
                 {
@@ -224,7 +224,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Returns whether it was started.
+    /// Returns whether the controller was started.
     fn start_one(
         &self,
         controller: &Controller,
@@ -266,14 +266,14 @@ impl Manager {
     }
 }
 
-/// Leadership of a generation, by this lease.
+/// Leadership of a generation, derived from this lease.
 fn part(lease: &Leadership) -> Leadership {
     let part = lease.part();
     part.lead(None);
     part
 }
 
-/// The leader token of a provider in a dry run: it works, but must not write.
+/// The leader token of a provider in a dry run: it is active but must not write.
 struct NeverWrites(Leadership);
 
 #[async_trait]
@@ -287,8 +287,8 @@ impl LeaderToken for NeverWrites {
     }
 }
 
-/// Waits for a controller that ends by itself. A restart is better than a process that looks healthy but does not do
-/// its work.
+/// Waits for a controller that ends unexpectedly. A restart is better than a process that looks healthy but does not
+/// do its work.
 async fn died(running: &mut JoinSet<&'static str>) -> Failure {
     match running.join_next().await {
         Some(Ok(name)) => Failure::fatal(format!("the controller {name:?} ended")),

@@ -1,4 +1,4 @@
-//! Leading: waits for the lease, then runs one generation of controllers after the other, and ends them in order.
+//! Leading: waits for the lease, then runs generations of controllers one after the other, and ends them in order.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use super::reload::{self, Reload};
 use super::{FLUSH, Manager, program_metrics};
 use crate::exit::Failure;
 
-/// How long to wait for a healthy API server once this process leads.
+/// The time limit of a new leader's wait for a healthy API server.
 const API_SERVER_WAIT: Duration = Duration::from_secs(10);
 
 /// The running elections. Losing either lease ends the process.
 pub(super) struct Elections {
     main: Fuse<BoxFuture<'static, election::Ended>>,
-    /// For the controllers that a leader migration moves; held only beside the main lease.
+    /// The election for a leader migration's controllers; its lease is held only together with the main lease.
     migration: Fuse<BoxFuture<'static, election::Ended>>,
     release: CancellationToken,
 }
 
 impl Elections {
-    /// Both leases are released once `release` is cancelled.
+    /// Both leases are released when `release` is cancelled.
     pub(super) fn new(main: BoxFuture<'static, election::Ended>, release: CancellationToken) -> Self {
         Self { main: main.fuse(), migration: Fuse::terminated(), release }
     }
@@ -52,11 +52,11 @@ impl Elections {
     }
 }
 
-/// Why the process no longer leads.
+/// The reason why the process no longer leads.
 enum End {
     /// A signal.
     Stopped,
-    /// A lease was lost; the message.
+    /// A lease was lost; contains the message.
     Lost(&'static str),
     /// The process cannot continue.
     Failed(Failure),
@@ -68,7 +68,7 @@ impl From<Failure> for End {
     }
 }
 
-/// Runs a step, unless a signal or the loss of a lease comes first.
+/// Runs a step, unless a signal or the loss of a lease occurs first.
 async fn unless_ended<R>(
     stop: &CancellationToken,
     elections: &mut Elections,
@@ -138,7 +138,7 @@ impl Manager {
         }
     }
 
-    /// Waits for leadership. Until then no provider is initialized, and a changed configuration only replaces it.
+    /// Waits for leadership. Until then the provider is not initialized, and a configuration change only replaces it.
     async fn stand_by(
         &mut self,
         mut reload: Option<&mut Reload>,
@@ -179,7 +179,7 @@ impl Manager {
         }
     }
 
-    /// Ends a generation: once this returns, nothing of it writes any more. The leases are kept.
+    /// Ends a generation: after this returns, none of its parts writes any more. The leases are kept.
     async fn end(
         &self,
         generation: &mut Generation,
@@ -192,7 +192,7 @@ impl Manager {
             Err(End::Stopped) => return Err(self.drain(generation, second, elections).await),
             drained => drained?,
         }
-        // Its events are written with its leadership.
+        // Its events are written under its leadership.
         self.recorder.flush(FLUSH).await;
         generation.leaderships().for_each(Leadership::lose);
         self.nodes.forget_handlers();
@@ -204,7 +204,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Starts the election for the second lease, if there is a migration. The main lease is held.
+    /// Starts the election for the second lease in a leader migration. The main lease is held.
     fn migrate(&mut self, elections: &mut Elections) -> Option<Leadership> {
         let (migration, main) = (self.options.migration.as_ref()?, self.options.election.clone()?);
         let config = ElectionConfig { name: migration.lease_name.clone(), ..main };

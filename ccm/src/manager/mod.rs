@@ -39,14 +39,14 @@ pub(crate) use program_metrics::ProgramMetrics;
 use reload::Reload;
 pub(crate) use reload::ReloadMetrics;
 
-/// How long releasing the lease may take.
+/// The time limit for the release of the lease.
 const RELEASE: Duration = Duration::from_secs(10);
-/// How long a lease may be expired before the process counts as unhealthy.
+/// The time after its expiry during which a lease does not make the process unhealthy.
 const LEASE_TOLERANCE: Duration = Duration::from_secs(20);
-/// How long events may take to be delivered after that.
+/// The time limit for the subsequent delivery of events.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// The connection that the flags ask for.
+/// The connection according to the flags.
 pub(crate) async fn connect(options: &Options, metrics: &Metrics) -> Result<Client, Failure> {
     let connect = ConnectOptions {
         kubeconfig: options.kubeconfig.clone(),
@@ -79,7 +79,7 @@ pub(crate) async fn run(
 pub struct Surroundings {
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// The seed of every jitter.
+    /// The seed of all jitter.
     pub seed: u64,
 }
 
@@ -92,7 +92,7 @@ impl Default for Surroundings {
 /// One cloud-controller-manager.
 pub struct Manager {
     options: Options,
-    /// The current provider; webhooks follow it.
+    /// The current provider; webhooks use it too.
     providers: watch::Sender<Arc<dyn CloudProvider>>,
     reload: Option<Reload>,
     client: Client,
@@ -159,8 +159,8 @@ impl Manager {
         manager
     }
 
-    /// The same, with changes of the configuration in effect while it runs, if the provider asks for that. `loaded` is what the
-    /// manager was made with.
+    /// The same, with configuration changes taking effect at run time if the provider requests that. `loaded` is the
+    /// provider and configuration that the manager was created with.
     #[must_use]
     pub fn reloading(mut self, loaded: Loaded, configuration: Configuration) -> Self {
         if configuration.is_watched() {
@@ -186,7 +186,7 @@ impl Manager {
         self.providers.send_replace(provider);
     }
 
-    /// The checks behind `/healthz`, `/livez` and `/readyz`.
+    /// The checks of `/healthz`, `/livez` and `/readyz`.
     pub fn health(&self) -> &Health {
         &self.health
     }
@@ -207,7 +207,7 @@ impl Manager {
         let mut elections = Elections::new(self.elect(release.clone()), release);
         let mut background = std::mem::take(&mut self.background);
         let outcome = self.lead_beside(&mut background, &stop, &mut elections).await;
-        // Drained, lost, or never led: no controller writes any more, and the lease may go to another process.
+        // Drained, lost, or never leading: no controller writes any more, and another process may take the lease.
         self.leadership.drain();
         let late = match self.options.gates.release_lease_on_exit {
             true => tokio::time::timeout(RELEASE, elections.end()).await.unwrap_or(Some("leaderelection lost")),
@@ -225,7 +225,7 @@ impl Manager {
     }
 
     /// Leads until a signal, the loss of a lease, or the end of a background task: a process must not renew its lease
-    /// if it sees no changes.
+    /// if it receives no changes.
     async fn lead_beside(
         &mut self,
         background: &mut JoinSet<String>,
@@ -246,7 +246,7 @@ impl Manager {
         }
     }
 
-    /// Runs a task that the process cannot do without: its end, or its panic, ends the process.
+    /// Runs an essential task: its end or panic ends the process.
     fn keep_running(&mut self, what: impl Display + Send + 'static, task: impl Future<Output = ()> + Send + 'static) {
         self.background.spawn(async move {
             match AssertUnwindSafe(task).catch_unwind().await {
@@ -310,8 +310,8 @@ impl Manager {
     }
 }
 
-/// A store without recent updates is not ready. `/healthz` ignores that, because many use it as liveness probe: while
-/// the API server is unreachable, a restart does not help. Stores of optional resources do not count.
+/// A store without recent updates is not ready. `/healthz` ignores that, because it is often used as liveness probe:
+/// while the API server is unreachable, a restart does not help. Stores of optional resources do not count.
 fn health(
     options: &Options,
     leadership: &Leadership,
@@ -336,7 +336,7 @@ fn health(
     health
 }
 
-/// The provider's instances, the older interface adapted.
+/// The provider's instances, with the older interface adapted.
 pub(crate) fn instances(provider: &dyn CloudProvider) -> Option<Arc<dyn InstancesV2>> {
     provider.instances().or_else(|| {
         let legacy = LegacyInstances::new(provider.name(), provider.legacy_instances()?, provider.zones());

@@ -1,4 +1,4 @@
-//! The ports of the process and what they show.
+//! The ports of the process and their content.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::exit::Failure;
 use crate::options::{Options, componentconfig};
 use crate::{clients, serve, webhook};
 
-/// Ports that are bound and not served yet.
+/// Ports that are bound but not served yet.
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
     secure: Option<serve::Listening>,
@@ -18,7 +18,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Binds what the flags ask for.
+    /// Binds the ports that the flags enable.
     pub(crate) async fn bind(options: &Options, metrics: &Metrics) -> Result<Self, Failure> {
         let Options { serving, authentication, authorization, .. } = options;
         let agent = clients::user_agent("cloud-controller-manager");
@@ -29,7 +29,7 @@ impl Ports {
 }
 
 impl Manager {
-    /// Starts to serve, also on a standby: the API server cannot know which replica leads.
+    /// Starts serving, also on a standby: the API server cannot know which replica leads.
     pub(crate) fn serve(&mut self, ports: Ports) {
         if let Some(listening) = ports.secure {
             let state = serve::State {
@@ -47,7 +47,7 @@ impl Manager {
         }
     }
 
-    /// What `/debug/state` shows: the values that the controllers themselves use.
+    /// The content of `/debug/state`: the values that the controllers use.
     fn state(&self) -> Arc<dyn Fn() -> Value + Send + Sync> {
         let (nodes, services) = (self.nodes.clone(), self.services.clone());
         let (leadership, metrics) = (self.leadership.clone(), self.metrics.clone());

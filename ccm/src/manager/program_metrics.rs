@@ -29,7 +29,7 @@ pub(super) fn set(registry: &Metrics, options: &Options) {
     let (metrics, info) = (registry.part::<ProgramMetrics>(), version::info(Some(&options.version)));
     let version::Info { major, minor, git_version, git_commit, git_tree_state, build_date, compiler, platform, .. } =
         &info;
-    // In the order of the labels; the Go version is empty.
+    // In label order; the Go version is empty.
     let values = [major, minor, git_version.as_str(), git_commit, git_tree_state, build_date, "", compiler, platform];
     metrics.build.with_label_values(&values).set(1);
     for (name, stage, enabled) in options.gates.iter() {
@@ -45,7 +45,7 @@ pub(super) fn running(registry: &Metrics, name: &str, running: bool) {
     gauge.with_label_values(&[name, "cloud-controller-manager"]).set(i64::from(running));
 }
 
-/// The controller was stopped on purpose, so this must not raise the alert.
+/// The controller was stopped intentionally, so the alert must not fire.
 pub(super) fn forget(registry: &Metrics, name: &str) {
     drop(registry.part::<ProgramMetrics>().running.remove_label_values(&[name, "cloud-controller-manager"]));
 }

@@ -1,6 +1,6 @@
-//! The configuration of the provider while the program runs: notices a change, and makes a provider of it.
+//! The provider's configuration at run time: detects a change and builds a provider from it.
 //!
-//! A configuration that cannot be used is reported once, and changes nothing.
+//! An unusable configuration is reported once and changes nothing.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use futures::FutureExt;
 use crate::exit::Failure;
 use crate::providers::{Configuration, Loaded};
 
-/// How often the configuration is read.
+/// The interval between reads of the configuration.
 const LOOK: Duration = Duration::from_secs(10);
-/// A new configuration is used if it is still the same after this time: a file may be written in several steps.
+/// A new configuration is used if it is unchanged after this time: a file may be written in several steps.
 const SETTLE: Duration = Duration::from_secs(1);
-/// How long the factory may take.
+/// The time limit for the factory.
 const BUILD: Duration = Duration::from_secs(60);
 
 metrics! {
@@ -42,15 +42,15 @@ pub(super) struct Reload {
     in_use: Option<CloudConfig>,
     /// The configuration to restore if the controllers cannot be started with `in_use`.
     previous: Option<Option<CloudConfig>>,
-    /// The last refused configuration, so that it is reported once.
+    /// The last rejected configuration, so that it is reported once.
     refused: Option<Read>,
     events: Arc<dyn EventSink>,
-    /// The Lease, where the users look for events of this program.
+    /// The Lease, where users look for events of this program.
     subject: Option<Subject>,
     metrics: Arc<ReloadMetrics>,
 }
 
-/// A configuration, or why it cannot be read.
+/// A configuration, or the reason why it cannot be read.
 type Read = Result<Option<CloudConfig>, String>;
 
 fn is_same(a: &Read, b: &Read) -> bool {
@@ -73,7 +73,7 @@ impl Reload {
         Self { configuration, in_use, previous: None, refused: None, events, subject, metrics }
     }
 
-    /// Waits for another configuration from which a provider can be made. Cancel-safe.
+    /// Waits for a different configuration from which a provider can be built. Cancel-safe.
     pub(super) async fn changed(&mut self) -> Loaded {
         loop {
             tokio::time::sleep(LOOK).await;
@@ -114,7 +114,7 @@ impl Reload {
         }
     }
 
-    /// The provider of another configuration takes over.
+    /// The provider with the new configuration takes over.
     pub(super) fn begin(&mut self, next: &Loaded) {
         self.previous = Some(std::mem::replace(&mut self.in_use, next.config.clone()));
     }
@@ -124,7 +124,7 @@ impl Reload {
         self.previous.is_some()
     }
 
-    /// Its controllers have started, or this process is a standby and starts none yet.
+    /// Its controllers have started, or this process is a standby and does not start any yet.
     pub(super) fn done(&mut self) {
         if self.previous.take().is_none() {
             return;
@@ -137,8 +137,8 @@ impl Reload {
         self.event(EventType::Normal, "CloudConfigReloaded", &text);
     }
 
-    /// Its controllers could not be started: returns a provider of the previous configuration, or the failure if there
-    /// is none.
+    /// Its controllers could not be started: returns a provider with the previous configuration, or the failure if
+    /// there is none.
     pub(super) async fn back(&mut self, failure: Failure) -> Result<Loaded, Failure> {
         let Some(previous) = self.previous.take() else { return Err(failure) };
         let refused = std::mem::replace(&mut self.in_use, previous.clone());
@@ -166,7 +166,7 @@ impl Reload {
     }
 }
 
-/// As [`Reload::changed`], where the configuration is watched.
+/// Like [`Reload::changed`]; waits forever if the configuration is not watched.
 pub(super) async fn changed(reload: Option<&mut Reload>) -> (&mut Reload, Loaded) {
     match reload {
         Some(reload) => {

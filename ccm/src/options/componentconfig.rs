@@ -1,7 +1,7 @@
-//! The settings as the versioned object that `/configz` shows.
+//! The settings as the versioned object of `/configz`.
 //!
-//! Group, version, kind and the spelling of every field are those of `k8s.io/cloud-provider` `config/v1alpha1`; most
-//! fields have no tag there, hence their capitals. There is no file of this kind: flags are the only source.
+//! Group, version, kind and field names are those of `k8s.io/cloud-provider` `config/v1alpha1`; most fields have no
+//! tag there, hence the capitals. There is no file of this kind: flags are the only source.
 
 use ccm_provider::duration;
 use serde_json::{Value, json};
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use super::Options;
 use super::migration::Migration;
 
-/// The group, which is also the key of the object in the answer of `/configz`.
+/// The group, which is also the key of the object in the response of `/configz`.
 pub const GROUP: &str = "cloudcontrollermanager.config.k8s.io";
 
-/// The object. A number that this program does not fix (`--concurrent-*-syncs` not given) is 0; an unlimited rate is
-/// -1, as in client-go.
+/// The object. A number without a default (`--concurrent-*-syncs` not given) is 0; an unlimited rate is -1, as in
+/// client-go.
 pub fn componentconfig(options: &Options) -> Value {
     let values = &options.values;
     let int = |name: &str| values.int(name).unwrap_or_default();
@@ -42,7 +42,7 @@ fn period(options: &Options, name: &str) -> String {
 fn generic(options: &Options) -> Value {
     let values = &options.values;
     json!({
-        // Port and address are leftovers of insecure serving, which was removed.
+        // Port and address remain from insecure serving, which was removed.
         "Port": 0,
         "Address": "0.0.0.0",
         "MinResyncPeriod": period(options, "min-resync-period"),
@@ -73,7 +73,7 @@ fn generic(options: &Options) -> Value {
     })
 }
 
-/// The list as given, with canonical names in place of aliases.
+/// The list as given, with canonical names instead of aliases.
 fn controllers(options: &Options) -> Vec<String> {
     let canonical = |entry: String| {
         let (sign, word) = entry.strip_prefix('-').map_or(("", entry.as_str()), |word| ("-", word));
@@ -117,7 +117,7 @@ fn shared(options: &Options) -> Value {
 mod tests {
     use super::*;
 
-    /// What the Go program (`k8s.io/cloud-provider` v0.36.3) answered when it was started with these flags.
+    /// The response of the Go program (`k8s.io/cloud-provider` v0.36.3) started with these flags.
     #[test]
     fn the_object_is_that_of_the_go_program() {
         let options = Options::from_args([

@@ -1,4 +1,4 @@
-//! `--help`: the flags in sections, as the Go programs print them, wrapped to the terminal.
+//! `--help`: the flags in sections, in the format of the Go programs, wrapped to the terminal.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use ccm_provider::flag::{Flag, Kind};
 use crate::flags::{gates, table, value};
 use crate::program::Program;
 
-/// If the column is narrower than this, descriptions begin on their own line.
+/// If the column is narrower than this, descriptions start on their own line.
 const NARROW: usize = 24;
 /// The indent of those descriptions.
 const NARROW_INDENT: usize = 16;
@@ -18,7 +18,7 @@ pub(crate) fn text(program: &Program, width: Option<usize>) -> String {
     format!("{about}\n\n{}", usage(program, width))
 }
 
-/// The text without its first paragraph: what the Go programs print when an argument is wrong.
+/// The text without its first paragraph, which the Go programs print for an invalid argument.
 pub(crate) fn usage(program: &Program, width: Option<usize>) -> String {
     let mut text = format!("Usage:\n  {} [flags]\n", program.name);
     for command in &program.usages {
@@ -36,7 +36,7 @@ pub(crate) fn usage(program: &Program, width: Option<usize>) -> String {
     text
 }
 
-/// The sections in the order of the table. Those of providers and added controllers come before the generic ones.
+/// The sections in table order. Those of providers and added controllers precede the generic ones.
 pub(crate) fn sections(program: &Program) -> Vec<&'static str> {
     let mut own: Vec<&'static str> = Vec::new();
     for flag in table::FLAGS {
@@ -86,7 +86,7 @@ pub(crate) fn summary(flag: &Flag) -> &'static str {
     flag.help.split_inclusive(". ").next().unwrap_or_default().trim_end_matches([' ', '.'])
 }
 
-/// The default as the help shows it; `None` for zero values.
+/// The default in the help; `None` for zero values.
 pub(crate) fn default(flag: &Flag) -> Option<String> {
     match flag.kind {
         _ if matches!(flag.default, "" | "0" | "0s" | "false") => None,
@@ -124,7 +124,7 @@ fn head(flag: &Flag) -> String {
     format!("  {short}--{}{space}{}", flag.name, flag.kind.as_str())
 }
 
-/// Breaks lines at blanks so that none is longer than `width`, if it isn't 0, all but the first indented.
+/// Breaks lines at spaces so that none exceeds `width`, if it is not 0; indents all but the first.
 pub(crate) fn wrap(text: &str, indent: usize, width: usize) -> String {
     let room = if width == 0 { usize::MAX } else { width.saturating_sub(indent).max(1) };
     let margin = format!("\n{:indent$}", "");

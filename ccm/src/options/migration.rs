@@ -1,8 +1,8 @@
-//! Leader migration: which controllers run under a second lease that they share with another controller manager.
+//! Leader migration: the controllers that run under a second lease, shared with another controller manager.
 //!
 //! The document is `LeaderMigrationConfiguration` of the group `controllermanager.config.k8s.io`, as in
-//! `k8s.io/controller-manager` `pkg/leadermigration`. Unlike there, all usual names of a controller mean that
-//! controller: the Go program compares texts, so that the `service-controller` of its own default matches nothing.
+//! `k8s.io/controller-manager` `pkg/leadermigration`. Unlike there, every name of a controller is accepted: the Go
+//! program compares texts, so the `service-controller` of its own default matches nothing.
 
 use ccm_kit::document::{self, Fields, Problems, Value};
 
@@ -11,18 +11,18 @@ const COMPONENT: &str = "cloud-controller-manager";
 const GROUP: &str = "controllermanager.config.k8s.io";
 const KIND: &str = "LeaderMigrationConfiguration";
 
-/// Names that Go's configurations use for a controller besides its name and its aliases.
+/// Names in Go's configurations for a controller besides its name and its aliases.
 const OLD_NAMES: [(&str, &str); 2] =
     [("service-controller", "service-lb-controller"), ("route-controller", "node-route-controller")];
 
-/// Under which lease a controller runs.
+/// The lease of a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lease {
-    /// That of the process.
+    /// The lease of the process.
     Main,
-    /// That of the migration.
+    /// The lease of the migration.
     Migration,
-    /// None: another component runs it.
+    /// None: another component runs the controller.
     NotOurs,
 }
 
@@ -31,7 +31,7 @@ pub enum Lease {
 pub struct Migration {
     /// Name of the second lease; namespace and times are those of the main lease.
     pub lease_name: String,
-    /// The listed controllers; of two entries for one controller, the later counts.
+    /// The listed controllers; the later of two entries for the same controller applies.
     pub entries: Vec<Entry>,
 }
 
@@ -40,7 +40,7 @@ pub struct Migration {
 pub struct Entry {
     /// A controller, by any of its names.
     pub name: String,
-    /// The component that runs it; `*` is any.
+    /// The component that runs it; `*` means any.
     pub component: String,
 }
 
@@ -56,11 +56,11 @@ impl Default for Migration {
 }
 
 impl Migration {
-    /// The configuration in this file, the default one for an empty path.
+    /// The configuration in this file, or the default for an empty path.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, is not such a document, or is invalid; names the path.
+    /// The file cannot be read, is not such a document, or is invalid; the error contains the path.
     pub fn read(path: &str) -> Result<Self, String> {
         if path.is_empty() {
             return Ok(Self::default());
@@ -74,7 +74,7 @@ impl Migration {
     ///
     /// # Errors
     ///
-    /// All errors, in one line.
+    /// All errors in one line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let tree = document::parse(text).map_err(|error| error.to_string())?;
         let problems = Problems::default();
@@ -83,7 +83,7 @@ impl Migration {
         found.ok_or_else(|| format!("want a {KIND}"))
     }
 
-    /// Where the controller with this name and these aliases runs.
+    /// The lease of the controller with this name and these aliases.
     pub fn lease_of(&self, name: &str, aliases: &[&str]) -> Lease {
         match self.entries.iter().rfind(|entry| entry.means(name, aliases)) {
             None => Lease::Main,
@@ -286,7 +286,7 @@ mod tests {
             head in prop_oneof![Just(text("v1", "")), Just(text("v1beta1", "resourceLock: leases\n")), Just(String::new())],
             tail in "[ -~\n]{0,200}",
         ) {
-            // The result does not matter.
+            // Any result except a panic.
             let _ = Migration::parse(&(head + &tail));
         }
     }

@@ -44,13 +44,13 @@ pub struct Options {
     pub cluster_name: String,
     /// `--min-resync-period`
     pub min_resync: Duration,
-    /// `--controller-start-interval`: the pause after each controller that was started.
+    /// `--controller-start-interval`: the delay after each started controller.
     pub start_interval: Duration,
     /// All controllers.
     pub controllers: Vec<Chosen>,
-    /// The webhooks to serve: those of `--webhooks`, none without the gate.
+    /// The webhooks to serve: those of `--webhooks`; none without the gate.
     pub webhooks: Vec<Webhook>,
-    /// Classes of Services that an enabled controller of their own handles, each with the name of that controller.
+    /// Classes of Services that a separate enabled controller handles, each with the name of that controller.
     pub classes: Vec<(&'static str, &'static str)>,
     /// `--feature-gates`
     pub gates: Gates,
@@ -80,7 +80,7 @@ pub struct Options {
     pub kubeconfig: String,
     /// The version that the program reports: its own, or that of `--version=vX.Y.Z…`.
     pub version: String,
-    /// All flags, those of providers and added controllers included.
+    /// All flags, including those of providers and added controllers.
     pub values: FlagValues,
     /// Accepted values that do not have the expected effect. Logged once.
     pub warnings: Vec<String>,
@@ -93,21 +93,21 @@ pub struct Chosen {
     pub controller: Controller,
     /// Whether `--controllers` enables it.
     pub on: bool,
-    /// Its settings, which start it.
+    /// Its settings, with which it starts.
     pub configured: Configured,
 }
 
-/// How the clients of the API server behave.
+/// Settings of the API server clients.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clients {
-    /// The limit of each client; `None` leaves it to the API server's priority and fairness.
+    /// The limit of each client; `None` leaves limits to the API server's priority and fairness.
     pub rate: Option<Rate>,
-    /// `--use-service-account-credentials`: each controller writes as a service account of its own.
+    /// `--use-service-account-credentials`: each controller uses its own service account.
     pub use_service_account_credentials: bool,
 }
 
 impl Options {
-    /// Checks all values and reports all errors at once, in the order of the Go program.
+    /// Validates all values and reports all errors at once, in the order of the Go program.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl Options {
             classes: check.classes.clone(),
             webhooks,
             gates,
-            // A dry run writes nothing: it needs no lease, and must not take it from a leader.
+            // A dry run writes nothing: it needs no lease, and must not take it from the leader.
             election: election.filter(|_| !values.bool("dry-run")),
             migration,
             dry_run: values.bool("dry-run"),
@@ -170,11 +170,11 @@ impl Options {
         }
     }
 
-    /// Options of the default program from its arguments, the program's name left out.
+    /// Options of the default program from its arguments, without the program's name.
     ///
     /// # Errors
     ///
-    /// The error with which the program would end.
+    /// The error with which the program would exit.
     pub fn from_args(args: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, Failure> {
         Self::with_providers(&Registry::new(), args)
     }
@@ -183,7 +183,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// The error with which the program would end.
+    /// The error with which the program would exit.
     pub fn with_providers(
         registry: &Registry,
         args: impl IntoIterator<Item = impl AsRef<str>>,
@@ -212,7 +212,7 @@ fn gates(values: &FlagValues, warnings: &mut Vec<String>) -> Gates {
     gates
 }
 
-/// The parser has checked the single values; [`LoggingOptions::validate`] checks their combination.
+/// The parser has validated the single values; [`LoggingOptions::validate`] validates their combination.
 pub(crate) fn logging(values: &FlagValues) -> LoggingOptions {
     let routing = |format: &str| Routing {
         split_stream: values.bool(&format!("log-{format}-split-stream")),
@@ -240,7 +240,7 @@ fn clients(values: &FlagValues) -> Clients {
     Clients { rate: rate.flatten(), use_service_account_credentials: values.bool("use-service-account-credentials") }
 }
 
-/// What the Go program sets for its clients.
+/// The default of the Go program for its clients.
 const DEFAULT_QPS: f32 = 20.0;
 const DEFAULT_BURST: i32 = 30;
 
@@ -252,7 +252,7 @@ fn content_type(values: &FlagValues) -> Option<String> {
     })
 }
 
-/// Which controllers of the program a list such as `*,-route` enables with this provider, in their order.
+/// The controllers that a list such as `*,-route` enables with this provider, in their order.
 pub(crate) fn controllers_on(
     program: &Program,
     provider: &str,
@@ -277,7 +277,7 @@ fn controllers(program: &Program, check: &mut Check<'_>) -> Vec<Chosen> {
     let choose = |(controller, on): (&Controller, bool)| {
         let found = check.errors.len();
         let configured = (controller.parse)(check);
-        // Flags of the program are checked in any case; those of a controller that is off have no effect.
+        // Flags of the program are always checked; those of a disabled controller have no effect.
         if !on && !controller.flags.is_empty() {
             check.errors.truncate(found);
         }
@@ -287,7 +287,7 @@ fn controllers(program: &Program, check: &mut Check<'_>) -> Vec<Chosen> {
 }
 
 fn secure_port(check: &mut Check<'_>) -> u16 {
-    // The two texts are the Go program's.
+    // Both texts are those of the Go program.
     check.port("secure-port", |port| {
         let text = if port < 0 {
             "between 0 and 65535, inclusive. 0 for turning off secure port"
@@ -298,7 +298,7 @@ fn secure_port(check: &mut Check<'_>) -> u16 {
     })
 }
 
-/// Those of `--webhooks`.
+/// The webhooks of `--webhooks`.
 fn webhooks(program: &Program, check: &mut Check<'_>) -> Vec<Webhook> {
     let name = |webhook: &Webhook| Name { name: webhook.name, aliases: &[], by_default: true };
     let known: Vec<Name<'_>> = program.webhooks.iter().map(name).collect();
@@ -307,7 +307,7 @@ fn webhooks(program: &Program, check: &mut Check<'_>) -> Vec<Webhook> {
     on.map(|(webhook, _)| webhook.clone()).collect()
 }
 
-/// A warning if webhooks are enabled but will not be served: the API server could then block what they review.
+/// A warning if webhooks are enabled but not served: the API server could then block the objects they review.
 fn unserved(asked: &[Webhook], gates: Gates, port: u16) -> Option<String> {
     let missing = match gates.webhook {
         false => "without --feature-gates=CloudControllerManagerWebhook=true",
@@ -378,7 +378,7 @@ fn reported_version(values: &FlagValues) -> String {
     }
 }
 
-/// The kernel's name of this machine.
+/// The kernel's host name.
 fn hostname() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = read.trim().to_owned();

@@ -1,4 +1,4 @@
-//! Lists such as `--controllers=*,-route`, which enable things by name.
+//! Lists of enabled names, such as `--controllers=*,-route`.
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Name<'a> {
@@ -8,8 +8,8 @@ pub(super) struct Name<'a> {
     pub(super) by_default: bool,
 }
 
-/// Which of the known names a list enables, in their order: aliases count as the name, the first entry for a name wins,
-/// and without `*` only listed names are enabled. Unknown names are added to `errors`; `what` is their plural.
+/// The known names that a list enables, in their order: aliases are equivalent to the name, the first entry for a name
+/// applies, and without `*` only listed names are enabled. Unknown names are added to `errors`; `what` is their plural.
 pub(super) fn switched_on(known: &[Name<'_>], list: &[String], what: &str, errors: &mut Vec<String>) -> Vec<bool> {
     let canonical = |word: &str| known.iter().find(|known| known.name == word || known.aliases.contains(&word));
     let mut decided: Vec<(&str, bool)> = Vec::new();

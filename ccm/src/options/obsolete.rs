@@ -1,4 +1,4 @@
-//! Flags that older versions of the Go program had, and what to do instead.
+//! Flags of older versions of the Go program, with their replacements.
 
 const GLOG: &str = "removed in Kubernetes 1.26: logs go to stderr; leave it out";
 const INSECURE: &str =

@@ -1,8 +1,7 @@
-//! From arguments to values: the syntax of `github.com/spf13/pflag`, on which the Go program is built.
+//! Parses arguments with the syntax of `github.com/spf13/pflag`, which the Go program uses.
 //!
-//! `--name=value`, `--name value`, `-v4`, `-v=4`, `-v 4`; booleans take a value only behind `=`; `_` is `-` in names;
-//! after
-//! `--` nothing is a flag. Texts of errors are those of pflag, with a hint at the end where one can be given.
+//! `--name=value`, `--name value`, `-v4`, `-v=4`, `-v 4`; booleans take a value only after `=`; `_` equals `-` in
+//! names; no flags after `--`. Texts of errors are those of pflag, followed by a hint if there is one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,21 +16,21 @@ use crate::flags::{gates, value};
 use crate::program::Program;
 use crate::version;
 
-/// What the arguments ask for.
+/// The action that the arguments request.
 #[derive(Debug)]
 pub enum Asked {
     Run(FlagValues),
     Print(String),
 }
 
-/// The name of upstream's program in its errors about arguments.
+/// The name of upstream's program in argument errors.
 const PROGRAM: &str = "cloud-controller-manager";
 
-/// Parses the arguments, the program's name first.
+/// Parses the arguments, starting with the program's name.
 ///
 /// # Errors
 ///
-/// The first invalid argument; if it is a flag, with the usage as the Go program prints it.
+/// The first invalid argument; for a flag, with the usage as printed by the Go program.
 pub fn parse(program: &Program, args: impl IntoIterator<Item = OsString>) -> Result<Asked, Failure> {
     let args = without_path(args.into_iter().skip(1));
     let (values, words) = read(&program.flags, args)
@@ -59,7 +58,7 @@ pub(crate) fn read(
     Ok(line.finish())
 }
 
-/// The same for the arguments of another program: invalid arguments count as not given, and all errors are returned.
+/// The same for the arguments of another program: invalid arguments are skipped, and all errors are returned.
 pub(crate) fn read_on(flags: &[Flag], args: impl IntoIterator<Item = OsString>) -> (FlagValues, Vec<String>) {
     let mut line = Line { flags, uses: BTreeMap::new(), words: Vec::new() };
     let mut wrong = Vec::new();
@@ -71,7 +70,7 @@ pub(crate) fn read_on(flags: &[Flag], args: impl IntoIterator<Item = OsString>) 
     (line.finish().0, wrong)
 }
 
-/// Manifests of images without an entry point begin their arguments with the path of the Go program.
+/// In manifests of images without an entry point, the first argument is the path of the Go program.
 fn without_path(args: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let path = |arg: &OsString| arg.to_str().is_some_and(|arg| arg.starts_with('/') && arg.ends_with(PROGRAM));
     let mut args = args.peekable();
@@ -91,16 +90,16 @@ pub fn deprecations(program: &Program, values: &FlagValues) -> Vec<String> {
     given.filter_map(|flag| Some(format!("Flag --{} has been deprecated, {}", flag.name, flag.deprecated?))).collect()
 }
 
-/// The arguments, as far as they were read.
+/// The arguments parsed so far.
 struct Line<'a> {
     flags: &'a [Flag],
-    /// The values of the flags that were given.
+    /// The values of the given flags.
     uses: BTreeMap<&'static str, Vec<String>>,
     words: Vec<String>,
 }
 
 impl<'a> Line<'a> {
-    /// Ends at the first error that `wrong` returns.
+    /// Stops at the first error that `wrong` returns.
     fn read(
         &mut self,
         args: impl Iterator<Item = OsString>,
@@ -146,14 +145,14 @@ impl<'a> Line<'a> {
         self.set(flag, &value)
     }
 
-    /// Letters after one dash: flags without a value may precede one that takes the rest.
+    /// Letters after one dash: flags without a value may precede one that takes the rest as its value.
     fn short(&mut self, letters: &str, next: &mut Next<'_>) -> Result<(), String> {
         let mut rest = letters;
         while let Some(letter) = rest.chars().next() {
             rest = rest.get(letter.len_utf8()..).unwrap_or_default();
             let flag = self.flags.iter().find(|flag| flag.short == Some(letter));
             let flag = flag.ok_or_else(|| format!("unknown shorthand flag: {letter:?} in -{letters}"))?;
-            // A lone `=` is a value, as in pflag.
+            // A single `=` is a value, as in pflag.
             if let Some(value) = rest.strip_prefix('=').filter(|value| !value.is_empty()) {
                 return self.set(flag, value);
             }
@@ -204,11 +203,11 @@ impl<'a> Line<'a> {
         )
     }
 
-    /// The value of every flag, and the other words, without empty ones.
+    /// The value of every flag, and the other nonempty words.
     fn finish(mut self) -> (FlagValues, Vec<String>) {
         let mut values = FlagValues::default();
         for flag in self.flags {
-            // The defaults of the table are tested; an invalid default of a provider counts as not set.
+            // Tests check the defaults of the table; an invalid default of a provider is treated as not set.
             let default = || value::normalize(flag.kind, flag.default).unwrap_or_default();
             let given = self.uses.remove(flag.name);
             let is_given = given.is_some();
@@ -226,7 +225,7 @@ impl<'a> Line<'a> {
 /// Returns the next argument.
 type Next<'a> = dyn FnMut() -> Result<Option<String>, String> + 'a;
 
-/// The value of a flag that is given without one; `None` if it needs one.
+/// The value of a flag given without one; `None` if it requires one.
 fn bare(kind: Kind) -> Option<&'static str> {
     matches!(kind, Kind::Bool | Kind::Version).then_some("true")
 }
@@ -236,7 +235,7 @@ fn go_list(words: &[String]) -> String {
     format!("[{}]", words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" "))
 }
 
-/// The width of the terminal behind a stream; `None` if it is no terminal.
+/// The width of the terminal of a stream; `None` if it is not a terminal.
 pub(crate) fn width(stream: impl AsFd) -> Option<usize> {
     terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)
 }
@@ -422,7 +421,7 @@ mod tests {
         ) {
             let known = format!("--{flag}={value}");
             let args: Vec<&str> = std::iter::once(&*known).chain(args.iter().map(String::as_str)).collect();
-            // Nor must the validation panic.
+            // The validation must not panic either.
             if let Ok(Asked::Run(values)) = parse_text(&args) {
                 drop(lines(&Program::default(), &values));
                 drop(crate::options::Options::new(&values, &Program::default()));

@@ -8,7 +8,7 @@ use super::help;
 use crate::flags::value;
 use crate::program::Program;
 
-/// Tables of all flags of a program, one for each section; deprecated flags are in the last one.
+/// Tables of all flags of a program, one per section; the last one contains the deprecated flags.
 pub fn markdown(program: &Program) -> String {
     let mut text = String::new();
     for section in help::sections(program) {

@@ -201,7 +201,7 @@ fn a_reported_version_replaces_the_own_one() {
     assert_eq!(options(&[&format!("--version={version}")]).unwrap().version, version);
 }
 
-/// Has a service controller of its own, and enables node IPAM by default.
+/// Has its own service controller, and enables node IPAM by default.
 struct Brings;
 
 #[async_trait::async_trait]

@@ -1,4 +1,4 @@
-//! Answers: status, headers, body.
+//! Responses: status, headers, body.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
@@ -9,7 +9,7 @@ pub(crate) type Answer = Response<Full<Bytes>>;
 
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// An answer with the common headers.
+/// A response with the common headers.
 pub(crate) fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
@@ -37,7 +37,7 @@ pub(super) fn json(body: &serde_json::Value) -> Answer {
     answer(StatusCode::OK, HeaderValue::from_static("application/json"), body.to_string())
 }
 
-/// A Kubernetes `Status`, indented as upstream for readers on a terminal.
+/// A Kubernetes `Status`, indented as in upstream for users of a terminal.
 fn status(code: StatusCode, reason: &str, message: &str, details: bool, pretty: bool) -> Answer {
     let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": message, "reason": reason});
@@ -66,7 +66,7 @@ pub(super) fn forbidden(headers: &HeaderMap, user: &str, verb: &str, path: &str,
     status(StatusCode::FORBIDDEN, "Forbidden", &message, true, is_terminal(headers))
 }
 
-/// Escapes the text so that no browser reads it as HTML.
+/// Escapes the text so that browsers do not interpret it as HTML.
 fn sanitized(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -76,7 +76,7 @@ fn is_terminal(headers: &HeaderMap) -> bool {
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|start| agent.starts_with(start))
 }
 
-/// Removes the body if the method is HEAD; Content-Length stays.
+/// Removes the body if the method is HEAD; keeps Content-Length.
 pub(crate) fn for_method(method: &Method, mut answer: Answer) -> Answer {
     if method == Method::HEAD {
         let length = http_body::Body::size_hint(answer.body()).exact().unwrap_or_default();

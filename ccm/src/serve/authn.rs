@@ -1,5 +1,5 @@
-//! Authentication, as `k8s.io/apiserver/pkg/authentication`: the front proxy's headers, a client certificate, a bearer
-//! token, else anonymous. Invalid credentials are refused, never treated as anonymous.
+//! Authentication, as in `k8s.io/apiserver/pkg/authentication`: the front proxy's headers, a client certificate, a
+//! bearer token, else anonymous. Invalid credentials are rejected, never treated as anonymous.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::review::Reviewer;
 use super::trust::{Proxy, Trust};
 use super::user::User;
 
-/// Tokens in the cache.
+/// The maximum number of cached tokens.
 const REMEMBERED: usize = 4096;
 
 pub(super) struct Authenticator {
@@ -42,7 +42,7 @@ impl Tokens {
         Self { reviewer, cache: Cache::new(REMEMBERED), hasher: Hasher::new(), ttl }
     }
 
-    /// `None` when the token is invalid.
+    /// The owner of a token; `None` if it is invalid.
     async fn owner(&self, token: &str) -> Result<Option<Arc<User>>, String> {
         let key = self.hasher.key(token.as_bytes());
         let ask = || {
@@ -86,7 +86,7 @@ fn reviewed(status: TokenReviewStatus) -> Result<Option<Arc<User>>, String> {
     match status.user {
         Some(user) if status.authenticated => Ok(Some(Arc::new(user))),
         _ if status.error.is_empty() => Ok(None),
-        // As upstream, which does not cache an answer with an error.
+        // As in upstream, which does not cache a response with an error.
         _ => Err(status.error),
     }
 }
@@ -96,7 +96,7 @@ impl Authenticator {
         Self { trust, tokens, metrics }
     }
 
-    /// The user, by the certificates of the connection and the headers of the request.
+    /// The user, from the certificates of the connection and the headers of the request.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     words.next().filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
 }
 
-/// The user that a front proxy names in its headers; `None` when it names none.
+/// The user in the headers of a front proxy; `None` if there is none.
 fn behind_proxy(
     proxy: &Proxy,
     certificates: &[CertificateDer<'_>],
@@ -173,7 +173,7 @@ fn behind_proxy(
 
 fn from_headers(names: &HeaderNames, headers: &HeaderMap) -> Option<User> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    // Only the first value of a header counts, as in Go; an empty one is none.
+    // Only the first value of a header counts, as in Go; an empty one is ignored.
     let first = |names: &[String]| {
         let mut values = names.iter().filter_map(|name| headers.get(name.as_str())).map(text);
         values.find(|value| !value.is_empty())

@@ -1,5 +1,5 @@
-//! Authorization, as `k8s.io/apiserver/pkg/authorization`: paths that need no permission, `system:masters`, else a
-//! SubjectAccessReview. Without an answer the request is refused.
+//! Authorization, as in `k8s.io/apiserver/pkg/authorization`: paths that need no permission, `system:masters`, else a
+//! SubjectAccessReview. Without a response the request is rejected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::config::AllowedPaths;
 use super::review::Reviewer;
 use super::user::User;
 
-/// Members may do everything, without a review.
+/// Members of this group may do everything, without a review.
 const MASTERS: &str = "system:masters";
 const REMEMBERED: usize = 4096;
 
@@ -39,7 +39,7 @@ enum Answer {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// No permission, with the reason from the API server, which is often empty.
+    /// No permission, with the API server's reason, which is often empty.
     Forbidden(String),
     /// The review failed.
     Unknown(String),
@@ -91,11 +91,11 @@ impl Authorizer {
         Self { always_allow, access }
     }
 
-    /// Whether this user may do this. `verb` is the method in lower case, `path` without escapes.
+    /// Whether this user may make this request. `verb` is the lower-case method, `path` is unescaped.
     ///
     /// # Errors
     ///
-    /// The reason for the refusal.
+    /// The reason for the rejection.
     pub(super) async fn authorize(&self, user: &User, verb: &str, path: &str) -> Result<(), Refusal> {
         if user.is_in(MASTERS) || self.always_allow.contains(path) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Answers of the API server, cached for some seconds; concurrent requests for the same answer share one review.
+//! API server responses, cached for some seconds; concurrent requests for the same response share one review.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,8 +10,8 @@ use futures::future::{BoxFuture, Shared};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
-/// The key of a review, hashed with a secret of this process: neither tokens nor user input stay in memory, and a
-/// client cannot construct two keys that collide.
+/// The key of a review, hashed with a secret of this process: memory contains neither tokens nor user input, and a
+/// client cannot construct colliding keys.
 pub(super) type Key = [u8; 32];
 
 pub(super) struct Hasher(hmac::Key);
@@ -30,12 +30,12 @@ impl Hasher {
     }
 }
 
-/// An answer, and for how long it may be kept; an error is not kept.
+/// A response and the time for which it may be cached; an error is not cached.
 pub(super) type Asked<V> = Result<(V, Duration), String>;
 type Waiting<V> = Shared<BoxFuture<'static, Result<V, String>>>;
 
-/// The maximum number of requests that wait for an answer. Each holds a head of up to 64 KiB and continues when its
-/// client disconnects: without a limit, a flood of different tokens would fill the memory.
+/// The maximum number of requests that wait for a response. Each has a head of up to 64 KiB and continues after its
+/// client disconnects: without a limit, a flood of different tokens would exhaust the memory.
 const WAITING: usize = 256;
 
 /// Bounded; evicts the oldest entry.
@@ -57,8 +57,8 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
         Self { inner: Arc::new(Mutex::new(inner)), places: Arc::new(Semaphore::new(WAITING)) }
     }
 
-    /// The cached answer, or that of `ask`. Concurrent callers with the same key share one answer. The review continues
-    /// when its callers are dropped. If too many requests are waiting, returns an error at once.
+    /// The cached response, or that of `ask`. Concurrent callers with the same key share one response. The review
+    /// continues when its callers are dropped. If too many requests are waiting, returns an error at once.
     pub(super) async fn get(&self, key: Key, ask: impl FnOnce() -> BoxFuture<'static, Asked<V>>) -> Result<V, String> {
         let (waiting, _place) = {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +84,7 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
         let (sender, receiver) = oneshot::channel();
         tokio::spawn(async move {
             let _place = place;
-            // A panic must not leave an entry that is never answered.
+            // A panic must not leave an entry that never gets a response.
             let asked = std::panic::AssertUnwindSafe(question).catch_unwind().await;
             let asked = asked.unwrap_or_else(|_| Err("the review ended unexpectedly".into()));
             let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +92,7 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
             if let Ok((value, ttl)) = &asked {
                 inner.keep(key, value.clone(), *ttl);
             }
-            // The receivers may be gone.
+            // The receivers may have been dropped.
             drop(sender.send(asked.map(|(value, _)| value)));
         });
         async move { receiver.await.unwrap_or_else(|_| Err("the review was dropped".into())) }.boxed().shared()

@@ -1,4 +1,4 @@
-//! The certificates of the server: generated or read, chosen by name, reloaded when their files change.
+//! The server's certificates: generated or read, selected by name, reloaded when their files change.
 //!
 //! Rules of `k8s.io/apiserver/pkg/server/dynamiccertificates` and `k8s.io/client-go/util/cert`.
 
@@ -37,7 +37,7 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    /// The certificate for a name that a client asked for: that name, the same with `*` as its first label, the
+    /// The certificate for a name that a client requests: that name, the same with `*` as its first label, the
     /// default.
     fn for_name(&self, name: &str) -> &Arc<CertifiedKey> {
         let name = name.to_lowercase();
@@ -48,7 +48,7 @@ impl Certificates {
         self.named.get(&name).or_else(wildcard).unwrap_or(&self.default)
     }
 
-    /// The certificate for the address of this end, for clients that name none.
+    /// The certificate for the local address, for clients that send no name.
     pub(super) fn for_address(&self, address: IpAddr) -> Option<&Arc<CertifiedKey>> {
         self.named.get(&address.to_canonical().to_string())
     }
@@ -60,7 +60,7 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-/// Presents one certificate, whatever name the client asks for.
+/// Presents one certificate, whatever name the client requests.
 #[derive(Debug)]
 pub(super) struct Only(pub(super) Arc<CertifiedKey>);
 
@@ -70,14 +70,14 @@ impl ResolvesServerCert for Only {
     }
 }
 
-/// The sources of the certificates, and the content that was read last.
+/// The sources of the certificates, and the content of the last read.
 pub(super) struct Reader {
     default: Option<KeyPairFiles>,
     sni: Vec<SniPair>,
     provider: Arc<CryptoProvider>,
     /// The default certificate first.
     last: Vec<Pem>,
-    /// The last refused content, so that its error is logged once; empty after a failed read.
+    /// The last rejected content, so that its error is logged once; empty after a failed read.
     refused: Option<Vec<Pem>>,
 }
 
@@ -93,7 +93,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// A file that is missing or has other content; a key that belongs to another certificate.
+    /// A file is missing or has other content, or a key belongs to another certificate.
     pub(super) fn open(serving: &Serving) -> Result<(Self, Certificates), String> {
         let (default, made) = match &serving.certificate {
             CertificateSource::Memory => {
@@ -116,7 +116,7 @@ impl Reader {
     pub(super) fn look(&mut self) -> Look {
         let pems = match self.read() {
             Ok(pems) => pems,
-            // A file that is being replaced is missing for a moment; one that stays missing is logged once.
+            // A file that is being replaced is temporarily missing; one that stays missing is logged once.
             Err(error) if self.refused.as_ref().is_some_and(Vec::is_empty) => {
                 tracing::debug!(error, "a certificate still cannot be read");
                 return Look::Same;
@@ -166,7 +166,7 @@ impl Reader {
         let default = certified(default, &named_by(self.default.as_ref()), &self.provider)?;
         let mut named = HashMap::new();
         let mut explicit = Vec::new();
-        // In reverse order, as upstream: of two certificates with the same name the first is used.
+        // In reverse order, as in upstream: of two certificates with the same name the first is used.
         for (pem, pair) in rest.iter().zip(&self.sni).rev() {
             let key = certified(pem, &named_by(Some(&pair.files)), &self.provider)?;
             if pair.names.is_empty() {
@@ -189,7 +189,7 @@ fn certified(pem: &Pem, from: &str, provider: &CryptoProvider) -> Result<Arc<Cer
     if chain.is_empty() {
         return Err(format!("{from}: there is no certificate in this file"));
     }
-    // The key is a secret: the error must not contain it.
+    // The error must not contain the key, which is a secret.
     let key = PrivateKeyDer::from_pem_slice(&pem.key)
         .map_err(|_| format!("the key of {from}: there is no private key in PEM in this file"))?;
     CertifiedKey::from_der(chain, key, provider)
@@ -202,7 +202,7 @@ fn read_pair(files: &KeyPairFiles) -> Result<Pem, String> {
     Ok(Pem { certificate: read(&files.certificate)?, key: read(&files.key)? })
 }
 
-/// The pair in the folder of `--cert-dir`, made if it is missing.
+/// The pair in the folder of `--cert-dir`, generated if it is missing.
 fn in_folder(stem: &Path, serving: &Serving) -> Result<KeyPairFiles, String> {
     let with = |extension: &str| {
         let mut name = stem.as_os_str().to_owned();
@@ -254,7 +254,7 @@ fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), String> {
     written().map_err(|error| format!("cannot write {} (--cert-dir): {error}", path.display()))
 }
 
-/// For `localhost`, 127.0.0.1 and the address that is bound, as upstream.
+/// For `localhost`, 127.0.0.1 and the bound address, as in upstream.
 fn self_signed(serving: &Serving) -> Result<Pem, String> {
     let fail = |error: rcgen::Error| format!("unable to generate self signed cert: {error}");
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
@@ -272,7 +272,7 @@ fn self_signed(serving: &Serving) -> Result<Pem, String> {
     params.not_after = now + VALID;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    // With cipher suites for RSA only, an elliptic-curve key would have none.
+    // With RSA cipher suites only, an elliptic-curve key would have no usable suite.
     let key = if serving.tls.needs_rsa() {
         KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048)
     } else {

@@ -1,7 +1,7 @@
 //! The settings of serving, parsed from the flags and validated.
 //!
 //! Rules and texts of `k8s.io/apiserver/pkg/server/options` (`serving.go`, `authentication.go`, `authorization.go`) and
-//! `k8s.io/cloud-provider/options/webhook.go`. Errors that Go finds when it binds the port are reported here with all
+//! `k8s.io/cloud-provider/options/webhook.go`. Errors that Go detects when it binds the port are reported here with the
 //! others.
 
 use std::net::IpAddr;
@@ -12,28 +12,28 @@ use ccm_provider::flag::FlagValues;
 
 use super::suites::Tls;
 
-/// Where and how HTTPS is served.
+/// The settings of HTTPS serving.
 #[derive(Debug, Clone)]
 pub struct Serving {
-    /// `--bind-address`. An unspecified one means all addresses of both families, as in Go.
+    /// `--bind-address`. An unspecified address means all addresses of both families, as in Go.
     pub address: IpAddr,
-    /// `--secure-port`; 0 serves nothing.
+    /// `--secure-port`; 0 disables serving.
     pub port: u16,
-    /// The certificate for clients that ask for no name, or for an unknown one.
+    /// The certificate for clients that request no name or an unknown one.
     pub certificate: CertificateSource,
     /// `--tls-sni-cert-key`
     pub sni: Vec<SniPair>,
     /// Versions, cipher suites, key exchange.
     pub tls: Tls,
-    /// Most streams of one HTTP/2 connection; `None` with `--disable-http2-serving`.
+    /// Maximum streams of one HTTP/2 connection; `None` with `--disable-http2-serving`.
     pub http2_streams: Option<u32>,
     /// `--permit-port-sharing`: SO_REUSEPORT.
     pub share_port: bool,
-    /// `--permit-address-sharing`: SO_REUSEADDR. Go sets that on every listener anyway, and so does this program.
+    /// `--permit-address-sharing`: SO_REUSEADDR. Go and this program set it on every listener anyway.
     pub share_address: bool,
 }
 
-/// Where a certificate comes from.
+/// The source of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateSource {
     /// Generated at each start, kept in memory.
@@ -43,7 +43,7 @@ pub enum CertificateSource {
         /// The folder and the stem.
         stem: PathBuf,
     },
-    /// Given files, reloaded when they change.
+    /// The given files, reloaded when they change.
     Files(KeyPairFiles),
 }
 
@@ -61,15 +61,15 @@ pub struct KeyPairFiles {
 pub struct SniPair {
     /// The files.
     pub files: KeyPairFiles,
-    /// Names that clients ask for, in lower case; `*.example.com` stands for any first label. Empty: those in the
-    /// certificate.
+    /// The names that clients request, in lower case; `*` in `*.example.com` matches any first label. If empty, those
+    /// in the certificate.
     pub names: Vec<String>,
 }
 
 /// Settings of delegated authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authentication {
-    /// `--authentication-kubeconfig`; empty: the pod's service account, and without one only anonymous requests.
+    /// `--authentication-kubeconfig`; if empty, the pod's service account; without one, only anonymous requests.
     pub kubeconfig: String,
     /// `--authentication-skip-lookup`
     pub skip_lookup: bool,
@@ -83,7 +83,7 @@ pub struct Authentication {
     pub request_header: RequestHeader,
 }
 
-/// How a front proxy names the user of its requests.
+/// The headers and the authority of a front proxy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestHeader {
     /// `--requestheader-client-ca-file`
@@ -95,13 +95,13 @@ pub struct RequestHeader {
 /// Names of the headers of a front proxy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderNames {
-    /// `--requestheader-allowed-names`: common names of front proxies; empty: all that the authority signed.
+    /// `--requestheader-allowed-names`: common names of front proxies; if empty, all that the authority signed.
     pub allowed: Vec<String>,
-    /// `--requestheader-username-headers`: the first that is present counts.
+    /// `--requestheader-username-headers`: the first present header is used.
     pub user: Vec<String>,
-    /// `--requestheader-uid-headers`: the first that is present counts.
+    /// `--requestheader-uid-headers`: the first present header is used.
     pub uid: Vec<String>,
-    /// `--requestheader-group-headers`: all count.
+    /// `--requestheader-group-headers`: all are used.
     pub group: Vec<String>,
     /// `--requestheader-extra-headers-prefix`
     pub extra_prefix: Vec<String>,
@@ -110,7 +110,7 @@ pub struct HeaderNames {
 /// Settings of delegated authorization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authorization {
-    /// `--authorization-kubeconfig`; empty: the pod's service account, and without one only the paths of
+    /// `--authorization-kubeconfig`; if empty, the pod's service account; without one, only the paths of
     /// `always_allow`.
     pub kubeconfig: String,
     /// `--authorization-always-allow-paths`
@@ -128,15 +128,15 @@ pub struct AllowedPaths {
     prefixes: Vec<String>,
 }
 
-/// Where and how webhooks are served.
+/// The settings of webhook serving.
 #[derive(Debug, Clone)]
 pub struct WebhookServing {
-    /// `--webhook-…`; port 0 serves nothing.
+    /// `--webhook-…`; port 0 disables serving.
     pub serving: Serving,
 }
 
 impl Serving {
-    /// Reads the flags of secure serving at this address and port, which were checked before.
+    /// Parses the flags of secure serving, for this validated address and port.
     pub fn from_values(values: &FlagValues, address: IpAddr, port: u16, errors: &mut Vec<String>) -> Self {
         let flags = Prefixed { values, prefix: "" };
         let mut serving = flags.serving(address, port, "cloud-controller-manager", port != 0, errors);
@@ -159,8 +159,8 @@ impl Serving {
 }
 
 impl WebhookServing {
-    /// Reads the flags of webhook serving at this address and port, which were checked before. As upstream, the flags
-    /// only have to be valid if the port will be served.
+    /// Parses the flags of webhook serving, for this validated address and port. As in upstream, the flags must be
+    /// valid only if the port will be served.
     pub fn from_values(values: &FlagValues, address: IpAddr, port: u16, errors: &mut Vec<String>) -> Self {
         let wanted = port != 0 && !values.list("webhooks").is_empty();
         let flags = Prefixed { values, prefix: "webhook-" };
@@ -168,7 +168,7 @@ impl WebhookServing {
     }
 }
 
-/// Streams of an HTTP/2 connection without the flag, as upstream.
+/// The default number of streams of an HTTP/2 connection, as in upstream.
 const STREAMS: u32 = 100;
 
 /// The flags that secure and webhook serving have in common.
@@ -245,11 +245,11 @@ impl Prefixed<'_> {
 }
 
 impl SniPair {
-    /// Reads `certificate,key[:name,…]`.
+    /// Parses `certificate,key[:name,…]`.
     ///
     /// # Errors
     ///
-    /// Upstream's text, to follow `invalid argument … flag: `.
+    /// Upstream's text after `invalid argument … flag: `.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let (files, names) = match text.split_once(':') {
             Some((_, names)) if names.trim().is_empty() => return Err("empty names list is not allowed"),
@@ -267,7 +267,7 @@ impl SniPair {
 }
 
 impl Authentication {
-    /// Reads the flags of delegated authentication.
+    /// Parses the flags of delegated authentication.
     pub fn from_values(values: &FlagValues, errors: &mut Vec<String>) -> Self {
         let list = |name: &str, errors: &mut Vec<String>| {
             let list = values.list(name);
@@ -305,7 +305,7 @@ fn path(values: &FlagValues, name: &str) -> Option<PathBuf> {
 }
 
 impl Authorization {
-    /// Reads the flags of delegated authorization.
+    /// Parses the flags of delegated authorization.
     pub fn from_values(values: &FlagValues, errors: &mut Vec<String>) -> Self {
         let always_allow =
             AllowedPaths::new(&values.list("authorization-always-allow-paths")).unwrap_or_else(|error| {

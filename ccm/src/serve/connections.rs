@@ -1,8 +1,8 @@
-//! The open connections, and which one is closed to make room for a new one.
+//! The open connections, and the selection of the one to close in favour of a new one.
 //!
 //! Clients that hold idle connections must not lock out a kubelet's probe: a new connection is always accepted, and if
-//! there are too many, another one is closed. It is one of the peer with the most connections: first one that never
-//! sent a request, then one that is idle between requests, then one that is being answered; the oldest of these.
+//! there are too many, another one is closed. It is one of the peer with the most connections: preferably one without
+//! any request so far, then an idle one, then one with a request in progress; the oldest of these.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     state: Mutex<State>,
@@ -40,7 +40,7 @@ impl Activity {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes were received: if no request is being answered, this is the beginning of one.
+    /// Bytes were received: if no request is in progress, a new one starts.
     pub(super) fn received(&self) {
         let mut state = self.state();
         if state.in_flight == 0 {
@@ -58,7 +58,7 @@ impl Activity {
         self.state().blocked_since = None;
     }
 
-    /// The head of a request is complete. The request is being answered as long as the guard lives.
+    /// The head of a request is complete. The request is in progress until the guard is dropped.
     pub(super) fn request(self: &Arc<Self>) -> InFlight {
         let mut state = self.state();
         state.served = true;
@@ -68,7 +68,7 @@ impl Activity {
         InFlight(self.clone())
     }
 
-    /// Requests that the connection is closed after its current requests.
+    /// Closes the connection after its current requests.
     pub(super) fn close_after_this(&self) {
         self.last.notify_one();
     }
@@ -78,22 +78,22 @@ impl Activity {
         self.last.notified().await;
     }
 
-    /// How long requests have been answered without a pause.
+    /// The time for which requests have been in progress without a pause.
     pub(super) fn busy(&self) -> Option<Duration> {
         self.state().busy_since.map(|at| at.elapsed())
     }
 
-    /// How long there has been no request.
+    /// The time since the last request.
     pub(super) fn idle(&self) -> Option<Duration> {
         self.state().idle_since.map(|at| at.elapsed())
     }
 
-    /// How long the head of a request has been incomplete.
+    /// The time for which the head of a request has been incomplete.
     pub(super) fn head(&self) -> Option<Duration> {
         self.state().head_since.map(|at| at.elapsed())
     }
 
-    /// How long the client has not read its answer.
+    /// The time for which the client has not read its response.
     pub(super) fn stuck(&self) -> Option<Duration> {
         self.state().blocked_since.map(|at| at.elapsed())
     }
@@ -131,7 +131,7 @@ pub(super) struct Connections {
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    /// In the order in which they were accepted.
+    /// In order of acceptance.
     open: BTreeMap<u64, Open>,
 }
 
@@ -184,7 +184,7 @@ impl Connections {
         table.open.insert(number, Open { peer: peer.to_canonical(), activity, task });
     }
 
-    /// Closes one connection, because the process has no more file descriptors.
+    /// Closes one connection, because the process has no file descriptors left.
     pub(super) fn make_room(&self) {
         self.lock().evict();
     }

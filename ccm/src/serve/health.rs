@@ -1,21 +1,21 @@
-//! The checks behind `/healthz`, `/livez` and `/readyz`.
+//! The checks of `/healthz`, `/livez` and `/readyz`.
 //!
-//! Answers as `k8s.io/apiserver/pkg/server/healthz`, counts as `k8s.io/component-base/metrics/prometheus/slis`.
-//! Upstream's program has only `/healthz`; the others, and `/healthz/<check>`, are additions.
+//! Answers as in `k8s.io/apiserver/pkg/server/healthz`, counts as in `k8s.io/component-base/metrics/prometheus/slis`.
+//! Upstream has only `/healthz`; the others, and `/healthz/<check>`, are additions.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ccm_runtime::metrics::HealthMetrics;
 
-/// The endpoints that checks belong to.
+/// The endpoints with checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
-    /// `/healthz`: everything.
+    /// `/healthz`: all checks.
     Healthz,
-    /// `/livez`: would a restart help?
+    /// `/livez`: fails if a restart would help.
     Livez,
-    /// `/readyz`: does it serve, and know the current cluster? Independent of leadership: a standby is ready.
+    /// `/readyz`: whether it serves and has current data. Independent of leadership: a standby is ready.
     Readyz,
 }
 
@@ -40,7 +40,7 @@ impl Probe {
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// All checks. Cheap to clone; checks can be added while it is served.
+/// All checks. Cheap to clone; checks can be added while they are served.
 #[derive(Clone)]
 pub struct Health(Arc<Inner>);
 
@@ -69,13 +69,13 @@ impl Default for Health {
 }
 
 impl Health {
-    /// No check yet.
+    /// A set without checks.
     pub fn new() -> Self {
         Self(Arc::new(Inner { checks: RwLock::default(), counts: HealthMetrics::default() }))
     }
 
-    /// Adds a check to these probes, or replaces the one of that name. `check` must not block; its error is logged, and
-    /// shown to clients that may request the single check.
+    /// Adds a check to these probes, or replaces the one with the same name. `check` must not block; its error is
+    /// logged, and shown to clients that may request the single check.
     pub fn add(
         &self,
         name: impl Into<String>,
@@ -90,12 +90,12 @@ impl Health {
         }
     }
 
-    /// Adds a check to `/healthz` that always passes: upstream has one for each controller that runs.
+    /// Adds a check to `/healthz` that always passes: upstream has one per running controller.
     pub fn add_running(&self, name: impl Into<String>) {
         self.add(name, &[Probe::Healthz], || Ok(()));
     }
 
-    /// Removes the check of that name.
+    /// Removes the check with this name.
     pub fn remove(&self, name: &str) {
         self.0.checks.write().unwrap_or_else(PoisonError::into_inner).retain(|(known, ..)| known != name);
     }
@@ -113,7 +113,7 @@ impl Health {
         found
     }
 
-    /// Runs all checks of a probe but those excluded. On success the text is `ok`, unless `verbose`.
+    /// Runs all checks of a probe except those excluded. On success the text is `ok`, unless `verbose`.
     pub(super) fn report(&self, probe: Probe, excluded: &[String], verbose: bool) -> Report {
         let kind = probe.name();
         let mut unknown: Vec<&String> = excluded.iter().collect();
@@ -149,7 +149,7 @@ impl Health {
         Report { healthy: true, text }
     }
 
-    /// Runs one check; `None` when the probe has none of that name.
+    /// Runs one check; `None` if the probe has no check with this name.
     pub fn single(&self, probe: Probe, name: &str) -> Option<Result<(), String>> {
         let (_, check) = self.of(probe).into_iter().find(|(known, _)| known == name)?;
         Some(check())

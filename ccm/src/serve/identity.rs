@@ -1,6 +1,6 @@
-//! The user of a client certificate, and whether an authority signed it.
+//! The user of a client certificate, and the verification of its authority.
 //!
-//! As `k8s.io/apiserver/pkg/authentication/request/x509`: the common name is the user, each organization a group.
+//! As in `k8s.io/apiserver/pkg/authentication/request/x509`: the common name is the user, each organization a group.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -27,11 +27,11 @@ pub(super) struct Authorities {
 }
 
 impl Authorities {
-    /// Reads certificates in PEM.
+    /// Parses certificates in PEM.
     ///
     /// # Errors
     ///
-    /// Text that is not PEM, has no certificate, or one that cannot be parsed.
+    /// The text is not PEM, has no certificate, or has one that cannot be parsed.
     pub(super) fn parse(pem: &[u8], provider: &Arc<CryptoProvider>) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -47,11 +47,11 @@ impl Authorities {
         Ok(Self { verifier })
     }
 
-    /// Checks that one of them signed this certificate, that it is for a client, and that it is valid now.
+    /// Verifies that one of the authorities signed this certificate, that it is for clients, and that it is valid now.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The reason why it is invalid.
     pub(super) fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
         let (leaf, between) = chain.split_first().ok_or("there is no certificate")?;
         self.verifier
@@ -60,7 +60,7 @@ impl Authorities {
             .map_err(|error| format!("verifying certificate {} failed: {error}", serial(leaf)))
     }
 
-    /// Their names, by which clients with several certificates choose one.
+    /// Their names, by which clients with several certificates select one.
     pub(super) fn names(&self) -> &[DistinguishedName] {
         self.verifier.root_hint_subjects()
     }
@@ -75,7 +75,7 @@ fn serial(leaf: &[u8]) -> String {
 ///
 /// # Errors
 ///
-/// A certificate that cannot be parsed, or whose UID is invalid.
+/// The certificate cannot be parsed, or its UID is invalid.
 pub(super) fn user(leaf: &CertificateDer<'_>) -> Result<Option<User>, String> {
     let (_, parsed) =
         X509Certificate::from_der(leaf).map_err(|error| format!("a client certificate cannot be read: {error}"))?;
@@ -109,14 +109,14 @@ pub(super) fn common_name(leaf: &CertificateDer<'_>) -> String {
     name.unwrap_or_default().to_owned()
 }
 
-/// How long a certificate is still valid; zero if it has expired.
+/// The remaining validity of a certificate; zero if it has expired.
 pub(super) fn remaining(leaf: &CertificateDer<'_>) -> Option<Duration> {
     let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
     let until = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();
     Some(Duration::from_secs(until).saturating_sub(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?))
 }
 
-/// The names by which a server certificate is chosen: its DNS names, and its common name if that looks like one.
+/// The names by which a server certificate is selected: its DNS names, and its common name if it looks like one.
 pub(super) fn dns_names(leaf: &[u8]) -> Vec<String> {
     let Ok((_, parsed)) = X509Certificate::from_der(leaf) else { return Vec::new() };
     let mut names = Vec::new();
@@ -134,7 +134,7 @@ pub(super) fn dns_names(leaf: &[u8]) -> Vec<String> {
     names
 }
 
-/// Whether it is a DNS name, possibly with `*` as its first label, and not an IP address.
+/// Whether the text is a DNS name, possibly with `*` as its first label, and not an IP address.
 fn is_domain(text: &str) -> bool {
     let body = text.strip_prefix("*.").unwrap_or(text);
     let label = |label: &str| {
@@ -157,8 +157,8 @@ fn hex_digest(data: &[u8]) -> String {
     })
 }
 
-/// Accepts any client certificate whose key the client has. The signer is verified for each request, because the answer
-/// to an untrusted certificate is 401, not a failed handshake, and because authorities change during a connection.
+/// Accepts any client certificate whose key the client has. The signer is verified for each request, because the
+/// response to an untrusted certificate is 401, not a failed handshake, and authorities may change during a connection.
 #[derive(Debug)]
 pub(super) struct AskLater {
     names: Vec<DistinguishedName>,

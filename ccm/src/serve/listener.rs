@@ -1,7 +1,7 @@
-//! The port: TLS and HTTP for any client, within limits.
+//! The port: TLS and HTTP for arbitrary clients, within limits.
 //!
-//! A client can be slow, faulty or hostile in the handshake, the head, the body, reading the answer, or by being idle.
-//! Each has a time limit; the bytes that are read ahead and the number of connections are limited too.
+//! A client can be slow, faulty or hostile in the handshake, the head, the body, reading the response, or by being
+//! idle. Each has a time limit; the number of read-ahead bytes and of connections is limited too.
 
 use std::convert::Infallible;
 use std::io;
@@ -34,23 +34,23 @@ use super::connections::{Activity, Connections, InFlight, Place};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) connections: usize,
-    /// For the TLS handshake, from the accept on.
+    /// For the TLS handshake, starting at the accept.
     pub(crate) handshake: Duration,
     /// For the head of a request.
     pub(crate) head: Duration,
-    /// Without a request.
+    /// For a connection without a request.
     pub(crate) idle: Duration,
-    /// For an answer that the client does not read.
+    /// For a response that the client does not read.
     pub(crate) stuck: Duration,
-    /// For overlapping requests without a pause; then the connection takes no more, and after the same time again it is
-    /// closed.
+    /// For overlapping requests without a pause; then the connection accepts no more requests, and is closed after the
+    /// same time again.
     pub(crate) busy: Duration,
-    /// Bytes of a head, and of read-ahead.
+    /// Maximum bytes of a head and of read-ahead.
     pub(crate) head_bytes: u32,
 }
 
 impl Limits {
-    /// As upstream where it has a limit: for heads (32 s, 1 MiB) and idle connections.
+    /// As in upstream where it has a limit: for heads (32 s, 1 MiB) and idle connections.
     pub(crate) const DEFAULT: Self = Self {
         connections: 256,
         handshake: Duration::from_secs(10),
@@ -62,9 +62,9 @@ impl Limits {
     };
 }
 
-/// Answers requests. One for each port.
+/// Answers requests; one per port.
 pub(crate) trait Handler: Send + Sync + 'static {
-    /// The answer, and whether the client is authenticated.
+    /// The response, and whether the client is authenticated.
     fn handle(
         &self,
         request: Request<Incoming>,
@@ -88,7 +88,7 @@ pub(super) struct Port {
 ///
 /// # Errors
 ///
-/// If it cannot be bound, with upstream's text.
+/// The port cannot be bound; with upstream's text.
 pub(super) fn bind(serving: &Serving) -> Result<TcpListener, String> {
     // As in Go, an unspecified address of either family means both, if the machine has IPv6.
     let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), serving.port);
@@ -109,7 +109,7 @@ fn listen(address: SocketAddr, serving: &Serving) -> io::Result<TcpListener> {
     if address.is_ipv6() && address.ip().is_unspecified() {
         socket.set_only_v6(false)?;
     }
-    // Always, as in Go: connections in TIME_WAIT must not delay a restart. --permit-address-sharing sets the same.
+    // Always, as in Go: connections in TIME_WAIT must not delay a restart. --permit-address-sharing sets it too.
     socket.set_reuse_address(true)?;
     if serving.share_port {
         socket.set_reuse_port(true)?;
@@ -144,7 +144,7 @@ impl Port {
                     });
                 }
                 Err(error) => {
-                    // Most likely out of file descriptors.
+                    // Most likely there are no file descriptors left.
                     tracing::warn!(%error, "a connection cannot be accepted");
                     connections.0.make_room();
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -172,7 +172,7 @@ struct Connection<H> {
 impl<H: Handler> Connection<H> {
     async fn run(self, stream: TcpStream, configuration: Arc<Configuration>, place: Place) {
         let _place = place;
-        // Answers are small, and written at once.
+        // Responses are small and written at once.
         drop(stream.set_nodelay(true));
         match tokio::time::timeout(self.limits.handshake, handshake(stream, &configuration)).await {
             Ok(Ok(Some(stream))) => {
@@ -198,8 +198,8 @@ impl<H: Handler> Connection<H> {
                 let in_flight = activity.request();
                 let (answer, known) = handler.handle(request, &certificates).await;
                 if http2 && !known {
-                    // As upstream: HTTP/2 allows many requests on one connection, so an anonymous client gets only this
-                    // answer.
+                    // As in upstream: HTTP/2 allows many requests on one connection, so an anonymous client gets only
+                    // this response.
                     activity.close_after_this();
                 }
                 Ok::<_, Infallible>(answer.map(|body| Counted { body, _in_flight: in_flight }))
@@ -217,7 +217,7 @@ impl<H: Handler> Connection<H> {
                 .max_pending_accept_reset_streams(20)
                 .max_local_error_reset_streams(64)
                 .max_send_buf_size(64 * 1024)
-                // Limits the memory that 256 connections can fill with unread bodies: bodies here are small, or can
+                // Limits the memory that 256 connections can fill with unread bodies: bodies here are small or can
                 // wait.
                 .initial_stream_window_size(64 * 1024)
                 .initial_connection_window_size(128 * 1024)
@@ -234,7 +234,7 @@ impl<H: Handler> Connection<H> {
     }
 }
 
-/// Serves HTTP over a connection without TLS, as the port does after the handshake, to a client without a certificate.
+/// Serves HTTP on a connection without TLS, like the port after the handshake, to a client without a certificate.
 pub(super) async fn speak<S, H: Handler>(stream: S, http2: bool, handler: Arc<H>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -243,7 +243,7 @@ where
     Connection { limits: Limits::DEFAULT, streams: 100, handler, activity }.speak(stream, http2, Arc::default()).await;
 }
 
-/// Drives a connection until it ends, or until a limit closes it.
+/// Drives a connection until it ends or a limit closes it.
 async fn watch_over<C>(
     mut connection: Pin<&mut C>,
     finish: impl Fn(Pin<&mut C>),
@@ -284,7 +284,7 @@ async fn watch_over<C>(
     }
 }
 
-/// `None` if the client speaks plain HTTP; it got an error answer.
+/// `None` if the client speaks plain HTTP; it gets an error response.
 async fn handshake(mut stream: TcpStream, configuration: &Configuration) -> io::Result<Option<TlsStream<TcpStream>>> {
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 {
@@ -354,7 +354,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 }
 
-/// A body whose request counts as being answered until the body is dropped.
+/// A body whose request is in progress until the body is dropped.
 struct Counted<B> {
     body: B,
     _in_flight: InFlight,

@@ -1,4 +1,4 @@
-//! Metrics of authentication and authorization on the secure port, as those of `k8s.io/apiserver`
+//! Metrics of authentication and authorization on the secure port, as in `k8s.io/apiserver`
 //! (`pkg/endpoints/filters/metrics.go`, `pkg/authentication/token/cache/stats.go`,
 //! `pkg/server/options/{authentication,authorization}.go`).
 
@@ -15,7 +15,7 @@ pub(crate) const DELEGATED: &[f64] = &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0]
 const ACCESS: &[f64] =
     &[0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384];
 const TOKEN_CACHE: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// Now, half an hour … a year.
+/// 0, half an hour … a year.
 const CERTIFICATE: &[f64] = &[
     0.0,
     1800.0,
@@ -116,7 +116,7 @@ impl AccessMetrics {
         access
     }
 
-    /// A request was authenticated, or not; `user` if it was.
+    /// Records an authentication; `user` if it succeeded.
     pub(crate) fn authenticated(&self, attempt: Attempt, user: Option<&str>, took: Duration) {
         observe(&self.authentications, &self.authentication_time, attempt.label(), took);
         if let Some(user) = user {
@@ -124,17 +124,17 @@ impl AccessMetrics {
         }
     }
 
-    /// A request was authorized, or not.
+    /// Records an authorization.
     pub(crate) fn authorized(&self, attempt: Attempt, took: Duration) {
         observe(&self.authorizations, &self.authorization_time, attempt.label(), took);
     }
 
-    /// The API server was asked for a TokenReview; `code` is the status of its answer, or `<error>` without one.
+    /// Records a TokenReview; `code` is the status of the response, or `<error>` without one.
     pub(crate) fn token_review(&self, code: &str, took: Duration) {
         observe(&self.token_reviews, &self.token_review_time, code, took);
     }
 
-    /// The API server was asked for a SubjectAccessReview.
+    /// Records a SubjectAccessReview.
     pub(crate) fn access_review(&self, code: &str, took: Duration) {
         observe(&self.access_reviews, &self.access_review_time, code, took);
     }
@@ -147,7 +147,7 @@ impl AccessMetrics {
         self.fetches.with_label_values(&[if ok { "ok" } else { "error" }]).inc();
     }
 
-    /// Counts a review as under way until the guard is dropped.
+    /// Counts a review as in progress until the guard is dropped.
     pub(crate) fn token_fetching(&self) -> Held {
         Held::new(self.fetching.with_label_values(&["in_flight"]))
     }
@@ -171,7 +171,7 @@ fn kind_of(user: &str) -> &str {
     }
 }
 
-/// Increments a gauge for as long as it lives.
+/// Increments a gauge until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Held(IntGauge);
 

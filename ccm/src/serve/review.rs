@@ -1,4 +1,4 @@
-//! Reviews of this process's clients by the API server: TokenReview and SubjectAccessReview.
+//! Reviews of clients by the API server: TokenReview and SubjectAccessReview.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use tokio::time::Instant;
 
 use super::AccessMetrics;
 
-/// How long all attempts of one review may take.
+/// The time limit for all attempts of one review.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Pauses between attempts: 500 ms, each 1.5 times the previous one, plus up to a fifth of jitter.
+/// Delays between attempts: 500 ms, each 1.5 times the previous one, plus up to 20 % jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const FACTOR: f64 = 1.5;
 const JITTER: f64 = 0.2;
 const TRIES: u32 = 5;
-/// Concurrent reviews; more wait. A flood of tokens must not flood the API server.
+/// Maximum concurrent reviews; others wait. A flood of tokens must not flood the API server.
 const AT_ONCE: usize = 32;
 
 /// Sends one kind of review.
@@ -50,11 +50,11 @@ impl Reviewer {
         &self.metrics
     }
 
-    /// Posts a review and returns the `status` of the answer.
+    /// Posts a review and returns the `status` of the response.
     ///
     /// # Errors
     ///
-    /// When the API server refused, or no attempt got an answer within [`LIMIT`].
+    /// The API server rejected it, or no attempt got a response within [`LIMIT`].
     pub(super) async fn ask<T: DeserializeOwned>(&self, question: &Value) -> Result<T, String> {
         let asked = tokio::time::timeout(LIMIT, async {
             let _slot = self.slots.acquire().await.map_err(|error| error.to_string())?;

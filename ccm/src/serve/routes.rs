@@ -1,4 +1,4 @@
-//! The endpoints of the secure port, and who may use them.
+//! The endpoints of the secure port, and their authorization.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -19,27 +19,27 @@ use super::uri;
 use super::{AccessMetrics, Attempt};
 use crate::logging;
 
-/// Longest body that `/debug/flags/v` takes.
+/// Maximum size of the body of `/debug/flags/v`.
 const FLAG_BODY: usize = 1024;
-/// How long that body may take.
+/// Time limit for that body.
 const FLAG_PATIENCE: Duration = Duration::from_secs(10);
 const METRICS_TEXT: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
-/// The page with the only flag that can be set, in upstream's words.
+/// The page with the only flag that can be set, with upstream's text.
 const FLAGS_PAGE: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
 const NO_PPROF: &str = "this program has no Go runtime and therefore no pprof profiles: see /metrics for its memory and CPU, and /debug/state for what it is doing";
 
 /// The data of the endpoints.
 #[derive(Clone)]
 pub struct State {
-    /// For `/metrics`.
+    /// The metrics of `/metrics`.
     pub metrics: Metrics,
-    /// For `/healthz`, `/livez`, `/readyz` and `/metrics/slis`.
+    /// The checks of `/healthz`, `/livez`, `/readyz` and `/metrics/slis`.
     pub health: Health,
-    /// For `/configz`: the configuration, under its group.
+    /// The content of `/configz`: the configuration, under its group.
     pub configz: Value,
-    /// For `/debug/state`; must not contain secrets.
+    /// The content of `/debug/state`; must not contain secrets.
     pub debug: Arc<dyn Fn() -> Value + Send + Sync>,
     /// `--profiling`: serve `/debug/pprof` and `/debug/flags`.
     pub profiling: bool,
@@ -54,14 +54,14 @@ pub(super) struct Routes {
     pub(super) started: SystemTime,
 }
 
-/// An answer, and whether to keep the client's connection.
+/// A response, and whether to keep the client's connection.
 pub(super) struct Served {
     pub(super) answer: Answer,
     pub(super) known: bool,
 }
 
 impl Routes {
-    /// Answers a request that came over a connection with these client certificates.
+    /// Answers a request from a connection with these client certificates.
     pub(super) async fn serve<B>(&self, request: Request<B>, certificates: &[CertificateDer<'static>]) -> Served
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,

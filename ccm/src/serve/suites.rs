@@ -1,8 +1,8 @@
-//! TLS versions, cipher suites and key exchange, by the names and numbers that Go's flags take.
+//! TLS versions, cipher suites and key exchange, with the names and numbers of Go's flags.
 //!
 //! rustls only has suites that are considered safe. A name that only Go supports is accepted with a warning if the list
-//! has another one, so that manifests need no change; TLS 1.0 and 1.1 mean TLS 1.2. As in Go, the list limits TLS 1.2
-//! only: the suites of TLS 1.3 are always enabled.
+//! has another one, so that manifests need no change; TLS 1.0 and 1.1 mean TLS 1.2. As in Go, the list applies to
+//! TLS 1.2 only: the suites of TLS 1.3 are always enabled.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const LEGACY: [(&str, &str); 2] = [
     ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
 ];
 
-/// Suites that Go has and rustls does not: without forward secrecy, or with a cipher or mode that is broken.
+/// Suites that Go has and rustls does not: without forward secrecy, or with a broken cipher or mode.
 const GO_ONLY: [&str; 16] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
@@ -44,14 +44,14 @@ const HTTP2_NEEDS: [CipherSuite; 2] =
 static BOTH: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 static ONLY_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
-/// What a handshake may negotiate.
+/// The parameters that a handshake may negotiate.
 #[derive(Debug, Clone)]
 pub struct Tls {
     /// Suites and key exchange.
     pub provider: Arc<CryptoProvider>,
     /// Versions.
     pub versions: &'static [&'static SupportedProtocolVersion],
-    /// Accepted values that are not supported. Logged when the port is bound.
+    /// Accepted but unsupported values. Logged when the port is bound.
     pub warnings: Vec<String>,
 }
 
@@ -168,7 +168,7 @@ impl Suites<'_> {
 
 /// The IANA name.
 fn name(suite: &SupportedCipherSuite) -> String {
-    // rustls has the version in the names of TLS 1.3.
+    // rustls includes the version in the names of TLS 1.3.
     suite.suite().as_str().unwrap_or_default().replace("TLS13_", "TLS_")
 }
 

@@ -1,4 +1,4 @@
-//! Paths and queries without their escapes.
+//! Unescaped paths and queries.
 
 /// Decodes percent-escapes; `None` for an invalid escape and for invalid UTF-8.
 pub(super) fn decode(text: &str) -> Option<String> {
@@ -16,7 +16,7 @@ pub(super) fn decode(text: &str) -> Option<String> {
     String::from_utf8(plain).ok()
 }
 
-/// Names and values of a query. Invalid pairs are left out, as in Go.
+/// Names and values of a query. Invalid pairs are ignored, as in Go.
 pub(super) fn query(text: &str) -> impl Iterator<Item = (String, String)> {
     let part = |text: &str| decode(&text.replace('+', " "));
     text.split('&').filter(|pair| !pair.is_empty()).filter_map(move |pair| {

@@ -9,7 +9,7 @@ pub(super) const ANONYMOUS: &str = "system:anonymous";
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// A user, as a SubjectAccessReview describes one.
+/// A user, with the fields of a SubjectAccessReview.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct User {
     #[serde(rename = "user", alias = "username", default)]
@@ -36,7 +36,7 @@ impl User {
         self.name == ANONYMOUS || self.groups.iter().any(|group| group == UNAUTHENTICATED)
     }
 
-    /// With the group of all authenticated users.
+    /// Adds the group of all authenticated users.
     pub(super) fn authenticated(mut self) -> Self {
         let has = |word: &str| self.groups.iter().any(|group| group == word);
         if self.name != ANONYMOUS && !has(AUTHENTICATED) && !has(UNAUTHENTICATED) {

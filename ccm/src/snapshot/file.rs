@@ -1,4 +1,4 @@
-//! Reading and writing the file.
+//! Reads and writes snapshot files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -15,12 +15,12 @@ use crate::exit::Failure;
 pub(crate) const STANDARD: &str = "-";
 /// Other names of stdout. Their targets must be written to, not replaced.
 const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
-/// The most links in a chain. Source: Linux, `MAXSYMLINKS`.
+/// The maximum length of a chain of links. Source: Linux, `MAXSYMLINKS`.
 const LINKS: usize = 40;
 /// A cluster of 5000 nodes needs about 30 MB.
 const LARGEST: u64 = 1 << 30;
 
-/// The fields for the message which program can read the file.
+/// The fields for the error message that names a program that can read the file.
 #[derive(Deserialize)]
 #[serde(default)]
 struct Header {
@@ -85,13 +85,13 @@ fn followed(path: &Path) -> PathBuf {
 fn beside(target: &Path) -> std::io::Result<(PathBuf, File)> {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     let temporary = target.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-    // Removes a leftover of a crashed process with this PID, and does not follow a link there.
+    // Removes the file of a crashed process with this PID, and does not follow a link.
     drop(fs::remove_file(&temporary));
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     Ok((temporary, file))
 }
 
-/// Reads a snapshot; the error describes the problem of the file.
+/// Reads a snapshot; the error describes the problem with the file.
 pub(crate) fn read(path: &str) -> Result<Document, Failure> {
     let failed = |error: &String| Failure::error(format!("--from-snapshot={path}: {error}"));
     let bytes = bytes(path).map_err(|error| failed(&error))?;
@@ -125,7 +125,7 @@ fn bytes(path: &str) -> Result<Vec<u8>, String> {
 ///
 /// # Errors
 ///
-/// What is wrong, with its path in the document.
+/// The problem, with its path in the document.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Document, String> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err("it is empty; take the snapshot again with `ccm snapshot`".into());

@@ -10,7 +10,7 @@ use crate::exit::Failure;
 use crate::options::parse;
 use crate::program::Program;
 
-/// Those of the program. Plans do not depend on the address of the cluster, on credentials or on paths.
+/// Flags of the program. Plans do not depend on the address of the cluster, on credentials or on paths.
 const OWN: [&str; 15] = [
     "allocate-node-cidrs",
     "allow-emptying-load-balancers",
@@ -30,7 +30,7 @@ const OWN: [&str; 15] = [
 ];
 const CONTROLLERS: &str = "controllers";
 
-/// Words in names of flags for secrets or paths: such flags of providers and added controllers are left out.
+/// Words in the names of flags for secrets or paths: such flags of providers and added controllers are omitted.
 const NEVER: [&str; 16] = [
     "auth",
     "cert",
@@ -50,7 +50,7 @@ const NEVER: [&str; 16] = [
     "user",
 ];
 
-/// Flags of the chosen provider and of added controllers; the program knows only their names.
+/// Flags of the selected provider and of added controllers; the program knows only their names.
 fn of_others(name: &str, registry: &Registry, program: &Program, provider: &str) -> bool {
     let of_provider = registry.get(provider).is_some_and(|factory| has(factory.flags(), name));
     let builtin: BTreeSet<&str> = controllers::builtin().iter().map(|known| known.name).collect();
@@ -75,7 +75,7 @@ pub(crate) fn kept(values: &FlagValues, registry: &Registry, program: &Program) 
 }
 
 /// The values of all flags of this program, from a snapshot. Flags and controllers of a provider that is not compiled
-/// in are left out: the plan lacks only their part.
+/// in are omitted: the plan lacks only their part.
 pub(crate) fn read(
     kept: &BTreeMap<String, Vec<String>>,
     registry: &Registry,

@@ -1,12 +1,12 @@
-//! Snapshots: one file with all inputs of a plan, so that the plan can be made again elsewhere, without the cluster,
-//! the cloud or any credentials.
+//! Snapshots: one file with all inputs of a plan, so that the plan can be recreated without the cluster, the cloud or
+//! any credentials.
 //!
 //! ```text
 //! ccm snapshot:             World + preview, the provider inside a Recorder ─> prune ─> redact ─> file
 //! ccm plan --from-snapshot: file ─> World over a Replay, the clock stopped  ─> preview
 //! ```
 //!
-//! Both are the pass of `ccm plan`. Only listed fields are kept ([`redact`]): an allowlist, so that nothing leaks by
+//! Both run the pass of `ccm plan`. Only listed fields are kept ([`redact`]): an allowlist, so that nothing leaks by
 //! omission.
 
 pub(crate) mod file;
@@ -28,7 +28,7 @@ use serde_json::Value;
 use record::{Answer, Answers};
 
 pub(crate) const KIND: &str = "Snapshot";
-/// `version` of the file; a higher one is refused.
+/// `version` of the file; a higher one is rejected.
 pub(crate) const VERSION: u32 = 1;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -37,9 +37,9 @@ pub(crate) struct Document {
     pub(crate) kind: String,
     pub(crate) version: u32,
     pub(crate) ccm: String,
-    /// The time that the plan was made for.
+    /// The time of the plan.
     pub(crate) taken: Timestamp,
-    /// How many values were replaced because they look like secrets; if any, the plan may differ.
+    /// The number of values that were replaced because they look like secrets; if any, the plan may differ.
     pub(crate) redacted: usize,
     pub(crate) provider: Provider,
     /// The given flags that plans depend on.
@@ -52,7 +52,7 @@ pub(crate) struct Document {
     /// The volumes; `None` if no controller labels them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) volumes: Option<Listed>,
-    /// What load balancers depend on beside nodes and Services; `None` if they depend on nothing else.
+    /// The objects besides nodes and Services that load balancers depend on; `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) related: Option<ListedRelated>,
     pub(crate) answers: Answers,
@@ -74,7 +74,7 @@ pub(crate) struct Provider {
     pub(crate) facts: Value,
 }
 
-/// Volumes, or why they could not be listed.
+/// Volumes, or the reason why they could not be listed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Listed {
@@ -82,7 +82,7 @@ pub(crate) enum Listed {
     Failed(String),
 }
 
-/// Objects that load balancers depend on, or why they could not be listed.
+/// Objects that load balancers depend on, or the reason why they could not be listed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum ListedRelated {
@@ -97,13 +97,13 @@ pub(crate) enum ListedRelated {
 }
 
 impl Document {
-    /// How many of the recorded answers are errors.
+    /// The number of recorded answers that are errors.
     pub(crate) fn errors(&self) -> usize {
         self.answers.errors().len()
     }
 }
 
-/// A stopped clock: the same pass over the same answers gives the same plan.
+/// A stopped clock: the same pass over the same answers produces the same plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopped {
     now: Instant,

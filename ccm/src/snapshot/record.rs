@@ -1,4 +1,4 @@
-//! A provider that records every answer of another one.
+//! A provider that records all answers of another one.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +52,7 @@ pub(crate) struct Answers {
     /// The network interfaces with pod ranges, by node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pod_ranges: Option<BTreeMap<String, Answer<Vec<PodInterface>>>>,
-    /// By the name of the controller.
+    /// The answers by name of the controller.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) node_tasks: BTreeMap<String, Task>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Answers {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Instances {
     pub(crate) provider_id_required: bool,
-    /// By node, then by the requested aspects: `existence+shutdown`.
+    /// The lookups by node, then by the requested aspects: `existence+shutdown`.
     #[serde(default)]
     pub(crate) lookups: BTreeMap<String, BTreeMap<String, Lookup>>,
     /// The complete list, if it was requested.
@@ -83,7 +83,7 @@ pub(crate) enum InstanceList {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Balancers {
     pub(crate) status: BTreeMap<String, Answer<Option<LoadBalancerStatus>>>,
-    /// By Service, then by action: `ensure`.
+    /// The observations by Service, then by action: `ensure`.
     pub(crate) observed: BTreeMap<String, BTreeMap<String, Answer<Value>>>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct RouteTable {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Labeller {
     pub(crate) sources: Vec<Source>,
-    /// By the name of the PersistentVolume.
+    /// The labels by name of the PersistentVolume.
     pub(crate) labels: BTreeMap<String, Answer<Option<VolumeLabels>>>,
 }
 
@@ -127,13 +127,13 @@ pub(crate) struct Task {
     /// The nodes that need work.
     #[serde(default)]
     pub(crate) due: BTreeSet<String>,
-    /// By node.
+    /// The plans by node.
     #[serde(default)]
     pub(crate) plans: BTreeMap<String, Answer<Plan>>,
 }
 
 impl Answers {
-    /// All errors, each with the call that it answers.
+    /// All errors, each with its call.
     pub(crate) fn errors(&self) -> Vec<(String, &ProviderError)> {
         fn of<'a, T: 'a>(
             what: &'a str,
@@ -225,7 +225,7 @@ impl Record {
     }
 }
 
-/// Waits for an answer. If dropped earlier, calls `lost` with the deadline error that the core makes of that.
+/// Waits for an answer. If dropped earlier, calls `lost` with the deadline error that the core would create.
 async fn awaited<T>(name: &str, call: impl Future<Output = T>, lost: impl FnOnce(ProviderError)) -> T {
     struct Waiting<'a, F: FnOnce(ProviderError)>(&'a str, Option<F>);
     impl<F: FnOnce(ProviderError)> Drop for Waiting<'_, F> {
@@ -241,7 +241,7 @@ async fn awaited<T>(name: &str, call: impl Future<Output = T>, lost: impl FnOnce
     answer
 }
 
-/// Waits for an answer and keeps it.
+/// Waits for an answer and records it.
 async fn recorded<T: Clone>(
     name: &str,
     call: impl Future<Output = Result<T, ProviderError>>,
@@ -252,7 +252,7 @@ async fn recorded<T: Clone>(
     answer
 }
 
-/// Wraps a provider and records every answer. Refuses writes: it is for passes that only read.
+/// Wraps a provider and records all answers. Rejects writes: it is for passes that only read.
 pub(crate) struct Recorder {
     inner: Arc<dyn CloudProvider>,
     kept: Record,
@@ -287,7 +287,7 @@ impl CloudProvider for Recorder {
     }
 
     fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
-        // Also adapts the older interface, as the core does.
+        // Also adapts the older interface, like the core.
         let inner = manager::instances(&*self.inner)?;
         let provider_id_required = inner.provider_id_required();
         let empty = || Instances { provider_id_required, lookups: BTreeMap::new(), list: None };
@@ -355,7 +355,7 @@ fn refused() -> ProviderError {
 impl InstancesV2 for Recorded<dyn InstancesV2> {
     async fn lookup(&self, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
         let word = aspects_word(aspects);
-        // Errors of a whole call have the same text as in the core's view, which gets them next.
+        // Errors of a whole call have the same text as in the core's view, which receives them next.
         let failed = |error: ProviderError| self.kept.lookups(nodes, &word, |_| Lookup::Unknown(error.clone()));
         let call = AssertUnwindSafe(self.inner.lookup(nodes, aspects)).catch_unwind();
         match awaited("the look-up of instances", call, failed).await {

@@ -1,4 +1,4 @@
-//! The content of a snapshot: fields, labels and annotations that plans read, without what looks like a secret.
+//! The content of a snapshot: fields, labels and annotations that plans read, without probable secrets.
 //!
 //! First [`prune`] keeps only listed fields; then [`scrub`] redacts every remaining text.
 
@@ -21,7 +21,7 @@ const CONDITIONS: [&str; 3] = [conditions::SERVING, conditions::PROVISIONING, co
 /// Reasons of `NetworkUnavailable` that the controllers distinguish; all others are equivalent.
 const NETWORK_REASONS: [&str; 2] = [REASON_ROUTE_CREATED, REASON_NO_ROUTE];
 
-/// Drops everything that no plan reads. `prefixes` are those of the provider's Service annotations.
+/// Removes everything that no plan reads. `prefixes` are those of the provider's Service annotations.
 pub(crate) fn prune(document: &mut Document, prefixes: &[&str]) {
     for service in &mut document.services {
         prune_service(service, prefixes);
@@ -63,9 +63,9 @@ fn prune_service(service: &mut Service, prefixes: &[&str]) {
     service.status.conditions.retain(|condition| CONDITIONS.contains(&&*condition.kind));
 }
 
-/// Label keys of nodes outside of the Kubernetes domains that plans may read.
+/// Label keys of nodes outside the Kubernetes domains that plans may read.
 struct Named {
-    /// Labels that the cloud sets, or reads.
+    /// Labels that the cloud sets or reads.
     by_cloud: BTreeSet<String>,
     /// The kept annotations of Services, which may contain names of node labels.
     annotations: String,
@@ -145,7 +145,7 @@ fn prune_volume(volume: &mut PersistentVolume, answers: &Answers) {
     });
 }
 
-/// Replaces what looks like a secret in every text of this document; returns the number of changed texts.
+/// Replaces probable secrets in every text of this document; returns the number of changed texts.
 pub(crate) fn scrub(value: &mut Value) -> usize {
     match value {
         Value::String(text) => match scrubbed(text) {
@@ -161,9 +161,9 @@ pub(crate) fn scrub(value: &mut Value) -> usize {
     }
 }
 
-/// The same for an object: a value is a secret if its key says so.
+/// The same for an object: a value is a secret if its key indicates that.
 fn scrub_fields(fields: &mut Map<String, Value>) -> usize {
-    // `{"key": "…-token", "value": "…"}` is such a pair too, as is a change of a field.
+    // `{"key": "…-token", "value": "…"}` is such a pair too, like a change of a field.
     let name = ["key", "field"].iter().find_map(|name| fields.get(*name).and_then(Value::as_str));
     let pair = name.is_some_and(names_a_secret);
     let mut count = 0;
@@ -181,7 +181,7 @@ fn scrub_fields(fields: &mut Map<String, Value>) -> usize {
     count
 }
 
-/// Whether a key says that its value is a secret: `example.com/api-key`, `db-password`.
+/// Whether a key indicates that its value is a secret: `example.com/api-key`, `db-password`.
 fn names_a_secret(key: &str) -> bool {
     SECRET_KEY.as_ref().is_some_and(|pattern| pattern.is_match(key))
 }
@@ -225,7 +225,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     .collect()
 });
 
-/// The text with everything that looks like a secret replaced; `None` if nothing does.
+/// The text with all probable secrets replaced; `None` if there are none.
 fn scrubbed(text: &str) -> Option<String> {
     // The end of a PEM block is not reliable, so the whole text is replaced.
     if text.contains("-----BEGIN") {
@@ -240,7 +240,7 @@ fn scrubbed(text: &str) -> Option<String> {
     (clean != text).then_some(clean)
 }
 
-/// The text without secret access keys of AWS, which only their length and alphabet identify.
+/// The text without AWS secret access keys, which only their length and alphabet identify.
 fn without_secret_keys(text: &str) -> String {
     const LENGTH: usize = 40;
     let inside = |c: char| c.is_ascii_alphanumeric() || c == '/' || c == '+';

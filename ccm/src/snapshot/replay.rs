@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::record::{Answer, Answers, InstanceList, Source, Task, action_word, aspects_word};
 
-/// The provider's planner for Services, or why there is none.
+/// The provider's planner for Services, or the reason why there is none.
 type Planner = Result<Arc<dyn LoadBalancer>, String>;
 
 fn planner(registry: &Registry, name: &str, facts: &Value, flags: &FlagValues) -> Planner {
@@ -116,7 +116,7 @@ impl Replay {
         self.answers.instances.as_ref()?.list.as_ref()
     }
 
-    /// The answer about this node; if all instances were listed, from the list.
+    /// The answer for this node; if all instances were listed, from the list.
     fn one(&self, node: &Node, aspects: &str) -> Lookup {
         let answers = self.answers.instances.as_ref().and_then(|instances| instances.lookups.get(node.name.as_str()));
         if let Some(answer) = answers.and_then(|answers| answers.get(aspects)) {

@@ -1,8 +1,8 @@
 //! Webhooks of the program, on their own port.
 //!
 //! Checks, texts and codes of `k8s.io/cloud-provider/app/webhooks.go`. Two differences: `application/json` may have
-//! parameters such as a charset, and answers with 200 are counted too. All replicas serve, standbys included: the API
-//! server cannot know which one leads.
+//! parameters such as a charset, and responses with 200 are counted too. All replicas serve, including standbys: the
+//! API server cannot know which one leads.
 
 pub mod persistent_volume;
 mod review;
@@ -47,38 +47,38 @@ metrics! {
     }
 }
 
-/// Maximum size of an AdmissionReview: the API server accepts objects of 3 MiB, and a review may have an old and a new
-/// one.
+/// Maximum size of an AdmissionReview: the API server accepts objects of 3 MiB, and a review may contain an old and a
+/// new one.
 const BODY: usize = 8 << 20;
-/// Memory for all bodies together, in MiB.
+/// Total memory for bodies, in MiB.
 const BODIES: usize = 32;
-/// How long receiving a body, and waiting for its memory, may take.
+/// The time limit for receiving a body, including the wait for memory.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a handler may take: the API server waits for 30 s at most.
+/// The time limit for a handler: the API server waits at most 30 s.
 const HANDLING: Duration = Duration::from_secs(30);
 
 /// Decides about admission requests.
 #[async_trait]
 pub trait AdmissionHandler: Send + Sync {
-    /// Answers one request; the UID of the answer is set by the caller. `None` counts as an error, as upstream.
+    /// Answers one request; the caller sets the UID of the answer. `None` counts as an error, as in upstream.
     ///
     /// # Errors
     ///
-    /// The error; the API server gets it with status 500 and applies the failure policy.
+    /// The error; the API server receives it with status 500 and applies the failure policy.
     async fn admit(&self, request: AdmissionRequest) -> Result<Option<AdmissionResponse>, String>;
 }
 
-/// Creates the handler of a webhook, once the provider exists.
+/// Creates the handler of a webhook, after the provider is built.
 pub type MakeHandler = Arc<dyn Fn(&Hosting) -> Arc<dyn AdmissionHandler> + Send + Sync>;
 
-/// A webhook that the program can host.
+/// A webhook that the program can serve.
 #[derive(Clone)]
 pub struct Webhook {
     /// Name in `--webhooks` and in metrics.
     pub name: &'static str,
-    /// Path on the port, with the first slash.
+    /// Path on the port, with the leading slash.
     pub path: &'static str,
-    /// Creates the handler, once the provider exists; on a standby too.
+    /// Creates the handler, after the provider is built; also on a standby.
     pub handler: MakeHandler,
 }
 
@@ -86,11 +86,11 @@ pub struct Webhook {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Hosting {
-    /// The provider; before [`CloudProvider::initialize`], which only a leader calls.
+    /// The provider; possibly before [`CloudProvider::initialize`], which only a leader calls.
     pub provider: Arc<dyn CloudProvider>,
     /// Metrics of the process.
     pub metrics: Metrics,
-    /// `--dry-run`: reviewed objects must not be changed or refused.
+    /// `--dry-run`: reviewed objects must not be changed or rejected.
     pub dry_run: bool,
 }
 
@@ -106,7 +106,7 @@ impl Webhook {
 
 opaque_debug!(Webhook, this, "name" = &this.name, "path" = &this.path);
 
-/// A bound port of webhooks.
+/// A bound port for webhooks.
 pub struct Listening {
     secured: Secured,
     webhooks: Vec<Webhook>,
@@ -115,11 +115,11 @@ pub struct Listening {
 
 opaque_debug!(Listening, this, "webhooks" = &this.webhooks);
 
-/// Generates or reads certificates and binds the port; `None` when it is 0 or no webhook is enabled.
+/// Generates or reads certificates and binds the port; `None` if it is 0 or no webhook is enabled.
 ///
 /// # Errors
 ///
-/// Exit code 1: a certificate that cannot be used, or a port that cannot be bound.
+/// Exit code 1: a certificate cannot be used, or the port cannot be bound.
 pub fn bind(serving: &WebhookServing, webhooks: Vec<Webhook>, metrics: &Metrics) -> Result<Option<Listening>, Failure> {
     if serving.serving.port == 0 || webhooks.is_empty() {
         return Ok(None);
@@ -132,7 +132,7 @@ pub fn bind(serving: &WebhookServing, webhooks: Vec<Webhook>, metrics: &Metrics)
 }
 
 impl Listening {
-    /// Serves until it is dropped, with the current provider. Any client may ask: the API server presents no credentials.
+    /// Serves until it is dropped, with the current provider. Accepts all clients: the API server sends no credentials.
     pub fn serve(
         self,
         mut providers: watch::Receiver<Arc<dyn CloudProvider>>,
@@ -198,7 +198,7 @@ impl Handler for Hooks {
         let labels = [code.as_str(), webhook.name];
         counts.requests.with_label_values(&labels).inc();
         counts.time.with_label_values(&labels).observe(began.elapsed().as_secs_f64());
-        // The API server presents no credentials, and keeps its connection for the next review.
+        // The API server sends no credentials and keeps its connection for the next review.
         (answer::for_method(&method, answer), true)
     }
 }
@@ -234,7 +234,7 @@ impl Hooks {
         request: Request<Incoming>,
     ) -> Result<(tokio::sync::OwnedSemaphorePermit, Bytes), (StatusCode, String)> {
         let busy = (StatusCode::SERVICE_UNAVAILABLE, "the webhooks are shutting down".to_owned());
-        // Drops the head: requests that wait for memory should hold little themselves.
+        // Drops the head: requests that wait for memory should use little themselves.
         let body = request.into_body();
         let declared = http_body::Body::size_hint(&body).exact().and_then(|size| usize::try_from(size).ok());
         let share = u32::try_from(declared.unwrap_or(BODY).min(BODY) >> 20).unwrap_or_default() + 1;

@@ -1,8 +1,8 @@
-//! The webhook `persistentvolume-label`: sets the labels and the node affinity of a volume's zone on creation.
+//! The webhook `persistentvolume-label`: sets the labels and the node affinity for a volume's zone at creation.
 //!
 //! It replaces the admission plugin `PersistentVolumeLabel` of the API server, with the same rules and errors; the
-//! controller that labels existing volumes uses the same functions. Volumes of other clouds are admitted without asking
-//! the cloud.
+//! controller that labels existing volumes uses the same functions. Volumes of other clouds are admitted without a
+//! cloud call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ pub const NAME: &str = "persistentvolume-label";
 pub const PATH: &str = "/admit";
 /// The timeout of this webhook in its MutatingWebhookConfiguration.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
-/// The deadline of the cloud: earlier than [`TIMEOUT`], so that the user gets the reason of a failure.
+/// The deadline of the cloud call: earlier than [`TIMEOUT`], so that the user gets the reason of a failure.
 const READ_DEADLINE: Duration = Duration::from_millis(4500);
 
-/// The entry in the table of webhooks. If the provider has no labels for volumes, all are admitted.
+/// The entry in the table of webhooks. If the provider does not label volumes, all are admitted.
 pub(crate) fn webhook() -> Webhook {
     let handler = |hosting: &Hosting| -> Arc<dyn AdmissionHandler> {
         let labeller = hosting.provider.volumes();
@@ -58,7 +58,7 @@ impl AdmissionHandler for VolumeLabels {
 }
 
 impl VolumeLabels {
-    /// The change of the volume, or why it must not be created.
+    /// The change of the volume, or the reason why it must not be created.
     async fn decide(&self, labeller: &dyn Volumes, volume: &PersistentVolume) -> Result<Mutation, String> {
         let labels = match decide::origin(volume, labeller.sources()) {
             Origin::Foreign => return Ok(Mutation::default()),
@@ -91,7 +91,7 @@ fn answer(volume: &PersistentVolume, decided: Result<Mutation, String>) -> Admis
 fn dry_run(volume: &PersistentVolume, decided: Result<Mutation, String>) -> AdmissionResponse {
     let change = match decided {
         Ok(mutation) if mutation.is_empty() => return AdmissionResponse::allow(),
-        // In one line, as the API server requires of warnings.
+        // In one line, as the API server requires for warnings.
         Ok(mutation) => mutation.plan(volume).steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
         Err(error) => format!("the volume would be refused: {error}"),
     };

@@ -1,6 +1,6 @@
-//! `AdmissionReview` of `admission.k8s.io/v1`: what a handler needs of it.
+//! `AdmissionReview` of `admission.k8s.io/v1`: the parts that handlers need.
 //!
-//! Not the types of `kube::core::admission`: they refuse a request without `kind`, `operation` or `userInfo`, which the
+//! Not the types of `kube::core::admission`: they reject a request without `kind`, `operation` or `userInfo`, which the
 //! Go program accepts, encode a patch as a list of numbers where Go uses base64, and add a status to allowed requests
 //! too.
 
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AdmissionRequest {
-    /// Identifies the request; the answer has the same UID.
+    /// Identifies the request; the response has the same UID.
     pub uid: String,
     /// Type of the object.
     pub kind: GroupVersionKind,
-    /// Resource that is written.
+    /// The written resource.
     pub resource: GroupVersionResource,
-    /// Part of the resource, such as `status`.
+    /// Subresource, such as `status`.
     pub sub_resource: String,
     /// Name of the object; empty if the API server will generate it.
     pub name: String,
@@ -28,13 +28,13 @@ pub struct AdmissionRequest {
     pub namespace: String,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: String,
-    /// Who writes.
+    /// The user who makes the request.
     pub user_info: UserInfo,
     /// The new object; null for deletions.
     pub object: Value,
     /// The existing object; null for creations.
     pub old_object: Value,
-    /// Whether nothing will be written.
+    /// Whether the write is a dry run.
     pub dry_run: bool,
     /// Options of the operation.
     pub options: Value,
@@ -60,11 +60,11 @@ pub struct GroupVersionResource {
     pub group: String,
     /// Version.
     pub version: String,
-    /// Plural.
+    /// Plural name.
     pub resource: String,
 }
 
-/// Who writes.
+/// The user who makes the request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct UserInfo {
@@ -74,28 +74,28 @@ pub struct UserInfo {
     pub groups: Vec<String>,
 }
 
-/// The answer to the API server.
+/// The response to the API server.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AdmissionResponse {
-    /// Whether the write may happen.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// Why not.
+    /// The reason for a rejection.
     pub status: Option<AdmissionStatus>,
     /// A JSON patch (RFC 6902) of the object: a list of operations.
     pub patch: Option<Value>,
-    /// Shown to the user of the write.
+    /// Warnings for the user of the request.
     pub warnings: Vec<String>,
 }
 
-/// Why a write is refused.
+/// The reason why a request is rejected.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct AdmissionStatus {
-    /// For the user.
+    /// The message for the user.
     pub message: String,
     /// HTTP status code; 0 leaves it to the API server.
     #[serde(skip_serializing_if = "is_zero")]
     pub code: u16,
-    /// The reason in a word, as clients show it: `Forbidden`. May be empty.
+    /// The reason as one word, for clients: `Forbidden`. May be empty.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: &'static str,
 }
@@ -111,7 +111,7 @@ impl AdmissionResponse {
         Self { allowed: true, ..Self::default() }
     }
 
-    /// Refuses the request, with a reason.
+    /// Rejects the request with a reason.
     pub fn deny(message: impl Into<String>) -> Self {
         Self {
             status: Some(AdmissionStatus { message: message.into(), ..AdmissionStatus::default() }),
@@ -119,7 +119,7 @@ impl AdmissionResponse {
         }
     }
 
-    /// Refuses the request with 403 Forbidden.
+    /// Rejects the request with 403 Forbidden.
     pub fn forbid(message: impl Into<String>) -> Self {
         let status = AdmissionStatus { message: message.into(), code: 403, reason: "Forbidden" };
         Self { status: Some(status), ..Self::default() }
@@ -145,7 +145,7 @@ pub(super) fn is_json(kind: &str) -> bool {
     kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// Reads a review.
+/// Parses a review.
 ///
 /// # Errors
 ///
@@ -166,7 +166,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Review, String> {
     Ok(Review { api_version: wire.api_version, request })
 }
 
-/// Writes the review with the answer.
+/// Serializes the review with the response.
 pub(super) fn answer(api_version: &str, uid: &str, response: AdmissionResponse) -> Bytes {
     let mut wire = json!({"uid": uid, "allowed": response.allowed});
     if let Some(wire) = wire.as_object_mut() {

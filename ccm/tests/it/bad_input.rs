@@ -1,4 +1,4 @@
-//! Bad files, ports and servers: each gets a clear message that names the error.
+//! Invalid files, ports and servers: the message names the error.
 
 use std::io::{Read, Write};
 
@@ -65,7 +65,7 @@ fn an_html_page_instead_of_the_api_is_called_so() {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
             let mut request = [0; 4096];
-            // The answer does not depend on the request.
+            // The response does not depend on the request.
             let _ = stream.read(&mut request);
             let page = "<html><body>Bad gateway</body></html>";
             let _ = write!(

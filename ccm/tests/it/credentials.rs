@@ -1,4 +1,4 @@
-//! Which identities and user agents the requests to the API server have, by the audit log of a real one.
+//! Identities and user agents of the requests to the API server, from the audit log of a real one.
 
 mod real_apiserver {
     use ccm_test_bed::{AuditEntry, AuditLog, Bed, Options};
@@ -19,7 +19,7 @@ faults:
 "#;
     const ACCOUNT: &str = "system:serviceaccount:kube-system:";
 
-    /// The writes of each of the four controllers in the scene: client name, resource, name of the object if it
+    /// The writes of each of the four controllers in the scene: client name, resource, and name of the object if it
     /// matters.
     const WRITES: [(&str, &str, &str); 7] = [
         ("node-controller", "nodes", "new"),
@@ -38,13 +38,13 @@ faults:
         by && entry.is_write() && entry.is_about(resource) && (name.is_empty() || entry.name == name)
     }
 
-    /// A list or a watch of a shared store. It is in the log once it has ended.
+    /// A list or a watch of a shared store. It appears in the log after it has ended.
     fn is_read_of(entry: &AuditEntry, resource: &str) -> bool {
         let reads = matches!(&*entry.verb, "list" | "watch");
         reads && entry.user_agent.starts_with("ccm/") && entry.is_about(resource)
     }
 
-    /// Reads the audit log until it has each of these.
+    /// Reads the audit log until it contains each of these.
     async fn read_until<T: Copy + std::fmt::Debug>(
         (entries, audit): (&mut Vec<AuditEntry>, &mut AuditLog),
         wanted: &[T],
@@ -59,7 +59,7 @@ faults:
         }
     }
 
-    /// Objects that each controller writes to.
+    /// Creates objects that each controller writes to.
     async fn furnish(bed: &Bed) {
         let new = json!({"taints": [taint()], "podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]});
         create_node(bed, "new", new).await;
@@ -120,7 +120,7 @@ faults:
         for name in ["node-controller", "service-controller", "route-controller"] {
             let account = format!("{ACCOUNT}{name}");
             for entry in agent(&entries, &account) {
-                // A conflict is fine: two controllers may write to one node at the same time.
+                // A conflict is valid: two controllers may write to one node at the same time.
                 assert!(entry.user == account && (entry.code < 300 || entry.code == 409), "{entry:?}");
             }
             let made = |entry: &AuditEntry| entry.is_about("serviceaccounts") && entry.request_uri.contains(name);

@@ -1,4 +1,4 @@
-//! Changes that others made in the cloud (drift), as reported by a running process: metrics of each controller, an
+//! Changes by other clients in the cloud (drift), as reported by a running process: metrics of each controller, an
 //! event, the plan.
 
 mod real_apiserver {
@@ -39,7 +39,7 @@ mod real_apiserver {
             assert_eq!(metric("ccm_drift_steps_total", controller), Some(0.0), "{controller}: {}", manager.log());
         }
 
-        // Replaces the state of the cloud: what the controllers created is gone.
+        // Replaces the state of the cloud, which removes the objects of the controllers.
         scene.cloud(&format!(
             "{ROUTES}\nloadBalancers: {{initial: [{{service: default/unrelated, ingress: [{{ip: 203.0.113.77}}]}}]}}\n\
              routes: {{initial: [{{name: x, destinationCIDR: 192.168.0.0/16, targetNode: x}}]}}"

@@ -1,4 +1,4 @@
-//! `ccm explain` as a process: its output for various problems, and that it writes nothing.
+//! `ccm explain` as a process: its output for various problems; it writes nothing.
 
 use crate::process::refused;
 
@@ -61,7 +61,7 @@ mod real_apiserver {
             create_node(&self.bed, name, spec).await;
         }
 
-        /// Returns its UID.
+        /// Creates a Service and returns its UID.
         async fn service(&self, name: &str, spec: Value) -> String {
             create_service(&self.bed, name, spec).await["metadata"]["uid"].as_str().unwrap().to_owned()
         }
@@ -77,7 +77,7 @@ mod real_apiserver {
             (process, format!("--leader=https://127.0.0.1:{port}"))
         }
 
-        /// Explains until the output contains this text.
+        /// Runs `explain` until the output contains this text.
         fn explain_until(&self, words: &[&str], text: &str) -> Ended {
             let deadline = Instant::now() + Duration::from_secs(30);
             loop {
@@ -90,7 +90,7 @@ mod real_apiserver {
         }
     }
 
-    /// The API server lists events by name, which begins with the oldest.
+    /// The API server lists events by name, so the oldest is the first.
     #[tokio::test]
     async fn the_newest_event_is_reported_however_many_there_are() {
         let Some(scene) = Scene::new("", &[]).await else { return };
@@ -165,7 +165,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         let end = fresh.stdout.lines().last().unwrap();
         assert!(end.starts_with("broken: instance fresh: not listed") && end.contains("→ list it under"), "{end}");
 
-        // The provider's own facts explain more than the lookup of the controllers.
+        // The provider's own facts explain more than the controllers' lookup.
         scene.node("denied", json!({})).await;
         let denied = scene.explain(&["node/denied", "--leader-elect=false"]);
         assert!(
@@ -263,7 +263,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         let warned = |event: &Value| event["type"] == "Warning" && event["secondsAgo"].is_i64();
         assert!(document["events"].as_array().unwrap().iter().any(warned), "{document:#}");
 
-        // Its certificate is self-signed: no authority of the kubeconfig has signed it.
+        // Its certificate is self-signed: no authority of the kubeconfig signed it.
         let distrusted = scene.explain(&["service/default/web", &leader]);
         assert_eq!(distrusted.code, Some(0), "{}", distrusted.stdout);
         assert!(

@@ -1,4 +1,4 @@
-//! The program with its secure port, and clients of it.
+//! The program with its secure port, and clients.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,12 +11,12 @@ use rustls_pki_types::ServerName;
 
 use crate::process::Process;
 
-/// A port that was free a moment ago.
+/// A free port.
 pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Sends a request and reads the answer: status, head and body.
+/// Sends a request and reads the response: status, head and body.
 pub(crate) fn exchange(port: u16, identity: Option<(&str, &str)>, request: &[u8]) -> (u16, String, String) {
     let config = ccm_test_bed::trusting_client(None, rustls::ALL_VERSIONS, identity);
     let name = ServerName::try_from("localhost").unwrap();
@@ -32,7 +32,7 @@ pub(crate) fn exchange(port: u16, identity: Option<(&str, &str)>, request: &[u8]
     (status, head.to_owned(), body.to_owned())
 }
 
-/// Repeats the request until the answer has this status.
+/// Repeats the request until the response has this status.
 pub(crate) fn until(status: u16, ask: impl Fn() -> (u16, String)) -> String {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -71,7 +71,7 @@ impl Served {
         Self { process, port }
     }
 
-    /// Waits until the cluster was listed.
+    /// Waits until the cluster has been listed.
     pub(crate) fn until_ready(&self) {
         let began = Instant::now();
         while self.ask("/readyz", None, "").0 != 200 {

@@ -1,4 +1,4 @@
-//! Kubeconfigs for the program, and the program started with one.
+//! Kubeconfigs for the program, and the program with a kubeconfig.
 
 use std::path::Path;
 
@@ -6,19 +6,19 @@ use ccm_test_bed::Bed;
 
 use crate::process::Process;
 
-/// The lines that differ from test to test.
+/// The lines that differ between tests.
 pub(crate) struct Kubeconfig {
     pub(crate) server: String,
-    /// More keys of the cluster, beginning with a comma.
+    /// Additional keys of the cluster, starting with a comma.
     pub(crate) cluster: String,
     /// Keys of the user.
     pub(crate) user: String,
-    /// `None`: none is named.
+    /// The CA certificate; `None` for no entry.
     pub(crate) ca_pem: Option<String>,
 }
 
 impl Kubeconfig {
-    /// With the credentials of this API server's administrator.
+    /// A kubeconfig with the credentials of this API server's administrator.
     pub(crate) fn of(bed: &Bed) -> Self {
         let user = format!("token: {}", bed.token);
         Self { server: bed.url.clone(), cluster: String::new(), user, ca_pem: Some(bed.ca_pem.clone()) }
@@ -57,7 +57,7 @@ impl Kubeconfig {
         path.display().to_string()
     }
 
-    /// The program with this kubeconfig and a lease of its own.
+    /// The program with this kubeconfig and its own lease.
     pub(crate) fn start(&self, folder: &Path, more: &[&str], environment: &[(&str, &str)]) -> Process {
         let kubeconfig = self.write(folder);
         let lease = format!("--leader-elect-resource-name=connect-{}", uuid::Uuid::new_v4());

@@ -8,7 +8,7 @@ use crate::process::{run, run_with};
 const MANIFESTS: &str = "tests/it/lint/manifests";
 const FAKE: &str = "--cloud-provider=fake";
 
-/// Compares an output with its golden file; `UPDATE=1` writes it.
+/// Compares an output with its golden file; `UPDATE=1` writes the file.
 fn golden(name: &str, output: &str) {
     let path = Path::new("tests/it/lint").join(name);
     if std::env::var_os("UPDATE").is_some() {
@@ -66,7 +66,7 @@ fn neither_cluster_nor_cloud_is_needed_and_no_finding_ends_with_0() {
     let ended = run(&["lint", file]);
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{}", ended.stdout);
     assert_eq!(ended.stdout, "No findings in 1 Service and 1 file.\n");
-    // Infos are printed, but do not fail the command.
+    // Findings of severity info are printed, but do not fail the command.
     let ended = run(&["lint", "tests/it/lint/manifests/nested", FAKE]);
     assert_eq!(ended.code, Some(0));
     assert!(
@@ -178,7 +178,7 @@ fn the_values_of_broken_manifests_are_not_shown() {
     }
 }
 
-/// Needs the feature, which takes minutes to build.
+/// Requires the feature, which takes minutes to build.
 #[cfg(feature = "aws")]
 #[test]
 fn misspelt_annotations_of_aws_name_the_intended_key() {

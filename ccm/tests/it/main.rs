@@ -1,5 +1,5 @@
-//! The program as a process: arguments, exit codes, connections, bad input.
-// Helpers of tests fail by panicking, as the tests do.
+//! The program as a process: arguments, exit codes, connections, invalid input.
+// Helpers of tests fail by panicking, like the tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bad_input;

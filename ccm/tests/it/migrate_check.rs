@@ -1,4 +1,4 @@
-//! `ccm migrate-check` as a process: its findings in a cluster with problems, and that it writes nothing.
+//! `ccm migrate-check` as a process: its findings in a cluster with problems; it writes nothing.
 
 use crate::process::{refused, run};
 
@@ -27,7 +27,7 @@ mod real_apiserver {
 
     const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 
-    /// With the service accounts that pods need: no controller creates them in this cluster.
+    /// Creates the service accounts that pods need, because no controller creates them in this cluster.
     async fn scene(cloud: &str) -> Option<Scene> {
         let scene = Scene::new(cloud, &["--configure-cloud-routes=false"]).await?;
         for account in ["default", "cloud-controller-manager"] {
@@ -53,7 +53,7 @@ mod real_apiserver {
         }
     }
 
-    /// `error check subject` of each finding that is not an info.
+    /// `error check subject` of each finding that is not of severity info.
     fn found(ended: &Ended) -> Vec<String> {
         let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
         assert_eq!((&document["kind"], &document["version"]), (&json!("MigrateCheck"), &json!(1)));
@@ -63,7 +63,7 @@ mod real_apiserver {
         lines.map(|line| line.trim_end().to_owned()).collect()
     }
 
-    /// As kubeadm writes the file of the static pod.
+    /// The static pod as written by kubeadm.
     fn kubeadm(more: &[&str]) -> Value {
         let command = [
             "kube-controller-manager",
@@ -81,7 +81,7 @@ mod real_apiserver {
         json!({"containers": [{"name": "kube-controller-manager", "image": image, "command": command}]})
     }
 
-    /// As kOps starts the API server.
+    /// The API server as started by kOps.
     fn kops(more: &[&str]) -> Value {
         let args = [
             "--log-file=/var/log/kube-apiserver.log",
@@ -98,7 +98,7 @@ mod real_apiserver {
         ]})
     }
 
-    /// As the DaemonSet of cloud-provider-aws has it.
+    /// The DaemonSet of cloud-provider-aws.
     fn aws(args: &[&str], tolerations: &Value) -> Value {
         json!({"serviceAccountName": "cloud-controller-manager", "tolerations": tolerations, "containers": [{
             "name": "aws-cloud-controller-manager", "args": args,

@@ -1,4 +1,4 @@
-//! `ccm orphans` as a process: bad input, untrusted texts, and the output when nothing is deleted.
+//! `ccm orphans` as a process: invalid input, untrusted texts, and the output when nothing is deleted.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ impl Cloud {
         std::fs::read_to_string(self.state()).unwrap().contains(service)
     }
 
-    /// `ccm orphans` with this on stdin.
+    /// `ccm orphans` with this text on stdin.
     fn orphans(&self, words: &[&str], answer: &str) -> Ended {
         let config = format!("--cloud-config={}", self.config().display());
         let all = [&["orphans", "--cloud-provider=fake", &*config], words].concat();

@@ -1,4 +1,4 @@
-//! `ccm plan` as a process: its output and exit code, and that it writes nothing.
+//! `ccm plan` as a process: its output and exit code; it writes nothing.
 
 use crate::process::{refused, run};
 
@@ -34,7 +34,7 @@ mod real_apiserver {
     }
 
     impl Scene {
-        /// [`Scene::ccm`] with this on stdin.
+        /// [`Scene::ccm`] with this text on stdin.
         fn answered(&self, words: &[&str], answer: &str) -> Ended {
             let args = self.args(&self.bed.kubeconfig());
             run_with(&words.iter().copied().chain(args.iter().map(String::as_str)).collect::<Vec<_>>(), answer)
@@ -95,7 +95,7 @@ service default/web
         assert_eq!(writes(&entries), [""; 0]);
         scene.assert_no_writes_to_the_cloud();
 
-        // Then the controllers carry out the plan, and nothing is left to do.
+        // Then the controllers execute the plan, and no changes remain.
         let mut manager = scene.start(&["--secure-port=0", "--v=2"]);
         let plan = async || {
             let deadline = Instant::now() + Duration::from_secs(90);
@@ -247,12 +247,12 @@ service default/web
         let document: Value = serde_json::from_str(&scene.ccm(&["orphans", "-o", "json"]).stdout).unwrap();
         assert_eq!((&document["kind"], &document["orphans"][0]["id"]), (&json!("Orphans"), &json!("default/leaked")));
 
-        // A cluster none of whose nodes is in this cloud may be another one.
+        // A cluster without nodes in this cloud may be another one.
         let ended = scene.ccm(&["orphans", "--delete", "--yes"]);
         assert_eq!((ended.code, has("leaked")), (Some(1), true));
         assert!(ended.stderr.contains("--cluster-is-gone"), "{}", ended.stderr);
         create_node(&scene.bed, "n", json!({"providerID": "fake://n"})).await;
-        // Nothing is on stdin.
+        // stdin is empty.
         let ended = scene.ccm(&["orphans", "--delete"]);
         assert_eq!((ended.code, has("leaked")), (Some(1), true));
         assert!(ended.stdout.starts_with("- delete LoadBalancer default/leaked"), "{}", ended.stdout);
@@ -270,7 +270,7 @@ service default/web
         assert!(!has("leaked") && has("default/web"));
         assert_eq!(scene.ccm(&["orphans"]).stdout, "No orphans: every cloud object of this cluster is claimed.\n");
 
-        // Without a cluster nothing claims anything, and no API server is asked.
+        // Without a cluster there are no claims, and no API server is called.
         set();
         let config = format!("--cloud-config={}", scene.text("cloud.yaml"));
         let ended = run(&["orphans", "--cluster-is-gone", "--cloud-provider=fake", &config]);

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A running program. Killed when dropped.
+/// A running program; killed when dropped.
 pub(crate) struct Process {
     child: Child,
     log: Arc<Mutex<String>>,
@@ -14,18 +14,18 @@ pub(crate) struct Process {
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
-    /// Without `progress`.
+    /// stderr without `progress`.
     pub(crate) stderr: String,
-    /// Its progress lines, which depend on how busy the machine is.
+    /// Its progress lines, which depend on the load of the machine.
     pub(crate) progress: String,
 }
 
-/// Runs the program to its end.
+/// Runs the program until it exits.
 pub(crate) fn run(args: &[&str]) -> Ended {
     ended(command(args).output().unwrap())
 }
 
-/// Runs a command with each of these arguments: it must end with 1, print nothing, and say this on stderr.
+/// Runs a command with each of these arguments: it must exit with 1, print nothing, and write this text to stderr.
 pub(crate) fn refused(command: &str, more: &[&str], rows: &[(&[&str], &str)]) {
     for (args, text) in rows {
         let ended = run(&[&[command], *args, more].concat());
@@ -36,12 +36,12 @@ pub(crate) fn refused(command: &str, more: &[&str], rows: &[(&[&str], &str)]) {
     }
 }
 
-/// [`run`] with this on stdin.
+/// [`run`] with this text on stdin.
 pub(crate) fn run_with(args: &[&str], input: &str) -> Ended {
     let mut command = command(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // It may end without reading.
+    // It may exit without reading.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     ended(child.wait_with_output().unwrap())
 }
@@ -98,7 +98,7 @@ impl Process {
         self.log.lock().unwrap().clone()
     }
 
-    /// Waits until the log holds a text.
+    /// Waits until the log contains a text.
     pub(crate) fn wait_for(&self, text: &str) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while !self.log().contains(text) {
@@ -107,7 +107,7 @@ impl Process {
         }
     }
 
-    /// The number of TCP ports on which it listens.
+    /// The number of listening TCP ports.
     pub(crate) fn listeners(&self) -> usize {
         let own = format!("/proc/{}", self.child.id());
         let sockets: Vec<String> = std::fs::read_dir(format!("{own}/fd"))
@@ -119,7 +119,7 @@ impl Process {
             ["tcp", "tcp6"].map(|table| std::fs::read_to_string(format!("{own}/net/{table}")).unwrap_or_default());
         let rows = tables.iter().flat_map(|table| table.lines().skip(1));
         let columns = rows.map(|row| row.split_whitespace().collect::<Vec<_>>());
-        // The fourth is the state, of which 0A is listening, the tenth the socket.
+        // The fourth column is the state, where 0A is listening, the tenth the socket.
         columns.filter(|row| row[3] == "0A" && sockets.iter().any(|socket| socket == row[9])).count()
     }
 
@@ -128,7 +128,7 @@ impl Process {
         assert!(status.success());
     }
 
-    /// Waits for the end and returns the exit code.
+    /// Waits for the exit and returns the exit code.
     pub(crate) fn wait(&mut self) -> Option<i32> {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
@@ -143,7 +143,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

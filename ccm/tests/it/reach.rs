@@ -1,4 +1,4 @@
-//! Failures to reach the API server: the log says what failed and where, and contains no secret.
+//! Failures to reach the API server: the log contains the failed operation and the address, but no secret.
 
 mod real_apiserver {
     use ccm_test_bed::{Authority, Bed};
@@ -51,7 +51,7 @@ mod real_apiserver {
         let expected = "the name api.invalid:6443 cannot be resolved: check the address in --kubeconfig or --master";
         reported(|config| config.server("https://api.invalid:6443"), &[], &[], &[expected]).await;
         reported(|config| config, &["--master=https://api.invalid:6443"], &[], &[expected]).await;
-        // The proxy is not mentioned, as it is not used.
+        // The proxy is not mentioned, because it is not used.
         let proxy = [("HTTPS_PROXY", "http://127.0.0.1:1"), ("NO_PROXY", ".invalid")];
         reported(|config| config.server("https://api.invalid:6443"), &[], &proxy, &[expected]).await;
     }
@@ -127,8 +127,8 @@ mod real_apiserver {
         let config = Kubeconfig::of(bed).user(certificate_user(&certificate, &key));
         let process = config.start(folder.path(), &[], &[]);
         process.wait_for("Unauthorized");
-        // A partial update, as two files are not written atomically: it is not used, and the error does not contain the
-        // key.
+        // A partial update, since two files are not written atomically: it is not used, and the error does not contain
+        // the key.
         let good = bed.client_certificate(Authority::Client, "ccm", &["system:masters"]).unwrap();
         std::fs::write(&key, &good.key_pem).unwrap();
         process.wait_for("the credentials cannot be used; going on with the old ones");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Forwards bytes to one address. Connections are numbered in the order of their arrival.
+/// Forwards bytes to one address. Connections are numbered in order of arrival.
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
@@ -17,12 +17,12 @@ pub(crate) struct Relay {
 struct State {
     made: AtomicUsize,
     open: AtomicUsize,
-    /// Connections with a lower number forward nothing any more, and stay open.
+    /// Connections with a lower number no longer forward anything, and stay open.
     silent: AtomicUsize,
 }
 
 impl Relay {
-    /// To `https://<host>:<port>`.
+    /// A relay to `https://<host>:<port>`.
     pub(crate) async fn to(url: &str) -> Self {
         Self::listening(TcpListener::bind("127.0.0.1:0").await.unwrap(), url)
     }
@@ -43,7 +43,7 @@ impl Relay {
         self.state.made.load(Ordering::SeqCst)
     }
 
-    /// Connections that the client has not closed.
+    /// The number of connections that the client has not closed.
     pub(crate) fn open(&self) -> usize {
         self.state.open.load(Ordering::SeqCst)
     }
@@ -54,7 +54,7 @@ impl Relay {
     }
 }
 
-/// `<host>:<port>` of an URL.
+/// `<host>:<port>` of a URL.
 pub(crate) fn authority(url: &str) -> String {
     url.split("://").nth(1).unwrap().to_owned()
 }
@@ -66,7 +66,7 @@ async fn carry(client: TcpStream, target: String, state: Arc<State>) {
         let ((client_read, client_write), (server_read, server_write)) = (client.into_split(), server.into_split());
         let back = async {
             copy(server_read, client_write, number, &state).await;
-            // A silent connection does not forward the server's close either.
+            // An unresponsive connection does not forward the server's close either.
             if number < state.silent.load(Ordering::SeqCst) {
                 std::future::pending::<()>().await;
             }
@@ -90,7 +90,7 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
 }
 
 /// A server without TLS that accepts only requests with a path prefix, removes it, and forwards them over TLS, one per
-/// connection: like the proxies in front of the API servers of Rancher and others.
+/// connection: like the proxies of Rancher and others in front of API servers.
 pub(crate) async fn prefixing(url: &str, ca_pem: &str, prefix: &'static str) -> SocketAddr {
     use rustls_pki_types::pem::PemObject as _;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -143,7 +143,7 @@ pub(crate) async fn proxy(target: Option<String>, used: Arc<AtomicUsize>) -> Soc
     address
 }
 
-/// The head of a request, with the empty line.
+/// The head of a request, including the empty line.
 async fn head(client: &mut BufReader<TcpStream>) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! A real API server and a cloud in a file, for one test; and requests for its setup.
+//! A real API server and a cloud in a file, for one test; and requests for the setup.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ pub(crate) fn taint() -> Value {
     json!({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"})
 }
 
-/// Sends a request that must succeed; returns the answer.
+/// Sends a request that must succeed; returns the response.
 pub(crate) async fn send(bed: &Bed, method: &str, path: &str, object: &Value) -> Value {
     let (status, body) = bed.request(method, path, &bed.token, Some(object)).await.unwrap();
     assert!((200..300).contains(&status), "{method} {path}: {status} {body}");
     serde_json::from_str(&body).unwrap()
 }
 
-/// Sends a request that may fail; returns the status and the answer.
+/// Sends a request that may fail; returns the status and the response.
 pub(crate) async fn post(bed: &Bed, path: &str, object: &Value) -> (u16, Value) {
     let (status, body) = bed.request("POST", path, &bed.token, Some(object)).await.unwrap();
     (status, serde_json::from_str(&body).unwrap())
@@ -39,7 +39,7 @@ pub(crate) async fn create_node(bed: &Bed, name: &str, spec: Value) -> Value {
     create(bed, "/api/v1/nodes", node).await
 }
 
-/// Creates a Service of type LoadBalancer, with more fields of its spec.
+/// Creates a Service of type LoadBalancer, with additional fields in its spec.
 pub(crate) async fn create_service(bed: &Bed, name: &str, spec: Value) -> Value {
     let mut all = json!({"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "a"}});
     all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
@@ -67,7 +67,7 @@ pub(crate) async fn bind(bed: &Bed, role: &str, kind: &str, name: &str) {
     create(bed, &format!("{RBAC}/clusterrolebindings"), binding).await;
 }
 
-/// Waits until the condition holds. Generous: the machine may be busy.
+/// Waits until the condition is met, with a long timeout for busy machines.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(90);
     while !is_so().await {
@@ -84,7 +84,7 @@ pub(crate) async fn until_initialized(bed: &Bed, name: &str) {
     .await;
 }
 
-/// The writes among these requests, in words; without those of the API server itself, which renews a lease of its own.
+/// The writes among these requests as text, without those of the API server, which renews its own lease.
 pub(crate) fn writes(entries: &[AuditEntry]) -> Vec<String> {
     let is_write = |entry: &&AuditEntry| {
         entry.is_write() && !entry.is_about("subjectaccessreviews") && entry.user != "system:apiserver"
@@ -99,7 +99,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// With an audit log. `flags` are those of every run of the program.
+    /// A scene with an audit log. `flags` are passed to every run of the program.
     pub(crate) async fn new(cloud: &str, flags: &[&str]) -> Option<Self> {
         let bed = Bed::start_with(Options::default().audit()).await.unwrap()?;
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
@@ -140,7 +140,7 @@ impl Scene {
         [&own, &self.flags[..]].concat()
     }
 
-    /// Runs a command with these flags behind its words.
+    /// Runs a command with these flags after its words.
     pub(crate) fn ccm_as(&self, kubeconfig: &Path, words: &[&str]) -> Ended {
         let args = self.args(kubeconfig);
         run(&words.iter().copied().chain(args.iter().map(String::as_str)).collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! No secret leaves the process, at any verbosity and with any error.
+//! The process never outputs a secret, at any verbosity and with any error.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -6,9 +6,9 @@ use std::path::Path;
 
 use crate::process::Process;
 
-/// A secret; a text that the program would not print otherwise.
+/// A secret with a text that the program does not print otherwise.
 const CANARY: &str = "canary-7f3a91c5e8";
-/// The same in base64, as in kubeconfigs and headers: one of the three occurs, depending on its offset.
+/// The secret in base64, as in kubeconfigs and headers: one of the three occurs, depending on its offset.
 const ENCODED: [&str; 3] = ["Y2FuYXJ5LTdmM2E5MWM1ZT", "NhbmFyeS03ZjNhOTFjNWU4", "jYW5hcnktN2YzYTkxYzVlO"];
 const FORMATS: [&str; 2] = ["text", "json"];
 
@@ -19,7 +19,7 @@ fn assert_none(text: &str, place: &str) {
     }
 }
 
-/// A server that refuses every request. Ends with the process of the test.
+/// A server that rejects every request. Ends with the process of the test.
 fn refusing() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -43,10 +43,10 @@ fn refusing() -> String {
 struct Case {
     name: &'static str,
     server: String,
-    /// The user of the kubeconfig, a flow mapping in YAML.
+    /// The user of the kubeconfig, a YAML flow mapping.
     user: String,
     cloud: &'static str,
-    /// Is in the log once the case has occurred.
+    /// The text in the log that shows that the case has occurred.
     sign: &'static str,
 }
 
@@ -94,7 +94,7 @@ fn cases(folder: &Path) -> Vec<Case> {
 #[test]
 fn no_secret_is_printed_whatever_goes_wrong() {
     let folder = tempfile::tempdir().unwrap();
-    // All in parallel: most of them wait for a retry.
+    // In parallel, because most of them wait for a retry.
     let started: Vec<(Case, Vec<Process>)> = cases(folder.path())
         .into_iter()
         .enumerate()
@@ -136,7 +136,7 @@ mod real_apiserver {
     use crate::https;
     use crate::process::Process;
 
-    /// Status, head and body of the answer.
+    /// Status, head and body of the response.
     fn get(port: u16, path: &str, token: &str) -> (u16, String) {
         let request = format!(
             "GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
@@ -189,7 +189,7 @@ mod real_apiserver {
             for (place, text) in places {
                 super::assert_none(&text, &place);
                 assert!(!text.contains(&bed.token), "the token of the kubeconfig is in {place}");
-                // The beginning of every signed token.
+                // The prefix of every signed token.
                 assert!(!text.contains("eyJhbGciOi"), "a token of a service account is in {place}");
             }
         }

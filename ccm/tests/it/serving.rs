@@ -41,7 +41,7 @@ mod real_apiserver {
         let (_, text) = served.ask("/metrics", None, &bearer(&bed.token));
         assert!(text.contains("apiserver_delegated_authn_request_total{code=\"201\"}"), "{text}");
 
-        // Client certificates: the authority comes from the cluster's ConfigMap.
+        // Client certificates: the authority is in the cluster's ConfigMap.
         let master = bed.client_certificate(Authority::Client, "ann", &["system:masters"]).unwrap();
         let plain = bed.client_certificate(Authority::Client, "joe", &[]).unwrap();
         let old = bed.expired_client_certificate(Authority::Client, "ann", &["system:masters"]).unwrap();
@@ -51,7 +51,7 @@ mod real_apiserver {
         assert_eq!(served.ask("/metrics", Some(&old), "").0, 401);
         assert_eq!(served.ask("/healthz", Some(&old), "").0, 401);
 
-        // Only the front proxy may name another user.
+        // Only the front proxy may specify another user.
         let proxy = bed.client_certificate(Authority::FrontProxy, FRONT_PROXY_USER, &[]).unwrap();
         let impostor = bed.client_certificate(Authority::FrontProxy, "impostor", &[]).unwrap();
         let jane = "X-Remote-User: jane\r\nX-Remote-Group: system:masters\r\n";
@@ -66,7 +66,7 @@ mod real_apiserver {
     async fn cleared_paths_need_permission_and_plain_http_is_reported_so() {
         let Some(bed) = Bed::shared().await.unwrap() else { return };
         let served = Served::start(bed, &["--authorization-always-allow-paths=", "--disable-http2-serving"]);
-        // Every cluster allows /healthz and /livez to everybody by the binding system:public-info-viewer.
+        // Every cluster allows /healthz and /livez for everybody, with the binding system:public-info-viewer.
         assert_eq!(served.ask("/healthz", None, "").0, 200);
         assert_eq!(served.ask("/metrics", None, "").0, 403);
         let mut socket = TcpStream::connect(("127.0.0.1", served.port)).unwrap();

@@ -27,7 +27,7 @@ mod real_apiserver {
 
     #[tokio::test]
     async fn authorities_and_front_proxies_are_those_that_the_cluster_names_now() {
-        // A bed of its own: the authorities of the shared one must not change.
+        // A separate bed: the authorities of the shared one must not change.
         let Some(bed) = Bed::start().await.unwrap() else { return };
         let served = Served::start(&bed, &[]);
         let map: Value = serde_json::from_str(&bed.get(CONFIG_MAP).await.unwrap().1).unwrap();
@@ -44,7 +44,7 @@ mod real_apiserver {
         patch(&bed, "client-ca-file", &old).await;
         until(401, ask);
         assert_eq!(served.ask("/metrics", Some(&known), "").0, 200);
-        // The watch ends with the API server; a change after the restart must come through the next watch.
+        // The watch ends with the API server; a change after the restart must arrive through the next watch.
         bed.stop_apiserver().await.unwrap();
         bed.start_apiserver().await.unwrap();
         patch(&bed, "client-ca-file", &format!("{old}{pem}")).await;
@@ -58,7 +58,7 @@ mod real_apiserver {
         let old = now("requestheader-allowed-names");
         patch(&bed, "requestheader-allowed-names", &old.replace(']', r#","another-proxy"]"#)).await;
         until(200, ask);
-        // An unreadable value changes nothing.
+        // An invalid value changes nothing.
         patch(&bed, "requestheader-username-headers", "no list").await;
         served.process.wait_for("extension-apiserver-authentication cannot be used, the last content stays in force");
         assert_eq!(ask().0, 200);
@@ -142,8 +142,8 @@ mod real_apiserver {
             tokio::time::sleep(Duration::from_millis(20)).await;
             seen.extend(audit.read().unwrap());
         }
-        // As upstream, the answer to an invalid token is an error, which is not cached: four TokenReviews for the four
-        // bad tokens, one for the account, and one SubjectAccessReview for each path.
+        // As in upstream, the response to an invalid token is an error, which is not cached: four TokenReviews for the
+        // four bad tokens, one for the account, and one SubjectAccessReview per path.
         assert_eq!((count(&seen, "tokenreviews"), count(&seen, "subjectaccessreviews")), (5, 2));
         bed.stop().await;
     }

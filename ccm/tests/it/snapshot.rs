@@ -1,4 +1,4 @@
-//! `ccm snapshot` and `ccm plan --from-snapshot` as processes: the same plan elsewhere, and no secret in the file.
+//! `ccm snapshot` and `ccm plan --from-snapshot` as processes: the same plan from the file, and no secret in it.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::process::{refused, run};
 
-/// A valid snapshot: empty, and of a provider that this program does not have.
+/// A valid empty snapshot of a provider that this program does not have.
 fn empty() -> Value {
     json!({"kind": "Snapshot", "version": 1, "ccm": "v1.0.0", "taken": "2026-01-02T03:04:05Z", "redacted": 0,
         "provider": {"name": "fake"}, "flags": {"cloud-provider": ["fake"]}, "plan": {}, "nodes": [], "services": [],
@@ -127,10 +127,10 @@ mod real_apiserver {
     use crate::process::{Ended, ended, run};
     use crate::scene::{Scene, send, taint, writes};
 
-    /// A text that the program would not print otherwise.
+    /// A text that the program does not print otherwise.
     const CANARY: &str = "canary_5b21e7";
 
-    /// A cloud with failing calls, and with secrets wherever a user could put one.
+    /// A cloud with failing calls, and with secrets in all places where a user could write one.
     fn cloud() -> String {
         format!(
             "# {CANARY}\ninterfaces: {{routes: true, clusters: true, pvLabels: true}}\n\
@@ -200,7 +200,7 @@ mod real_apiserver {
             send(&self.bed, "PATCH", &path, &json!({"status": {"conditions": [condition]}})).await;
         }
 
-        /// One object of each kind that can, or cannot, be planned.
+        /// Creates one object of each kind that can, or cannot, be planned.
         async fn furnish(&self) {
             let taint = taint();
             let foreign = json!({"key": "example.com/x", "value": CANARY, "effect": "NoSchedule"});
@@ -285,7 +285,7 @@ mod real_apiserver {
         assert_eq!(writes(&entries), [""; 0]);
         scene.assert_no_writes_to_the_cloud();
 
-        // From here on there is only the file.
+        // From here on only the file exists.
         let text = std::fs::read_to_string(&file).unwrap();
         let token = scene.bed.token.clone();
         scene.bed.stop_apiserver().await.unwrap();
@@ -304,7 +304,7 @@ mod real_apiserver {
             let words: &[&str] = if *scope == "plan" { &["plan"] } else { &["plan", scope] };
             for (then, format) in [(text, "text"), (json, "json")] {
                 let now = run(&[words, &["--from-snapshot", &file, "-o", format]].concat());
-                // The error of one Service had a secret, which was redacted.
+                // The error of one Service contained a secret, which was redacted.
                 let clean = without_secrets(&then.stdout);
                 assert_eq!(now.stdout, clean, "{scope} {format}");
                 assert_eq!(now.code, then.code, "{scope} {format}: {}", now.stderr);

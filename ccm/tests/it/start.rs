@@ -1,4 +1,4 @@
-//! The order of the start, and how a process ends: the user sees the first error.
+//! The order of the start and the exit of a process: the user sees the first error.
 
 use std::net::TcpListener;
 
@@ -8,7 +8,7 @@ use crate::process::run;
 fn the_first_error_in_the_order_of_the_start_ends_the_program() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = ["--bind-address=127.0.0.1", &format!("--secure-port={}", listener.local_addr().unwrap().port())];
-    // The API server is unreachable: that is found out last.
+    // The API server is unreachable, which is detected last.
     let unreachable = ["--master=http://127.0.0.1:1"];
     let (fake, no_port) = (["--cloud-provider=fake"], ["--secure-port=0"]);
     let [no_kubeconfig, no_config] = [["--kubeconfig=/nonexistent"], ["--cloud-config=/nonexistent"]];
@@ -102,7 +102,7 @@ mod real_apiserver {
 
     #[tokio::test]
     async fn both_signals_end_with_0_and_a_second_one_at_once() {
-        // Its own cluster: other managers would create the load balancer first.
+        // A separate cluster: other managers would create the load balancer first.
         let Some(bed) = Bed::start().await.unwrap() else { return };
         let bed = &bed;
         let cloud = Cloud::new("");
@@ -152,7 +152,7 @@ mod real_apiserver {
         process.wait_for("Started \"cloud-node-controller\"");
         let began = Instant::now();
         process.wait_for("Started \"service-lb-controller\"");
-        // Two pauses between three controllers, each of one to two seconds.
+        // Two delays between three controllers, each of one to two seconds.
         assert!(began.elapsed() > Duration::from_millis(1900), "{:?}", began.elapsed());
     }
 }

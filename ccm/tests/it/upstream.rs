@@ -1,12 +1,11 @@
-//! The arguments of the manifests and charts that the Go projects publish: an operator swaps the image and nothing
-//! else.
+//! The arguments of the manifests and charts that the Go projects publish: operators replace only the image.
 //!
-//! Only the flags are quoted, with the defaults of the charts filled in. Only flags of the providers themselves are
-//! left out: they come with the provider's crate.
+//! Only the flags are quoted, with the defaults of the charts. Only the providers' own flags are omitted: the
+//! provider's crate defines them.
 
 use ccm::options::Options;
 
-/// Sources of the arguments, and the arguments, separated by one blank: two blanks are an empty argument.
+/// Sources and arguments, separated by one space: two spaces are an empty argument.
 const MANIFESTS: [(&str, &str); 9] = [
     (
         "cloud-provider-aws: examples/existing-cluster/base",

@@ -110,7 +110,7 @@ faults:
         let mut old = provisioned("old", &ebs("vol-1"));
         old["metadata"]["labels"] =
             json!({"failure-domain.beta.kubernetes.io/zone": "z", "failure-domain.beta.kubernetes.io/region": "y"});
-        // These sources are still part of the API, though kubelets mount them only with a CSI driver.
+        // These sources are still part of the API, although kubelets mount them only with a CSI driver.
         let ours = [
             volume("ebs", &ebs("vol-1")),
             volume("pd", &json!({"gcePersistentDisk": {"pdName": "vol-1"}})),
@@ -148,7 +148,7 @@ faults:
         let mut asked = scene.asked();
         asked.sort_unstable();
         asked.dedup();
-        // Volumes whose ID only the driver understands appear by name: `csi` and `bound`.
+        // Volumes whose ID only the driver understands are identified by name: `csi` and `bound`.
         assert_eq!(asked, ["bound", "csi", "vol-1", "vol-2", "vol-gone"]);
 
         process.signal("TERM");
@@ -161,7 +161,7 @@ faults:
         };
         let (before, questions) = (versions().await, scene.asked().len());
         let _again = scene.start(&flags);
-        // It asks again only about the two that could not be labelled.
+        // It looks up again only the two that could not be labelled.
         until("asked again", async || scene.asked().len() >= questions + 2).await;
         scene.make(&volume("last", &csi())).await;
         scene.until_labelled("last").await;
@@ -172,7 +172,7 @@ faults:
     #[tokio::test]
     async fn without_rights_on_volumes_it_says_so_once_and_everything_else_goes_on() {
         let Some(scene) = Scene::new(CLOUD, &FLAGS).await else { return };
-        // The role of a Go program: no rights on PersistentVolumes.
+        // The role of a Go program: no permissions for PersistentVolumes.
         let rules = json!([
             {"apiGroups": [""], "resources": ["nodes", "nodes/status", "services", "events"], "verbs": ["*"]},
             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
@@ -187,7 +187,7 @@ faults:
         let kubeconfig = scene.bed.kubeconfig_with(&scene.bed.ccm_token).unwrap();
         let process = scene.start_as(&kubeconfig, &["--leader-elect=false"]);
         process.wait_for("grant `list` and `watch` on persistentvolumes, or switch");
-        // With a service account for each controller: the role does not allow the one of this controller.
+        // With one service account per controller: the role does not allow that of this controller.
         let flags = ["--leader-elect=false", "--use-service-account-credentials", "--controllers=cloud-node,pvlabel"];
         let accounts = scene.start_as(&kubeconfig, &flags);
         accounts.wait_for(
@@ -231,7 +231,7 @@ faults:
         });
         create_hook(&scene.bed, HOOK, volumes).await;
 
-        // The API server takes a moment to apply its own configuration.
+        // The API server applies its own configuration with a delay.
         let mut tries = 0;
         let labelled = async || {
             tries += 1;

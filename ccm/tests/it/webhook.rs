@@ -1,4 +1,4 @@
-//! A program with webhooks: its answers, and when it serves.
+//! A program with webhooks: its responses, and when it serves.
 
 use std::process::Command;
 
@@ -16,10 +16,10 @@ const ARGUMENTS: &str = "CCM_TEST_WEBHOOK_ARGUMENTS";
 const GATE: &str = "--feature-gates=CloudControllerManagerWebhook=true";
 pub(crate) const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 const ALL: &str = "--webhooks=*";
-/// No API server: the process remains a standby.
+/// An address without an API server: the process remains a standby.
 const NOBODY: &str = "--master=http://127.0.0.1:1";
 
-/// Answers as the name of the object says.
+/// Answers according to the name of the object.
 struct Obedient;
 
 #[async_trait::async_trait]
@@ -259,7 +259,7 @@ mod real_apiserver {
 
         let maps = format!("/api/v1/namespaces/{space}/configmaps");
         let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-        // The API server takes a moment to apply its own configuration.
+        // The API server applies its own configuration with a delay.
         let mut number = 0;
         let seen = async || {
             number += 1;

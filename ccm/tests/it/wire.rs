@@ -1,4 +1,4 @@
-//! Connections to a real API server: how many there are, and what happens when the server becomes unreachable.
+//! Connections to a real API server: their number, and the effect of an unreachable server.
 
 mod real_apiserver {
     use std::path::Path;
@@ -12,7 +12,7 @@ mod real_apiserver {
     use crate::relay::Relay;
     use crate::scene::{bind, create_node, taint, until, until_initialized};
 
-    /// A node as a kubelet registers it.
+    /// Registers a node like a kubelet.
     async fn register(bed: &Bed, name: &str) {
         create_node(bed, name, json!({"taints": [taint()]})).await;
     }
@@ -82,7 +82,7 @@ mod real_apiserver {
         let user = certificate_user(&certificate.certificate_file, &certificate.key_file);
         let certificate = scene.kubeconfig().user(user);
         assert_eq!(scene.connections(&certificate, &[accounts], &[], "by-certificate").await, 2);
-        // Nodes and Services are watched: that alone takes two.
+        // The watches of nodes and Services take two connections.
         let http1 = [("DISABLE_HTTP2", "1")];
         assert!(scene.connections(&token, &[], &http1, "over-http1").await >= 3);
     }
@@ -91,7 +91,7 @@ mod real_apiserver {
     async fn a_peer_that_falls_silent_is_noticed_and_nothing_is_missed() {
         let Some(scene) = Scene::new().await else { return };
         let soon = [("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1"), ("HTTP2_PING_TIMEOUT_SECONDS", "1")];
-        // Only watches: without a lease, whose renewal would detect the silence.
+        // Only watches: without a lease, whose renewal would detect the unresponsive connection.
         let mut process = scene.kubeconfig().start(scene.folder(), &["--leader-elect=false"], &soon);
         register(&scene.bed, "before").await;
         until_initialized(&scene.bed, "before").await;
@@ -102,7 +102,7 @@ mod real_apiserver {
             register(&scene.bed, &name).await;
             until_initialized(&scene.bed, &name).await;
             assert!(scene.relay.made() > made, "over a connection that carries nothing?");
-            // The silent connection is closed, and one of the new ones remains.
+            // The unresponsive connection is closed, and one of the new ones remains.
             until("one connection is open", async || scene.relay.open() == 1).await;
         }
         end(&mut process);

@@ -23,7 +23,7 @@ pub fn rfc3339(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// A clock whose wall time starts at a fixed moment and runs with tokio's (paused) time.
+/// A clock whose wall time starts at a fixed time and runs with tokio's (paused) time.
 #[derive(Debug)]
 pub struct SimulatedClock {
     start: Instant,
@@ -37,7 +37,7 @@ impl SimulatedClock {
         Self { start: tokio::time::Instant::now().into_std(), epoch, skew: std::sync::Mutex::new(0) }
     }
 
-    /// Moves the wall clock by seconds, either way; the monotonic part does not notice.
+    /// Moves the wall clock by seconds, forwards or backwards; the monotonic part is not affected.
     pub fn jump(&self, seconds: i64) {
         *self.skew.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += seconds;
     }

@@ -1,4 +1,4 @@
-//! The ConfigMaps of a provider, over the API server.
+//! The ConfigMaps of a provider, through the API server.
 
 use async_trait::async_trait;
 use ccm_provider::{ConfigMapData, ConfigMapSpec, ConfigMaps, ErrorClass, ProviderError};
@@ -22,7 +22,7 @@ struct ConfigMap {
 }
 
 impl ApiConfigMaps {
-    /// Writes are those of this gate.
+    /// ConfigMaps that are read and written with this gate.
     pub fn new(gate: Gate) -> Self {
         Self { gate }
     }
@@ -86,7 +86,7 @@ mod tests {
 
     const UID: ConfigMapSpec = ConfigMapSpec { namespace: "kube-system", name: "ingress-uid", why: "a test" };
 
-    /// Answers reads with the stored data, and creates once.
+    /// Answers reads with the stored data, and accepts one creation.
     fn config_maps(stored: Option<&str>, refuses: bool, dry_run: bool) -> (ApiConfigMaps, Arc<Mutex<Option<String>>>) {
         let stored = Arc::new(Mutex::new(stored.map(str::to_owned)));
         let server = stored.clone();

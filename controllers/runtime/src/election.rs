@@ -1,4 +1,4 @@
-//! Which process leads: election over a Lease, with client-go's visible behaviour.
+//! Leader election over a Lease, with client-go's visible behaviour.
 //!
 //! Three rules keep two processes from leading at once, whatever the wall clocks show:
 //!
@@ -30,12 +30,12 @@ use crate::metrics::{Def, IntCounterVec, IntGaugeVec, Metrics};
 use lease::{Lease, Leases};
 use standby::Watch;
 
-/// The retry period is stretched by up to this much, so that candidates do not move in step.
+/// Up to this multiple of the retry period is added to it, so that candidates do not retry at the same time.
 const JITTER: f64 = 1.2;
 /// A failure that repeats is logged again after this time.
 const REPEAT_LOG: Duration = Duration::from_secs(60);
 
-/// Which Lease, under which name, and the times (`--leader-elect-*`).
+/// The Lease, the identity of this process, and the times (`--leader-elect-*`).
 #[derive(Debug, Clone)]
 pub struct ElectionConfig {
     /// Namespace of the Lease.
@@ -44,11 +44,11 @@ pub struct ElectionConfig {
     pub name: String,
     /// Unique name of this process, see [`identity`].
     pub identity: String,
-    /// How long others wait for a holder that is silent.
+    /// The time that other candidates wait for a silent holder.
     pub lease_duration: Duration,
-    /// How long the holder tries to renew before it gives up.
+    /// The time for which the holder tries to renew before it gives up.
     pub renew_deadline: Duration,
-    /// Pause between attempts.
+    /// The pause between attempts.
     pub retry_period: Duration,
 }
 
@@ -79,7 +79,7 @@ impl ElectionConfig {
     }
 }
 
-/// `<hostname>_<uuid>`: a restarted process is another candidate, also on the same host.
+/// `<hostname>_<uuid>`: a restarted process is another candidate, even on the same host.
 pub fn identity(hostname: &str) -> String {
     format!("{hostname}_{}", uuid::Uuid::new_v4())
 }
@@ -87,15 +87,15 @@ pub fn identity(hostname: &str) -> String {
 /// A Lease as another replica reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Who holds it; empty when it was released.
+    /// The holder; empty if the Lease was released.
     pub holder: String,
-    /// How long it is valid after a renewal, as the holder wrote it.
+    /// The validity after a renewal, as written by the holder.
     pub duration: Option<Duration>,
-    /// When it was renewed last, by the clock of the holder.
+    /// The time of the last renewal, by the clock of the holder.
     pub renewed: Option<jiff::Timestamp>,
 }
 
-/// Reads the Lease of this name; `None` when there is none. For display only: an election never trusts other clocks.
+/// Reads the Lease of this name; `None` if it does not exist. For display only: an election never trusts other clocks.
 pub async fn look(client: &Client, namespace: &str, name: &str) -> Result<Option<Seen>, ApiError> {
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
     let lease = match client.read(&Call::get(path)).await.map(Lease::from_value) {
@@ -108,26 +108,26 @@ pub async fn look(client: &Client, namespace: &str, name: &str) -> Result<Option
     Ok(Some(Seen { holder: record.holder.to_owned(), duration: record.duration, renewed: lease.renewed() }))
 }
 
-/// How an election ended.
+/// The end of an election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It was shut down before it led. The Lease was not touched.
+    /// The process was shut down before it led. The Lease was not changed.
     NeverLed,
-    /// The lease is lost: another process may lead by now. The process should exit with 1.
+    /// The lease is lost: another process may lead by now. The process should exit with status 1.
     Lost,
-    /// It led, all writers have ended, and it released the lease (or tried to).
+    /// The process led, all writers have ended, and it has released the lease (or tried to).
     Released,
 }
 
-/// Everything that an election needs.
+/// The inputs of an election.
 pub struct Election {
-    /// Which Lease, and the times; must be valid.
+    /// The Lease and the times; must be valid.
     pub config: ElectionConfig,
-    /// With the user agent of the election, and without a rate limit.
+    /// The client, with the user agent of the election and without a rate limit.
     pub client: Client,
     /// Notified of acquisition, renewal and loss. While it drains, renewal continues until `release` is cancelled.
     pub leadership: Leadership,
-    /// Takes the events on the Lease.
+    /// Receives the events on the Lease.
     pub events: Arc<dyn EventSink>,
     /// The monotonic part decides; the wall clock is only written into the Lease.
     pub clock: Arc<dyn Clock>,
@@ -176,7 +176,7 @@ impl Election {
 /// The Lease as this process last wrote it.
 struct Held {
     lease: Lease,
-    /// When others may take it, at the earliest.
+    /// The earliest time at which others may take it.
     until: Instant,
 }
 
@@ -211,7 +211,7 @@ impl Candidate {
         self.parts.clock.now()
     }
 
-    /// Tries until the lease is ours. `None` on shutdown.
+    /// Tries to acquire the lease until it succeeds. `None` on shutdown.
     async fn acquire(&mut self) -> Option<Held> {
         tracing::info!("attempting to acquire leader lease {}...", self.leases.label());
         loop {
@@ -300,7 +300,7 @@ impl Candidate {
         }
     }
 
-    /// Records the read Lease, and since when it is unchanged.
+    /// Records the read Lease, and the time of its last change.
     fn observe(&mut self, lease: Lease) {
         let holder = lease.record().holder;
         if holder != self.leader && !holder.is_empty() {
@@ -314,12 +314,12 @@ impl Candidate {
         self.observed = Some(Observed { lease, at });
     }
 
-    /// When the observed lease may be taken; `None`: at once.
+    /// The time at which the observed lease may be taken; `None`: at once.
     fn foreign_until(&self) -> Option<Instant> {
         let Observed { lease, at } = self.observed.as_ref()?;
         let record = lease.record();
         let free = record.holder.is_empty() || record.holder == self.parts.config.identity;
-        // No known program writes a record without a duration: use our own lease duration.
+        // No known program writes a record without a duration: use the lease duration of this process.
         (!free).then(|| *at + record.duration.unwrap_or(self.parts.config.lease_duration))
     }
 
@@ -352,7 +352,8 @@ impl Candidate {
         }
     }
 
-    /// Waits for the time, then renews within the renew deadline, and never beyond the moment when others may take over.
+    /// Waits for the time, then renews within the renew deadline, and never after the time when others may take the
+    /// lease.
     async fn next_renewal(&mut self, held: &Held) -> Result<Held, String> {
         let retry = self.parts.config.retry_period;
         self.sleep_until((self.now() + retry).min(held.until)).await;
@@ -379,7 +380,7 @@ impl Candidate {
         Err(format!("not renewed within the renew deadline of {deadline}: {last}"))
     }
 
-    /// One attempt: from the last seen object, and if that fails from a fresh one.
+    /// One attempt with the last seen object and, if that fails, with a newly read one.
     async fn renew(&mut self, held: &Held) -> Attempt {
         if let attempt @ Attempt::Held(_) = self.put(&held.lease).await {
             return attempt;
@@ -415,7 +416,7 @@ impl Candidate {
         self.emit_event(&held.lease, "stopped leading");
     }
 
-    /// Empties the holder, so that another process need not wait.
+    /// Empties the holder, so that another process does not have to wait.
     async fn give_back(&mut self, mut held: Held) {
         let limit = self.parts.config.request_deadline();
         let result = tokio::time::timeout(limit, async {
@@ -453,7 +454,7 @@ impl Candidate {
         self.parts.events.event(&subject, EventType::Normal, "LeaderElection", &message);
     }
 
-    /// Logs a failure once, and again only after a while: attempts come every two seconds.
+    /// Logs a failure once, and again only after a while: attempts are made every two seconds.
     fn complain(&mut self, verb: &str, error: &ApiError) {
         // Losing a race is normal.
         if error.is_conflict() {
@@ -486,12 +487,12 @@ crate::metrics! {
 }
 
 impl Metrics {
-    /// 1 while this process holds the lease.
+    /// Records whether this process holds the lease.
     pub fn leader(&self, lease: &str, leading: bool) {
         self.part::<ElectionMetrics>().leader.with_label_values(&[lease]).set(i64::from(leading));
     }
 
-    /// A renewal from the last seen object failed and the lease was read again.
+    /// Counts a renewal that failed with the last seen object, so that the lease was read again.
     fn leader_slow_path(&self, lease: &str) {
         self.part::<ElectionMetrics>().slow_path.with_label_values(&[lease]).inc();
     }

@@ -1,12 +1,12 @@
 //! The event recorder, with client-go's visible behaviour.
 //!
 //! ```text
-//! ComponentRecorder::event ─> bounded queue ─> Correlator (aggregate, count, cut storms) ─> Deliver ─> API server
+//! ComponentRecorder::event ─> bounded queue ─> Correlator (aggregate, count, limit) ─> Deliver ─> API server
 //! ```
 //!
-//! Events are core/v1 (roles made for upstream allow no others). Recording never blocks and never fails: events that do
-//! not fit into the queue are dropped and counted. Order is kept per object, so that a count is patched after its event
-//! was created.
+//! Events are core/v1 (roles for upstream allow no others). Recording never blocks and never fails: events that do not
+//! fit into the queue are dropped and counted. Order is kept per object, so that a count is patched after its event was
+//! created.
 
 mod correlate;
 mod deliver;
@@ -26,7 +26,7 @@ use crate::metrics::Metrics;
 pub use deliver::Delivery;
 pub(crate) use deliver::EventMetrics;
 
-/// Events that wait; more are dropped.
+/// The maximum number of waiting events; more are dropped.
 const QUEUE: usize = 1000;
 
 /// An event as recorded.
@@ -39,7 +39,7 @@ struct Recorded {
     kind: EventType,
     reason: String,
     message: String,
-    /// [`ErrorClass::as_str`] of what failed.
+    /// [`ErrorClass::as_str`] of the failure.
     class: Option<&'static str>,
     /// Wall clock.
     at: SystemTime,
@@ -82,8 +82,8 @@ impl Recorder {
         ComponentRecorder { shared: Arc::clone(&self.shared), component: component.into(), gate: None }
     }
 
-    /// Waits until everything recorded so far is delivered or dropped, at most for the given time. Returns how many are
-    /// left.
+    /// Waits until everything recorded so far is delivered or dropped, at most for the given time. Returns the number
+    /// of undelivered events.
     pub async fn flush(&self, limit: Duration) -> usize {
         let mut open = self.shared.open.subscribe();
         let left = tokio::time::timeout(limit, open.wait_for(|open| *open == 0)).await;
@@ -103,7 +103,7 @@ pub struct ComponentRecorder {
 }
 
 impl ComponentRecorder {
-    /// The same, written through this gate: with the identity of a controller, as long as that one leads.
+    /// The same, written through this gate: with the identity of a controller, while it leads.
     #[must_use]
     pub fn through(&self, gate: Gate) -> Self {
         Self { gate: Some(gate), ..self.clone() }
@@ -152,7 +152,8 @@ impl ComponentRecorder {
 }
 
 impl Shared {
-    /// Two events of one object must not get one name, also when the clock stands still or is set back.
+    /// A unique stamp: two events of one object must not have the same name, even if the clock stands still or is set
+    /// back.
     fn stamp(&self, at: SystemTime) -> u64 {
         let nanos = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let now = u64::try_from(nanos).unwrap_or_default();

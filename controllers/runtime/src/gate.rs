@@ -18,9 +18,9 @@ use crate::metrics::{Def, IntCounterVec, Metrics};
 use crate::panics::panic_text;
 use crate::priority::Priority;
 
-/// API writes in flight at once. More do not help: about 20 keep an API server busy.
+/// Maximum API writes in flight. More do not help: about 20 keep an API server busy.
 const IN_FLIGHT: usize = 32;
-/// Plans of a dry run that are remembered, so as not to repeat them.
+/// The maximum number of plans of a dry run that are remembered, so that they are not repeated.
 const SHOWN_AT_MOST: usize = 20_000;
 
 /// Checks before each write that this process leads and that this is no dry run, limits the writes in flight, and
@@ -33,15 +33,15 @@ pub struct Gate {
     in_flight: Arc<Priority>,
     // The last plan of each subject, so that a dry run logs each plan once. Bounded: see `show`.
     shown: Arc<Mutex<HashMap<String, Plan>>>,
-    // Where plans go instead of the log.
+    // Collects the plans instead of logging them.
     collected: Option<Arc<Mutex<Vec<Plan>>>>,
     metrics: Metrics,
 }
 
-/// Why a write was not sent, or failed.
+/// The reason why a write was not sent, or failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum GateError {
-    /// The lease is not ours (any more). Nothing was written.
+    /// This process does not hold the lease (any more). Nothing was written.
     #[error("not written: this process does not lead")]
     NotLeading,
     /// The process is shutting down and leaves the write to the next leader. Nothing was written.
@@ -64,22 +64,22 @@ impl GateError {
         }
     }
 
-    /// Another client wrote in between.
+    /// Whether another client wrote in between.
     pub fn is_conflict(&self) -> bool {
         self.api().is_some_and(ApiError::is_conflict)
     }
 
-    /// The object has another UID than the one that a patch named.
+    /// Whether the object has another UID than the one that a patch specified.
     pub fn is_other_object(&self) -> bool {
         matches!(self.api(), Some(ApiError::Status { code: 422, message, .. }) if message.contains("metadata.uid"))
     }
 
-    /// The write did not get to the API server: this is a dry run, or another process leads.
+    /// Whether the write did not reach the API server: this is a dry run, or another process leads.
     pub fn is_closed(&self) -> bool {
         self.api().is_none()
     }
 
-    /// The object does not exist.
+    /// Whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.api().is_some_and(ApiError::is_not_found)
     }
@@ -99,12 +99,12 @@ impl Gate {
         }
     }
 
-    /// A gate that refuses every write and keeps the plans that it is shown: for commands.
+    /// A gate that refuses every write and collects the shown plans, for commands.
     pub fn collecting(client: Client, leadership: Leadership, metrics: Metrics) -> Self {
         Self { collected: Some(Arc::default()), ..Self::new(client, leadership, true, metrics) }
     }
 
-    /// The plans that were shown to a collecting gate, in the order of their subjects.
+    /// The plans of a collecting gate, in the order of their subjects.
     pub fn collected(&self) -> Vec<Plan> {
         let Some(collected) = &self.collected else { return Vec::new() };
         let mut plans = std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
@@ -118,7 +118,7 @@ impl Gate {
         Self { leadership, ..self.clone() }
     }
 
-    /// The same gate, with the same bound of writes in flight, for the identity of this client.
+    /// The same gate, with the same limit of writes in flight, for the identity of this client.
     #[must_use]
     pub fn with_client(&self, client: Client) -> Self {
         Self { client, ..self.clone() }
@@ -150,7 +150,7 @@ impl Gate {
         may
     }
 
-    /// Logs a plan and its findings: at INFO in a dry run, each once until it changes, else at DEBUG.
+    /// Logs a plan and its findings: at INFO in a dry run, once until the plan changes; else at DEBUG.
     pub fn show(&self, plan: &Plan) {
         if let Some(collected) = &self.collected {
             if !plan.is_silent() {
@@ -193,7 +193,7 @@ impl Gate {
             async { if call.can_wait { self.in_flight.deferrable().await } else { self.in_flight.urgent().await } };
         let turn = if call.yields { self.until_ending(turn).await? } else { turn.await };
         let _turn = turn.ok_or(GateError::NotLeading)?;
-        // The wait may have been long, and so may be the one that the server asks for: check again before each attempt.
+        // This wait and the one that the server requests may be long: check again before each attempt.
         let pause = |wait| match call.yields {
             true => self.until_ending(tokio::time::sleep(wait)).boxed(),
             false => client::sleep(wait),
@@ -207,7 +207,7 @@ impl Gate {
         self.leadership.until_ended(wait).await.ok_or(GateError::Ending)
     }
 
-    /// Writes an event. It is not counted with the writes and lets them pass, for a limited time.
+    /// Writes an event. It is not counted with the writes and lets them go first, for a limited time.
     pub(crate) async fn write_event(&self, call: &Call<'_>) -> Result<Bytes, GateError> {
         self.may()?;
         self.in_flight.none_urgent(Priority::latest()).await;
@@ -223,8 +223,8 @@ impl Gate {
         Ok(self.client.send(call).await?)
     }
 
-    /// Lets a write to the cloud through. It may consist of many steps, and the process may be suspended between two of
-    /// them. So the lease is checked by the local clock at each poll; the write is dropped when the lease has expired.
+    /// Runs a write to the cloud. It may consist of many steps, and the process may be suspended between two of them.
+    /// So the lease is checked by the local clock at each poll; the write is dropped when the lease has expired.
     pub async fn cloud<R>(&self, write: impl Future<Output = R>) -> Result<R, GateError> {
         let mut write = pin!(write);
         let fenced = std::future::poll_fn(|cx| match self.open("cloud") {
@@ -238,8 +238,8 @@ impl Gate {
         }
     }
 
-    /// Lets a write of `count` items to the cloud through, and always returns one answer for each. A call that takes
-    /// too long, panics or gives another number of answers has failed for all.
+    /// Runs a write of `count` items to the cloud, and always returns one answer for each. A call that takes too long,
+    /// panics or returns another number of answers has failed for all.
     pub async fn cloud_each<A: ItemAnswer>(
         &self,
         call: &str,
@@ -269,9 +269,9 @@ impl Gate {
 
 /// The provider's answer for one item.
 pub trait ItemAnswer: Sized {
-    /// The call failed for all.
+    /// The answer for an item if the call failed for all items.
     fn failed(error: ProviderError) -> Self;
-    /// Why it failed for this one.
+    /// The error of this item, if it failed.
     fn error(&self) -> Option<&ProviderError>;
 }
 
@@ -324,7 +324,7 @@ impl Metrics {
         self.part::<GateMetrics>().steps.with_label_values(&[verb, kind, dry_run]).inc();
     }
 
-    /// A guard refused a step.
+    /// Counts a step that a guard refused.
     pub fn guard_refused(&self, guard: &str) {
         self.part::<GateMetrics>().refusals.with_label_values(&[guard]).inc();
     }

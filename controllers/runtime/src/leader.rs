@@ -9,14 +9,14 @@ use tokio::sync::watch;
 
 use crate::metrics::{Def, IntGaugeVec, Metrics};
 
-/// The state of the process. It only moves down this list.
+/// The state of the process. It only changes in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Standby: watches and keeps its stores filled, writes nothing.
     Standby,
-    /// May write until the given moment unless the lease is renewed. `None`: no election, no limit.
+    /// May write until the given time unless the lease is renewed. `None`: no election, no limit.
     Leading {
-        /// When another process may take the lease.
+        /// The time at which another process may take the lease.
         until: Option<Instant>,
     },
     /// Shutting down: work in flight may end, no new work begins.
@@ -24,7 +24,7 @@ pub enum State {
         /// As in [`State::Leading`].
         until: Option<Instant>,
     },
-    /// Another process may lead by now: nothing is written any more.
+    /// Another process may lead by now: nothing may be written any more.
     Lost,
 }
 
@@ -40,7 +40,7 @@ impl State {
     }
 }
 
-/// A shared handle on the state; every write checks it.
+/// A shared handle of the state; every write checks it.
 #[derive(Debug, Clone)]
 pub struct Leadership {
     state: Arc<watch::Sender<State>>,
@@ -62,7 +62,7 @@ impl Leadership {
         Self { state: Arc::new(watch::Sender::new(State::Standby)), main: None, clock }
     }
 
-    /// Leadership for a part of the work, by a second lease or with one configuration: it ends with this one too.
+    /// Leadership for a part of the work, by a second lease or with one configuration: it ends with this one, too.
     #[must_use]
     pub fn part(&self) -> Self {
         Self { main: Some(Box::new(self.clone())), ..Self::new(self.clock.clone()) }
@@ -73,7 +73,7 @@ impl Leadership {
         *self.state.borrow()
     }
 
-    /// Enters or extends leadership. Without effect once draining began or the lease was lost.
+    /// Enters or extends leadership. Has no effect after draining began or the lease was lost.
     pub fn lead(&self, for_at_most: Option<Duration>) {
         let until = for_at_most.map(|d| self.clock.now() + d);
         self.state.send_if_modified(|state| match state {
@@ -110,12 +110,12 @@ impl Leadership {
         self.state.send_if_modified(|state| std::mem::replace(state, State::Lost) != State::Lost);
     }
 
-    /// Whether a write may start: leading or draining, and the lease not run out by the local clock.
+    /// Whether a write may start: leading or draining, and the lease has not expired by the local clock.
     pub fn may_write(&self) -> bool {
         may_write(self.state(), self.clock.now()) && self.main.as_ref().is_none_or(|main| main.may_write())
     }
 
-    /// How long the lease has been expired without being lost: a sign that renewal hangs.
+    /// The time for which the lease has been expired without being lost: a sign that renewal hangs.
     pub fn overdue(&self) -> Option<Duration> {
         match self.state() {
             State::Leading { until: Some(until) } | State::Draining { until: Some(until) } => {
@@ -125,8 +125,8 @@ impl Leadership {
         }
     }
 
-    /// How long a write that starts now may take at most, so that it has ended before another process can take the
-    /// lease: for writes that a successor cannot foresee. `None` without election; zero when nothing may be written.
+    /// The maximum time of a write that starts now, so that it ends before another process can take the lease: for
+    /// writes that the next leader cannot foresee. `None` without election; zero if nothing may be written.
     pub fn left(&self) -> Option<Duration> {
         let own = match self.state() {
             State::Leading { until } | State::Draining { until } => {
@@ -138,7 +138,7 @@ impl Leadership {
         own.into_iter().chain(main).min()
     }
 
-    /// Waits until the process leads; false if it can't any more.
+    /// Waits until the process leads; false if it cannot lead any more.
     pub async fn leading(&self) -> bool {
         let mut states = self.state.subscribe();
         match states.wait_for(|state| *state != State::Standby).await {
@@ -166,8 +166,8 @@ impl Leadership {
         self.any(|state| *state == State::Lost).await;
     }
 
-    /// Waits until this leadership, or one that it depends on, is in such a state. The senders live in self, so waiting cannot
-    /// fail.
+    /// Waits until this leadership, or one that it depends on, is in a wanted state. The senders are in self, so
+    /// waiting cannot fail.
     async fn any(&self, wanted: fn(&State) -> bool) {
         let mut own = self.state.subscribe();
         let Some(main) = &self.main else {

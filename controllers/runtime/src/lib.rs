@@ -1,7 +1,7 @@
 //! The base of every controller: watched stores, the work queue, the instance view, the write gate, events, election.
 //!
-//! A controller is a trigger (change of an object → keys), a pure decision, and an apply. Everything else is here. Data
-//! flows one way:
+//! A controller consists of a trigger (object change → keys), a pure decision, and an apply step. This crate contains
+//! everything else. Data flows one way:
 //!
 //! ```text
 //! watch ─> Store ─> trigger ─> Queue ─> runner takes all ready keys ─> observe ─> decide ─> Gate ─> API server, cloud
@@ -10,8 +10,8 @@
 //! * [`store`]: slim copies of Kubernetes objects, kept by a list and a watch.
 //! * [`queue`], [`runner`]: keys, back-off, batches, groups, panics, deadlines.
 //! * [`view`]: the only caller of the provider's instances.
-//! * [`gate`]: the only way to write; [`writer`]: how nodes and Services are written.
-//! * [`permission`]: the RBAC permissions that all this needs.
+//! * [`gate`]: the only way to write; [`writer`]: the writes of nodes and Services.
+//! * [`permission`]: the required RBAC permissions.
 //! * [`events`], [`election`], [`mod@metrics`], [`clock`], [`client`], [`leader`], [`panics`].
 
 pub mod client;

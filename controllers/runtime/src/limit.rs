@@ -1,4 +1,5 @@
-//! client-go's token bucket: `flowcontrol.NewTokenBucketRateLimiter`, for the requests of a client and for the retries of a queue.
+//! client-go's token bucket: `flowcontrol.NewTokenBucketRateLimiter`, for the requests of a client and for the retries
+//! of a queue.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ pub(crate) struct Limiter {
 
 #[derive(Debug)]
 struct State {
-    /// Below zero: reserved by requests that wait.
+    /// Negative if waiting requests have reserved tokens.
     tokens: f64,
     filled: Instant,
 }

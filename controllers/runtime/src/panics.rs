@@ -17,12 +17,12 @@ crate::metrics! {
 }
 
 impl Metrics {
-    /// A panic was caught.
+    /// Counts a caught panic.
     pub fn panicked(&self, place: &str) {
         self.part::<PanicMetrics>().panics.with_label_values(&[place]).inc();
     }
 
-    /// Calls code of a provider. `None` when it panicked, which is logged and counted.
+    /// Calls code of a provider. `None` if it panicked, which is logged and counted.
     pub fn caught<R>(&self, place: &str, call: impl FnOnce() -> R) -> Option<R> {
         let caught = catch_unwind(AssertUnwindSafe(call));
         caught

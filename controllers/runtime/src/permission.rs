@@ -45,7 +45,7 @@ impl Permission {
     }
 }
 
-/// Where Leases and service accounts are unless flags say otherwise.
+/// The default namespace of Leases and service accounts.
 pub const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// Default of `--leader-elect-resource-name`.
@@ -63,7 +63,7 @@ pub const ELECTION: &[Permission] = &[
         .named(&[LEASE]),
 ];
 
-/// What the election over [`MIGRATION_LEASE`] needs on top of [`ELECTION`].
+/// The permissions for the election over [`MIGRATION_LEASE`], in addition to [`ELECTION`].
 pub const LEADER_MIGRATION: &[Permission] =
     &[Permission::new("coordination.k8s.io", "leases", &["get", "update", "watch"], "the Lease of leader migration")
         .within(SYSTEM_NAMESPACE)
@@ -79,8 +79,8 @@ pub const STORES: &[Permission] = &[
     Permission::new("", "services", &["list", "watch"], "shared store of Services"),
 ];
 
-/// Delegated authentication and authorization of requests to our own port. Reading the ConfigMap
-/// `extension-apiserver-authentication` comes from the role of the same purpose that every cluster has.
+/// Delegated authentication and authorization of requests to this program's port. A role that every cluster has for
+/// this purpose permits reading the ConfigMap `extension-apiserver-authentication`.
 pub const DELEGATED: &[Permission] = &[
     Permission::new(
         "authentication.k8s.io",
@@ -92,7 +92,7 @@ pub const DELEGATED: &[Permission] = &[
 ];
 
 /// `--use-service-account-credentials`: the service accounts of the controllers and their tokens. Every cluster has the
-/// namespace, so no right to create it is needed.
+/// namespace, so no permission to create it is needed.
 pub const ACCOUNTS: &[Permission] = &[
     Permission::new("", "namespaces", &["get"], "check that the namespace exists before a service account is created")
         .within(SYSTEM_NAMESPACE)

@@ -1,7 +1,7 @@
 //! Priorities of writes to an overloaded API server.
 //!
-//! In a burst of new nodes the API server is the bottleneck. A node is usable when its taint is gone; its addresses and
-//! events can follow. So writes that can wait let the others pass, for a limited time.
+//! In a burst of new nodes the API server is the bottleneck. A node is usable when its taint is removed; its addresses
+//! and events can follow. So writes that can wait let the others go first, for a limited time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-/// How long a write that can wait lets others pass.
+/// The maximum time for which a write that can wait lets others go first.
 const MAX_DEFERRAL: Duration = Duration::from_secs(15);
 
 /// Bounds the writes in flight and orders those that wait.
@@ -41,7 +41,7 @@ impl Drop for Urgent<'_> {
 }
 
 impl Priority {
-    /// At most so many writes in flight.
+    /// Allows at most `in_flight` concurrent writes.
     pub(crate) fn new(in_flight: usize) -> Self {
         Self { slots: Semaphore::new(in_flight), urgent: AtomicUsize::new(0), none_urgent: Notify::new() }
     }
@@ -60,14 +60,14 @@ impl Priority {
         loop {
             self.none_urgent(until).await;
             let slot = self.slots.acquire().await.ok()?;
-            // An urgent write may have come while this one waited for the slot.
+            // An urgent write may have arrived while this one waited for the slot.
             if self.is_free(until) {
                 return Some(Turn { _slot: slot, _urgent: None });
             }
         }
     }
 
-    /// Waits until no urgent write is left, at most until then. For writes that have slots of their own.
+    /// Waits until no urgent write is left, at most until then. For writes with separate slots.
     pub(crate) async fn none_urgent(&self, until: Instant) {
         loop {
             let none = self.none_urgent.notified();
@@ -80,7 +80,7 @@ impl Priority {
         }
     }
 
-    /// The last moment for a write that begins to wait now.
+    /// The end of the deferral of a write that begins to wait now.
     pub(crate) fn latest() -> Instant {
         Instant::now() + MAX_DEFERRAL
     }

@@ -29,7 +29,7 @@ crate::metrics! {
     }
 }
 
-/// When each kind of object was last read completely.
+/// The time of the last complete read of each kind of object.
 #[derive(Debug, Default)]
 struct Observed(Arc<Mutex<BTreeMap<&'static str, Instant>>>);
 
@@ -53,7 +53,7 @@ impl Part for Observed {
 }
 
 impl Metrics {
-    /// A call to the provider ended. If the answer has several errors, `error` is any of them.
+    /// Records a call to the provider. If the answer has several errors, `error` is any of them.
     pub fn provider_call(&self, call: &str, error: Option<&ProviderError>, took: Duration) {
         let provider = self.part::<ProviderMetrics>();
         let outcome = match error.map(ProviderError::class) {
@@ -77,7 +77,7 @@ impl Metrics {
         }
     }
 
-    /// One kind of object, `instances` or `routes`, was read completely.
+    /// Records a complete read of one kind of object: `instances` or `routes`.
     pub fn observed(&self, of: &'static str) {
         self.part::<Observed>().lock().insert(of, Instant::now());
     }

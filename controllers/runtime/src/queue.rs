@@ -3,8 +3,8 @@
 //! * A waiting key is not added twice.
 //! * A key is never processed twice at the same time; if it is added meanwhile, it is handed out again after
 //!   [`Queue::done`].
-//! * A delayed add keeps the earliest due time. It ends when the key is handed out before, unlike in client-go: that sync
-//!   sees the current state, and asks for another one if it needs it.
+//! * A delayed add keeps the earliest due time. It is cancelled if the key is handed out earlier, unlike in client-go:
+//!   that sync sees the current state, and requests another one if needed.
 //! * Failures are counted per key and decide the delay of the next try.
 //! * After [`Queue::shut_down`] no key is handed out; running work may finish.
 //!
@@ -27,11 +27,11 @@ pub(crate) use metrics::Families;
 pub use metrics::QueueState;
 use metrics::{QueueMetrics, QueueTimes};
 
-/// What may be queued.
+/// A key that can be queued.
 pub trait Key: Clone + Eq + Hash + Ord + Debug + Send + Sync + 'static {}
 impl<T: Clone + Eq + Hash + Ord + Debug + Send + Sync + 'static> Key for T {}
 
-/// How long a key that failed waits.
+/// The delays of keys that failed.
 #[derive(Debug, Clone, Copy)]
 pub struct RateLimit {
     /// Delay after the first failure; doubles with each.
@@ -135,7 +135,7 @@ impl<K: Key> Queue<K> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a key now. Without effect when it waits already or the queue is shut down.
+    /// Adds a key now. Has no effect if the key is already waiting or the queue is shut down.
     pub fn add(&self, key: K) {
         let mut state = self.lock();
         self.add_locked(&mut state, key);
@@ -159,7 +159,7 @@ impl<K: Key> Queue<K> {
         self.metrics.depth.set(i64::try_from(state.ready.len()).unwrap_or(i64::MAX));
     }
 
-    /// Adds a key after a delay. Of several delays the earliest counts.
+    /// Adds a key after a delay. Of several delays, the earliest applies.
     pub fn add_after(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add(key);
@@ -203,7 +203,7 @@ impl<K: Key> Queue<K> {
         self.lock().failures.remove(key);
     }
 
-    /// How often the key failed since it was forgotten.
+    /// The number of failures of the key since they were last forgotten.
     pub fn failures(&self, key: &K) -> u32 {
         self.lock().failures.get(key).copied().unwrap_or(0)
     }

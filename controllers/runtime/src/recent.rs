@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use crate::metrics::{Metrics, Part};
 
-/// Entries of one kind that are kept.
+/// The maximum number of entries of one kind.
 const KEPT: usize = 100;
-/// Longest text of an entry, in characters.
+/// The longest text of an entry, in characters.
 const LONGEST: usize = 2000;
 
 /// An event that happened once or several times. `ccm explain` reads it back from `/debug/state`.
@@ -23,12 +23,11 @@ pub struct RecentEntry {
     pub subject: String,
     /// The latest text.
     pub text: String,
-    /// How often something of this kind happened to the subject since it was first noted; since it last succeeded, for
-    /// failures.
+    /// The number of occurrences for the subject since the first one; for failures, since the last success.
     pub count: u64,
-    /// How long ago it was, in seconds.
+    /// Seconds since the last occurrence.
     pub seconds_ago: u64,
-    /// More about a failure.
+    /// Details of a failure.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failed>,
 }
@@ -39,7 +38,7 @@ pub struct RecentEntry {
 pub struct Failed {
     /// The controller that failed.
     pub controller: String,
-    /// The error class as in [`ErrorClass::as_str`], if the provider gave one.
+    /// The error class as in [`ErrorClass::as_str`], if the provider returned one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
     /// The remedy: [`ErrorClass::remediation`].
@@ -48,7 +47,7 @@ pub struct Failed {
     /// Seconds until the retry; 0 when it is due. Absent when only a change of the object causes one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_try_seconds: Option<u64>,
-    /// Whether it has succeeded since.
+    /// Whether the controller has succeeded since.
     pub settled: bool,
 }
 
@@ -74,12 +73,12 @@ struct Failure {
 pub struct Recent(Mutex<VecDeque<Entry>>);
 
 impl Recent {
-    /// Records what happened to a subject.
+    /// Records a text about a subject.
     pub fn note(&self, subject: impl Into<String>, text: &str) {
         self.push(subject.into(), text, None);
     }
 
-    /// Records a failure of a controller, and when it retries.
+    /// Records a failure of a controller, and the time of its retry.
     pub(crate) fn failed(
         &self,
         controller: &'static str,
@@ -105,7 +104,7 @@ impl Recent {
         self.lock().is_empty()
     }
 
-    /// The latest first.
+    /// The entries, the latest first.
     pub fn list(&self) -> Vec<RecentEntry> {
         let failed = |failure: &Failure| Failed {
             controller: failure.controller.to_owned(),
@@ -157,12 +156,12 @@ impl Part for Last {
 }
 
 impl Metrics {
-    /// The plans that were shown last.
+    /// The recent plans.
     pub fn plans(&self) -> Arc<Recent> {
         self.part::<Last>().plans.clone()
     }
 
-    /// The syncs that failed last.
+    /// The recent failures of syncs.
     pub fn failures(&self) -> Arc<Recent> {
         self.part::<Last>().failures.clone()
     }

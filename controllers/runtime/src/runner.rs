@@ -27,31 +27,31 @@ pub enum Outcome {
     After(Duration),
 }
 
-/// How a sync failed. Decides when the key is requeued.
+/// The failure of a sync. Decides when the key is requeued.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SyncError {
-    /// After the back-off of the queue.
+    /// Requeued after the back-off of the queue.
     #[error("{0}")]
     Retry(String),
-    /// After exactly this delay, without counting a failure.
+    /// Requeued after exactly this delay, without counting a failure.
     #[error("{message}")]
     RetryAfter {
-        /// What went wrong.
+        /// The message.
         message: String,
-        /// When to retry.
+        /// The delay.
         after: Duration,
     },
-    /// A provider error: after the delay that it asked for, else after the back-off of the queue.
+    /// A provider error: requeued after the delay that it specifies, else after the back-off of the queue.
     #[error("{message}")]
     Provider {
-        /// What went wrong.
+        /// The message.
         message: String,
-        /// What kind of failure it is.
+        /// The class of the failure.
         class: ErrorClass,
-        /// When to retry, without counting a failure; `None`: after the back-off.
+        /// The delay, without counting a failure; `None`: the back-off.
         after: Option<Duration>,
     },
-    /// Only when the object changes.
+    /// Synced again only when the object changes.
     #[error("{0}")]
     Terminal(String),
     /// The write gate is closed: another process writes now, or this is a dry run. Not a failure.
@@ -60,13 +60,13 @@ pub enum SyncError {
 }
 
 impl SyncError {
-    /// `<context>: <error>`, with the delay that the provider asked for.
+    /// `<context>: <error>`, with the delay that the provider specified.
     pub fn provider(context: &str, error: &ProviderError) -> Self {
         let message = if context.is_empty() { error.to_string() } else { format!("{context}: {error}") };
         Self::Provider { message, class: error.class(), after: error.retry_after() }
     }
 
-    /// The class of the error, if the provider gave one.
+    /// The class of the error, if the provider returned one.
     pub fn class(&self) -> Option<&ErrorClass> {
         match self {
             Self::Provider { class, .. } => Some(class),
@@ -97,9 +97,9 @@ impl SyncError {
 /// A controller that works from a queue.
 #[async_trait]
 pub trait Reconciler: Send + Sync + 'static {
-    /// What is queued.
+    /// The key in the queue.
     type Key: Key;
-    /// What [`Reconciler::observe`] found for one key.
+    /// The result of [`Reconciler::observe`] for one key.
     type Observed: Send + 'static;
     /// Keys of the same groups are processed together; no group is processed twice at the same time.
     type Group: Clone + Eq + Hash + Ord + Send + 'static;
@@ -110,8 +110,8 @@ pub trait Reconciler: Send + Sync + 'static {
     /// All groups that the work on a key touches, at least one. Read when the key is taken from the queue.
     fn groups(&self, key: &Self::Key) -> BTreeSet<Self::Group>;
 
-    /// The maximum number of keys of the same groups that are processed together; the others wait. So the first of many
-    /// does not wait for the last.
+    /// The maximum number of keys of the same groups that are processed together; the others wait. Thus the first of
+    /// many keys does not wait for the last.
     fn most_together(&self) -> usize {
         usize::MAX
     }
@@ -288,7 +288,7 @@ impl<R: Reconciler> Batch<R> {
                 }
             }
         }
-        // The runner is gone only when the process ends.
+        // The runner has been dropped only if the process is ending.
         let _ = self.ended.send(groups);
     }
 
@@ -343,7 +343,7 @@ impl<R: Reconciler> Batch<R> {
         self.queue.done(key);
     }
 
-    /// Records the failure, or that it is over, for `/debug/state`.
+    /// Records a failure or the end of one, for `/debug/state`.
     fn note(&self, key: &R::Key, answer: &Result<Outcome, SyncError>, next: Option<Duration>) {
         let failures = self.metrics.failures();
         match answer {

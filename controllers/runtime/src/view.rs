@@ -20,24 +20,24 @@ use tokio::time::Instant;
 use crate::metrics::Metrics;
 use crate::panics::panic_text;
 
-/// How long the first lookup after an idle time waits for others.
+/// The time that the first lookup after an idle time waits for others.
 const WINDOW_MIN: Duration = Duration::from_millis(25);
-/// How long lookups wait for others during a burst.
+/// The maximum time that lookups wait for others during a burst.
 const WINDOW_MAX: Duration = Duration::from_secs(1);
-/// A call within this time after the last one is part of a burst.
+/// A call within this time after the previous one is part of a burst.
 const BURST: Duration = Duration::from_secs(2);
-/// How long a list is remembered.
+/// The time for which a list is kept.
 const SNAPSHOT_KEPT: Duration = Duration::from_secs(60);
 /// Fewer nodes than this are always looked up, never listed.
 const LIST_AT_LEAST: usize = 100;
 /// A failed batch is halved down to this size; its members are looked up one by one the next time.
 const SPLIT_TO: usize = 8;
-/// Calls that halving may cost in one window.
+/// The maximum number of additional calls by halving in one window.
 const EXTRA_CALLS: usize = 64;
-/// Nodes that are looked up one by one in one window.
+/// The maximum number of nodes that are looked up one by one in one window.
 const SUSPECTS_AT_MOST: usize = 64;
-/// Maximum number of suspects. Suspects whose nodes are gone are never cleared by an answer; when the list is dropped,
-/// the next failure is halved again.
+/// Maximum number of suspects. No answer ever clears the suspects of deleted nodes; after the list is dropped, the next
+/// failure is halved again.
 const SUSPECTS_KEPT: usize = 1024;
 
 /// The instances as last seen.
@@ -58,7 +58,7 @@ impl std::fmt::Debug for InstanceView {
 
 #[derive(Default)]
 struct State {
-    // By aspects: an error in one aspect must not spoil the answer to another.
+    // By aspects: an error in one aspect must not affect the answer to another.
     pending: BTreeMap<Aspects, BTreeMap<Asked, Question>>,
     // Members of small batches that failed.
     suspects: BTreeSet<Asked>,
@@ -95,7 +95,7 @@ impl Question {
 
     fn answer(self, answer: &Lookup) {
         for asker in self.askers {
-            // The caller may be gone.
+            // The caller may have stopped waiting.
             let _ = asker.send(answer.clone());
         }
     }
@@ -128,12 +128,12 @@ impl InstanceView {
         self.schemes.is_foreign(provider_id)
     }
 
-    /// Returns one answer per node, in order. Answers younger than `max_age` may come from the cache.
+    /// Returns one answer per node, in order. Answers younger than `max_age` may be from the cache.
     pub async fn get(self: &Arc<Self>, nodes: &[NodeRef], aspects: Aspects, max_age: Duration) -> Vec<Lookup> {
         futures::future::join_all(self.ask(nodes, aspects, max_age)).await
     }
 
-    /// Looks up all nodes at once; one future per node, in order. Each is ready as soon as its own answer is there: a
+    /// Looks up all nodes at once; one future per node, in order. Each is ready as soon as its own answer arrives: a
     /// hanging lookup does not delay the others.
     pub fn ask(
         self: &Arc<Self>,
@@ -206,7 +206,7 @@ impl InstanceView {
             let state = self.lock();
             questions.into_iter().partition(|question| state.suspects.contains(&question.asked()))
         };
-        // With so many suspects the fault is not in single nodes; don't make a call for each.
+        // With so many suspects, the fault is not in single nodes: make no call for each.
         together.extend(alone.split_off(alone.len().min(SUSPECTS_AT_MOST)));
         let calls = AtomicUsize::new(0);
         let alone = alone.into_iter().map(|question| self.lookup(vec![question], aspects, &calls));
@@ -242,7 +242,7 @@ impl InstanceView {
         }))
     }
 
-    /// A snapshot is as large as the cluster and only briefly useful.
+    /// Drops a snapshot after its time: it is as large as the cluster and only briefly useful.
     async fn forget_snapshot(self: Arc<Self>, began: Instant) {
         tokio::time::sleep(SNAPSHOT_KEPT).await;
         let mut state = self.lock();
@@ -286,7 +286,7 @@ impl InstanceView {
         })
     }
 
-    /// One call to the provider. A panic, a hanging call and a wrong number of answers are failures of the whole.
+    /// One call to the provider. A panic, a hanging call and a wrong number of answers are failures of the whole call.
     async fn call(&self, nodes: &[NodeRef], aspects: Aspects) -> Result<Vec<Lookup>, ProviderError> {
         let began = Instant::now();
         let call = AssertUnwindSafe(self.provider.lookup(nodes, aspects)).catch_unwind();
@@ -320,7 +320,7 @@ impl InstanceView {
     }
 }
 
-/// Doubles while calls follow each other closely, else resets.
+/// Doubles the window while calls follow each other closely, else resets it.
 fn next_window(state: &mut State) -> Duration {
     let burst = state.last_call.is_some_and(|at| at.elapsed() < BURST);
     state.window = if burst { (state.window * 2).min(WINDOW_MAX) } else { WINDOW_MIN };

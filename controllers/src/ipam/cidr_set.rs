@@ -1,7 +1,7 @@
-//! One range cut into blocks of one size, and which of them are used. Pure.
+//! One range, cut into blocks of one size, and the used blocks. Pure.
 //!
 //! Source of the behaviour: `kubernetes/kubernetes` `pkg/controller/nodeipam/ipam/cidrset/cidr_set.go`. Unlike there, a
-//! block that several holders cover is free only when the last of them gives it back.
+//! block that several holders cover is free only after the last of them releases it.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 
-/// A range, and the blocks of it that are used.
+/// A range, and its used blocks.
 #[derive(Debug, Clone)]
 pub(super) struct CidrSet {
     range: IpNet,
@@ -17,10 +17,10 @@ pub(super) struct CidrSet {
     blocks: u64,
     // One bit per block. Grows with the highest block that was ever used.
     bits: Vec<u64>,
-    // Blocks with more than one holder, and how many more.
+    // Blocks with more than one holder, and the number of additional holders.
     shared: BTreeMap<u64, u32>,
     used: u64,
-    // Where the next search begins: freed blocks are reused as late as possible.
+    // The start of the next search: freed blocks are reused as late as possible.
     next: u64,
     totals: Totals,
 }
@@ -34,7 +34,7 @@ pub(super) struct Totals {
     pub(super) releases: u64,
 }
 
-/// A free block, and how many used ones the search skipped.
+/// A free block, and the number of used blocks that the search skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
     /// The block.
@@ -44,7 +44,7 @@ pub(super) struct Candidate {
 }
 
 impl CidrSet {
-    /// All blocks of `/prefix` in `range`, all free; `None` where such a block is larger than the range or smaller than an
+    /// All blocks of `/prefix` in `range`, all free; `None` if such a block is larger than the range or smaller than an
     /// address.
     pub(super) fn new(range: IpNet, prefix: u8) -> Option<Self> {
         let spare = prefix.checked_sub(range.prefix_len())?;
@@ -67,22 +67,22 @@ impl CidrSet {
         self.prefix
     }
 
-    /// How many blocks there are.
+    /// The number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// How many of them are used.
+    /// The number of used blocks.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
 
-    /// Counts since the beginning.
+    /// Counts since the creation of the set.
     pub(super) fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// The next free block, or `None` when all are used.
+    /// The next free block; `None` if all are used.
     pub(super) fn candidate(&self) -> Option<Candidate> {
         if self.used >= self.blocks {
             return None;
@@ -100,8 +100,8 @@ impl CidrSet {
         }
     }
 
-    /// Adds a holder to every block that overlaps with `cidr`. Returns whether one of them was used already; `None`
-    /// when `cidr` lies outside of the range.
+    /// Adds a holder to every block that overlaps with `cidr`. Returns whether one of them was used already; `None` if
+    /// `cidr` is outside of the range.
     pub(super) fn occupy(&mut self, cidr: &IpNet) -> Option<bool> {
         let mut overlaps = false;
         for index in self.span(cidr)? {
@@ -117,7 +117,8 @@ impl CidrSet {
         Some(overlaps)
     }
 
-    /// Reverts one [`CidrSet::occupy`] or [`CidrSet::take`] of the same `cidr`. Returns how many blocks became free.
+    /// Reverts one [`CidrSet::occupy`] or [`CidrSet::take`] of the same `cidr`. Returns the number of blocks that
+    /// became free.
     pub(super) fn release(&mut self, cidr: &IpNet) -> u64 {
         let mut freed = 0;
         for index in self.span(cidr).into_iter().flatten() {

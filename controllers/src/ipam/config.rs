@@ -1,8 +1,8 @@
 //! Validates the flags. Pure.
 //!
 //! Source of the behaviour: `kubernetes/kubernetes` `cmd/cloud-controller-manager/nodeipamcontroller.go` and
-//! `pkg/controller/nodeipam/node_ipam_controller.go`. Upstream stops at the first error, ignores a service range that it
-//! cannot read, and finds a mask longer than an address only when the first node gets nonsense.
+//! `pkg/controller/nodeipam/node_ipam_controller.go`. Upstream stops at the first error, ignores a service range that
+//! it cannot read, and detects a mask longer than an address only when the first node gets an invalid range.
 
 use ccm_provider::address;
 use ipnet::IpNet;
@@ -14,14 +14,14 @@ use crate::cluster_cidrs::parse_cluster_cidrs;
 pub const RANGE_ALLOCATOR: &str = "RangeAllocator";
 /// The allocator that leaves the choice to the cloud.
 pub const CLOUD_ALLOCATOR: &str = "CloudAllocator";
-/// Allocators of upstream that are left out: alpha loops that copy ranges between cluster and cloud.
+/// Allocators of upstream that are omitted: alpha loops that copy ranges between cluster and cloud.
 const LEFT_OUT: [&str; 2] = ["IPAMFromCluster", "IPAMFromCloud"];
-/// Prefix length of a node's block where no flag says otherwise: IPv4, IPv6.
+/// The default prefix length of a node's block: IPv4, IPv6.
 const DEFAULT_PREFIX: (u8, u8) = (24, 64);
 /// An IPv6 range holds at most 2 to the power of this many blocks.
 const MAX_IPV6_BITS: u8 = 16;
 
-/// The flags as given. Sizes are 0 when not given.
+/// The flags as given. Sizes are 0 if not given.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Flags<'a> {
     /// `--allocate-node-cidrs`
@@ -40,7 +40,7 @@ pub struct Flags<'a> {
     pub node_cidr_mask_size_ipv6: i64,
 }
 
-/// Settings of the controller: where pod ranges come from.
+/// Settings of the controller: the source of pod ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Config {
     /// [`RANGE_ALLOCATOR`]
@@ -67,7 +67,7 @@ pub struct Range {
     pub node_prefix: u8,
 }
 
-/// Settings from flags; `None` when `--allocate-node-cidrs` is not set.
+/// Settings from flags; `None` if `--allocate-node-cidrs` is not set.
 ///
 /// # Errors
 /// All problems, with upstream's messages where there are any.
@@ -101,7 +101,7 @@ fn unknown(allocator: &str) -> String {
     }
 }
 
-/// Nothing reads these with [`CLOUD_ALLOCATOR`], but values that upstream refuses are mistakes.
+/// These flags have no effect with [`CLOUD_ALLOCATOR`], but values that upstream refuses are mistakes.
 fn unused(flags: &Flags<'_>, wrong: &mut Vec<String>) {
     if flags.cluster_cidr.trim().is_empty() {
         return;
@@ -166,7 +166,7 @@ fn ranges(flags: &Flags<'_>, wrong: &mut Vec<String>) -> Vec<Range> {
     ranges
 }
 
-/// Which of the three flags for sizes go together.
+/// Checks that the three flags for sizes match each other and the ranges.
 fn mask_flags(flags: &Flags<'_>, cidrs: &[IpNet]) -> Result<(), &'static str> {
     let (both, v4, v6) =
         (flags.node_cidr_mask_size != 0, flags.node_cidr_mask_size_ipv4 != 0, flags.node_cidr_mask_size_ipv6 != 0);

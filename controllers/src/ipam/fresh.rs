@@ -1,9 +1,9 @@
 //! Whether the store of nodes is as new as the API server.
 //!
-//! A new leader must know every block that the previous one has written. Its store may be late: a standby's watch can
-//! lag behind, and be served by a replica that lags too. So it asks once for the current version of every node, from a
-//! quorum, and waits until the store has these versions or newer ones. Only metadata is asked for, since the store has
-//! the rest.
+//! A new leader must know every block that the previous one has written. Its store may be out of date: a standby's
+//! watch can lag behind, and be served by a replica that lags too. So it requests the current version of every node
+//! once, from a quorum, and waits until the store has these versions or newer ones. Only metadata is requested, since
+//! the store has the rest.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use super::pool::is_at_least;
 /// Nodes per page.
 const PAGE: usize = 500;
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-/// How often a late store is checked, and after how long the versions are requested again: a node deleted since then
-/// never appears.
+/// The interval of checks of a late store, and the time after which the versions are requested again: a node deleted
+/// since then never appears.
 const LOOK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause after a failure; doubles up to the maximum.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 
-/// Waits until `store` has everything that the API server had when this was called.
+/// Waits until `store` has everything that the API server had at the time of this call.
 pub(super) async fn until_current(client: &Client, store: &Store<Node>) {
     store.synced().await;
     let mut pause = BACKOFF.0;
@@ -45,7 +45,7 @@ pub(super) async fn until_current(client: &Client, store: &Store<Node>) {
     }
 }
 
-/// Name and version of every node, as of one moment not before now.
+/// Name and version of every node, as of one time not before now.
 async fn versions(client: &Client) -> Result<Vec<(NodeName, String)>, ApiError> {
     let mut all = Vec::new();
     let mut next = String::new();

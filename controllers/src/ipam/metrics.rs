@@ -58,7 +58,7 @@ impl IpamMetrics {
         }
     }
 
-    /// Counts how many used blocks each range's search met.
+    /// Counts the used blocks that the search in each range skipped.
     #[allow(clippy::cast_precision_loss)] // a count
     pub(super) fn tried(&self, sets: &[CidrSet], tries: &[u64]) {
         for (set, tries) in sets.iter().zip(tries) {

@@ -1,21 +1,25 @@
-//! node-ipam-controller: gives every node its pod ranges (`spec.podCIDR`, `spec.podCIDRs`): a block of each range of the
-//! cluster, or with `--cidr-allocator-type=CloudAllocator` what the cloud gave its instance (module `cloud`).
+//! node-ipam-controller: assigns every node its pod ranges (`spec.podCIDR`, `spec.podCIDRs`): a block of each range of
+//! the cluster or, with `--cidr-allocator-type=CloudAllocator`, the ranges that the cloud assigned to its instance
+//! (module `cloud`).
 //!
-//! Off unless the provider says otherwise, since in most clusters kube-controller-manager does it. Two allocators for one cluster give a block
-//! to two nodes.
+//! Disabled unless the provider enables it, since in most clusters kube-controller-manager does this. Two allocators
+//! for one cluster assign a block to two nodes.
 //!
 //! Source of the behaviour: `kubernetes/kubernetes` `pkg/controller/nodeipam/**`. Differences, all on the safe side:
 //!
-//! | Difference | Why |
-//! |---|---|
-//! | A node whose range is no CIDR or lies outside of `--cluster-cidr` gets an event and a log line; the process continues | upstream never starts again, and no node gets a range |
-//! | Ranges that overlap with those of another node or of Services get an event (`PodCIDROverlap`) | upstream is silent, and frees the block of both when one is deleted |
-//! | A service range that cannot be read is an error | upstream ignores it and gives its addresses to pods |
-//! | Nothing is assigned before the state of every node at the start of leading is known | the block of a node that the last leader wrote is not given out again |
-//! | A write ends within the lease | so does one that was sent before it was lost |
-//! | A block whose write may have taken effect stays with its node, and the same block is tried again | upstream tries another one, and loses the first |
-//! | Two ranges: both blocks or none | upstream loses the block of the first when the second is full |
-//! | A full range is tried again when a block becomes free, and every five minutes | upstream tries each node in a growing interval |
+//! * A node whose range is no CIDR or is outside of `--cluster-cidr` gets an event and a log line; the process
+//!   continues. Upstream never starts again, and no node gets a range.
+//! * Ranges that overlap with those of another node or of Services get an event (`PodCIDROverlap`). Upstream is silent,
+//!   and frees the block of both when one is deleted.
+//! * A service range that cannot be read is an error. Upstream ignores it and assigns its addresses to pods.
+//! * Nothing is assigned before the state of every node at the start of leading is known: a block that the last leader
+//!   wrote to a node is not assigned again.
+//! * A write ends within the lease: the next leader may not see one that takes effect later.
+//! * A block whose write may have taken effect stays with its node, and the same block is tried again. Upstream tries
+//!   another one, and loses the first.
+//! * Two ranges: both blocks or none. Upstream loses the block of the first when the second is full.
+//! * A full range is tried again when a block becomes free, and every five minutes. Upstream tries each node in a
+//!   growing interval.
 
 mod cidr_set;
 pub(crate) mod cloud;
@@ -51,20 +55,20 @@ use crate::{NotStarted, Shared};
 pub const NAME: &str = "node-ipam-controller";
 /// Component of the events.
 pub const COMPONENT: &str = "cidrAllocator";
-/// Its RBAC permissions.
+/// RBAC permissions of this controller.
 pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "nodes", &["list"], "the state of all nodes before the first pod range is assigned"),
     Permission::new("", "nodes", &["patch"], "pod ranges of nodes"),
     Permission::new("", "nodes/status", &["patch"], "the condition NetworkUnavailable"),
 ];
-/// Writes at once.
+/// Concurrent writes.
 const WORKERS: usize = 30;
 /// Attempts of a write before an event is emitted on the node, and the pause before the second.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long a write may take, where the lease does not end before.
+/// The maximum time of a write, if the lease does not end earlier.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// When a node that found no free block is tried again if none becomes free.
+/// The time until a node that found no free block is tried again if none becomes free.
 const STARVED: Duration = Duration::from_secs(300);
 
 const NOT_ASKED_FOR: &str = "--allocate-node-cidrs=false: pod ranges are not assigned here";
@@ -130,7 +134,7 @@ fn start_ranges(
     })
 }
 
-/// What one pass over the nodes would do.
+/// Prepares one pass over the nodes that only shows its plans.
 pub fn preview(
     shared: Shared,
     events: Arc<dyn EventSink>,
@@ -240,7 +244,7 @@ impl IpamController {
                     self.events.event(&subject, EventType::Warning, finding.reason(), &finding.to_string());
                 }
                 self.wake(seen.freed);
-                // A node that waits for a free block is queued when there is one.
+                // A node that waits for a free block is queued when one becomes free.
                 if managed && needs(node) && !starved {
                     self.queue.add(node.name.clone());
                 }
@@ -335,13 +339,13 @@ impl IpamController {
     }
 }
 
-/// Upstream's event about the state of a node; `why` follows its text.
+/// Upstream's event about the state of a node; `why` is appended to its text.
 fn emit_status(events: &dyn EventSink, node: &Node, reason: &str, why: &str) {
     let message = format!("Node {} status is now: {reason}{why}", node.name);
     events.event(&Subject::node(&node.name, &node.uid), EventType::Normal, reason, &message);
 }
 
-/// How long a write may take, at the API server too: the next leader may not see a write that takes effect after the
+/// The maximum time of a write, at the API server too: the next leader may not see a write that takes effect after the
 /// lease is lost.
 fn within_lease(left: Option<Duration>) -> Duration {
     left.map_or(DEADLINE, |left| left.min(DEADLINE))
@@ -357,7 +361,7 @@ fn may_be_written(error: &GateError) -> bool {
     error.api().is_some_and(|error| !error.is_refused() && !is_paced(error))
 }
 
-/// The API server is overloaded and did not process the write.
+/// Whether the API server is overloaded and did not process the write.
 fn is_paced(error: &ApiError) -> bool {
     matches!(error, ApiError::Status { code: 429, .. })
 }

@@ -1,7 +1,7 @@
 //! The blocks of each node, and the choice of new ones. Pure.
 //!
-//! A block is used from the moment in which it is chosen for a node until that node is gone, shows other blocks, or the API
-//! server has refused to write it. So no block is ever chosen for two nodes.
+//! A block is used from the time when it is chosen for a node until that node is deleted, shows other blocks, or the
+//! API server has refused to write it. So no block is ever chosen for two nodes.
 //!
 //! Source of the behaviour: `kubernetes/kubernetes` `pkg/controller/nodeipam/ipam/range_allocator.go`.
 
@@ -29,7 +29,7 @@ struct Held {
     uid: Box<str>,
     // The ranges on the node, or those to be written.
     texts: Box<[Box<str>]>,
-    // The ranges that lie in the cluster's ranges.
+    // The ranges that are within the cluster's ranges.
     blocks: Vec<IpNet>,
     state: State,
 }
@@ -52,7 +52,7 @@ pub(super) struct Seen {
     pub(super) changed: bool,
     /// Blocks that are free now.
     pub(super) freed: u64,
-    /// What is wrong with the ranges that the node has.
+    /// Problems of the ranges that the node has.
     pub(super) findings: Vec<Finding>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Seen {
 pub(super) enum Finding {
     /// It is not a valid range.
     Malformed(Box<str>),
-    /// It lies outside of the cluster's ranges.
+    /// It is outside of the cluster's ranges.
     Outside(IpNet),
     /// It overlaps with a range of another node.
     Overlap(IpNet, NodeName),
@@ -116,7 +116,7 @@ impl fmt::Display for Finding {
      --cluster-cidr or smaller blocks for new nodes)"
 )]
 pub(super) struct Full {
-    /// Which of the ranges.
+    /// The index of the range.
     pub(super) index: usize,
     /// The range.
     pub(super) range: IpNet,
@@ -131,7 +131,7 @@ pub(super) struct Full {
 pub(super) struct Reserved {
     /// One per range, in order, in written form.
     pub(super) texts: Box<[Box<str>]>,
-    /// Used blocks that the search met in each range; empty when the blocks had been chosen before.
+    /// The number of used blocks that the search skipped in each range; empty if the blocks had been chosen before.
     pub(super) tries: Vec<u64>,
 }
 
@@ -156,12 +156,12 @@ impl Pool {
         &self.sets
     }
 
-    /// Records the ranges that a node shows.
+    /// Records the ranges that a node has.
     pub(super) fn see(&mut self, node: &Node) -> Seen {
         let held = self.nodes.get_mut(&node.name).filter(|held| held.uid == node.uid);
         match held {
             Some(held) if node.pod_cidrs.is_empty() => {
-                // The node no longer shows its ranges: data from before our write, or from a backup. It keeps the
+                // The node no longer shows its ranges: data from before the write, or from a backup. It keeps the
                 // blocks.
                 let late =
                     matches!(&held.state, State::Written(version) if !is_at_least(&node.resource_version, version));
@@ -208,7 +208,7 @@ impl Pool {
         (blocks, findings)
     }
 
-    /// What a range overlaps with. Two small ranges within one block do not overlap.
+    /// The overlap of a range, if any. Two small ranges within one block do not overlap.
     fn overlap(&self, range: &IpNet) -> Option<Finding> {
         let meets = |other: &&IpNet| other.contains(range) || range.contains(*other);
         let node = self.nodes.iter().find(|(_, held)| held.blocks.iter().any(|block| meets(&block)));
@@ -216,14 +216,14 @@ impl Pool {
             .or_else(|| self.services.iter().find(meets).map(|services| Finding::Services(*range, *services)))
     }
 
-    /// A node is gone. Returns how many blocks became free.
+    /// Removes a deleted node. Returns the number of blocks that became free.
     pub(super) fn gone(&mut self, node: &Node) -> u64 {
         self.starved.remove(&node.name);
         let ours = self.nodes.get(&node.name).is_some_and(|held| held.uid == node.uid);
         if ours { self.drop_held(&node.name) } else { 0 }
     }
 
-    /// Blocks for a node without any: those that were chosen before, or the next free ones, all or none. `Ok(None)` when
+    /// Blocks for a node without any: those that were chosen before, or the next free ones, all or none. `Ok(None)` if
     /// they are written already and the watch is late.
     pub(super) fn reserve(&mut self, node: &Node) -> Result<Option<Reserved>, Full> {
         match self.nodes.get(&node.name) {
@@ -257,22 +257,22 @@ impl Pool {
         Ok(Some(Reserved { texts, tries: chosen.iter().map(|candidate| candidate.tries).collect() }))
     }
 
-    /// The API server has written the blocks of a node; the node has this version now.
+    /// Records that the API server has written the blocks of a node, which has this version now.
     pub(super) fn written(&mut self, node: &Node, version: &str) {
         if let Some(state @ State::Reserved { .. }) = self.state(node) {
             *state = State::Written(version.into());
         }
     }
 
-    /// It is unknown whether the blocks of a node are written: it keeps them until it is observed.
+    /// Records that it is unknown whether the blocks of a node are written: it keeps them until it is observed.
     pub(super) fn unsure(&mut self, node: &Node) {
         if let Some(State::Reserved { unsure }) = self.state(node) {
             *unsure = true;
         }
     }
 
-    /// The API server refused to write the blocks of a node. Unless an earlier try may have written them, they are free
-    /// again. Returns how many.
+    /// Records that the API server refused to write the blocks of a node. Unless an earlier try may have written them,
+    /// they become free. Returns the number of free blocks.
     pub(super) fn refused(&mut self, node: &Node) -> u64 {
         match self.state(node) {
             Some(State::Reserved { unsure: false }) => self.drop_held(&node.name),

@@ -149,7 +149,7 @@ fn a_late_watch_after_a_write_brings_no_second_write() {
     pool.written(&before, "7");
     pool.see(&Node { resource_version: "6".into(), ..before.clone() });
     assert_eq!(pool.reserve(&before), Ok(None));
-    // From after the write, without its effect: the cluster was restored from a backup.
+    // Read after the write, but without its effect: the cluster was restored from a backup.
     pool.see(&Node { resource_version: "8".into(), ..before.clone() });
     assert_eq!(reserve(&mut pool, &before), "10.0.0.0/24");
     let seen = pool.see(&node("a", "1", &["10.0.0.0/24"]));
@@ -171,7 +171,7 @@ fn a_problem_of_a_range_is_reported_once_and_its_addresses_are_not_assigned() {
     check(&node("wide", "5", &["10.0.0.0/23"]), &[Finding::Overlap(net("10.0.0.0/23"), "a".into())]);
     let services = Finding::Services(net("10.0.15.128/25"), net("10.0.15.0/24"));
     check(&node("services", "6", &["10.0.15.128/25"]), &[services]);
-    // Smaller than a block: they share it, and no address.
+    // Ranges smaller than a block: the nodes share the block, but no address.
     check(&node("half", "7", &["10.0.3.0/25"]), &[]);
     check(&node("other-half", "8", &["10.0.3.128/25"]), &[]);
     assert_eq!(reserve(&mut pool, &node("new", "9", &[])), "10.0.2.0/24,fd00:0:0:2::/64");
@@ -224,7 +224,7 @@ async fn the_range_of_a_node_that_becomes_unmanaged_stays_occupied() {
     assert_eq!(queue.sizes(), (1, 0, 0));
     let Observed::Reserved(_, blocks) = controller.choose(&"d".into()) else { panic!("no block") };
     assert_eq!(*blocks, ["10.0.2.0/24".into()]);
-    // Deleted, it gives the range back.
+    // Its deletion releases the range.
     shared.nodes.remove(&"a".into(), "3");
     assert_eq!(controller.pool().sets()[0].used(), 2);
 }
@@ -346,7 +346,7 @@ fn with_ranges_of_the_cloud_the_families_are_those_of_services() {
     check("10.0.0.0/8", "10.96.0.0/20,fd00::/112", (0, 0), Ok(Families::V4V6));
     check("fd00::/48,10.0.0.0/8", "fd00::/112,10.96.0.0/20", (0, 0), Ok(Families::V6V4));
     check("fd00::/48", "fd00::/112", (0, 0), Ok(Families::V6));
-    // A range of the cluster that is smaller than the block of a node: nothing is cut.
+    // A range of the cluster that is smaller than the block of a node: it is not cut.
     check("10.0.0.0/28", "", (0, 24), Ok(Families::V4));
     check("10.0.0.0/8,x", "", (0, 0), Err("invalid CIDR address: \"x\""));
     check(
@@ -380,11 +380,11 @@ enum Op {
     Gone(u8),
     /// The watch shows the current node.
     See(u8),
-    /// The watch shows it as it was before any write.
+    /// The watch shows the node as it was before any write.
     SeeLate(u8),
     /// Another client assigns this block to it.
     Foreign(u8, u8),
-    /// It comes back under the same name.
+    /// The node is created again under the same name.
     Renew(u8),
 }
 
@@ -501,7 +501,7 @@ proptest! {
                 Op::See(id) => drop(pool.see(&cluster.node(id))),
                 Op::SeeLate(id) => {
                     let node = cluster.node(id);
-                    // A watch goes back only before a write that it has not shown.
+                    // A watch shows the state before a write only if it has not shown that write.
                     if node.pod_cidrs.is_empty() || pool.reserve(&node) == Ok(None) {
                         let before = Node { pod_cidrs: Box::default(), resource_version: "0".into(), ..node };
                         pool.see(&before);
@@ -511,7 +511,7 @@ proptest! {
                     let node = cluster.node(id);
                     let text = format!("10.0.{block}.0/24");
                     let other = cluster.nodes.values().any(|n| n.pod_cidrs.iter().any(|c| **c == *text));
-                    // Other allocators, which ignore our choices, are out of scope.
+                    // Other allocators, which ignore the pool's choices, are out of scope.
                     if node.pod_cidrs.is_empty() && !other && block < 15 {
                         let mut probe = pool.clone();
                         let fresh = probe.see(&Node { pod_cidrs: [text.clone().into()].into(), ..node.clone() });
@@ -536,8 +536,8 @@ proptest! {
                 }
             }
         }
-        // Once all nodes are gone, all blocks but those of Services are free; so are they in a new pool that starts
-        // from the nodes.
+        // After all nodes are deleted, all blocks but those of Services are free. A new pool that starts from the nodes
+        // has the same used blocks.
         let mut successor = self::pool(&[("10.0.0.0/20", 24), ("fd00::/60", 64)], &services);
         for node in cluster.nodes.values() {
             prop_assert_eq!(successor.see(node).findings, []);

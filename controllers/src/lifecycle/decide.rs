@@ -1,4 +1,4 @@
-//! Whether a node is deleted, gets the shutdown taint, or stays. Pure.
+//! Decides whether a node is deleted, gets the shutdown taint, or stays. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -9,26 +9,26 @@ use ccm_runtime::writer::taint::shutdown_taint;
 
 use crate::evidence::too_young;
 
-/// What to do with a node.
+/// The action for a node.
 #[derive(Debug, Clone)]
 pub(super) enum Verdict {
-    /// Nothing.
+    /// No action.
     Keep,
     /// Gone, on this evidence.
     Delete(Evidence),
-    /// Probably gone, but the evidence is not enough yet; why.
+    /// Probably gone, but the evidence is not sufficient yet, for this reason.
     Wait(String),
     /// The instance is stopped: taint the node.
     Taint,
-    /// The cloud gave no answer.
+    /// The cloud returned no answer.
     Unknown(ProviderError),
 }
 
-/// Nodes that a complete list lacked, with the moment that list began: a second list must agree.
+/// Nodes missing in a complete list, with the time at which that list began: a second list must agree.
 #[derive(Debug, Default)]
 pub(super) struct Unconfirmed(BTreeMap<NodeName, (Box<str>, SystemTime)>);
 
-/// Whether the cloud must be asked about a node at all: only when the kubelet does not report it as Ready.
+/// Whether a node must be looked up in the cloud at all: only if the kubelet does not report it as Ready.
 pub fn needs_answer(node: &Node) -> bool {
     node.ready != Some(ConditionStatus::True)
 }
@@ -84,7 +84,7 @@ impl Unconfirmed {
     }
 }
 
-/// How many nodes one pass may delete.
+/// The maximum number of nodes that one pass deletes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     /// At least this many.
@@ -97,7 +97,7 @@ impl Budget {
     /// The larger of 10 nodes and 10 % of the cluster.
     pub const DEFAULT: Self = Self { nodes: 10, percent: 10 };
 
-    /// For a cluster of this size.
+    /// The number for a cluster of this size.
     pub fn of(self, cluster: usize) -> usize {
         self.nodes.max(cluster.saturating_mul(self.percent) / 100)
     }

@@ -1,7 +1,8 @@
 //! cloud-node-lifecycle-controller: deletes nodes whose instance is gone, taints those whose instance is stopped.
 //!
-//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/nodelifecycle/node_lifecycle_controller.go`. Unlike
-//! there, a node is deleted only on evidence that is strong enough for its age, and only so many in one pass.
+//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/nodelifecycle/node_lifecycle_controller.go`.
+//! Unlike there, a node is deleted only on evidence that is sufficient for its age, and the deletions of one pass are
+//! limited.
 
 pub mod decide;
 pub(crate) mod metrics;
@@ -45,7 +46,7 @@ const TRIES_PER_DELETION: usize = 2;
 pub struct Config {
     /// `--node-monitor-period`
     pub period: Duration,
-    /// How many nodes one pass may delete.
+    /// The maximum number of nodes that one pass deletes.
     pub budget: Budget,
 }
 
@@ -60,7 +61,7 @@ struct LifecycleController {
     last_tried: Mutex<Option<NodeName>>,
     // The last event message of each node, so that passes do not repeat it every few seconds.
     reported: Mutex<BTreeMap<NodeName, String>>,
-    // A wall clock that jumps after the start must not make nodes look older than they are.
+    // A wall clock that jumps after the start must not make nodes appear older than they are.
     started: (Instant, SystemTime),
     metrics: LifecycleMetrics,
 }
@@ -82,7 +83,7 @@ pub fn start(
     })
 }
 
-/// What one pass would do. For a node that waits for more evidence it emits an event.
+/// Prepares one pass that only shows its plans. It emits an event for a node that waits for more evidence.
 pub fn preview(shared: Shared, events: Arc<dyn EventSink>, budget: Budget) -> Result<Preview, NotStarted> {
     let Some(view) = shared.view.clone() else {
         return Err(NotStarted("cloud provider does not support instances".into()));
@@ -136,7 +137,7 @@ impl LifecycleController {
             };
             match verdict {
                 Verdict::Keep => {}
-                // Already being deleted; only other finalizers keep it.
+                // The node is already being deleted; only other finalizers keep it.
                 Verdict::Delete(_) if current.deleting => {}
                 Verdict::Delete(evidence) => deletions.push((node, evidence)),
                 Verdict::Taint => taints.push((node, true)),
@@ -238,7 +239,7 @@ impl LifecycleController {
                 tracing::error!(node = %node.name, %error, "unable to delete node");
                 let message = format!("Failed deleting node {}: {error}", node.name);
                 self.events.event(&subject, EventType::Warning, "DeletingNodeFailed", &message);
-                // If the outcome is unknown, it may have taken effect.
+                // If the outcome is unknown, the deletion may have taken effect.
                 !error.api().is_some_and(ApiError::is_refused)
             }
         }

@@ -1,4 +1,4 @@
-//! When a node is deleted and when it is not: table tests and property tests.
+//! The conditions under which a node is deleted: table tests and property tests.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use super::decide::{Budget, Unconfirmed, Verdict, judge, recovered};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// So many seconds after a fixed moment.
+/// This many seconds after a fixed time.
 fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds)
 }
@@ -102,10 +102,10 @@ fn an_instance_that_a_list_lacks_is_gone_only_when_a_later_list_agrees() {
             assert_eq!(word(&judge(&born(0), answer, at(1000), &mut unconfirmed)), *wanted, "{steps:?}");
         }
     };
-    // The same list from memory is not a second one.
+    // The same list from the cache is not a second one.
     check(&[(unlisted(100), "wait"), (unlisted(100), "wait"), (unlisted(99), "wait"), (unlisted(101), "delete")]);
     check(&[(unlisted(100), "wait"), (found(Ok(false)), "keep"), (unlisted(102), "wait")]);
-    // A failed look-up neither confirms nor clears.
+    // A failed lookup neither confirms nor clears.
     let failed = || Lookup::Unknown(ProviderError::unknown("throttled"));
     check(&[(unlisted(100), "wait"), (failed(), "unknown"), (failed(), "unknown"), (unlisted(101), "delete")]);
 }
@@ -173,8 +173,8 @@ fn any_node() -> impl Strategy<Value = Node> {
 }
 
 proptest! {
-    /// Whatever happened before: a node is deleted only after an answer "gone" for this node, which was old enough at
-    /// the read; absence must be seen in two lists.
+    /// Regardless of earlier events, a node is deleted only after an answer "gone" for this node, which was old enough
+    /// at the read; absence must be seen in two lists.
     #[test]
     fn nothing_is_deleted_without_evidence(
         node in any_node(),

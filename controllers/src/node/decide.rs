@@ -19,7 +19,7 @@ const PAIRS: [(&str, &str); 3] =
 // `None` only if the pattern were malformed; then every key counts as reserved.
 static RESERVED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(^|\.)(kubernetes|k8s)\.io/").ok());
 
-/// The changes of an initialization.
+/// The changes by an initialization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Initialization {
     /// The write: provider ID where the node has none, labels that differ from the node's, and the taints that remain.
@@ -28,7 +28,7 @@ pub(super) struct Initialization {
     pub(super) left_out: Vec<String>,
 }
 
-/// Decides what initialization writes. The uninitialized taint goes whatever its value and effect.
+/// Decides the writes of an initialization. The uninitialized taint is removed whatever its value and effect.
 ///
 /// Source: `kubernetes/cloud-provider` `controllers/node/node_controller.go`.
 pub(super) fn initialize(
@@ -80,7 +80,7 @@ fn check_provided_ip(node: &Node, cloud: &[NodeAddress]) -> Result<(), String> {
     })
 }
 
-/// The addresses to write to the node; `None` when nothing needs to be written.
+/// The addresses to write to the node; `None` if nothing needs to be written.
 pub(super) fn addresses(node: &Node, cloud: &[NodeAddress]) -> Result<Option<Vec<NodeAddress>>, String> {
     if cloud.is_empty() {
         return Ok(None);

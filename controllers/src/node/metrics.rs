@@ -31,7 +31,7 @@ metrics! {
 }
 
 impl NodeMetrics {
-    /// `awaits` says whether a node is still to be initialized.
+    /// `awaits` returns whether a node must still be initialized.
     pub(super) fn of(
         registry: &Metrics,
         nodes: &Arc<Store<Node>>,

@@ -40,7 +40,7 @@ const ADDRESSES_FAILED: &str = "failed to update node addresses";
 /// Nodes whose addresses are compared at once in a preview.
 const SURVEYED_AT_ONCE: usize = 100;
 
-/// A tainted node is retried once a minute: not after 1,000 s as upstream, since all waiting nodes share a call.
+/// A tainted node is retried once a minute, not after 1,000 s as upstream, since all waiting nodes share a call.
 const LIMIT: RateLimit = RateLimit { max: Duration::from_secs(60), ..RateLimit::DEFAULT };
 
 /// Settings of the controller.
@@ -115,7 +115,7 @@ pub fn start(
     })
 }
 
-/// What one pass would do: initialization, labels, addresses.
+/// Prepares one pass that only shows its plans: initialization, labels, addresses.
 pub fn preview(shared: Shared, events: Arc<dyn EventSink>, scope: &Scope) -> Result<Preview, NotStarted> {
     let Some(view) = shared.view.clone() else {
         return Err(NotStarted("cloud provider does not support instances".into()));
@@ -217,7 +217,7 @@ impl NodeController {
         };
         let subject = Subject::node(&node.name, &node.uid);
         let Some(written) = self.remove_taint(&node, &metadata).await? else { return Ok(Outcome::Done) };
-        // Thousands may wait to write their addresses: keep nothing else for them.
+        // Thousands of nodes may wait for the write of their addresses: keep nothing else for them.
         let addresses = std::mem::take(&mut metadata.node_addresses);
         drop((node, metadata, context));
         self.observe_age(&written, &self.metrics.taint_removal);
@@ -230,7 +230,7 @@ impl NodeController {
         Ok(Outcome::Done)
     }
 
-    /// Emits an event on the node: why it stays tainted. No event if the cloud only needs time.
+    /// Emits an event with the reason why the node stays tainted. No event if the cloud only needs time.
     fn failed(&self, node: &Node, error: SyncError) -> SyncError {
         if error.is_in_progress() {
             return error;
@@ -244,7 +244,7 @@ impl NodeController {
         error
     }
 
-    /// Writes everything but the addresses; `None` when there is nothing left to do or nothing may be written.
+    /// Writes everything but the addresses; `None` if no work is left or nothing may be written.
     async fn remove_taint(&self, node: &NodeRef, metadata: &InstanceMetadata) -> Result<Option<NodeRef>, SyncError> {
         let mut refused = None;
         let decide = |node: &NodeRef| {
@@ -284,8 +284,8 @@ impl NodeController {
         }
     }
 
-    /// One periodic pass over all initialized nodes. One failure does not stop the others; nothing is retried before the
-    /// next pass.
+    /// One periodic pass over all initialized nodes. One failure does not stop the others; nothing is retried before
+    /// the next pass.
     async fn refresh_addresses(self: Arc<Self>, parallel: usize) {
         let mut nodes = self.shared.managed_nodes();
         nodes.retain(|node| !node.has_taint(TAINT_UNINITIALIZED));
@@ -294,7 +294,7 @@ impl NodeController {
         }
     }
 
-    /// Updates the addresses of these nodes; returns what failed.
+    /// Updates the addresses of these nodes; returns the failures.
     async fn refresh(&self, nodes: Vec<NodeRef>, parallel: usize) -> Vec<(NodeName, SyncError)> {
         let answers = self.view.get(&nodes, Aspects::ADDRESSES, Duration::ZERO);
         let Some(answers) = self.shared.leadership.until_ended(answers).await else { return Vec::new() };

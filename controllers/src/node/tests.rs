@@ -347,7 +347,7 @@ proptest! {
         prop_assert_eq!(addresses(&written, &cloud.node_addresses), Ok(None));
     }
 
-    /// Only the order within one type means something.
+    /// Only the order within one type matters.
     #[test]
     fn the_order_of_the_clouds_types_makes_no_difference(cloud in prop::collection::vec(address(), 1..6)) {
         let node = new_node();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ccm_provider::{Node, NodeChanges, NodeTaskSpec, ProviderError, Taint, TaintId};
 use ccm_runtime::writer::NodePatch;
 
-/// The answer, if it names only taints of the task.
+/// The answer, if it contains only declared taints of the task.
 pub(super) fn declared(spec: &NodeTaskSpec, changes: NodeChanges) -> Result<NodeChanges, ProviderError> {
     match changes.taints.keys().find(|taint| !spec.taints.contains(taint)) {
         Some(taint) => Err(ProviderError::bug(format!("{} answers the taint {taint} without declaring it", spec.name))),
@@ -13,8 +13,8 @@ pub(super) fn declared(spec: &NodeTaskSpec, changes: NodeChanges) -> Result<Node
     }
 }
 
-/// The write to a node that was `asked` about and is `current` now; `None` when there is nothing to write. Taints evict pods,
-/// so an answer about an earlier version of the node gives none.
+/// The write for an answer about the state `asked` of a node whose state is `current` now; `None` if there is nothing
+/// to write. Taints evict pods, so an answer about an earlier version of the node causes none.
 pub(super) fn patch(asked: &Node, current: &Node, changes: &NodeChanges) -> Option<NodePatch> {
     let is_late = !changes.taints.is_empty() && asked.resource_version != current.resource_version;
     let NodeChanges { labels, taints, pod_cidrs } = changes.clone().against(current);
@@ -23,7 +23,7 @@ pub(super) fn patch(asked: &Node, current: &Node, changes: &NodeChanges) -> Opti
     (!is_late && patch != NodePatch::default()).then_some(patch)
 }
 
-/// The whole list: the others stay in their order, new ones follow.
+/// The whole list of taints: the others keep their order, new ones are appended.
 fn with_taints(present: &[Taint], changes: &BTreeMap<TaintId, bool>) -> Vec<Taint> {
     let kept = present.iter().filter(|taint| !changes.keys().any(|changed| changed.is(taint))).cloned();
     let added = changes.iter().filter(|(_, wanted)| **wanted).map(|(taint, _)| Taint {

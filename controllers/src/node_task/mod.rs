@@ -24,7 +24,7 @@ use ccm_runtime::{Queue, RateLimit};
 use crate::preview::{self, Preview, Scope};
 use crate::{NotStarted, Shared};
 
-/// Its RBAC permissions.
+/// RBAC permissions of this controller.
 pub const PERMISSIONS: &[Permission] = &[Permission::new(
     "",
     "nodes",
@@ -32,7 +32,7 @@ pub const PERMISSIONS: &[Permission] = &[Permission::new(
     "labels, taints and pod ranges that the provider's own controllers answer with",
 )];
 
-/// A node and the incarnation given by its provider ID.
+/// A node and its incarnation, identified by the provider ID.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
     name: NodeName,
@@ -42,7 +42,7 @@ struct Key {
 
 impl Key {
     /// Whether the node runs on the machine of the key. After a deletion, a new node may run on the same machine, and
-    /// undoing the work for the deleted one would break it.
+    /// reverting the work for the deleted one would break it.
     fn is_of(&self, node: &Node) -> bool {
         self.name == node.name && self.provider_id == node.provider_id
     }
@@ -79,7 +79,7 @@ pub fn start(
     })
 }
 
-/// What one pass over the nodes would do. Nodes that are deleted already are not known to it.
+/// Prepares one pass over the nodes that only shows its plans. Nodes that are already deleted are not included.
 pub fn preview(
     shared: Shared,
     task: Option<Arc<dyn NodeTask>>,
@@ -102,7 +102,7 @@ pub fn preview(
 impl Reconciler for NodeTaskController {
     type Key = Key;
     type Observed = NodeWork;
-    /// As many groups as workers; all work on one node is in one.
+    /// There are as many groups as workers; all work on one node is in the same group.
     type Group = u64;
 
     fn name(&self) -> &'static str {
@@ -195,7 +195,8 @@ impl NodeTaskController {
                 self.task.written(node);
                 Ok(Outcome::Done)
             }
-            // Nothing is left to write; or the node changed, which has queued it again if it is still due; or it is gone.
+            // Nothing is left to write; or the node changed, which has queued it again if it is still due; or it is
+            // deleted.
             Ok(None) => Ok(Outcome::Done),
             Err(error) => Err(SyncError::gate("failed to patch the node", error)),
         }

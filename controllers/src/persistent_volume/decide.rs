@@ -1,4 +1,4 @@
-//! Which volumes get labels, and the changes to them. Pure; shared by the controller and the webhook.
+//! The volumes that get labels, and the changes to them. Pure; shared by the controller and the webhook.
 //!
 //! Source of the rules: `kubernetes/kubernetes` `plugin/pkg/admission/storage/persistentvolume/label/admission.go`, and
 //! `kubernetes-sigs/cloud-pv-admission-labeler`. Unlike there, requirements are added in the order of their keys.
@@ -9,19 +9,19 @@ use ccm_provider::well_known::{LABEL_ZONE, LABEL_ZONE_BETA, ZONE_DELIMITER};
 use ccm_provider::{Change, PersistentVolume, Plan, Risk, Step, Verb, VolumeLabels, VolumeSource};
 use serde_json::{Map, Value, json};
 
-/// Where the labels of a volume come from.
+/// The origin of the labels of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin<'a> {
     /// It gets no labels: it belongs to another cloud, has its topology from a CSI driver, or is still being
     /// provisioned.
     Foreign,
-    /// Its provisioner has set them; they are trusted.
+    /// Its provisioner has set these labels, which are trusted.
     Provisioner(VolumeLabels),
-    /// From the cloud.
+    /// The cloud provides them.
     Cloud(&'a VolumeSource),
 }
 
-/// Where the labels of a volume come from, for a cloud with these sources.
+/// The origin of the labels of a volume, for a cloud with these sources.
 pub fn origin<'a>(volume: &PersistentVolume, sources: &'a [VolumeSource]) -> Origin<'a> {
     let Some(source) = VolumeSource::of(volume, sources) else { return Origin::Foreign };
     match volume.topology() {
@@ -31,7 +31,7 @@ pub fn origin<'a>(volume: &PersistentVolume, sources: &'a [VolumeSource]) -> Ori
     }
 }
 
-/// Whether the controller looks a volume up: it belongs to this cloud, lacks its topology, and is not being deleted.
+/// Whether the controller looks up a volume: it belongs to this cloud, lacks its topology, and is not being deleted.
 pub fn lacks_labels<'a>(volume: &PersistentVolume, sources: &'a [VolumeSource]) -> Option<&'a VolumeSource> {
     if volume.metadata.deletion_timestamp.is_some() || volume.topology().is_some() {
         return None;
@@ -48,7 +48,7 @@ pub fn matters(old: &PersistentVolume, new: &PersistentVolume) -> bool {
     was.uid != is.uid || was.labels != is.labels || was.annotations != is.annotations || old.spec != new.spec
 }
 
-/// When the labels are set.
+/// The time at which the labels are set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// At creation: the topology given by the user is not trusted.
@@ -60,9 +60,9 @@ pub enum When {
 /// Changes of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Mutation {
-    /// Labels to be set, with their values before.
+    /// Labels to set, with their previous values.
     pub labels: Vec<(String, Option<String>, String)>,
-    /// The whole of `spec.nodeAffinity`, where it changes.
+    /// The whole of `spec.nodeAffinity`, if it changes.
     pub affinity: Option<Value>,
     /// Labels that differ from the cloud's and are kept: key, value, value of the cloud.
     pub contradictions: Vec<(String, String, String)>,

@@ -5,7 +5,7 @@
 //! sources or for the CSI driver of the same cloud; provisioned volumes have their topology already. It only adds
 //! labels and affinity; it never changes or removes them.
 //!
-//! The webhook of the same purpose, in the program, decides with the same functions ([`decide`]).
+//! The program's webhook for the same purpose decides with the same functions ([`decide`]).
 
 pub mod decide;
 #[cfg(test)]
@@ -37,17 +37,17 @@ pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "persistentvolumes", &["list", "watch"], "volumes that lack the labels of their zone"),
     Permission::new("", "persistentvolumes", &["patch"], "zone and region of a volume, as labels and node affinity"),
 ];
-/// Writes at once.
+/// Concurrent writes.
 const WORKERS: usize = 5;
-/// How long the cloud may take to answer: for all waiting volumes at once, and then for each separately.
+/// The maximum time of the cloud's answer: for all waiting volumes at once, and then for each separately.
 const READ_DEADLINE: Duration = Duration::from_secs(15);
-/// How long all separate calls together may take, for a cloud that never answers.
+/// The maximum time of all separate calls together, for a cloud that never answers.
 const ALONE: Duration = Duration::from_secs(60);
-/// The call, as the metric and errors name it.
+/// The name of the call in the metric and in errors.
 const CALL: &str = "GetLabelsForVolume";
-/// When a volume whose disk does not exist is looked up again.
+/// The time until a volume whose disk does not exist is looked up again.
 const NO_DISK: Duration = Duration::from_secs(300);
-/// When a missing permission is tried again, and the hint if it is the permission to watch.
+/// The time until a missing permission is tried again, and the hint if it is the permission to watch.
 const NO_RIGHT: Duration = Duration::from_secs(300);
 const NO_WATCH: &str = "grant `list` and `watch` on persistentvolumes, or switch their labels off with \
                         --controllers=*,-persistentvolume-label-controller";
@@ -60,7 +60,7 @@ struct VolumeController {
     volumes: Arc<Store<PersistentVolume>>,
     labeller: Arc<dyn Volumes>,
     events: Arc<dyn EventSink>,
-    /// When writes may be tried again after the API server refused one for lack of rights.
+    /// The time at which writes may be tried again after the API server refused one for lack of permission.
     forbidden_until: Mutex<Option<Instant>>,
 }
 
@@ -68,12 +68,12 @@ struct VolumeController {
 enum Observed {
     /// Nothing to do.
     Settled,
-    /// The API server will refuse writes until then.
+    /// The API server is expected to refuse writes for this time.
     Forbidden(Duration),
     /// The volume lacks labels; the cloud's answer.
     Asked(Arc<PersistentVolume>, VolumeSource, Answer),
-    /// The call for all waiting volumes timed out, so each volume gets a call of its own until then: one volume without
-    /// an answer must not delay the others.
+    /// The call for all waiting volumes timed out, so each volume gets a separate call until this time: one volume
+    /// without an answer must not delay the others.
     Late(Arc<PersistentVolume>, VolumeSource, Instant),
 }
 
@@ -125,7 +125,7 @@ pub async fn ask(
     }
 }
 
-/// The same; the error is that the call took longer than `limit`.
+/// The same; the error means that the call took longer than `limit`.
 async fn ask_in_time(
     labeller: &dyn Volumes,
     volumes: &[PersistentVolume],
@@ -167,7 +167,7 @@ pub async fn list(client: &Client) -> Result<Arc<Store<PersistentVolume>>, Strin
     Ok(listed)
 }
 
-/// What one pass would do: over these volumes, else over those that the API server lists now.
+/// Prepares one pass that only shows its plans: over these volumes, else over those that the API server lists now.
 pub fn preview(
     shared: Shared,
     volumes: Option<Arc<Store<PersistentVolume>>>,
@@ -189,7 +189,7 @@ pub fn preview(
     }))
 }
 
-/// Why the controller would not run with this provider.
+/// Checks that the controller can run with this provider; the error is the reason why not.
 pub fn applies(provider: &dyn CloudProvider) -> Result<(), NotStarted> {
     provider.volumes().map(drop).ok_or_else(no_labeller)
 }
@@ -342,7 +342,7 @@ impl VolumeController {
         }
     }
 
-    /// Emits an event on the volume: why it has no labels.
+    /// Emits an event on the volume with the reason why it has no labels.
     fn tell_failure(&self, volume: &PersistentVolume, error: &str) {
         let error = error.trim_end_matches('.');
         let message =
@@ -350,13 +350,14 @@ impl VolumeController {
         self.events.event(&subject(volume), EventType::Warning, "FailedToLabelVolume", &message);
     }
 
-    /// How long writes are paused for lack of permission.
+    /// The time for which writes are paused for lack of permission.
     fn forbidden(&self) -> Option<Duration> {
         let until = (*self.forbidden_until.lock().unwrap_or_else(PoisonError::into_inner))?;
         Some(until.saturating_duration_since(self.shared.clock.now())).filter(|left| !left.is_zero())
     }
 
-    /// The API server refused a write for lack of rights, and will refuse all: logged once, tried again much later.
+    /// Pauses writes after the API server refused one for lack of permission, since it would refuse all. Logs this
+    /// once.
     fn refused(&self, error: &GateError) -> Duration {
         let mut until = self.forbidden_until.lock().unwrap_or_else(PoisonError::into_inner);
         if until.is_none() {
@@ -371,7 +372,7 @@ impl VolumeController {
     }
 }
 
-/// When a volume is looked up again after this error.
+/// The error with the delay after which the volume is looked up again.
 fn again(text: String, error: &ProviderError) -> SyncError {
     match (error.root(), SyncError::provider("", error)) {
         (ProviderError::DiskNotFound, _) => SyncError::RetryAfter { message: text, after: NO_DISK },

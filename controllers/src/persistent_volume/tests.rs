@@ -1,4 +1,4 @@
-//! Which volumes get labels and how they change: table tests and property tests.
+//! The volumes that get labels, and the changes to them: table tests and property tests.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! Which routes are deleted, created and kept, and the condition of each node. Pure.
+//! The routes to delete, create and keep, and the condition of each node. Pure.
 //!
-//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/route/route_controller.go`. Destinations are compared
-//! as networks, not as text.
+//! Source of the behaviour: `kubernetes/cloud-provider` `controllers/route/route_controller.go`. Destinations are
+//! compared as networks, not as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,25 +17,26 @@ use ipnet::IpNet;
 /// The changes of one reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Changes {
-    /// Routes to remove, as listed.
+    /// Routes to delete, as listed.
     pub(super) delete: Vec<Route>,
-    /// Routes to make, each with its target node.
+    /// Routes to create, each with its target node.
     pub(super) create: Vec<NewRoute>,
-    /// Whether all deletions must end before the first creation: the provider knows addresses, or a destination is in both.
+    /// Whether all deletions must end before the first creation: the provider knows addresses, or a destination is in
+    /// both.
     pub(super) delete_first: bool,
-    /// Nodes with a listed route or a pod range: how many routes each needs in all.
+    /// Nodes with a listed route or a pod range, and the total number of routes that each needs.
     pub(super) nodes: BTreeMap<NodeName, usize>,
-    /// Routes to nodes that are not known (any more), which are kept for now.
+    /// Target nodes that are not known (any more), and whose routes are kept for now.
     pub(super) unconfirmed: Vec<NodeName>,
 }
 
-/// Whether a node belongs to another cloud. No route to it is made or removed.
+/// Whether a node belongs to another cloud. No route to it is created or deleted.
 fn is_foreign(node: &Node, schemes: &Schemes) -> bool {
     schemes.is_foreign(node.provider_id.as_deref())
 }
 
-/// Compares the cloud's routes with the pod ranges of the nodes. `departed` names missing nodes that are known to be gone:
-/// they were seen to be deleted, or were missing the last time too.
+/// Compares the cloud's routes with the pod ranges of the nodes. `departed` names missing nodes that are known to be
+/// gone: their deletion was observed, or they were also missing the last time.
 pub(super) fn plan(
     routes: &[Route],
     nodes: &[NodeRef],
@@ -52,7 +53,7 @@ pub(super) fn plan(
         }
     }
     let by_name: BTreeMap<&NodeName, &NodeRef> = nodes.iter().map(|node| (&node.name, node)).collect();
-    // Destinations per node that stay, and those that are replaced.
+    // Destinations per node whose routes stay; the others are replaced.
     let mut keep: BTreeSet<(&NodeName, IpNet)> = BTreeSet::new();
     for node in nodes.iter().filter(|node| !is_foreign(node, schemes)) {
         let wanted = wanted(node);
@@ -61,7 +62,8 @@ pub(super) fn plan(
         }
         for (cidr, text) in wanted {
             let present = listed.get(&node.name).into_iter().flatten().find(|route| {
-                // A blackhole is deleted below, so it keeps nothing: its successor must come with the same reconcile.
+                // A blackhole is deleted below, so it does not count: its replacement must be created in the same
+                // reconcile.
                 !route.blackhole
                     && destination(route) == Some(cidr)
                     && (!route.enable_node_addresses
@@ -92,7 +94,7 @@ pub(super) fn plan(
             changes.delete.push(route.clone());
         }
     }
-    // Clouds have one route per destination: a range that moves from one node to another must be free first.
+    // Clouds have one route per destination: a range that moves from one node to another must be released first.
     let freed: BTreeSet<IpNet> = changes.delete.iter().filter_map(destination).collect();
     changes.delete_first |=
         changes.create.iter().any(|new| destination(&new.route).is_some_and(|cidr| freed.contains(&cidr)));
@@ -129,8 +131,7 @@ fn destination(route: &Route) -> Option<IpNet> {
     address::parse_cidr(&route.destination_cidr)
 }
 
-/// Whether this controller may delete a route: it begins or ends within the pod ranges. False for one that cannot be
-/// parsed.
+/// Whether this controller may delete a route: it begins or ends within the pod ranges. False if it cannot be parsed.
 fn responsible(route: &Route, cluster: &[IpNet]) -> bool {
     let Some(cidr) = destination(route) else {
         tracing::error!(route = route.name, cidr = route.destination_cidr, "a route with this destination is ignored");
@@ -140,7 +141,7 @@ fn responsible(route: &Route, cluster: &[IpNet]) -> bool {
     within(cidr.network()) || within(cidr.broadcast())
 }
 
-/// Whether the condition of a node must be written, and with which value: `Some(true)` for "all routes exist".
+/// The value of the condition of a node if it must be written: `Some(true)` for "all routes exist".
 pub(super) fn condition(node: &Node, available: bool) -> Option<bool> {
     let wanted = if available {
         (ConditionStatus::False, REASON_ROUTE_CREATED)
@@ -152,7 +153,7 @@ pub(super) fn condition(node: &Node, available: bool) -> Option<bool> {
 }
 
 impl Changes {
-    /// The writes as plan steps, with those of the conditions of `nodes` for the case that every route can be made.
+    /// The writes as plan steps, with those of the conditions of `nodes` if every route can be created.
     pub(super) fn plan(&self, nodes: &[NodeRef]) -> Plan {
         let step = |verb, route: &Route, reason: &str| Step {
             verb,

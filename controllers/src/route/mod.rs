@@ -34,12 +34,12 @@ pub const NAME: &str = "node-route-controller";
 /// RBAC permissions of this controller, without events and the shared stores.
 pub const PERMISSIONS: &[Permission] =
     &[Permission::new("", "nodes/status", &["patch"], "the condition NetworkUnavailable")];
-/// Tries of a creation that meets a conflict, and the pause before the first repetition.
+/// Attempts of a creation that meets a conflict, and the pause before the first repetition.
 const CONFLICT_TRIES: u32 = 5;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 /// Conditions written at once.
 const IN_FLIGHT: usize = 32;
-/// In the watch-based mode, at most one reconcile in this time.
+/// In the watch-based mode, the minimum time between reconciles.
 const WATCH_PACE: Duration = Duration::from_secs(10);
 /// Back-off of failed reconciles in the watch-based mode.
 const LIMIT: RateLimit = RateLimit { base: WATCH_PACE, max: Duration::from_secs(300), bucket: None };
@@ -61,7 +61,7 @@ struct RouteController {
     events: Arc<dyn EventSink>,
     cluster_cidrs: Vec<IpNet>,
     schemes: Schemes,
-    // Nodes that were seen to be deleted, and those that the last reconcile missed.
+    // Nodes whose deletion was observed, and those that were missing in the last reconcile.
     departed: Mutex<BTreeSet<NodeName>>,
     // The nodes for which the last reconcile left nothing to do.
     settled: Mutex<Option<Vec<NodeRef>>>,
@@ -69,7 +69,8 @@ struct RouteController {
     syncs: ccm_runtime::metrics::IntCounter,
 }
 
-/// Starts the controller; the future runs until no new work may begin. `schemes` are those of the provider IDs of this cloud.
+/// Starts the controller; the future runs until no new work may begin. `schemes` are the provider ID schemes of this
+/// cloud.
 pub fn start(
     shared: Shared,
     routes: Option<Arc<dyn Routes>>,
@@ -100,7 +101,7 @@ pub fn start(
     })
 }
 
-/// What one reconcile would do.
+/// Prepares one reconcile that only shows its plans.
 pub fn preview(
     shared: Shared,
     routes: Option<Arc<dyn Routes>>,
@@ -160,7 +161,7 @@ impl RouteController {
         });
     }
 
-    /// One reconcile after changes, never more than one in [`WATCH_PACE`].
+    /// Reconciles after changes, at most once per [`WATCH_PACE`].
     async fn run_on_changes(self: Arc<Self>, queue: Arc<Queue<()>>) {
         queue.add(());
         let leadership = &self.shared.leadership;
@@ -185,7 +186,7 @@ impl RouteController {
         }
     }
 
-    /// A panic is a failed reconcile, and not the end of the controller.
+    /// Reconciles; a panic is a failed reconcile, and does not end the controller.
     async fn reconcile_caught(&self) -> Result<(), String> {
         AssertUnwindSafe(self.reconcile()).catch_unwind().await.unwrap_or_else(|panic| {
             self.shared.metrics.panicked(NAME);
@@ -249,7 +250,8 @@ impl RouteController {
         changes
     }
 
-    /// Deletes and creates; returns how many routes each node still lacks. Failed deletions count for no node.
+    /// Deletes and creates; returns the number of routes that each node still lacks. Failed deletions count for no
+    /// node.
     async fn apply(&self, changes: &Changes) -> Result<BTreeMap<NodeName, usize>, GateError> {
         let cluster = &self.shared.cluster;
         let delete = async {
@@ -342,7 +344,7 @@ impl RouteController {
         self.events.event(&subject, EventType::Warning, "FailedToCreateRoute", &message);
     }
 
-    /// Writes the condition of each node that needs routes, if it differs. Returns how many writes failed.
+    /// Writes the condition of each node that needs routes, if it differs. Returns the number of failed writes.
     async fn tell_nodes(&self, changes: &Changes, lacking: &BTreeMap<NodeName, usize>) -> usize {
         let mut due = Vec::new();
         for (name, wanted) in &changes.nodes {

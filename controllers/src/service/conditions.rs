@@ -1,4 +1,4 @@
-//! Conditions of a Service about its balancer. Pure.
+//! Conditions of a Service about its load balancer. Pure.
 //!
 //! Types, reasons and meaning are those of KEP-4631, with two exceptions that follow the convention of all other
 //! conditions: `lastTransitionTime` changes only when `status` does, and unchanged conditions are not written. So
@@ -13,9 +13,9 @@ use ccm_runtime::writer::ConditionChanges;
 #[cfg(test)]
 mod tests;
 
-/// Whether the balancer takes traffic.
+/// Whether the load balancer accepts traffic.
 pub const SERVING: &str = "LoadBalancerServing";
-/// Whether it is being made or changed.
+/// Whether it is being created or changed.
 pub const PROVISIONING: &str = "LoadBalancerProvisioning";
 /// Whether it is known to lack something that the Service requests. Present only in that case.
 pub const DEGRADED: &str = "LoadBalancerDegraded";
@@ -42,28 +42,28 @@ pub(super) const FAILED: &str = "Error syncing load balancer: ";
 /// Longest message of a condition, in bytes. Source: `metav1.Condition`.
 const MESSAGE: usize = 32_768;
 
-/// The progress of a Service.
+/// The progress of the sync of a Service.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Progress<'a> {
-    /// The work begins with a write anyway: that of the finalizer.
+    /// The sync has begun, and writes the finalizer in any case.
     Begun,
-    /// The provider gave this status.
+    /// The provider returned this status.
     Ensured(&'a LoadBalancerStatus),
     /// The provider failed.
     Failed {
-        /// Why.
+        /// The class of the error.
         class: &'a ErrorClass,
-        /// As the event has it.
+        /// The message, as in the event.
         message: &'a str,
     },
-    /// Another controller manages the balancer.
+    /// Another controller manages the load balancer.
     ImplementedElsewhere,
-    /// No balancer is left, and none is wanted.
+    /// No load balancer is left, and none is requested.
     Gone,
 }
 
-/// The conditions that change with this progress, `None` when none does. `present` are the
-/// conditions as last seen, which may be newer than `service`.
+/// The conditions that change with this progress; `None` if none does. `present` are the conditions as last seen, which
+/// may be newer than `service`.
 pub(super) fn changes(
     service: &Service,
     present: &[Condition],
@@ -77,7 +77,7 @@ pub(super) fn changes(
     (!set.is_empty() || !gone.is_empty()).then_some(ConditionChanges { set, gone })
 }
 
-/// The provider's own conditions, as they should be written; empty where they are as they should be.
+/// The provider's own conditions that must be written; empty if all are up to date.
 pub(super) fn noted(service: &Service, present: &[Condition], notes: &[Note], now: jiff::Timestamp) -> Vec<Condition> {
     let wanted = notes.iter().map(|note| {
         let status = if note.status { "True" } else { "False" };
@@ -111,7 +111,7 @@ fn wanted(service: &Service, present: &[Condition], progress: Progress<'_>) -> (
     let has_address = !service.status.load_balancer.ingress.is_empty();
     let has = |kinds: &[&str]| present.iter().any(|condition| kinds.contains(&&*condition.kind));
     match progress {
-        // Whatever controller wrote them, they stay valid until this sync ends.
+        // Whichever controller wrote them, they stay valid until this sync ends.
         Progress::Begun if has(&[SERVING, PROVISIONING]) => Default::default(),
         Progress::Begun => (pair(has_address, Stand::Working, ENSURING), Vec::new()),
         Progress::Ensured(status) => {
@@ -149,7 +149,7 @@ enum Stand {
     Failed(&'static str),
 }
 
-/// In progress if the error gives a delay or is a conflict; unsupported if the Service must change; else a cloud error.
+/// In progress if the error has a delay or is a conflict; unsupported if the Service must change; else a cloud error.
 fn stand(class: &ErrorClass) -> Stand {
     match class {
         ErrorClass::Transient { after: Some(_) } | ErrorClass::InProgress { .. } | ErrorClass::Conflict => {
@@ -165,7 +165,7 @@ fn stand(class: &ErrorClass) -> Stand {
     }
 }
 
-/// The two conditions of every balancer. A balancer with an address keeps serving even if a change fails.
+/// The two conditions of every load balancer. One with an address keeps serving even if a change fails.
 fn pair(has_address: bool, stand: Stand, message: &str) -> Vec<Wanted> {
     let serving = match stand {
         _ if has_address => (SERVING, "True", reason::SERVING, ENSURED.to_owned()),
@@ -179,7 +179,7 @@ fn pair(has_address: bool, stand: Stand, message: &str) -> Vec<Wanted> {
     vec![serving, provisioning]
 }
 
-/// What is missing according to the status. A status with host names instead of addresses shows less.
+/// The missing parts according to the status. A status with host names instead of addresses shows fewer of them.
 fn degraded(service: &Service, status: &LoadBalancerStatus) -> Option<(&'static str, String)> {
     let ips: Vec<IpAddr> = status.ingress.iter().filter_map(|ingress| ingress.ip.parse().ok()).collect();
     let only_ips = !ips.is_empty() && ips.len() == status.ingress.len();
@@ -212,7 +212,8 @@ fn degraded(service: &Service, status: &LoadBalancerStatus) -> Option<(&'static 
     Some((reason, texts.join("; ")))
 }
 
-/// Whether a condition of our types was written by this controller, and not by another one that manages the balancer.
+/// Whether a condition of these types was written by this controller, and not by another one that manages the load
+/// balancer.
 fn is_ours(condition: &Condition) -> bool {
     match &*condition.kind {
         DEGRADED => reason::OF_DEGRADED.contains(&&*condition.reason),

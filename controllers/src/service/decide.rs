@@ -1,4 +1,4 @@
-//! What a Service needs, and which nodes are hosts of its balancer. Pure.
+//! The needs of a Service, and the nodes that are hosts of its load balancer. Pure.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use ccm_provider::{Node, NodeRef, Service};
 /// Names in an event are limited to this many nodes.
 const NAMES_AT_MOST: usize = 20;
 
-/// Whether two states of an object that needs a balancer differ in a field that affects the balancer. Source:
+/// Whether two states of an object that needs a load balancer differ in a field that affects the load balancer. Source:
 /// `needsUpdate` of upstream's service controller.
 pub(super) fn differs(old: &Service, new: &Service) -> bool {
     let (a, b) = (&old.spec, &new.spec);
@@ -32,20 +32,20 @@ pub fn is_leaving(service: &Service) -> bool {
     service.metadata.deletion_timestamp.is_some()
 }
 
-/// Whether the user excluded the node from all balancers. A value that parses as false does not exclude it.
+/// Whether the user excluded the node from all load balancers. A value that parses as false does not exclude it.
 pub fn is_excluded(node: &Node) -> bool {
     node.labels
         .get(LABEL_EXCLUDE_BALANCERS)
         .is_some_and(|value| !matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False"))
 }
 
-/// Whether a node is a host of balancers.
+/// Whether a node is a host of load balancers.
 pub fn is_candidate(node: &Node) -> bool {
     why_left_out(node).is_none()
 }
 
-/// Why a node is no host of balancers; `None` if it is. Readiness, cordons and roles don't matter: health checks cover
-/// them.
+/// The reason why a node is not a host of load balancers; `None` if it is one. Readiness, cordons and roles do not
+/// matter: health checks cover them.
 pub fn why_left_out(node: &Node) -> Option<String> {
     if node.deleting {
         Some("it is being deleted".to_owned())
@@ -58,18 +58,18 @@ pub fn why_left_out(node: &Node) -> Option<String> {
     }
 }
 
-/// The nodes behind balancers.
+/// The nodes that are hosts of load balancers.
 pub(super) fn candidates(nodes: Vec<NodeRef>) -> Vec<NodeRef> {
     nodes.into_iter().filter(|node| is_candidate(node)).collect()
 }
 
-/// Whether a change of a node may change the hosts of balancers, whatever the provider registers there. (A new autoscaler
-/// taint alone does not.)
+/// Whether a change of a node may change the hosts of load balancers, whatever the provider registers there. (A new
+/// autoscaler taint alone does not.)
 pub(super) fn node_matters(old: &Node, new: &Node) -> bool {
     is_excluded(old) != is_excluded(new) || old.provider_id != new.provider_id
 }
 
-/// Whether two lists name the same hosts, with the same backends.
+/// Whether two lists contain the same hosts, with the same backends.
 pub(super) fn same_hosts<'n>(
     old: &'n [NodeRef],
     new: &'n [NodeRef],
@@ -91,16 +91,16 @@ fn identity(host: &NodeRef) -> (&str, &str) {
     (host.name.as_str(), host.provider_id_or_empty())
 }
 
-/// Why a host that served before is no candidate any more.
+/// The reason why a former host is no candidate any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
-    /// The Node says so: the exclusion label, the autoscaler's taint, a deletion.
+    /// It is excluded by the Node: by the exclusion label, the autoscaler's taint, or a deletion.
     OnPurpose,
-    /// There is no Node object. That alone says nothing about the instance.
+    /// There is no Node object. That alone proves nothing about the instance.
     NodeMissing,
 }
 
-/// For a host that is no candidate now: why. `now` is the node as currently known.
+/// The reason why a host is no candidate now. `now` is the node as currently known.
 pub(super) fn why_left(now: Option<&Node>) -> Left {
     match now {
         Some(_) => Left::OnPurpose,

@@ -1,4 +1,4 @@
-//! Finds balancers that differ although their Service did not change. Only reports; repairs nothing.
+//! Finds load balancers that differ although their Service did not change. It only reports; it repairs nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use futures::StreamExt;
 
 use super::{ServiceController, ServiceState};
 
-/// Services that are checked at once: enough for a provider to batch its reads.
+/// The number of Services that are checked at once: enough for a provider to batch its reads.
 const AT_ONCE: usize = 20;
-/// Longest text about the differences in an event.
+/// The longest text about the differences in an event.
 const LONGEST: usize = 800;
 
 impl ServiceController {
-    /// One check of the balancers of all Services that are in sync.
+    /// One check of the load balancers of all Services that are in sync.
     pub(super) async fn look_for_drift(self: Arc<Self>) {
         let converged: Vec<(ServiceKey, ServiceState)> = self
             .lock()
@@ -49,7 +49,7 @@ impl ServiceController {
         self.drift.saw(steps, new);
     }
 
-    /// What an ensure would write now; `None` where the cloud gives no plan.
+    /// The writes of an ensure at this time; `None` if the cloud returns no plan.
     async fn plan_of(&self, known: &ServiceState) -> Option<Plan> {
         let nodes = known.hosts.clone()?;
         let work = self.work(known.service.clone(), nodes, ServiceAction::Ensure);

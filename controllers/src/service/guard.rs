@@ -1,4 +1,4 @@
-//! Never empties a balancer on weak evidence.
+//! Prevents load balancers from losing all hosts on weak evidence.
 //!
 //! A missing Node proves nothing about its instance: a restored backup, a mistaken `kubectl delete nodes` or a broken
 //! registration looks the same. So the last host is removed only when its instance is known to be gone, or the Node
@@ -13,23 +13,23 @@ use super::decide::{Left, why_left};
 use super::{ServiceController, ServiceState};
 use crate::evidence::too_young;
 
-/// How old a cached answer about an instance may be.
+/// The maximum age of a cached answer about an instance.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
-/// Why a balancer keeps its hosts.
+/// The reason why a load balancer keeps its hosts, and the hosts.
 pub(super) struct Kept {
     pub(super) reason: String,
-    /// The hosts to ensure meanwhile: those that were not excluded on purpose. `None` if unknown.
+    /// The hosts to ensure for now: those that were not excluded on purpose. `None` if unknown.
     pub(super) hosts: Option<Arc<[NodeRef]>>,
 }
 
 impl ServiceController {
-    /// Whether the balancer of a Service may lose all hosts.
+    /// Whether the load balancer of a Service may lose all hosts.
     pub(super) async fn may_empty(&self, known: &ServiceState) -> Result<(), Kept> {
         if self.config.allow_emptying {
             return Ok(());
         }
-        // Present nodes were excluded on purpose; nodes of another cloud don't count.
+        // Present nodes were excluded on purpose; nodes of another cloud do not count.
         if !known.all_present && self.shows_no_node() {
             let reason = "the cluster has no node, and the current hosts are unknown".to_owned();
             return Err(Kept { reason, hosts: None });
@@ -85,7 +85,7 @@ impl ServiceController {
         }
     }
 
-    /// Logs, and emits an event, that the balancer keeps its hosts.
+    /// Logs, and emits an event, that the load balancer keeps its hosts.
     pub(super) fn refuse_emptying(&self, service: &Service, reason: &str) {
         self.shared.metrics.guard_refused("emptying-load-balancer");
         tracing::warn!(service = %service.key(), reason, "the load balancer keeps its hosts");

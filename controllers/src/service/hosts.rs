@@ -1,4 +1,4 @@
-//! Host updates: balancers when nodes are added, changed or deleted.
+//! Host updates: changes of load balancers when nodes are added, changed or deleted.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use futures::FutureExt;
 
 use super::{ServiceController, ServiceState, Work, decide};
 
-/// When a balancer whose hosts the guard kept is checked again.
+/// The time until a load balancer whose hosts the guard kept is checked again.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
 
 impl ServiceController {
-    /// One pass after each burst of node changes.
+    /// Runs one pass after each burst of node changes.
     pub(super) async fn node_passes(self: Arc<Self>) {
         let leadership = self.shared.leadership.clone();
         while let Some(Some(keys)) = leadership.until_ended(self.node_queue.take_ready(1)).await {
@@ -52,7 +52,7 @@ impl ServiceController {
         };
         let due = |(key, known): (&ServiceKey, &ServiceState)| match metrics.caught(role.name, || changed(known)) {
             Some(hosts) => Some((key.clone(), known.clone(), hosts?)),
-            // The others go on; the sync of this one reports the panic.
+            // The other Services continue; the sync of this one reports the panic.
             None => {
                 self.queue.add(Work::Sync(key.clone()));
                 None
@@ -82,11 +82,11 @@ impl ServiceController {
         }
     }
 
-    /// The work of one host update; `None` when the Service no longer asks for a balancer.
+    /// The work of one host update; `None` if the Service no longer requests a load balancer.
     pub(super) fn prepare_hosts(&self, key: &ServiceKey) -> Option<ServiceWork> {
         let known = self.known(key)?;
         let current = self.shared.services.get(key).filter(|current| self.config.role.wants(current));
-        // Another object of this name is ensured as a whole, once the balancer of the old one is gone.
+        // Another object of this name is ensured as a whole, after the load balancer of the old one is deleted.
         let Some(current) = current.filter(|current| current.metadata.uid == known.service.metadata.uid) else {
             self.end_pass(key);
             return None;
@@ -94,13 +94,13 @@ impl ServiceController {
         self.metrics.syncs.inc();
         let nodes = known.hosts?;
         self.attempt(key, &nodes);
-        // The next ensure handles changes that are not synced yet. The provider's notes are included: it finds its
-        // balancer by them.
+        // The next ensure handles changes that are not synced yet. The provider's notes are included: the provider
+        // finds its load balancer by them.
         let service = Arc::new(self.with_notes(&known.service, &current));
         Some(self.work(service, nodes, ServiceAction::UpdateHosts))
     }
 
-    /// A call with these hosts begins.
+    /// Records that a call with these hosts begins.
     pub(super) fn attempt(&self, key: &ServiceKey, hosts: &Arc<[NodeRef]>) {
         if let Some(known) = self.lock().get_mut(key) {
             known.attempt(hosts);
@@ -153,12 +153,12 @@ impl ServiceController {
             message = format!("{message}; {error}");
         }
         self.events.event(&subject, EventType::Warning, "UpdateLoadBalancerFailed", &message);
-        // A full ensure repairs the failure, and has its own back-off. A delay that the cloud asks for is kept.
+        // A full ensure repairs the failure, and has its own back-off. A delay that the cloud requests is kept.
         self.queue.add_after(Work::Sync(key), error.retry_after().unwrap_or_default());
         Ok(Outcome::Done)
     }
 
-    /// The balancer has the hosts of this update.
+    /// Records that the load balancer has the hosts of this update.
     fn updated(&self, work: &ServiceWork) {
         if let Some(known) = self.lock().get_mut(&work.service.key()) {
             known.reach(&work.nodes);
@@ -168,7 +168,7 @@ impl ServiceController {
         }
     }
 
-    /// The pass does not wait for this Service any longer.
+    /// Ends the wait of the pass for this Service.
     pub(super) fn end_pass(&self, key: &ServiceKey) {
         if let Some(known) = self.lock().get_mut(key) {
             known.pass = None;

@@ -1,14 +1,15 @@
 //! Problems of a Service that do not depend on the cloud, for `ccm lint`.
 //!
-//! Includes what the API server refuses about balancers (source: `pkg/apis/core/validation/validation.go` of
-//! Kubernetes, `validateService`): a file is checked before any API server sees it.
+//! This includes problems of load balancer fields that the API server rejects (source:
+//! `pkg/apis/core/validation/validation.go` of Kubernetes, `validateService`): a file is checked before any API server
+//! sees it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ccm_provider::{Finding, Service, ServicePort, Severity, source_ranges, well_known};
 
-/// Prefix of balancer annotations of Kubernetes and of its in-tree clouds.
+/// Prefix of load balancer annotations of Kubernetes and of its in-tree clouds.
 pub const DOMAINS: [&str; 2] = ["service.beta.kubernetes.io", "service.kubernetes.io"];
 
 /// Types of a Service.
@@ -23,7 +24,7 @@ pub struct Class {
     pub controller: &'static str,
     /// The provider to which the controller belongs.
     pub provider: &'static str,
-    /// Whether the controller is on.
+    /// Whether the controller is enabled.
     pub is_on: bool,
 }
 
@@ -166,7 +167,7 @@ fn balancer(service: &Service, classes: &[Class]) -> Vec<Finding> {
     findings
 }
 
-/// Which program handles a class that no controller here handles.
+/// The message about a class for which no controller is enabled here.
 fn left_to(known: Option<&Class>) -> String {
     match known {
         Some(Class { controller, provider, .. }) => format!(
@@ -177,7 +178,7 @@ fn left_to(known: Option<&Class>) -> String {
     }
 }
 
-/// Nodes are the targets of the balancers made here.
+/// A missing node port: the load balancers of this program have nodes as targets.
 fn without_node_ports(service: &Service) -> Option<Finding> {
     let spec = &service.spec;
     let reached = spec.ports.iter().all(|port| port.node_port != 0);
@@ -206,7 +207,7 @@ fn address(service: &Service) -> Option<Finding> {
     Some(finding(severity, "spec.loadBalancerIP", asked, message))
 }
 
-/// A Service of another type: the API server refuses fields for balancers, or they have no effect.
+/// A Service of another type: the API server refuses load balancer fields, or they have no effect.
 fn no_balancer(service: &Service) -> Vec<Finding> {
     let spec = &service.spec;
     let kind = &spec.kind;
@@ -246,7 +247,7 @@ fn no_balancer(service: &Service) -> Vec<Finding> {
     findings
 }
 
-/// Whether an annotation is for balancers, by the naming of the in-tree clouds.
+/// Whether an annotation is for load balancers, by the naming of the in-tree clouds.
 fn is_for_balancers(key: &str) -> bool {
     key.split_once('/').is_some_and(|(domain, name)| DOMAINS.contains(&domain) && name.contains("load-balancer"))
 }
@@ -257,7 +258,7 @@ mod tests {
 
     use super::*;
 
-    /// A controller for it is enabled.
+    /// A class whose controller is enabled.
     const CLASS: Class = Class { name: "example.com/on", controller: "x-service", provider: "x", is_on: true };
 
     /// `severity key: message` of each finding, in order.

@@ -39,7 +39,7 @@ metrics! {
 }
 
 impl ServiceMetrics {
-    /// With this and an underscore before each name.
+    /// The metrics, with `prefix` and an underscore before each name.
     pub(super) fn prefixed(registry: &Metrics, prefix: Option<&'static str>) -> Self {
         match prefix.map(|prefix| registry.prefixed(prefix)) {
             None => Self::new(registry),
@@ -51,7 +51,7 @@ impl ServiceMetrics {
         }
     }
 
-    /// A pass over all Services, measured until the last of its host updates has ended.
+    /// Starts a pass over all Services, measured until the last of its host updates has ended.
     pub(super) fn pass(&self) -> Arc<Pass> {
         Arc::new(Pass { began: Instant::now(), latency: self.node_sync_latency.clone() })
     }

@@ -48,9 +48,9 @@ pub const PERMISSIONS: &[Permission] = &[
 ];
 /// Back-off of failed syncs.
 const LIMIT: RateLimit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
-/// How long a change of nodes waits for others.
+/// The time that a change of nodes waits for others.
 const COLLECT_NODES: Duration = Duration::from_millis(500);
-/// Concurrent groups if no flag says otherwise.
+/// Concurrent groups by default.
 const GROUPS: usize = 16;
 /// The maximum number of Services of one group that are planned together. They get their addresses when all of them are
 /// done; with a smaller number, the shared objects would be read more often.
@@ -67,11 +67,12 @@ pub struct Config {
     pub drift_check_period: Duration,
     /// `--allow-emptying-load-balancers`
     pub allow_emptying: bool,
-    /// The gate `ServiceLoadBalancerConditions`: the state of the balancer is also shown in the Service's conditions.
+    /// The gate `ServiceLoadBalancerConditions`: the state of the load balancer is also shown in the Service's
+    /// conditions.
     pub conditions: bool,
 }
 
-/// A queue key: the Service as a whole, or only the hosts of its balancer. Each has its own back-off.
+/// A queue key: the Service as a whole, or only the hosts of its load balancer. Each has its own back-off.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Work {
     /// Ensure or delete.
@@ -91,20 +92,21 @@ impl Work {
 /// The cached state of a Service.
 #[derive(Clone)]
 struct ServiceState {
-    /// As last synced.
+    /// The Service as last synced.
     service: Arc<Service>,
     /// The desired hosts, as of the last sync or pass over the nodes; `None` before the first one.
     hosts: Option<Arc<[NodeRef]>>,
-    /// All hosts that its balancer may have: those of the last successful call and of each later one, as a failed call
-    /// may have taken effect in part. Checked by the guard.
+    /// All hosts that its load balancer may have: those of the last successful call and of each later one, as a failed
+    /// call may have taken effect in part. Checked by the guard.
     present: Arc<[NodeRef]>,
-    /// Whether `present` names them all. Not after a restart, until a call succeeds: an earlier process set the hosts.
+    /// Whether `present` contains all of them. False after a restart until a call succeeds: an earlier process set the
+    /// hosts.
     all_present: bool,
-    /// The pass that found changed hosts and is waiting for their update.
+    /// The pass that found changed hosts and waits for their update.
     pass: Option<Arc<Pass>>,
     /// The last ensured state; `None` during a change or after a failure.
     converged: Option<(Arc<Service>, Arc<[NodeRef]>)>,
-    /// All groups that may hold parts of the balancer since the last ensure.
+    /// All groups that may hold parts of the load balancer since the last ensure.
     groups: BTreeSet<GroupKey>,
     /// The annotations that the provider last requested. When the watch shows them, that is not a change by the user.
     noted: BTreeMap<String, Option<String>>,
@@ -113,18 +115,18 @@ struct ServiceState {
 }
 
 impl ServiceState {
-    /// A call with these hosts begins.
+    /// Records that a call with these hosts begins.
     fn attempt(&mut self, hosts: &Arc<[NodeRef]>) {
         self.present = decide::union(&self.present, hosts);
     }
 
-    /// The call succeeded: the balancer has these hosts and no others.
+    /// Records that the call succeeded: the load balancer has these hosts and no others.
     fn reach(&mut self, hosts: &Arc<[NodeRef]>) {
         self.present = hosts.clone();
         self.all_present = true;
     }
 
-    /// Whether the balancer matches the Service and the hosts.
+    /// Whether the load balancer matches the Service and the hosts.
     fn is_converged(&self) -> bool {
         let same = |(service, hosts): &(Arc<Service>, Arc<[NodeRef]>)| {
             Arc::ptr_eq(service, &self.service) && self.hosts.as_ref().is_some_and(|now| Arc::ptr_eq(now, hosts))
@@ -145,7 +147,7 @@ struct ServiceController {
     drifted: Mutex<BTreeMap<ServiceKey, Plan>>,
     known: Mutex<BTreeMap<ServiceKey, ServiceState>>,
     queue: Arc<Queue<Work>>,
-    // Every change of nodes is the same key, so that a burst is one pass.
+    // Every change of nodes has the same key, so that a burst is one pass.
     node_queue: Arc<Queue<()>>,
 }
 
@@ -192,7 +194,8 @@ pub fn start(
     })
 }
 
-/// What one pass would do. `related`: the related objects, or why they cannot be listed; `None`: they are listed now.
+/// Prepares a pass that only shows its plans. `related`: the related objects, or the reason why they cannot be listed;
+/// `None`: they are listed now.
 pub fn preview(
     shared: Shared,
     balancer: Option<Arc<dyn LoadBalancer>>,
@@ -248,7 +251,7 @@ impl ServiceController {
         }
     }
 
-    /// Queues what changes.
+    /// Registers the handlers that queue changes.
     fn listen(self: Arc<Self>) {
         let me = self.clone();
         self.shared.services.on_change(move |change| {
@@ -256,7 +259,7 @@ impl ServiceController {
             let (key, wanted) = match &change {
                 ObjectChange::Added(new) => (new.key(), role.asks(new) || role.needs_cleanup(new)),
                 ObjectChange::Updated(old, new) => (new.key(), me.needs_sync(old, new) || role.needs_cleanup(new)),
-                // Without a finalizer an object is deleted at once, and its balancer would leak.
+                // Without a finalizer an object is deleted at once, and its load balancer would leak.
                 ObjectChange::Deleted(old) => (old.key(), me.lock().contains_key(&old.key())),
             };
             if wanted {
@@ -281,12 +284,12 @@ impl ServiceController {
         });
     }
 
-    /// Whether a change of the endpoints of a Service changes the hosts of its balancer.
+    /// Whether a change of the endpoints of a Service changes the hosts of its load balancer.
     fn endpoints_matter(&self, key: &ServiceKey) -> bool {
         self.lock().get(key).is_some_and(|known| self.balancer.only_nodes_with_endpoints(&known.service))
     }
 
-    /// Whether a Service changed in a way that matters, beside the annotations that were written for the provider.
+    /// Whether a Service changed in a way that matters, apart from the annotations that were written for the provider.
     fn needs_sync(&self, old: &Service, new: &Service) -> bool {
         let role = &self.config.role;
         if !role.needs_update(old, new) {
@@ -309,28 +312,28 @@ impl ServiceController {
         service
     }
 
-    /// Whether a node changed in a way that matters for balancers.
+    /// Whether a node changed in a way that matters for load balancers.
     fn is_another_backend(&self, old: &Node, new: &Node) -> bool {
-        // Most updates are heartbeats of the kubelet, which need no look at each Service.
+        // Most updates are heartbeats of the kubelet, which require no check of each Service.
         let differs = |service: &Service| self.balancer.backend(service, old) != self.balancer.backend(service, new);
-        // Where the provider panics, the pass over the hosts finds out what that means, and for which Service.
+        // If the provider panics, the pass over the hosts finds the effect and the affected Service.
         let differs = |service| self.shared.metrics.caught(self.config.role.name, || differs(service)).unwrap_or(true);
         let same = old.labels == new.labels && old.annotations == new.annotations && old.addresses == new.addresses;
         !same && self.lock().values().any(|known| differs(&known.service))
     }
 
-    /// The current hosts of the balancer of a Service.
+    /// The current hosts of the load balancer of a Service.
     fn candidates(&self, service: &Service) -> Arc<[NodeRef]> {
         self.hosts_among(&decide::candidates(self.shared.nodes.list()).into(), service)
     }
 
-    /// One item for the provider.
+    /// One work item for the provider.
     fn work(&self, service: Arc<Service>, nodes: Arc<[NodeRef]>, action: ServiceAction) -> ServiceWork {
         let namespace = self.related.labels_of(&service);
         ServiceWork { service, nodes, action, namespace }
     }
 
-    /// The candidates that are hosts of the balancer of a Service: mostly all of them, then without a copy.
+    /// The candidates that are hosts of the load balancer of a Service: usually all of them, then without a copy.
     fn hosts_among(&self, candidates: &Arc<[NodeRef]>, service: &Service) -> Arc<[NodeRef]> {
         let with_endpoints = match self.balancer.only_nodes_with_endpoints(service) {
             true => self.related.ready_nodes(&service.key()),
@@ -354,7 +357,7 @@ impl ServiceController {
         self.drifted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing is left of the balancer of a Service.
+    /// Forgets a Service whose load balancer is completely deleted.
     fn forget(&self, key: &ServiceKey) {
         self.lock().remove(key);
         let role = &self.config.role;
@@ -378,7 +381,7 @@ impl Reconciler for ServiceController {
         self.config.role.name
     }
 
-    /// The current groups of the Service, and those of its former balancers.
+    /// The current groups of the Service, and those of its former load balancers.
     fn groups(&self, work: &Work) -> BTreeSet<GroupKey> {
         let key = work.key();
         let mut groups = self.known(key).map(|known| known.groups).unwrap_or_default();

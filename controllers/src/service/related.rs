@@ -1,6 +1,7 @@
-//! What the balancers of some providers depend on beside nodes and Services: EndpointSlices and Namespaces.
+//! The objects beside nodes and Services on which the load balancers of some providers depend: EndpointSlices and
+//! Namespaces.
 //!
-//! The controller watches them by itself, with its own rights, and only where the provider asks for them.
+//! The controller itself watches them, with its own permissions, and only if the provider requests them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,7 @@ const ENDPOINT_SLICES: Permission = Permission::new(
 const NAMESPACES: Permission =
     Permission::new("", "namespaces", &["list", "watch"], "load balancers that are chosen by labels of a namespace");
 
-/// The RBAC permissions that the controller needs for these, on top of [`super::PERMISSIONS`].
+/// The RBAC permissions that the controller needs for these, in addition to [`super::PERMISSIONS`].
 pub fn permissions(related: Related) -> Vec<Permission> {
     let asked = [(related.endpoint_slices, ENDPOINT_SLICES), (related.namespaces, NAMESPACES)];
     asked.into_iter().filter_map(|(is_asked, permission)| is_asked.then_some(permission)).collect()
@@ -30,7 +31,7 @@ pub fn permissions(related: Related) -> Vec<Permission> {
 /// The nodes with ready endpoints, by Service and slice.
 type Ready = BTreeMap<ServiceKey, BTreeMap<String, Arc<EndpointSlice>>>;
 
-/// The related objects of the cluster. Kinds that the provider does not ask for are `None`.
+/// The related objects of the cluster. Kinds that the provider does not request are `None`.
 #[derive(Debug, Clone, Default)]
 pub struct RelatedObjects {
     slices: Option<Arc<Store<EndpointSlice>>>,
@@ -39,7 +40,7 @@ pub struct RelatedObjects {
 }
 
 impl RelatedObjects {
-    /// Nothing is listed yet.
+    /// Empty stores: nothing is listed yet.
     pub(super) fn new(related: Related) -> Self {
         Self::of(
             related.endpoint_slices.then(|| Store::new(FieldFilter::default())),
@@ -47,7 +48,7 @@ impl RelatedObjects {
         )
     }
 
-    /// Over stores that others fill.
+    /// Objects in stores that others fill.
     pub fn of(slices: Option<Arc<Store<EndpointSlice>>>, namespaces: Option<Arc<Store<Namespace>>>) -> Self {
         let ready: Arc<Mutex<Ready>> = Arc::default();
         if let Some(slices) = &slices {
@@ -57,7 +58,7 @@ impl RelatedObjects {
         Self { slices, namespaces, ready }
     }
 
-    /// All of them, as the API server lists them now.
+    /// All of them, as currently listed by the API server.
     ///
     /// # Errors
     ///
@@ -69,17 +70,17 @@ impl RelatedObjects {
         filled.map(|_| objects)
     }
 
-    /// The EndpointSlices, if the provider asks for them.
+    /// The EndpointSlices, if the provider requests them.
     pub fn slices(&self) -> Option<&Arc<Store<EndpointSlice>>> {
         self.slices.as_ref()
     }
 
-    /// The Namespaces, if the provider asks for them.
+    /// The Namespaces, if the provider requests them.
     pub fn namespaces(&self) -> Option<&Arc<Store<Namespace>>> {
         self.namespaces.as_ref()
     }
 
-    /// Keeps them current, until it is dropped.
+    /// Keeps them current until the future is dropped.
     pub(super) async fn watch(&self, client: &Client, seed: u64) {
         futures::join!(watch(self.slices.clone(), client, seed), watch(self.namespaces.clone(), client, seed));
     }
@@ -94,7 +95,7 @@ impl RelatedObjects {
         }
     }
 
-    /// Calls back for each Service whose endpoints changed.
+    /// Calls `changed` for each Service whose endpoints changed.
     pub(super) fn on_endpoints(&self, changed: impl Fn(&ServiceKey) + Send + Sync + 'static) {
         let Some(slices) = &self.slices else { return };
         slices.on_change(move |change| match change {
@@ -127,7 +128,7 @@ fn lock(ready: &Mutex<Ready>) -> MutexGuard<'_, Ready> {
     ready.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Follows a change of a slice.
+/// Applies a change of a slice to the index.
 fn index(ready: &Mutex<Ready>, change: ObjectChange<Arc<EndpointSlice>>) {
     let (old, new) = match change {
         ObjectChange::Added(new) => (None, Some(new)),
@@ -196,7 +197,7 @@ mod tests {
         );
         store.apply(slice("web-2", "web", &[], "4"));
         assert_eq!(ready("web"), ["a"]);
-        // A slice that is given to another Service.
+        // A slice that is moved to another Service.
         store.apply(slice("web-1", "api", &["a"], "5"));
         store.remove(&"shop/api-1".to_owned(), "6");
         assert_eq!((ready("web"), ready("api")), (vec![], vec!["a".to_owned()]));

@@ -1,6 +1,6 @@
-//! Which Services a service controller handles, in a program with several.
+//! The Services that each of several service controllers of a program handles.
 //!
-//! The standard controller handles Services without a class; a provider may have others, for the classes that it names.
+//! The standard controller handles Services without a class; a provider may have others for its own classes.
 //! When a Service loses its class because its type changed, its controller keeps it until the cleanup is done.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use super::decide;
 pub struct Role {
     /// Canonical name.
     pub name: &'static str,
-    /// The classes of its Services; none: those without a class.
+    /// The classes of its Services; empty for Services without a class.
     classes: &'static [&'static str],
     /// Classes that other service controllers of this process handle.
     others: Arc<[&'static str]>,
@@ -45,7 +45,7 @@ impl Role {
         self.is_standard() && self.others.is_empty()
     }
 
-    /// Whether the Service requests a balancer from this controller, or did before it was deleted.
+    /// Whether the Service requests a load balancer from this controller, or did before it was deleted.
     pub(super) fn asks(&self, service: &Service) -> bool {
         match service.spec.load_balancer_class.as_deref() {
             None => self.is_standard() && service.is_load_balancer(),
@@ -53,13 +53,13 @@ impl Role {
         }
     }
 
-    /// Whether it needs a balancer of this controller now. One that is being deleted needs none, even if it waits for other
-    /// finalizers: the API server accepts no new finalizer on it, so every attempt would fail.
+    /// Whether the Service needs a load balancer of this controller now. One that is being deleted needs none, even if
+    /// it waits for other finalizers: the API server accepts no new finalizer on it, so every attempt would fail.
     pub(super) fn wants(&self, service: &Service) -> bool {
         self.asks(service) && !decide::is_leaving(service)
     }
 
-    /// Whether a change of the object asks for a sync.
+    /// Whether a change of the object requires a sync.
     pub(super) fn needs_update(&self, old: &Service, new: &Service) -> bool {
         match (self.asks(old), self.asks(new)) {
             (false, false) => false,
@@ -68,8 +68,8 @@ impl Role {
         }
     }
 
-    /// Whether this controller must delete the balancer of the Service. As upstream, the standard one does so whatever
-    /// the class, unless another controller of this process handles that class.
+    /// Whether this controller must delete the load balancer of the Service. As upstream, the standard one does so
+    /// whatever the class, unless another controller of this process handles that class.
     pub(super) fn needs_cleanup(&self, service: &Service) -> bool {
         let class = service.spec.load_balancer_class.as_deref();
         let ours = match self.is_standard() {
@@ -80,17 +80,17 @@ impl Role {
     }
 }
 
-/// How long a Service that its controller has released stays reserved: the last write must reach the store first.
+/// The time for which a released Service stays reserved: its controller's last write must reach the store first.
 pub(super) const CHANGE_HANDS: Duration = Duration::from_secs(1);
 
-/// Which controller owns which Service: from the first sync until nothing is left of the balancer.
+/// The owning controller of each Service, from the first sync until its load balancer is completely deleted.
 #[derive(Debug, Clone, Default)]
 pub struct Owners(Arc<Mutex<BTreeMap<ServiceKey, Owner>>>);
 
 #[derive(Debug)]
 struct Owner {
     controller: &'static str,
-    /// When it released the Service.
+    /// The time at which it released the Service.
     until: Option<Instant>,
 }
 
@@ -99,7 +99,7 @@ impl Owners {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes ownership of a Service; false while another controller owns it.
+    /// Takes ownership of a Service; false if another controller owns it.
     pub(super) fn take(&self, key: &ServiceKey, controller: &'static str) -> bool {
         let mut owners = self.lock();
         owners.retain(|_, owner| owner.until.is_none_or(|until| until.elapsed() < CHANGE_HANDS));
@@ -111,7 +111,7 @@ impl Owners {
         true
     }
 
-    /// Releases it.
+    /// Releases a Service.
     pub(super) fn release(&self, key: &ServiceKey, controller: &'static str) {
         if let Some(owner) = self.lock().get_mut(key).filter(|owner| owner.controller == controller) {
             owner.until = Some(Instant::now());

@@ -29,14 +29,14 @@ use super::conditions::Progress;
 use super::role::CHANGE_HANDS;
 use super::{ServiceController, ServiceState, Work, conditions, decide};
 
-/// When to recheck a Service whose first ensure would empty its balancer.
+/// The time until a Service whose first ensure would empty its load balancer is checked again.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
 /// A provider that handles a whole group at once gets more time than a call for one Service.
 const GROUP_DEADLINE: Duration = Duration::from_secs(2 * WRITE_DEADLINE.as_secs());
 
 /// The remaining work for a key after its preparation.
 enum Prepared {
-    /// There is none, or it failed.
+    /// No work is left, or the preparation failed.
     Ended(Result<Outcome, SyncError>),
     /// The provider's part, and the continuation after it.
     Provider(ServiceWork, Purpose),
@@ -48,9 +48,9 @@ enum Prepared {
 enum Purpose {
     Ensure,
     Hosts,
-    /// The Service exists: finalizer and status follow.
+    /// The Service exists: its finalizer and status are written afterwards.
     Cleanup,
-    /// The object is gone; only the cached state is left.
+    /// The object is gone; only the cached state remains.
     Forget,
 }
 
@@ -113,7 +113,7 @@ impl ServiceController {
         join_all(finishing).await
     }
 
-    /// A panic over one Service fails no other one of its group.
+    /// Prepares a Service; its panic does not fail the other Services of the group.
     async fn prepare_caught(&self, key: &Work, service: Option<Arc<Service>>) -> Prepared {
         let subject = service.as_deref().map(Subject::service);
         let panic = match AssertUnwindSafe(self.prepare(key, service)).catch_unwind().await {
@@ -214,8 +214,8 @@ impl ServiceController {
         self.planned(work, Purpose::Forget).await
     }
 
-    /// If a new object has the name of a cached one, the balancer of the old one is deleted first. Returns the keys for
-    /// which that failed.
+    /// Deletes the load balancer of a cached object first if a new object has its name. Returns the keys for which that
+    /// failed.
     async fn delete_replaced(&self, work: &[(Work, Option<Arc<Service>>)]) -> BTreeMap<ServiceKey, SyncError> {
         let mut due = Vec::new();
         for (work, service) in work {
@@ -256,8 +256,8 @@ impl ServiceController {
             if let Err(error) = self.add_finalizers(&service).await {
                 return Prepared::Ended(Err(self.failed(&subject, error)));
             }
-            // That took time, and a pass over the hosts skips a Service whose hosts are not recorded yet: a change in
-            // the meantime would never be applied.
+            // The write took time, and a pass over the hosts skips a Service whose hosts are not recorded yet: a change
+            // in the meantime would never be applied.
             hosts = match self.hosts_of(&service).await {
                 Ok(hosts) => hosts,
                 Err(ended) => return ended,
@@ -274,8 +274,8 @@ impl ServiceController {
         self.planned(work, Purpose::Ensure).await
     }
 
-    /// The hosts to ensure, as of the moment of the answer: the candidates, or where there is none whatever the guard
-    /// keeps. The error ends the sync.
+    /// The hosts to ensure, as of the time of the answer: the candidates or, if there are none, the hosts that the
+    /// guard keeps. The error ends the sync.
     async fn hosts_of(&self, service: &Service) -> Result<Arc<[NodeRef]>, Prepared> {
         loop {
             let seen = self.candidates(service);
@@ -292,7 +292,7 @@ impl ServiceController {
                     None => return Err(Prepared::Ended(Ok(Outcome::After(CHECK_AGAIN)))),
                 }
             }
-            // The guard may have asked the cloud, and a node may have come meanwhile.
+            // The guard may have queried the cloud, and a node may have been added meanwhile.
             if self.candidates(service).is_empty() {
                 return Ok(hosts);
             }
@@ -301,7 +301,7 @@ impl ServiceController {
 
     async fn prepare_cleanup(&self, service: Arc<Service>) -> Prepared {
         let subject = Subject::service(&service);
-        // A finalizer of the provider shows that parts may exist: so many deletions need no lookup of their own.
+        // A finalizer of the provider shows that parts may exist: then the deletion needs no lookup.
         let own = self.balancer.finalizers(&service);
         let has = |name: &str| service.metadata.finalizers.iter().any(|present| present == name);
         let exists = match own.iter().any(|(name, _)| has(name)) {
@@ -327,7 +327,7 @@ impl ServiceController {
         }
     }
 
-    /// In a dry run, shows what the provider would do and ends.
+    /// In a dry run, shows the provider's writes and ends.
     async fn planned(&self, work: ServiceWork, purpose: Purpose) -> Prepared {
         if !self.shared.gate.is_dry_run() {
             return Prepared::Provider(work, purpose);
@@ -347,7 +347,7 @@ impl ServiceController {
         }
     }
 
-    /// One call for all items that have a group in common, one after the other; one answer per item, and how long all took.
+    /// One call for each set of items with a common group, in sequence; one answer per item, and the total time.
     async fn call_provider(&self, items: &[ServiceWork]) -> (Vec<Result<ServiceAnswer, GateError>>, Duration) {
         let began = Instant::now();
         let mut answers = BTreeMap::new();
@@ -453,7 +453,7 @@ impl ServiceController {
         }
         let mut conditions = self.conditions(service, Progress::Gone);
         if !self.finalizers(service).present.is_empty() {
-            // If the object disappears with its finalizer, no later write would find it.
+            // If the object disappears with its finalizer, no later write finds it.
             if let Err(error) = self.remove_finalizers(service, conditions.take()).await {
                 return Err(self.failed(&subject, error));
             }

@@ -1,4 +1,4 @@
-//! What triggers a sync, and which nodes are hosts of balancers: table tests and property tests.
+//! The triggers of a sync, and the nodes that are hosts of load balancers: table tests and property tests.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn read(json: Value) -> Service {
     serde_json::from_value(json).unwrap()
 }
 
-/// The Service with one field set; `null` takes it away.
+/// The Service with one field set; `null` removes it.
 fn with(pointer: &str, value: Value) -> Service {
     let mut service = web();
     let (parent, field) = pointer.rsplit_once('/').unwrap();
@@ -67,7 +67,7 @@ fn fields_that_a_balancer_is_made_of_ask_for_a_sync_and_others_do_not() {
     let https = web()["spec"]["ports"][1].clone();
     for (pointer, value) in [
         ("/spec/loadBalancerSourceRanges", json!(["10.0.0.0/8"])),
-        // Nothing and an empty list differ.
+        // A missing and an empty list differ.
         ("/spec/loadBalancerSourceRanges", json!([])),
         ("/spec/ports/0/name", json!("web")),
         ("/spec/ports/0/protocol", json!("UDP")),
@@ -91,7 +91,7 @@ fn fields_that_a_balancer_is_made_of_ask_for_a_sync_and_others_do_not() {
         ("/spec/externalTrafficPolicy", json!("Local")),
         ("/spec/healthCheckNodePort", json!(31000)),
         ("/spec/ipFamilies", json!(["IPv4"])),
-        // From or to a Service of ours.
+        // From or to a Service that this controller handles.
         ("/spec/type", json!("ClusterIP")),
         ("/spec/type", json!("NodePort")),
         ("/spec/loadBalancerClass", json!("example.com/x")),
@@ -149,7 +149,7 @@ fn each_service_has_one_controller_also_when_it_is_deleted() {
     check(json!({(ours): finalizer}), [true, true, false], none);
     check(json!({(ours): finalizer, (gone): now}), [true, true, false], [true, true, false]);
     check(json!({(class): "example.com/b", (ours): finalizer}), [false, false, true], none);
-    // Without a controller for the class, the standard one deletes the existing balancer.
+    // Without a controller for the class, the standard one deletes the existing load balancer.
     check(json!({(class): "example.com/a", (ours): finalizer, (gone): now}), [false, false, true], [true, false, true]);
     check(json!({(class): "example.com/c", (ours): finalizer, (gone): now}), none, [true, true, false]);
     check(json!({(class): "example.com/a", (gone): now}), [false, false, true], none);

@@ -78,7 +78,7 @@ impl ServiceController {
         }
     }
 
-    /// Succeeds even if the object is gone, with its last finalizer or by another client.
+    /// Removes all finalizers. Succeeds even if the object is gone, with its last finalizer or by another client.
     pub(super) async fn remove_finalizers(
         &self,
         service: &Arc<Service>,
@@ -90,7 +90,7 @@ impl ServiceController {
         written.map_err(|error| SyncError::gate("failed to remove load balancer cleanup finalizer", error))
     }
 
-    /// One write for all changes; none if nothing changes.
+    /// One write for all changes; none if there are no changes.
     pub(super) async fn write(
         &self,
         service: &Arc<Service>,
@@ -131,7 +131,7 @@ impl ServiceController {
         missing.into_iter().map(step).collect()
     }
 
-    /// Plan steps for their removal.
+    /// Plan steps for removing finalizers.
     pub(super) fn finalizer_removals(&self, service: &Service) -> Vec<Step> {
         let step = |name| step(service, Some(name), None, "no load balancer is left");
         self.finalizers(service).present.into_iter().map(step).collect()

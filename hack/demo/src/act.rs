@@ -1,20 +1,20 @@
 //! The parts of the tour.
 
-/// A part of the tour; each cloud has its own choice of them.
+/// A part of the tour; the selection depends on the cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     /// Nodes join; the manager only plans.
     LookFirst,
-    /// The same without `--dry-run`.
+    /// Like [`Act::LookFirst`], without `--dry-run`.
     ForReal,
     /// The Services get another port.
     Changed,
     /// A machine is terminated; its Node is deleted.
     Terminated,
-    /// The cloud gives no answer; the Node stays.
+    /// The cloud does not answer; the Node stays.
     CannotTell,
     /// Another process takes over and writes nothing.
     Restarted,
-    /// Services are deleted, after their balancers.
+    /// Services are deleted, after their load balancers.
     Deleted,
 }

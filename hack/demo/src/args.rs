@@ -24,15 +24,15 @@ pub(crate) enum CloudName {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     pub(crate) read: Duration,
-    /// Period in which the kubelets check their machines.
+    /// Interval at which the kubelets check their machines.
     pub(crate) tick: Duration,
-    /// From the last heartbeat of a kubelet to Ready=Unknown; 40 s in a real cluster.
+    /// The time from the last heartbeat of a kubelet to Ready=Unknown; 40 s in a real cluster.
     pub(crate) grace: Duration,
     /// `--node-monitor-period` and `--route-reconciliation-period`.
     pub(crate) period: &'static str,
     /// The number of "unknown" answers to wait for.
     pub(crate) doubts: u64,
-    /// How long an idle manager is watched: a few periods.
+    /// The time for which an idle manager is observed: a few periods.
     pub(crate) quiet: Duration,
 }
 
@@ -59,7 +59,7 @@ before the end.";
 /// The values of `--cloud-provider`.
 const CLOUDS: [(&str, CloudName); 4] =
     [("fake", CloudName::Fake), ("aws", CloudName::Aws), ("gce", CloudName::Gce), ("openstack", CloudName::OpenStack)];
-/// Each node has a route, and on some clouds more, and a provider writes at the pace that its cloud allows.
+/// On some clouds each node has a route and other objects, and a provider writes at the rate that its cloud allows.
 const MOST_WITH_PACE: usize = 200;
 
 fn command() -> Command {
@@ -97,7 +97,7 @@ fn cloud(name: &str) -> Result<CloudName, String> {
     })
 }
 
-/// Parses the arguments; the error prints itself. `--help` is an error too.
+/// Parses the arguments; the error prints itself. `--help` is also an error.
 pub(crate) fn parse(words: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Args, clap::Error> {
     let matches = command().try_get_matches_from(words)?;
     let args = Args {

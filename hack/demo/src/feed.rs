@@ -4,11 +4,11 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Facts with the same text within this time are one line.
+/// Facts with the same text within this time become one line.
 const FOLD: Duration = Duration::from_millis(350);
 /// Number of items kept for the live view.
 const KEPT: usize = 400;
-/// Up to this many subjects are all named.
+/// The maximum number of subjects that are all named.
 const NAMED: usize = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,9 +58,9 @@ pub(crate) struct Feed {
 #[derive(Debug, Default)]
 struct State {
     entries: VecDeque<Entry>,
-    // Entries that left the front.
+    // The number of removed entries.
     dropped: usize,
-    // Number of the first entry that may still take subjects.
+    // Number of the first entry to which subjects can still be added.
     open: usize,
     // Number of the first entry that the plain log has not printed.
     printed: usize,
@@ -80,7 +80,7 @@ impl Feed {
         self.began.elapsed()
     }
 
-    /// Logs a fact about `subject` (empty: about nothing in particular).
+    /// Logs a fact about `subject` (empty for none).
     pub(crate) fn fact(&self, source: Source, subject: &str, text: impl Into<String>) {
         self.lock().fact(self.elapsed(), source, subject, text.into());
     }
@@ -90,12 +90,12 @@ impl Feed {
         self.fact_once_at(self.elapsed(), source, subject, text);
     }
 
-    /// The time of something that is read from a log later.
+    /// The time of an event that is read from a log later.
     pub(crate) fn when(&self, at: SystemTime) -> Duration {
         at.duration_since(self.began_at).unwrap_or_default()
     }
 
-    /// Like [`Feed::fact`], for an earlier fact: it is inserted at its time, if that part is not printed yet.
+    /// Like [`Feed::fact`], for an earlier fact: it is inserted at its time, if that part has not been printed yet.
     pub(crate) fn fact_at(&self, at: Duration, source: Source, subject: &str, text: impl Into<String>) {
         self.lock().fact(at, source, subject, text.into());
     }
@@ -109,7 +109,7 @@ impl Feed {
         }
     }
 
-    /// Anything else; later facts are never inserted before it.
+    /// Adds any other item; later facts are never inserted before it.
     pub(crate) fn add(&self, item: Item) {
         let mut state = self.lock();
         if matches!(item, Item::Act { .. }) {
@@ -119,7 +119,7 @@ impl Feed {
         state.open = state.end();
     }
 
-    /// The next output of the plain log: all entries that are final, or all.
+    /// The next output of the plain log: all final entries, or all entries.
     pub(crate) fn take(&self, all: bool) -> Vec<Entry> {
         let now = self.elapsed();
         let mut state = self.lock();

@@ -2,7 +2,7 @@
 //!
 //! No account, no cluster, no root. The API server is the in-memory one of the tests, over HTTP on 127.0.0.1; the cloud
 //! is the fake provider with a file that the tour edits, or a simulated OpenStack or AWS (see [`scene::cloud`]); the
-//! manager is the real one, with real flags. [`scene::kubelet`] plays the other parts of a cluster: kubelets, pod
+//! manager is the real one, with real flags. [`scene::kubelet`] simulates the other parts of a cluster: kubelets, pod
 //! ranges, the detection of silent kubelets.
 //!
 //! ```text
@@ -35,7 +35,7 @@ use crate::scene::Scene;
 use crate::tour::Tour;
 use crate::view::{View, say};
 
-/// How long the manager may take to end.
+/// The time limit for the manager to stop.
 const STOP: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     {
         return code;
     }
-    // One TLS provider for the process. An error means that one is set already.
+    // One TLS provider per process. An error means that it is already set.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
@@ -113,7 +113,7 @@ async fn run(args: Args) -> Result<ExitCode> {
     };
     if args.keep && matches!(ended, Ended::Finished) {
         feed.add(keep(&tour));
-        // A requested end.
+        // A requested exit.
         let _code = signals.next().await;
     }
     // A second signal ends the wait, but created files are always removed.
@@ -169,7 +169,7 @@ fn head(scene: &Scene, args: Args) -> Vec<String> {
     lines
 }
 
-/// What to try while everything stays up.
+/// Suggestions while everything keeps running.
 fn keep(tour: &Tour) -> Item {
     let folder = tour.scene.folder().display();
     let text = format!(

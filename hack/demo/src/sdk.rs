@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
-/// Runs the demo in another process if this one cannot use AWS, and returns its exit code. `None`: this process can.
+/// Runs the demo in another process if this one cannot use AWS, and returns its exit code. `None`: it can.
 pub(crate) fn elsewhere() -> Option<ExitCode> {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let command = command(&args)?;
@@ -54,7 +54,7 @@ fn build(cargo: OsString, args: &[OsString]) -> Command {
     command
 }
 
-/// Files of settings that the SDK reads; here they are empty.
+/// Settings files that the SDK reads; here they are empty.
 #[cfg(feature = "aws")]
 const EMPTY: [&str; 2] = ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"];
 #[cfg(feature = "aws")]

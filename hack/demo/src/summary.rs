@@ -5,7 +5,7 @@ use crate::tour::Tour;
 use crate::view;
 use crate::world::Calls;
 
-/// Further reading, besides the provider's own page; each page exists.
+/// Further reading, in addition to the provider's page; each page exists.
 const READ_NEXT: [(&str, &str); 3] = [
     ("README.md", "what works today, and how to install it"),
     ("ccm/ARCHITECTURE.md", "one page: the parts, and what must always hold"),
@@ -22,7 +22,7 @@ pub(crate) fn summary(tour: &Tour, live: bool) -> String {
     let width = view::width();
     let mut text = format!("\n── Summary {}\n", "─".repeat(width.saturating_sub(11)));
     if live {
-        // The live view has been cleared, with its text.
+        // The live view, including its text, has been cleared.
         for act in &findings.acts {
             text.push_str(&hanging("  => ", act, width));
         }

@@ -1,6 +1,6 @@
 //! Wraps and clips text.
 
-/// Breaks a text at blanks into lines of at most `width` characters; a longer word is a line of its own, cut.
+/// Breaks a text at spaces into lines of at most `width` characters; a longer word becomes one line, cut.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -32,7 +32,7 @@ pub(crate) fn hang(head: &str, text: &str, width: usize) -> Vec<String> {
     lines.into_iter().enumerate().map(|(i, line)| format!("{}{line}", prefix(i))).collect()
 }
 
-/// The first `width` characters; `…` in place of the last where something is cut off.
+/// The first `width` characters; if the text is longer, `…` replaces the last one.
 pub(crate) fn clip(text: &str, width: usize) -> String {
     match text.chars().count() > width {
         true => text.chars().take(width.saturating_sub(1)).chain(std::iter::once('…')).take(width).collect(),
@@ -40,7 +40,7 @@ pub(crate) fn clip(text: &str, width: usize) -> String {
     }
 }
 
-/// Clipped or padded.
+/// Clips or pads to the width.
 pub(crate) fn pad(text: &str, width: usize) -> String {
     format!("{:<width$}", clip(text, width))
 }

@@ -14,10 +14,10 @@ use crate::rack::Rack;
 /// `balancers/<name>.json`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Balancer {
-    /// The owner. A file without our mark is not ours, whatever its name.
+    /// The owner. A file without our ownership tag is not ours, whatever its name.
     owner: String,
     address: String,
-    /// Port of the balancer, port of the hosts.
+    /// Port of the load balancer, port of the hosts.
     ports: Vec<(i32, i32)>,
     hosts: Vec<String>,
 }
@@ -103,7 +103,7 @@ impl Planned for Balancers {
     type Step = Write;
     type Outputs = ();
 
-    /// All take their addresses from one pool.
+    /// All Services use one pool of addresses.
     fn groups(&self, _: &Service) -> BTreeSet<GroupKey> {
         [GroupKey("addresses".into())].into()
     }

@@ -1,9 +1,9 @@
 //! A provider for machines in a rack: `--cloud-provider=example`.
 //!
-//! The cloud is a folder. The operator of the rack keeps a file per machine in `machines/`; the provider writes a file
-//! per load balancer into `balancers/` and one per route into `routes/`, from which the configuration of a proxy and of
-//! a router is made. It is small but fulfils the whole contract; see `providers/api/README.md` for the purpose of each
-//! part.
+//! The cloud is a folder. The operator of the rack maintains a file per machine in `machines/`; the provider writes a
+//! file per load balancer to `balancers/` and one per route to `routes/`, from which the configuration of a proxy and
+//! of a router is generated. It is small but implements the whole contract; see `providers/api/README.md` for the
+//! purpose of each part.
 
 mod balancers;
 mod machines;
@@ -22,10 +22,10 @@ use ccm_provider::{
 
 use crate::rack::Rack;
 
-/// Scheme of the provider IDs, and the word for `--cloud-provider`.
+/// Scheme of the provider IDs, and value of `--cloud-provider`.
 pub const NAME: &str = "example";
 
-/// The program with everything in it.
+/// The program with all its parts.
 pub fn app() -> ccm::App {
     let factory = Factory::default();
     let controller = maintenance::controller(Arc::clone(&factory.rack));
@@ -35,7 +35,7 @@ pub fn app() -> ccm::App {
         .controller(controller)
 }
 
-/// Makes the provider.
+/// Builds the provider.
 #[derive(Debug, Default)]
 pub struct Factory {
     /// For the controller of this crate, which needs more than the provider API offers.
@@ -81,7 +81,7 @@ impl ProviderFactory for Factory {
     }
 }
 
-/// The provider: which interfaces it has decides which controllers run.
+/// The provider; its interfaces determine the controllers that run.
 #[derive(Debug)]
 struct Example(Arc<Rack>);
 

@@ -1,5 +1,5 @@
-//! Instances, one at a time: [`OneByOne`](ccm_provider::OneByOne) makes the batch interface of it. Each lookup reads
-//! the whole rack, which holds tens of machines; a cloud of thousands implements `InstancesV2` and reads once for all.
+//! Instances, one at a time: [`OneByOne`](ccm_provider::OneByOne) adapts it to the batch interface. Each lookup reads
+//! the whole rack of tens of machines; a cloud with thousands implements `InstancesV2` and reads once for all.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ pub(crate) struct Machine {
 #[derive(Debug)]
 pub(crate) struct Machines(pub(crate) Arc<Rack>);
 
-/// The machine of a node: by serial number if the node has one, else by name. An ID that is not ours is an error: it
-/// proves nothing about any machine.
+/// The machine of a node: by serial number if the node has one, else by name. A foreign ID is an error: it proves
+/// nothing about any machine.
 pub(crate) fn find(rack: &Rack, node: &Node) -> Result<Option<Machine>, ProviderError> {
     let id = node.provider_id_or_empty();
     let serial = match id.strip_prefix(NAME).and_then(|rest| rest.strip_prefix("://")) {

@@ -1,4 +1,4 @@
-//! The program: all flags, controllers and endpoints of the cloud-controller-manager, with one provider of its own.
+//! The program: all flags, controllers and endpoints of the cloud-controller-manager, with its own provider only.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! A controller of its own: labels the nodes whose machine has planned maintenance.
+//! A custom controller: labels the nodes whose machine has planned maintenance.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,7 +22,7 @@ const FLAGS: [Flag; 1] =
     [Flag::new("Example", PERIOD, Kind::Duration, "30s", "How often to look for machines under maintenance.")];
 const PERMISSIONS: [Permission; 1] = [Permission::new("", "nodes", &["patch"], "the label of nodes under maintenance")];
 
-/// The entry in the table of controllers: `--controllers=*,-maintenance` switches it off.
+/// The entry in the table of controllers: `--controllers=*,-maintenance` disables it.
 pub(crate) fn controller(rack: Arc<OnceLock<Arc<Rack>>>) -> Controller {
     Controller {
         name: NAME,
@@ -46,7 +46,7 @@ fn configured(rack: &Arc<OnceLock<Arc<Rack>>>, period: Duration) -> Configured {
             let pass = move || {
                 let (shared, rack) = (shared.clone(), Arc::clone(&rack));
                 async move {
-                    // The controllers start after the factory made the provider.
+                    // The controllers start after the factory has built the provider.
                     let Some(rack) = rack.get() else { return };
                     for node in shared.nodes.list() {
                         if let Err(error) = sync(rack, &shared.gate, &node).await {
@@ -65,7 +65,7 @@ fn configured(rack: &Arc<OnceLock<Arc<Rack>>>, period: Duration) -> Configured {
     }
 }
 
-/// What one pass would do, for `ccm plan`: the same sync, through a gate that only collects plans.
+/// The writes of one pass, for `ccm plan`: the same sync, through a gate that only collects plans.
 async fn plan_once(rack: Option<Arc<Rack>>, shared: Shared, scope: Scope) -> Vec<Unplanned> {
     let mut failed = Vec::new();
     let Some(rack) = rack else { return failed };
@@ -77,7 +77,7 @@ async fn plan_once(rack: Option<Arc<Rack>>, shared: Shared, scope: Scope) -> Vec
     failed
 }
 
-/// Observe, decide, write. An error of the rack changes nothing.
+/// Observes, decides, writes. An error of the rack changes nothing.
 async fn sync(rack: &Rack, gate: &Gate, node: &Node) -> Result<(), String> {
     let machine = machines::find(rack, node).map_err(|error| error.to_string())?;
     let Some(label) = decide(node, machine.is_some_and(|machine| machine.maintenance)) else { return Ok(()) };

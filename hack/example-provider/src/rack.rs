@@ -43,18 +43,18 @@ impl Rack {
         Ok(Self { folder: beside.join(folder), addresses, changing: Mutex::default() })
     }
 
-    /// Held from a read to the write that depends on it: two Services must not take one address. Never over an `await`.
+    /// Held from a read to the dependent write: two Services must not get the same address. Never over an `await`.
     pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One object. `None` is a positive answer: the folder exists, and the file does not.
+    /// One object. `None` is positive knowledge: the folder exists, and the file does not.
     pub(crate) fn read<T: DeserializeOwned>(&self, kind: &str, name: &str) -> Result<Option<T>, ProviderError> {
         Ok(self.list(kind)?.into_iter().find(|(other, _)| other == name).map(|(_, object)| object))
     }
 
-    /// All objects of a kind, by name. A folder that is missing, or a file that can't be read, makes the whole read an
-    /// error: a list that might be short must never look like a complete one.
+    /// All objects of a kind, by name. A missing folder or an unreadable file is an error of the whole read: a list
+    /// that may be incomplete must never look complete.
     pub(crate) fn list<T: DeserializeOwned>(&self, kind: &str) -> Result<Vec<(String, T)>, ProviderError> {
         let folder = self.folder.join(kind);
         let failed = |path: &Path, error: &dyn std::fmt::Display| {
@@ -71,7 +71,7 @@ impl Rack {
         Ok(objects)
     }
 
-    /// Writes an object: all of it or nothing, whenever the process dies.
+    /// Writes an object atomically.
     pub(crate) fn write(&self, kind: &str, name: &str, object: &impl Serialize) -> Result<(), ProviderError> {
         let path = self.folder.join(kind).join(format!("{name}.json"));
         let next = path.with_extension("next");

@@ -23,7 +23,7 @@ pub(crate) struct RackRoutes(pub(crate) Arc<Rack>);
 
 const KIND: &str = "routes";
 
-/// The name of the file, from a range that was checked.
+/// The file name of a validated range.
 fn file(range: &str) -> Result<String, ProviderError> {
     let range = parse_cidr(range).ok_or_else(|| {
         ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, format!("pod range {range:?} is no CIDR"))

@@ -1,7 +1,7 @@
-//! `cargo xtask check-each`: crates that are used alone compile alone, without the other members of the workspace.
+//! `cargo xtask check-each`: crates that are used separately compile without the other members of the workspace.
 //!
-//! In a build of the whole workspace, cargo unites the features that all members ask for, so that a crate which forgot
-//! one compiles anyway, until it is used alone. Crates that only this workspace uses are not checked; the tests cover
+//! In a build of the whole workspace, cargo unites the features of all members, so that a crate without a required
+//! feature compiles until it is used separately. Crates that only this workspace uses are not checked; the tests cover
 //! the build with all features.
 
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
 /// Folders of crates for other projects: for authors of controllers, of providers and of programs.
 const LIBRARIES: [&str; 3] = ["controllers", "providers", "tests/contract"];
 
-/// Libraries with the fewest features; the program also with each feature alone, which is how a provider is used.
+/// Libraries with the fewest features; the program also with each single feature, which is how a provider is used.
 fn checks(package: &Package, folder: &Path) -> Vec<Vec<String>> {
     let check = |more: &[&str]| -> Vec<String> {
         let least = ["check", "--package", &package.name, "--no-default-features"];

@@ -1,4 +1,4 @@
-//! Automation of this workspace, in Rust so that it needs nothing but cargo: `cargo xtask <command>`.
+//! Automation of this workspace, in Rust so that it needs only cargo: `cargo xtask <command>`.
 
 mod bench;
 mod deps;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
-/// A new command is one line here and one module.
+/// A new command needs one line here and one module.
 const COMMANDS: &[Command] = &[
     Command { name: "bench", about: "benchmarks on a real API server, in release mode", run: bench::command },
     Command { name: "check-deps", about: "who may depend on whom: fails on a forbidden edge", run: deps::command },
@@ -72,7 +72,7 @@ fn usage() -> String {
     lines.join("\n")
 }
 
-/// For the commands that take no arguments.
+/// For the commands without arguments.
 fn no_arguments(arguments: &[String]) -> anyhow::Result<()> {
     if !arguments.is_empty() {
         bail!("unexpected arguments: {}", arguments.join(" "));

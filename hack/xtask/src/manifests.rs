@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 
 use crate::metadata::program;
 
-/// Writes them; with `--check` fails when one is stale.
+/// Writes them; with `--check` fails if one is stale.
 pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     let run = ["run", "--quiet", "--package", "ccm-test-manifests", "--bin", "ccm-manifests", "--"];
     let status = program("ccm-manifests", &run).args(arguments).status().context("cannot run it")?;

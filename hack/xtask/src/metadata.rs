@@ -36,7 +36,7 @@ pub(crate) struct Dependency {
 }
 
 impl Dependency {
-    /// Whether it is part of what users run, not only of the crate's own tests.
+    /// Whether it is part of the shipped program, not only of the crate's own tests.
     pub(crate) fn ships(&self) -> bool {
         self.kind.as_deref() != Some("dev")
     }
@@ -59,13 +59,13 @@ impl Metadata {
     }
 }
 
-/// The cargo that runs us, so that a toolchain chosen on the command line stays chosen.
+/// The cargo that runs this program, so that a toolchain selected on the command line stays selected.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
 }
 
-/// A program of the workspace: the one in the folder `CCM_BUILT`, where a build of the whole workspace has left it, else
-/// what this cargo command builds and runs.
+/// A program of the workspace: the one in the folder `CCM_BUILT`, written by a build of the whole workspace, else the
+/// one that this cargo command builds and runs.
 pub(crate) fn program(path: &str, run: &[&str]) -> Command {
     let built = std::env::var_os("CCM_BUILT").map(|folder| Command::new(Path::new(&folder).join(path)));
     built.unwrap_or_else(|| {
@@ -75,12 +75,12 @@ pub(crate) fn program(path: &str, run: &[&str]) -> Command {
     })
 }
 
-/// The output of a cargo command; its stderr goes to the user.
+/// The output of a cargo command; its stderr is shown to the user.
 pub(crate) fn output(arguments: &[&str]) -> anyhow::Result<String> {
     output_of(cargo().args(arguments))
 }
 
-/// The same of any command.
+/// The same for any command.
 pub(crate) fn output_of(command: &mut Command) -> anyhow::Result<String> {
     let output = command.stderr(std::process::Stdio::inherit()).output();
     let output = output.with_context(|| format!("running {command:?}"))?;

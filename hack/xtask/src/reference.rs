@@ -4,9 +4,9 @@ use anyhow::{Context, bail, ensure};
 
 use crate::metadata::{Metadata, output_of, program};
 
-/// Has the flags between two markers.
+/// Contains the flags between two markers.
 const FLAGS: &str = "ccm/README.md";
-/// Generated as a whole.
+/// Generated completely.
 const METRICS: &str = "ccm/METRICS.md";
 /// Providers with such pages, and the generated parts of their READMEs.
 const PROVIDERS: [(&str, &[&str]); 3] = [
@@ -15,7 +15,7 @@ const PROVIDERS: [(&str, &[&str]); 3] = [
     ("openstack", &["config", "annotations", "flags", "permissions"]),
 ];
 
-/// Writes them; with `--check` fails when a page is stale.
+/// Writes the pages; with `--check` fails if a page is stale.
 pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     let check = match arguments {
         [] => false,
@@ -37,7 +37,7 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// It comes from the provider's own tables, so no SDK is needed.
+/// The text is generated from the provider's own tables, so no SDK is needed.
 fn provider(name: &str, example: &str, arguments: &[&str]) -> anyhow::Result<String> {
     let package = format!("ccm-provider-{name}");
     run(&format!("{name}-{example}"), &["--package", &package, "--no-default-features"], arguments)

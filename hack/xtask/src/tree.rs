@@ -1,4 +1,4 @@
-//! `cargo xtask check-tree`: crates that must not be linked into the program, not even by a dependency's dependency.
+//! `cargo xtask check-tree`: crates that must not be linked into the program, not even as indirect dependencies.
 
 use anyhow::bail;
 
@@ -6,7 +6,7 @@ use crate::metadata;
 
 struct Ban {
     name: &'static str,
-    /// Versions that begin so; empty for all.
+    /// Prefix of the versions; empty for all.
     version: &'static str,
     reason: &'static str,
 }
@@ -52,7 +52,7 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `tree` holds one `name vVERSION …` per line.
+/// `tree` has one `name vVERSION …` per line.
 fn banned(tree: &str) -> Vec<String> {
     let mut found: Vec<String> = tree
         .lines()

@@ -1,4 +1,4 @@
-//! Addresses of nodes: reading IP addresses as Kubernetes does, and the rules by which the address list of a node is made.
+//! Node addresses: parsing IP addresses as Kubernetes does, and the rules that produce a node's address list.
 //!
 //! Behaviour of `k8s.io/utils/net` (`ParseIPSloppy`, `ParseCIDRSloppy`), `kubernetes/cloud-provider`
 //! `node/helpers/address.go` and `controllers/node/node_controller.go`, and `kubernetes/component-helpers`
@@ -28,7 +28,7 @@ pub enum AddressType {
 }
 
 impl AddressType {
-    /// As Kubernetes spells it.
+    /// The spelling of Kubernetes.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Hostname => "Hostname",
@@ -88,9 +88,9 @@ impl NodeAddress {
     }
 }
 
-/// Parses an IP address as Kubernetes does: octets with leading zeros are read as decimal (`010.0.0.1` is `10.0.0.1`),
-/// which is what objects of old clusters may hold. Zone IDs (`fe80::1%eth0`) are refused. An IPv4-mapped IPv6 address
-/// (`::ffff:10.0.0.1`) is read as the IPv4 address.
+/// Parses an IP address as Kubernetes does: octets with leading zeros are decimal (`010.0.0.1` is `10.0.0.1`), since
+/// objects of old clusters may contain them. Zone IDs (`fe80::1%eth0`) are rejected. An IPv4-mapped IPv6 address
+/// (`::ffff:10.0.0.1`) is parsed as the IPv4 address.
 pub fn parse_ip(text: &str) -> Option<IpAddr> {
     match parse_v4(text) {
         Some(ip) => Some(ip.into()),
@@ -98,7 +98,7 @@ pub fn parse_ip(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Parses a CIDR with the same tolerance as [`parse_ip`] and gives its network: bits behind the prefix are cleared.
+/// Parses a CIDR with the same tolerance as [`parse_ip`] and returns its network: host bits are cleared.
 pub fn parse_cidr(text: &str) -> Option<IpNet> {
     let (address, prefix) = text.split_once('/')?;
     let prefix = small_decimal(prefix)?;
@@ -135,12 +135,12 @@ fn small_decimal(text: &str) -> Option<u8> {
     }
 }
 
-/// Reads the value of the annotation `alpha.kubernetes.io/provided-node-ip`: one IP, or an IPv4 and an IPv6 address in
-/// either order with a comma and no space between.
+/// Parses the value of the annotation `alpha.kubernetes.io/provided-node-ip`: one IP, or an IPv4 and an IPv6 address
+/// in either order, separated by a comma without a space.
 ///
 /// # Errors
 ///
-/// The inner text of upstream's message; [`filter_by_node_ips`] puts the annotation's value in front. An empty value is
+/// The inner text of upstream's message; [`filter_by_node_ips`] prepends the annotation's value. An empty value is
 /// an error.
 pub fn parse_provided_node_ips(provided: &str) -> Result<Vec<IpAddr>, String> {
     let ips = provided
@@ -160,12 +160,12 @@ pub fn parse_provided_node_ips(provided: &str) -> Result<Vec<IpAddr>, String> {
 }
 
 /// The cloud's addresses, filtered and ordered by the kubelet's `--node-ip`: for each provided IP, in order, the
-/// addresses equal to it (in the cloud's spelling); then all addresses of the types that were not among those, in the
-/// cloud's order. So other addresses of a matched type are dropped.
+/// addresses equal to it (in the cloud's spelling); then all addresses of the types that none of those has, in the
+/// cloud's order. Other addresses of a matched type are dropped.
 ///
 /// # Errors
 ///
-/// The annotation cannot be read, or one of its IPs is not among the cloud's addresses.
+/// The annotation cannot be parsed, or one of its IPs is not among the cloud's addresses.
 pub fn filter_by_node_ips(cloud: &[NodeAddress], provided: &str) -> Result<Vec<NodeAddress>, String> {
     let ips =
         parse_provided_node_ips(provided).map_err(|inner| format!("failed to parse node IP {provided:?}: {inner}"))?;
@@ -195,12 +195,12 @@ pub fn add_missing(list: &mut Vec<NodeAddress>, more: impl IntoIterator<Item = N
     }
 }
 
-/// Whether the new list needs no write: for each type, the same addresses in the same order. The order between types is
-/// no change.
+/// Whether the new list needs no write: for each type, the same addresses in the same order. The order between types
+/// does not matter.
 ///
-/// Upstream compares with the *last* address of each type, and so writes each period to every dual-stack node
-/// (`controllers/node/node_controller.go`, `nodeAddressesChangeDetected`). Here equal lists give no write, and a changed
-/// order within a type does.
+/// Upstream compares with the *last* address of each type, and therefore writes each period to every dual-stack node
+/// (`controllers/node/node_controller.go`, `nodeAddressesChangeDetected`). Here equal lists cause no write, and a
+/// changed order within a type does.
 pub fn same_addresses(old: &[NodeAddress], new: &[NodeAddress]) -> bool {
     fn of_type<'a>(list: &'a [NodeAddress], kind: &'a AddressType) -> impl Iterator<Item = &'a NodeAddress> {
         list.iter().filter(move |address| address.kind == *kind)
@@ -208,13 +208,13 @@ pub fn same_addresses(old: &[NodeAddress], new: &[NodeAddress]) -> bool {
     old.len() == new.len() && old.iter().all(|address| of_type(old, &address.kind).eq(of_type(new, &address.kind)))
 }
 
-/// Whether both lists hold the same addresses, whatever their order and however often: the comparison of the route
+/// Whether both lists contain the same addresses, regardless of order and repetition: the comparison of the route
 /// controller.
 pub fn same_set(one: &[NodeAddress], other: &[NodeAddress]) -> bool {
     one.iter().all(|address| other.contains(address)) && other.iter().all(|address| one.contains(address))
 }
 
-/// The cloud's addresses, followed by the node's own host names where the cloud gives none.
+/// The cloud's addresses, followed by the node's own host names if the cloud returns none.
 #[must_use]
 pub fn with_hostname(mut cloud: Vec<NodeAddress>, existing: &[NodeAddress]) -> Vec<NodeAddress> {
     let is_hostname = |address: &&NodeAddress| address.kind == AddressType::Hostname;

@@ -20,57 +20,57 @@ use crate::route::Routes;
 use crate::service::{Service, ServiceKey};
 use crate::volume::Volumes;
 
-/// A cloud.
+/// A cloud provider.
 ///
-/// Which accessors answer `Some` decides which controllers run. The core caches the answers after
-/// [`CloudProvider::initialize`] returned.
+/// The accessors that return `Some` determine the controllers that run. The core caches their results after
+/// [`CloudProvider::initialize`] returns.
 #[async_trait]
 pub trait CloudProvider: Send + Sync {
-    /// The name in logs (`aws`, `azure`, `gce`, `openstack`); by default also the scheme of the provider IDs of its nodes.
+    /// The name in logs (`aws`, `azure`, `gce`, `openstack`); by default also the provider ID scheme of its nodes.
     fn name(&self) -> &str;
 
-    /// The schemes of the provider IDs of its nodes: nodes with another one are counted and never touched.
+    /// The schemes of the provider IDs of its nodes: nodes with another scheme are counted and never modified.
     fn provider_id_schemes(&self) -> Schemes {
         Schemes::new([self.name()])
     }
 
-    /// Key and value of a label of nodes that another program manages. `cloud-node-controller`,
-    /// `cloud-node-lifecycle-controller` and `node-ipam-controller` ignore such nodes: they neither initialize nor
-    /// delete them, nor give them pod ranges; their existing ranges stay occupied. All other controllers see them.
+    /// Key and value of the label of nodes that another program manages. `cloud-node-controller`,
+    /// `cloud-node-lifecycle-controller` and `node-ipam-controller` ignore such nodes: they do not initialize or delete
+    /// them or assign pod ranges to them; their existing ranges stay occupied. All other controllers handle them.
     fn unmanaged_label(&self) -> Option<(&str, &str)> {
         None
     }
 
-    /// True when the cloud needs a cluster ID and has one, or needs none. False stops the process unless
-    /// `--allow-untagged-cloud` is given.
+    /// Whether the cloud has a cluster ID or needs none. If false, the process exits unless `--allow-untagged-cloud` is
+    /// given.
     fn has_cluster_id(&self) -> bool {
         true
     }
 
-    /// Called once per provider, when the process leads, before any controller starts. May start background tasks, which must
-    /// end with [`ProviderContext::leader`]. Must not block for long: the controllers wait for it. Report configuration
-    /// errors in [`crate::ProviderFactory::build`].
+    /// Called once per provider, after this process becomes leader and before any controller starts. May start
+    /// background tasks, which must end with [`ProviderContext::leader`]. Must not block for long: the controllers wait
+    /// for it. Report configuration errors in [`crate::ProviderFactory::build`].
     ///
     /// # Errors
     ///
-    /// The cloud cannot be used: the process releases its lease and exits with this error, so that it is restarted.
-    /// After a change of the configuration ([`crate::ConfigSource::reload`]) it returns to the previous one instead.
+    /// The cloud cannot be used: the process releases its lease and exits with this error, and is then restarted. After
+    /// a configuration change ([`crate::ConfigSource::reload`]) it returns to the previous configuration instead.
     async fn initialize(&self, _context: ProviderContext) -> Result<(), ProviderError> {
         Ok(())
     }
 
-    /// Instances in batches; preferred. `None` and no [`CloudProvider::legacy_instances`]: the node controllers are
-    /// skipped.
+    /// Instances in batches; preferred. If this and [`CloudProvider::legacy_instances`] are `None`, the node
+    /// controllers are skipped.
     fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
         None
     }
 
-    /// The older interface, read only when [`CloudProvider::instances`] is absent.
+    /// The older interface, used only if [`CloudProvider::instances`] is absent.
     fn legacy_instances(&self) -> Option<Arc<dyn Instances>> {
         None
     }
 
-    /// Beside [`CloudProvider::legacy_instances`].
+    /// Used together with [`CloudProvider::legacy_instances`].
     fn zones(&self) -> Option<Arc<dyn Zones>> {
         None
     }
@@ -95,29 +95,29 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// The work of one of [`crate::ProviderFactory::node_tasks`], by its name; `None`: that controller does not run.
+    /// The [`crate::ProviderFactory::node_tasks`] controller with this name; `None`: that controller does not run.
     fn node_task(&self, _name: &str) -> Option<Arc<dyn NodeTask>> {
         None
     }
 
-    /// Diagnosis for `ccm explain`, `ccm orphans` and `ccm migrate-check`. `None`: the commands show only what the core
-    /// sees.
+    /// Diagnosis for `ccm explain`, `ccm orphans` and `ccm migrate-check`. `None`: the commands show only the core's
+    /// own data.
     fn inspect(&self) -> Option<Arc<dyn Inspect>> {
         None
     }
 
     /// Inputs of plans for Services besides the Service and the result of [`LoadBalancer::observe`]: settings, IDs of
-    /// the network and the cluster. Kept in snapshots for [`crate::ProviderFactory::replay`]; must not hold secrets.
+    /// network and cluster. Saved in snapshots for [`crate::ProviderFactory::replay`]; must not contain secrets.
     fn facts(&self) -> Value {
         Value::Null
     }
 
-    /// Metrics of the provider, under names that the program does not use. Read at each scrape.
+    /// Metrics of the provider, with names that the program does not use. Read at each scrape.
     fn metrics(&self) -> Option<metric::Registry> {
         None
     }
 
-    /// Kept for parity; no controller calls it.
+    /// Exists for parity; no controller calls it.
     fn clusters(&self) -> Option<Arc<dyn Clusters>> {
         None
     }
@@ -127,13 +127,13 @@ pub trait CloudProvider: Send + Sync {
         None
     }
 
-    /// Node annotations that the provider reads; all others are dropped while parsing. The same whatever the configuration.
+    /// Node annotations that the provider reads; others are dropped during parsing. Independent of the configuration.
     fn node_annotations(&self) -> &[&str] {
         &[]
     }
 
     /// Prefixes of the Service annotations that the provider reads, for example `loadbalancer.example.com/`.
-    /// `service.beta.kubernetes.io` and similar ones need not be listed. Snapshots hold no other annotations of
+    /// `service.beta.kubernetes.io` and similar ones need not be listed. Snapshots contain no other annotations of
     /// Services.
     fn service_annotations(&self) -> &[&str] {
         &[]
@@ -149,15 +149,15 @@ pub trait Clusters: Send + Sync {
     async fn master(&self, cluster_name: &str) -> Result<String, ProviderError>;
 }
 
-/// Gets handles on what the core watches, right after [`CloudProvider::initialize`] and before any controller is made.
+/// Receives the core's watches after [`CloudProvider::initialize`], before any controller is created.
 #[async_trait]
 pub trait InformerUser: Send + Sync {
-    /// May register handlers. A handler sees all existing objects as additions first, then the changes in order. It runs
-    /// on the path of the watch and must not block.
+    /// May register handlers. A handler receives all existing objects as additions first, then the changes in order. It
+    /// is called by the watch and must not block.
     async fn set_informers(&self, informers: Arc<dyn SharedInformers>);
 }
 
-/// What the core watches.
+/// The core's watches.
 pub trait SharedInformers: Send + Sync {
     /// Calls back for each change of a node.
     fn on_node(&self, handler: Box<dyn Fn(ObjectChange<NodeRef>) + Send + Sync>);
@@ -165,32 +165,32 @@ pub trait SharedInformers: Send + Sync {
     fn on_service(&self, handler: Box<dyn Fn(ObjectChange<Arc<Service>>) + Send + Sync>);
 }
 
-/// A change that a watch showed.
+/// A change received from a watch.
 #[derive(Debug, Clone)]
 pub enum ObjectChange<T> {
     /// Added, or present when the handler was registered.
     Added(T),
-    /// Before and after; both are the same at a resync.
+    /// The old and the new state; equal at a resync.
     Updated(T, T),
     /// The last known state.
     Deleted(T),
 }
 
-/// The core's services for a provider.
+/// The services of the core for a provider.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ProviderContext {
     /// `--cluster-name`
     pub cluster_name: Arc<str>,
-    /// The nodes as watched.
+    /// The watched nodes.
     pub nodes: Arc<dyn NodeReader>,
-    /// The Services as watched.
+    /// The watched Services.
     pub services: Arc<dyn ServiceReader>,
-    /// Events on objects of the cluster.
+    /// Creates events about objects of the cluster.
     pub events: Arc<dyn EventSink>,
     /// Time; simulated in tests.
     pub clock: Arc<dyn Clock>,
-    /// Whether this process still leads, with this provider.
+    /// Whether this process still leads with this provider.
     pub leader: Arc<dyn LeaderToken>,
     /// The ConfigMaps of [`crate::ProviderFactory::config_maps`].
     pub config_maps: Arc<dyn ConfigMaps>,
@@ -217,41 +217,41 @@ impl ProviderContext {
     }
 }
 
-/// Reads the watched nodes; never a call to the API server.
+/// Reads the watched nodes; never calls the API server.
 pub trait NodeReader: Send + Sync {
-    /// By name.
+    /// The node with this name.
     fn get(&self, name: &str) -> Option<NodeRef>;
-    /// By provider ID.
+    /// The node with this provider ID.
     fn by_provider_id(&self, provider_id: &str) -> Option<NodeRef> {
         self.list().into_iter().find(|node| node.provider_id.as_deref() == Some(provider_id))
     }
-    /// All, sorted by name.
+    /// All nodes, sorted by name.
     fn list(&self) -> Vec<NodeRef>;
 }
 
-/// Reads the watched Services; never a call to the API server.
+/// Reads the watched Services; never calls the API server.
 pub trait ServiceReader: Send + Sync {
-    /// By namespace and name.
+    /// The Service with this namespace and name.
     fn get(&self, key: &ServiceKey) -> Option<Arc<Service>>;
-    /// All, sorted by key.
+    /// All Services, sorted by key.
     fn list(&self) -> Vec<Arc<Service>>;
 }
 
-/// Takes events; never blocks, never fails.
+/// Accepts events; never blocks, never fails.
 pub trait EventSink: Send + Sync {
-    /// Records an event. Repeats are counted, storms are cut.
+    /// Records an event. Repeats are counted; bursts are limited.
     fn event(&self, subject: &Subject, kind: EventType, reason: &str, message: &str);
 
-    /// Records a warning about a failure, with the class of the error in the event's annotation [`EVENT_ERROR_CLASS`]. The
-    /// default leaves the class out.
+    /// Records a warning about a failure, with the class of the error in the event's annotation [`EVENT_ERROR_CLASS`].
+    /// The default omits the class.
     fn failure(&self, subject: &Subject, reason: &str, message: &str, class: Option<&ErrorClass>) {
         let _ = class;
         self.event(subject, EventType::Warning, reason, message);
     }
 }
 
-/// Annotation of events that report a failure: [`ErrorClass::as_str`], for tools that explain the failure and do not
-/// have the error.
+/// Annotation of events that report a failure: [`ErrorClass::as_str`], for tools that explain the failure without
+/// access to the error.
 pub const EVENT_ERROR_CLASS: &str = "cloud-controller-manager/error-class";
 
 /// Severity of an event.
@@ -297,19 +297,19 @@ impl Subject {
     }
 }
 
-/// Time. The monotonic reading decides intervals; the wall clock is only written into objects and compared with them.
+/// Time. Intervals use the monotonic clock; the wall clock is only written into objects and compared with them.
 pub trait Clock: Send + Sync + std::fmt::Debug {
-    /// Monotonic.
+    /// The monotonic clock.
     fn now(&self) -> Instant;
-    /// Wall clock; may jump.
+    /// The wall clock; may jump.
     fn wall(&self) -> SystemTime;
 }
 
 /// Whether this process leads.
 #[async_trait]
 pub trait LeaderToken: Send + Sync {
-    /// True while writes are allowed: never in a dry run.
+    /// Whether writes are allowed: never in a dry run.
     fn is_leading(&self) -> bool;
-    /// Returns when this process no longer leads or shuts down.
+    /// Returns when this process stops leading or shuts down.
     async fn lost(&self);
 }

@@ -1,4 +1,4 @@
-//! The configuration of a provider: its text, and where it comes from.
+//! The configuration of a provider: its text and its source.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,9 +6,9 @@ use std::path::PathBuf;
 /// The configuration of a provider.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CloudConfig {
-    /// Where it was read from: the file of `--cloud-config`, or [`SecretKey`] as text.
+    /// The source: the file of `--cloud-config`, or [`SecretKey`] as text.
     pub path: PathBuf,
-    /// The text. May hold secrets.
+    /// The text. May contain secrets.
     pub text: String,
 }
 
@@ -18,14 +18,14 @@ impl fmt::Debug for CloudConfig {
     }
 }
 
-/// Where the configuration of a provider is, and whether changes of it take effect while the program runs.
+/// The source of a provider's configuration, and whether changes take effect while the program runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigSource {
-    /// A Secret that is read in place of the file of `--cloud-config`.
+    /// A Secret that is read instead of the file of `--cloud-config`.
     pub secret: Option<SecretKey>,
-    /// Whether the program watches it. After a change it makes a new provider, ends the controllers, initializes the new
-    /// provider, and starts the controllers with it; the lease and the watched objects are kept. A configuration that cannot
-    /// be used is reported, and the previous one stays in use. Nothing of a provider outlives it, its metrics included.
+    /// Whether the program watches it. After a change it builds a new provider, stops the controllers, initializes the
+    /// new provider, and starts the controllers with it; the lease and the watched objects are kept. An unusable
+    /// configuration is reported, and the previous one stays in use. A provider's metrics end with the provider.
     pub reload: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct SecretKey {
     pub namespace: String,
     /// Name of the Secret.
     pub name: String,
-    /// The key of `data` that has the text of the configuration.
+    /// The key of `data` that contains the configuration.
     pub key: String,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for SecretKey {
     }
 }
 
-/// A Secret that the shipped RBAC allows the program to read: by name, and nothing else of its namespace.
+/// A Secret that the shipped RBAC allows the program to read: this one by name, and no other in its namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SecretSpec {
     /// Its namespace.

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use crate::error::ProviderError;
 
-/// A call that writes to the cloud.
+/// The limit for a call that writes to the cloud.
 pub const WRITE_DEADLINE: Duration = Duration::from_secs(600);
-/// Any other call.
+/// The limit for any other call.
 pub const READ_DEADLINE: Duration = Duration::from_secs(120);
 
-/// The answer of a call; one that takes longer than `limit` is dropped, and is an error of its own.
+/// The result of a call; a call that takes longer than `limit` is dropped and fails with a distinct error.
 ///
 /// # Errors
 ///
-/// Those of the call, and that it took too long.
+/// The error of the call, or [`ProviderError::deadline`].
 pub async fn within<R>(
     call: &str,
     limit: Duration,

@@ -1,18 +1,18 @@
-//! Durations as Go spells them: `1h30m`, `300ms`, `1.5s`.
+//! Durations in Go's format: `1h30m`, `300ms`, `1.5s`.
 //!
-//! Flags, the component configuration and cloud configs of existing clusters are written in this form, and logs and events
-//! print it. Behaviour of `time.ParseDuration` and `time.Duration.String` (Go standard library, `time/time.go` and
-//! `time/format.go`), with one exception: a negative duration is an error here, because none of our settings has a meaning
-//! for one.
+//! Flags, the component configuration and cloud configs of existing clusters use this form, and logs and events print
+//! it. Behaviour of `time.ParseDuration` and `time.Duration.String` (Go standard library, `time/time.go` and
+//! `time/format.go`), with one exception: a negative duration is an error, because it has no meaning in any of our
+//! settings.
 use std::{borrow::Cow, fmt::Write as _, time::Duration};
 
-/// The largest value that Go's 64-bit nanoseconds hold, about 292 years. Longer input is an error, as in Go.
+/// The largest duration in Go's 64-bit nanoseconds, about 292 years. Longer input is an error, as in Go.
 pub const MAX: Duration = Duration::from_nanos(MAGNITUDE - 1);
 
-/// Go sums up the magnitude before it applies the sign, so one more than [`MAX`] may appear on the way.
+/// Go sums up the magnitude before it applies the sign, so the sum may reach [`MAX`] plus one.
 const MAGNITUDE: u64 = 1 << 63;
 
-/// Why a text is no duration. Displays as Go's message where Go has one.
+/// A parse error. Displays as Go's message where Go has one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// Not of the form `[+]<number><unit>…`, or longer than [`MAX`].
@@ -21,21 +21,21 @@ pub enum ParseError {
     /// A number without a unit (other than `0`).
     #[error("time: missing unit in duration {}", quote(.0))]
     MissingUnit(String),
-    /// A unit that doesn't exist.
+    /// An unknown unit.
     #[error("time: unknown unit {} in duration {}", quote(.unit), quote(.text))]
     UnknownUnit {
-        /// The unit as it was written.
+        /// The unit as given.
         unit: String,
-        /// The whole text.
+        /// The whole input.
         text: String,
     },
-    /// A well-formed duration below zero.
+    /// A well-formed negative duration.
     #[error("time: negative duration {}: write it without the sign", quote(.0))]
     Negative(String),
 }
 
-/// Parses a Go duration: a sequence of decimal numbers with optional fractions and a unit each (`ns`, `us`, `µs`, `ms`, `s`,
-/// `m`, `h`), or a bare `0`.
+/// Parses a Go duration: a sequence of decimal numbers with optional fractions and a unit each (`ns`, `us`, `µs`,
+/// `ms`, `s`, `m`, `h`), or a bare `0`.
 ///
 /// # Errors
 ///
@@ -152,8 +152,8 @@ fn leading_int(digits: &str) -> Option<u64> {
     if digits.is_empty() { Some(0) } else { digits.parse().ok().filter(|number| *number <= MAGNITUDE) }
 }
 
-/// The nanoseconds of a decimal fraction of a unit. Uses the same floating point steps as Go, so that
-/// `0.3333333333333333333h` is 20 minutes in both; digits beyond 63 bits are dropped in both.
+/// The nanoseconds of a decimal fraction of a unit. Uses Go's floating-point steps, so that `0.3333333333333333333h`
+/// is 20 minutes in both; digits beyond 63 bits are dropped in both.
 fn fraction_of(digits: &str, unit: u64) -> u64 {
     let mut numerator: u64 = 0;
     let mut scale = 1.0_f64;
@@ -181,7 +181,7 @@ fn to_float(number: u64) -> f64 {
     number as f64
 }
 
-/// Quotes as the messages of Go's time package do: bytes outside of printable ASCII as `\xNN`.
+/// Quotes like the messages of Go's time package: bytes outside printable ASCII as `\xNN`.
 fn quote(text: &str) -> Cow<'static, str> {
     let mut quoted = String::from("\"");
     for byte in text.bytes() {

@@ -10,33 +10,33 @@ use crate::plan::Finding;
 /// Error of any provider call.
 ///
 /// The variants with fixed texts are the sentinels of the Go interface; they are recognized through any number of
-/// [`ProviderError::wrap`]s. Everything else is [`ProviderError::Cloud`] with an [`ErrorClass`].
+/// [`ProviderError::wrap`] calls. Everything else is [`ProviderError::Cloud`] with an [`ErrorClass`].
 ///
-/// The serialized form, for snapshots, has what the core's decisions depend on and what users read, but not the log
-/// text.
+/// The serialized form, for snapshots, contains the fields that the core's decisions depend on and the text for users,
+/// but not the log text.
 #[derive(Debug, Clone, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ProviderError {
-    /// The instance does not exist. From a legacy existence lookup it is evidence that the node may be deleted.
+    /// The instance does not exist. Returned by a legacy existence lookup, it is evidence that the node may be deleted.
     #[error("instance not found")]
     InstanceNotFound,
-    /// The provider cannot answer this at all. The node controller continues without a provider ID; the lifecycle
-    /// controller reads it as "not shut down".
+    /// The provider does not support this call. The node controller continues without a provider ID; the lifecycle
+    /// controller treats it as "not shut down".
     #[error("unimplemented")]
     NotImplemented,
-    /// Another controller manages this object. The service controller counts the call as a success and does nothing
-    /// more.
+    /// Another controller manages this object. The service controller counts the call as a success and takes no further
+    /// action.
     #[error("implemented by alternate to cloud provider")]
     ImplementedElsewhere,
-    /// The disk behind a volume does not exist. Volume labelling tries again at long intervals only.
+    /// The disk of a volume does not exist. Volume labelling retries only at long intervals.
     #[error("disk is not found")]
     DiskNotFound,
-    /// Try again after exactly this delay. The service queue does not count it as a failure.
+    /// Retry after exactly this delay. The service queue does not count it as a failure.
     #[error("{message}")]
     Retry {
-        /// What the user reads in the event.
+        /// The event text for the user.
         message: String,
-        /// How long to wait.
+        /// The delay.
         after: Duration,
     },
     /// Any other failure, classified.
@@ -45,9 +45,9 @@ pub enum ProviderError {
     /// An error with more context: `<context>: <error>`.
     #[error("{context}: {source}")]
     Wrapped {
-        /// What was being done.
+        /// The operation that failed.
         context: String,
-        /// The error itself; [`ProviderError::root`] looks through.
+        /// The inner error; see [`ProviderError::root`].
         source: Arc<ProviderError>,
     },
 }
@@ -55,7 +55,7 @@ pub enum ProviderError {
 /// A failed cloud call: one text for the user, one for the log.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CloudError {
-    /// Decides what the core does.
+    /// Determines the reaction of the core.
     pub class: ErrorClass,
     /// Event text: what failed, why, and what the user can do. Never a secret.
     pub message: String,
@@ -81,7 +81,7 @@ impl ErrorClass {
         }
     }
 
-    /// The class of this name, without the details of its error.
+    /// The class with this name, without the details of its error.
     pub fn from_name(name: &str) -> Option<Self> {
         let all = [
             Self::NotFound,
@@ -128,46 +128,46 @@ impl ErrorClass {
     }
 }
 
-/// What an error means to the core.
+/// The meaning of an error for the core.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ErrorClass {
     /// Positive knowledge that the object does not exist.
     NotFound,
-    /// The state is unknown. Never acted on; retried with back-off.
+    /// The state is unknown. The core never acts on it; it retries with back-off.
     Unknown,
-    /// The cloud asks for fewer calls. Tried again after the delay, if it names one, else with back-off.
+    /// The cloud throttles calls. Retried after the delay, if the cloud returns one, else with back-off.
     Throttled {
-        /// From `Retry-After` or the like.
+        /// From `Retry-After` or similar.
         after: Option<Duration>,
     },
-    /// Expected to pass by itself. Tried again after the delay, if known, else with back-off.
+    /// Expected to be temporary. Retried after the delay, if known, else with back-off.
     Transient {
-        /// When it is worth trying again.
+        /// The delay before the retry.
         after: Option<Duration>,
     },
-    /// Not a failure: the work has begun, and the cloud needs time to finish it. Retried after the delay, without an
+    /// Not a failure: the work has started and the cloud needs time to finish it. Retried after the delay, without an
     /// event and without counting an error.
     InProgress {
-        /// When to retry.
+        /// The delay before the retry.
         after: Duration,
     },
-    /// The object was changed in between: observe again at once.
+    /// The object was changed concurrently: observe again at once.
     Conflict,
-    /// A permission is missing. Tried again with back-off, since it may be granted.
+    /// A permission is missing. Retried with back-off, since it may be granted.
     Denied {
-        /// The permission, as the cloud spells it: `ec2:CreateTags`.
+        /// The permission in the cloud's spelling: `ec2:CreateTags`.
         action: String,
     },
     /// The object, or another one that it refers to, must change first. Retried with back-off: the time of that change
     /// is unknown.
     Invalid {
-        /// What is wrong, each naming key and value.
+        /// The problems, each with key and value.
         findings: Vec<Finding>,
     },
-    /// The cloud does not support this.
+    /// The cloud does not support the operation.
     Unsupported,
-    /// The provider broke its contract, or panicked.
+    /// The provider violated its contract, or panicked.
     Bug,
 }
 
@@ -177,12 +177,12 @@ impl ProviderError {
         Self::Cloud(Arc::new(CloudError { class, message: message.into(), detail: String::new() }))
     }
 
-    /// A failure that says nothing about the object: retried with back-off, never acted on.
+    /// A failure that does not show the state of the object: retried with back-off, never acted on.
     pub fn unknown(message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Unknown, message)
     }
 
-    /// A broken contract.
+    /// A contract violation.
     pub fn bug(message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Bug, message)
     }
@@ -205,13 +205,13 @@ impl ProviderError {
         )
     }
 
-    /// Puts `<context>: ` in front; the kind stays recognizable.
+    /// Prepends `<context>: `; the kind stays recognizable.
     #[must_use]
     pub fn wrap(self, context: impl Into<String>) -> Self {
         Self::Wrapped { context: context.into(), source: Arc::new(self) }
     }
 
-    /// The error without its wrappings.
+    /// The error without its context.
     pub fn root(&self) -> &Self {
         let mut error = self;
         while let Self::Wrapped { source, .. } = error {
@@ -231,7 +231,7 @@ impl ProviderError {
         }
     }
 
-    /// The delay that the cloud or the provider asked for, if any.
+    /// The delay that the cloud or the provider requested, if any.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.class() {
             ErrorClass::Throttled { after } | ErrorClass::Transient { after } => after,
@@ -240,7 +240,7 @@ impl ProviderError {
         }
     }
 
-    /// Whether the cloud only needs more time, so that nothing failed. See [`ErrorClass::InProgress`].
+    /// Whether the cloud only needs more time and nothing failed. See [`ErrorClass::InProgress`].
     pub fn is_in_progress(&self) -> bool {
         matches!(self.class(), ErrorClass::InProgress { .. })
     }

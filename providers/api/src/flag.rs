@@ -1,8 +1,8 @@
 //! Command line flags as data: one [`Flag`] each, wherever it is defined.
 //!
-//! The program's own flags, those of a provider ([`ProviderFactory::flags`](crate::ProviderFactory::flags)) and those of
-//! an added controller are entries of the same kind. The parser, `--help`, the `FLAG:` log lines, the reference page and
-//! the completions of a shell come from them.
+//! The program's own flags, those of a provider ([`ProviderFactory::flags`](crate::ProviderFactory::flags)) and those
+//! of an added controller are entries of the same kind. They are the source of the parser, `--help`, the `FLAG:` log
+//! lines, the reference page and shell completions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::duration;
 pub enum Kind {
     /// `--x`, `--x=true`, `--x=false`
     Bool,
-    /// A whole number of 64 bits.
+    /// A 64-bit integer.
     Int,
-    /// A whole number of 32 bits.
+    /// A 32-bit integer.
     Int32,
     /// A number.
     Float,
@@ -26,28 +26,28 @@ pub enum Kind {
     Text,
     /// An IP address.
     Ip,
-    /// Texts, separated by commas; a repeated flag appends, an empty value clears.
+    /// Comma-separated texts; a repeated flag appends, an empty value clears.
     List,
-    /// Whole numbers, separated by commas; a repeated flag appends.
+    /// Comma-separated integers; a repeated flag appends.
     Ints,
-    /// Texts that may hold commas, one for each time the flag is given.
+    /// Texts that may contain commas, one per occurrence of the flag.
     Repeated,
-    /// `certificate,key` or `certificate,key:name,…`, one for each time the flag is given.
+    /// `certificate,key` or `certificate,key:name,…`, one per occurrence of the flag.
     CertKey,
     /// `A=true,B=false`; a repeated flag adds.
     Switches,
     /// A Kubernetes quantity of bytes, such as `64Ki`.
     Quantity,
-    /// A verbosity of logs.
+    /// A log verbosity.
     Level,
-    /// Verbosities of single files, `pattern=N,…`.
+    /// Log verbosities of single files, `pattern=N,…`.
     Vmodule,
-    /// Nothing, `true`, `false`, `raw` or `vX.Y.Z…`.
+    /// Empty, `true`, `false`, `raw` or `vX.Y.Z…`.
     Version,
 }
 
 impl Kind {
-    /// The word for the value in `--help`, as pflag has it; empty for none.
+    /// The placeholder for the value in `--help`, as in pflag; empty for none.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Bool => "",
@@ -73,7 +73,7 @@ impl Kind {
 /// One flag.
 #[derive(Debug, Clone, Copy)]
 pub struct Flag {
-    /// Without dashes.
+    /// Name without dashes.
     pub name: &'static str,
     /// The one-letter form, if it has one.
     pub short: Option<char>,
@@ -81,18 +81,18 @@ pub struct Flag {
     pub section: &'static str,
     /// The kind of its value.
     pub kind: Kind,
-    /// Value when not given; empty for "not set".
+    /// Default value; empty for "not set".
     pub default: &'static str,
     /// Help text.
     pub help: &'static str,
-    /// What to do instead; printed as a warning when the flag is given.
+    /// The replacement; printed as a warning when the flag is given.
     pub deprecated: Option<&'static str>,
-    /// Left out of `--help`.
+    /// Whether `--help` omits it.
     pub hidden: bool,
 }
 
 impl Flag {
-    /// A flag of this section.
+    /// A flag in this section.
     pub const fn new(
         section: &'static str,
         name: &'static str,
@@ -103,20 +103,20 @@ impl Flag {
         Self { name, short: None, section, kind, default, help, deprecated: None, hidden: false }
     }
 
-    /// The same with a letter.
+    /// The flag with a one-letter form.
     #[must_use]
     pub const fn short(self, letter: char) -> Self {
         Self { short: Some(letter), ..self }
     }
 
-    /// The same, deprecated: still honoured, with a warning. Left out of `--help`, as upstream does.
+    /// The flag, deprecated: it still works, with a warning. `--help` omits it, as upstream does.
     #[must_use]
     pub const fn deprecated(self, instead: &'static str) -> Self {
         Self { deprecated: Some(instead), hidden: true, ..self }
     }
 }
 
-/// The value of every flag, as text that the parser has checked against the flag's [`Kind`].
+/// The value of every flag, as text that the parser has validated for the flag's [`Kind`].
 #[derive(Debug, Clone, Default)]
 pub struct FlagValues {
     values: BTreeMap<&'static str, Vec<String>>,
@@ -124,7 +124,7 @@ pub struct FlagValues {
 }
 
 impl FlagValues {
-    /// Sets a flag; `given` if it was on the command line. Later values of a single-valued flag win.
+    /// Sets a flag; `given` if it was on the command line. The last value of a single-valued flag applies.
     pub fn insert(&mut self, name: &'static str, values: Vec<String>, given: bool) {
         if given {
             self.given.push(name);
@@ -146,7 +146,7 @@ impl FlagValues {
         self.values.get(name).cloned().unwrap_or_default()
     }
 
-    /// A boolean. The parser has checked it.
+    /// A boolean, already validated by the parser.
     pub fn bool(&self, name: &str) -> bool {
         go_bool(self.last(name)).unwrap_or_default()
     }
@@ -161,7 +161,7 @@ impl FlagValues {
         self.last(name).parse().ok()
     }
 
-    /// A duration. The parser has checked it.
+    /// A duration, already validated by the parser.
     pub fn duration(&self, name: &str) -> Duration {
         duration::parse(self.last(name)).unwrap_or_default()
     }
@@ -177,7 +177,7 @@ impl FlagValues {
     }
 }
 
-/// As Go's `strconv.ParseBool`.
+/// Parses like Go's `strconv.ParseBool`.
 pub fn go_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),

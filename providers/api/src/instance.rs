@@ -12,25 +12,25 @@ use crate::address::NodeAddress;
 use crate::error::ProviderError;
 use crate::node::NodeRef;
 
-/// Instances of the cloud, looked up in batches.
+/// The instances of the cloud, queried in batches.
 ///
 /// The only caller is the core's instance view, which joins the lookups of all controllers: initialization of new
 /// nodes, the lifecycle pass over nodes that are not Ready, and the periodic refresh of addresses. Calls may overlap.
 #[async_trait]
 pub trait InstancesV2: Send + Sync {
-    /// Answers for each node, in the order of the nodes; the number of answers must equal the number of nodes (anything
-    /// else is read as [`Lookup::Unknown`] for all of them).
+    /// Returns one answer per node, in the order of the nodes. If the number of answers differs from the number of
+    /// nodes, all of them count as [`Lookup::Unknown`].
     ///
-    /// The instance is found by `provider_id` first, else by name, labels or annotations. `aspects` says what the caller
-    /// will read; a provider may leave out the rest where it costs extra calls.
+    /// The instance is found by `provider_id` first, else by name, labels or annotations. `aspects` lists the parts
+    /// that the caller reads; a provider may omit the others if they cost extra calls.
     ///
     /// Called once per window of about 100 ms while nodes join, once per lifecycle pass while some node is not Ready,
-    /// and once per address refresh: never once per node. There is no limit to the number of nodes in one call.
+    /// and once per address refresh: never once per node. The number of nodes in one call is not limited.
     async fn lookup(&self, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup>;
 
-    /// All instances of this cluster in one complete read, where the cloud has a cheap one; `None` where it has not.
+    /// All instances of this cluster in one complete read, if the cloud has a cheap one; otherwise `None`.
     ///
-    /// The core prefers it to [`InstancesV2::lookup`] for a large share of the cluster, and uses absence from it as
+    /// The core prefers it to [`InstancesV2::lookup`] for a large share of the cluster, and treats absence from it as
     /// evidence. A read that may be incomplete must be an error.
     async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
         None
@@ -46,24 +46,24 @@ pub trait InstancesV2: Send + Sync {
 /// The parts of an instance that the caller of [`InstancesV2::lookup`] will read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Aspects {
-    /// Whether the instance exists.
+    /// Existence.
     pub existence: bool,
-    /// Whether it is stopped.
+    /// Whether the instance is stopped.
     pub shutdown: bool,
-    /// Its addresses only.
+    /// The addresses only.
     pub addresses: bool,
-    /// Everything of [`InstanceMetadata`].
+    /// All of [`InstanceMetadata`].
     pub metadata: bool,
 }
 
 impl Aspects {
-    /// Everything.
+    /// All aspects.
     pub const ALL: Self = Self { existence: true, shutdown: true, addresses: true, metadata: true };
-    /// Existence and whether it is stopped: the lifecycle controller.
+    /// Existence and whether it is stopped, for the lifecycle controller.
     pub const LIFECYCLE: Self = Self { existence: true, shutdown: true, addresses: false, metadata: false };
-    /// Addresses: the periodic refresh.
+    /// Addresses, for the periodic refresh.
     pub const ADDRESSES: Self = Self { existence: false, shutdown: false, addresses: true, metadata: false };
-    /// Everything that initialization needs.
+    /// The aspects that initialization needs.
     pub const METADATA: Self = Self { existence: false, shutdown: false, addresses: true, metadata: true };
 }
 
@@ -73,38 +73,38 @@ impl Aspects {
 pub enum Lookup {
     /// The instance exists.
     Found(Arc<Instance>),
-    /// The instance is permanently gone. The lifecycle controller deletes the node if the evidence is strong enough for
-    /// the node's age, the node is not Ready, and the deletion budget allows.
+    /// The instance no longer exists. The lifecycle controller deletes the node if the evidence is sufficient for the
+    /// node's age, the node is not Ready, and the deletion budget allows it.
     Gone(Evidence),
-    /// The node belongs to another cloud: counted, never touched.
+    /// The node belongs to another cloud: counted, never modified.
     Foreign,
-    /// The state is unknown: initialization is retried with back-off, nothing is deleted or tainted.
+    /// The state is unknown: initialization is retried with back-off; no node is deleted or tainted.
     Unknown(ProviderError),
 }
 
 impl Lookup {
-    /// An instance of which only the metadata was requested.
+    /// The result of a lookup that requested only the metadata.
     pub fn found(metadata: InstanceMetadata) -> Self {
         Self::Found(Arc::new(Instance { shutdown: Ok(false), metadata: Ok(Some(metadata)) }))
     }
 }
 
-/// An existing instance. An aspect that was not requested may hold anything.
+/// An existing instance. An aspect that was not requested may have any value.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Instance {
-    /// Whether it is stopped: then the node gets the shutdown taint while it is not Ready. An error leaves the taints
-    /// alone, [`ProviderError::NotImplemented`] means "not stopped".
+    /// Whether it is stopped: if so, the node has the shutdown taint while it is not Ready. An error leaves the taints
+    /// unchanged; [`ProviderError::NotImplemented`] means "not stopped".
     pub shutdown: Result<bool, ProviderError>,
-    /// What to write to the node; `Ok(None)` skips the node silently.
+    /// The values to write to the node; `Ok(None)` skips the node silently.
     pub metadata: Result<Option<InstanceMetadata>, ProviderError>,
 }
 
-/// Metadata that a node takes from its instance. Every field may be empty, which means "do not set".
+/// Metadata that a node gets from its instance. Every field may be empty, which means "do not set".
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InstanceMetadata {
-    /// `spec.providerID`, with scheme: `aws:///eu-west-1a/i-0123`.
+    /// `spec.providerID` with its scheme: `aws:///eu-west-1a/i-0123`.
     pub provider_id: String,
     /// Label `node.kubernetes.io/instance-type`.
     pub instance_type: String,
@@ -114,18 +114,18 @@ pub struct InstanceMetadata {
     pub zone: String,
     /// Label `topology.kubernetes.io/region`.
     pub region: String,
-    /// Labels set once, at initialization, where the node has no such key. Keys under `kubernetes.io` and `k8s.io` are
-    /// refused.
+    /// Labels set once, at initialization, if the node does not have the key. Keys under `kubernetes.io` and `k8s.io`
+    /// are rejected.
     pub additional_labels: BTreeMap<String, String>,
 }
 
-/// Why an instance counts as gone.
+/// The reason why an instance is considered gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {
-    /// What was seen.
+    /// The kind of observation.
     pub kind: EvidenceKind,
-    /// When the read that shows it began.
+    /// The start of the read that shows it.
     pub read_began: SystemTime,
     /// Clouds list new instances late: absence is ignored for a node younger than this at [`Evidence::read_began`].
     pub grace: Duration,
@@ -137,12 +137,12 @@ pub struct Evidence {
 pub enum EvidenceKind {
     /// The instance is in a final state.
     Terminated {
-        /// The state, as the cloud spells it.
+        /// The state in the cloud's spelling.
         state: String,
     },
-    /// A lookup of this instance was answered: it does not exist.
+    /// A lookup of this instance returned that it does not exist.
     Absent,
-    /// The instance is missing from a complete list. Needs a second list that agrees.
+    /// The instance is missing from a complete list. Must be confirmed by a second list.
     Unlisted,
 }
 
@@ -160,22 +160,22 @@ impl std::fmt::Display for Evidence {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
-    /// When the read began: it contains every instance that existed before that.
+    /// The start of the read: it contains every instance that existed before.
     pub began: SystemTime,
     /// See [`Evidence::grace`].
     pub grace: Duration,
     /// The instances by provider ID. The value of a terminated instance is [`Lookup::Gone`].
     pub by_provider_id: BTreeMap<String, Lookup>,
-    /// The provider IDs by node name, for nodes that have none yet.
+    /// The provider IDs by node name, for nodes without a provider ID.
     pub by_name: BTreeMap<String, String>,
 }
 
 impl Snapshot {
-    /// The answer for one node. A node without provider ID that is not found by name is [`Lookup::Unknown`]: the cloud
-    /// may know it by another name.
+    /// The answer for one node. A node without provider ID that is not found by name is [`Lookup::Unknown`]: it may
+    /// have another name in the cloud.
     ///
-    /// The caller filters out the nodes of other clouds by [`crate::Node::provider_scheme`]. As a second safeguard, an
-    /// ID with a scheme that no listed instance has never counts as gone, nor does a malformed provider ID.
+    /// The caller filters out nodes of other clouds with [`crate::Node::provider_scheme`]. As a second safeguard, an ID
+    /// whose scheme no listed instance has is never considered gone, nor is a malformed provider ID.
     pub fn find(&self, name: &str, provider_id: Option<&str>) -> Lookup {
         let Some(id) = provider_id else { return self.find_by_name(name) };
         if let Some(answer) = self.by_provider_id.get(id) {

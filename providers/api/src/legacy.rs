@@ -9,11 +9,11 @@ use crate::instance::InstanceMetadata;
 use crate::node::Node;
 use crate::one_by_one::SingleInstances;
 
-/// Instances of the cloud, the older interface. Consulted only where the provider has no [`crate::InstancesV2`]; the core
-/// reaches it through [`LegacyInstances`].
+/// The older interface for instances. Used only if the provider has no [`crate::InstancesV2`], through
+/// [`LegacyInstances`].
 #[async_trait]
 pub trait Instances: Send + Sync {
-    /// Addresses of the instance behind a node name.
+    /// Addresses of the instance with this node name.
     async fn node_addresses(&self, node_name: &str) -> Result<Vec<NodeAddress>, ProviderError>;
     /// Addresses by provider ID; called first, also with an empty ID.
     async fn node_addresses_by_provider_id(&self, provider_id: &str) -> Result<Vec<NodeAddress>, ProviderError>;
@@ -24,16 +24,16 @@ pub trait Instances: Send + Sync {
     async fn instance_type(&self, node_name: &str) -> Result<String, ProviderError>;
     /// Instance type by provider ID; called first.
     async fn instance_type_by_provider_id(&self, provider_id: &str) -> Result<String, ProviderError>;
-    /// Whether the instance exists. `false` deletes a node that is not Ready; true for stopped instances.
+    /// Whether the instance exists. `false` deletes a node that is not Ready; must be true for stopped instances.
     async fn instance_exists_by_provider_id(&self, provider_id: &str) -> Result<bool, ProviderError>;
     /// Whether the instance is stopped; [`ProviderError::NotImplemented`] means "no".
     async fn instance_shutdown_by_provider_id(&self, provider_id: &str) -> Result<bool, ProviderError>;
 }
 
-/// Zones of the cloud, deprecated. Consulted only beside [`Instances`].
+/// The deprecated interface for zones. Used only together with [`Instances`].
 #[async_trait]
 pub trait Zones: Send + Sync {
-    /// The zone that this process runs in. Never called by the core.
+    /// The zone of this process. Never called by the core.
     async fn zone(&self) -> Result<ZoneInfo, ProviderError>;
     /// Zone by provider ID; called first.
     async fn zone_by_provider_id(&self, provider_id: &str) -> Result<ZoneInfo, ProviderError>;
@@ -44,14 +44,14 @@ pub trait Zones: Send + Sync {
 /// A zone and its region.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ZoneInfo {
-    /// The zone; empty when unknown.
+    /// The zone; empty if unknown.
     pub failure_domain: String,
-    /// The region; empty when unknown.
+    /// The region; empty if unknown.
     pub region: String,
 }
 
-/// `<provider>://<instance ID>` of a node, from the older interface. `NotImplemented` and `InstanceNotFound` pass
-/// unchanged.
+/// The provider ID `<provider>://<instance ID>` of a node, from the older interface. `NotImplemented` and
+/// `InstanceNotFound` are returned unchanged.
 pub async fn instance_provider_id(
     provider_name: &str,
     instances: Option<&dyn Instances>,
@@ -67,8 +67,8 @@ pub async fn instance_provider_id(
     }
 }
 
-/// [`Instances`] and [`Zones`] in the shape of [`SingleInstances`]: by provider ID first, by name where that is an error.
-/// Wrap it in [`crate::OneByOne`].
+/// Adapts [`Instances`] and [`Zones`] to [`SingleInstances`]: by provider ID first, then by name after an error. Wrap
+/// it in [`crate::OneByOne`].
 pub struct LegacyInstances {
     provider_name: String,
     instances: Arc<dyn Instances>,
@@ -174,9 +174,9 @@ impl SingleInstances for LegacyInstances {
         }))
     }
 
-    /// Addresses only. Upstream looks for no instance ID here (`controllers/node/node_controller.go`,
-    /// `getInstanceNodeAddresses`): a node without provider ID costs one or two calls per period, not three, and is found by
-    /// name even while `InstanceID` fails.
+    /// The addresses only. Like upstream (`controllers/node/node_controller.go`, `getInstanceNodeAddresses`), it does
+    /// not look up an instance ID: a node without provider ID costs one or two calls per period instead of three, and
+    /// is found by name even while `InstanceID` fails.
     async fn addresses(&self, node: &Node) -> Result<Option<InstanceMetadata>, ProviderError> {
         let node_addresses = self.addresses_of(node.provider_id_or_empty(), &node.name).await?;
         Ok(Some(InstanceMetadata { node_addresses, ..InstanceMetadata::default() }))

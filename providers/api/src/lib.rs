@@ -1,19 +1,19 @@
 //! The contract between the cloud-controller-manager core and a cloud.
 //!
-//! A provider crate implements [`CloudProvider`] and those of the sub-interfaces that its cloud has: [`InstancesV2`],
-//! [`LoadBalancer`], [`Routes`], [`Volumes`], [`Clusters`]. It depends on this crate and nothing else of the workspace.
-//! It has no Kubernetes client: [`ProviderContext`] gives a provider access to what it needs from the cluster.
+//! A provider crate implements [`CloudProvider`] and the sub-interfaces that its cloud supports: [`InstancesV2`],
+//! [`LoadBalancer`], [`Routes`], [`Volumes`], [`Clusters`]. It depends on no other crate of the workspace. It has no
+//! Kubernetes client: [`ProviderContext`] provides the required access to the cluster.
 //!
 //! Three rules shape every trait:
 //!
 //! * **No method is per node.** The core passes all relevant nodes at once. A cloud that can only answer for one object
-//!   at a time implements [`SingleInstances`] or [`SingleRoutes`] and wraps it in [`OneByOne`], which bounds the number
-//!   of calls in flight. The older pair [`Instances`] + [`Zones`] is wrapped in [`LegacyInstances`].
-//! * **An error is not a "no".** "Unknown" ([`Lookup::Unknown`]) is an answer of its own and the core never acts on it.
+//!   at a time implements [`SingleInstances`] or [`SingleRoutes`] and wraps it in [`OneByOne`], which limits the number
+//!   of concurrent calls. The older pair [`Instances`] + [`Zones`] is wrapped in [`LegacyInstances`].
+//! * **An error is not a "no".** "Unknown" ([`Lookup::Unknown`]) is a distinct answer and the core never acts on it.
 //!   "It is gone" ([`Lookup::Gone`]) carries [`Evidence`].
-//! * **Cancellation is by dropping.** The core gives each call a deadline and drops the future when that passes or when
+//! * **Cancellation is by dropping.** The core gives each call a deadline and drops the future at the deadline or when
 //!   the process shuts down; any call may end at any `await`. A provider must leave the cloud in a state from which the
-//!   next `ensure` finishes the job.
+//!   next `ensure` can complete the work.
 #![deny(missing_docs)]
 
 pub mod address;

@@ -14,84 +14,84 @@ use crate::node::{Node, NodeRef, Pairs};
 use crate::plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
 use crate::service::{LoadBalancerStatus, Service};
 
-/// Load balancers of the cloud, as the service controller sees them. `cluster` is the value of `--cluster-name`.
+/// Load balancers of the cloud, for the service controller. `cluster` is the value of `--cluster-name`.
 ///
-/// A provider that plans its writes implements [`crate::Planned`] and wraps it in [`crate::PlannedLoadBalancer`]. One whose
-/// Services share no cloud objects may implement [`SingleLoadBalancer`] and wrap it in [`OneByOneBalancers`].
+/// A provider that plans its writes implements [`crate::Planned`], wrapped in [`crate::PlannedLoadBalancer`]. If its
+/// Services share no cloud objects, it may implement [`SingleLoadBalancer`], wrapped in [`OneByOneBalancers`].
 ///
-/// The controller never has two calls of [`LoadBalancer::reconcile`] for one [`GroupKey`] in flight.
+/// The controller never runs two calls of [`LoadBalancer::reconcile`] for the same [`GroupKey`] concurrently.
 #[async_trait]
 pub trait LoadBalancer: Send + Sync {
-    /// The name of the balancer. Pure.
+    /// The name of the load balancer. Pure.
     fn name(&self, cluster: &str, service: &Service) -> String {
         let _ = cluster;
         service.default_load_balancer_name()
     }
 
-    /// The cloud objects that this Service shares with others: Services with a group in common are passed together or
-    /// handled one after the other. Not empty. Pure; by default every Service is a group of its own.
+    /// The cloud objects that this Service shares with others: Services with a common group are passed together or
+    /// handled sequentially. Not empty. Pure; by default every Service is its own group.
     fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
         [GroupKey(service.key().to_string())].into()
     }
 
-    /// The properties of a node that matter for the balancer of this Service, as a text to compare; `None` if the node
-    /// is no host of it. When a text changes, the hosts of the balancer are updated. Pure, and called often.
+    /// The properties of a node that matter for the load balancer of this Service, as a text to compare; `None` if the
+    /// node is not one of its hosts. When a text changes, the hosts are updated. Pure, and called often.
     ///
     /// It may depend on labels, annotations, addresses and the provider ID. The default is the provider ID. A cloud
-    /// that registers addresses returns the address; one whose Services select nodes by label returns `None` for the
+    /// that registers addresses returns the address; a cloud whose Services select nodes by label returns `None` for
     /// other nodes. Never called for nodes that are excluded, deleted or about to be removed.
     fn backend<'n>(&self, _service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
         Some(node.provider_id_or_empty().into())
     }
 
-    /// What the balancers depend on beside nodes and Services, as configured. Asked once, before the first call of
-    /// [`LoadBalancer::reconcile`].
+    /// The objects besides nodes and Services that the load balancers depend on, according to the configuration. Called
+    /// once, before the first call of [`LoadBalancer::reconcile`].
     fn related(&self) -> Related {
         Related::default()
     }
 
-    /// Whether of the nodes only those with a ready endpoint of this Service are hosts of its balancer. When its endpoints move
-    /// to other nodes, the hosts of the balancer are updated. Pure. Needs [`Related::endpoint_slices`]; ignored without it.
+    /// Whether only nodes with a ready endpoint of this Service are hosts of its load balancer. The hosts are updated
+    /// when endpoints move to other nodes. Pure. Requires [`Related::endpoint_slices`]; ignored without it.
     fn only_nodes_with_endpoints(&self, _service: &Service) -> bool {
         false
     }
 
-    /// The status, as long as any part of a balancer made for this Service remains; `None` when nothing does. Not found
-    /// is never an error.
+    /// The status, as long as any part of the Service's load balancer exists; otherwise `None`. "Not found" is never an
+    /// error.
     ///
-    /// Called before a deletion and after a failed host update. An error keeps the finalizer.
+    /// Called before a deletion and after a failed host update. After an error the finalizer stays.
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError>;
 
-    /// The provider's own finalizers, each with whether the Service needs it now. The core adds needed ones before the
-    /// first call for the Service, removes the others after a successful call, and removes all after the deletion of
-    /// the balancer. Pure. Empty for a Service that another controller provides, which may use finalizers of the same
-    /// names.
+    /// The provider's own finalizers, each with whether the Service currently needs it. The core adds needed ones
+    /// before the first call for the Service, removes the others after a successful call, and removes all after the
+    /// load balancer is deleted. Pure. Empty for a Service that another controller implements, which may use finalizers
+    /// with the same names.
     fn finalizers(&self, _service: &Service) -> Vec<(&'static str, bool)> {
         Vec::new()
     }
 
-    /// Does the work of one group: one answer per item, in order. `Ok(None)` for an ensure breaks the contract and counts as
-    /// an error.
+    /// Does the work of one group: one answer per item, in order. `Ok(None)` for an ensure violates the contract and
+    /// counts as an error.
     ///
-    /// Ensures come when a Service appears or changes, once per Service after each start, and after a failed host
-    /// update; host updates when the backends change; deletions when a Service is deleted or no longer asks for a
-    /// balancer. The list of nodes may be empty. [`ProviderError::ImplementedElsewhere`] is a success without status; a
-    /// delay in an error is honoured exactly.
+    /// Items are ensured when a Service is created or changes, once per Service after each start, and after a failed
+    /// host update; hosts are updated when the backends change; items are deleted when a Service is deleted or no
+    /// longer requests a load balancer. The list of nodes may be empty. [`ProviderError::ImplementedElsewhere`] is a
+    /// success without status; a delay in an error is applied exactly.
     async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer>;
 
-    /// The state of the cloud that a plan for this item depends on, as a value that can be stored and used by another
-    /// process (`ccm snapshot`). Must not hold secrets. Reads the cloud, writes nothing. The default has only whether a
-    /// balancer exists.
+    /// The cloud state that a plan for this item depends on, as a value that can be stored and used by another process
+    /// (`ccm snapshot`). Must not contain secrets. Reads the cloud, writes nothing. The default contains only whether a
+    /// load balancer exists.
     async fn observe(&self, cluster: &str, item: &ServiceWork) -> Result<Value, ProviderError> {
         Ok(Value::Bool(self.get(cluster, &item.service).await?.is_some()))
     }
 
-    /// The plan of [`LoadBalancer::reconcile`] for such a value. Pure: the same input gives the same plan, in any
+    /// The plan of [`LoadBalancer::reconcile`] for such a value. Pure: the same input produces the same plan in any
     /// process.
     ///
     /// # Errors
     ///
-    /// Invalid requests of the Service, or a value that [`LoadBalancer::observe`] cannot have returned.
+    /// The Service is invalid, or [`LoadBalancer::observe`] cannot have returned the value.
     fn plan_observed(&self, cluster: &str, item: &ServiceWork, observed: &Value) -> Result<Plan, ProviderError> {
         let mut plan = Plan::new(format!("service {}", item.service.key()));
         let verb = match (item.action, observed.as_bool()) {
@@ -127,7 +127,7 @@ pub trait LoadBalancer: Send + Sync {
     }
 }
 
-/// Shorthands to call a [`LoadBalancer`] for one item.
+/// Convenience methods that call a [`LoadBalancer`] for one item.
 #[async_trait]
 pub trait LoadBalancerExt: LoadBalancer {
     /// The plan for one item, for `--dry-run` and `ccm plan`. Reads the cloud, writes nothing.
@@ -187,8 +187,8 @@ pub trait LoadBalancerExt: LoadBalancer {
 
 impl<B: LoadBalancer + ?Sized> LoadBalancerExt for B {}
 
-/// Load balancers of a cloud whose Services share nothing, as in upstream's interface; [`OneByOneBalancers`] adapts it
-/// to [`LoadBalancer`]. Plans show only whether there is a balancer.
+/// Load balancers of a cloud whose Services share no objects, as in upstream's interface; [`OneByOneBalancers`] adapts
+/// it to [`LoadBalancer`]. Plans show only whether a load balancer exists.
 #[async_trait]
 pub trait SingleLoadBalancer: Send + Sync {
     /// [`LoadBalancer::name`]
@@ -200,7 +200,7 @@ pub trait SingleLoadBalancer: Send + Sync {
     /// [`LoadBalancer::get`]
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError>;
 
-    /// Makes or changes the balancer so that it matches. `nodes` may be empty. `Ok(None)` breaks the contract.
+    /// Creates or updates the load balancer. `nodes` may be empty. `Ok(None)` violates the contract.
     async fn ensure(
         &self,
         cluster: &str,
@@ -208,15 +208,15 @@ pub trait SingleLoadBalancer: Send + Sync {
         nodes: &[NodeRef],
     ) -> Result<Option<LoadBalancerStatus>, ProviderError>;
 
-    /// Changes only the hosts behind the balancer. `nodes` may be empty.
+    /// Updates only the hosts of the load balancer. `nodes` may be empty.
     async fn update(&self, cluster: &str, service: &Service, nodes: &[NodeRef]) -> Result<(), ProviderError>;
 
-    /// Removes the balancer and all its parts, also those of an interrupted creation; succeeds if there is nothing to
-    /// remove.
+    /// Deletes the load balancer and all its parts, including those of an interrupted creation; succeeds if nothing
+    /// exists.
     async fn ensure_deleted(&self, cluster: &str, service: &Service) -> Result<(), ProviderError>;
 }
 
-/// [`LoadBalancer::reconcile`] item by item, all at once, each with its own deadline.
+/// [`LoadBalancer::reconcile`] item by item, concurrently, each with its own deadline.
 pub async fn reconcile_one_by_one<B: SingleLoadBalancer>(
     balancers: &B,
     cluster: &str,
@@ -302,8 +302,8 @@ impl<B: SingleLoadBalancer> LoadBalancer for OneByOneBalancers<B> {
     }
 }
 
-/// The work as the controller passes it to [`LoadBalancer::reconcile`]: the indexes of all items that have a group in
-/// common, directly or through others.
+/// The batches that the controller passes to [`LoadBalancer::reconcile`]: the indexes of all items that are connected
+/// by common groups, directly or through other items.
 pub fn batches(balancers: &dyn LoadBalancer, work: &[ServiceWork]) -> Vec<Vec<usize>> {
     let mut batches: Vec<(BTreeSet<GroupKey>, Vec<usize>)> = Vec::new();
     for (place, item) in work.iter().enumerate() {
@@ -330,8 +330,8 @@ fn join(
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey(pub String);
 
-/// What the balancers of a provider depend on beside nodes and Services. The service controller watches these objects, for which
-/// it needs the permission to list and watch them, and begins when they are listed.
+/// The objects besides nodes and Services that a provider's load balancers depend on. The service controller watches
+/// them, which requires the permission to list and watch them, and starts after they are listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Related {
     /// EndpointSlices, for [`LoadBalancer::only_nodes_with_endpoints`].
@@ -343,19 +343,19 @@ pub struct Related {
 /// One item of [`LoadBalancer::reconcile`].
 #[derive(Debug, Clone)]
 pub struct ServiceWork {
-    /// The Service as the controller saw it.
+    /// The Service as the controller read it.
     pub service: Arc<Service>,
-    /// The nodes behind the balancer; empty for deletions.
+    /// The hosts of the load balancer; empty for deletions.
     pub nodes: Arc<[NodeRef]>,
-    /// What to do.
+    /// The action.
     pub action: ServiceAction,
-    /// The labels of the Service's namespace; `None` without [`Related::namespaces`], or when the namespace is gone. A change of
-    /// them alone is no reason for a call.
+    /// The labels of the Service's namespace; `None` without [`Related::namespaces`], or if the namespace does not
+    /// exist. A change of the labels alone does not cause a call.
     pub namespace: Option<Pairs>,
 }
 
 impl ServiceWork {
-    /// An item from copies.
+    /// An item from copies of its arguments.
     pub fn new(service: &Service, nodes: &[NodeRef], action: ServiceAction) -> Self {
         Self { service: service.clone().into(), nodes: nodes.into(), action, namespace: None }
     }
@@ -364,9 +364,9 @@ impl ServiceWork {
 /// The result of one item.
 #[derive(Debug, Clone)]
 pub struct ServiceAnswer {
-    /// The status after an ensure, or the error. [`ProviderError::in_progress`]: nothing failed, retried later.
+    /// The status after an ensure, or the error. [`ProviderError::in_progress`] is not a failure and is retried later.
     pub result: Result<Option<LoadBalancerStatus>, ProviderError>,
-    /// What the provider writes on the Service besides the status, whatever the result.
+    /// The annotations and conditions that the provider writes on the Service, whatever the result.
     pub notes: Notes,
 }
 
@@ -376,12 +376,12 @@ impl From<Result<Option<LoadBalancerStatus>, ProviderError>> for ServiceAnswer {
     }
 }
 
-/// What a provider writes on a Service besides its status.
+/// Annotations and conditions that a provider writes on a Service besides its status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// Annotations that the Service should have; `None` for those that it should not. Others stay.
+    /// Annotations to set; `None` for those to remove. Others stay unchanged.
     pub annotations: BTreeMap<String, Option<String>>,
-    /// Conditions of the provider's own. Others stay.
+    /// Conditions of the provider. Others stay unchanged.
     pub conditions: Vec<Note>,
 }
 
@@ -398,14 +398,14 @@ pub struct Note {
     pub message: String,
 }
 
-/// What to do for a Service.
+/// The action for a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServiceAction {
-    /// Make or change the balancer so that it matches.
+    /// Create or update the load balancer.
     Ensure,
-    /// Change only the hosts behind the balancer.
+    /// Update only the hosts of the load balancer.
     UpdateHosts,
-    /// Remove the balancer and all its parts, also those of an interrupted creation; succeeds if there is nothing to
-    /// remove.
+    /// Delete the load balancer and all its parts, including those of an interrupted creation; succeeds if nothing
+    /// exists.
     Delete,
 }

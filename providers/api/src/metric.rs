@@ -1,7 +1,7 @@
 //! Metric definitions as data: the metric, its reference page and the tests use the same entry.
 //!
-//! The program and the providers declare their metrics with [`metrics!`](crate::metrics!), with upstream's name where there
-//! is one, else with the prefix `ccm_`.
+//! The program and the providers declare their metrics with [`metrics!`](crate::metrics!), with upstream's name if
+//! there is one, otherwise with the prefix `ccm_`.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -15,14 +15,14 @@ pub use prometheus::{
 };
 use prometheus::{HistogramOpts, Opts};
 
-/// The kind of a metric, spelled as in `# TYPE`.
+/// The kind of a metric, as in `# TYPE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// A counter.
     Counter,
-    /// Goes up and down.
+    /// A gauge.
     Gauge,
-    /// Counts in buckets.
+    /// A histogram.
     Histogram,
 }
 
@@ -39,15 +39,15 @@ impl fmt::Display for Kind {
 /// One metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Def {
-    /// Its name: upstream's, or one that begins with `ccm_`.
+    /// Name: upstream's, or one with the prefix `ccm_`.
     pub name: &'static str,
     /// Its kind.
     pub kind: Kind,
-    /// Names of its labels. The values must be few: never an ID, a node or a Service.
+    /// Names of its labels. The number of values must be small: never an ID, a node or a Service.
     pub labels: &'static [&'static str],
     /// Upper bounds of a histogram.
     pub buckets: &'static [f64],
-    /// Meaning; upstream's sentence, with its stability in front, where upstream has the metric.
+    /// Help text; upstream's sentence, prefixed with its stability, if upstream has the metric.
     pub help: &'static str,
 }
 
@@ -77,7 +77,7 @@ impl Def {
     }
 }
 
-/// Metrics that are exported together: those of the program, or those of a provider. Cheap to clone.
+/// Metrics that are exported together: those of the program or of a provider. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Registry {
     inner: prometheus::Registry,
@@ -96,11 +96,11 @@ impl Registry {
         Self::default()
     }
 
-    /// A registry that prefixes each name with this and an underscore.
+    /// A registry that prefixes each name with `prefix` and an underscore.
     ///
     /// # Errors
     ///
-    /// No name may begin with it.
+    /// The prefix is not valid in a metric name.
     pub fn prefixed(prefix: &str) -> Result<Self, String> {
         let inner =
             prometheus::Registry::new_custom(Some(prefix.to_owned()), None).map_err(|error| error.to_string())?;
@@ -127,9 +127,9 @@ impl Registry {
         })
     }
 
-    // A second metric of this name would not be exported: controllers that share one and differ by a label all use the
-    // first. A metric with a malformed name or label fails in every test. Neither may stop a controller, hence the
-    // fallback to an unregistered one.
+    // A second metric with this name would not be exported: controllers that share one and differ by a label all use
+    // the first. A metric with a malformed name or label fails in every test. Neither may stop a controller, hence the
+    // fallback to an unregistered metric.
     fn export<T: Collector + Clone + 'static>(&self, def: &Def, new: impl FnOnce(&Def) -> T) -> T {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(there) = made.get(def.name).and_then(|there| there.downcast_ref::<T>()) {
@@ -144,19 +144,19 @@ impl Registry {
     }
 }
 
-/// A metric that can be created from its definition. As upstream, one without labels exists from the start.
+/// A metric that can be created from its definition. As in upstream, a metric without labels exists from the start.
 pub trait Exported {
-    /// Creates and exports it; each caller gets the same one.
+    /// Creates and exports the metric; each caller gets the same one.
     fn export(registry: &Registry, def: &Def) -> Self;
 }
 
-/// Metrics that [`metrics!`](crate::metrics!) declared.
+/// A group of metrics declared by [`metrics!`](crate::metrics!).
 pub trait Group: Send + Sync + 'static {
     /// Exports them.
     fn new(registry: &Registry) -> Self;
 }
 
-// The constructors below fail only on malformed constant names, which the test of all definitions would show.
+// The constructors below fail only on malformed constant names, which the test of all definitions would detect.
 #[allow(clippy::expect_used)]
 impl Exported for IntCounterVec {
     fn export(registry: &Registry, def: &Def) -> Self {
@@ -197,7 +197,7 @@ impl Exported for Histogram {
     }
 }
 
-/// Declares the metrics of a module: a struct with a field for each, `DEFS` for the reference page, and how they are exported.
+/// Declares the metrics of a module: a struct with one field per metric, `DEFS` for the reference page, and the export.
 ///
 /// ```
 /// use ccm_provider::metric::{Def, IntCounterVec, Registry};
@@ -236,7 +236,7 @@ macro_rules! metrics {
     };
 }
 
-/// The reference page of these metrics: a table in Markdown, sorted by name, ours apart.
+/// The reference page of these metrics: a Markdown table, sorted by name, our own metrics separately.
 pub fn markdown(defs: &[&Def]) -> String {
     let mut sorted = defs.to_vec();
     sorted.sort_by_key(|def| (def.name.starts_with("ccm_"), def.name));

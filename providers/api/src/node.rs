@@ -53,12 +53,12 @@ impl fmt::Debug for NodeName {
     }
 }
 
-/// A Node as the stores keep it. Shared: many readers, no copies.
+/// A Node in the stores. Shared by many readers without copies.
 pub type NodeRef = Arc<Node>;
 
-/// The cached fields of a Node. Images, managed fields, capacities and foreign annotations never reach memory.
+/// The cached fields of a Node. Images, managed fields, capacities and other annotations are not kept in memory.
 ///
-/// Serialized for snapshots with these fields; the API server's form differs.
+/// Snapshots serialize it with these fields, which differ from those of the API.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Node {
@@ -82,7 +82,7 @@ pub struct Node {
     /// `spec.providerID`; `None` when empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<Box<str>>,
-    /// `spec.podCIDRs`, or `spec.podCIDR` where only that is set.
+    /// `spec.podCIDRs`, or `spec.podCIDR` if only that is set.
     #[serde(skip_serializing_if = "slice_is_empty")]
     pub pod_cidrs: Box<[Box<str>]>,
     /// `spec.taints`
@@ -91,7 +91,7 @@ pub struct Node {
     /// `status.addresses`
     #[serde(skip_serializing_if = "slice_is_empty")]
     pub addresses: Box<[NodeAddress]>,
-    /// Status of the `Ready` condition; `None` when there is no such condition.
+    /// Status of the `Ready` condition; `None` if the condition is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<ConditionStatus>,
     /// The `NetworkUnavailable` condition: status and reason.
@@ -106,7 +106,7 @@ impl Default for NodeName {
 }
 
 impl Node {
-    /// Whether a taint of this key is present, whatever its value and effect.
+    /// Whether the node has a taint with this key, whatever its value and effect.
     pub fn has_taint(&self, key: &str) -> bool {
         self.taints.iter().any(|taint| &*taint.key == key)
     }
@@ -122,17 +122,17 @@ impl Node {
     }
 }
 
-/// The schemes of the provider IDs of one cloud: the nodes of other clouds have others.
+/// The schemes of the provider IDs of one cloud, which distinguish its nodes from those of other clouds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schemes(Arc<[Box<str>]>);
 
 impl Schemes {
-    /// The schemes of a cloud; the first is that of new provider IDs. Without any, no node belongs to another cloud.
+    /// The schemes of a cloud; new provider IDs use the first. If empty, no node belongs to another cloud.
     pub fn new<'a>(schemes: impl IntoIterator<Item = &'a str>) -> Self {
         Self(schemes.into_iter().map(Box::from).collect())
     }
 
-    /// Whether a provider ID belongs to another cloud. False without a scheme, and without a provider ID.
+    /// Whether a provider ID belongs to another cloud. False without a provider ID or scheme.
     pub fn is_foreign(&self, provider_id: Option<&str>) -> bool {
         let scheme = provider_id.and_then(|id| id.split_once("://")).map(|(scheme, _)| scheme);
         scheme.is_some_and(|scheme| !self.0.is_empty() && self.0.iter().all(|own| **own != *scheme))
@@ -154,7 +154,7 @@ pub enum ConditionStatus {
     True,
     /// `False`
     False,
-    /// `Unknown`, or any word that is neither of the others.
+    /// `Unknown`, or any other word.
     Unknown,
 }
 
@@ -168,7 +168,7 @@ impl From<&str> for ConditionStatus {
     }
 }
 
-/// A small sorted map of texts; keys and values are shared between objects that repeat them.
+/// A small sorted map of texts; keys and values are shared between objects with the same texts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pairs(Box<[(Arc<str>, Arc<str>)]>);
 
@@ -184,12 +184,12 @@ impl Pairs {
         self.get(key).is_some()
     }
 
-    /// All pairs in the order of their keys.
+    /// All pairs in key order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// Whether there is no pair.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -234,7 +234,7 @@ pub struct Taint {
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     #[serde(default)]
     pub effect: Arc<str>,
-    /// When the taint was added, as the API server spells it.
+    /// The time when the taint was added, in the API server's spelling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_added: Option<Arc<str>>,
 }
@@ -248,7 +248,7 @@ fn slice_is_empty<T>(slice: &[T]) -> bool {
 }
 
 impl Taint {
-    /// Taints are the same when key and effect are; the value does not matter.
+    /// Whether key and effect are the same; the value does not matter.
     pub fn same_identity(&self, other: &Self) -> bool {
         self.key == other.key && self.effect == other.effect
     }
@@ -263,7 +263,7 @@ pub struct TaintId {
     pub effect: TaintEffect,
 }
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaintEffect {
     /// New pods are not scheduled.
@@ -275,19 +275,19 @@ pub enum TaintEffect {
 }
 
 impl TaintId {
-    /// Whether this is the identity of the taint, whatever its value.
+    /// Whether the taint has this identity, whatever its value.
     pub fn is(self, taint: &Taint) -> bool {
         *taint.key == *self.key && *taint.effect == *self.effect.as_str()
     }
 
-    /// Whether the node has it, whatever its value.
+    /// Whether the node has this taint, whatever its value.
     pub fn is_on(self, node: &Node) -> bool {
         node.taints.iter().any(|taint| self.is(taint))
     }
 }
 
 impl TaintEffect {
-    /// As the API server spells it.
+    /// The API server's spelling.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NoSchedule => "NoSchedule",

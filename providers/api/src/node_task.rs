@@ -1,7 +1,7 @@
-//! A provider's own controllers over nodes: tags on instances, pod ranges that the cloud delegates, taints.
+//! A provider's own node controllers: tags of instances, pod ranges that the cloud delegates, taints.
 //!
-//! The core owns the queue, retries, pace and every write to the cluster; the provider decides which nodes are due,
-//! does the work in the cloud, and returns the changes to write to the node.
+//! The core handles the queue, retries, rate and every write to the cluster; the provider selects the nodes, does the
+//! work in the cloud, and returns the changes to write to the node.
 
 use std::collections::BTreeMap;
 
@@ -13,32 +13,32 @@ use crate::flag::FlagValues;
 use crate::node::{Node, NodeName, NodeRef, TaintEffect, TaintId};
 use crate::plan::{Change, Plan, Risk, Step, Verb};
 
-/// A controller over nodes, as `--controllers` lists it. Its flags are among [`crate::ProviderFactory::flags`].
+/// A node controller, as listed by `--controllers`. Its flags are among [`crate::ProviderFactory::flags`].
 #[derive(Debug, Clone, Copy)]
 pub struct NodeTaskSpec {
     /// Canonical name, for `--controllers` and the health check.
     pub name: &'static str,
-    /// Other names that `--controllers` takes.
+    /// Other names that `--controllers` accepts.
     pub aliases: &'static [&'static str],
-    /// Name of the work queue, the label of its metrics.
+    /// Name of the work queue and value of the label of its metrics.
     pub queue: &'static str,
     /// Whether `*` in `--controllers` includes it.
     pub on_by_default: bool,
-    /// The taints that it adds and removes; no other part of the program does. They have no value; an existing taint
-    /// keeps its value.
+    /// The taints that it adds and removes; no other part of the program changes them. They have no value; an existing
+    /// taint keeps its value.
     pub taints: &'static [TaintId],
-    /// What is wrong with the flags. Checked only when the controller is enabled and its provider is chosen; any error
-    /// ends the process.
+    /// Validates the flags. Called only if the controller is enabled and its provider is selected; any error ends the
+    /// process.
     pub check: fn(&FlagValues) -> Vec<String>,
 }
 
-/// The work of such a controller. Made by [`crate::CloudProvider::node_task`].
+/// The work of such a controller. Created by [`crate::CloudProvider::node_task`].
 #[async_trait]
 pub trait NodeTask: Send + Sync {
-    /// How fast and how often.
+    /// Limits for rate, batches and retries.
     fn limits(&self) -> NodeTaskLimits;
 
-    /// Whether an existing node needs work. Runs on the path of the watch: no I/O.
+    /// Whether an existing node needs work. Called by the watch: no I/O.
     fn is_due(&self, node: &Node) -> bool;
 
     /// Whether the task also handles deleted nodes.
@@ -46,54 +46,54 @@ pub trait NodeTask: Send + Sync {
         false
     }
 
-    /// Does the work in the cloud for all nodes at once; one answer per node, in order. An error of any class is
-    /// tried again with back-off, at most [`NodeTaskLimits::tries`] times. Goes through the write gate, and may take at most
+    /// Does the work in the cloud for all nodes at once; one answer per node, in order. Any error is retried with
+    /// back-off, at most [`NodeTaskLimits::tries`] times. Passes the write gate; limited to
     /// [`crate::deadline::WRITE_DEADLINE`].
     async fn run(&self, work: &[NodeWork]) -> Vec<Result<NodeChanges, ProviderError>>;
 
-    /// What [`NodeTask::run`] would do: for `--dry-run`. Must not write to the cloud.
+    /// The plan of [`NodeTask::run`], for `--dry-run`. Must not write to the cloud.
     async fn plan(&self, work: &NodeWork) -> Result<Plan, ProviderError>;
 
-    /// Called after the changes of a node were written: the node before them.
+    /// Called after the changes of a node were written, with the node before the changes.
     fn written(&self, _node: &Node) {}
 
-    /// Called after each failure; `last`: no more retries.
+    /// Called after each failure; `last` if there are no more retries.
     fn failed(&self, _work: &NodeWork, _error: &ProviderError, _last: bool) {}
 }
 
-/// How fast and how often a [`NodeTask`] works.
+/// Limits for the rate, batches and retries of a [`NodeTask`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct NodeTaskLimits {
-    /// Nodes handed over at once.
+    /// Maximum nodes per batch.
     pub batch: usize,
-    /// Calls of [`NodeTask::run`] at once.
+    /// Concurrent calls of [`NodeTask::run`].
     pub workers: usize,
-    /// Nodes per second and burst, of first tries too.
+    /// Nodes per second, and burst; applies to first attempts too.
     pub rate: Option<(f64, u32)>,
     /// Retries after a failure; `None`: no limit.
     pub tries: Option<u32>,
 }
 
-/// One node to work on.
+/// One node of a batch.
 #[derive(Debug, Clone)]
 pub struct NodeWork {
     /// Name of the node.
     pub name: NodeName,
-    /// `spec.providerID` as last seen.
+    /// The last known `spec.providerID`.
     pub provider_id: Option<Box<str>>,
-    /// The node; `None` when it was deleted.
+    /// The node; `None` if it was deleted.
     pub node: Option<NodeRef>,
 }
 
-/// What to write to a node.
+/// The changes to write to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeChanges {
-    /// Labels that are set.
+    /// Labels to set.
     pub labels: BTreeMap<String, String>,
-    /// Which of [`NodeTaskSpec::taints`] the node must have or must not have; other taints stay unchanged. Written only
-    /// if the node has not changed since the task saw it; otherwise the task runs again.
+    /// The [`NodeTaskSpec::taints`] that the node must or must not have; other taints stay unchanged. Written only if
+    /// the node has not changed since the task read it; otherwise the task runs again.
     pub taints: BTreeMap<TaintId, bool>,
-    /// `spec.podCIDRs` of a node that has none; empty for "leave alone".
+    /// `spec.podCIDRs` of a node that has none; empty for "leave unchanged".
     pub pod_cidrs: Vec<String>,
 }
 
@@ -114,7 +114,7 @@ impl NodeChanges {
         self
     }
 
-    /// The write as a step of [`NodeTask::plan`]; `None` when the node has everything already.
+    /// The write as a step of [`NodeTask::plan`]; `None` if the node has all changes already.
     pub fn step(self, node: &Node, reason: &str) -> Option<Step> {
         let Self { labels, taints, pod_cidrs } = self.against(node);
         let evicts = taints.iter().any(|(taint, wanted)| *wanted && taint.effect == TaintEffect::NoExecute);

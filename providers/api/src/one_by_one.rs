@@ -13,20 +13,20 @@ use crate::instance::{Aspects, Evidence, EvidenceKind, Instance, InstanceMetadat
 use crate::node::{Node, NodeRef};
 use crate::route::{NewRoute, Route, Routes};
 
-/// Instances, one at a time: the shape of the Go interface. Wrap it in [`OneByOne`].
+/// Instances, one at a time, as in the Go interface. Wrap it in [`OneByOne`].
 #[async_trait]
 pub trait SingleInstances: Send + Sync {
-    /// Whether the instance exists: by provider ID, else by name. `false` is a positive answer and deletes a node that is
-    /// not Ready; a stopped instance exists.
+    /// Whether the instance exists: by provider ID, else by name. `false` is positive knowledge and deletes a node that
+    /// is not Ready; a stopped instance exists.
     async fn exists(&self, node: &Node) -> Result<bool, ProviderError>;
 
     /// Whether the instance is stopped. [`ProviderError::NotImplemented`] means "no".
     async fn shutdown(&self, node: &Node) -> Result<bool, ProviderError>;
 
-    /// What to write to the node; `Ok(None)` skips the node silently.
+    /// The values to write to the node; `Ok(None)` skips the node silently.
     async fn metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>, ProviderError>;
 
-    /// Only the addresses, where that is cheaper; the rest of the answer is not read.
+    /// Only the addresses, if that is cheaper; other fields of the answer are ignored.
     async fn addresses(&self, node: &Node) -> Result<Option<InstanceMetadata>, ProviderError> {
         self.metadata(node).await
     }
@@ -37,7 +37,7 @@ pub trait SingleInstances: Send + Sync {
     }
 }
 
-/// Routes, one at a time: the shape of the Go interface. Wrap it in [`OneByOne`].
+/// Routes, one at a time, as in the Go interface. Wrap it in [`OneByOne`].
 #[async_trait]
 pub trait SingleRoutes: Send + Sync {
     /// See [`Routes::list`].
@@ -48,7 +48,7 @@ pub trait SingleRoutes: Send + Sync {
     async fn delete(&self, cluster: &str, route: &Route) -> Result<(), ProviderError>;
 }
 
-/// Adapts a single-item interface to the batch interface, with a limit for the calls in flight and a deadline for each.
+/// Adapts a single-item interface to the batch interface, with a limit of concurrent calls and a deadline for each.
 #[derive(Debug)]
 pub struct OneByOne<T> {
     inner: T,
@@ -56,10 +56,10 @@ pub struct OneByOne<T> {
 }
 
 impl<T> OneByOne<T> {
-    /// Default number of calls in flight; upstream's bound for routes.
+    /// Default limit of concurrent calls; upstream's limit for routes.
     pub const DEFAULT_IN_FLIGHT: usize = 200;
 
-    /// Wraps `inner` with at most `in_flight` calls at once.
+    /// Wraps `inner` with at most `in_flight` concurrent calls.
     pub fn new(inner: T, in_flight: usize) -> Self {
         Self { inner, in_flight: Arc::new(Semaphore::new(in_flight.max(1))) }
     }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorClass;
 
-    /// Answers by the name of the node: `<kind>-<number>`; counts the calls in flight.
+    /// Answers according to the name of the node, `<kind>-<number>`; counts the concurrent calls.
     #[derive(Default)]
     struct Cloud {
         under_way: AtomicUsize,
@@ -167,7 +167,7 @@ mod tests {
         async fn answer(&self, name: &str) -> Result<bool, ProviderError> {
             let _under_way = self.enter();
             let (kind, number) = name.split_once('-').unwrap();
-            // Later ones answer earlier.
+            // Later nodes are answered earlier.
             sleep(Duration::from_millis(1000 - number.parse::<u64>().unwrap())).await;
             match kind {
                 "hang" => std::future::pending().await,

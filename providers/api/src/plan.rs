@@ -1,12 +1,12 @@
-//! Plans: the writes before they happen, with their reasons and risks.
+//! Plans: writes before their execution, with their reasons and risks.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// An ordered list of writes for one subject. The same input gives the same plan, byte for byte; the process may die
-/// after any prefix of it. An empty plan means that nothing needs to change.
+/// An ordered list of writes for one subject. The same input produces the same plan, byte for byte; the process may
+/// be interrupted after any prefix of it. An empty plan means that no change is needed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Plan {
     /// The subject: `node worker-1`, `service default/web`, `routes`.
@@ -30,7 +30,7 @@ pub struct Step {
     pub changes: Vec<Change>,
     /// The reason.
     pub reason: String,
-    /// What users may notice.
+    /// The effect that users may notice.
     pub risk: Risk,
 }
 
@@ -39,21 +39,21 @@ pub struct Step {
 pub struct Change {
     /// Name of the field.
     pub field: Cow<'static, str>,
-    /// Value before; `None` when absent or not known.
+    /// The old value; `None` if absent or unknown.
     pub before: Option<String>,
-    /// Value after; `None` when removed.
+    /// The new value; `None` if removed.
     pub after: Option<String>,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
-    /// Make an object.
+    /// Create an object.
     Create,
     /// Change an object.
     Update,
-    /// Remove an object.
+    /// Delete an object.
     Delete,
     /// Attach one object to another.
     Attach,
@@ -62,7 +62,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// For logs and metrics.
+    /// The word in logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -74,11 +74,11 @@ impl Verb {
     }
 }
 
-/// What users may notice of a step.
+/// The effect of a step that users may notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Risk {
-    /// Nothing.
+    /// No effect.
     None,
     /// A short interruption.
     Brief,
@@ -86,24 +86,24 @@ pub enum Risk {
     Disruptive,
 }
 
-/// A problem of the input: an unknown key, a bad value, an ignored combination.
+/// A problem of the input: an unknown key, an invalid value, an ignored combination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// The annotation, field or flag.
     pub key: String,
     /// Its value, if it may be shown.
     pub value: Option<String>,
-    /// What is wrong and what to do.
+    /// The problem and the remedy.
     pub message: String,
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Good to know.
+    /// Informational.
     Info,
     /// Works, but not as written.
     Warning,
@@ -124,12 +124,12 @@ impl Plan {
         self
     }
 
-    /// Whether nothing needs to be written.
+    /// Whether the plan has no writes.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Whether there is neither a step nor a finding.
+    /// Whether the plan has neither steps nor findings.
     pub fn is_silent(&self) -> bool {
         self.steps.is_empty() && self.findings.is_empty()
     }

@@ -18,17 +18,17 @@ use crate::node::Node;
 use crate::plan::{Finding, Plan, Severity};
 use crate::service::{LoadBalancerStatus, Service};
 
-/// A provider that decides without I/O between one round of reads and one of writes. [`PlannedLoadBalancer`] adapts it
-/// to [`LoadBalancer`], dry runs included.
+/// A provider that reads, plans without I/O, and then writes. [`PlannedLoadBalancer`] adapts it to [`LoadBalancer`],
+/// including dry runs.
 pub trait Planned: Send + Sync {
-    /// The desired state of the group, defaults filled in.
+    /// The desired state of the group, with defaults.
     type Desired: Send + Sync;
     /// All cloud objects of the group: those that belong to this cluster and those to which they refer. Complete, or an
-    /// error. Kept in snapshots, so it must hold neither secrets nor parts of the desired state.
+    /// error. Saved in snapshots, so it must contain neither secrets nor parts of the desired state.
     type Observed: Serialize + DeserializeOwned + Send + Sync;
     /// One write, printable through [`Planned::describe`].
     type Step: Send + Sync;
-    /// Results of the writes of one plan that later writes need, such as an ID that is only known after creation.
+    /// Results of earlier writes of a plan that later writes need, such as an ID known only after creation.
     type Outputs: Default + Send + Sync;
 
     /// [`LoadBalancer::groups`]
@@ -56,11 +56,11 @@ pub trait Planned: Send + Sync {
         false
     }
 
-    /// The desired state of the group, and one result per item for invalid requests of a Service. Pure, and before any
-    /// read: when every item has an error, the cloud is not called at all.
+    /// The desired state of the group, and one result per item for invalid Services. Pure, and called before any read:
+    /// if every item has an error, the cloud is not called at all.
     fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Self::Desired, Vec<Result<(), ProviderError>>);
 
-    /// Reads the cloud. The only method that may.
+    /// Reads the cloud. No other method may read it.
     fn observe(
         &self,
         cluster: &str,
@@ -68,13 +68,13 @@ pub trait Planned: Send + Sync {
         desired: &Self::Desired,
     ) -> impl Future<Output = Result<Self::Observed, ProviderError>> + Send;
 
-    /// Removes everything that no plan for `desired` reads from an observation that will be stored in a file (`ccm
-    /// snapshot`): such files are shared, and tags and descriptions of users may hold anything. Pure; the plan must
+    /// Removes all data that no plan for `desired` uses from an observation that will be stored in a file (`ccm
+    /// snapshot`): such files are shared, and users' tags and descriptions may contain anything. Pure; the plan must
     /// stay the same.
     fn strip(&self, _observed: &mut Self::Observed, _desired: &Self::Desired) {}
 
-    /// The writes that turn the observed state into the desired one. Pure; empty when nothing differs. An error if the
-    /// state of the cloud makes all items impossible; then nothing is written.
+    /// The writes that change the observed state into the desired state. Pure; empty if they are equal. An error if the
+    /// cloud's state makes all items impossible; then nothing is written.
     fn plan(&self, observed: &Self::Observed, desired: &Self::Desired) -> Result<Steps<Self::Step>, ProviderError>;
 
     /// The index of the item to which a step belongs: if the step fails, only the later steps of this item are skipped.
@@ -83,12 +83,12 @@ pub trait Planned: Send + Sync {
         None
     }
 
-    /// Consecutive steps of the same stage do not depend on each other, and run concurrently. `None`: alone.
+    /// Consecutive steps of the same stage are independent of each other and run concurrently. `None`: alone.
     fn stage(&self, _step: &Self::Step) -> Option<u32> {
         None
     }
 
-    /// Refuses a plan that looks like a mistake: a foreign object touched, a backend set emptied. Pure.
+    /// Rejects a plan that is probably a mistake: it changes a foreign object or removes all backends. Pure.
     fn guard(
         &self,
         observed: &Self::Observed,
@@ -96,19 +96,19 @@ pub trait Planned: Send + Sync {
         steps: &[Self::Step],
     ) -> Result<(), ProviderError>;
 
-    /// How long one write may take, including waits. By default [`WRITE_DEADLINE`].
+    /// The time limit of one write, including waits. By default [`WRITE_DEADLINE`].
     fn step_deadline(&self) -> Duration {
         WRITE_DEADLINE
     }
 
-    /// Does one write.
+    /// Executes one write.
     fn apply(
         &self,
         step: &Self::Step,
         outputs: &Self::Outputs,
     ) -> impl Future<Output = Result<(), ProviderError>> + Send;
 
-    /// Called after the last write: errors that did not prevent later writes.
+    /// Called after the last write; returns errors that did not prevent later writes.
     fn finish(&self, _outputs: &Self::Outputs) -> Result<(), ProviderError> {
         Ok(())
     }
@@ -116,11 +116,11 @@ pub trait Planned: Send + Sync {
     /// Emits events about the findings of [`Planned::plan`]. Not called in dry runs, whose plans show the findings.
     fn report(&self, _work: &[ServiceWork], _findings: &[Finding]) {}
 
-    /// The step for people.
+    /// A description of the step for users.
     fn describe(&self, step: &Self::Step) -> crate::plan::Step;
 
-    /// The status of a Service as observed; `None` when no part of its balancer exists. After writes that should have
-    /// created one, `None` means that the cloud doesn't show it yet: the state is read again.
+    /// The status of a Service as observed; `None` if no part of its load balancer exists. `None` after writes that
+    /// should have created one means that the cloud does not show it yet: the state is read again.
     fn status(
         &self,
         observed: &Self::Observed,
@@ -143,25 +143,25 @@ pub trait Planned: Send + Sync {
 /// The writes of a plan.
 #[derive(Debug)]
 pub struct Steps<S> {
-    /// In an order such that the process may die after any prefix.
+    /// In an order in which the process may be interrupted after any prefix.
     pub steps: Vec<S>,
     /// Findings for the user.
     pub findings: Vec<Finding>,
-    /// Items, by index in the work, that the current state of the cloud makes impossible. No step may be for them.
+    /// Items, by index in the work, that the cloud's current state makes impossible. They must not have steps.
     pub failed: BTreeMap<usize, ProviderError>,
 }
 
 /// The adapter from [`Planned`] to [`LoadBalancer`].
 ///
-/// Each read and each write has a deadline of its own ([`READ_DEADLINE`], [`WRITE_DEADLINE`]), so that a long plan is
-/// not cut off while it makes progress and a hanging call doesn't block its group indefinitely.
+/// Each read and each write has its own deadline ([`READ_DEADLINE`], [`WRITE_DEADLINE`]), so that a long plan is not
+/// cancelled while it progresses, and a hanging call does not block its group indefinitely.
 #[derive(Debug)]
 pub struct PlannedLoadBalancer<P>(pub P);
 
 impl<P: Planned> PlannedLoadBalancer<P> {
     async fn run(&self, cluster: &str, work: &[ServiceWork]) -> Result<Vec<ServiceAnswer>, ProviderError> {
         let (desired, mut verdicts) = self.0.desired(cluster, work);
-        // Always one answer per item, whatever `desired()` returned.
+        // One answer per item even if `desired()` returned fewer or more.
         verdicts.resize_with(work.len(), || Err(ProviderError::bug("desired() gave no verdict")));
         if verdicts.iter().all(Result::is_err) {
             return Ok(verdicts.into_iter().map(|verdict| verdict.map(|()| None).into()).collect());
@@ -178,7 +178,7 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         if let Err(error) = self.0.finish(&outputs) {
             fail(&mut verdicts, None, &error);
         }
-        // Read again only if something was written and the status is needed: addresses may be new.
+        // Read again only if something was written and the status is needed: the addresses may be new.
         let ensured =
             |item: &ServiceWork, verdict: &Result<(), _>| verdict.is_ok() && item.action == ServiceAction::Ensure;
         let asked = !steps.is_empty() && work.iter().zip(&verdicts).any(|(item, verdict)| ensured(item, verdict));
@@ -193,8 +193,8 @@ impl<P: Planned> PlannedLoadBalancer<P> {
             let result = verdict.and_then(|()| match item.action {
                 ServiceAction::Delete | ServiceAction::UpdateHosts => Ok(None),
                 ServiceAction::Ensure => match self.0.status(&after, &desired, &item.service) {
-                    // The cloud still answers with the state before the writes. Without another read the address would
-                    // never be known.
+                    // The cloud still returns the state before the writes. Without another read the address would never
+                    // become known.
                     None if !steps.is_empty() => Err(not_shown_yet()),
                     status => Ok(status),
                 },
@@ -204,7 +204,7 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         Ok(answers.collect())
     }
 
-    /// Runs the steps stage by stage, without those for failed items.
+    /// Runs the steps stage by stage, except those for failed items.
     async fn apply_all(&self, steps: &[P::Step], outputs: &P::Outputs, verdicts: &mut [Result<(), ProviderError>]) {
         let together = |a: &P::Step, b: &P::Step| self.0.stage(a).is_some() && self.0.stage(a) == self.0.stage(b);
         for stage in steps.chunk_by(together) {
@@ -242,7 +242,7 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         })
     }
 
-    /// The desired state; `None` if another controller implements it: a real run counts that as done, so the plan is
+    /// The desired state; `None` if another controller implements it: a real run treats that as done, so the plan is
     /// empty and there is no error.
     fn desired_of(&self, cluster: &str, work: &[ServiceWork]) -> Result<Option<P::Desired>, ProviderError> {
         let (desired, verdicts) = self.0.desired(cluster, work);
@@ -252,7 +252,7 @@ impl<P: Planned> PlannedLoadBalancer<P> {
         }
     }
 
-    /// The plan, with the refusal that a real run would get.
+    /// The plan, with the rejection of a real run as an error.
     fn planned(&self, work: &ServiceWork, observed: &P::Observed, desired: &P::Desired) -> Result<Plan, ProviderError> {
         let Steps { steps, findings, failed } = self.0.plan(observed, desired)?;
         failed.into_values().next().map_or(Ok(()), Err)?;
@@ -275,7 +275,7 @@ fn fail(verdicts: &mut [Result<(), ProviderError>], place: Option<usize>, error:
     }
 }
 
-/// The pause before a new balancer that the cloud doesn't show yet is read again.
+/// The delay before the next read of a new load balancer that the cloud does not show yet.
 const NOT_SHOWN: Duration = Duration::from_secs(5);
 
 fn not_shown_yet() -> ProviderError {

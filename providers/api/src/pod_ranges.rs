@@ -11,16 +11,16 @@ use crate::node::NodeRef;
 /// Pod ranges of instances, read in batches. The only caller is `node-ipam-controller`.
 #[async_trait]
 pub trait PodRanges: Send + Sync {
-    /// The network interfaces of the instance of each node, in the order of the nodes. The number of answers must equal the
-    /// number of nodes; anything else is an error for all of them.
+    /// The network interfaces of each node's instance, in the order of the nodes. If the number of answers differs from
+    /// the number of nodes, all nodes count as failed.
     ///
-    /// `Ok` means that the instance was read and that these are all of its interfaces: an instance without ranges is not an
-    /// error. An error says that the ranges are not known; the core tries again with back-off, and writes nothing.
+    /// `Ok` means that the instance was read and these are all its interfaces: an instance without ranges is not an
+    /// error. An error means that the ranges are unknown; the core retries with back-off and writes nothing.
     ///
-    /// All nodes have a provider ID, and none belongs to another cloud. Called once for all nodes that are due: for all
-    /// nodes of the cluster when the process begins to lead, then for new nodes and for those that failed. Calls do not
-    /// overlap, and begin at least a second apart; nodes that become due in the meantime are in the next call. A call
-    /// may take at most [`crate::deadline::READ_DEADLINE`].
+    /// All nodes have a provider ID of this cloud. Called once for all pending nodes: for all nodes of the cluster when
+    /// the process becomes leader, then for new nodes and for failed ones. Calls do not overlap and start at least one
+    /// second apart; nodes that become pending in the meantime are in the next call. A call is limited to
+    /// [`crate::deadline::READ_DEADLINE`].
     async fn pod_ranges(&self, nodes: &[NodeRef]) -> Vec<Result<Vec<PodInterface>, ProviderError>>;
 }
 
@@ -28,8 +28,8 @@ pub trait PodRanges: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodInterface {
-    /// Whether it is the default interface of the instance. If none is, the first one counts. All others are ignored.
+    /// Whether it is the instance's default interface. If none is, the first one is used. All others are ignored.
     pub primary: bool,
-    /// CIDR addresses of both families, as the cloud writes them. The first of each family counts.
+    /// CIDRs of both families in the cloud's spelling. The first of each family is used.
     pub ranges: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! The registry of providers that a program was built with.
+//! The registry of the providers that are compiled into a program.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use crate::load_balancer::LoadBalancer;
 use crate::node_task::NodeTaskSpec;
 use crate::service_controller::ServiceControllerSpec;
 
-/// Makes a provider from its configuration file.
+/// Builds a provider from its configuration.
 #[async_trait]
 pub trait ProviderFactory: Send + Sync {
     /// The value of `--cloud-provider`.
     fn name(&self) -> &'static str;
 
-    /// Flags of this provider, besides the program's. They are parsed, checked and listed whichever provider is chosen;
-    /// a name that the program or another provider already uses is a start-up error.
+    /// Flags of this provider, besides the program's. They are parsed, checked and listed whichever provider is
+    /// selected; a name that the program or another provider already uses is a start-up error.
     fn flags(&self) -> &'static [Flag] {
         &[]
     }
 
-    /// This provider's own controllers over nodes. They are listed whichever provider is chosen; their names must not
-    /// collide with those of the program or of another provider.
+    /// This provider's own node controllers. They are listed whichever provider is selected; their names must differ
+    /// from those of the program and of other providers.
     fn node_tasks(&self) -> &'static [NodeTaskSpec] {
         &[]
     }
@@ -38,52 +38,52 @@ pub trait ProviderFactory: Send + Sync {
         &[]
     }
 
-    /// Where the configuration is, and whether changes of it take effect while the program runs. By default it is the file of
-    /// `--cloud-config`, read once. `flags` holds all flags of the program.
+    /// The source of the configuration, and whether changes take effect while the program runs. By default the file of
+    /// `--cloud-config`, read once. `flags` contains all flags of the program.
     fn config_source(&self, flags: &FlagValues) -> ConfigSource {
         let _ = flags;
         ConfigSource::default()
     }
 
-    /// The Secrets that [`ProviderFactory::config_source`] names unless flags say otherwise, for the shipped RBAC.
+    /// The default Secrets of [`ProviderFactory::config_source`], for the shipped RBAC.
     fn secrets(&self) -> &'static [SecretSpec] {
         &[]
     }
 
-    /// This provider's own service controllers, for Services of certain classes. Listed and named as
-    /// [`ProviderFactory::node_tasks`] are.
+    /// This provider's own service controllers, for Services of certain classes. Listed and named like
+    /// [`ProviderFactory::node_tasks`].
     fn service_controllers(&self) -> &'static [ServiceControllerSpec] {
         &[]
     }
 
-    /// Controllers of the program that are off by default, and that `*` in `--controllers` includes with this provider:
-    /// `node-ipam-controller`, for example. By canonical name.
+    /// Controllers of the program, by canonical name, that are off by default and that `*` in `--controllers` includes
+    /// with this provider, for example `node-ipam-controller`.
     fn on_by_default(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Checks of Services and configuration files without any cloud, for `ccm lint`; `None`: this provider has none.
+    /// Checks of Services and configuration files without a cloud, for `ccm lint`; `None`: this provider has none.
     fn lint(&self) -> Option<&dyn Lint> {
         None
     }
 
-    /// The load balancers of a process that runs without this cloud: only [`LoadBalancer::plan_observed`],
-    /// [`LoadBalancer::name`] and [`LoadBalancer::groups`] are called, none of which may do I/O. `facts` is what
-    /// [`CloudProvider::facts`] gave where the snapshot was taken. `None`: plans for Services cannot be replayed.
+    /// The load balancers for a process without access to this cloud: only [`LoadBalancer::plan_observed`],
+    /// [`LoadBalancer::name`] and [`LoadBalancer::groups`] are called, none of which may do I/O. `facts` is the result
+    /// of [`CloudProvider::facts`] in the snapshot. `None`: plans for Services cannot be replayed.
     ///
     /// # Errors
     ///
-    /// The facts cannot be read.
+    /// The facts cannot be parsed.
     fn replay(&self, facts: &Value, flags: &FlagValues) -> Result<Option<Arc<dyn LoadBalancer>>, ProviderError> {
         let _ = (facts, flags);
         Ok(None)
     }
 
-    /// Reads the configuration; `None` when `--cloud-config` was not given, which differs from an empty file.
+    /// Builds the provider; `config` is `None` if `--cloud-config` was not given, which differs from an empty file.
     ///
-    /// Called on every replica, before election; with [`ConfigSource::reload`] once more for each change, while the provider of
-    /// the previous configuration still works. Should fail early on configuration errors, so that a bad change interrupts
-    /// nothing, and make no cloud call that can wait. `flags` holds all flags of the program.
+    /// Called on every replica, before leader election; with [`ConfigSource::reload`] again for each change, while the
+    /// previous provider still runs. Should detect configuration errors, so that a bad change interrupts nothing, and
+    /// make no cloud call that can wait. `flags` contains all flags of the program.
     async fn build(
         &self,
         config: Option<CloudConfig>,
@@ -103,10 +103,10 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// Why the registry made no provider. All end the process with code 255.
+/// The reason why the registry built no provider. All end the process with code 255.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// Two crates use the same name.
+    /// Two providers use the same name.
     #[error("Cloud provider {0:?} was registered twice")]
     Twice(String),
     /// The configuration cannot be read.
@@ -114,7 +114,7 @@ pub enum RegistryError {
     Config {
         /// The file or the Secret.
         origin: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The factory failed.
@@ -122,15 +122,15 @@ pub enum RegistryError {
     Init {
         /// Name of the provider.
         name: String,
-        /// Why.
+        /// The cause.
         source: ProviderError,
     },
-    /// A provider of this project that was left out of the build.
+    /// A provider of this project that is not compiled into the program.
     #[error(
         "Cloud provider could not be initialized: unknown cloud provider {0:?}: it exists but was not compiled in; build with `cargo build --features {0}`"
     )]
     NotCompiledIn(String),
-    /// No such provider.
+    /// There is no such provider.
     #[error("Cloud provider could not be initialized: unknown cloud provider {name:?} (compiled in: {known})")]
     Unknown {
         /// The given value.
@@ -148,7 +148,7 @@ impl CloudConfig {
     ///
     /// # Errors
     ///
-    /// It cannot be read, or is no text.
+    /// The file cannot be read or is not UTF-8.
     pub fn read(path: &str) -> Result<Self, RegistryError> {
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|source| RegistryError::Config { origin: path.to_owned(), source })?;
@@ -162,7 +162,7 @@ impl Registry {
         Self::default()
     }
 
-    /// Adds a provider; the same name twice is an error.
+    /// Adds a provider; a duplicate name is an error.
     pub fn register(&mut self, factory: Arc<dyn ProviderFactory>) -> Result<(), RegistryError> {
         if self.is_registered(factory.name()) {
             return Err(RegistryError::Twice(factory.name().to_owned()));
@@ -193,12 +193,12 @@ impl Registry {
         self.factories.iter().map(of).flat_map(|(name, controllers)| controllers.iter().map(move |on| (name, *on)))
     }
 
-    /// Whether there is a provider of that name.
+    /// Whether a provider with this name exists.
     pub fn is_registered(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// The factory of that name.
+    /// The factory with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn ProviderFactory>> {
         self.factories.iter().find(|factory| factory.name() == name)
     }
@@ -208,18 +208,18 @@ impl Registry {
         self.factories.iter().map(|factory| factory.name())
     }
 
-    /// Whether the name stands for "provided elsewhere".
+    /// Whether the name means "provided elsewhere".
     pub fn is_external(name: &str) -> bool {
         name == "external"
     }
 
-    /// The factory of that name.
+    /// The factory with this name.
     ///
-    /// `optional` names the providers of this project that may be left out of a build.
+    /// `optional` lists the providers of this project that may be omitted from a build.
     ///
     /// # Errors
     ///
-    /// There is none of that name.
+    /// No factory has this name.
     pub fn choose(&self, name: &str, optional: &[&str]) -> Result<&Arc<dyn ProviderFactory>, RegistryError> {
         if name.is_empty() || Self::is_external(name) {
             return Err(RegistryError::Nil);
@@ -233,7 +233,7 @@ impl Registry {
         })
     }
 
-    /// Makes a provider of this configuration.
+    /// Builds a provider with this configuration.
     ///
     /// # Errors
     ///
@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// Records the configuration that it got.
+    /// Records the configuration that it receives.
     struct Factory {
         name: &'static str,
         fails: bool,
@@ -299,7 +299,7 @@ mod tests {
         registry
     }
 
-    /// As the program does it.
+    /// Builds a provider as the program does.
     async fn init(registry: &Registry, name: &str, path: &str) -> Result<Arc<dyn CloudProvider>, RegistryError> {
         let factory = registry.choose(name, &["aws", "gce"])?;
         let config = if path.is_empty() { None } else { Some(CloudConfig::read(path)?) };
@@ -348,7 +348,7 @@ mod tests {
     #[tokio::test]
     async fn external_is_exactly_that_word_and_gives_no_provider() {
         for name in ["external", ""] {
-            // The file is not even read.
+            // The file is not read.
             let error = error(&registry(&["fake"]), name, "/does/not/exist").await;
             assert!(matches!(error, RegistryError::Nil));
             assert_eq!(error.to_string(), "Cloud provider is nil");

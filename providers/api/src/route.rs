@@ -7,25 +7,25 @@ use crate::address::NodeAddress;
 use crate::error::ProviderError;
 use crate::node::NodeName;
 
-/// The cloud's route table. The caller is the route controller, once per reconcile.
+/// The cloud's route table, for the route controller, which calls it once per reconcile.
 #[async_trait]
 pub trait Routes: Send + Sync {
     /// All routes managed for this cluster, and no others.
     async fn list(&self, cluster: &str) -> Result<Vec<Route>, ProviderError>;
 
-    /// Makes routes; one answer per route, in order. An equal route that exists already is a success.
-    /// [`crate::ErrorClass::Conflict`] is tried again at once, any other error at the next reconcile.
+    /// Creates routes; one answer per route, in order. An equal existing route is a success.
+    /// [`crate::ErrorClass::Conflict`] is retried at once, any other error at the next reconcile.
     async fn create(&self, cluster: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>>;
 
-    /// Removes routes, given as listed; one answer per route, in order.
+    /// Deletes routes returned by [`Routes::list`]; one answer per route, in order.
     async fn delete(&self, cluster: &str, routes: &[Route]) -> Vec<Result<(), ProviderError>>;
 }
 
-/// A route as listed.
+/// A route returned by [`Routes::list`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Route {
-    /// The cloud's name for it; ignored in creation.
+    /// The cloud's name for it; ignored at creation.
     pub name: String,
     /// The target node; `None` for a blackhole or another target.
     pub target_node: Option<NodeName>,
@@ -39,10 +39,10 @@ pub struct Route {
     pub blackhole: bool,
 }
 
-/// A route to be made.
+/// A route to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewRoute {
-    /// A unique name hint for clouds that name their routes: the UID of the node.
+    /// A unique name hint for clouds with named routes: the UID of the node.
     pub name_hint: String,
     /// Target, addresses and destination.
     pub route: Route,

@@ -1,4 +1,4 @@
-//! The parts of a Kubernetes Service that the core and the providers read, spelled as in the API.
+//! The parts of a Kubernetes Service that the core and the providers read, with the names of the API.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ impl fmt::Display for ServiceKey {
 }
 
 impl ServiceKey {
-    /// Reads `namespace/name`.
+    /// Parses `namespace/name`.
     pub fn parse(text: &str) -> Option<Self> {
         let (namespace, name) = text.split_once('/')?;
         Some(Self { namespace: namespace.into(), name: name.into() })
@@ -52,11 +52,11 @@ pub struct ObjectMeta {
     pub namespace: Arc<str>,
     /// Name.
     pub name: Arc<str>,
-    /// Unique ID of this incarnation of the object.
+    /// Unique ID; a recreated object has another one.
     pub uid: Arc<str>,
     /// Version for optimistic locking.
     pub resource_version: Arc<str>,
-    /// Counts the changes of `spec`; 0 where the API server does not count them, as with Services.
+    /// Incremented with each change of `spec`; 0 if the API server does not maintain it, as for Services.
     pub generation: i64,
     /// Labels.
     #[serde(deserialize_with = "null_default")]
@@ -67,7 +67,7 @@ pub struct ObjectMeta {
     /// Finalizers in order.
     #[serde(deserialize_with = "null_default")]
     pub finalizers: Vec<String>,
-    /// When deletion was asked for.
+    /// When deletion was requested.
     pub deletion_timestamp: Option<Timestamp>,
     /// When the object was created.
     pub creation_timestamp: Option<Timestamp>,
@@ -83,7 +83,7 @@ pub struct ServiceSpec {
     /// Ports.
     #[serde(deserialize_with = "null_default")]
     pub ports: Vec<ServicePort>,
-    /// Pods behind the Service.
+    /// Selector of the pods of the Service.
     pub selector: Option<BTreeMap<String, String>>,
     /// First cluster IP.
     #[serde(rename = "clusterIP")]
@@ -96,7 +96,7 @@ pub struct ServiceSpec {
     pub ip_families: Vec<String>,
     /// `SingleStack`, `PreferDualStack` or `RequireDualStack`.
     pub ip_family_policy: Option<String>,
-    /// Addresses that some user routes to the nodes.
+    /// External IP addresses that are routed to the nodes by other means.
     #[serde(rename = "externalIPs", deserialize_with = "null_default")]
     pub external_ips: Vec<String>,
     /// `None` or `ClientIP`.
@@ -106,7 +106,7 @@ pub struct ServiceSpec {
     /// Deprecated request for an address.
     #[serde(rename = "loadBalancerIP")]
     pub load_balancer_ip: String,
-    /// Who may connect; `None` and empty differ.
+    /// The clients that may connect; `None` and empty differ.
     pub load_balancer_source_ranges: Option<Vec<String>>,
     /// A Service with a class belongs to another controller.
     pub load_balancer_class: Option<String>,
@@ -116,7 +116,7 @@ pub struct ServiceSpec {
     pub external_traffic_policy: String,
     /// `Cluster` or `Local`.
     pub internal_traffic_policy: Option<String>,
-    /// Port of the health check with `externalTrafficPolicy: Local`; 0 when none.
+    /// Port of the health check with `externalTrafficPolicy: Local`; 0 if none.
     pub health_check_node_port: i32,
 }
 
@@ -130,11 +130,11 @@ pub struct ServicePort {
     pub protocol: String,
     /// Application protocol hint.
     pub app_protocol: Option<String>,
-    /// Port of the balancer.
+    /// Port of the load balancer.
     pub port: i32,
     /// Port of the pods: a number or a name, as given.
     pub target_port: serde_json::Value,
-    /// Port of the nodes; 0 when none.
+    /// Port of the nodes; 0 if none.
     pub node_port: i32,
 }
 
@@ -142,7 +142,7 @@ pub struct ServicePort {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceStatus {
-    /// The balancer's addresses.
+    /// The load balancer's addresses.
     pub load_balancer: LoadBalancerStatus,
     /// Conditions of the Service, one entry per type, from all controllers.
     #[serde(deserialize_with = "null_default")]
@@ -157,7 +157,7 @@ pub struct LoadBalancerStatus {
     pub ingress: Vec<LoadBalancerIngress>,
 }
 
-/// One address or name of a balancer.
+/// One address or name of a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LoadBalancerIngress {
@@ -167,7 +167,7 @@ pub struct LoadBalancerIngress {
     /// DNS name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hostname: String,
-    /// `VIP` or `Proxy`; the API server fills in `VIP` where an `ip` comes without.
+    /// `VIP` or `Proxy`; the API server sets `VIP` if it is absent and `ip` is present.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_mode: Option<String>,
     /// State of the ports.
@@ -175,7 +175,7 @@ pub struct LoadBalancerIngress {
     pub ports: Vec<PortStatus>,
 }
 
-/// State of one port of a balancer.
+/// State of one port of a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PortStatus {
@@ -183,14 +183,14 @@ pub struct PortStatus {
     pub port: i32,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
-    /// Reason why the port does not work.
+    /// The reason why the port does not work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl LoadBalancerStatus {
-    /// Whether the lists are equal once the default of the API server is filled in: an absent `ipMode` beside an `ip`
-    /// is `VIP`. (Upstream compares without that and sends a patch that changes nothing.)
+    /// Whether the lists are equal after the API server's default is applied: an absent `ipMode` beside an `ip` is
+    /// `VIP`. (Upstream compares without the default and sends a patch that changes nothing.)
     pub fn same_as(&self, other: &Self) -> bool {
         let mode = |i: &LoadBalancerIngress| match &i.ip_mode {
             None if !i.ip.is_empty() => Some("VIP".to_owned()),
@@ -214,14 +214,14 @@ pub struct Condition {
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// The `metadata.generation` that it was set for; 0 when not known.
+    /// The `metadata.generation` for which it was set; 0 if unknown.
     #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
-    /// When `status` changed last, as the API writes times.
+    /// When `status` changed last, in the API's time format.
     pub last_transition_time: String,
-    /// One word for programs.
+    /// One word, machine-readable.
     pub reason: String,
-    /// A sentence for people.
+    /// A sentence for users.
     pub message: String,
 }
 
@@ -230,7 +230,7 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// Null and absent read the same.
+/// Treats null like an absent value.
 fn null_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
@@ -246,7 +246,7 @@ impl Service {
         self.spec.kind == "LoadBalancer"
     }
 
-    /// Whether the Service asks this controller for a balancer: type LoadBalancer and no class.
+    /// Whether the Service requests a load balancer from this controller: type LoadBalancer and no class.
     pub fn wants_load_balancer(&self) -> bool {
         self.is_load_balancer() && self.spec.load_balancer_class.is_none()
     }
@@ -256,23 +256,23 @@ impl Service {
         self.metadata.finalizers.iter().any(|f| f == FINALIZER_LOAD_BALANCER)
     }
 
-    /// Whether our balancer must be deleted: the Service has our finalizer, and the object is being deleted or is no
-    /// longer of type LoadBalancer. The class does not matter.
+    /// Whether our load balancer must be deleted: the Service has our finalizer, and is being deleted or is no longer
+    /// of type LoadBalancer. The class does not matter.
     pub fn needs_cleanup(&self) -> bool {
         self.has_finalizer() && (self.metadata.deletion_timestamp.is_some() || !self.is_load_balancer())
     }
 
-    /// `externalTrafficPolicy: Local` on a Service that is reachable from outside.
+    /// Whether an externally reachable Service has `externalTrafficPolicy: Local`.
     pub fn requests_only_local_traffic(&self) -> bool {
         matches!(&*self.spec.kind, "LoadBalancer" | "NodePort") && self.spec.external_traffic_policy == "Local"
     }
 
-    /// Whether a balancer must ask each node if it has local pods.
+    /// Whether a load balancer must check on each node whether it has local pods.
     pub fn needs_health_check(&self) -> bool {
         self.is_load_balancer() && self.requests_only_local_traffic()
     }
 
-    /// Path and port of that health check; an empty path and 0 when there is none.
+    /// Path and port of that health check; an empty path and 0 if there is none.
     pub fn health_check_path_port(&self) -> (&'static str, i32) {
         match self.spec.health_check_node_port {
             port if port != 0 && self.needs_health_check() => ("/healthz", port),
@@ -280,7 +280,7 @@ impl Service {
         }
     }
 
-    /// The default name of a balancer: `a`, then the UID without dashes, 32 characters in all.
+    /// The default name of a load balancer: `a`, then the UID without dashes, 32 characters in total.
     pub fn default_load_balancer_name(&self) -> String {
         let uid = self.metadata.uid.chars().filter(|c| *c != '-');
         std::iter::once('a').chain(uid).take(32).collect()

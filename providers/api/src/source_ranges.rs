@@ -1,4 +1,4 @@
-//! Who may connect to a load balancer.
+//! The source ranges of clients that may connect to a load balancer.
 //!
 //! Behaviour of `kubernetes/cloud-provider` `service/helpers/helper.go` (`GetLoadBalancerSourceRanges`, `IsAllowAll`).
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use crate::well_known::ANNOTATION_SOURCE_RANGES;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SourceRanges(pub BTreeSet<IpNet>);
 
-/// The ranges of a Service cannot be read. Displays as upstream's message.
+/// The ranges of a Service cannot be parsed. Displays as upstream's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SourceRangesError {
     /// In `spec.loadBalancerSourceRanges`.
@@ -26,7 +26,7 @@ pub enum SourceRangesError {
     Spec {
         /// The whole list.
         ranges: Vec<String>,
-        /// The entry that is no CIDR.
+        /// The entry that is not a CIDR.
         bad: String,
     },
     /// In the annotation.
@@ -36,28 +36,28 @@ pub enum SourceRangesError {
     Annotation {
         /// Its value, trimmed.
         value: String,
-        /// The entry that is no CIDR.
+        /// The entry that is not a CIDR.
         bad: String,
     },
 }
 
 impl SourceRanges {
-    /// The ranges of a Service: `spec.loadBalancerSourceRanges` if that has entries, else the annotation
+    /// The ranges of a Service: `spec.loadBalancerSourceRanges` if it has entries, else the annotation
     /// `service.beta.kubernetes.io/load-balancer-source-ranges`, else `0.0.0.0/0`.
     ///
     /// # Errors
     ///
-    /// An entry is no CIDR: a bare address, an empty entry (trailing comma), a bad prefix.
+    /// An entry is not a CIDR: a bare address, an empty entry (trailing comma), an invalid prefix.
     pub fn of(service: &Service) -> Result<Self, SourceRangesError> {
         Ok(Self::given(service)?.unwrap_or_else(Self::all_v4))
     }
 
-    /// The ranges for addresses of these families, as in `spec.ipFamilies`: a Service without ranges admits every
-    /// client of each family, `::/0` included.
+    /// The ranges for addresses of these families, as in `spec.ipFamilies`: a Service without ranges admits all clients
+    /// of each family, including `::/0`.
     ///
     /// # Errors
     ///
-    /// As [`SourceRanges::of`].
+    /// See [`SourceRanges::of`].
     pub fn of_families<'a>(
         service: &Service,
         families: impl IntoIterator<Item = &'a str>,
@@ -71,7 +71,7 @@ impl SourceRanges {
         Ok(Self(Self::given(service)?.map_or_else(|| all.clone(), |given| given.0.into_iter().filter(is_of).collect())))
     }
 
-    /// `None`: the Service names none.
+    /// The ranges that the Service specifies; `None` if there are none.
     fn given(service: &Service) -> Result<Option<Self>, SourceRangesError> {
         let ranges = service.spec.load_balancer_source_ranges.as_deref().unwrap_or_default();
         if !ranges.is_empty() {
@@ -93,7 +93,7 @@ impl SourceRanges {
         Self(BTreeSet::from([IpNet::V4(Ipv4Net::default())]))
     }
 
-    /// Whether every IPv4 address may connect. `::/0` does not count.
+    /// Whether all IPv4 clients may connect. `::/0` does not count.
     pub fn allows_all(&self) -> bool {
         self.0.contains(&IpNet::V4(Ipv4Net::default()))
     }
@@ -103,7 +103,7 @@ impl SourceRanges {
         self.0.iter()
     }
 
-    /// The bad entry as error.
+    /// Parses the entries; the error is the invalid entry.
     fn parse<'a>(entries: impl Iterator<Item = &'a str>) -> Result<Self, String> {
         entries
             .map(str::trim)
@@ -113,8 +113,8 @@ impl SourceRanges {
     }
 }
 
-/// Findings about the ranges of a Service: invalid entries, and an annotation that is ignored because the spec has a
-/// list.
+/// Findings about the ranges of a Service: invalid entries, and an annotation that is ignored because the spec has
+/// ranges.
 pub fn review(service: &Service) -> Vec<Finding> {
     const WANT: &str = "not an IP range; write a network with its prefix length, such as 10.0.0.0/24";
     let finding = |severity, key: String, value: &str, message: &str| Finding {

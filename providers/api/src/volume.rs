@@ -17,24 +17,24 @@ pub type VolumeLabels = BTreeMap<String, String>;
 
 /// The topology of volumes.
 ///
-/// Called by the controller that labels PersistentVolumes, for all waiting ones at once, and by the webhook that does
-/// the same at creation. The webhook is served by every replica: it may call before
+/// Called by the controller that labels PersistentVolumes, for all pending ones at once, and by the webhook that
+/// labels them at creation. Every replica serves the webhook: it may call before
 /// [`crate::CloudProvider::initialize`], and without the lease. Both only read.
 #[async_trait]
 pub trait Volumes: Send + Sync {
     /// Labels for each volume, in order; `Ok(None)` for a volume that is not of this cloud or is still a placeholder
-    /// ([`VOLUME_PLACEHOLDER`]). Usual are [`LABEL_ZONE`], where several zones are joined with
+    /// ([`VOLUME_PLACEHOLDER`]). Usually [`LABEL_ZONE`], where several zones are joined with
     /// [`crate::well_known::ZONE_DELIMITER`], and [`LABEL_REGION`].
     ///
-    /// After an error the webhook does not admit the volume, and the controller retries: after
+    /// After an error the webhook rejects the volume, and the controller retries, after
     /// [`ProviderError::DiskNotFound`] not before five minutes have passed.
     async fn labels(&self, volumes: &[PersistentVolume]) -> Vec<Result<Option<VolumeLabels>, ProviderError>>;
 
     /// Sources of the volumes of this cloud. Volumes with other sources are ignored, so an outage of this program
     /// cannot block them.
     ///
-    /// The default is every source that a cloud may have; then only [`Volumes::labels`] decides which are foreign. Name
-    /// your own, for example `VolumeSource::csi("disk.example.com", "Example disk")`.
+    /// The default is every source that a cloud may have; then only [`Volumes::labels`] decides which are foreign.
+    /// Providers should return their own, for example `VolumeSource::csi("disk.example.com", "Example disk")`.
     fn sources(&self) -> &[VolumeSource] {
         &VolumeSource::ALL
     }
@@ -47,7 +47,7 @@ pub struct VolumeSource {
     pub field: &'static str,
     /// The field in it that names the volume: `volumeID`, `volumeHandle`.
     pub id: &'static str,
-    /// For `csi`: the name of the driver. `None` is every driver.
+    /// For `csi`: the name of the driver. `None` means every driver.
     pub driver: Option<&'static str>,
     /// The name of such a volume in errors: `AWS EBS volume`.
     pub words: &'static str,
@@ -66,18 +66,17 @@ impl VolumeSource {
     pub const VSPHERE: Self = Self::in_tree("vsphereVolume", "volumePath", "vSphere Volume");
     /// `spec.csi` of every driver.
     pub const ANY_CSI: Self = Self { field: "csi", id: "volumeHandle", driver: None, words: "CSI volume" };
-    /// All of these.
+    /// All sources above.
     pub const ALL: [Self; 6] =
         [Self::AWS_EBS, Self::GCE_PD, Self::AZURE_DISK, Self::CINDER, Self::VSPHERE, Self::ANY_CSI];
 
-    /// A source with a field of its own in `spec`.
+    /// A source with its own field in `spec`.
     #[must_use]
     pub const fn in_tree(field: &'static str, id: &'static str, words: &'static str) -> Self {
         Self { field, id, driver: None, words }
     }
 
-    /// Volumes of one CSI driver. Only those declared by a user: the driver sets the topology of those that it
-    /// provisions.
+    /// Volumes of one CSI driver that a user declared: the driver sets the topology of those that it provisions.
     #[must_use]
     pub const fn csi(driver: &'static str, words: &'static str) -> Self {
         Self { driver: Some(driver), words, ..Self::ANY_CSI }
@@ -89,7 +88,7 @@ impl VolumeSource {
         self.field == Self::ANY_CSI.field
     }
 
-    /// Whether the volume is declared in this way. A CSI volume that was provisioned is not.
+    /// Whether the volume is declared with this source. False for a provisioned CSI volume.
     #[must_use]
     pub fn declares(&self, volume: &PersistentVolume) -> bool {
         let Some(source) = volume.source(self.field) else { return false };
@@ -97,26 +96,26 @@ impl VolumeSource {
         !self.is_csi() || (self.driver.is_none_or(|name| driver() == Some(name)) && !volume.is_provisioned())
     }
 
-    /// The first of these sources that the volume is declared with; `None` for a foreign volume.
+    /// The first of these sources with which the volume is declared; `None` for a foreign volume.
     #[must_use]
     pub fn of<'a>(volume: &PersistentVolume, sources: &'a [Self]) -> Option<&'a Self> {
         sources.iter().find(|source| source.declares(volume))
     }
 
-    /// The ID of a volume that is declared in this way.
+    /// The ID of a volume that is declared with this source.
     #[must_use]
     pub fn id_of<'a>(&self, volume: &'a PersistentVolume) -> Option<&'a str> {
         volume.source(self.field)?.get(self.id)?.as_str()
     }
 
-    /// The text of an error for users, as upstream's admission plugin words it.
+    /// The error text for users, as in upstream's admission plugin.
     #[must_use]
     pub fn failed(&self, volume: &PersistentVolume, error: &ProviderError) -> String {
         format!("error querying {} {}: {error}", self.words, self.id_of(volume).unwrap_or_default())
     }
 
-    /// A CEL expression that is true for an `object` that is declared with one of these sources: the match condition of
-    /// the webhook. It agrees with [`VolumeSource::of`]; no sources match nothing.
+    /// A CEL expression that is true for an `object` declared with one of these sources: the match condition of the
+    /// webhook. It agrees with [`VolumeSource::of`]; an empty list matches nothing.
     #[must_use]
     pub fn match_condition(sources: &[Self]) -> String {
         let provisioned =
@@ -134,13 +133,13 @@ impl VolumeSource {
     }
 }
 
-/// The parts of a PersistentVolume that are read.
+/// The parts of a PersistentVolume that this program reads.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PersistentVolume {
     /// Metadata.
     pub metadata: ObjectMeta,
-    /// `spec`, as given: a volume has one source of many kinds. The controller hands out only the source and `nodeAffinity`.
+    /// `spec`, as given. The controller passes only the volume source and `nodeAffinity`.
     pub spec: serde_json::Map<String, Value>,
 }
 
@@ -156,17 +155,17 @@ impl PersistentVolume {
         VolumeSource::ALL.iter().find_map(|source| source.id_of(self))
     }
 
-    /// Whether a provisioner made the volume, and not a user.
+    /// Whether the volume was created by a provisioner, not by a user.
     pub fn is_provisioned(&self) -> bool {
         self.metadata.annotations.contains_key(ANNOTATION_PROVISIONED_BY)
     }
 
-    /// Whether the volume is still being provisioned, so that no cloud has it.
+    /// Whether the volume is still being provisioned, so that it does not exist in any cloud.
     pub fn is_placeholder(&self) -> bool {
         &*self.metadata.name == VOLUME_PLACEHOLDER || self.volume_id() == Some(VOLUME_PLACEHOLDER)
     }
 
-    /// Zone and region from its labels: both in the stable spelling, else both in the older one.
+    /// Zone and region from its labels: both with the stable keys, else both with the older ones.
     pub fn topology(&self) -> Option<VolumeLabels> {
         [(LABEL_ZONE, LABEL_REGION), (LABEL_ZONE_BETA, LABEL_REGION_BETA)].into_iter().find_map(|(zone, region)| {
             let pair = |key: &str| Some((key.to_owned(), self.metadata.labels.get(key)?.clone()));
@@ -262,7 +261,7 @@ mod tests {
         };
         assert_eq!(topology(json!({LABEL_ZONE: "a", LABEL_REGION: "r"})), Some(vec!["r".into(), "a".into()]));
         assert_eq!(topology(json!({LABEL_ZONE_BETA: "a", LABEL_REGION_BETA: "r"})), Some(vec!["r".into(), "a".into()]));
-        // With only the stable zone, the older pair counts.
+        // With only the stable zone, the older pair is used.
         let mixed = json!({LABEL_ZONE: "x", LABEL_ZONE_BETA: "a", LABEL_REGION_BETA: "r"});
         assert_eq!(topology(mixed), Some(vec!["r".into(), "a".into()]));
         for half in [json!({}), json!({LABEL_ZONE: "a"}), json!({LABEL_REGION: "r", LABEL_ZONE_BETA: "a"}), Value::Null]

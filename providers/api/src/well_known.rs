@@ -1,4 +1,4 @@
-//! Names that the Kubernetes project fixed and that every provider and tool spells the same way.
+//! Names that Kubernetes defines and that all providers and tools use.
 //! Source: `kubernetes/cloud-provider` `api/well_known_*.go`, `ports.go`.
 
 /// Taint that the kubelet sets with `--cloud-provider=external`; the node controller removes it after initialization.
@@ -17,7 +17,7 @@ pub const ANNOTATION_PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node
 pub const ANNOTATION_SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// PersistentVolume annotation that names the provisioner of a dynamically provisioned volume.
 pub const ANNOTATION_PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-/// Finalizer that keeps a Service until its load balancer is gone.
+/// Finalizer that keeps a Service until its load balancer is deleted.
 pub const FINALIZER_LOAD_BALANCER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// Label that excludes a node from all external load balancers.
 pub const LABEL_EXCLUDE_BALANCERS: &str = "node.kubernetes.io/exclude-from-external-load-balancers";

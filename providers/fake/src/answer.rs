@@ -1,4 +1,4 @@
-//! Answers in their JSON form: as the call log shows them, and as `result` of a fault gives them.
+//! Answers in JSON, for the call log and for `result` of a fault.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::values::{each, read_address, read_ingress, read_route, route_to_json}
 
 /// An answer of a call.
 pub(crate) trait Answer: Sized {
-    /// The form in the log; `None` for calls without answer.
+    /// The form in the log; `None` for calls without an answer.
     fn to_json(&self) -> Option<Json>;
-    /// From the form that [`Answer::to_json`] gives. Problems are recorded with the value.
+    /// Parses the form of [`Answer::to_json`]. Problems are recorded with the value.
     fn read(value: &Value<'_>) -> Option<Self>;
 }
 
-/// Whether the value is an answer of the call. Problems are recorded with the value.
+/// Whether the value is a valid answer of the call. Problems are recorded with the value.
 pub(crate) fn fits(method: Method, value: &Value<'_>) -> Option<()> {
     fn read<T: Answer>(value: &Value<'_>) -> Option<()> {
         T::read(value).map(|_| ())
@@ -188,7 +188,7 @@ impl Answer for Vec<Route> {
         Some(Json::Array(self.iter().map(route_to_json).collect()))
     }
 
-    /// If addresses are given, the routes are read as with `nodeAddresses: true`.
+    /// If addresses are given, the routes are parsed as with `nodeAddresses: true`.
     fn read(value: &Value<'_>) -> Option<Self> {
         Some(each(&value.list()?, |mut f| {
             let route = read_route(&mut f)?;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
-/// An open log, or none. Several processes may write to one file: each line is one write, at the end of the file.
+/// An open log, or none. Several processes may write to one file: each line is one write at the end of the file.
 #[derive(Debug, Default)]
 pub(crate) struct CallLog {
     out: Option<Mutex<Out>>,
@@ -24,11 +24,11 @@ struct Out {
     failed: bool,
 }
 
-/// How a call is named in the log.
+/// The name of a call in the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallName {
     pub(crate) call: &'static str,
-    /// The single call that a batch call stands for.
+    /// The single call that a batch call replaces.
     pub(crate) stands_for: Option<&'static str>,
 }
 
@@ -58,7 +58,7 @@ struct Line<'a> {
     ms: Option<u64>,
 }
 
-/// `error`, `kind` and `retryAfter` as in the log.
+/// `error`, `kind` and `retryAfter` in the log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ErrorFields {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,14 +95,14 @@ pub(crate) struct Outcome {
 }
 
 impl CallLog {
-    /// Opens the file for append, or makes it.
+    /// Opens or creates the file for appending.
     pub(crate) fn open(path: Option<&Path>) -> std::io::Result<Self> {
         let Some(path) = path else { return Ok(Self::default()) };
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         Ok(Self { out: Some(Mutex::new(Out { file, calls: 0, failed: false })) })
     }
 
-    /// Logs that the file of the cloud changed, with the reason if it was refused.
+    /// Logs that the file of the cloud changed, with the reason if it was rejected.
     pub(crate) fn reload(&self, error: Option<&str>) {
         self.write(|_| {
             let error = ErrorFields { error: error.map(str::to_owned), ..ErrorFields::default() };
@@ -160,7 +160,7 @@ impl Line<'_> {
     }
 }
 
-/// A call whose end is not logged yet. A call that is cancelled (its future is dropped) gets its end line too.
+/// A call whose end is not logged yet. A cancelled call (its future is dropped) gets its end line too.
 #[derive(Debug)]
 pub(crate) struct OpenCall<'a> {
     log: &'a CallLog,
@@ -173,7 +173,7 @@ pub(crate) struct OpenCall<'a> {
 }
 
 impl OpenCall<'_> {
-    /// Records the rule that was used.
+    /// Records the applied rule.
     pub(crate) fn fault(&mut self, id: String) {
         self.fault = Some(id);
     }

@@ -1,4 +1,4 @@
-//! The common part of all calls: read a changed file, log the call, apply faults.
+//! The common part of all calls: rereads a changed file, logs the call, applies faults.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::method::Method;
 use crate::reload::{Change, Watched};
 use crate::state::{Balancer, Tables};
 
-/// The cloud behind all interfaces.
+/// The cloud of all interfaces.
 #[derive(Debug)]
 pub(crate) struct Cloud {
     pub(crate) start: StartConfig,
@@ -32,14 +32,14 @@ struct World {
     tables: Tables,
 }
 
-/// A call that has begun: the configuration at that time, and the open log entry.
+/// A started call: the configuration at that time, and the open log entry.
 struct Begun<'a> {
     config: Arc<Config>,
     line: OpenCall<'a>,
     at: SystemTime,
 }
 
-/// The answers of a batch call, and when it began.
+/// The answers of a batch call, and its start time.
 #[derive(Debug)]
 pub(crate) struct Batch<T> {
     pub(crate) began: SystemTime,
@@ -51,7 +51,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Settings in the file without effect.
+/// Logs settings in the file without effect.
 fn log_findings(config: &Config) {
     for finding in config.doubts() {
         tracing::warn!(key = finding.key, value = finding.value, "cloud config: {}", finding.message);
@@ -139,7 +139,7 @@ impl Cloud {
         self.reload()
     }
 
-    /// The current balancers. Not logged as a call; the caller logs one if needed.
+    /// The current load balancers. Not logged as a call; the caller logs one if needed.
     pub(crate) fn balancers(&self) -> BTreeMap<String, Balancer> {
         self.reload();
         self.world().tables.balancers.clone()
@@ -158,7 +158,7 @@ impl Cloud {
         Begun { config, at, line: self.log.start(name, args) }
     }
 
-    /// One call about one subject.
+    /// One call with one subject.
     pub(crate) async fn call<T: Answer>(
         &self,
         method: Method,
@@ -188,7 +188,7 @@ impl Cloud {
         answer
     }
 
-    /// One call about many nodes. Faults apply to each node, waiting once for all.
+    /// One call for many nodes. Faults apply to each node; the call waits once for all.
     pub(crate) async fn batch<T: Answer>(
         &self,
         method: Method,
@@ -222,7 +222,7 @@ fn node_subject(node: &Node) -> Subject<'_> {
     Subject { node: Some(node.name.as_str()), provider_id: Some(node.provider_id_or_empty()), ..Subject::default() }
 }
 
-/// The answer of a call after the rule that applies to it, if any.
+/// The answer of a call after applying the matching rule, if any.
 fn judge<T: Answer>(rule: Option<&Rule>, act: impl FnOnce() -> Result<T, ProviderError>) -> Result<T, ProviderError> {
     let Some(rule) = rule else { return act() };
     if let Some(error) = rule.error() {
@@ -240,8 +240,8 @@ fn judge<T: Answer>(rule: Option<&Rule>, act: impl FnOnce() -> Result<T, Provide
     }
 }
 
-/// One entry per node in order: `{"result": …}` or `{"error": …, "kind": …}`, and `fault` where a rule was used. When every
-/// node failed, the error of the first stands for the call, too.
+/// One entry per node in order: `{"result": …}` or `{"error": …, "kind": …}`, and `fault` if a rule was applied. If
+/// every node failed, the error of the first is also that of the call.
 fn batch_outcome<T: Answer>(answers: &[Result<T, ProviderError>], rules: &[Option<&Rule>]) -> Outcome {
     let entry = |(answer, rule): (&Result<T, ProviderError>, &Option<&Rule>)| {
         let mut entry = match answer {

@@ -32,7 +32,7 @@ pub(crate) struct Config {
     pub(crate) faults: Vec<Rule>,
 }
 
-/// The part that is only read at the start.
+/// The part that is read only at the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StartConfig {
     pub(crate) provider_name: String,
@@ -81,13 +81,13 @@ pub(crate) struct Instance {
     pub(crate) no_metadata: bool,
 }
 
-/// The entries in order, with an index for each way to find one: a big cluster looks up all of its nodes at once.
+/// The entries in order, with an index for each kind of lookup: a large cluster looks up all of its nodes at once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Instances {
     list: Vec<Instance>,
     by_id: HashMap<String, usize>,
     by_name: HashMap<String, usize>,
-    /// Only those entries that have no provider ID.
+    /// Only the entries without a provider ID.
     by_name_alone: HashMap<String, usize>,
 }
 
@@ -137,7 +137,7 @@ impl Config {
         Self::parse("", Path::new(""), None)
     }
 
-    /// Relative paths start at `folder`. `provider_name` is that of the start; the file may have a newer one.
+    /// Relative paths start at `folder`. `provider_name` is the one at the start; the file may have a newer one.
     pub(crate) fn parse(text: &str, folder: &Path, provider_name: Option<&str>) -> Result<Self, DocumentError> {
         let tree = match document::parse(text)? {
             serde_json::Value::Null => serde_json::Value::Object(serde_json::Map::new()),
@@ -148,7 +148,7 @@ impl Config {
         problems.into_result()?;
         match config {
             Some(config) => Ok(config),
-            // Unreachable: anything but a map was recorded as a problem.
+            // Unreachable: any other type was recorded as a problem.
             None => Self::parse("", folder, provider_name),
         }
     }
@@ -185,7 +185,7 @@ impl Config {
 }
 
 impl StartConfig {
-    /// The keys that differ.
+    /// The keys with different values.
     pub(crate) fn changes(&self, new: &Self) -> Vec<&'static str> {
         [
             ("providerName", self.provider_name != new.provider_name),
@@ -234,8 +234,8 @@ impl Zone {
 }
 
 impl Instances {
-    /// Two entries may share a name or a provider ID (an instance that was replaced, say), but of two that share both the
-    /// second could never be found.
+    /// Two entries may share a name or a provider ID (for example after an instance was replaced), but if they share
+    /// both, the second could never be found.
     fn read(values: &[Value<'_>], provider_name: &str) -> Self {
         let mut read = Self::default();
         let mut seen: HashMap<(String, String), &str> = HashMap::new();
@@ -264,8 +264,8 @@ impl Instances {
         &self.list
     }
 
-    /// The first entry with this provider ID, or with this name where the question or the entry has no provider ID: a node
-    /// that has one must not be confused with another machine that got its name.
+    /// The first entry with this provider ID, or with this name if the query or the entry has no provider ID: a node
+    /// with a provider ID must not be confused with another machine that has its name.
     pub(crate) fn find(&self, name: &str, provider_id: &str) -> Option<&Instance> {
         let by_name = if provider_id.is_empty() { &self.by_name } else { &self.by_name_alone };
         // No entry has an empty name, and `by_id` has no empty ID.

@@ -1,4 +1,4 @@
-//! Rules that make calls slow, wrong or failing.
+//! Rules that delay calls, change their answers or make them fail.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use crate::method::Method;
 #[cfg(test)]
 mod tests;
 
-/// How often a file that holds calls is checked.
+/// The interval at which a file that holds calls is checked.
 const HOLD_INTERVAL: Duration = Duration::from_millis(20);
 
 /// One entry of `faults`.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
-    /// The rule as written, in a fixed order of keys: the key of its counter.
+    /// The rule as written, with keys in a fixed order: the key of its counter.
     content: String,
     pub(crate) id: String,
     calls: Vec<Glob>,
@@ -39,7 +39,7 @@ pub(crate) struct Rule {
     pub(crate) applied: bool,
     /// Replaces a successful answer.
     pub(crate) result: Option<Json>,
-    /// Keys that were given and have no effect in this rule.
+    /// Given keys that have no effect in this rule.
     idle: Vec<&'static str>,
 }
 
@@ -63,7 +63,7 @@ enum Kind {
     Other,
 }
 
-/// What a call is about. A call that has no such subject has `None`; an empty text is a subject.
+/// The subject of a call. `None` if the call has no such subject; an empty text is a subject.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Subject<'a> {
     pub(crate) node: Option<&'a str>,
@@ -99,7 +99,7 @@ impl Rule {
         };
         let mut idle = Vec::new();
         let failure = Failure::read(&mut f, rule.applied, &mut idle);
-        // Null is an answer, too, for example no metadata.
+        // Null is also an answer, for example for "no metadata".
         let result = f.value_or_null("result");
         if let Some(result) = &result {
             rule.check_result(result);
@@ -110,7 +110,7 @@ impl Rule {
         Some(Self { failure, result: result.map(|result| result.json().clone()), idle, ..rule })
     }
 
-    /// A result that fits none of the calls that the rule is for is a mistake in the file.
+    /// A result that is invalid for all calls of the rule is an error in the file.
     fn check_result(&self, result: &Value<'_>) {
         let mut first = None;
         for method in Method::ALL.into_iter().filter(|method| self.is_for(*method)) {
@@ -147,7 +147,7 @@ impl Rule {
         methods.iter().copied().filter(|method| self.matches(&[*method], subject)).collect()
     }
 
-    /// What the rule does to a call, in words.
+    /// The effect of the rule on a call, as text.
     pub(crate) fn effect(&self) -> String {
         let mut words = Vec::new();
         if !self.delay.is_zero() {
@@ -169,7 +169,7 @@ impl Rule {
         if limits.is_empty() { what } else { format!("{what} ({})", limits.join(", ")) }
     }
 
-    /// Whether the rule delays calls or changes answers, rather than fail them.
+    /// Whether the rule delays calls or changes answers without failing them.
     pub(crate) fn disturbs(&self) -> bool {
         !self.delay.is_zero() || self.hold.is_some() || self.result.is_some()
     }
@@ -177,7 +177,7 @@ impl Rule {
     /// Settings without effect: key within the rule, value, problem.
     pub(crate) fn doubts(&self) -> Vec<(&'static str, Option<String>, String)> {
         let mut doubts: Vec<_> = self.idle.iter().map(|key| (*key, None, idle(key).to_owned())).collect();
-        // Not an error: a rule may be written for a call that another version of the program makes.
+        // Not an error: a rule may be written for a call of another version of the program.
         let unknown = self.calls.iter().filter(|call| !Method::ALL.iter().any(|method| call.matches(method.name())));
         doubts.extend(unknown.map(|call| {
             let known: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
@@ -193,7 +193,7 @@ impl Rule {
         doubts
     }
 
-    /// The error to return in place of the answer, if the rule has one.
+    /// The error to return instead of the answer, if the rule has one.
     pub(crate) fn error(&self) -> Option<ProviderError> {
         let failure = self.failure.as_ref()?;
         let text = failure.text.clone();
@@ -231,7 +231,7 @@ impl Failure {
         let kind = f.word("kind", &words).unwrap_or(Kind::Other);
         let retry_after = f.duration("retryAfter").unwrap_or_default();
         let wrap = f.text("wrap").filter(not_empty);
-        // A kind or `applied` without a text still asks for a failure.
+        // A kind or `applied` without a text also means a failure.
         let fails = text.is_some() || kind != Kind::Other || applied;
         let delays = matches!(kind, Kind::Retry | Kind::InProgress);
         let unused = [("retryAfter", !retry_after.is_zero() && !delays), ("wrap", wrap.is_some() && !fails)];
@@ -249,10 +249,10 @@ fn idle(key: &str) -> &'static str {
     }
 }
 
-/// What is wrong with a pattern that [`names_no_service`].
+/// The problem of a pattern for which [`names_no_service`] is true.
 pub(crate) const NO_SERVICE: &str = "no Service is named like this; write namespace/name";
 
-/// Whether a pattern of Services can match none.
+/// Whether a pattern of Services can never match.
 pub(crate) fn names_no_service(pattern: &Glob) -> bool {
     !pattern.pattern().contains(['/', '*', '?'])
 }
@@ -272,7 +272,7 @@ fn read_calls(f: &mut Fields<'_>) -> Vec<Glob> {
     values.iter().filter_map(Value::text).map(|text| Glob::new(&text)).collect()
 }
 
-/// Reads a value that stands alone.
+/// Parses a single value.
 pub(crate) fn decode<T>(json: &Json, read: impl FnOnce(&Value<'_>) -> Option<T>) -> Result<T, DocumentError> {
     let problems = Problems::default();
     let read = read(&Value::at(json, "result".to_owned(), &problems));
@@ -287,32 +287,32 @@ pub(crate) fn decode<T>(json: &Json, read: impl FnOnce(&Value<'_>) -> Option<T>)
     }
 }
 
-/// How often the rules were used. Counters live as long as the process and the rule as written.
+/// The number of uses of the rules. A counter lasts as long as the process and the rule's content.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(HashMap<String, Counter>);
 
 #[derive(Debug, Default)]
 struct Counter {
-    /// Calls let through because of `after`.
+    /// Calls that were skipped because of `after`.
     passed: u64,
     used: u64,
 }
 
 impl Counters {
-    /// Forgets the rules that are no longer active.
+    /// Removes the counters of rules that are no longer active.
     pub(crate) fn retain(&mut self, rules: &[Rule]) {
         self.0.retain(|content, _| rules.iter().any(|rule| rule.content == *content));
     }
 
-    /// The rule to use for a call, counted. `methods` are the names of the call: for a subject of a batch call, that of the
-    /// single call and that of the batch.
+    /// The rule to apply to a call, counted. `methods` are the names of the call: for a subject of a batch call, those
+    /// of the single call and of the batch.
     pub(crate) fn choose<'r>(
         &mut self,
         rules: &'r [Rule],
         methods: &[Method],
         subject: &Subject<'_>,
     ) -> Option<&'r Rule> {
-        // Equal rules are one rule and have one counter, which a call moves once.
+        // Equal rules are one rule with one counter, which a call increments once.
         let mut passed: Vec<&str> = Vec::new();
         for rule in rules.iter().filter(|rule| rule.matches(methods, subject)) {
             if passed.contains(&rule.content.as_str()) {

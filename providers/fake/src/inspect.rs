@@ -1,7 +1,7 @@
-//! Diagnosis: what the file and the tables contain about a node or Service, and orphans.
+//! Diagnosis: the entries of the file and the tables for a node or Service, and orphans.
 //!
-//! What comes only from the file is not logged as a call. The tables are read through the calls of upstream's
-//! interface, so that the call log shows them and faults apply.
+//! Data from the file alone is not logged as a call. The tables are read through the calls of upstream's interface, so
+//! that the call log shows them and faults apply.
 
 mod explain;
 mod migration;

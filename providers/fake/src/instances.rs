@@ -18,7 +18,7 @@ mod tests;
 /// Type of instances that are not listed.
 const INVENTED_TYPE: &str = "fake.small";
 
-/// An instance as the cloud reports it, with all defaults filled in.
+/// An instance as the cloud reports it, with all defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) metadata: InstanceMetadata,
@@ -27,7 +27,7 @@ pub(crate) struct Known {
     no_metadata: bool,
 }
 
-/// The instance according to the file; either of name and provider ID may be empty. `None`: there is no such instance.
+/// The instance in the file; name or provider ID may be empty. `None`: there is no such instance.
 pub(crate) fn find(
     config: &Config,
     provider_name: &str,
@@ -42,7 +42,7 @@ pub(crate) fn find(
         Unlisted::Invent if !(name.is_empty() && provider_id.is_empty()) => {
             Ok(Some(Known::invented(config, provider_name, name, provider_id)))
         }
-        // The file is complete for this cloud only.
+        // The file is complete only for this cloud.
         Unlisted::Missing if is_foreign(provider_id, provider_name) => {
             Err(ProviderError::unknown(format!("{provider_id:?} is no provider ID of {provider_name}")))
         }
@@ -74,7 +74,7 @@ impl Known {
     }
 
     fn invented(config: &Config, provider_name: &str, name: &str, provider_id: &str) -> Self {
-        // An instance that is looked up by ID alone is named like its ID, so that both lookups find the same one.
+        // The name of an instance that is looked up by ID alone is its ID, so that both lookups find the same one.
         let provider_id = match provider_id {
             "" => format!("{provider_name}://{name}"),
             id => id.to_owned(),
@@ -120,7 +120,7 @@ impl FakeInstances {
         self.find(config, node)?.ok_or(ProviderError::InstanceNotFound)
     }
 
-    /// Answers for those nodes that `open` marks, `None` for the others. Without such nodes there is no call.
+    /// Answers for the nodes marked in `open`, `None` for the others. Without such nodes there is no call.
     async fn ask<T: crate::answer::Answer>(
         &self,
         method: Method,
@@ -140,7 +140,7 @@ impl FakeInstances {
 
 #[async_trait]
 impl InstancesV2 for FakeInstances {
-    /// Up to three batch calls, one per aspect, since each is a call of its own in upstream's interface: in the log, and
+    /// Up to three batch calls, one per aspect, because each is a separate call in upstream's interface: in the log and
     /// for faults.
     async fn lookup(&self, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
         let mut settled: Vec<Option<Lookup>> = nodes.iter().map(|_| None).collect();

@@ -1,4 +1,4 @@
-//! The older interfaces, for the paths of the core that only they reach.
+//! The older interfaces, for the code paths of the core that use only them.
 
 use std::sync::Arc;
 

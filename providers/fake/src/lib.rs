@@ -1,12 +1,12 @@
 //! A cloud in one YAML file.
 //!
-//! `--cloud-provider=fake` needs no account, no network and no credentials. It is for first tries, for authors of manifests,
-//! and for tests that need a cloud in a known state: instances, load balancers, routes and volumes are entries of the file
-//! of `--cloud-config`, which may be edited while the process runs. Rules make chosen calls slow, wrong or failing, and a
-//! log shows every call. The README of this crate lists all keys.
+//! `--cloud-provider=fake` needs no account, no network and no credentials. It is for first tries, for authors of
+//! manifests, and for tests that need a cloud in a known state: instances, load balancers, routes and volumes are
+//! entries of the file of `--cloud-config`, which may be edited while the process runs. Rules delay calls, change their
+//! answers or make them fail, and a log shows every call. The README of this crate lists all keys.
 //!
-//! It is also the smallest complete provider, and so the one to start from when writing another: [`Factory`] reads the
-//! configuration, [`Fake`] says which interfaces exist, and one module implements each of them.
+//! It is also the smallest complete provider, and thus a starting point for writing another one: [`Factory`] reads the
+//! configuration, [`Fake`] returns the existing interfaces, and one module implements each of them.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -63,7 +63,7 @@ use crate::method::Method;
 use crate::routes::FakeRoutes;
 use crate::volumes::{FakeClusters, FakeVolumes};
 
-/// Makes the provider for `--cloud-provider=fake`.
+/// Builds the provider for `--cloud-provider=fake`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Factory;
 
@@ -86,7 +86,7 @@ impl ProviderFactory for Factory {
     }
 
     fn replay(&self, _facts: &Json, _: &FlagValues) -> Result<Option<Arc<dyn LoadBalancer>>, ProviderError> {
-        // Whatever a plan depends on is in the observation.
+        // The observation contains everything that a plan depends on.
         Ok(Some(Arc::new(Replayed)))
     }
 }
@@ -98,7 +98,7 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Reads the configuration; `None` is all defaults.
+    /// Parses the configuration; `None` means all defaults.
     pub fn new(config: Option<&CloudConfig>) -> Result<Self, ProviderError> {
         Ok(Self { cloud: Arc::new(Cloud::new(config)?) })
     }
@@ -111,7 +111,7 @@ impl Fake {
         &self.cloud.start.interfaces
     }
 
-    /// A call of the core that has no answer, so an error can only be logged.
+    /// A call of the core without an answer, so an error can only be logged.
     async fn note(cloud: &Cloud, method: Method) {
         if let Err(error) = cloud.call(method, Subject::default(), json!({}), |_, _| Ok(())).await {
             tracing::warn!(call = method.name(), %error, "a fault of the fake cloud");

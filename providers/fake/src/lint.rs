@@ -1,4 +1,4 @@
-//! Checks of the file without any cloud.
+//! Checks of the file without a cloud.
 
 use std::path::Path;
 

@@ -32,14 +32,14 @@ pub(crate) use plan::{Observed, Replayed, deletion, words};
 #[derive(Debug)]
 pub(crate) struct FakeLoadBalancer(pub(crate) Arc<Cloud>);
 
-/// What a call is about, as the log shows it.
+/// The subject of a call, as in the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct About<'a> {
     pub(crate) cluster: &'a str,
     /// `namespace/name` of the Service.
     pub(crate) key: &'a str,
     pub(crate) uid: &'a str,
-    /// Of the balancer.
+    /// The name of the load balancer.
     pub(crate) name: &'a str,
 }
 
@@ -73,7 +73,7 @@ impl FakeLoadBalancer {
         self.0.call(method, subject, args, |config, tables| act(config, tables, key)).await
     }
 
-    /// What a plan for the Service must know: one `GetLoadBalancer`.
+    /// The data that a plan for the Service needs: one `GetLoadBalancer`.
     pub(crate) async fn look(&self, cluster: &str, service: &Service) -> Result<Observed, ProviderError> {
         let (key, name) = (service.key().to_string(), SingleLoadBalancer::name(self, cluster, service));
         self.look_at(About { cluster, key: &key, uid: &service.metadata.uid, name: &name }).await
@@ -177,7 +177,7 @@ impl LoadBalancer for FakeLoadBalancer {
     }
 }
 
-/// The ingress list of a balancer; `None` for "no status at all".
+/// The ingress list of a load balancer; `None` for "no status at all".
 fn decide(
     config: &Config,
     tables: &Tables,
@@ -188,18 +188,18 @@ fn decide(
     Offer::of(config, tables, key, own).ingress(own, service)
 }
 
-/// What decides the ingress list of one Service, beside the Service and its balancer.
+/// The inputs of one Service's ingress list besides the Service and its load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Offer {
-    /// The entry of `statuses` that applies; without one, the pool applies.
+    /// The matching entry of `statuses`; without one, the pool is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ip_mode: Option<String>,
     #[serde(default)]
     ports: bool,
-    /// The address that a new balancer gets; `None` when the pool is exhausted.
+    /// The address for a new load balancer; `None` if the pool is exhausted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     free: Option<IpAddr>,
 }
@@ -212,7 +212,7 @@ struct Status {
 }
 
 impl Offer {
-    /// Searches for an address if `own` has none.
+    /// Finds a free address if `own` has none.
     fn of(config: &Config, tables: &Tables, key: &str, own: Option<&Balancer>) -> Self {
         let settings = &config.load_balancers;
         let rule = settings.statuses.iter().find(|rule| rule.service.as_ref().is_none_or(|glob| glob.matches(key)));
@@ -228,7 +228,7 @@ impl Offer {
         }
     }
 
-    /// Whether the pool gives a balancer its first address.
+    /// Whether a load balancer gets its first address from the pool.
     fn is_fresh(&self, own: Option<&Balancer>) -> bool {
         self.status.is_none() && address_of(own).is_none()
     }
@@ -261,17 +261,17 @@ impl Offer {
     }
 }
 
-/// The address that a balancer keeps.
+/// The address that a load balancer keeps.
 fn address_of(balancer: Option<&Balancer>) -> Option<&str> {
     let ingress = balancer.into_iter().flat_map(|balancer| &balancer.ingress);
     ingress.map(|ingress| &*ingress.ip).find(|ip| !ip.is_empty())
 }
 
-/// The lowest host address of the pool that no balancer has.
+/// The lowest host address of the pool that is not in use.
 fn free_address(pool: IpNet, tables: &Tables) -> Option<IpAddr> {
     let ingress = tables.balancers.values().flat_map(|balancer| &balancer.ingress);
     let taken: BTreeSet<IpAddr> = ingress.filter_map(|ingress| ingress.ip.parse().ok()).collect();
-    // Of IPv6 the first address is for routers; ipnet counts it as a host.
+    // The first IPv6 address is for routers; ipnet counts it as a host.
     let not_a_host = match pool {
         IpNet::V6(net) if net.prefix_len() < 127 => Some(IpAddr::V6(net.network())),
         _ => None,

@@ -1,4 +1,4 @@
-//! Names of the provider's calls, as upstream's Go interface spells them.
+//! Names of the provider's calls in upstream's Go interface.
 
 /// A call that is logged and that faults can apply to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! A file that is read again when it changes.
+//! A file that is reread when it changes.
 
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Distinguishes two states of a file without reading it, by modification time, size and inode. Follows symbolic links.
+/// Distinguishes states of a file without reading it, by modification time, size and inode. Follows symbolic links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stamp {
     /// There is a file.
     ///
-    /// The last number is inode and device; 0 where the system has none.
+    /// The last number is inode and device; 0 if the system has none.
     File { modified: Option<SystemTime>, size: u64, inode: (u64, u64) },
     /// There is no file, or it cannot be read.
     Unreadable(std::io::ErrorKind),
 }
 
 impl Stamp {
-    /// The state of the file now.
+    /// The current state of the file.
     fn of(path: &Path) -> Self {
         std::fs::metadata(path).map_or_else(|error| Self::Unreadable(error.kind()), |data| Self::from_metadata(&data))
     }
@@ -39,7 +39,7 @@ fn inode(_: &Metadata) -> (u64, u64) {
     (0, 0)
 }
 
-/// A file and the value made of its last good content.
+/// A file and the value parsed from its last valid content.
 #[derive(Debug)]
 pub(crate) struct Watched<T> {
     path: PathBuf,
@@ -50,22 +50,22 @@ pub(crate) struct Watched<T> {
 /// The result of polling a [`Watched`] file.
 #[derive(Debug)]
 pub(crate) enum Change<T> {
-    /// Nothing new.
+    /// No change.
     None,
-    /// New content, which is in use now.
+    /// New content, which is now in use.
     Reloaded {
-        /// The value before.
+        /// The old value.
         old: Arc<T>,
-        /// The value now.
+        /// The new value.
         new: Arc<T>,
     },
-    /// The file changed and cannot be used; the last good value stays. Reported once per [`Stamp`].
+    /// The file changed but is invalid; the last valid value stays. Reported once per [`Stamp`].
     Refused(String),
 }
 
 impl<T> Watched<T> {
-    /// A file whose content `text` was already read and made into `value`. If the file holds something else by now, the
-    /// first [`Watched::poll`] reads it again.
+    /// A file whose content `text` was already read and parsed into `value`. If the file has changed since, the first
+    /// [`Watched::poll`] rereads it.
     pub(crate) fn new(path: impl Into<PathBuf>, text: &str, value: T) -> Self {
         let path = path.into();
         let seen = match read(&path) {
@@ -81,12 +81,12 @@ impl<T> Watched<T> {
         &self.path
     }
 
-    /// The value made of the last good content.
+    /// The value parsed from the last valid content.
     pub(crate) fn current(&self) -> &Arc<T> {
         &self.current
     }
 
-    /// Checks the file, and reads it again with `parse` if its stamp has changed.
+    /// Checks the file, and parses it again with `parse` if its stamp has changed.
     pub(crate) fn poll<E: std::fmt::Display>(&mut self, parse: impl FnOnce(&str) -> Result<T, E>) -> Change<T> {
         if self.seen.as_ref() == Some(&Stamp::of(&self.path)) {
             return Change::None;
@@ -105,8 +105,8 @@ impl<T> Watched<T> {
     }
 }
 
-/// The stamp is taken from the opened file and before reading, so that it is never newer than the content: a write in
-/// between is seen by the next check.
+/// The stamp is taken from the opened file before reading, so that it is never newer than the content: the next check
+/// detects a write in between.
 fn read(path: &Path) -> (Stamp, Result<String, String>) {
     let refuse = |error: std::io::Error| (Stamp::Unreadable(error.kind()), Err(error.to_string()));
     let mut file = match File::open(path) {

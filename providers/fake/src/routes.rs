@@ -34,7 +34,7 @@ fn position(tables: &Tables, cluster: &str, route: &Route) -> Option<usize> {
     tables.routes.iter().position(|stored| stored.cluster == cluster && same(&stored.route, route))
 }
 
-/// The routes of a cluster and those without one.
+/// The routes of a cluster, and those without a cluster.
 fn listed(config: &Config, tables: &Tables, cluster: &str) -> Vec<Route> {
     let knows_addresses = config.routes.node_addresses;
     let listed = tables.routes.iter().filter(|stored| stored.cluster == cluster || stored.cluster.is_empty());

@@ -1,4 +1,4 @@
-//! The tables that calls change, and the file that keeps them over restarts.
+//! The tables that calls change, and the file that preserves them across restarts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,14 +27,14 @@ pub(crate) struct Balancer {
 /// The objects that calls have created.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tables {
-    /// By `namespace/name` of the Service.
+    /// The load balancers by `namespace/name` of the Service.
     pub(crate) balancers: BTreeMap<String, Balancer>,
-    /// In order of creation.
+    /// The routes in order of creation.
     pub(crate) routes: Vec<StoredRoute>,
 }
 
 impl Tables {
-    /// The tables at the start: from the file if there is one, else as the configuration says.
+    /// The tables at the start: from the file if it exists, else from the configuration.
     pub(crate) fn at_start(config: &Config) -> Result<Self, String> {
         let Some(path) = &config.start.state_file else { return Ok(Self::initial(config)) };
         let refuse = |error: &dyn std::fmt::Display| format!("stateFile: {}: {error}", path.display());
@@ -52,7 +52,7 @@ impl Tables {
         tables
     }
 
-    /// Replaces all balancers.
+    /// Replaces all load balancers.
     pub(crate) fn set_balancers(&mut self, initial: &[InitialBalancer]) {
         let balancer = |i: &InitialBalancer| Balancer { ingress: i.ingress.clone(), ..Balancer::default() };
         self.balancers = initial.iter().map(|i| (i.service.clone(), balancer(i))).collect();
@@ -97,7 +97,7 @@ impl Tables {
         })
     }
 
-    /// Writes the tables: all of the old content or all of the new, whenever the process dies.
+    /// Writes the tables atomically.
     pub(crate) fn save(&self, path: &Path) -> std::io::Result<()> {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(format!(".{}.tmp", std::process::id()));

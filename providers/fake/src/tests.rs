@@ -13,13 +13,13 @@ use serde_json::{Value as Json, json};
 
 use crate::{Factory, Fake};
 
-/// A folder with the file of a cloud in it.
+/// A folder with the file of a cloud.
 pub(crate) struct Bed {
     folder: tempfile::TempDir,
 }
 
 impl Bed {
-    /// The call log is switched on in front of `text`.
+    /// Prepends a line to `text` that enables the call log.
     pub(crate) fn new(text: &str) -> Self {
         let bed = Self { folder: tempfile::tempdir().unwrap() };
         bed.write(text);
@@ -30,7 +30,7 @@ impl Bed {
         self.folder.path().join(name)
     }
 
-    /// Replaces the file by rename, as editors and ConfigMap volumes do.
+    /// Replaces the file by renaming, as editors and ConfigMap volumes do.
     pub(crate) fn write(&self, text: &str) {
         self.write_raw(&format!("callLog: calls.jsonl\n{text}"));
     }
@@ -59,7 +59,7 @@ impl Bed {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The end lines, with those of their fields that do not differ from run to run.
+    /// The end lines, with the fields that are the same in every run.
     pub(crate) fn ends(&self) -> Vec<Json> {
         let end = |mut line: Json| {
             let fields = line.as_object_mut().unwrap();

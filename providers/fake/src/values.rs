@@ -1,10 +1,10 @@
-//! Parts that the file, the log and the saved tables have in common, and how they are read and written.
+//! Types that the file, the log and the saved tables have in common, and their formats.
 
 use ccm_kit::{Fields, Value};
 use ccm_provider::{AddressType, LoadBalancerIngress, NodeAddress, PortStatus, Route};
 use serde_json::{Value as Json, json};
 
-/// The items that could be read; the others were recorded as problems.
+/// The items that could be parsed; the others were recorded as problems.
 pub(crate) fn each<'a, T>(values: &[Value<'a>], read: impl Fn(Fields<'a>) -> Option<T>) -> Vec<T> {
     values.iter().filter_map(|value| value.fields().and_then(&read)).collect()
 }
@@ -55,7 +55,7 @@ pub(crate) fn read_ingress(mut f: Fields<'_>) -> Option<LoadBalancerIngress> {
     })
 }
 
-/// A route as the log shows it.
+/// A route in the log.
 pub(crate) fn route_to_json(route: &Route) -> Json {
     json!({
         "name": route.name,
@@ -66,7 +66,7 @@ pub(crate) fn route_to_json(route: &Route) -> Json {
     })
 }
 
-/// The fields of a route that the log shows.
+/// The fields of a route in the log.
 pub(crate) fn read_route(f: &mut Fields<'_>) -> Option<Route> {
     let target = f.text("targetNode").filter(|node| !node.is_empty());
     let route = Route {
@@ -80,7 +80,7 @@ pub(crate) fn read_route(f: &mut Fields<'_>) -> Option<Route> {
     Some(Route { destination_cidr: f.needed_text("destinationCIDR")?, ..route })
 }
 
-/// A route and the cluster that it was made for; empty for none.
+/// A route and the cluster for which it was created; empty for none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct StoredRoute {
     pub(crate) cluster: String,

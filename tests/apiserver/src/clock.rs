@@ -1,9 +1,9 @@
-//! The time on objects. Replaceable, so that a simulation can repeat a run byte for byte.
+//! The clock for time stamps of objects. Replaceable, so that a simulation can repeat a run byte for byte.
 
 use jiff::Timestamp;
 use std::sync::Arc;
 
-/// Where the server reads the time for `creationTimestamp` and `deletionTimestamp`.
+/// The source of the time for `creationTimestamp` and `deletionTimestamp`.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
@@ -13,7 +13,7 @@ impl Clock {
         Clock(Arc::new(now))
     }
 
-    /// The time now.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Clock {
     }
 }
 
-/// A time as `metav1.Time` writes it: whole seconds.
+/// A time in the form of `metav1.Time`: whole seconds.
 pub(crate) fn seconds(time: Timestamp) -> String {
     format!("{time:.0}")
 }

@@ -59,8 +59,8 @@ fn resources(group: &str, version: &str) -> Value {
     json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources})
 }
 
-/// Schemas that permit everything. The server checks each object; the parameter `fieldValidation` of an operation
-/// suffices for kubectl to rely on that.
+/// Schemas that permit everything. The server validates each object; kubectl relies on that if an operation has the
+/// parameter `fieldValidation`.
 fn schemas(group: &str) -> Value {
     let parameter =
         json!({"name": "fieldValidation", "in": "query", "schema": {"type": "string", "uniqueItems": true}});

@@ -1,10 +1,10 @@
-//! Failures as the API reports them: a `Status` object.
+//! Failures in the form of the API: a `Status` object.
 
 use crate::kind::Kind;
 use crate::value::{set, text};
 use serde_json::{Value, json};
 
-/// The answer to a failed request.
+/// The response to a failed request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiError {
     /// HTTP status and `code`.
@@ -13,9 +13,9 @@ pub struct ApiError {
     pub reason: String,
     /// `message`.
     pub message: String,
-    /// `details`, when there are any.
+    /// `details`, if there are any.
     pub details: Option<Box<Value>>,
-    /// `Retry-After` seconds, sent as a header too.
+    /// `Retry-After` seconds, also sent as a header.
     pub retry_after: Option<u64>,
     /// A token in `metadata.continue` that continues without consistency (expired lists only).
     pub continue_token: Option<String>,
@@ -32,7 +32,7 @@ impl std::error::Error for ApiError {}
 /// Temporary reason of an error until `after_decoding` has set its final form; never sent.
 const UNDECODABLE: &str = "undecodable";
 
-/// One field of an `Invalid` answer.
+/// One field of an `Invalid` response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cause {
     reason: &'static str,
@@ -69,14 +69,14 @@ impl Cause {
         Cause::new("FieldValueNotSupported", field, &head, "")
     }
 
-    /// An error for a value that is not one of these. An empty value is another check's error.
+    /// An error for a value that is not one of these. An empty value is reported by another check.
     pub(crate) fn unless_one_of(field: &str, value: &str, supported: &[&str]) -> Option<Cause> {
         let fits = value.is_empty() || supported.contains(&value);
         (!fits).then(|| Cause::not_supported(field, value, supported))
     }
 }
 
-/// `details` without its empty members.
+/// `details` without empty members.
 pub(crate) fn details(name: &str, group: &str, kind: &str) -> Value {
     let mut details = json!({});
     for (member, value) in [("/name", name), ("/group", group), ("/kind", kind)] {
@@ -88,7 +88,7 @@ pub(crate) fn details(name: &str, group: &str, kind: &str) -> Value {
 }
 
 impl ApiError {
-    /// An answer with only this code, reason and message.
+    /// A response with only this code, reason and message.
     pub fn new(code: u16, reason: &str, message: impl Into<String>) -> ApiError {
         let (reason, message) = (reason.to_owned(), message.into());
         ApiError { code, reason, message, details: None, retry_after: None, continue_token: None }
@@ -120,13 +120,13 @@ impl ApiError {
         ApiError::conflict(kind, name, why)
     }
 
-    /// A condition of a delete that does not hold; these name the kind and not the resource.
+    /// A precondition of a delete that does not hold; these errors name the kind instead of the resource.
     pub(crate) fn precondition(kind: &Kind, name: &str, why: &str) -> ApiError {
         let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified_kind());
         ApiError::new(409, "Conflict", message).with(details(name, kind.group, kind.kind))
     }
 
-    /// A PUT whose uid is not that of the stored object.
+    /// A PUT whose UID is not that of the stored object.
     pub(crate) fn other_uid(kind: &Kind, name: &str, wanted: &str, found: &str) -> ApiError {
         let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
         ApiError::conflict(kind, name, &format!("StorageError: invalid object, Code: 4, AdditionalErrorMsg: {why}"))
@@ -146,7 +146,7 @@ impl ApiError {
         ApiError::new(400, UNDECODABLE, why)
     }
 
-    /// Reports an undecodable body as this verb does.
+    /// Reports an undecodable body in the form of the verb.
     pub(crate) fn after_decoding(self, kind: &Kind, patch: bool) -> ApiError {
         if self.reason != UNDECODABLE {
             return self;
@@ -168,7 +168,7 @@ impl ApiError {
         ApiError::new(500, "InternalError", format!("Internal error occurred: {message}")).with(details)
     }
 
-    /// The client asks for a version that does not exist yet.
+    /// The client requests a version that does not exist yet.
     pub(crate) fn too_large(asked: u64, current: u64) -> ApiError {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
@@ -201,7 +201,7 @@ impl ApiError {
         ApiError::new(415, "UnsupportedMediaType", message)
     }
 
-    /// 422 for an object of `kind`; the causes are listed in the message as the real server lists them.
+    /// 422 for an object of `kind`; the causes are listed in the message as in the real server.
     pub(crate) fn invalid(kind: &Kind, name: &str, causes: &[Cause]) -> ApiError {
         ApiError::invalid_as(&kind.qualified_kind(), kind.kind, kind.group, name, causes)
     }

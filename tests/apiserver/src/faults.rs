@@ -1,4 +1,4 @@
-//! Faults that can be enabled while the server runs. All are counted, none is random, so that a run can be repeated.
+//! Faults that can be enabled while the server runs. All are counted and none is random, so that runs are repeatable.
 
 use crate::kind::{KINDS, Kind};
 use crate::lock;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The requests to which a fault applies. A field that is not set matches everything.
+/// The requests to which a fault applies. An unset field matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Match {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, or `read` (get and list) or
@@ -28,7 +28,7 @@ impl Match {
         Match { resource: Some(resource.to_owned()), ..Match::default() }
     }
 
-    /// Requests of this verb on this resource.
+    /// Requests with this verb on this resource.
     pub fn on(verb: &str, resource: &str) -> Match {
         Match { verb: Some(verb.to_owned()), ..Match::of(resource) }
     }
@@ -59,46 +59,46 @@ impl Match {
 /// The effect of a fault on a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Answers with a `Status` of this code; nothing takes effect.
+    /// Responds with a `Status` with this code, without handling the request.
     Status {
         code: u16,
-        /// `reason`; a usual one for the code when not set.
+        /// `reason`; if unset, a usual one for the code.
         reason: Option<String>,
         message: Option<String>,
         /// `Retry-After` seconds.
         retry_after: Option<u64>,
     },
-    /// Answers with an HTML page, as a load balancer in front of the API does.
+    /// Responds with an HTML page, like a load balancer in front of the API.
     HtmlPage { code: u16 },
     /// Waits before the request is handled.
     Latency { millis: u64 },
-    /// Closes the connection; nothing takes effect.
+    /// Closes the connection without handling the request.
     LoseRequest,
-    /// Carries out the request, then closes the connection without an answer.
+    /// Handles the request, then closes the connection without a response.
     LoseAnswer,
-    /// Carries out the request, then answers with a `Status` of this code.
+    /// Handles the request, then responds with a `Status` with this code.
     FailAfterEffect { code: u16 },
-    /// Ends a watch after so many events.
+    /// Ends a watch after this many events.
     EndWatch {
-        /// How many events are still delivered.
+        /// The number of events that are still delivered.
         after: u64,
         /// Whether the connection breaks, instead of a regular end of the stream.
         abrupt: bool,
     },
 }
 
-/// A fault: an effect, the requests it hits, and how often.
+/// A fault: its effect, the matching requests, and the number of hits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The effect.
     pub effect: Effect,
     /// The requests.
     pub matching: Match,
-    /// How many matching requests pass first.
+    /// The number of matching requests to let pass first.
     pub skip: u64,
-    /// How many requests are hit; all when not set.
+    /// The number of requests to hit; all if unset.
     pub times: Option<u64>,
-    /// Hits every n-th of the matching requests (the first of each n).
+    /// Hits every n-th matching request (the first of each n).
     pub every: u64,
 }
 
@@ -114,12 +114,12 @@ impl Fault {
         Fault::new(Effect::Status { code: 429, reason: None, message: Some(message), retry_after: Some(retry_after) })
     }
 
-    /// A `Status` of this code before anything takes effect.
+    /// A `Status` with this code, without handling the request.
     pub fn status(code: u16) -> Fault {
         Fault::new(Effect::Status { code, reason: None, message: None, retry_after: None })
     }
 
-    /// Time before the answer.
+    /// A delay before the response.
     pub fn latency(duration: Duration) -> Fault {
         Fault::new(Effect::Latency { millis: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX) })
     }
@@ -129,12 +129,12 @@ impl Fault {
         Fault { matching, ..self }
     }
 
-    /// Limits the fault to so many hits.
+    /// Limits the fault to this many hits.
     pub fn times(self, times: u64) -> Fault {
         Fault { times: Some(times), ..self }
     }
 
-    /// Lets so many matching requests pass first.
+    /// Lets this many matching requests pass first.
     pub fn skip(self, skip: u64) -> Fault {
         Fault { skip, ..self }
     }
@@ -145,11 +145,11 @@ impl Fault {
     }
 }
 
-/// Identifies a fault that was added.
+/// Identifies an added fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FaultId(u64);
 
-/// A request as the faults match it.
+/// The attributes of a request that faults match.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestFacts<'a> {
     pub(crate) verb: &'a str,
@@ -168,13 +168,13 @@ struct Active {
 /// The state that open watches check.
 #[derive(Debug, Default)]
 struct Watches {
-    /// How often the watches of each kind were dropped.
+    /// The number of times the watches of each kind were dropped.
     drops: BTreeMap<usize, u64>,
     /// Kinds whose watches deliver nothing.
     frozen: BTreeSet<usize>,
 }
 
-/// The state that stale reads of a kind show.
+/// The state that stale reads of a kind return.
 #[derive(Debug)]
 struct Stale {
     snapshot: Arc<Snapshot>,
@@ -182,7 +182,7 @@ struct Stale {
     all: bool,
 }
 
-/// The switches. A handle: clones act on the same server.
+/// The switches for faults. A handle: clones act on the same server.
 #[derive(Debug, Clone)]
 pub struct Faults {
     core: Arc<Core>,
@@ -199,7 +199,7 @@ impl Faults {
         Faults { core, active, stale, watches, switched: Signal::default() }
     }
 
-    /// Switches a fault on. Faults are consulted in the order in which they were added.
+    /// Enables a fault. Faults are applied in the order in which they were added.
     pub fn add(&self, fault: Fault) -> FaultId {
         let mut active = lock(&self.active);
         let id = FaultId(active.last_key_value().map_or(1, |(last, _)| last.0 + 1));
@@ -207,17 +207,17 @@ impl Faults {
         id
     }
 
-    /// Switches a fault off. Returns how often it hit.
+    /// Disables a fault. Returns the number of its hits.
     pub fn remove(&self, id: FaultId) -> u64 {
         lock(&self.active).remove(&id).map_or(0, |active| active.fired)
     }
 
-    /// How often a fault has hit.
+    /// The number of hits of a fault.
     pub fn fired(&self, id: FaultId) -> u64 {
         lock(&self.active).get(&id).map_or(0, |active| active.fired)
     }
 
-    /// Switches everything off: faults, stale reads, frozen watches.
+    /// Disables everything: faults, stale reads, frozen watches.
     pub fn clear(&self) {
         lock(&self.active).clear();
         lock(&self.stale).clear();
@@ -246,7 +246,7 @@ impl Faults {
         self.switch(resource, |watches, kind| watches.frozen.retain(|one| *one != kind));
     }
 
-    /// How often the watches of a kind were dropped.
+    /// The number of times the watches of a kind were dropped.
     pub(crate) fn drops(&self, kind: &Kind) -> u64 {
         lock(&self.watches).drops.get(&kind.index).copied().unwrap_or_default()
     }
@@ -256,14 +256,14 @@ impl Faults {
         lock(&self.watches).frozen.contains(&kind.index)
     }
 
-    /// From now on gets and lists of this resource return the current state until [`Faults::fresh_reads`]. Writes and
-    /// watches use the real state. An API server does this for reads without a version only if its etcd does.
+    /// Freezes the state that gets and lists of this resource return, until [`Faults::fresh_reads`]. Writes and watches
+    /// use the real state. An API server does this for reads without a version only if its etcd does.
     pub fn stale_reads(&self, resource: &str) {
         self.set_stale(resource, true);
     }
 
-    /// As [`Faults::stale_reads`], but only for reads that the watch cache may answer: those with a version. A version newer
-    /// than the cache is refused.
+    /// Like [`Faults::stale_reads`], but only for reads that the watch cache may answer: those with a version. A
+    /// version newer than the cache is rejected.
     pub fn lag_cache(&self, resource: &str) {
         self.set_stale(resource, false);
     }
@@ -282,14 +282,14 @@ impl Faults {
         }
     }
 
-    /// The state that a read of this version sees, if not the real one.
+    /// The state for a read with this version, if not the real one.
     pub(crate) fn view(&self, kind: &Kind, version: &str) -> Option<Arc<Snapshot>> {
         let stale = lock(&self.stale);
         let stale = stale.get(&kind.index).filter(|stale| stale.all || !version.is_empty())?;
         Some(Arc::clone(&stale.snapshot))
     }
 
-    /// The effects that hit this request, in order. Counts it.
+    /// The effects on this request, in order. Counts the request.
     pub(crate) fn consult(&self, request: &RequestFacts<'_>) -> Vec<Effect> {
         let mut effects = Vec::new();
         for active in lock(&self.active).values_mut().filter(|active| active.fault.matching.covers(request)) {

@@ -7,14 +7,14 @@ pub(crate) struct Kind {
     pub(crate) group: &'static str,
     pub(crate) plural: &'static str,
     pub(crate) kind: &'static str,
-    /// Short name as kubectl accepts it; empty for none.
+    /// Short name in kubectl; empty for none.
     pub(crate) short: &'static str,
     pub(crate) namespaced: bool,
-    /// Whether there is a `/status` subresource.
+    /// Whether the kind has a `/status` subresource.
     pub(crate) status: bool,
-    /// Whether a PUT on a missing name creates the object in a real cluster.
+    /// Whether a PUT with an unknown name creates the object in a real cluster.
     pub(crate) create_on_update: bool,
-    /// Whether DELETE answers with the object instead of a Status.
+    /// Whether DELETE returns the object instead of a Status.
     pub(crate) returns_deleted: bool,
     pub(crate) index: usize,
 }
@@ -24,7 +24,7 @@ const fn core(index: usize, plural: &'static str, kind: &'static str, short: &'s
     Kind { group: "", plural, kind, short, namespaced, status, create_on_update, returns_deleted, index }
 }
 
-/// Every served kind.
+/// All served kinds.
 pub(crate) static KINDS: [Kind; 9] = [
     Kind { namespaced: false, status: true, ..core(0, "namespaces", "Namespace", "ns") },
     Kind { namespaced: false, status: true, ..core(1, "nodes", "Node", "no") },
@@ -58,17 +58,17 @@ impl Kind {
         if self.group.is_empty() { name.to_owned() } else { format!("{name}.{}", self.group) }
     }
 
-    /// `nodes` or `leases.coordination.k8s.io`, as error messages name the resource.
+    /// `nodes` or `leases.coordination.k8s.io`: the resource in error messages.
     pub(crate) fn qualified(&self) -> String {
         self.of_group(self.plural)
     }
 
-    /// `Node` or `Lease.coordination.k8s.io`, as validation errors name the kind.
+    /// `Node` or `Lease.coordination.k8s.io`: the kind in validation errors.
     pub(crate) fn qualified_kind(&self) -> String {
         self.of_group(self.kind)
     }
 
-    /// The opening of every stored object: the type first, so that list items can share the rest of the bytes.
+    /// The first bytes of every stored object: the type, so that list items can share the remaining bytes.
     pub(crate) fn prefix(&self) -> String {
         format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\"", self.kind, self.api_version())
     }

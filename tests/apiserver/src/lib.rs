@@ -1,11 +1,11 @@
 //! An in-memory Kubernetes API for tests and the demo.
 //!
-//! It serves the kinds that a cloud controller manager reads and writes, with the semantics that matter to it: versions and
+//! It serves the kinds that a cloud controller manager reads and writes, with the relevant semantics: versions and
 //! conflicts, watches that expire, status as a separate subresource, merge and strategic merge patches, finalizers,
-//! Services whose addresses and ports are allocated. [`RequestLog`] records the requests; [`Faults`] injects failures.
+//! allocated addresses and ports of Services. [`RequestLog`] records the requests; [`Faults`] injects failures.
 //!
-//! It is *not* an API server: there is no authorization, no field ownership, no garbage collection; it refuses
-//! unimplemented requests with a 4xx or 501. The conformance suite beside it runs against this server and a real one.
+//! It is *not* an API server: it has no authorization, no field ownership and no garbage collection; it rejects
+//! unimplemented requests with a 4xx or 501. The conformance suite runs against this server and a real one.
 //!
 //! ```
 //! use ccm_test_apiserver::{ApiServer, Fault, Match, Options};
@@ -51,7 +51,7 @@ pub use server::ApiServer;
 pub use store::{IN_PROCESS, Store};
 pub use watch::{EventType, Watch, WatchEvent};
 
-/// A panic inside a lock is a bug that its own test reports; the others should not drown in poison.
+/// Ignores poisoning: a panic while a lock is held is reported by its own test and should not fail the others.
 pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

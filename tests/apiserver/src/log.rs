@@ -1,11 +1,11 @@
-//! The requests of clients: every write in full, everything as counts.
+//! The log of client requests: complete writes, and counts of all requests.
 
 use crate::lock;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
-/// How many writes are kept; the oldest go first.
+/// The maximum number of writes to keep; the oldest are dropped.
 const LIMIT: usize = 200_000;
 
 /// One write request.
@@ -25,9 +25,9 @@ pub struct WriteEntry {
     pub user_agent: String,
     /// `Content-Type` of the request; empty for in-process ones.
     pub content_type: String,
-    /// The body as sent; null when there was none.
+    /// The body as sent; null if there was none.
     pub body: Value,
-    /// HTTP status of the answer; if a fault dropped the answer, the status that it had.
+    /// HTTP status of the response; if a fault dropped the response, its status.
     pub status: u16,
 }
 
@@ -38,7 +38,7 @@ pub struct CountKey {
     pub verb: String,
     /// Plural name of the resource, or the path of a request without one.
     pub resource: String,
-    /// HTTP status of the answer; 0 when there was none.
+    /// HTTP status of the response; 0 if there was none.
     pub status: u16,
 }
 
@@ -63,12 +63,12 @@ impl RequestLog {
         *lock(&self.counts).entry(key).or_default() += 1;
     }
 
-    /// Every write since the last [`RequestLog::clear`], in-process ones included.
+    /// All writes since the last [`RequestLog::clear`], including in-process ones.
     pub fn writes(&self) -> Vec<WriteEntry> {
         lock(&self.writes).iter().cloned().collect()
     }
 
-    /// The writes that came over HTTP.
+    /// The writes received over HTTP.
     pub fn remote_writes(&self) -> Vec<WriteEntry> {
         self.writes().into_iter().filter(|entry| entry.user_agent != crate::IN_PROCESS).collect()
     }
@@ -78,12 +78,12 @@ impl RequestLog {
         lock(&self.counts).clone()
     }
 
-    /// HTTP requests of this verb on this resource, with any answer.
+    /// HTTP requests with this verb on this resource, with any response.
     pub fn count_of(&self, verb: &str, resource: &str) -> u64 {
         self.counts().iter().filter(|(key, _)| key.verb == verb && key.resource == resource).map(|(_, n)| n).sum()
     }
 
-    /// Forgets writes and counts.
+    /// Clears writes and counts.
     pub fn clear(&self) {
         lock(&self.writes).clear();
         lock(&self.counts).clear();

@@ -3,15 +3,15 @@
 use crate::clock::Clock;
 use std::time::Duration;
 
-/// How a watch with `sendInitialEvents`, a streaming list, is answered.
+/// The response to a watch with `sendInitialEvents`, a streaming list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StreamingLists {
     /// As requested.
     #[default]
     Served,
-    /// With 200 and an ERROR event: the etcd below cannot report progress (before 3.4.31 and 3.5.13).
+    /// 200 and an ERROR event: etcd cannot report progress (before 3.4.31 and 3.5.13).
     NoProgress,
-    /// With 422: the feature `WatchList` is off.
+    /// 422: the feature `WatchList` is disabled.
     Forbidden,
 }
 
@@ -20,13 +20,13 @@ pub enum StreamingLists {
 pub struct Options {
     /// The number of changes of each kind that are kept for watches and old lists.
     pub history: usize,
-    /// Seeds uids; random when unset.
+    /// Seed of the UIDs; random if unset.
     pub seed: Option<u64>,
-    /// The time on objects.
+    /// The clock for time stamps of objects.
     pub clock: Clock,
-    /// How often a watch that allows bookmarks gets one.
+    /// The interval of bookmarks in watches that allow them.
     pub bookmark_interval: Duration,
-    /// How streaming lists are answered.
+    /// The response to streaming lists.
     pub streaming_lists: StreamingLists,
     /// Whether Services can have two address families.
     pub dual_stack: bool,

@@ -1,5 +1,5 @@
-//! The types of the fields that our controllers write. As in decoding into Go's types, a wrong type is refused and an
-//! unknown field dropped. For kinds that no controller writes, only the metadata is checked.
+//! The types of the fields that our controllers write. As in decoding into Go's types, a wrong type is rejected and an
+//! unknown field is dropped. For kinds that no controller writes, only the metadata is checked.
 
 use crate::error::ApiError;
 use crate::kind::Kind;
@@ -24,7 +24,7 @@ enum Type {
 
 use Type::{Any, Flag, Number, Object, Objects, Text, TextMap, TextOrNumber, Texts};
 
-/// The names of fields, separated by blanks, and their type.
+/// The names of fields, separated by spaces, and their type.
 type Field = (&'static str, Type);
 
 const OTHER: &[Field] = &[
@@ -118,7 +118,7 @@ const EVENT: &[Field] = &[
 
 const CONFIG_MAP: &[Field] = &[("data binaryData immutable", Any)];
 
-/// Checks types, and drops unknown fields, or refuses them if `strict`.
+/// Checks types, and drops unknown fields, or rejects them if `strict`.
 pub(crate) fn check(kind: &Kind, object: &mut Value, strict: bool) -> Result<(), ApiError> {
     let own = match kind.plural {
         "nodes" => NODE,

@@ -1,4 +1,4 @@
-//! Label and field selectors: the equality-based ones, and existence of labels. Set-based ones are refused.
+//! Label and field selectors: equality-based ones, and existence of labels. Set-based selectors are rejected.
 
 use crate::error::ApiError;
 use crate::kind::Kind;
@@ -6,14 +6,14 @@ use crate::value::{at, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A selector: every term must hold.
+/// A selector: all terms must match.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selector(Vec<Term>);
 
 #[derive(Debug, Clone)]
 struct Term {
     key: String,
-    /// The value to compare with; `None` for existence alone.
+    /// The value to compare with; `None` checks only existence.
     value: Option<String>,
     negated: bool,
 }
@@ -47,7 +47,7 @@ impl Selector {
         selector.split(',').filter(|part| !part.trim().is_empty()).map(read).collect::<Result<_, _>>().map(Selector)
     }
 
-    /// Parses `a=b,c!=d` and refuses fields that the kind does not index.
+    /// Parses `a=b,c!=d` and rejects fields that the kind does not index.
     pub(crate) fn fields(kind: &Kind, selector: &str) -> Result<Selector, ApiError> {
         let read = |part: &str| {
             let term = Term::parse(part);

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// A running API server. Stops when dropped.
+/// A running API server; stopped when dropped.
 #[derive(Debug)]
 pub struct ApiServer {
     store: Store,
@@ -21,7 +21,7 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// The same API without a listener or any task, for clients in the process that take a [`Handler`].
+    /// The same API without a listener or tasks, for clients in the process that accept a [`Handler`].
     pub fn in_process(options: Options) -> (Store, Faults, Handler) {
         let store = Store::new(options);
         let faults = Faults::new(store.core.clone());
@@ -29,10 +29,10 @@ impl ApiServer {
         (store, faults, handler)
     }
 
-    /// Starts a server on a free port; it listens when this returns.
+    /// Starts a server on a free port; it is listening when this returns.
     ///
     /// # Errors
-    /// When nothing can listen on 127.0.0.1.
+    /// Binding to 127.0.0.1 fails.
     pub async fn start(options: Options) -> io::Result<ApiServer> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -60,7 +60,7 @@ impl ApiServer {
         &self.store
     }
 
-    /// The fault switches.
+    /// The switches for faults.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
@@ -70,7 +70,7 @@ impl ApiServer {
         Handler::new(self.store.core.clone(), self.faults.clone())
     }
 
-    /// Closes the listener and every connection.
+    /// Closes the listener and all connections.
     pub async fn stop(mut self) {
         self.task.abort();
         // The error is the cancellation.

@@ -1,5 +1,5 @@
-//! A signal that wakes waiting tasks in FIFO order. The channels of tokio wake them in random order, so that a
-//! simulation could not be repeated.
+//! A signal that wakes waiting tasks in FIFO order. Tokio's channels wake them in random order, so that simulations
+//! would not be repeatable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,20 +28,20 @@ impl Signal {
         self.0.notify.notify_waiters();
     }
 
-    /// A listener that has seen everything so far.
+    /// A listener that has received all signals so far.
     pub(crate) fn listen(&self) -> Listener {
         Listener { shared: Arc::clone(&self.0), seen: self.0.sent.load(Ordering::SeqCst) }
     }
 }
 
 impl Listener {
-    /// Marks everything so far as seen. Returns whether there was something new.
+    /// Marks all signals so far as received. Returns whether there was a new one.
     pub(crate) fn catch_up(&mut self) -> bool {
         let sent = self.shared.sent.load(Ordering::SeqCst);
         std::mem::replace(&mut self.seen, sent) != sent
     }
 
-    /// Waits for a signal that was not seen yet.
+    /// Waits for a signal that was not received yet.
     pub(crate) async fn changed(&mut self) {
         loop {
             let shared = Arc::clone(&self.shared);

@@ -1,4 +1,4 @@
-//! The columns that `kubectl get` shows of Nodes, Services and events. For other kinds kubectl prints names and ages
+//! The columns of `kubectl get` for Nodes, Services and events. For other kinds kubectl prints names and ages
 //! itself.
 
 use crate::kind::Kind;
@@ -8,7 +8,7 @@ use crate::watch::{EventType, WatchEvent};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// Name, whether only `-o wide` shows it, and the cell for an object.
+/// Name, whether only `-o wide` shows it, and the cell of an object.
 pub(crate) type Column = (&'static str, bool, fn(&Value) -> String);
 
 const NODES: &[Column] = &[
@@ -53,7 +53,7 @@ pub(crate) fn columns(kind: &Kind) -> Option<&'static [Column]> {
     }
 }
 
-/// The event of a watch, its object as a table of one row.
+/// The event of a watch, with its object as a table with one row.
 pub(crate) fn event(columns: &[Column], event: &WatchEvent, headed: bool) -> Value {
     let object = event.value();
     let rows = if event.event == EventType::Bookmark { Vec::new() } else { vec![row(columns, &object)] };
@@ -153,7 +153,7 @@ fn last_seen(event: &Value) -> String {
     age(times.into_iter().find(|time| !time.is_empty()).unwrap_or_default())
 }
 
-/// The time since, in one unit.
+/// The time since then, in one unit.
 fn age(since: &str) -> String {
     let Ok(since) = since.parse::<Timestamp>() else { return "<unknown>".to_owned() };
     let seconds = Timestamp::now().as_second().saturating_sub(since.as_second());

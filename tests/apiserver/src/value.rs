@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// The value at `path`, or `None` when any step is missing or null.
+/// The value at `path`, or `None` if any step is missing or null.
 pub(crate) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     value.pointer(path).filter(|found| !found.is_null())
 }
@@ -17,7 +17,7 @@ pub(crate) fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
     at(value, path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The list at `path` for changes; empty when missing or of another type.
+/// The mutable list at `path`; empty when missing or of another type.
 pub(crate) fn list_mut<'a>(value: &'a mut Value, path: &str) -> &'a mut [Value] {
     value.pointer_mut(path).and_then(Value::as_array_mut).map(Vec::as_mut_slice).unwrap_or_default()
 }
@@ -39,7 +39,7 @@ pub(crate) fn object(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// Stores `new` at `path`, with the objects on the way.
+/// Stores `new` at `path`, creating parent objects.
 pub(crate) fn set(value: &mut Value, path: &str, new: impl Into<Value>) {
     let step = |here, step: &str| object(here).entry(step.replace("~1", "/")).or_insert(Value::Null);
     *path.split('/').skip(1).fold(value, step) = new.into();
@@ -60,7 +60,7 @@ pub(crate) fn remove(value: &mut Value, path: &str) {
     }
 }
 
-/// Copies the value at `path` from `source` to `target`, absence included.
+/// Copies the value at `path`, or its absence, from `source` to `target`.
 pub(crate) fn copy(target: &mut Value, source: &Value, path: &str) {
     match at(source, path) {
         Some(found) => set(target, path, found.clone()),
@@ -68,7 +68,7 @@ pub(crate) fn copy(target: &mut Value, source: &Value, path: &str) {
     }
 }
 
-/// Drops nulls everywhere: a real server never stores one.
+/// Removes all nulls: a real server never stores one.
 pub(crate) fn strip_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {

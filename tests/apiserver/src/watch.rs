@@ -1,4 +1,4 @@
-//! Watches: a cursor over the history of a kind. Nothing is queued per watcher, so a slow one costs nothing.
+//! Watches: a cursor over the history of a kind. Nothing is queued per watcher, so a slow watcher costs nothing.
 
 use crate::admission;
 use crate::error::{ApiError, Cause};
@@ -12,7 +12,7 @@ use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How many events are collected, and written to a connection, at once.
+/// The maximum number of events that are collected and written to a connection at once.
 pub(crate) const BATCH: usize = 256;
 
 /// Kind of a watch event.
@@ -22,16 +22,16 @@ pub enum EventType {
     Added,
     /// The object changed.
     Modified,
-    /// The object is gone, or no longer selected.
+    /// The object is deleted, or no longer selected.
     Deleted,
-    /// Only a version, up to which everything was sent.
+    /// Only a version, up to which all events were sent.
     Bookmark,
     /// The watch ends with a `Status`.
     Error,
 }
 
 impl EventType {
-    /// As on the wire.
+    /// The name in the API.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             EventType::Added => "ADDED",
@@ -65,7 +65,7 @@ pub struct Watch {
     core: Arc<Core>,
     kind: &'static Kind,
     scope: Scope,
-    /// Everything up to this version has been processed.
+    /// The version up to which all changes have been processed.
     cursor: u64,
     signal: Listener,
     ready: VecDeque<WatchEvent>,
@@ -74,8 +74,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Opens a watch; `view` is the initial state of a stale cache. An error after the parameters were accepted is the
-    /// first event of the watch, an ERROR.
+    /// Opens a watch; `view` is the initial state of a stale cache. An error after the parameters were accepted becomes
+    /// the first event of the watch, an ERROR.
     pub(crate) fn open(
         core: &Arc<Core>,
         kind: &'static Kind,
@@ -159,7 +159,7 @@ impl Watch {
         self.ready.pop_front()
     }
 
-    /// Whether the watch has ended and nothing is left to read.
+    /// Whether the watch has ended and all events are read.
     pub(crate) fn is_over(&self) -> bool {
         self.ended && self.ready.is_empty()
     }
@@ -182,7 +182,7 @@ impl Watch {
         self.signal.changed().await;
     }
 
-    /// Moves the cursor on, until enough events are ready or the end is reached.
+    /// Advances the cursor until enough events are ready or the end is reached.
     fn collect(&mut self) {
         self.signal.catch_up();
         let core = Arc::clone(&self.core);
@@ -239,7 +239,7 @@ fn translate(record: &Record, scope: &Scope) -> Option<WatchEvent> {
         (None, true) => (EventType::Added, record.object.bytes.clone()),
         (Some(_), true) => (EventType::Modified, record.object.bytes.clone()),
         (Some(_), false) if record.deleted => (EventType::Deleted, record.object.bytes.clone()),
-        // No longer selected: the last selected state, under the version of the change.
+        // No longer selected: the last selected state, with the version of the change.
         (Some(last), false) => (EventType::Deleted, Stored::new(last.kind, last.value(), record.version).bytes),
     };
     Some(WatchEvent { event, object })

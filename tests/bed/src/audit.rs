@@ -13,14 +13,14 @@ use serde_json::Value;
 pub struct AuditEntry {
     /// User name; the impersonated user's, if any.
     pub user: String,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` and so on; for a path that is no resource, the HTTP
-    /// method in lower case.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` and so on; for a path that is not a resource, the
+    /// lower-case HTTP method.
     pub verb: String,
     /// API group; empty for the core group.
     pub api_group: String,
     /// Plural name, such as `nodes`.
     pub resource: String,
-    /// Such as `status` or `token`.
+    /// Subresource, such as `status` or `token`.
     pub subresource: String,
     /// Name of the object.
     pub name: String,
@@ -28,24 +28,24 @@ pub struct AuditEntry {
     pub namespace: String,
     /// The whole path with its query.
     pub request_uri: String,
-    /// HTTP status; 0 if there was no answer.
+    /// HTTP status; 0 if there was no response.
     pub code: u16,
-    /// As the client sent it.
+    /// The `User-Agent` of the client.
     pub user_agent: String,
-    /// When the request came in, RFC 3339 with microseconds: texts compare as times do.
+    /// Time of arrival, RFC 3339 with microseconds: the texts sort like the times.
     pub received: String,
-    /// The body, where [`crate::Options::audit_bodies`] asked for it.
+    /// The body, if [`crate::Options::audit_bodies`] enabled it.
     pub body: Option<Value>,
 }
 
 impl AuditEntry {
-    /// Whether its target is this resource, in any API group, or with `nodes/status` that subresource.
+    /// Whether its target is this resource, in any API group, or, as in `nodes/status`, this subresource.
     pub fn is_about(&self, resource: &str) -> bool {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         self.resource == resource && self.subresource == subresource
     }
 
-    /// Whether the verb is a write. Reviews and tokens are created too, so they count.
+    /// Whether the verb is a write. Includes reviews and tokens, which are created too.
     pub fn is_write(&self) -> bool {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
@@ -85,11 +85,11 @@ impl std::fmt::Display for AuditEntry {
     }
 }
 
-/// Reads the audit log from where it left off.
+/// Reads the new entries of the audit log.
 ///
-/// The API server writes the entry of a request when it has ended, which can be a moment after the client has its
-/// answer; of a watch, when it is closed. To wait for an entry, read until it is there. To assert that there is none,
-/// first wait for the entry of a later request.
+/// The API server writes the entry of a request when it ends, which can be slightly after the client receives its
+/// response; the entry of a watch when it is closed. To wait for an entry, read until it appears. To assert that there
+/// is none, first wait for the entry of a later request.
 #[derive(Debug)]
 pub struct AuditLog {
     path: PathBuf,
@@ -110,7 +110,7 @@ impl AuditLog {
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(self.offset))?;
         file.read_to_end(&mut bytes)?;
-        // The last line may be half written.
+        // The last line may be incomplete.
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         bytes.truncate(whole);
         self.offset += u64::try_from(whole)?;

@@ -1,4 +1,4 @@
-//! Where the components are. Looks where `hack/k8s/build.sh` looks and puts things, never builds.
+//! Locations of the components. Looks in the folders that `hack/k8s/build.sh` uses, never builds.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
 
-/// The modules of `hack/k8s` with a component: the value that selects one in the environment, and its go.mod. The first
-/// is the default.
+/// The modules of `hack/k8s` with a component: the value that selects one in the environment, and its go.mod. The
+/// first is the default.
 type Modules = &'static [(&'static str, &'static str)];
 
 const KUBERNETES: Modules = &[
@@ -30,14 +30,14 @@ pub fn kubernetes_version() -> &'static str {
 struct Component {
     name: &'static str,
     version: &'static str,
-    /// The beginning of its folder in the cache.
+    /// The prefix of its folder in the cache.
     kind: &'static str,
-    /// Whether the environment asks for this version.
+    /// Whether the environment selects this version.
     selected: bool,
 }
 
 impl Component {
-    /// A program of Kubernetes, of the default version.
+    /// A Kubernetes program in the default version.
     fn kubernetes(name: &'static str) -> Self {
         let go_mod = KUBERNETES.first().map_or("", |(_, go_mod)| go_mod);
         Self { name, version: version_in(go_mod, "k8s.io/kubernetes"), kind: "k8s", selected: false }
@@ -87,7 +87,7 @@ pub(crate) struct Binaries {
     pub(crate) apiserver: PathBuf,
 }
 
-/// `None`, with a message on stderr, when this machine has no API server; an error in CI.
+/// `None`, with a message on stderr, if this machine has no API server; an error in CI.
 pub(crate) fn find() -> anyhow::Result<Option<Binaries>> {
     let selector = |name: &str| env::var(name).unwrap_or_default();
     let etcd = Component::etcd(&selector("CCM_TEST_ETCD"))?;
@@ -128,13 +128,13 @@ fn is_ci() -> bool {
 /// Reports on stderr that this machine cannot run a test; in CI that is an error.
 pub fn not_run(reason: &str) -> anyhow::Result<()> {
     anyhow::ensure!(!is_ci(), "{reason}");
-    // Not eprintln!: the test harness would swallow it, and a test that didn't run must be seen. One write, because the
-    // harness prints at the same time.
+    // Not eprintln!: the test harness would capture it, and a test that did not run must be visible. One write, because
+    // the harness prints at the same time.
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {reason}\n").as_bytes());
     Ok(())
 }
 
-/// The folder into which the scripts of `hack/` put what they build.
+/// The folder for the programs that the scripts of `hack/` build.
 pub fn cache_folder() -> Option<PathBuf> {
     let root = env::var_os("XDG_CACHE_HOME")
         .filter(|v| !v.is_empty())

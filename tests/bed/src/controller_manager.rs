@@ -1,4 +1,4 @@
-//! A kube-controller-manager beside the bed's API server.
+//! A kube-controller-manager for the bed's API server.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -10,7 +10,7 @@ use crate::pki::Authority;
 use crate::process::{Processes, free_ports, retried, tail, until_ready};
 use crate::{binaries, blocking};
 
-/// The user it runs as. With its default flags each of its controllers asks as a service account of its own in
+/// Its user. With its default flags each of its controllers uses its own service account in
 /// `kube-system`.
 pub const CONTROLLER_MANAGER_USER: &str = "system:kube-controller-manager";
 
@@ -21,7 +21,7 @@ pub struct ControllerManager {
     pub url: String,
     port: u16,
     log: PathBuf,
-    // `None` only while it is being dropped.
+    // `None` only during the drop.
     child: Option<Child>,
     processes: Arc<Processes>,
 }
@@ -42,7 +42,7 @@ impl ControllerManager {
         processes.write_kubeconfig_for_certificate(&kubeconfig, &own)?;
         let mut arguments = arguments(processes, &kubeconfig, port);
         arguments.extend(extra.iter().cloned());
-        // One file for each, so that a second one does not overwrite the log of the first.
+        // A separate file for each, so that a second one does not overwrite the log of the first.
         let log = processes.folder().join(format!("kube-controller-manager-{port}.log"));
         let child = processes.launch(program, &arguments, &log)?;
         let url = format!("https://127.0.0.1:{port}");
@@ -77,7 +77,7 @@ impl ControllerManager {
         blocking(move || client.send("GET", &path, None)).await
     }
 
-    /// Whether it has not ended.
+    /// Whether it is still running.
     pub fn is_running(&mut self) -> anyhow::Result<bool> {
         let child = self.child.as_mut().context("the process was given up")?;
         Ok(child.try_wait()?.is_none())
@@ -92,7 +92,7 @@ impl Drop for ControllerManager {
     }
 }
 
-/// As kubeadm starts it, without cloud and without pod ranges.
+/// The arguments as with kubeadm, without a cloud and without pod ranges.
 fn arguments(processes: &Processes, kubeconfig: &Path, port: u16) -> Vec<String> {
     let file = |name: &str| processes.folder().join(name).display().to_string();
     let (kubeconfig, authority) = (kubeconfig.display(), processes.pki().file(Authority::Client));

@@ -1,7 +1,7 @@
-//! A small shell process that briefly outlives the test process, to stop the processes that it left behind.
+//! A small shell process that briefly outlives the test process, to stop the remaining processes.
 //!
-//! A static is never dropped, and nothing is dropped after SIGKILL. But the kernel closes our end of a pipe in every
-//! case; the guardian reads the other end. It needs no privilege, no unsafe code and nothing but a POSIX shell.
+//! A static is never dropped, and nothing is dropped after SIGKILL. But the kernel always closes our end of a pipe, and
+//! the guardian reads the other end. It needs no privileges, no unsafe code and only a POSIX shell.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::Context as _;
 
-/// `watch PID` and `forget PID` come in as lines; at the end of the input everything watched is killed and the folder
-/// given as the first argument is deleted. The data is worthless by then, so SIGKILL is enough.
+/// Reads `watch PID` and `forget PID` as lines; at the end of the input it kills all watched processes and deletes the
+/// folder in the first argument. The data is no longer needed, so SIGKILL is sufficient.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 pids=' '
@@ -31,7 +31,7 @@ pub(crate) struct Guardian {
 }
 
 impl Guardian {
-    /// Starts one that deletes `folder` at its end.
+    /// Starts a guardian that deletes `folder` at its end.
     pub(crate) fn start(folder: &Path) -> anyhow::Result<Self> {
         let shell = Command::new("sh")
             .args(["-c", SCRIPT, "ccm-bed-guardian"])
@@ -50,7 +50,7 @@ impl Guardian {
         self.send("watch", pid)
     }
 
-    /// To be called before the process is waited for: after that its PID may be reused.
+    /// Must be called before the process is reaped: afterwards its PID may be reused.
     pub(crate) fn forget(&mut self, pid: u32) -> anyhow::Result<()> {
         self.send("forget", pid)
     }

@@ -1,4 +1,4 @@
-//! A client for one request at a time: enough for readiness checks and test setup, without an async runtime.
+//! A client for one request at a time, sufficient for readiness checks and test setup, without an async runtime.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -37,8 +37,8 @@ pub(crate) fn tls(ca_pem: &str) -> anyhow::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// A TLS client that accepts the certificate of any server, with these cipher suites (`None`: all) and a certificate and
-/// key in PEM.
+/// A TLS client that accepts any server certificate, with these cipher suites (`None`: all) and a certificate and key
+/// in PEM.
 #[allow(clippy::unwrap_used, reason = "fails a test, as the test would")]
 pub fn trusting_client(
     suites: Option<&[CipherSuite]>,
@@ -117,7 +117,7 @@ impl Client {
 
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let body = body.unwrap_or_default();
-        // HTTP/1.0: the answer is never chunked and ends with the connection, so it needs no further parsing.
+        // HTTP/1.0: the response is never chunked and ends with the connection, so it needs no further parsing.
         let head = format!(
             "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nAccept: application/json\r\n\
              Content-Type: {kind}\r\nContent-Length: {}\r\n\r\n",

@@ -1,12 +1,12 @@
 //! A real Kubernetes API server for tests: etcd and kube-apiserver on 127.0.0.1, with a fresh data folder.
 //!
-//! It has the storage, admission, RBAC, watch and conflict behaviour of Kubernetes itself, and is ready a few seconds
-//! after [`Bed::start`]. It is not a cluster. There is no scheduler and no kubelet, and a controller manager only where
-//! [`Bed::start_controller_manager`] was called, so nothing but the test changes anything.
+//! It has the storage, admission, RBAC, watch and conflict behaviour of Kubernetes, and is ready a few seconds after
+//! [`Bed::start`]. It is not a cluster: there is no scheduler and no kubelet, and no controller manager unless
+//! [`Bed::start_controller_manager`] is called, so only the test changes anything.
 //!
-//! The binaries come from `KUBEBUILDER_ASSETS` or from what `hack/k8s/build.sh` left in the user's cache. Without them
-//! [`Bed::start`] answers `None` and says so on stderr; with `CI=true` that is an error, so that a test never passes
-//! because it did not run. `CCM_TEST_KUBERNETES` and `CCM_TEST_ETCD` select other versions of them, as for that script.
+//! The binaries are those in `KUBEBUILDER_ASSETS` or those that `hack/k8s/build.sh` built in the user's cache. Without
+//! them [`Bed::start`] returns `None` and reports it on stderr; with `CI=true` that is an error, so that a test never
+//! passes because it did not run. `CCM_TEST_KUBERNETES` and `CCM_TEST_ETCD` select other versions, as for that script.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -17,8 +17,8 @@
 //! # }
 //! ```
 //!
-//! By convention such tests live in a module named `real_apiserver` of a test binary named `it`, and those that take a
-//! kube-controller-manager in one named `long_lane`; `hack/test.sh` picks them by these names.
+//! By convention such tests are in a module named `real_apiserver` of a test binary named `it`, and those with a
+//! kube-controller-manager in one named `long_lane`; `hack/test.sh` selects them by these names.
 
 mod audit;
 mod binaries;
@@ -41,16 +41,16 @@ pub use http::trusting_client;
 pub use pki::{Authority, ClientCertificate, Pki};
 use process::Processes;
 
-/// The user name that the shipped RBAC binds, and the one behind [`Bed::ccm_token`].
+/// The user that the shipped RBAC binds, and the user of [`Bed::ccm_token`].
 pub const CCM_USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 
-/// The name in the front proxy's certificate, the only one that the API server takes headers from.
+/// The name in the front proxy's certificate, the only one from which the API server accepts headers.
 pub const FRONT_PROXY_USER: &str = "front-proxy-client";
 
 /// The content of the audit log: one event per finished request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audit {
-    /// There is none.
+    /// No audit log.
     #[default]
     Off,
     /// Metadata of requests, and the response status.
@@ -59,7 +59,7 @@ pub enum Audit {
     Bodies,
 }
 
-/// A port that was free a moment ago.
+/// A free port.
 pub fn free_port() -> anyhow::Result<u16> {
     let [port] = process::free_ports()?;
     Ok(port)
@@ -71,20 +71,20 @@ pub fn free_port() -> anyhow::Result<u16> {
 pub struct Options {
     /// The content of [`Bed::audit_log`].
     pub audit: Audit,
-    /// More flags for kube-apiserver. A repeated flag overrides the bed's own.
+    /// Additional flags for kube-apiserver. A repeated flag overrides the bed's own.
     pub apiserver_args: Vec<String>,
-    /// More users, besides the administrator and [`CCM_USER`].
+    /// Additional users, besides the administrator and [`CCM_USER`].
     pub users: Vec<User>,
 }
 
 impl Options {
-    /// With the audit log on.
+    /// With the audit log enabled.
     pub fn audit(mut self) -> Self {
         self.audit = Audit::Metadata;
         self
     }
 
-    /// With the audit log on, and the bodies of writes of nodes and Services in it.
+    /// With the audit log enabled, including the bodies of writes of nodes and Services.
     pub fn audit_bodies(mut self) -> Self {
         self.audit = Audit::Bodies;
         self
@@ -96,33 +96,33 @@ impl Options {
         self
     }
 
-    /// With one more user; the caller chooses the token.
+    /// With one more user; the caller provides the token.
     pub fn user(mut self, user: User) -> Self {
         self.users.push(user);
         self
     }
 }
 
-/// A user known to the API server by a static token.
+/// A user that the API server knows by a static token.
 #[derive(Clone, Debug)]
 pub struct User {
     /// The bearer token.
     pub token: String,
-    /// The user name that RBAC sees.
+    /// The user name for RBAC.
     pub name: String,
     /// Groups, besides `system:authenticated`.
     pub groups: Vec<String>,
 }
 
-/// A running API server, with RBAC and the node authorizer. Dropping it stops the processes and deletes the data; if the
-/// test process dies without dropping it (a static, a signal, an abort), a guardian process does the same within a moment.
+/// A running API server, with RBAC and the node authorizer. Dropping it stops the processes and deletes the data; if
+/// the test process ends without dropping it (a static, a signal, an abort), a guardian process does this.
 #[derive(Debug)]
 pub struct Bed {
     /// `https://127.0.0.1:<port>`
     pub url: String,
     /// Bearer token of an administrator (`system:masters`).
     pub token: String,
-    /// Bearer token of [`CCM_USER`], which may do nothing until the test applies RBAC rules.
+    /// Bearer token of [`CCM_USER`], which has no permissions until the test applies RBAC rules.
     pub ccm_token: String,
     /// The authority that signed the server's certificate, as PEM.
     pub ca_pem: String,
@@ -130,7 +130,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Starts a bed of its own and waits until it is ready.
+    /// Starts a separate bed and waits until it is ready.
     pub async fn start() -> anyhow::Result<Option<Self>> {
         Self::start_with(Options::default()).await
     }
@@ -140,8 +140,8 @@ impl Bed {
         blocking(move || Self::start_blocking(&options)).await
     }
 
-    /// The one bed that all tests of this process share, started by the first caller. Tests that use it must not
-    /// disturb each other: names or namespaces of their own, and no stopping of the server.
+    /// The bed that all tests of this process share, started by the first caller. Tests must use their own names or
+    /// namespaces, and must not stop the server.
     pub async fn shared() -> anyhow::Result<Option<&'static Self>> {
         static SHARED: OnceLock<Result<Option<Bed>, String>> = OnceLock::new();
         let shared = blocking(|| {
@@ -177,13 +177,13 @@ impl Bed {
         }))
     }
 
-    /// Path of a kubeconfig for the administrator. It lives as long as the bed.
+    /// Path of a kubeconfig for the administrator. It exists as long as the bed.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder().join("admin.kubeconfig")
     }
 
-    /// Writes a kubeconfig with another token, such as [`Bed::ccm_token`], and returns its path. Only
-    /// its owner may read it.
+    /// Writes a kubeconfig with another token, such as [`Bed::ccm_token`], readable by its owner only, and returns its
+    /// path.
     pub fn kubeconfig_with(&self, token: &str) -> anyhow::Result<PathBuf> {
         let path = self.folder().join(format!("{}.kubeconfig", uuid::Uuid::new_v4()));
         self.processes.write_kubeconfig(&path, token)?;
@@ -201,7 +201,7 @@ impl Bed {
     }
 
     /// A client certificate for this user in these groups (two at most). With [`Authority::FrontProxy`] the API server
-    /// takes headers only from [`FRONT_PROXY_USER`].
+    /// accepts headers only from [`FRONT_PROXY_USER`].
     pub fn client_certificate(
         &self,
         authority: Authority,
@@ -230,7 +230,7 @@ impl Bed {
     }
 
     /// A token of a service account from the TokenRequest API, for the API server, valid for an hour. Account and
-    /// namespace are made if they don't exist.
+    /// namespace are created if they do not exist.
     pub async fn service_account_token(&self, namespace: &str, name: &str) -> anyhow::Result<String> {
         let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
         let made = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
@@ -255,9 +255,9 @@ impl Bed {
         self.kubeconfig_with(&self.service_account_token(namespace, name).await?)
     }
 
-    /// Starts a kube-controller-manager of the bed's version, as kubeadm would and with these flags besides (a repeated
-    /// one overrides), and waits until its `/healthz` says ok. It may still have to win its lease then. `None`, with a line
-    /// on stderr, when this machine has none.
+    /// Starts a kube-controller-manager of the bed's version, as with kubeadm and with these additional flags (a
+    /// repeated flag overrides), and waits until its `/healthz` returns ok. It may not have its lease yet. `None`, with
+    /// a line on stderr, if this machine has none.
     pub async fn start_controller_manager(&self, args: &[&str]) -> anyhow::Result<Option<ControllerManager>> {
         let processes = Arc::clone(&self.processes);
         let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
@@ -269,12 +269,12 @@ impl Bed {
         self.processes.folder()
     }
 
-    /// Where the audit log is, when [`Options::audit`] asked for it: one JSON object per line.
+    /// The path of the audit log if [`Options::audit`] enabled it: one JSON object per line.
     pub fn audit_log(&self) -> PathBuf {
         self.folder().join("audit.log")
     }
 
-    /// A reader of the audit log, from its beginning.
+    /// A reader of the audit log, from its start.
     pub fn audit(&self) -> AuditLog {
         AuditLog::new(&self.audit_log())
     }
@@ -291,8 +291,8 @@ impl Bed {
         blocking(move || client.send("GET", &path, None)).await
     }
 
-    /// One request with the given bearer token and JSON body; `PATCH` is sent as a merge patch. Meant for test setup;
-    /// the code under test should use the program's client.
+    /// One request with the given bearer token and JSON body; `PATCH` is sent as a merge patch. For test setup; the
+    /// code under test should use the program's client.
     pub async fn request(
         &self,
         method: &str,
@@ -305,7 +305,7 @@ impl Bed {
         blocking(move || client.send(&method, &path, body.as_deref())).await
     }
 
-    /// Kills the API server, as a crash would: open connections break and new ones are refused. etcd stays.
+    /// Kills the API server, like a crash: open connections break and new ones are refused. etcd keeps running.
     pub async fn stop_apiserver(&self) -> anyhow::Result<()> {
         self.blocking(Processes::stop_apiserver).await
     }
@@ -315,7 +315,7 @@ impl Bed {
         self.blocking(Processes::start_apiserver).await
     }
 
-    /// Suspends the API server: connections stay open, without answers.
+    /// Suspends the API server: connections stay open, without responses.
     pub async fn pause_apiserver(&self) -> anyhow::Result<()> {
         self.blocking(|processes| processes.signal_apiserver("STOP")).await
     }
@@ -325,8 +325,8 @@ impl Bed {
         self.blocking(|processes| processes.signal_apiserver("CONT")).await
     }
 
-    /// Starts another API server on another port over the same etcd, and kills the old one once the new one is ready.
-    /// [`Bed::url`] and existing kubeconfigs keep the first address; requests of the bed go to [`Bed::address`].
+    /// Starts another API server on another port with the same etcd, and kills the old one when the new one is ready.
+    /// [`Bed::url`] and existing kubeconfigs keep the first address; requests of the bed are sent to [`Bed::address`].
     pub async fn replace_apiserver(&self) -> anyhow::Result<()> {
         self.blocking(Processes::replace_apiserver).await
     }
@@ -349,7 +349,7 @@ impl Bed {
         self.replace_data("etcd", "etcd.backup").await
     }
 
-    /// The same with the data of the last [`Bed::back_up`], which goes back to an older revision.
+    /// The same with the data of the last [`Bed::back_up`], which restores an older revision.
     pub async fn restore(&self) -> anyhow::Result<()> {
         self.replace_data("etcd.backup", "etcd").await
     }
@@ -371,9 +371,9 @@ impl Bed {
         .await
     }
 
-    /// Stops everything now. The same as dropping the bed, without blocking a thread of the runtime.
+    /// Stops everything now, like dropping the bed, but without blocking a thread of the runtime.
     pub async fn stop(self) {
-        // Only a panic in the drop could make this fail, and then the guardian takes over.
+        // This fails only after a panic in the drop; then the guardian stops everything.
         let _ = blocking(move || {
             drop(self);
             Ok(())
@@ -382,18 +382,18 @@ impl Bed {
     }
 }
 
-/// A kubectl; `None`, with a line on stderr, when this machine has none.
+/// The path of kubectl; `None`, with a line on stderr, if this machine has none.
 pub fn kubectl() -> anyhow::Result<Option<PathBuf>> {
     binaries::kubectl()
 }
 
-/// Waits for processes run here: no runtime owns the processes, so a bed survives the runtime of the test that started
-/// it.
+/// Waits for the work on a blocking thread: no runtime owns the processes, so a bed survives the runtime of the test
+/// that started it.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> anyhow::Result<T> + Send + 'static) -> anyhow::Result<T> {
     tokio::task::spawn_blocking(work).await.context("a task of the test bed was lost")?
 }
 
-/// Every user of the machine can reach the port, so tokens must not be guessable.
+/// Every user of the machine can connect to the port, so tokens must not be guessable.
 fn secret(prefix: &str) -> String {
     format!("{prefix}-{}", uuid::Uuid::new_v4().simple())
 }

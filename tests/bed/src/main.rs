@@ -1,4 +1,4 @@
-//! `cargo run -p ccm-test-bed`: a real API server to try things by hand, until Ctrl-C.
+//! `cargo run -p ccm-test-bed`: a real API server for manual tests, until Ctrl-C.
 
 use std::process::ExitCode;
 

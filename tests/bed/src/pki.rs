@@ -1,4 +1,4 @@
-//! Keys and certificates of one bed. Generated each time: no secret is in the repository, and nothing expires.
+//! Keys and certificates of one bed. Generated each time, so that the repository has no secrets and nothing expires.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -14,14 +14,14 @@ use rcgen::{
 /// The authority that signs a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authority {
-    /// `--client-ca-file` of the API server: the certificate's subject is the user. It signed the serving certificate too.
+    /// `--client-ca-file` of the API server: the certificate's subject is the user. Also signs the serving certificate.
     Client,
-    /// `--requestheader-client-ca-file`: its holder, if named [`crate::FRONT_PROXY_USER`], names the user in headers.
+    /// `--requestheader-client-ca-file`: a client named [`crate::FRONT_PROXY_USER`] sets the user in headers.
     FrontProxy,
 }
 
 impl Authority {
-    /// Name of its files, without the ending.
+    /// Name of its files, without extension.
     fn stem(self) -> &'static str {
         match self {
             Self::Client => "ca",
@@ -30,7 +30,7 @@ impl Authority {
     }
 }
 
-/// A client certificate with its key, as text and as files that live as long as the bed.
+/// A client certificate with its key, as text and as files that exist as long as the bed.
 #[derive(Clone)]
 pub struct ClientCertificate {
     /// The certificate as PEM.
@@ -64,8 +64,8 @@ struct Signer {
 }
 
 impl Pki {
-    /// Writes, for both authorities, `<stem>.pem` and `<stem>.key`; `server.pem` and `.key`; `front-proxy-client.pem` and
-    /// `.key`; `sa.key` and `sa.pub`.
+    /// Writes, for both authorities, `<stem>.pem` and `<stem>.key`; `server.pem` and `.key`; `front-proxy-client.pem`
+    /// and `.key`; `sa.key` and `sa.pub`.
     pub fn write(folder: &Path) -> anyhow::Result<Self> {
         let pki = Self {
             folder: folder.to_owned(),
@@ -146,11 +146,11 @@ fn signer(folder: &Path, authority: Authority, common: &str) -> anyhow::Result<S
     Ok(Signer { pem, issuer: Issuer::new(params, key) })
 }
 
-/// The subject as Kubernetes reads it: the common name is the user, each organization a group.
+/// The subject in the form of Kubernetes: the common name is the user, each organization a group.
 fn name(common: &str, groups: &[&str]) -> anyhow::Result<DistinguishedName> {
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, common);
-    // rcgen keeps one value of each type, and takes the number of the type for another type than its name.
+    // rcgen keeps one value of each type, and treats the number of the type as a type other than its name.
     for (at, group) in groups.iter().enumerate() {
         let kind = match at {
             0 => DnType::OrganizationName,

@@ -1,4 +1,4 @@
-//! The processes of a bed. Plain std processes: no runtime owns them.
+//! The processes of a bed. Plain std processes, not owned by any runtime.
 
 use std::fs::{self, File, OpenOptions};
 use std::net::{Ipv4Addr, TcpListener};
@@ -18,17 +18,17 @@ use crate::http::{self, Client};
 use crate::pki::{Authority, ClientCertificate, Pki, put_secret};
 use crate::{Audit, FRONT_PROXY_USER, Options, User};
 
-/// Ready usually takes 3 s; a shared machine that compiles at the same time can need much longer.
+/// Usually it is ready after 3 s; a shared machine that compiles at the same time can need much longer.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// Retries of a start, when another process took a port between our check and the bind.
+/// Attempts of a start, if another process took a port between our check and the bind.
 const ATTEMPTS: usize = 3;
-/// Below the range that the kernel takes for outgoing connections. In that range a client which keeps trying to
-/// reconnect to a stopped server on the same machine ends up connected to itself, and holds the port.
+/// Below the kernel's range for outgoing connections. Within that range, a client that keeps reconnecting to a stopped
+/// server on the same machine eventually connects to itself and holds the port.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 #[derive(Debug)]
 pub(crate) struct Processes {
-    /// Of the API server.
+    /// The port of the API server.
     port: AtomicU16,
     pki: Pki,
     admin_token: String,
@@ -38,7 +38,7 @@ pub(crate) struct Processes {
     etcd: PathBuf,
     etcd_args: Vec<String>,
     running: Mutex<Running>,
-    // Last, so that the processes are gone when the folder is deleted.
+    // Last, so that the processes have ended when the folder is deleted.
     folder: TempDir,
 }
 
@@ -107,7 +107,7 @@ impl Processes {
         Client::new(self.port(), token, Arc::clone(&self.tls))
     }
 
-    /// For a server of the bed on another port.
+    /// A client for a server of the bed on another port.
     pub(crate) fn admin_client(&self, port: u16) -> Client {
         Client::new(port, &self.admin_token, Arc::clone(&self.tls))
     }
@@ -129,7 +129,7 @@ impl Processes {
     }
 
     fn write_kubeconfig_for(&self, path: &Path, user: &serde_json::Value) -> anyhow::Result<()> {
-        // JSON is YAML. The path of the authority instead of its bytes: the folder lives as long as the bed.
+        // JSON is YAML. The authority's path instead of its bytes: the folder exists as long as the bed.
         let config = serde_json::json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -143,7 +143,7 @@ impl Processes {
         put_secret(path, &format!("{config:#}\n"))
     }
 
-    /// Starts one more process that belongs to the bed; [`Processes::end`] is to be called for it.
+    /// Starts another process of the bed; [`Processes::end`] must be called for it.
     pub(crate) fn launch(&self, program: &Path, args: &[String], log: &Path) -> anyhow::Result<Child> {
         launch(&mut self.running().guardian, program, args, log)
     }
@@ -210,7 +210,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Sends a signal with `kill`, which every shell has built in.
+    /// Sends a signal with `kill`, which is a builtin of every shell.
     pub(crate) fn signal_apiserver(&self, signal: &str) -> anyhow::Result<()> {
         let running = self.running();
         let child = running.apiserver.as_ref().context("the API server of the test bed is not running")?;
@@ -224,7 +224,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Ready: the server reports it, and the namespaces that it creates right after that exist.
+    /// Waits until the server reports ready and the namespaces that it creates right after that exist.
     fn wait_ready(&self) -> anyhow::Result<()> {
         let (client, log) = (self.client(&self.admin_token), self.folder().join("kube-apiserver.log"));
         let paths = ["/readyz", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/default"];
@@ -233,7 +233,7 @@ impl Processes {
 
     fn still_running(&self) -> anyhow::Result<()> {
         let mut running = self.running();
-        // etcd first: an API server without etcd ends too, and its log does not show the cause.
+        // etcd first: an API server without etcd exits too, and its log does not show the cause.
         let Running { etcd, apiserver, .. } = &mut *running;
         for (name, child) in [("etcd", etcd), ("kube-apiserver", apiserver)] {
             let child = child.as_mut().with_context(|| format!("{name} was stopped while it started"))?;
@@ -246,14 +246,14 @@ impl Processes {
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
-        // A panicking test must not keep its bed from being cleaned up.
+        // A panicking test must not prevent the cleanup of its bed.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Reaps the children too; for an ended process both calls fail, which is fine.
+        // Reaps the children too; for an ended process both calls fail, which is ignored.
         for child in self.apiserver.iter_mut().chain(&mut self.etcd) {
             let _ = self.guardian.forget(child.id());
             let _ = child.kill();
@@ -262,7 +262,7 @@ impl Drop for Running {
     }
 }
 
-/// Tries again while another process takes a port between our check and the bind.
+/// Retries while another process takes a port between our check and the bind.
 pub(crate) fn retried<T>(what: &'static str, mut attempt: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     for _ in 1..ATTEMPTS {
         match attempt() {
@@ -273,7 +273,7 @@ pub(crate) fn retried<T>(what: &'static str, mut attempt: impl FnMut() -> anyhow
     attempt().context(what)
 }
 
-/// Waits until a path is answered with 200, as long as the process runs.
+/// Waits until a path returns 200, as long as the process runs.
 pub(crate) fn until_ready(
     client: &Client,
     path: &str,
@@ -299,7 +299,7 @@ fn launch(guardian: &mut Guardian, program: &Path, args: &[String], log: &Path) 
     let log: File = OpenOptions::new().create(true).append(true).open(log)?;
     let child = Command::new(program)
         .args(args)
-        // The programs read defaults and proxies from the environment, and the environment of the tests is unknown.
+        // The programs read defaults and proxies from the environment, which is unknown in tests.
         .env_clear()
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -316,8 +316,8 @@ fn end(guardian: &mut Guardian, mut child: Child) {
     let _ = child.wait();
 }
 
-/// Different ports, all free a moment ago. The starting point differs between processes and calls, so that test binaries
-/// that run at the same time rarely look at the same ones.
+/// Different free ports. The starting point differs between processes and calls, so that concurrent test binaries
+/// rarely check the same ports.
 pub(crate) fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
     let mut held = Vec::with_capacity(N);
     let seed = uuid::Uuid::new_v4().as_u128() % u128::from(PORTS.end - PORTS.start);
@@ -356,7 +356,7 @@ fn apiserver_args(folder: &Path, etcd: u16, options: &Options) -> Vec<String> {
         format!("--cert-dir={}", file("certs")),
         format!("--tls-cert-file={}", file("server.pem")),
         format!("--tls-private-key-file={}", file("server.key")),
-        // Both fill the ConfigMap extension-apiserver-authentication, which delegated authentication reads.
+        // Both are written to the ConfigMap extension-apiserver-authentication, which delegated authentication reads.
         format!("--client-ca-file={}", file("ca.pem")),
         format!("--requestheader-client-ca-file={}", file("front-proxy-ca.pem")),
         format!("--requestheader-allowed-names={FRONT_PROXY_USER}"),
@@ -387,7 +387,7 @@ fn apiserver_args(folder: &Path, etcd: u16, options: &Options) -> Vec<String> {
 }
 
 /// One event per finished request. Bodies only of the objects that a cloud-controller-manager writes: tokens and
-/// Secrets must not be logged even here.
+/// Secrets must not be logged.
 fn audit_policy(audit: Audit) -> serde_json::Value {
     let resources = ["nodes", "nodes/status", "services", "services/status"];
     let bodies = serde_json::json!({"level": "Request", "verbs": ["create", "update", "patch", "delete"],

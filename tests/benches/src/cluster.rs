@@ -27,7 +27,7 @@ impl Cluster {
         Self::start_with(Options::default()).await
     }
 
-    /// With an audit log, which costs the API server some of its time.
+    /// A cluster with an audit log, which takes some of the API server's time.
     pub(crate) async fn audited() -> anyhow::Result<Self> {
         Self::start_with(Options::default().audit()).await
     }
@@ -43,8 +43,8 @@ impl Cluster {
         Ok(Self { bed, client })
     }
 
-    /// Creates nodes `node-<from>` to `node-<to - 1>`, spread evenly over `within`. Returns when the last one was
-    /// created.
+    /// Creates nodes `node-<from>` to `node-<to - 1>`, spread evenly over `within`. Returns the time after the last
+    /// creation.
     pub(crate) async fn make_nodes(
         &self,
         range: std::ops::Range<usize>,
@@ -59,8 +59,8 @@ impl Cluster {
         self.make(nodes.map(|node| node.call()).collect(), within).await
     }
 
-    /// Creates these nodes (see [`NodeSpec::call`]), spread evenly over `within`. Returns when the last one was
-    /// created.
+    /// Creates these nodes (see [`NodeSpec::call`]), spread evenly over `within`. Returns the time after the last
+    /// creation.
     pub(crate) async fn make(&self, nodes: Vec<Bytes>, within: Duration) -> anyhow::Result<Instant> {
         let count = u32::try_from(nodes.len().max(1))?;
         let began = tokio::time::Instant::now();
@@ -97,7 +97,7 @@ impl Cluster {
         }
     }
 
-    /// The condition Ready, as the kubelet (or, for lack of it, the node controller) writes it.
+    /// Sets the condition Ready, like the kubelet (or, if it is silent, the node controller).
     pub(crate) async fn set_ready(&self, name: &str, ready: bool) -> anyhow::Result<()> {
         let (status, reason) = if ready { ("True", "KubeletReady") } else { ("Unknown", "NodeStatusUnknown") };
         let body = json!({"status": {"conditions": [{"type": "Ready", "status": status, "reason": reason,
@@ -106,7 +106,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Every object of a collection, page by page.
+    /// Calls `look` for every object of a collection, page by page.
     pub(crate) async fn each(&self, path: &str, mut look: impl FnMut(&Value)) -> anyhow::Result<()> {
         let mut go_on = String::new();
         loop {
@@ -119,7 +119,7 @@ impl Cluster {
         }
     }
 
-    /// Creates a Service with a load balancer; `spec`: its ports and other fields.
+    /// Creates a Service with a load balancer; `spec` has its ports and other fields.
     pub(crate) async fn make_service(&self, name: &str, annotations: Value, mut spec: Value) -> anyhow::Result<()> {
         if let Some(spec) = spec.as_object_mut() {
             spec.insert("type".into(), "LoadBalancer".into());
@@ -135,7 +135,7 @@ impl Cluster {
         for name in names {
             self.send(Method::DELETE, &format!("{SERVICES}/{name}"), &json!({})).await?;
         }
-        // The Service `kubernetes` of the API server does not count.
+        // The API server's Service `kubernetes` does not count.
         let is_left = |service: &Value| text(service, "/spec/type") == "LoadBalancer";
         self.until_count(is_left, "are left", |left| left == 0).await
     }
@@ -180,7 +180,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether there is an object at this path.
+    /// Whether an object exists at this path.
     pub(crate) async fn exists(&self, path: &str) -> anyhow::Result<bool> {
         match self.client.send(&Call::get(path).metadata_only()).await {
             Ok(_) => Ok(true),
@@ -202,9 +202,9 @@ pub(crate) struct NodeSpec {
     pub(crate) number: usize,
     pub(crate) name: String,
     pub(crate) provider_id: Option<String>,
-    /// As a kubelet starts it: waiting for the cloud provider.
+    /// Whether it waits for the cloud provider, as a kubelet registers it.
     pub(crate) tainted: bool,
-    /// On top of the usual ones.
+    /// In addition to the usual ones.
     pub(crate) labels: Vec<(&'static str, &'static str)>,
 }
 
@@ -214,7 +214,7 @@ fn jiff_now() -> String {
 }
 
 impl NodeSpec {
-    /// The request that creates it, prepared in advance, so that a burst costs the loader little.
+    /// The request that creates it, prepared in advance to reduce the loader's work during a burst.
     pub(crate) fn call(&self) -> Bytes {
         Bytes::from(self.body().to_string())
     }

@@ -1,4 +1,4 @@
-//! Output of the benchmarks on simulated clouds, and their waits.
+//! Output and waits of the benchmarks on simulated clouds.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub(crate) fn of(calls: &BTreeMap<String, u64>, name: &str) -> f64 {
     sum(&calls.map(|(call, count)| (call.clone(), *count)).collect())
 }
 
-/// Begins a table.
+/// Starts a table.
 pub(crate) fn table(title: &str) {
     println!("\n{title}\n| figure | value | goal | |\n|---|---|---|---|");
 }
@@ -42,7 +42,7 @@ pub(crate) async fn rest(manager: &Manager, cloud: impl Fn() -> usize, quiet: Du
     unchanged(async || Ok((cloud(), manager.writes().await?)), quiet).await.map(drop)
 }
 
-/// Waits until the observed value has been stable for a while. Returns since when.
+/// Waits until the observed value has been stable for a while. Returns the time of the last change.
 pub(crate) async fn unchanged<T: PartialEq>(
     look: impl AsyncFn() -> anyhow::Result<T>,
     quiet: Duration,

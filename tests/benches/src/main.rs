@@ -1,4 +1,4 @@
-//! Benchmarks of the whole program: the real process, a real API server, a cloud with settable latency.
+//! Benchmarks of the whole program: the real process, a real API server, a cloud with configurable latency.
 //!
 //! ```text
 //! cargo xtask bench startup [--nodes 5000]        a burst of tainted nodes: time to the last taint, calls, writes
@@ -10,16 +10,15 @@
 //!                                                 that program, built with feature aws, on the simulated AWS
 //! cargo xtask bench aws --ccm <program> --former <another build> takeover
 //!                                                 one takes over the objects of the other, and back: neither writes
-//!                                                 cargo xtask bench openstack --ccm <program> [nodes] [ports] [member]
-//!                                                 [restart] [quiet]
+//! cargo xtask bench openstack --ccm <program> [nodes] [ports] [member] [restart] [quiet]
 //!                       [--nodes 1000] [--services 100] [--minutes 10] [--busy 1,2,5,20]
 //!                                                 the same with feature openstack, on the simulated OpenStack
 //! cargo xtask bench gce --ccm <program> [looks] [hosts] [external] [internal] [nodes] [quiet]
 //!                       [takeover --former <program>] [--nodes 5000] [--services 500] [--minutes 10]
 //!                                                 the same with feature gce, on the simulated Compute Engine
 //! ```
-//! Prints a table and writes `startup.svg` and `memory.svg` into `--out` (default: the current folder). Times depend on the
-//! machine; nothing here passes or fails.
+//! Prints a table and writes `startup.svg` and `memory.svg` to `--out` (default: the current folder). Times depend on
+//! the machine; no limits are enforced.
 
 mod aws;
 mod cluster;
@@ -45,12 +44,12 @@ static ALLOCATOR: ccm::Allocator = ccm::Allocator;
 #[derive(Debug, Clone)]
 struct Settings {
     which: String,
-    // Of `aws`, `gce` and `openstack`; none: all of them.
+    // The runs of `aws`, `gce` and `openstack`; if empty, all of them.
     runs: Vec<String>,
     nodes: Vec<usize>,
     services: usize,
     minutes: u64,
-    // How long Octavia takes for a change, in seconds: a run of `ports` and `member` for each.
+    // The duration of a change in Octavia, in seconds: one run of `ports` and `member` for each.
     busy: Vec<u64>,
     program: Option<PathBuf>,
     /// The program from which `program` takes over.
@@ -59,7 +58,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// The program that runs on this simulated cloud.
+    /// The program to run on this simulated cloud.
     fn program(&self, cloud: &str) -> anyhow::Result<PathBuf> {
         self.program.clone().with_context(|| {
             format!(
@@ -79,7 +78,7 @@ impl Settings {
 }
 
 fn main() -> ExitCode {
-    // The measured process is this program again, as a cloud-controller-manager with the provider of the benchmark.
+    // The measured process is this program, as a cloud-controller-manager with the provider of the benchmark.
     if std::env::var_os(process::ROLE).is_some() {
         return ccm::App::new().register(provider::Factory).run(std::env::args_os());
     }

@@ -12,12 +12,12 @@ use crate::runs::{BURST, count, mib};
 
 /// Counts nodes that lost the taint.
 pub(crate) const UNTAINTED: &str = "node_controller_cloud_provider_taint_removal_delay_seconds_count";
-/// How often each kubelet writes its status.
+/// The interval at which each kubelet writes its status.
 const STATUS: Duration = Duration::from_secs(300);
 
-/// The result of the initialization of nodes that appeared within [`BURST`].
+/// The result of the initialization of nodes created within [`BURST`].
 pub(crate) struct Joined {
-    /// Since the beginning.
+    /// The time since the start.
     made: Duration,
     pub(crate) last: Duration,
     cpu: f64,
@@ -54,7 +54,7 @@ impl Joined {
     }
 }
 
-/// Waits until the program has made no cloud call, by the mark in its ledger, and no sync of a Service for a while.
+/// Waits until the program has made no cloud call, according to its ledger, and no sync of a Service for a while.
 /// Returns the time of the last one.
 pub(crate) async fn settled(manager: &Manager, mark: impl Fn() -> u64, quiet: Duration) -> anyhow::Result<Instant> {
     let synced = async || manager.metric("service_controller_loadbalancer_sync_total", "").await;
@@ -87,7 +87,7 @@ pub(crate) async fn quiet(
 }
 
 impl Quiet {
-    /// `cpu`: the goal for its seconds in an hour.
+    /// `cpu`: the goal for CPU seconds per hour.
     pub(crate) fn print(&self, cpu: Option<f64>) {
         row("API writes", self.writes * self.per_hour, "", Some(0.0));
         row("CPU of the program", self.cpu * self.per_hour, " s", cpu);

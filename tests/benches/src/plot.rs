@@ -1,4 +1,4 @@
-//! A line chart as SVG, without any dependency.
+//! A line chart as SVG, without dependencies.
 
 use std::fmt::Write as _;
 use std::path::Path;

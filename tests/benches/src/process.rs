@@ -17,7 +17,7 @@ pub(crate) struct Manager {
     child: Child,
     pid: u32,
     http: kube::Client,
-    // Holds the cloud config and the log of calls.
+    // Contains the cloud config and the log of calls.
     folder: tempfile::TempDir,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Memory {
 }
 
 impl Manager {
-    /// This program itself, with the cloud of the benchmarks.
+    /// Starts this program with the cloud of the benchmarks.
     pub(crate) async fn start(kubeconfig: &Path, extra: &[&str]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let calls = folder.path().join("calls");
@@ -40,7 +40,7 @@ impl Manager {
         Self::launch(command, &calls.display().to_string(), kubeconfig, folder, &log).await
     }
 
-    /// Any cloud-controller-manager, with this text as its cloud config, once it is healthy.
+    /// Starts a cloud-controller-manager with this cloud config, and waits until it is healthy.
     pub(crate) async fn launch(
         mut command: Command,
         cloud_config: &str,
@@ -95,7 +95,7 @@ impl Manager {
             .fold(0.0, |sum, sample| sum + sample))
     }
 
-    /// API writes so far.
+    /// The number of API writes so far.
     pub(crate) async fn writes(&self) -> anyhow::Result<f64> {
         let mut sum = 0.0;
         for method in ["PATCH", "PUT", "POST", "DELETE"] {
@@ -104,7 +104,7 @@ impl Manager {
         Ok(sum)
     }
 
-    /// Pages read from the cloud so far.
+    /// The number of pages read from the cloud so far.
     pub(crate) fn cloud_calls(&self) -> anyhow::Result<usize> {
         Ok(std::fs::read_to_string(self.folder.path().join("calls"))?.lines().count())
     }
@@ -121,14 +121,14 @@ impl Manager {
     /// CPU seconds used so far, user and system.
     pub(crate) fn cpu(&self) -> anyhow::Result<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
-        // The name in parentheses may hold spaces; the fields after it do not.
+        // The name in parentheses may contain spaces; the following fields do not.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or_default();
-        // 100 ticks a second, as on every Linux that this runs on.
+        // 100 ticks per second on Linux.
         Ok((ticks(11) + ticks(12)) / 100.0)
     }
 
-    /// Sends SIGTERM; returns when and how the process ended.
+    /// Sends SIGTERM; returns the time and the status of the exit.
     pub(crate) async fn terminate(mut self) -> anyhow::Result<(Instant, ExitStatus)> {
         let signalled = Command::new("sh").args(["-c", r#"kill -s TERM "$0""#, &self.pid.to_string()]).status().await?;
         anyhow::ensure!(signalled.success(), "cannot send SIGTERM: {signalled}");
@@ -137,7 +137,7 @@ impl Manager {
     }
 
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
-        // Killed: a measured process needs no orderly end.
+        // Killed: a measured process needs no graceful shutdown.
         self.child.kill().await?;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The cloud of the benchmarks: every node has an instance; a read takes 50 ms and a page holds 1,000.
+//! The cloud of the benchmarks: every node has an instance; a read takes 50 ms and a page has 1,000 instances.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -61,7 +61,7 @@ impl InstancesV2 for Cloud {
         for page in nodes.chunks(PAGE) {
             tokio::time::sleep(READ).await;
             let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-            // A lost line would make the figure too good, so a failure ends the run.
+            // A lost line would make the figure too low, so a failure ends the run.
             if let Err(error) = writeln!(log, "{}", page.len()) {
                 return nodes.iter().map(|_| Lookup::Unknown(ProviderError::unknown(error.to_string()))).collect();
             }

@@ -10,7 +10,7 @@ use crate::process::Manager;
 
 /// The period in which the nodes of the burst appear.
 pub(crate) const BURST: Duration = Duration::from_secs(10);
-/// How long a process may take to come to rest.
+/// The time in which a process becomes idle.
 const SETTLE: Duration = Duration::from_secs(5);
 
 pub(crate) fn mib(kib: u64) -> f64 {

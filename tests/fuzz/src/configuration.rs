@@ -23,7 +23,7 @@ pub(crate) fn gcfg(data: &[u8]) {
     let Ok(document) = ccm_kit::gcfg::parse(text) else { return };
     let written = document.to_string();
     let again = ccm_kit::gcfg::parse(&written).expect("what is written is gcfg");
-    // Positions differ, the resulting text does not.
+    // Positions differ, but the resulting text does not.
     assert_eq!(written, again.to_string(), "from {text:?}");
 }
 

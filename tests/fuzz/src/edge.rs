@@ -6,7 +6,7 @@ use ccm::serve::config::AllowedPaths;
 use ccm::serve::edge::Edge;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
-/// How HTTP/2 begins, with settings that change nothing.
+/// The preface of HTTP/2, with settings that change nothing.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// The bytes of a decrypted connection. The first one selects the protocol: `1` and `3` are HTTP/1.1, `2` and `4` are
@@ -22,13 +22,13 @@ pub(crate) fn http(data: &[u8]) {
     };
     let allowed: &[String] = if open { &["*".to_owned()] } else { &[] };
     let edge = Edge::new(AllowedPaths::new(allowed).unwrap());
-    // Paused time: limits are reached as soon as nothing else happens.
+    // Paused time: time limits expire as soon as no other work remains.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
     let answer = runtime.block_on(async {
         let (client, server) = tokio::io::duplex(4096);
         let whole = async { tokio::join!(edge.speak(server, http2), exchange(client, http2, input)).1 };
-        // Longer than every limit.
+        // Longer than every time limit.
         tokio::time::timeout(Duration::from_secs(3600), whole)
             .await
             .expect("a connection whose client has left stays open")
@@ -42,7 +42,7 @@ pub(crate) fn http(data: &[u8]) {
     }
 }
 
-/// Sends all, and reads until the server is done.
+/// Sends the input, and reads until the server is done.
 async fn exchange(client: DuplexStream, http2: bool, input: &[u8]) -> Vec<u8> {
     let (mut read, mut write) = tokio::io::split(client);
     let send = async {
@@ -58,7 +58,7 @@ async fn exchange(client: DuplexStream, http2: bool, input: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// Whether this is a sequence of frames, the last perhaps cut.
+/// Whether this is a sequence of frames, of which the last may be incomplete.
 fn are_frames(mut bytes: &[u8]) -> bool {
     while let [high, middle, low, kind, _, rest @ ..] = bytes {
         // The answers respect a client's default settings: frames of at most 16 KiB, of known types.

@@ -1,8 +1,8 @@
 //! Fuzz targets: parsers of input from users, from the API server and from the network.
 //!
-//! A target takes bytes and panics on a defect: not only if the code panics, but also if an accepted text does not
-//! round-trip. `hack/fuzz.sh` runs them under libFuzzer; the tests of this crate run each over its corpus
-//! (`corpus/<target>`), in which every input that ever failed stays.
+//! A target takes bytes and panics on a defect: if the code panics, and also if an accepted text does not round-trip.
+//! `hack/fuzz.sh` runs them under libFuzzer; the tests of this crate run each over its corpus (`corpus/<target>`),
+//! which keeps every input that ever failed.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 #[cfg(feature = "program")]
@@ -38,7 +38,7 @@ pub const TARGETS: &[Target] = &[
     ("http", edge::http),
 ];
 
-/// The target of this name.
+/// The target with this name.
 pub fn target(name: &str) -> Option<fn(&[u8])> {
     TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target)
 }

@@ -7,7 +7,7 @@ use ccm::options::Options;
 use ccm::options::migration::Migration;
 use ccm::options::parse::{self, Asked};
 
-/// Arguments, one a line.
+/// Arguments, one per line.
 pub(crate) fn flags(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let program = Program::default();

@@ -36,7 +36,7 @@ pub(crate) fn ranges(data: &[u8]) {
     }
 }
 
-/// The annotation with the addresses of a node, against addresses of the cloud: `provided|cloud cloud …`.
+/// The annotation with a node's addresses, and addresses of the cloud: `provided|cloud cloud …`.
 pub(crate) fn addresses(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (provided, cloud) = text.split_once('|').unwrap_or((text, "10.0.0.1 fd00::1 x"));
@@ -58,7 +58,7 @@ pub(crate) fn addresses(data: &[u8]) {
     }
 }
 
-/// A provider ID against a list of instances.
+/// A provider ID and a list of instances.
 pub(crate) fn provider_id(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let known = "fake://known";

@@ -18,7 +18,7 @@ const HEADER: &str =
 
 /// Name of the MutatingWebhookConfiguration and of the webhook in it.
 const VOLUME_WEBHOOK: &str = "cloud-pvl-admission.k8s.io";
-/// The volume sources of the providers of this project; without a row, those of every cloud.
+/// The volume sources of the providers of this project; for other providers, those of all clouds.
 const VOLUMES: &[(&str, &[VolumeSource])] = &[
     ("aws", &ccm_provider_aws::VOLUME_SOURCES),
     ("gce", &ccm_provider_gce::VOLUME_SOURCES),
@@ -31,7 +31,7 @@ const GCE_CONTROLLERS: &[ServiceControllerSpec] = &ccm_provider_gce::SERVICE_CON
 /// A file: its path in the folder of the manifests, and its content.
 pub type File = (&'static str, String);
 
-/// All generated files. `read` reads a file of the manifests that is written by hand.
+/// All generated files. `read` reads a file of the manifests that is maintained manually.
 pub fn files(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Vec<File>> {
     let controllers = ccm::controllers::builtin();
     let (single, base) = (rbac::single(&controllers), rbac::base());
@@ -120,7 +120,7 @@ fn controller_role(client: &str, rules: &Rules) -> String {
         + &binding("ClusterRoleBinding", &name, None, ("ClusterRole", &name), client)
 }
 
-/// The additions for a provider's service controllers to the component with an account for each controller.
+/// The additions for a provider's service controllers to the component with one account per controller.
 fn provided_roles(provider: &str, controllers: &[ccm::Controller], specs: &'static [ServiceControllerSpec]) -> String {
     let name = format!("{ACCOUNT}:{provider}:accounts");
     let mut text = String::new();
@@ -143,7 +143,7 @@ fn migration() -> String {
     text
 }
 
-/// The permissions of a provider on its ConfigMaps.
+/// The permissions of a provider for its ConfigMaps.
 fn config_maps(provider: &str, specs: &'static [ConfigMapSpec]) -> String {
     let name = format!("{ACCOUNT}:{provider}");
     let mut text = HEADER.to_owned();
@@ -222,7 +222,7 @@ fn chart_volumes() -> String {
             .to_owned();
     for (provider, sources) in VOLUMES {
         let condition = VolumeSource::match_condition(sources);
-        // Infallible on a String.
+        // Infallible for a String.
         let _ = write!(text, "{{{{- if eq .Values.cloudProvider \"{provider}\" }}}}{condition}{{{{ else }}}}");
     }
     text += &VolumeSource::match_condition(volume_sources(""));
@@ -231,7 +231,7 @@ fn chart_volumes() -> String {
     text
 }
 
-/// Named templates with the rules, for the chart: there the user chooses the name of the lease and the controllers, of
+/// Named templates with the rules, for the chart: there the user sets the name of the lease and the controllers, of
 /// which only the node lifecycle controller deletes objects.
 fn chart(single: &Rules, base: &Rules, controllers: &[ccm::Controller]) -> String {
     let mut text = format!("{{{{/*\n{}*/}}}}\n", HEADER.trim_start_matches("# "));
@@ -239,7 +239,7 @@ fn chart(single: &Rules, base: &Rules, controllers: &[ccm::Controller]) -> Strin
         let rules = rule_list(rules)
             .replace(&format!("[\"{LEASE}\"]"), "[{{ .Values.leaderElection.leaseName | quote }}]")
             .replace(", \"delete\"]", "{{ if include \"ccm.deletesNodes\" . }}, \"delete\"{{ end }}]");
-        // Infallible on a String.
+        // Infallible for a String.
         let _ = write!(text, "{{{{- define \"ccm.rules.{name}\" -}}}}\n{rules}{{{{- end }}}}\n");
     };
     let system = |rules: &Rules| rules.namespaced.get(SYSTEM_NAMESPACE).cloned().unwrap_or_default();
@@ -260,7 +260,7 @@ fn chart(single: &Rules, base: &Rules, controllers: &[ccm::Controller]) -> Strin
     text
 }
 
-/// In the chart, the Lease may be in another namespace than the service accounts.
+/// In the chart, the Lease may be in a namespace other than that of the service accounts.
 fn split(rules: Vec<Rule>) -> (Vec<Rule>, Vec<Rule>) {
     rules.into_iter().partition(|rule| rule.resource == "leases")
 }

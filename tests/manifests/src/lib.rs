@@ -1,7 +1,7 @@
-//! The generated parts of `manifests/`: RBAC from the permissions that the code declares, and copies that the chart needs.
+//! The generated parts of `manifests/`: RBAC from the permissions declared in the code, and copies for the chart.
 //!
-//! `cargo xtask manifests` writes them, `cargo xtask manifests --check` fails when one is stale. The tests of this
-//! crate apply the manifests to a real API server, and compare its audit log with the permissions.
+//! `cargo xtask manifests` writes them, `cargo xtask manifests --check` fails if one is stale. The tests of this crate
+//! apply the manifests to a real API server, and compare its audit log with the permissions.
 
 pub mod generate;
 pub mod rbac;

@@ -1,4 +1,4 @@
-//! Writes the generated parts of `manifests/`; with `--check` it only fails when one is stale.
+//! Writes the generated parts of `manifests/`; with `--check` it only fails if one is stale.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! From declared permissions to rules of RBAC. Pure.
+//! Converts declared permissions to RBAC rules. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use ccm_provider::{ConfigMapSpec, SecretSpec, ServiceControllerSpec};
 use ccm_runtime::Permission;
 use ccm_runtime::permission::{ACCOUNTS, DELEGATED, ELECTION, EVENTS, LEADER_MIGRATION, STORES, account};
 
-/// The order in which verbs are written.
+/// The order of verbs in the output.
 const VERBS: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
 
-/// One rule: the permissions on one resource, joined.
+/// One rule: the combined permissions for one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// API group; empty for the core group.
@@ -35,7 +35,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Joins permissions.
+    /// Combines permissions.
     pub fn of(permissions: impl IntoIterator<Item = Permission>) -> Self {
         let mut rules = Self::default();
         for permission in permissions {
@@ -69,7 +69,7 @@ fn add(rules: &mut Vec<Rule>, permission: &Permission) {
     }
 }
 
-/// In the fixed order and once each; an unknown verb goes to the end.
+/// In the fixed order without duplicates; unknown verbs are last.
 fn ordered(verbs: &[&'static str]) -> Vec<&'static str> {
     let mut verbs = verbs.to_vec();
     verbs.sort_by_key(|verb| (VERBS.iter().position(|known| known == verb).unwrap_or(VERBS.len()), *verb));
@@ -81,7 +81,7 @@ fn runtime() -> impl Iterator<Item = Permission> {
     [ELECTION, EVENTS, STORES, DELEGATED].into_iter().flatten().copied()
 }
 
-/// The one identity of `--use-service-account-credentials=false`.
+/// The single identity of `--use-service-account-credentials=false`.
 pub fn single(controllers: &[Controller]) -> Rules {
     Rules::of(runtime().chain(controllers.iter().flat_map(|controller| controller.permissions).copied()))
 }
@@ -91,7 +91,7 @@ pub fn base() -> Rules {
     Rules::of(runtime().chain(ACCOUNTS.iter().copied()))
 }
 
-/// The identities of the controllers, by the name of their client.
+/// The identities of the controllers, by client name.
 pub fn per_controller(controllers: &[Controller]) -> BTreeMap<&'static str, Rules> {
     let mut names: BTreeMap<&'static str, Vec<Permission>> = BTreeMap::new();
     for controller in controllers {
@@ -101,7 +101,7 @@ pub fn per_controller(controllers: &[Controller]) -> BTreeMap<&'static str, Rule
     names.into_iter().map(|(name, permissions)| (name, with_events(permissions))).collect()
 }
 
-/// The permissions of a provider on its ConfigMaps.
+/// The permissions of a provider for its ConfigMaps.
 pub fn config_maps(specs: &'static [ConfigMapSpec]) -> Rules {
     let map = |verb, spec: &ConfigMapSpec| Permission::new("", "configmaps", verb, spec.why).within(spec.namespace);
     Rules::of(specs.iter().flat_map(|spec| {
@@ -110,7 +110,7 @@ pub fn config_maps(specs: &'static [ConfigMapSpec]) -> Rules {
     }))
 }
 
-/// With an account for each controller: the permissions of the process on the accounts of a provider's service
+/// With one account per controller: the permissions of the process for the accounts of a provider's service
 /// controllers.
 pub fn provided_accounts(specs: &'static [ServiceControllerSpec]) -> Rules {
     Rules::of(specs.iter().flat_map(|spec| account(std::slice::from_ref(&spec.client_name))))
@@ -123,7 +123,7 @@ pub fn per_provided(controllers: &[Controller], specs: &[ServiceControllerSpec])
     specs.iter().map(|spec| (spec.client_name, standard.clone())).collect()
 }
 
-/// The permissions of a provider on the Secrets of its configuration: `get`, by name.
+/// The permissions of a provider for the Secrets of its configuration: `get`, by name.
 pub fn secrets(specs: &'static [SecretSpec]) -> Rules {
     Rules::of(specs.iter().map(|spec| {
         let get = Permission::new("", "secrets", &["get"], spec.why).within(spec.namespace);

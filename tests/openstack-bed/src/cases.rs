@@ -1,8 +1,8 @@
 //! One case on both kinds of cloud.
 
 /// Generates tests from cases: those in `both` become tests in the modules `simulated` and `real_openstack`, those in
-/// `simulated` only in the first one. A case is a function beside the macro; the functions `simulated` and `real` of
-/// the module in brackets run it on their cloud.
+/// `simulated` only in the first one. A case is a function in the same module as the macro call; the functions
+/// `simulated` and `real` of the module in brackets run it on their cloud.
 ///
 /// ```ignore
 /// ccm_test_openstack::cases! { [crate::scene]

@@ -8,12 +8,12 @@ use tokio::time::{Instant, sleep};
 use crate::http::{Service, Session, text};
 use crate::sql;
 
-/// The wait until load balancers with a pending change, for example after a restart of the worker, are put into ERROR.
+/// The time after which load balancers with a pending change, for example after a worker restart, are set to ERROR.
 const PENDING: Duration = Duration::from_secs(30);
 /// The limit for the deletion of load balancers and servers.
 const GONE: Duration = Duration::from_secs(90);
 
-/// The kinds of objects of a project, in the order of deletion: the name, the service, and the path of the list.
+/// The kinds of objects of a project, in order of deletion: the name, the service, and the path of the list.
 const KINDS: &[(&str, Service, &str)] = &[
     ("loadbalancers", Service::LoadBalancer, "/v2.0/lbaas/loadbalancers?"),
     ("servers", Service::Compute, "/v2.1/servers/detail?all_tenants=1&"),
@@ -22,7 +22,7 @@ const KINDS: &[(&str, Service, &str)] = &[
     ("trunks", Service::Network, "/v2.0/trunks?"),
     ("ports", Service::Network, "/v2.0/ports?"),
     ("networks", Service::Network, "/v2.0/networks?"),
-    // Without the filter for the project: Neutron makes the default group of a project whose groups are listed.
+    // Not filtered by project: Neutron creates the default group of a project when its groups are listed.
     ("security-groups", Service::Network, "/v2.0/security-groups"),
 ];
 
@@ -46,7 +46,7 @@ pub(crate) async fn delete(admin: &Session, project: &str, user: &str) -> anyhow
     for (kind, service, path) in KINDS {
         let collection = path.split('?').next().unwrap_or_default().trim_end_matches("/detail");
         let begin = Instant::now();
-        // The deletion of load balancers and servers takes a while; others are deleted at once, or at the second
+        // The deletion of load balancers and servers takes some time; others are deleted at once or at the second
         // attempt.
         loop {
             let objects = list(admin, *service, path, project).await?;
@@ -64,14 +64,14 @@ pub(crate) async fn delete(admin: &Session, project: &str, user: &str) -> anyhow
         }
     }
     let left = leftovers(admin, project).await?;
-    // Otherwise there would be no credentials left for the deletion.
+    // Otherwise the credentials for the deletion would be lost.
     anyhow::ensure!(left.is_empty(), "the project {project} still has {}", left.join(", "));
     admin.call("DELETE", Service::Identity, &format!("/v3/users/{user}"), None).await?;
     admin.call("DELETE", Service::Identity, &format!("/v3/projects/{project}"), None).await?;
     Ok(())
 }
 
-/// Refusals do not matter: the next list shows the remaining objects.
+/// Errors are ignored: the next list shows the remaining objects.
 async fn delete_one(
     admin: &Session,
     kind: &str,

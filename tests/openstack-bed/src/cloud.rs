@@ -1,4 +1,4 @@
-//! The interface of a cloud for tests, for the real services and the simulation.
+//! The interface of a cloud for tests, implemented by the real services and the simulation.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ccm_cloudsim::openstack::OpenStack;
 use serde_json::{Value, json};
 
-/// Real clouds take a while.
+/// The time limit of waits; real clouds are slow.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Load balancers.
@@ -24,9 +24,9 @@ pub struct Place {
     pub project: String,
     /// Its network.
     pub network: String,
-    /// The subnet of that, `10.50.0.0/24`.
+    /// The subnet of the network, `10.50.0.0/24`.
     pub subnet: String,
-    /// The router between it and the external network.
+    /// The router between the subnet and the external network.
     pub router: String,
     /// The external network.
     pub external: String,
@@ -60,7 +60,7 @@ pub trait Cloud: fmt::Debug + Send + Sync {
     /// body.
     async fn send(&self, who: Who, method: &str, path: &str, body: Option<&Value>) -> (u16, Value);
 
-    /// Creates a port of a server in the subnet; returns it as Neutron shows it.
+    /// Creates a port of a server in the subnet; returns it in Neutron's form.
     async fn port(&self, server: &str) -> Value;
 
     /// Boots a server in the subnet, of flavor `small` in zone `zone-1`; returns its ID and address.
@@ -69,16 +69,16 @@ pub trait Cloud: fmt::Debug + Send + Sync {
     /// Shuts a server down.
     async fn shut_off(&self, server: &str);
 
-    /// Deletes a server, and waits until it is gone.
+    /// Deletes a server, and waits until it no longer exists.
     async fn delete_server(&self, server: &str);
 
-    /// Puts a balancer into a provisioning status.
+    /// Sets the provisioning status of a load balancer.
     async fn set_status(&self, balancer: &str, status: &str);
 
     /// The simulation, if this cloud is one.
     fn simulation(&self) -> Option<&OpenStack>;
 
-    /// Checks the assertions for the end of each test, and removes everything.
+    /// Checks the assertions for the end of each test, and deletes everything.
     async fn end(self: Box<Self>);
 }
 
@@ -97,7 +97,7 @@ impl dyn Cloud {
         lists.filter_map(|(_, value)| value.as_array()).next().unwrap().clone()
     }
 
-    /// Sends a write, and waits for the balancer if it changes one.
+    /// Sends a write, and waits for the load balancer if it changes one.
     pub async fn write(&self, method: &str, path: &str, body: Value) -> Value {
         let body = Some(&body).filter(|body| !body.is_null());
         let (status, answer) = self.send(Who::Tenant, method, path, body).await;
@@ -114,7 +114,7 @@ impl dyn Cloud {
         answer[kind]["id"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until no balancer has a pending change.
+    /// Waits until no load balancer has a pending change.
     pub async fn settle(&self) {
         let begin = Instant::now();
         while begin.elapsed() < LIMIT {
@@ -127,12 +127,12 @@ impl dyn Cloud {
         panic!("a balancer stays pending");
     }
 
-    /// All balancers.
+    /// All load balancers.
     pub async fn balancers(&self) -> Vec<Value> {
         self.list(LBS).await
     }
 
-    /// The only balancer.
+    /// The only load balancer.
     pub async fn balancer(&self) -> Value {
         let mut all = self.balancers().await;
         assert_eq!(all.len(), 1, "{all:#?}");
@@ -178,7 +178,7 @@ impl dyn Cloud {
         names
     }
 
-    /// The members of all pools as Octavia shows them. A pool that is deleted between the two reads has none.
+    /// The members of all pools in Octavia's form. A pool that is deleted between the two reads has none.
     pub async fn whole_members(&self) -> Vec<Value> {
         let mut members = Vec::new();
         for pool in self.pools().await {
@@ -217,7 +217,7 @@ impl dyn Cloud {
         rules
     }
 
-    /// Asserts that no object of a Service is left.
+    /// Asserts that no object of a Service remains.
     pub async fn is_empty(&self) {
         let left = (self.balancers().await, self.floating_ips().await, self.groups().await);
         assert_eq!(left, (Vec::new(), Vec::new(), Vec::new()));
@@ -231,7 +231,7 @@ pub fn id(object: &Value) -> &str {
     object["id"].as_str().unwrap()
 }
 
-/// The texts of a list, sorted: OpenStack has no order of tags.
+/// The texts of a list, sorted: tags have no order in OpenStack.
 pub fn texts(list: &Value) -> Vec<&str> {
     let mut texts: Vec<&str> = list.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     texts.sort_unstable();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// For one request: right after the start of the services they are slow.
+/// For one request: the services are slow right after their start.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A service, by its type in the catalog.
@@ -38,7 +38,7 @@ impl Service {
     }
 }
 
-/// An answer of a service.
+/// A response of a service.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The HTTP status.
@@ -60,7 +60,7 @@ impl Answer {
         Ok(Self { status, body, head: head.to_owned() })
     }
 
-    /// A header, by its name in any case.
+    /// A header, by its case-insensitive name.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
         headers.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
@@ -72,7 +72,7 @@ impl Answer {
     }
 }
 
-/// A login in a project.
+/// A session of a user in a project.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) token: String,
@@ -99,7 +99,7 @@ impl Session {
         send(&self.token, method, service, path, body).await
     }
 
-    /// The body of a successful answer; any other answer is an error.
+    /// The body of a successful response; any other response is an error.
     pub(crate) async fn call(
         &self,
         method: &str,
@@ -112,7 +112,7 @@ impl Session {
         Ok(answer.body)
     }
 
-    /// Creates an object; `kind` is the key around it in request and answer.
+    /// Creates an object; `kind` is the key around it in request and response.
     pub(crate) async fn create(
         &self,
         service: Service,
@@ -128,7 +128,7 @@ impl Session {
     /// The objects of a list: the first page, which has up to 1000.
     pub(crate) async fn list(&self, service: Service, path: &str) -> anyhow::Result<Vec<Value>> {
         let answer = self.call("GET", service, path, None).await?;
-        // The body has one list, besides those of links.
+        // The body has one list besides those of links.
         let fields = answer.as_object().into_iter().flatten().filter(|(key, _)| !key.ends_with("links"));
         let objects = fields.filter_map(|(_, value)| value.as_array()).next();
         Ok(objects.with_context(|| format!("GET {path}: the answer has no list"))?.clone())
@@ -145,7 +145,7 @@ async fn send(token: &str, method: &str, service: Service, path: &str, body: Opt
     let exchange = async {
         let body = body.map(Value::to_string).unwrap_or_default();
         let port = service.port();
-        // HTTP/1.0: the answer is never chunked and ends with the connection, so it needs no further parsing.
+        // HTTP/1.0: the response is never chunked and ends with the connection, so it needs no further parsing.
         let request = format!(
             "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nX-Auth-Token: {token}\r\nAccept: application/json\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",

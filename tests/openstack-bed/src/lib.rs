@@ -1,9 +1,9 @@
-//! Real OpenStack services for tests, and a tenant of its own for each test.
+//! Real OpenStack services for tests, with a separate tenant for each test.
 //!
-//! Keystone, Neutron, Octavia, Nova, Placement and Glance run on 127.0.0.1, with no machines, agents or load balancers
-//! behind them; `hack/openstack/bed.sh` describes and installs them. A machine has one bed: [`OpenStack::start`] starts
-//! it unless it runs, and leaves it running, because a start takes seconds. `hack/test.sh openstack` stops it. Without
-//! the services [`OpenStack::start`] answers `None` and says so on stderr; with `CI=true` that is an error.
+//! Keystone, Neutron, Octavia, Nova, Placement and Glance run on 127.0.0.1, without machines, agents or load balancers;
+//! `hack/openstack/bed.sh` describes and installs them. A machine has one bed: [`OpenStack::start`] starts it unless it
+//! runs, and does not stop it, because a start takes seconds. `hack/test.sh openstack` stops it. Without the services
+//! [`OpenStack::start`] returns `None` and reports it on stderr; with `CI=true` that is an error.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -17,7 +17,7 @@
 //! # }
 //! ```
 //!
-//! By convention such tests live in a module named `real_openstack` of a test binary named `it`. The fast lane skips
+//! By convention such tests are in a module named `real_openstack` of a test binary named `it`. The fast lane skips
 //! such modules; the stage `openstack` of `hack/test.sh` runs them. A test that also runs on a simulated cloud uses
 //! both through [`Cloud`].
 
@@ -50,20 +50,20 @@ pub const AUTH_URL: &str = "http://127.0.0.1:15000/v3";
 /// The availability zone of all servers.
 pub const ZONE: &str = "zone-1";
 
-/// The beginning of every token of Keystone.
+/// The prefix of every Keystone token.
 const TOKEN: &str = "gAAAAA";
 
 /// The exit status of the script for "not available on this machine".
 const NOT_AVAILABLE: i32 = 3;
 
-/// The running services, as the administrator sees them.
+/// The running services, accessed as the administrator.
 #[derive(Clone, Debug)]
 pub struct OpenStack {
     admin: http::Session,
 }
 
 impl OpenStack {
-    /// Finds the services, and starts them if they do not run.
+    /// Finds the services, and starts them if they are not running.
     pub async fn start() -> anyhow::Result<Option<Self>> {
         let started = blocking(|| {
             let mut command = script();
@@ -91,7 +91,7 @@ impl OpenStack {
         Tenant::new(self).await
     }
 
-    /// One request of the administrator.
+    /// One request as the administrator.
     pub async fn request(
         &self,
         method: &str,
@@ -102,19 +102,19 @@ impl OpenStack {
         self.admin.send(method, service, path, body).await
     }
 
-    /// Everything of a project that still exists, such as `ports 1c5c…`.
+    /// All remaining objects of a project, such as `ports 1c5c…`.
     pub async fn leftovers(&self, project_id: &str) -> anyhow::Result<Vec<String>> {
         cleanup::leftovers(&self.admin, project_id).await
     }
 
-    /// Runs a statement as the administrator of the databases, which are named after the services. Returns the rows,
+    /// Runs a statement as the administrator of the databases, which have the names of the services. Returns the rows,
     /// with tabs between the columns.
     pub async fn sql(&self, statement: &str) -> anyhow::Result<String> {
         sql(statement).await
     }
 
-    /// Suspends the worker of Octavia until the returned guard is dropped: load balancers stay in a PENDING state. All
-    /// tests share the worker, so a second caller waits.
+    /// Suspends Octavia's worker until the returned guard is dropped: load balancers stay in a PENDING state. All tests
+    /// share the worker, so a second caller waits.
     pub async fn pause_worker(&self) -> anyhow::Result<PausedWorker> {
         blocking(|| {
             let path = folder()?.join("run/worker.lock");
@@ -128,7 +128,7 @@ impl OpenStack {
     }
 }
 
-/// Resumes the worker when dropped. If the process dies before that, the next [`OpenStack::start`] does.
+/// Resumes the worker when dropped. If the process ends before that, the next [`OpenStack::start`] resumes it.
 #[derive(Debug)]
 pub struct PausedWorker {
     _lock: File,

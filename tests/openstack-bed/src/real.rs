@@ -1,4 +1,4 @@
-//! A tenant of the real services, as tests of both clouds see it.
+//! A tenant of the real services, through the interface for both clouds.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cloud::{Cloud, Place, Who};
 use crate::{OpenStack, Service, Tenant};
 
-/// The limit for a server to change its state.
+/// The time limit for a server to change its state.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// A tenant of the real services.
@@ -35,7 +35,7 @@ impl Real {
         Some(Self { openstack, tenant, place })
     }
 
-    /// Waits until Nova's answer about a server meets a condition.
+    /// Waits until Nova's response for a server meets a condition.
     async fn until(&self, server: &str, is_so: impl Fn(u16, &Value) -> bool) {
         let (path, begin) = (format!("/v2.1/servers/{server}"), Instant::now());
         loop {

@@ -14,7 +14,7 @@ const DOMAIN: &str = "default";
 const PASSWORD: &str = "s3cret-of-tenant";
 const CREDENTIAL: &str = "s3cret-of-credential";
 
-/// A tenant of a simulation of its own.
+/// A tenant of a separate simulation.
 #[derive(Debug)]
 pub struct Simulated {
     /// The simulation.
@@ -45,7 +45,7 @@ impl Simulated {
         Self { openstack, place, credential }
     }
 
-    /// A new one for each request: tests let tokens expire.
+    /// A new token for each request, because tests let tokens expire.
     async fn token(&self, who: Who) -> String {
         let (name, password) = match who {
             Who::Tenant => ("tenant", PASSWORD),

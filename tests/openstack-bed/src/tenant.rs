@@ -13,7 +13,7 @@ use crate::{AUTH_URL, OpenStack, cleanup, folder, sql};
 
 /// Poll interval for a state.
 const POLL: Duration = Duration::from_millis(50);
-/// The limit for a server or a load balancer to change its state.
+/// The time limit for a server or a load balancer to change its state.
 const SETTLE: Duration = Duration::from_secs(90);
 
 /// The IDs and secret of an application credential of a user.
@@ -27,8 +27,8 @@ pub struct ApplicationCredential {
     pub secret: String,
 }
 
-/// A new project with one user in it, who may use networks, servers and load balancers, and a network whose router leads to
-/// the external network. [`Tenant::delete`] deletes all of it, and dropping it tries to.
+/// A new project with one user, who may use networks, servers and load balancers, and a network with a router to the
+/// external network. [`Tenant::delete`] deletes all of it, and dropping it tries to.
 #[derive(Debug)]
 pub struct Tenant {
     /// The name of the project and of the user.
@@ -50,7 +50,7 @@ pub struct Tenant {
     /// The external network `public`, which belongs to the administrator.
     pub public_network_id: String,
     session: Session,
-    /// `None` once everything is deleted.
+    /// `None` after everything is deleted.
     admin: Option<Session>,
 }
 
@@ -122,7 +122,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// A cloud.conf that logs in with the password; `more` is appended, for example further sections.
+    /// A cloud.conf with the password; `more` is appended, for example further sections.
     pub fn cloud_conf(&self, more: &str) -> String {
         let Self { name, password, project_id, .. } = self;
         format!(
@@ -145,7 +145,7 @@ impl Tenant {
         &self.session.token
     }
 
-    /// One request of the user.
+    /// One request as the user.
     pub async fn request(
         &self,
         method: &str,
@@ -166,12 +166,12 @@ impl Tenant {
         self.session.list(service, path).await
     }
 
-    /// Creates an object; `kind` is the key around it in request and answer.
+    /// Creates an object; `kind` is the key around it in request and response.
     pub async fn create(&self, service: Service, path: &str, kind: &str, object: &Value) -> anyhow::Result<Value> {
         self.session.create(service, path, kind, object).await
     }
 
-    /// Boots a server in the network and waits until it is ACTIVE. Returns Nova's answer about it.
+    /// Boots a server in the network and waits until it is ACTIVE. Returns Nova's response for it.
     pub async fn boot_server(&self, name: &str) -> anyhow::Result<Value> {
         let images = self.list(Service::Image, "/v2/images?name=image").await?;
         let image = text(images.first().context("there is no image")?, "id");
@@ -222,7 +222,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// Lets creations of load balancers of the tenant whose name contains this text end in ERROR, until the returned
+    /// Makes creations of load balancers of the tenant whose name contains this text end in ERROR, until the returned
     /// guard is dropped.
     pub fn fail_creations(&self, text: &str) -> anyhow::Result<FailingCreations> {
         let path = folder()?.join("run/fail").join(&self.project_id);
@@ -241,7 +241,7 @@ impl Drop for Tenant {
     fn drop(&mut self) {
         let Some(admin) = self.admin.take() else { return };
         let (project, user) = (self.project_id.clone(), self.user_id.clone());
-        // A runtime of its own, because the one of the test may be ending.
+        // A separate runtime, because the one of the test may be shutting down.
         let done = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(cleanup::delete(&admin, &project, &user))
@@ -252,7 +252,7 @@ impl Drop for Tenant {
     }
 }
 
-/// Ends the failures when dropped.
+/// Stops the failures when dropped.
 #[derive(Debug)]
 pub struct FailingCreations(PathBuf);
 

@@ -13,7 +13,7 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    /// A cloud from this YAML, with a line for the call log in front.
+    /// A cloud with this YAML, after a line for the call log.
     pub fn new(provider_name: &str, yaml: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let header = format!("callLog: calls.jsonl\nproviderName: {provider_name}\n");
@@ -27,12 +27,12 @@ impl Cloud {
         self.folder.path().join("cloud.yaml")
     }
 
-    /// A path beside the file, as in `hold: <name>`.
+    /// A path next to the file, as in `hold: <name>`.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Replaces the content; the next call sees it.
+    /// Replaces the content, which applies from the next call.
     pub fn write(&self, yaml: &str) {
         self.write_raw(&format!("{}{yaml}\n", self.header));
     }
@@ -42,7 +42,7 @@ impl Cloud {
         replace(&self.file(), text);
     }
 
-    /// Creates the file for which calls of rules with `hold: <name>` wait, until the returned function is called.
+    /// Creates the file that calls of rules with `hold: <name>` wait for, until the returned function is called.
     pub fn hold(&self, name: &str) -> impl FnOnce() + use<> {
         let path = self.path(name);
         std::fs::write(&path, "").unwrap();
@@ -55,19 +55,19 @@ impl Cloud {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The calls of this name that began, in order; a batch call counts under both of its names.
+    /// The started calls with this name, in order; a batch call has both of its names.
     pub fn calls(&self, name: &str) -> Vec<Value> {
         let named = |line: &Value| line["call"] == name || line["as"] == name;
         self.log().into_iter().filter(|line| line["phase"] == "start" && named(line)).collect()
     }
 
-    /// The ended calls of this name, in order.
+    /// The ended calls with this name, in order.
     pub fn ended(&self, name: &str) -> Vec<Value> {
         let named = |line: &Value| line["call"] == name || line["as"] == name;
         self.log().into_iter().filter(|line| line["phase"] == "end" && named(line)).collect()
     }
 
-    /// How often a call of this name was about this node.
+    /// The number of calls with this name for this node.
     pub fn calls_for(&self, name: &str, node: &str) -> usize {
         let about = |line: &&Value| {
             let many = line["args"]["nodes"].as_array().is_some_and(|nodes| nodes.iter().any(|n| n == node));
@@ -77,7 +77,7 @@ impl Cloud {
     }
 }
 
-/// A reader sees the old content or the new one.
+/// Replaces a file atomically.
 fn replace(path: &Path, text: &str) {
     let next = path.with_extension("next");
     std::fs::write(&next, text).unwrap();

@@ -1,9 +1,9 @@
 //! The rig of the scenario tests: a Kubernetes API, a cloud and managers in one process.
 //!
 //! [`Rig::new`] uses no sockets: the in-memory API server answers the manager's client directly, the cloud is the fake
-//! provider over a file in a temporary folder, and the manager is the real [`ccm::manager::Manager`] with options from
+//! provider with a file in a temporary folder, and the manager is the real [`ccm::manager::Manager`] with options from
 //! real arguments. With tokio's paused time an hour of the cluster passes in milliseconds. [`Rig::real`] is the same
-//! over a real API server, in real time.
+//! with a real API server, in real time.
 //!
 //! ```
 //! use ccm_test_suite::{Rig, node};
@@ -18,7 +18,7 @@
 //! # });
 //! ```
 //!
-//! The helpers panic where a test would: they are for tests only.
+//! The helpers panic on failure: they are for tests only.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod cloud;

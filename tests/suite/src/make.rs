@@ -35,7 +35,7 @@ pub fn service(name: &str) -> Make {
     Make { resource: "services", object }
 }
 
-/// A Service with these TCP ports, and with annotations whose keys begin with `prefix`.
+/// A Service with these TCP ports, and with annotations whose keys start with `prefix`.
 pub fn service_with(name: &str, prefix: &str, annotations: &[(&str, &str)], ports: &[u16]) -> Make {
     let start = service(name).with(|service| service["spec"]["ports"] = tcp_ports(ports));
     annotations.iter().fold(start, |make, (key, value)| make.annotation(&format!("{prefix}{key}"), value))
@@ -98,7 +98,7 @@ impl Make {
         self.with(|object| object["spec"]["providerID"] = id.into())
     }
 
-    /// With this pod range, beside earlier ones.
+    /// With this pod range, in addition to earlier ones.
     #[must_use]
     pub fn pod_cidr(self, cidr: &str) -> Self {
         let first = self.object["spec"]["podCIDR"].is_null();
@@ -112,7 +112,7 @@ impl Make {
         self.with(|object| object["status"]["conditions"] = json!([{"type": "Ready", "status": status}]))
     }
 
-    /// Without any condition.
+    /// Without conditions.
     #[must_use]
     pub fn no_conditions(self) -> Self {
         self.with(|object| object["status"]["conditions"] = json!([]))
@@ -142,7 +142,7 @@ impl Make {
         self.push(["metadata", "finalizers"], name.into())
     }
 
-    /// With `--node-ip` of the kubelet.
+    /// With the `--node-ip` of the kubelet.
     #[must_use]
     pub fn provided_ip(self, ips: &str) -> Self {
         self.annotation(ANNOTATION_PROVIDED_NODE_IP, ips)

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Network;
 
-/// A running manager. Dropping it kills it.
+/// A running manager; killed when dropped.
 #[derive(Debug)]
 pub struct Running {
     task: JoinHandle<Result<(), Failure>>,
@@ -30,17 +30,17 @@ pub(crate) struct Environment {
     pub(crate) client: Client,
     pub(crate) line: Network,
     pub(crate) metrics: Metrics,
-    /// `None` for the clock of the machine.
+    /// The clock; `None` for the machine's clock.
     pub(crate) clock: Option<Arc<SimulatedClock>>,
     pub(crate) seed: u64,
 }
 
-/// Options from arguments, the program's name left out.
+/// Options from arguments, without the program's name.
 pub(crate) fn options(args: &[String]) -> Options {
     Options::from_args(args).unwrap_or_else(|failure| panic!("{}: {args:?}", failure.message))
 }
 
-/// The fake provider of the file that the options name.
+/// The fake provider with the file in the options.
 pub(crate) async fn provider(options: &Options) -> Arc<dyn CloudProvider> {
     let path = &options.cloud_config;
     let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -107,7 +107,7 @@ impl Running {
         (&mut self.task).await.expect("the manager panicked")
     }
 
-    /// Asks it to stop, without waiting.
+    /// Requests a stop without waiting.
     pub fn ask_to_stop(&self) {
         self.stop.cancel();
     }
@@ -115,7 +115,7 @@ impl Running {
     /// Like SIGKILL: it stops at once, and none of its requests reaches the API server.
     pub fn kill(self) {}
 
-    /// Disconnects only this manager from the API server, or connects it again.
+    /// Disconnects only this manager from the API server, or reconnects it.
     pub fn set_cut_off(&self, cut_off: bool) {
         self.line.set_down(cut_off);
     }
@@ -130,7 +130,7 @@ impl Running {
         (&mut self.task).await.expect("the manager panicked")
     }
 
-    /// Whether it has not ended.
+    /// Whether it is still running.
     pub fn is_running(&self) -> bool {
         !self.task.is_finished()
     }
@@ -140,7 +140,7 @@ impl Running {
         self.metrics.sample(line_start)
     }
 
-    /// The answer of a health check; panics if there is none of that name.
+    /// The result of a health check; panics if there is no check with this name.
     pub fn health(&self, probe: Probe, check: &str) -> Result<(), String> {
         self.health.single(probe, check).unwrap_or_else(|| panic!("no check {check}"))
     }

@@ -7,7 +7,7 @@ use ccm_test_apiserver::{Closed, Handler};
 use http::Request;
 use http_body_util::BodyExt as _;
 
-/// Whether the API server can be reached. A handle: clones act on the same network.
+/// Whether the API server is reachable. A handle: clones act on the same network.
 #[derive(Debug, Clone, Default)]
 pub struct Network {
     down: Arc<AtomicBool>,
@@ -21,7 +21,7 @@ impl Network {
         self.down.store(down, Ordering::SeqCst);
     }
 
-    /// From now on, a task panics when it reads a watch of nodes.
+    /// Makes tasks panic when they read a watch of nodes.
     pub fn panic_in_watches(&self) {
         self.explosive.store(true, Ordering::SeqCst);
     }
@@ -32,7 +32,7 @@ impl Network {
     }
 }
 
-/// A client in the same process as the API server, over networks that all must work.
+/// A client in the same process as the API server; its requests need all these networks.
 pub(crate) fn client(handler: Handler, networks: [Network; 2]) -> kube::Client {
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let (handler, networks) = (handler.clone(), networks.clone());
@@ -42,7 +42,7 @@ pub(crate) fn client(handler: Handler, networks: [Network; 2]) -> kube::Client {
                 return Err(Closed);
             }
             let answer = handler.call(request).await;
-            // An answer that comes when the network is down does not arrive.
+            // A response does not arrive if the network is down when it is sent.
             if networks.iter().any(Network::is_down) {
                 return Err(Closed);
             }

@@ -38,7 +38,7 @@ impl Object {
         self.text("/metadata/resourceVersion")
     }
 
-    /// A label; empty when there is none.
+    /// A label; empty if there is none.
     pub fn label(&self, key: &str) -> &str {
         self["metadata"]["labels"][key].as_str().unwrap_or_default()
     }
@@ -48,12 +48,12 @@ impl Object {
         self.list("/metadata/finalizers").iter().map(|f| f.as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// `spec.providerID`; empty when there is none.
+    /// `spec.providerID`; empty if there is none.
     pub fn provider_id(&self) -> &str {
         self.text("/spec/providerID")
     }
 
-    /// Taints as `key:effect`, those of the kubelet's conditions left out.
+    /// Taints as `key:effect`, without those of the kubelet's conditions.
     pub fn taints(&self) -> Vec<String> {
         let taints = self.list("/spec/taints");
         let text = |t: &&Value| format!("{}:{}", t["key"].as_str().unwrap_or(""), t["effect"].as_str().unwrap_or(""));
@@ -77,7 +77,7 @@ impl Object {
         self.list("/status/conditions").into_iter().find(|c| c["type"] == kind).cloned()
     }
 
-    /// IPs and host names of a Service's balancer.
+    /// IPs and host names of a Service's load balancer.
     pub fn ingress(&self) -> Vec<String> {
         let one = |i: &&Value| i["ip"].as_str().or(i["hostname"].as_str()).unwrap_or_default().to_owned();
         self.list("/status/loadBalancer/ingress").iter().map(one).collect()

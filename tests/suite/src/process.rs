@@ -1,11 +1,11 @@
-//! Managers as processes of their own.
+//! Managers as separate processes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// A child process; killed when dropped. What it prints goes to a file.
+/// A child process; killed when dropped. Its output is written to a file.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -13,7 +13,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program; stdout and stderr go to `output`.
+    /// Starts a program; stdout and stderr are written to `output`.
     pub fn start(program: &str, args: &[String], output: &Path) -> Self {
         Self::spawn(Command::new(program).args(args), output)
     }
@@ -47,7 +47,7 @@ impl Process {
         assert!(status.success(), "kill: {status}");
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has exited.
     pub fn exited(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
@@ -75,7 +75,7 @@ impl Process {
         assert!(status.success(), "{status}\n{}", self.output());
     }
 
-    /// Waits for it to end by itself.
+    /// Waits until it exits by itself.
     pub async fn ended(&mut self, limit: Duration) -> ExitStatus {
         let began = Instant::now();
         loop {
@@ -90,13 +90,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails only if it has ended already.
+        // Fails only if it has already exited.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }
 }
 
-/// Waits in real time until `is_so`; fails with `explain` after `limit`.
+/// Waits in real time until `is_so` returns true; fails with `explain` after `limit`.
 pub async fn deadline(limit: Duration, explain: impl Fn() -> String, mut is_so: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !is_so().await {

@@ -12,8 +12,8 @@ const SECRET: &str = "reloading-secret";
 const FLAGS: [Flag; 1] =
     [Flag::new("Reloading", SECRET, Kind::Text, "", "Name of a Secret in kube-system with the key cloud.yaml.")];
 
-/// `--cloud-provider=reloading`: reads its configuration from a file or a Secret, and follows changes. The fake cloud itself
-/// rereads its file, but for the keys that it reads at the start only: those show the reload.
+/// `--cloud-provider=reloading`: reads its configuration from a file or a Secret, and reloads it after changes. The
+/// fake cloud itself rereads its file, except the keys that it reads only at the start: those show the reload.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reloading;
 

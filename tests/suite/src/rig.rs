@@ -19,11 +19,11 @@ use crate::manager::Environment;
 use crate::network;
 use crate::{Cloud, Make, Network, Object, Running};
 
-/// Timeout for anything that needs only a few requests and back-offs.
+/// Timeout for operations that need only a few requests and back-offs.
 pub const SHORTLY: Duration = Duration::from_secs(30);
-/// The same for a program of its own: real clouds need seconds for each change, and more on a busy machine.
+/// Timeout for a program in its own process: real clouds need seconds per change, and more on a busy machine.
 pub const LONG: Duration = Duration::from_secs(120);
-/// How often a condition is checked.
+/// The interval at which conditions are checked.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// See the crate's documentation.
@@ -62,8 +62,8 @@ impl std::ops::Deref for RealBed {
 }
 
 impl Rig {
-    /// An empty in-memory cluster, and a cloud of this YAML. The wall clocks of the cluster and of the managers begin at a
-    /// fixed moment and run with tokio's time.
+    /// An empty in-memory cluster, and a cloud with this YAML. The wall clocks of the cluster and of the managers start
+    /// at a fixed time and follow tokio's time.
     pub async fn new(cloud: &str) -> Self {
         let clock = SimulatedClock::new(Self::epoch());
         let now = move || Timestamp::try_from(clock.wall()).unwrap();
@@ -77,14 +77,14 @@ impl Rig {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000)
     }
 
-    /// The real API server that all tests share, and a cloud whose provider IDs begin with `<provider_name>://`: the nodes
-    /// of other tests are foreign to it. `None` where there is no such server.
+    /// The real API server that all tests share, and a cloud with provider IDs `<provider_name>://…`: the nodes of
+    /// other tests are foreign to it. `None` if there is no such server.
     pub async fn real(provider_name: &str, cloud: &str) -> Option<Self> {
         let bed = Bed::shared().await.unwrap()?;
         Some(Self::over(Api::Real(RealBed::Shared(bed)), provider_name, cloud))
     }
 
-    /// Like [`Rig::real`], but with an API server of its own, for tests with a controller that acts on the whole
+    /// Like [`Rig::real`], but with a separate API server, for tests with a controller that acts on the whole
     /// cluster.
     pub async fn real_alone(bed: ccm_test_bed::Options, provider_name: &str, cloud: &str) -> Option<Self> {
         let bed = Bed::start_with(bed).await.unwrap()?;
@@ -98,7 +98,7 @@ impl Rig {
         Self { api, cloud, provider_name, network, began, lap: Mutex::new(began), managers: AtomicU64::new(0) }
     }
 
-    /// The arguments that every manager of this rig gets: no port, no election, this cloud. Later ones win.
+    /// The arguments of every manager of this rig: no port, no election, this cloud. Later ones take precedence.
     pub fn args(&self, args: &[&str]) -> Vec<String> {
         let config = format!("--cloud-config={}", self.cloud.file().display());
         let fixed = ["--cloud-provider=fake", "--secure-port=0", "--leader-elect=false", &config];
@@ -107,7 +107,7 @@ impl Rig {
         fixed.iter().chain(&defaults).chain(args).map(|arg| (*arg).to_owned()).collect()
     }
 
-    /// Starts a manager with these arguments besides [`Rig::args`].
+    /// Starts a manager with these arguments in addition to [`Rig::args`].
     pub async fn start(&self, args: &[&str]) -> Running {
         Running::start(&self.args(args), self.environment().await).await
     }
@@ -180,7 +180,7 @@ impl Rig {
         self.memory().faults()
     }
 
-    /// Refuses connections to the API server and ends open watches, or accepts them again. In-memory only.
+    /// Rejects connections to the API server and ends open watches, or accepts them again. In-memory only.
     pub fn set_api_gone(&self, gone: bool) {
         self.network.set_down(gone);
         if gone {
@@ -297,7 +297,7 @@ impl Rig {
         self.get("nodes", "", name).await
     }
 
-    /// A Service of the namespace `default`.
+    /// A Service in the namespace `default`.
     pub async fn service(&self, name: &str) -> Option<Object> {
         self.get("services", "default", name).await
     }
@@ -307,7 +307,7 @@ impl Rig {
         self.patch("nodes", "", name, "", change).await
     }
 
-    /// Merges a change into a Service of the namespace `default`.
+    /// Merges a change into a Service in the namespace `default`.
     pub async fn patch_service(&self, name: &str, change: Value) -> Object {
         self.patch("services", "default", name, "", change).await
     }
@@ -318,7 +318,7 @@ impl Rig {
         self.patch("nodes", "", name, "status", change).await;
     }
 
-    /// The events about an object, one line each; repeats as often as they were counted.
+    /// The events of an object, one line each, repeated according to their count.
     pub async fn events(&self, name: &str) -> Vec<String> {
         let mut events = self.list("events").await;
         events.retain(|event| event["involvedObject"]["name"] == name);
@@ -330,13 +330,13 @@ impl Rig {
         events.iter().flat_map(repeat).collect()
     }
 
-    /// How many events about an object have this reason.
+    /// The number of events of an object with this reason.
     pub async fn count_events(&self, name: &str, reason: &str) -> usize {
         let reason = format!(" {reason}: ");
         self.events(name).await.iter().filter(|event| event.contains(&reason)).count()
     }
 
-    /// Lets time pass.
+    /// Waits for this time.
     pub async fn pass(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }
@@ -361,19 +361,19 @@ impl Rig {
         self.until(SHORTLY, &what, async |rig| rig.node(name).await.filter(&mut is_so)).await
     }
 
-    /// Waits for a node to be gone.
+    /// Waits until a node is deleted.
     pub async fn until_gone(&self, name: &str) {
         self.until(SHORTLY, &format!("node {name} is gone"), async |rig| rig.node(name).await.is_none().then_some(()))
             .await;
     }
 
-    /// Waits until a Service of the namespace `default` meets a condition.
+    /// Waits until a Service in the namespace `default` meets a condition.
     pub async fn until_service(&self, name: &str, what: &str, mut is_so: impl FnMut(&Object) -> bool) -> Object {
         let what = format!("service {name}: {what}");
         self.until(SHORTLY, &what, async |rig| rig.service(name).await.filter(&mut is_so)).await
     }
 
-    /// Waits for a node to be initialized, including its addresses, which are written right after the removal of the
+    /// Waits until a node is initialized, including its addresses, which are written right after the removal of the
     /// taint; for a program in its own process, in real time.
     pub async fn initialized(&self, name: &str) -> Object {
         let complete = |node: &Object| !node.is_uninitialized() && !node.addresses().is_empty();
@@ -387,20 +387,20 @@ impl Rig {
         self.until(LONG, &what, async |rig| rig.service(name).await?.ingress().into_iter().next()).await
     }
 
-    /// Deletes a Service and waits until it is gone.
+    /// Deletes a Service and waits until it no longer exists.
     pub async fn delete_service(&self, name: &str) {
         self.delete("services", "default", name).await;
         let what = format!("{name} is gone");
         self.until(LONG, &what, async |rig| rig.service(name).await.is_none().then_some(())).await;
     }
 
-    /// Waits until this many calls of this name have begun.
+    /// Waits until this many calls with this name have started.
     pub async fn until_calls(&self, call: &str, count: usize) -> Vec<Value> {
         let enough = async |rig: &Self| Some(rig.cloud.calls(call)).filter(|calls| calls.len() >= count);
         self.until(SHORTLY, &format!("{count} calls of {call}"), enough).await
     }
 
-    /// Watches the cloud's call log for `time` and returns when calls of this name began, relative to now.
+    /// Reads the cloud's call log for `time` and returns the start times of calls with this name, relative to now.
     pub async fn moments(&self, call: &str, time: Duration) -> Vec<Duration> {
         let began = Instant::now();
         let mut seen = self.cloud.calls(call).len();
@@ -414,19 +414,19 @@ impl Rig {
         moments
     }
 
-    /// Waits for an event about an object with this reason.
+    /// Waits for an event of an object with this reason.
     pub async fn until_event(&self, name: &str, reason: &str) -> String {
         let find = async |rig: &Self| rig.events(name).await.into_iter().find(|e| e.contains(&format!(" {reason}: ")));
         self.until(SHORTLY, &format!("event {reason} of {name}"), find).await
     }
 
-    /// Simulated or real seconds since the creation of the rig or the last call.
+    /// Simulated or real time since the creation of the rig or the last call.
     pub fn lap(&self) -> Duration {
         let mut lap = self.lap.lock().unwrap();
         std::mem::replace(&mut *lap, Instant::now()).elapsed()
     }
 
-    /// State for the message of a failed test.
+    /// The state, for the message of a failed test.
     pub async fn state(&self) -> String {
         let mut text = String::from("--- nodes\n");
         for node in self.list("nodes").await.iter().take(20) {

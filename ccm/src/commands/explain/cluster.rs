@@ -1,4 +1,4 @@
-//! Which controllers handle the object, who leads, which nodes are behind a load balancer. Pure.
+//! The cluster's side: controllers of the object, lease holders, nodes of a load balancer. Pure.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::options::Chosen;
 use crate::options::Options;
 use crate::options::migration::Lease;
 
-/// Nodes that are named in one line.
+/// The maximum number of nodes named in one line.
 const NAMED: usize = 5;
 
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +25,7 @@ pub(super) struct Needed {
     pub(super) name: &'static str,
     /// The task of the controller for the object.
     does: &'static str,
-    /// Whether the object waits for that controller now.
+    /// Whether the object is waiting for that controller.
     now: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn needed(object: &Object) -> Vec<Needed> {
     }
 }
 
-/// Why the network of a node counts as unavailable, if it does.
+/// The reason for which the node's network is unavailable, if it is.
 pub(super) fn unreachable(node: &Node) -> Option<&str> {
     node.network_unavailable
         .as_ref()
@@ -57,7 +57,7 @@ pub(super) fn unreachable(node: &Node) -> Option<&str> {
         .map(|(_, reason)| &**reason)
 }
 
-/// Adds the results of a pass over all routes that concern one node. Failures concern every node.
+/// Adds those results of a pass over all routes that concern one node. Failures concern every node.
 pub(super) fn add_routes(previewed: &mut Previewed, routes: Previewed, node: &NodeName) {
     let to = format!(" to {node}");
     let of_node = |step: &Step| match &*step.kind {
@@ -74,7 +74,7 @@ pub(super) fn add_routes(previewed: &mut Previewed, routes: Previewed, node: &No
     previewed.skipped.extend(routes.skipped);
 }
 
-/// Whether the flags let them run. `skipped`: those that are enabled but do not run, with the reason.
+/// Whether the flags enable them. `skipped`: enabled controllers that do not run, with the reason.
 pub(super) fn controllers(options: &Options, skipped: &[(&'static str, String)], needed: &[Needed]) -> Vec<Fact> {
     let state = |needed: &Needed| {
         let Chosen { controller, on, .. } =
@@ -108,7 +108,7 @@ pub(super) fn controllers(options: &Options, skipped: &[(&'static str, String)],
     needed.iter().map(fact).collect()
 }
 
-/// The names of the leases under which these run.
+/// The names of the leases under which these controllers run.
 pub(super) fn leases(options: &Options, own: &ElectionConfig, needed: &[Needed]) -> BTreeSet<String> {
     let name = |needed: &Needed| {
         let controller = &options.controllers.iter().find(|known| known.controller.name == needed.name)?.controller;
@@ -124,7 +124,7 @@ pub(super) fn leases(options: &Options, own: &ElectionConfig, needed: &[Needed])
     needed.iter().filter_map(name).collect()
 }
 
-/// Who leads; the error says why that is not known.
+/// The leader; the error is the reason why it is unknown.
 pub(super) fn lease(
     label: &str,
     seen: Result<Option<Seen>, ApiError>,
@@ -161,7 +161,7 @@ pub(super) fn lease(
     Ok(Fact::good(about, format!("held by {}, renewed {renewed}", seen.holder)))
 }
 
-/// Which nodes are behind the load balancers, and why the others are not.
+/// The nodes of the load balancers, and the reasons that exclude the others.
 pub(super) fn hosts(nodes: &[NodeRef], view: Option<&InstanceView>) -> Fact {
     let about = "hosts";
     if nodes.is_empty() {
@@ -200,7 +200,7 @@ pub(super) fn hosts(nodes: &[NodeRef], view: Option<&InstanceView>) -> Fact {
     }
 }
 
-/// The cloud's answer about the node, as the controllers get it; an error when the cloud gave no answer.
+/// The cloud's answer about the node, as the controllers receive it; an error if the cloud gave no answer.
 pub(super) fn lookup(answer: &Lookup) -> Result<Fact, ProviderError> {
     let about = "the cloud";
     Ok(match answer {

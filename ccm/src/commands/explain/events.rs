@@ -1,4 +1,4 @@
-//! The events on the object.
+//! The events of the object.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::super::page;
 use super::Object;
 
-/// Event sources whose warnings are errors of this program, or of the Go program that it replaced.
+/// Event sources whose warnings are errors of this program or of the Go program that it replaced.
 const COMPONENTS: &[&str] = &[node::COMPONENT, lifecycle::COMPONENT, service::COMPONENT, ipam::COMPONENT];
 /// Events of a successful sync.
 const WENT_WELL: &[&str] = &["EnsuredLoadBalancer", "UpdatedLoadBalancer", "DeletedLoadBalancer", "Synced"];
@@ -25,7 +25,7 @@ pub(super) struct Event {
     pub(super) message: String,
     pub(super) component: String,
     pub(super) count: u64,
-    /// The error class, if the recorder set it.
+    /// The error class, if the reporter set it.
     pub(super) class: Option<ErrorClass>,
     pub(super) last: Option<Timestamp>,
 }
@@ -71,7 +71,7 @@ pub(super) fn when(event: &Event, now: Timestamp) -> String {
 }
 
 /// The last error of a controller, unless a sync has succeeded since. Warnings without an error class (those of the Go
-/// program, and mere warnings) count only if there is no other.
+/// program, and those that are not errors) count only if there is no other.
 pub(super) fn last_error(events: &[Event]) -> Option<&Event> {
     let went_well = |error: &Event| {
         let well = |event: &&Event| event.component == error.component && WENT_WELL.contains(&&*event.reason);
@@ -82,10 +82,10 @@ pub(super) fn last_error(events: &[Event]) -> Option<&Event> {
     open.clone().find(|event| event.class.is_some()).or_else(|| open.next())
 }
 
-/// All events on the object, newest first; or why they cannot be listed.
+/// All events of the object, newest first; or the reason why they cannot be listed.
 pub(super) async fn list(client: &Client, object: &Object) -> Result<Vec<Event>, String> {
     let (kind, namespace, name, uid) = match object {
-        // Events on cluster-scoped objects are in this namespace.
+        // Events of cluster-scoped objects are in this namespace.
         Object::Node(node) => ("Node", "default", &*node.name, &*node.uid),
         Object::Service(service) => {
             let metadata = &service.metadata;
@@ -105,15 +105,15 @@ pub(super) async fn list(client: &Client, object: &Object) -> Result<Vec<Event>,
 }
 
 fn newest_first(events: Vec<Raw>, name: &str, uid: &str) -> Vec<Event> {
-    // A kubelet sets the UID to the node's name. Another UID belongs to an earlier object of that name.
+    // A kubelet sets the UID to the node's name. Another UID belongs to an earlier object with the same name.
     let mine = |raw: &Raw| [uid, name].contains(&&*raw.involved_object.uid);
     let mut events: Vec<Event> = events.into_iter().filter(mine).map(Raw::event).collect();
-    // Within one second, the warning is newer: the sync that failed began with the normal event.
+    // Within one second, the warning is newer: the failed sync began with the normal event.
     events.sort_by(|a, b| b.last.cmp(&a.last).then_with(|| b.is_warning().cmp(&a.is_warning())));
     events
 }
 
-/// `core/v1` Event, also as `events.k8s.io` writes it. Every text may be null.
+/// `core/v1` Event, also as written by `events.k8s.io`. Every text may be null.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Raw {

@@ -1,4 +1,4 @@
-//! The state that the leader itself reports: its `/debug/state`.
+//! The state reported by the leader: its `/debug/state`.
 
 use std::time::Duration;
 
@@ -21,19 +21,19 @@ use crate::clients;
 use crate::exit::Failure;
 use crate::options::Options;
 
-/// How long it may take to answer.
+/// The time limit for its answer.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Names of error classes: those that pass without action, and those that say little about the cause.
+/// Names of error classes: those that need no action, and those that say little about the cause.
 const PASSING: &[&str] = &["throttled", "transient", "conflict"];
 const VAGUE: &[&str] = &["unknown", "not-found"];
 
-/// The replica to ask.
+/// The replica to query.
 pub(super) struct Leader {
     url: String,
     server: RemoteServer,
 }
 
-/// What the flags ask for; `None` without `--leader`.
+/// The leader that the flags specify; `None` without `--leader`.
 pub(super) fn flags(values: &FlagValues) -> Result<Option<Leader>, Failure> {
     let (url, file) = (values.text(LEADER.name), values.text(LEADER_CA.name));
     let insecure = values.bool(LEADER_INSECURE.name);
@@ -79,7 +79,7 @@ fn authorities(path: &str) -> Result<Vec<Vec<u8>>, Failure> {
 }
 
 impl Leader {
-    /// Reads its state, and adds the part about the object. If it cannot be reached, the command continues without it.
+    /// Reads its state and adds the part about the object. If it is unreachable, the command continues without it.
     pub(super) async fn ask(&self, options: &Options, scope: &Scope, story: &mut Story) -> Result<(), Failure> {
         let connect = ConnectOptions {
             kubeconfig: options.kubeconfig.clone(),
@@ -106,7 +106,7 @@ impl Leader {
                 for failure in state.recent_failures.iter().filter(|failure| concerns(scope, &failure.subject)) {
                     let class = failure.failure.as_ref().and_then(|failure| failure.class.as_deref());
                     let fact = failed(failure);
-                    // As for failures of this pass.
+                    // The same rule as for failures of this pass.
                     let vague = fact.state == FactState::Bad && class.is_none_or(|class| VAGUE.contains(&class));
                     if vague { &mut story.effects } else { &mut story.facts }.push(fact);
                 }
@@ -120,7 +120,7 @@ impl Leader {
     }
 }
 
-/// Why it did not answer. The client's error texts are about the API server; these are about the leader.
+/// The reason why it did not answer. The client's error texts name the API server; these name the leader.
 fn refused(error: &ApiError) -> String {
     match error {
         ApiError::Status { code: 401, .. } => "it does not accept the credentials of the kubeconfig".to_owned(),
@@ -142,7 +142,7 @@ fn refused(error: &ApiError) -> String {
     }
 }
 
-/// The parts of `/debug/state` that are read here.
+/// The parts of `/debug/state` that this command reads.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct State {
@@ -170,7 +170,7 @@ struct Queue {
     waiting: u64,
 }
 
-/// What the state of a replica says about an object, except failures.
+/// The facts about an object in the state of a replica, except failures.
 fn facts(state: &State, scope: &Scope, options: &Options) -> Vec<Fact> {
     let who = state.leadership.identity.as_deref().unwrap_or("it");
     let about = "the asked replica";
@@ -235,7 +235,7 @@ fn failed(happened: &RecentEntry) -> Fact {
     Fact { about: format!("{} of the leader", failure.controller), state, text, hint: Some(hint) }
 }
 
-/// For the JSON document: which replica was asked, and the parts of its answer that are about the object.
+/// For the JSON document: the queried replica and the parts of its answer that concern the object.
 fn said(url: &str, answer: &Value, scope: &Scope, state: &State) -> Value {
     let about =
         |all: &[RecentEntry]| all.iter().filter(|one| concerns(scope, &one.subject)).cloned().collect::<Vec<_>>();

@@ -1,6 +1,6 @@
-//! `ccm explain`: why a node or Service is in its state, link by link from the object to the cloud.
+//! `ccm explain`: the reasons for the state of a node or Service, link by link from the object to the cloud.
 //!
-//! Everything is read once; the evaluation is pure and uses the controllers' own decisions.
+//! Everything is read once; the evaluation is pure and uses the controllers' decisions.
 
 mod cluster;
 mod events;
@@ -133,7 +133,7 @@ async fn collect(
     {
         match world.preview(&Scope::Routes, progress).await {
             Ok(routes) => cluster::add_routes(&mut previewed, routes, &node.name),
-            // Flags that only the start of this controller refuses do not affect the rest.
+            // Flags that are rejected only when this controller starts do not affect the rest.
             Err(failure) => previewed.skipped.push((ccm_controllers::route::NAME, failure.message)),
         }
     }
@@ -199,7 +199,7 @@ async fn leases(world: &World, story: &mut Story, needed: &[cluster::Needed], pr
         let label = format!("{}/{name}", own.namespace);
         progress.go_on(format!("reading the lease {label}"));
         let seen = election::look(&world.client, &own.namespace, &name).await;
-        // After the answer, so that it is not older than the last renewal.
+        // Read after the answer, so that the time is not before the last renewal.
         let now = timestamp(world.shared.clock.wall());
         match cluster::lease(&label, seen, own.lease_duration, now) {
             Ok(fact) => {
@@ -212,14 +212,14 @@ async fn leases(world: &World, story: &mut Story, needed: &[cluster::Needed], pr
     nobody
 }
 
-/// Adds what the cloud says about the object.
+/// Adds the cloud's data about the object.
 async fn provider(world: &World, object: &Object, story: &mut Story) {
     let name = world.provider.name();
     if let (Object::Node(node), Some(view)) = (object, &world.shared.view) {
         let asked = view.get(std::slice::from_ref(node), Aspects::ALL, Duration::ZERO).await;
         for answer in &asked {
             match cluster::lookup(answer) {
-                // The provider's own facts explain better why it is not found.
+                // The provider's own facts explain better why the instance is not found.
                 Ok(fact) if matches!(answer, Lookup::Gone(_)) => story.effects.push(fact),
                 Ok(fact) => story.facts.push(fact),
                 Err(error) if story.reports(&error.to_string()) => {}

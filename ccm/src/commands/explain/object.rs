@@ -52,7 +52,7 @@ pub(super) fn service(service: &Service, handled: bool, now: Timestamp) -> Story
     };
     if !wants && !service.needs_cleanup() {
         facts.extend(elsewhere(service, &addresses, &mut story));
-        // A Service that is not ours needs neither our finalizer nor an address.
+        // A Service of another controller needs neither our finalizer nor an address.
         facts.retain(|fact| fact.about != "finalizer" && (fact.about != "address" || !addresses.is_empty()));
     }
     story.symptoms = facts;
@@ -63,7 +63,7 @@ fn address(ingress: &ccm_provider::LoadBalancerIngress) -> &str {
     if ingress.ip.is_empty() { &ingress.hostname } else { &ingress.ip }
 }
 
-/// The controller of a Service that this program leaves alone.
+/// The controller of a Service that this program does not manage.
 fn elsewhere(service: &Service, addresses: &[&str], story: &mut Story) -> Option<Fact> {
     let kind = &service.spec.kind;
     let Some(class) = &service.spec.load_balancer_class else {
@@ -87,7 +87,7 @@ fn elsewhere(service: &Service, addresses: &[&str], story: &mut Story) -> Option
     Some(fact)
 }
 
-/// A node that another program manages, by its label.
+/// A node that another program manages, according to its label.
 pub(super) fn unmanaged(node: &Node, label: &str, now: Timestamp) -> Story {
     let why = format!(
         "it has the label {label}: somebody else manages it, and this program neither initializes nor deletes it, nor gives it pod \
@@ -103,7 +103,7 @@ pub(super) fn unmanaged(node: &Node, label: &str, now: Timestamp) -> Story {
     }
 }
 
-/// `tasks`: the controllers of the provider that run.
+/// `tasks`: the provider's controllers that run.
 pub(super) fn node(node: &Node, view: Option<&InstanceView>, tasks: &[&NodeTaskSpec], now: Timestamp) -> Story {
     let foreign = view.is_some_and(|view| view.is_foreign(node.provider_id.as_deref()));
     let mut story = Story {

@@ -12,7 +12,7 @@ use super::Previewed;
 use super::events::{self, Event};
 use crate::exit::Verdict;
 
-/// Events that are printed; the document has all.
+/// The number of events to print; the document contains all.
 const EVENTS: usize = 8;
 
 #[derive(Debug, Default)]
@@ -21,15 +21,15 @@ pub(super) struct Story {
     pub(super) title: String,
     /// Kind, namespace, name and UID.
     pub(super) object: Value,
-    /// The state of the object itself: possibly only symptoms of a later link.
+    /// The state of the object itself, which may be a symptom of a later link.
     pub(super) symptoms: Vec<Fact>,
     /// The links from the object to the cloud, nearest first.
     pub(super) facts: Vec<Fact>,
-    /// Failures that say little about their cause: any other link explains more.
+    /// Failures that say little about their cause: any other link is a better explanation.
     pub(super) effects: Vec<Fact>,
-    /// Why this program does not manage the object.
+    /// The reason why this program does not manage the object.
     pub(super) not_ours: Option<String>,
-    /// The number of warnings: worth knowing, but they break nothing.
+    /// The number of warnings: informative, but without effect.
     pub(super) warnings: usize,
     pub(super) unseen: Vec<String>,
     pub(super) events: Vec<Event>,
@@ -38,7 +38,7 @@ pub(super) struct Story {
     pub(super) plan: Option<Previewed>,
 }
 
-/// Whether an error of this class passes by itself or needs action.
+/// Whether an error of this class is temporary or needs action.
 fn state_of(class: &ErrorClass) -> FactState {
     match class {
         ErrorClass::Throttled { .. }
@@ -71,7 +71,7 @@ impl Story {
         self.all().any(|fact| fact.text.contains(message))
     }
 
-    /// What the annotations get wrong.
+    /// Adds the findings about the annotations.
     pub(super) fn lint(&mut self, findings: &[Finding]) {
         for finding in findings {
             let value = finding.value.as_ref().map(|value| format!(" {value:?}")).unwrap_or_default();
@@ -89,7 +89,7 @@ impl Story {
         }
     }
 
-    /// What the controllers would do now.
+    /// Adds the planned changes and failures of the controllers' pass.
     pub(super) fn previewed(&mut self, previewed: &Previewed, dry_run: bool, nobody: bool) {
         for unplanned in &previewed.unplanned {
             self.failed("the controllers", &unplanned.error.to_string(), unplanned.error.class());
@@ -113,7 +113,7 @@ impl Story {
         }
     }
 
-    /// Adds the events. The last error counts as long as something is pending and no sync has succeeded since.
+    /// Adds the events. The last error counts as long as work is pending and no sync has succeeded since.
     pub(super) fn events(&mut self, events: Vec<Event>, now: Timestamp) {
         if let Some(error) = events::last_error(&events) {
             // A kubelet without heartbeats alone does not make an old error relevant.
@@ -124,7 +124,7 @@ impl Story {
             let fix = error.class.as_ref().map_or_else(said, ErrorClass::remediation);
             self.effects.push(match pending {
                 true => Fact {
-                    // An error that passes by itself is not worse because it was emitted as an event.
+                    // A temporary error is not worse because it was emitted as an event.
                     state: error.class.as_ref().map_or(FactState::Bad, state_of),
                     ..Fact::bad("last error", text_of, fix)
                 },

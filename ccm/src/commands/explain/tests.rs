@@ -226,7 +226,7 @@ fn a_node_lists_each_of_its_taints() {
     let node = worker("a", &[TAINT_SHUTDOWN, "example.com/x", "example.com/own"]);
     const OWN: &[TaintId] = &[
         TaintId { key: "example.com/own", effect: TaintEffect::NoSchedule },
-        // Another taint than the one that the node has.
+        // Differs from the node's taint.
         TaintId { key: "example.com/x", effect: TaintEffect::NoExecute },
     ];
     let task = NodeTaskSpec {
@@ -298,7 +298,7 @@ fn a_node_without_routes_waits_for_their_controller_and_for_its_own_writes() {
     };
     let fact = of(network("NoRouteCreated")).unwrap();
     assert_eq!((fact.state, &*fact.text), (FactState::Bad, "does not run: --configure-cloud-routes=false"));
-    // The condition comes from another network plugin: nothing waits for our controllers.
+    // The condition is set by another network plugin: nothing waits for our controllers.
     assert_eq!(of(network("CalicoIsDown")).unwrap().state, FactState::Good);
     assert_eq!(of(worker("a", &[])), None);
 }
@@ -386,7 +386,7 @@ fn the_last_error_counts_until_a_sync_went_well() {
     assert_eq!(last(json!([warned(10), classed])).as_deref(), Some("SyncLoadBalancerFailed"));
     let well = event("Normal", "EnsuredLoadBalancer", 11, ours);
     assert_eq!(last(json!([warned(12), well, classed])).as_deref(), Some("AWSLoadBalancerWarning"));
-    // An error that passes by itself means waiting, whether it was emitted as an event or not.
+    // A temporary error means waiting, whether it was emitted as an event or not.
     let mut passing = object::service(&web(&json!({})), true, now());
     passing.previewed(&Previewed { plans: vec![create()], ..nothing() }, false, false);
     passing.events(events::parse(&json!({"items": [classed]}), "web", "u-1"), now());

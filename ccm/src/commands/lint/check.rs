@@ -1,4 +1,4 @@
-//! Which rules apply to which input, and where the findings are.
+//! Selects the rules for each input and locates the findings.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::source::Source;
 use super::tree::{self, Broken, Node};
 use super::{object, spelling};
 
-/// The rules that are the same for all clouds.
+/// The rules that apply to all clouds.
 const CORE: &str = "core";
 const TEMPLATE: &str = "a template cannot be checked; render it first: helm template … | ccm lint -";
 
@@ -19,23 +19,23 @@ const TEMPLATE: &str = "a template cannot be checked; render it first: helm temp
 #[derive(Clone, Default)]
 pub(super) struct Linters<'a> {
     pub(super) all: Vec<(&'static str, &'a dyn Lint)>,
-    /// Whether the user chose the cloud. If not, a provider's findings count only for its own keys.
+    /// Whether the user selected the cloud. If not, a provider's findings count only for its own keys.
     pub(super) chosen: bool,
-    /// The classes that controllers of the program have.
+    /// The classes that the program's controllers handle.
     pub(super) classes: Vec<Class>,
 }
 
-/// A finding and where it is.
+/// A finding and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
-    /// `None`: in the cluster.
+    /// `None`: the object is in the cluster.
     pub(super) file: Option<String>,
     pub(super) line: Option<usize>,
-    /// Which document of the file, from 1.
+    /// The document number in the file, starting at 1.
     pub(super) document: Option<usize>,
     /// `service default/web`; empty for a finding about a file.
     pub(super) object: String,
-    /// Whose rule it is: `core`, or a provider.
+    /// The origin of the rule: `core`, or a provider.
     pub(super) rules: &'static str,
     pub(super) finding: Finding,
 }
@@ -51,7 +51,7 @@ pub(super) struct Looked {
     pub(super) found: Vec<Found>,
     pub(super) files: usize,
     pub(super) services: usize,
-    /// Objects other than Services.
+    /// The number of objects that are not Services.
     pub(super) skipped: usize,
 }
 
@@ -108,7 +108,7 @@ impl Looked {
         self.add(lint.config(&source.text).into_iter().map(at).collect());
     }
 
-    /// Adds the findings of a file in the order of their lines.
+    /// Adds the findings of a file in line order.
     fn add(&mut self, mut found: Vec<Found>) {
         found.sort_by_key(|found| (found.line, std::cmp::Reverse(found.finding.severity)));
         self.found.append(&mut found);
@@ -127,7 +127,7 @@ fn of_text(text: &str, broken: Vec<Broken>) -> Vec<(usize, Finding)> {
     broken.into_iter().map(|broken| (broken.line, Finding::new(Severity::Error, "", broken.message))).collect()
 }
 
-/// Whether the document that cannot be parsed at this line is a template up to there.
+/// Whether the document that cannot be parsed at this line is a template before that line.
 fn is_template(text: &str, line: usize) -> bool {
     let mut found = false;
     for line in text.lines().take(line) {
@@ -136,7 +136,7 @@ fn is_template(text: &str, line: usize) -> bool {
     found
 }
 
-/// Whether a line has a template action outside of quotes and comments.
+/// Whether a line has a template action outside quotes and comments.
 fn acts(line: &str) -> bool {
     let (mut quote, mut before) = (None, ' ');
     for (at, c) in line.char_indices() {
@@ -152,14 +152,14 @@ fn acts(line: &str) -> bool {
     false
 }
 
-/// Whether a finding is about a value that a template fills in: in quotes it is valid YAML.
+/// Whether a finding concerns a value that a template fills in: in quotes it is valid YAML.
 fn is_filled_in(service: &Service, finding: &Finding) -> bool {
     let has_braces = |text: &str| text.contains("{{") || text.contains("}}");
     let value = finding.value.as_ref().or_else(|| service.metadata.annotations.get(&finding.key));
     has_braces(&finding.message) || value.is_some_and(|value| has_braces(value))
 }
 
-/// `service default/web`; without a namespace if the file does not set one.
+/// `service default/web`; without the namespace if the file sets none.
 fn name(service: &Service) -> String {
     let meta = &service.metadata;
     match (meta.namespace.is_empty(), meta.name.is_empty()) {
@@ -169,7 +169,7 @@ fn name(service: &Service) -> String {
     }
 }
 
-/// The findings of all rules, `wrong` first: its keys are not checked again.
+/// The findings of all rules, after those in `wrong`, whose keys are not checked again.
 pub(super) fn of_service(
     service: &Service,
     wrong: Vec<Finding>,
@@ -186,10 +186,10 @@ pub(super) fn of_service(
         }
     };
     add(CORE, core::lint(service, &linters.classes));
-    // Providers read nothing of Services of other types.
+    // Providers ignore Services of other types.
     for (provider, lint) in linters.all.iter().filter(|_| service.is_load_balancer()) {
         let mut findings = lint.service(service);
-        // It is unknown which cloud the Service is for, so only the provider's own annotations count.
+        // The cloud of the Service is unknown, so only the provider's own annotations count.
         findings.retain(|finding| linters.chosen || is_of_a_cloud(service, &finding.key));
         add(provider, findings);
     }
@@ -205,7 +205,7 @@ pub(super) fn of_service(
     all
 }
 
-/// Whether a provider reports a known error again in other words: at the same key, or at the list that holds it.
+/// Whether a provider repeats a known error in other words: for the same key or the list that contains it.
 fn is_same_mistake(known: &Finding, finding: &Finding) -> bool {
     let both = known.severity == Severity::Error && finding.severity == Severity::Error;
     both && known.key.strip_prefix(&finding.key).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
@@ -227,7 +227,7 @@ fn without_line(message: String, line: Option<usize>) -> String {
     rest.map(str::to_owned).unwrap_or(message)
 }
 
-/// The line in a cloud config: one that the message begins with, that of a `[Section] Key`, or that of a path.
+/// The line in a cloud config: the one that starts the message, that of a `[Section] Key`, or that of a path.
 fn config_line(text: &str, finding: &Finding) -> Option<usize> {
     let Finding { key, message, .. } = finding;
     let number = |text: &str| {
@@ -250,11 +250,11 @@ fn config_line(text: &str, finding: &Finding) -> Option<usize> {
     reported.or_else(|| parsed.broken.first().map(|broken| broken.line).filter(|_| parsed.documents.is_empty()))
 }
 
-/// The entry with the value that the finding names, else the last of the key, else the header.
+/// The entry with the value in the finding, else the last entry of the key, else the header.
 fn gcfg_line(text: &str, finding: &Finding) -> Option<usize> {
     let (header, key) = finding.key.strip_prefix('[')?.split_once(']')?;
     let key = key.trim();
-    // A section that lacks its required name counts as one with an empty name.
+    // A section without its required name is treated as one with an empty name.
     let (name, subsection) = match header.split_once(' ') {
         Some((name, quoted)) => (name, serde_json::from_str::<String>(quoted).ok()?),
         None => (header, String::new()),
@@ -282,7 +282,7 @@ fn gcfg_line(text: &str, finding: &Finding) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A cloud that refuses one word in its own annotation and one field.
+    /// A cloud that rejects one word in its own annotation and one field.
     struct Picky;
 
     impl Lint for Picky {

@@ -1,5 +1,5 @@
-//! `ccm lint`: finds mistakes in Services and cloud configs before they are applied. Files need no cluster and no
-//! account.
+//! `ccm lint`: finds errors in Services and cloud configs before they are applied. For files it needs neither a
+//! cluster nor a cloud account.
 
 mod check;
 mod object;
@@ -58,7 +58,7 @@ Exit codes: 0 nothing from --fail-on on, 2 something, 1 an input could not be re
     run,
 };
 
-/// The findings of one Service, with the rules of the chosen provider: for other commands.
+/// The findings of one Service with the rules of the selected provider, for other commands.
 pub(super) fn service(service: &Service, registry: &Registry, options: &Options) -> Vec<ccm_provider::Finding> {
     let factory = registry.get(&options.cloud_provider);
     let rules = factory.and_then(|factory| Some((factory.name(), factory.lint()?)));
@@ -87,7 +87,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     .boxed()
 }
 
-/// The least severity that fails the command; `None`: none does.
+/// The lowest severity that fails the command; `None`: no severity does.
 fn threshold(word: &str) -> Result<Option<Severity>, Failure> {
     match word {
         "error" => Ok(Some(Severity::Error)),
@@ -141,7 +141,7 @@ async fn look(call: &Call) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// The checks of the chosen provider, or of all.
+/// The checks of the selected provider, or of all providers.
 fn linters<'a>(registry: &'a Registry, chosen: &str, notes: &mut Vec<String>) -> Result<Linters<'a>, Failure> {
     if chosen.is_empty() {
         let all = registry.names().filter_map(|name| Some((name, registry.get(name)?.lint()?)));
@@ -158,7 +158,7 @@ fn linters<'a>(registry: &'a Registry, chosen: &str, notes: &mut Vec<String>) ->
     Ok(Linters { all, chosen: true, classes: Vec::new() })
 }
 
-/// The classes that controllers of the program have, and whether these are on.
+/// The classes that the program's controllers handle, and whether these are enabled.
 fn classes(call: &Call) -> Result<Vec<Class>, Failure> {
     let (program, chosen) = (&call.program, call.values.text("cloud-provider"));
     let mut errors = Vec::new();

@@ -1,4 +1,4 @@
-//! From a document to Services: lists are expanded, and a field of a wrong type becomes a finding and is left out.
+//! Converts a document to Services: expands lists; a field of a wrong type becomes a finding and is omitted.
 
 use ccm_provider::{Finding, Service, Severity};
 use ccm_runtime::store::{Cached as _, FieldFilter};
@@ -6,14 +6,14 @@ use serde_json::{Value as Json, json};
 
 use super::tree::{Kind, Node};
 
-/// The Services of a document, and how many other objects it has.
+/// The Services of a document, and the number of its other objects.
 pub(super) fn services(document: &Node) -> (Vec<&Node>, usize) {
     let (mut found, mut others) = (Vec::new(), 0);
     collect(document, "", &mut found, &mut others);
     (found, others)
 }
 
-/// `kind` is that of objects without one, as in a typed list.
+/// `kind` applies to objects without one, as in a typed list.
 fn collect<'a>(node: &'a Node, kind: &str, found: &mut Vec<&'a Node>, others: &mut usize) {
     if matches!(node.kind, Kind::Null) {
         return;
@@ -31,7 +31,7 @@ fn collect<'a>(node: &'a Node, kind: &str, found: &mut Vec<&'a Node>, others: &m
     }
 }
 
-/// The Service of an object, with the API server's defaults; a field of a wrong type becomes a finding and is left out.
+/// The Service of an object, with the API server's defaults; a field of a wrong type becomes a finding and is omitted.
 pub(super) fn read(object: &Node, findings: &mut Vec<Finding>) -> Service {
     let mut json = object.json();
     if let Some(fields) = json.as_object_mut() {
@@ -77,7 +77,7 @@ fn prune(json: &mut Json) {
     }
 }
 
-/// Annotations and labels are strings: `true` or `60` without quotes is refused.
+/// Annotations and labels must be strings: `true` or `60` without quotes is rejected.
 fn texts(json: &mut Json, findings: &mut Vec<Finding>) {
     for (section, path) in [("annotations", "/metadata/annotations"), ("labels", "/metadata/labels")] {
         let Some(fields) = json.pointer_mut(path).and_then(Json::as_object_mut) else { continue };
@@ -91,7 +91,7 @@ fn texts(json: &mut Json, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Leaves out wrong fields of a port, so that the rest of it is still checked.
+/// Omits wrong fields of a port, so that its other fields are still checked.
 fn ports(ports: &mut Json, path: &str, findings: &mut Vec<Finding>) {
     for (at, port) in ports.as_array_mut().into_iter().flatten().enumerate() {
         let Some(fields) = port.as_object_mut() else { continue };
@@ -121,7 +121,7 @@ fn check(alone: &Json, path: &str, findings: &mut Vec<Finding>) -> bool {
     read.is_ok()
 }
 
-/// What the API server fills in. Source: `pkg/apis/core/v1/defaults.go` of Kubernetes, `SetDefaults_Service`.
+/// Sets the API server's defaults. Source: `pkg/apis/core/v1/defaults.go` of Kubernetes, `SetDefaults_Service`.
 fn fill_in(service: &mut Service) {
     let default = |field: &mut String, value: &str| {
         if field.is_empty() {

@@ -1,4 +1,4 @@
-//! How findings are printed: for people, for programs, for GitHub.
+//! Output of findings: for users, for programs, for GitHub.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use crate::commands::output::{self, Format, Output, counted};
 pub(super) struct Report {
     pub(super) looked: Looked,
     pub(super) unread: Vec<Unread>,
-    /// The checks that were skipped, and why.
+    /// The skipped checks with the reasons.
     pub(super) notes: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn render(report: &Report, output: Output) -> String {
 }
 
 impl Found {
-    /// `web.yaml:7`, `service default/web` in the cluster.
+    /// `web.yaml:7`, or `service default/web` in the cluster.
     fn place(&self) -> String {
         match (&self.file, self.line) {
             (Some(file), Some(line)) => format!("{file}:{line}"),
@@ -36,7 +36,7 @@ impl Found {
         }
     }
 
-    /// What is wrong, with the object where the place does not name it.
+    /// The problem, with the object if the place does not name it.
     fn sentence(&self) -> String {
         let named =
             if self.file.is_some() && !self.object.is_empty() { format!("{}: ", self.object) } else { String::new() };
@@ -140,7 +140,7 @@ fn github(report: &Report) -> String {
             Severity::Info => "notice",
         };
         let title = if found.finding.key.is_empty() { "ccm lint" } else { &found.finding.key };
-        // GitHub knows files by their path in the repository.
+        // GitHub identifies files by their path in the repository.
         let file = found.file.as_deref().map(|file| file.strip_prefix("./").unwrap_or(file).to_owned());
         let line = found.line.map(|line| line.to_string());
         let named = match found.file {

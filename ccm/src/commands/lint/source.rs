@@ -1,4 +1,4 @@
-//! Texts to check: files, folders, stdin.
+//! The texts to check: files, folders, stdin.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -17,11 +17,11 @@ pub(super) struct Unread {
     pub(super) error: String,
 }
 
-/// The name of the text that comes from stdin.
+/// The name of the text from stdin.
 const STDIN: &str = "<stdin>";
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Reads all inputs that the arguments name; continues after one that cannot be read.
+/// Reads all inputs given as arguments; continues after one that cannot be read.
 pub(super) fn read(words: &[String]) -> (Vec<Source>, Vec<Unread>) {
     let (mut sources, mut unread) = (Vec::new(), Vec::new());
     let mut seen = BTreeSet::new();
@@ -43,7 +43,7 @@ pub(super) fn read(words: &[String]) -> (Vec<Source>, Vec<Unread>) {
     (sources, unread)
 }
 
-/// Reads what must be one file.
+/// Reads an input that must be one file.
 pub(super) fn read_one(word: &str) -> (Vec<Source>, Vec<Unread>) {
     if Path::new(word).is_dir() {
         let error = "is a folder; name the file in it".to_owned();
@@ -64,8 +64,8 @@ fn add(name: &str, read: std::io::Result<Vec<u8>>, sources: &mut Vec<Source>, un
     }
 }
 
-/// The file itself, or all files with a manifest extension in a folder and below, sorted. Hidden files and links to
-/// folders are left out: a mounted ConfigMap would be read twice.
+/// The file itself, or all files with a manifest extension in a folder and its subfolders, sorted. Hidden files and
+/// links to folders are skipped: a mounted ConfigMap would be read twice.
 fn files(path: &Path, unread: &mut Vec<Unread>) -> Vec<PathBuf> {
     let mut failed = |path: &Path, error: &std::io::Error| {
         unread.push(Unread { name: path.display().to_string(), error: error.to_string() });

@@ -1,5 +1,5 @@
-//! Misspelt annotation keys. A provider checks those under its own prefixes; this module checks the keys that all
-//! share.
+//! Misspelt annotation keys. A provider checks those with its own prefixes; this module checks the keys that all
+//! providers share.
 
 use ccm_controllers::service::lint::DOMAINS;
 use ccm_kit::annotations::misspelt;

@@ -1,5 +1,5 @@
-//! YAML and JSON with the line of every key. Parsed as by kubectl: YAML 1.1 booleans, merge keys, concatenated JSON
-//! objects. A document that cannot be parsed does not affect those after it.
+//! YAML and JSON with the line of every key. Parsed like kubectl does: YAML 1.1 booleans, merge keys, concatenated JSON
+//! objects. A document that cannot be parsed does not affect the following ones.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,12 +11,12 @@ use serde_json::Value as Json;
 #[cfg(test)]
 mod tests;
 
-/// The most values in one file: nested aliases can multiply them.
+/// The maximum number of values in one file: nested aliases can multiply them.
 const VALUES: usize = 1_000_000;
 
 #[derive(Debug, Clone)]
 pub(super) struct Node {
-    /// Counts from 1.
+    /// The line, starting at 1.
     pub(super) line: usize,
     pub(super) kind: Kind,
 }
@@ -34,7 +34,7 @@ pub(super) enum Kind {
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) key: String,
-    /// Where the key is.
+    /// The line of the key.
     pub(super) line: usize,
     pub(super) value: Node,
     /// From `<<`: a key of the map itself takes precedence.
@@ -49,12 +49,12 @@ pub(super) struct Broken {
 
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
-    /// Those that could be read, each with its number, which counts from 1.
+    /// The documents that could be parsed, each with its number, starting at 1.
     pub(super) documents: Vec<(usize, Node)>,
     pub(super) broken: Vec<Broken>,
 }
 
-/// Reads a text of any number of documents.
+/// Parses a text with any number of documents.
 pub(super) fn parse(text: &str) -> Parsed {
     let text = one_mark(text);
     let (mut parsed, mut number, mut made) = (Parsed::default(), 0, 0);
@@ -66,14 +66,14 @@ pub(super) fn parse(text: &str) -> Parsed {
     parsed
 }
 
-/// Without the byte order marks inside of concatenated files.
+/// Removes byte order marks inside concatenated files.
 fn one_mark(text: &str) -> Cow<'_, str> {
     const AGAIN: &str = "\n\u{feff}";
     if text.contains(AGAIN) { Cow::Owned(text.replace(AGAIN, "\n")) } else { Cow::Borrowed(text) }
 }
 
 /// Texts to parse one by one, each with the number of lines before it: YAML as a whole, JSON object by object, because
-/// YAML requires a separator between documents. What follows the last object is the last piece.
+/// YAML requires a separator between documents. The text after the last object is the last piece.
 fn pieces(text: &str) -> Vec<(usize, &str)> {
     let json = text.trim_start_matches('\u{feff}');
     let mut objects = serde_json::Deserializer::from_str(json).into_iter::<IgnoredAny>();
@@ -131,7 +131,7 @@ impl Node {
         }
     }
 
-    /// The line of what a path such as `spec.ports[1].port` or `a["b.c"]` names, or of the nearest thing above it.
+    /// The line of the value at a path such as `spec.ports[1].port` or `a["b.c"]`, or of its nearest existing ancestor.
     pub(super) fn line_of(&self, path: &str) -> usize {
         let (mut node, mut line, mut rest) = (self, self.line, path);
         while let Some((segment, after)) = segment(rest) {
@@ -159,13 +159,13 @@ impl Node {
     }
 }
 
-/// The first segment of a path, without quotes, and what follows it.
+/// The first segment of a path, without quotes, and the rest.
 fn segment(path: &str) -> Option<(Cow<'_, str>, &str)> {
     if path.is_empty() {
         return None;
     }
     if let Some(quoted) = path.strip_prefix('[').filter(|rest| rest.starts_with('"')) {
-        // Paths use Rust's escapes; JSON's cover those that occur in real keys.
+        // Paths use Rust's escapes; those of JSON cover the ones in real keys.
         let mut texts = serde_json::Deserializer::from_str(quoted).into_iter::<String>();
         let key = texts.next()?.ok()?;
         let rest = quoted.get(texts.byte_offset()..)?.strip_prefix(']')?;
@@ -182,11 +182,11 @@ fn segment(path: &str) -> Option<(Cow<'_, str>, &str)> {
 
 struct Reader<'a> {
     parser: Parser<'a, StrInput<'a>>,
-    /// Lines before the text.
+    /// The number of lines before the text.
     before: usize,
     parsed: Parsed,
     number: usize,
-    /// Values made so far.
+    /// The number of values created so far.
     made: usize,
 }
 
@@ -195,10 +195,10 @@ struct Open {
     anchor: usize,
     /// `None`: a list.
     entries: Option<Vec<Entry>>,
-    /// Which entry has a key.
+    /// The index of the entry with each key.
     known: BTreeMap<String, usize>,
     items: Vec<Node>,
-    /// The key whose value comes next.
+    /// The key of the next value.
     key: Option<(String, usize, bool)>,
 }
 
@@ -218,7 +218,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads up to the end of a document; false at the end of all.
+    /// Parses up to the end of a document; false at the end of the input.
     fn document(&mut self) -> Result<bool, Broken> {
         let mut open: Vec<Open> = Vec::new();
         let mut anchors: BTreeMap<usize, Node> = BTreeMap::new();
@@ -299,7 +299,7 @@ impl Open {
         self.key = Some((key, line, merge));
     }
 
-    /// `at`: the line where its event begins.
+    /// `at`: the line where the node's event starts.
     fn add(&mut self, node: Node, at: usize, broken: &mut Vec<Broken>) -> Result<(), Broken> {
         let Some(entries) = &mut self.entries else {
             self.items.push(node);
@@ -347,7 +347,7 @@ impl Open {
     }
 }
 
-/// What a plain scalar means to kubectl. Source: `go.yaml.in/yaml/v2` `resolve.go`.
+/// The type of a plain scalar in kubectl. Source: `go.yaml.in/yaml/v2` `resolve.go`.
 fn resolve(text: &str) -> Kind {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Kind::Null,
@@ -369,7 +369,7 @@ fn resolve(text: &str) -> Kind {
     }
 }
 
-/// Decimal, `0x`, `0b`, `0o`, and octal after a bare 0.
+/// Decimal, `0x`, `0b`, `0o`, and octal after a leading 0.
 fn integer(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -19,8 +19,8 @@ const LEADER_MIGRATION: &str = "leader-migration";
 const LEADER_ELECTION: &str = "leader-election";
 const FLAG_VALUE: &str = "flag-value";
 
-/// Sections of flags for serving, logging and connecting: they differ between installations and do not affect cluster
-/// or cloud.
+/// Sections of flags for serving, logging and connections: they differ between installations and do not affect the
+/// cluster or the cloud.
 const AROUND: [&str; 8] = [
     "Debugging flags",
     "Secure serving flags",
@@ -31,7 +31,7 @@ const AROUND: [&str; 8] = [
     "Global flags",
     "Command flags",
 ];
-/// The same in other sections. `dry-run` is only about this check.
+/// Such flags in other sections. `dry-run` concerns only this check.
 const ALSO_AROUND: [&str; 7] = [
     "dry-run",
     "external-cloud-volume-plugin",
@@ -42,8 +42,8 @@ const ALSO_AROUND: [&str; 7] = [
     "master",
 ];
 
-/// Flags of kube-controller-manager for the work that this program takes over from it; those about names and ranges
-/// have checks of their own.
+/// Flags of kube-controller-manager for the work that this program takes over from it; those for names and ranges
+/// have their own checks.
 const SHARED: [&str; 7] = [
     "allow-untagged-cloud",
     "cloud-config",
@@ -87,7 +87,7 @@ pub(super) fn checks(running: &[Running], ours: &Ours<'_>) -> Vec<Check> {
     checks
 }
 
-/// Components that were not found: those of managed control planes, and those that run outside of pods.
+/// Components that were not found: those of managed control planes, and those that do not run in pods.
 fn unseen(running: &[Running]) -> Vec<Check> {
     let seen = |component| running.iter().any(|running| running.component == component);
     let missing =
@@ -128,7 +128,7 @@ fn of_controller_manager(running: &Running, ours: &Ours<'_>, has_cloud_controlle
         )),
         None => checks.push(Check::good(CLOUD_PROVIDER, &*subject, "kube-controller-manager leaves the cloud alone")),
     }
-    // With an in-tree cloud provider the default name is in use.
+    // With an in-tree cloud provider the default name is used.
     let by_default = in_tree.map(|_| DEFAULT_CLUSTER_NAME);
     let theirs = flags.get("cluster-name").map(String::as_str).or(by_default);
     if let Some(theirs) = theirs.filter(|name| **name != options.cluster_name) {
@@ -141,7 +141,7 @@ fn of_controller_manager(running: &Running, ours: &Ours<'_>, has_cloud_controlle
         match (in_tree, has_cloud_controller) {
             (Some(_), _) => checks.push(Check::error(CLUSTER_NAME, &*subject, text, fix)),
             (None, false) => checks.push(Check::warning(CLUSTER_NAME, &*subject, text, fix)),
-            // The name of that cloud-controller-manager is in use, and checked there.
+            // The name of that cloud-controller-manager is used, and is checked there.
             (None, true) => {}
         }
     }
@@ -164,11 +164,11 @@ fn of_controller_manager(running: &Running, ours: &Ours<'_>, has_cloud_controlle
     checks
 }
 
-/// The cloud flags of kube-controller-manager, parsed as our own.
+/// The cloud flags of kube-controller-manager, parsed like our own.
 fn of_in_tree(subject: &str, flags: &Flags, ours: &Ours<'_>) -> Vec<Check> {
     let mut args: Vec<String> =
         SHARED.iter().filter_map(|name| Some(format!("--{name}={}", flags.get(*name)?))).collect();
-    // Only the controllers that this program also has.
+    // Only the controllers that this program has too.
     let list = value(flags, "controllers").split(',').map(str::trim);
     let known = list.filter(|word| {
         let mut unknown = Vec::new();
@@ -189,7 +189,7 @@ fn of_in_tree(subject: &str, flags: &Flags, ours: &Ours<'_>) -> Vec<Check> {
     unread.chain(differing.map(|flag| difference(subject, flag, &theirs, ours))).collect()
 }
 
-/// Which program allocates pod CIDRs: it must be exactly one of the two, with the ranges of the routes.
+/// The program that allocates pod CIDRs: it must be exactly one of the two, with the ranges of the routes.
 fn pod_ranges(subject: &str, here: &Ours<'_>, flags: &Flags, allocates: bool) -> Vec<Check> {
     let (options, routes) = (here.options, here.makes_routes());
     let mut checks = Vec::new();
@@ -299,7 +299,7 @@ fn of_api_server(running: &Running, options: &Options) -> Vec<Check> {
     checks
 }
 
-/// The arguments of the program to be replaced, read by this program's parser.
+/// The arguments of the program to replace, parsed by this program's parser.
 fn of_cloud_controller(running: &Running, ours: &Ours<'_>) -> Vec<Check> {
     let subject = running.subject();
     let (theirs, wrong) = read_on(&ours.program.flags, running.args.iter().map(Into::into));
@@ -322,7 +322,7 @@ fn of_cloud_controller(running: &Running, ours: &Ours<'_>) -> Vec<Check> {
     checks
 }
 
-/// Two programs must never be active at the same time: they must share a lease.
+/// The two programs must never be active at the same time: they must share a lease.
 fn election(subject: &str, theirs: &FlagValues, options: &Options) -> Option<Check> {
     let lease = |namespace: &str, name: &str| format!("{namespace}/{name}");
     let (text, fix) = match &options.election {
@@ -411,7 +411,7 @@ fn difference(subject: &str, flag: &Flag, theirs: &FlagValues, ours: &Ours<'_>) 
     }
 }
 
-/// What the two lists of controllers mean for each of them.
+/// The effect of the two controller lists on each controller.
 fn controllers(theirs: &FlagValues, ours: &Ours<'_>) -> String {
     let mut wrong = Vec::new();
     let (program, provider) = (ours.program, &ours.options.cloud_provider);
@@ -434,7 +434,7 @@ fn controllers(theirs: &FlagValues, ours: &Ours<'_>) -> String {
     effect
 }
 
-/// Flags of a component whose table is not known here.
+/// Flags of a component without a flag table.
 type Flags = BTreeMap<String, String>;
 
 fn value<'a>(flags: &'a Flags, name: &str) -> &'a str {

@@ -1,4 +1,4 @@
-//! Leases: which program is active now, and which others could be at the same time.
+//! Leases: the program that is active now, and others that could be active at the same time.
 
 use ccm_provider::Check;
 use ccm_runtime::permission::MIGRATION_LEASE;
@@ -8,10 +8,10 @@ use super::objects::Lease;
 use crate::options::Options;
 
 const CHECK: &str = "lease";
-/// How long after its expiry a lease still counts as held: clocks differ.
+/// The time after its expiry during which a lease still counts as held, because clocks differ.
 const TOLERANCE: i64 = 30;
 
-/// All checks of the leases in the namespace of ours.
+/// All checks of the leases in the namespace of our lease.
 pub(super) fn checks(leases: &[Lease], options: &Options, now: Timestamp) -> Vec<Check> {
     let (namespace, ours) = match &options.election {
         Some(election) => (election.namespace.as_str(), Some(election.name.as_str())),

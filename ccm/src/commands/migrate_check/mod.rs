@@ -1,7 +1,7 @@
-//! `ccm migrate-check`: what would break, or change, when this program takes a cluster over.
+//! `ccm migrate-check`: finds what would break or change if this program took over a cluster.
 //!
-//! Reads are separate from the checks, which are pure functions: flags of running components, nodes, Services, leases,
-//! rights, webhooks. The planned writes come from the controllers' own pass, the state of the cloud from the provider.
+//! Reads are separate from the checks, which are pure functions of: flags of running components, nodes, Services,
+//! leases, permissions, webhooks. The controllers' own pass plans the writes; the provider reads the cloud's state.
 
 mod flags;
 mod leases;
@@ -191,7 +191,7 @@ fn sorted(checks: Vec<Check>) -> Vec<Check> {
     checks
 }
 
-/// Merges equal findings of several nodes or Services: a missing right can affect every object of a big cluster.
+/// Merges equal findings of several nodes or Services: a missing permission can affect every object of a large cluster.
 fn shared(checks: Vec<Check>) -> Vec<Check> {
     let mut others = Vec::new();
     let mut groups: BTreeMap<_, Vec<String>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Nodes: whether the cloud knows them, and what would be written to them.
+//! Nodes: whether their instances exist, and the writes to them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,9 +18,9 @@ const INSTANCE: &str = "node-instance";
 
 pub(super) struct Nodes<'a> {
     pub(super) nodes: &'a [NodeRef],
-    /// What the cloud says of each; `None`: the provider has no instances.
+    /// The cloud's answer for each node; `None`: the provider has no instances.
     pub(super) answers: Option<&'a [Lookup]>,
-    /// What provider IDs of this cloud begin with.
+    /// The schemes of the provider IDs of this cloud.
     pub(super) schemes: Schemes,
     pub(super) previewed: &'a Previewed,
 }
@@ -48,7 +48,7 @@ pub(super) fn checks(seen: &Nodes<'_>) -> Vec<Check> {
 }
 
 impl Nodes<'_> {
-    /// Whether a finding already reports that the cloud does not know this node: `node NAME`.
+    /// Whether a finding already reports that this node, `node NAME`, is unknown to the cloud.
     pub(super) fn is_reported(&self, subject: &str) -> bool {
         let Some(answers) = self.answers else { return false };
         let is_lost = |answer: &Lookup| matches!(answer, Lookup::Gone(_) | Lookup::Unknown(_));
@@ -61,7 +61,7 @@ fn is_foreign(node: &Node, schemes: &Schemes) -> bool {
     schemes.is_foreign(node.provider_id.as_deref())
 }
 
-/// Provider ID and taint.
+/// Checks provider ID and taint.
 fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
     if is_foreign(node, &seen.schemes) {
         let text = format!("its provider ID is of another cloud ({})", node.provider_scheme().unwrap_or_default());
@@ -73,7 +73,7 @@ fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
         ));
     }
     if node.has_taint(TAINT_UNINITIALIZED) {
-        // The initialization is reported with the other writes.
+        // Its initialization is reported with the other writes.
         let initialized = seen.previewed.plans.iter().any(|plan| plan.subject == format!("node {}", node.name));
         let text = "it waits for its initialization, and this program would not initialize it";
         let fix = "see ccm explain node/NAME";
@@ -98,7 +98,7 @@ fn identity(node: &Node, seen: &Nodes<'_>) -> Option<Kind> {
     Some((Severity::Error, "kubelet", text, fix.into()))
 }
 
-/// Whether the cloud has its instance. The lifecycle controller decides whether a node without one is deleted.
+/// Whether its instance exists. The lifecycle controller decides whether a node without one is deleted.
 fn instance(node: &Node, answer: Option<&Lookup>, seen: &Nodes<'_>) -> Option<Kind> {
     let find = "see that name and provider ID of the node are those of its instance, and that account, region and tags in \
                 --cloud-config are right";
@@ -142,7 +142,7 @@ fn all_foreign(seen: &Nodes<'_>) -> Option<Check> {
     })
 }
 
-/// What the controllers would write to nodes, one finding for each kind of write, with an example.
+/// The controllers' planned writes to nodes: one finding per kind of write, with an example.
 fn planned(plans: &[Plan]) -> Vec<Check> {
     let mut kinds: BTreeMap<&str, Vec<(&str, &Plan)>> = BTreeMap::new();
     for plan in plans {

@@ -1,4 +1,4 @@
-//! The fields that are read of objects that no controller stores: pods, leases, webhooks, namespaces.
+//! The fields of objects that no controller stores: pods, leases, webhooks, namespaces.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// Parts of objects. What is absent is empty.
+/// Parts of objects. Absent fields are empty.
 macro_rules! parts {
     ($($(#[$attribute:meta])* $name:ident { $($(#[$note:meta])* $field:ident: $type:ty,)* })*) => {$(
         $(#[$attribute])*
@@ -37,7 +37,7 @@ parts! {
     }
     PodStatus { phase: String, }
     Container { image: String, command: Vec<String>, args: Vec<String>, env: Vec<Variable>, }
-    /// Values that come from elsewhere, such as a Secret, stay empty.
+    /// Values from other sources, such as a Secret, stay empty.
     Variable { name: String, value: String, }
     #[derive(PartialEq, Eq, PartialOrd, Ord)]
     Toleration { key: String, operator: String, value: String, effect: String, }
@@ -68,7 +68,7 @@ parts! {
         operations: Vec<String>,
         scope: Option<String>,
     }
-    /// An empty one selects everything.
+    /// An empty selector selects everything.
     Selector { match_labels: BTreeMap<String, String>, match_expressions: Vec<Requirement>, }
     Requirement { key: String, operator: String, values: Vec<String>, }
 }
@@ -84,7 +84,7 @@ impl Selector {
                 "NotIn" => !listed,
                 "Exists" => value.is_some(),
                 "DoesNotExist" => value.is_none(),
-                // A future operator: a false warning is better than a missed one.
+                // An unknown operator: a false warning is better than a missing one.
                 _ => true,
             }
         };

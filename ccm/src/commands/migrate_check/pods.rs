@@ -1,4 +1,4 @@
-//! Pods of a cloud-controller-manager: whether they can start where they are needed, and their service account.
+//! Pods of a cloud-controller-manager: whether they can start on the required nodes, and their service account.
 
 use ccm_provider::Check;
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
@@ -6,7 +6,7 @@ use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use super::objects::Toleration;
 use super::running::{Component, Running};
 
-/// All checks of pods. `account`: who this program would be.
+/// All checks of pods. `account`: the service account of this program.
 pub(super) fn checks(running: &[Running], account: &str) -> Vec<Check> {
     let cloud = running.iter().filter(|running| running.component == Component::CloudControllerManager);
     cloud.flat_map(|running| of_cloud_controller(running, account)).collect()

@@ -1,4 +1,4 @@
-//! Rights: whether the account that will run this program has the permissions that its parts declare.
+//! RBAC: whether the account that will run this program has the permissions that its parts declare.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ const CHECK: &str = "rbac";
 const AT_ONCE: usize = 16;
 const REVIEW: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const SELF_REVIEW: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-/// The ConfigMap with the API server's authentication settings; every cluster has a role to read it.
+/// The ConfigMap with the API server's authentication settings; every cluster has a role for reading it.
 const AUTHENTICATION: &str = "extension-apiserver-authentication";
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,11 +35,11 @@ struct Right {
     namespace: Option<String>,
 }
 
-/// Which verbs are needed, and what for.
+/// The required verbs and their purpose.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Need {
     verbs: BTreeMap<&'static str, BTreeSet<&'static str>>,
-    /// Whether an enabled feature does not work without it.
+    /// Whether an enabled feature fails without it.
     vital: bool,
 }
 
@@ -50,11 +50,11 @@ pub(super) struct Question {
     name: String,
 }
 
-/// The answers, and which identity they are about.
+/// The answers, and the identity for which they apply.
 #[derive(Debug)]
 pub(super) struct Answers {
     pub(super) granted: BTreeMap<Question, bool>,
-    /// Set if only the identity of this command could be reviewed; the reason.
+    /// The reason, if only the identity of this command could be reviewed.
     pub(super) about_us: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl Needs {
         }
     }
 
-    /// One question for each verb and name.
+    /// One question per verb and name.
     pub(super) fn questions(&self) -> Vec<Question> {
         let mut questions = Vec::new();
         for (right, need) in &self.0 {
@@ -94,7 +94,7 @@ impl Needs {
     }
 }
 
-/// Everything that is needed: by the process as `account`, and by these controllers, whose load balancers depend on `related`.
+/// All required permissions: of the process as `account`, and of the controllers; load balancers need `related`.
 pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller], related: Related) -> Needs {
     let mut needs = Needs::default();
     if options.election.is_some() {
@@ -124,10 +124,10 @@ pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller
     for controller in controllers {
         let own_account = format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{}", controller.client_name);
         let account = if own { own_account.as_str() } else { account };
-        // Without its rights this controller only logs and retries.
+        // Without its permissions this controller only logs and retries.
         let vital = controller.name != ccm_controllers::persistent_volume::NAME;
         needs.add(account, options, controller.permissions, vital);
-        // The service controllers, whichever their names.
+        // The service controllers, whatever their names.
         if controller.permissions == service::PERMISSIONS {
             needs.add(account, options, &service::related::permissions(related), vital);
         }
@@ -138,7 +138,7 @@ pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller
     needs
 }
 
-/// Namespace and names of a permission, those of the leases as the flags have them.
+/// Namespace and names of a permission; for leases those in the flags.
 fn place(permission: &Permission, options: &Options) -> (Option<String>, Vec<String>) {
     let mut namespace = permission.namespace.map(str::to_owned);
     let election = options.election.as_ref().filter(|_| permission.resource == "leases");
@@ -165,7 +165,7 @@ struct ReviewStatus {
     allowed: bool,
 }
 
-/// Reviews the accounts; if that is not allowed, the identity of this command.
+/// Reviews the accounts or, if that is not allowed, the identity of this command.
 pub(super) async fn ask(client: &Client, questions: Vec<Question>) -> Result<Answers, ApiError> {
     let Some(first) = questions.first() else { return Ok(Answers { granted: BTreeMap::new(), about_us: None }) };
     let about_us = match one(client, first, true).await {
@@ -217,7 +217,7 @@ fn groups(account: &str) -> Vec<String> {
     groups
 }
 
-/// One finding for each right that is missing.
+/// One finding per missing permission.
 pub(super) fn checks(needs: &Needs, answers: &Answers) -> Vec<Check> {
     let mut checks = Vec::new();
     if let Some(reason) = &answers.about_us {
@@ -261,7 +261,7 @@ fn missing(right: &Right, need: &Need, verbs: &[&str], names: &[&str], about_us:
     }
 }
 
-/// `leases.coordination.k8s.io`, as kubectl has it.
+/// `leases.coordination.k8s.io`, as kubectl prints it.
 fn resource(right: &Right) -> String {
     match (right.group, right.resource.split_once('/')) {
         ("", _) => right.resource.to_owned(),
@@ -270,7 +270,7 @@ fn resource(right: &Right) -> String {
     }
 }
 
-/// The commands that grant it.
+/// The commands that grant the permission.
 fn grant(right: &Right, verbs: &[&str], names: &[&str]) -> String {
     let whom = match service_account(&right.account) {
         Some((namespace, name)) => format!("--serviceaccount={namespace}:{name}"),

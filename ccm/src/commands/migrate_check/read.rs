@@ -1,5 +1,5 @@
-//! Reads what the checks need besides nodes and Services, page by page. All of it is optional: a failed read is a
-//! finding.
+//! Reads the inputs of the checks besides nodes and Services, page by page. All of them are optional: a failed read is
+//! a finding.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 pub(super) struct Cluster {
     pub(super) running: Option<Vec<Running>>,
     pub(super) leases: Option<Vec<Lease>>,
-    /// With `validatingwebhook` or `mutatingwebhook`.
+    /// With the resource, `validatingwebhook` or `mutatingwebhook`.
     pub(super) webhooks: Vec<(&'static str, WebhookConfiguration)>,
     /// Whether both kinds of webhooks could be read.
     pub(super) all_webhooks: bool,
     /// Labels by name.
     pub(super) namespaces: BTreeMap<String, BTreeMap<String, String>>,
-    /// What could not be read.
+    /// Findings for failed reads.
     pub(super) unread: Vec<Check>,
 }
 
-/// Reads all of it. `namespace`: where pods are looked for, empty for everywhere; `leases`: where Leases are.
+/// Reads all inputs. `namespace`: the namespace of pods, empty for all; `leases`: the namespace of Leases.
 pub(super) async fn cluster(client: &Client, namespace: &str, leases: &str) -> Cluster {
     let pods = match namespace {
         "" => "/api/v1/pods".to_owned(),
@@ -59,7 +59,7 @@ pub(super) async fn cluster(client: &Client, namespace: &str, leases: &str) -> C
     cluster
 }
 
-/// What was read, or a finding.
+/// The result of a read; an error becomes a finding.
 fn read<T>(unread: &mut Vec<Check>, resource: &str, effect: &str, result: Result<T, ApiError>) -> Option<T> {
     result.map_err(|error| unread.push(unreadable(resource, effect, &error))).ok()
 }

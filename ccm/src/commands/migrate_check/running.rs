@@ -1,10 +1,10 @@
-//! Control plane components that run as pods, found by command and image, with their flags.
+//! Control plane components that run as pods, identified by command and image, with their flags.
 
 use std::collections::BTreeMap;
 
 use super::objects::{Container, Pod, Toleration};
 
-/// Components whose flags matter.
+/// Components with relevant flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Component {
     ControllerManager,
@@ -33,13 +33,13 @@ impl Component {
         }
     }
 
-    /// The component that an image of this name starts by its entry point.
+    /// The component that an image with this name starts through its entry point.
     fn of_image(image: &str, args: &[String]) -> Option<Self> {
         let path = image.split('@').next().unwrap_or_default();
         let last = path.rsplit('/').next().unwrap_or_default();
         let name = last.split(':').next().unwrap_or_default();
         let name = ["-amd64", "-arm64"].iter().find_map(|arch| name.strip_suffix(arch)).unwrap_or(name);
-        // Several vendors name the program after the repository: cloud-provider-vsphere.
+        // Several vendors use the repository's name for the program: cloud-provider-vsphere.
         let named = name.starts_with("cloud-provider-") || name.contains("cloud-controller-manager");
         let vendor = named && args.iter().any(|arg| arg.starts_with("--"));
         Self::of_program(name).or(vendor.then_some(Self::CloudControllerManager))
@@ -51,7 +51,7 @@ pub(super) struct Running {
     pub(super) component: Component,
     /// `namespace/name`, sorted.
     pub(super) pods: Vec<String>,
-    /// What follows the program's name.
+    /// The arguments after the program's name.
     pub(super) args: Vec<String>,
     pub(super) account: String,
     pub(super) namespace: String,
@@ -69,7 +69,7 @@ impl Running {
         if more == 0 { format!("pod {first}") } else { format!("pod {first} and {more} more") }
     }
 
-    /// The flags of a component whose table is not known here: the last value of each; without a value, `true`.
+    /// The flags of a component without a flag table: the last value of each; `true` for a flag without a value.
     pub(super) fn flags(&self) -> BTreeMap<String, String> {
         let mut flags = BTreeMap::new();
         let mut args = self.args.iter().peekable();
@@ -88,7 +88,7 @@ impl Running {
     }
 }
 
-/// Collects what runs, pod by pod.
+/// Collects the running components, pod by pod.
 #[derive(Debug, Default)]
 pub(super) struct Found(Vec<Running>);
 
@@ -118,7 +118,7 @@ impl Found {
 fn of(pod: &Pod, container: &Container) -> Option<Running> {
     let (component, args) = command_line(container)?;
     let spec = &pod.spec;
-    // The tolerations that the kubelet and controllers add do not differ between pods in what matters here.
+    // The tolerations that the kubelet and controllers add do not differ between pods in a relevant way.
     Some(Running {
         component,
         pods: vec![format!("{}/{}", pod.metadata.namespace, pod.metadata.name)],
@@ -150,7 +150,7 @@ fn command_line(container: &Container) -> Option<(Component, Vec<String>)> {
     program.or_else(script).or_else(image)
 }
 
-/// Expands `$(NAME)` as the kubelet does; unknown names stay.
+/// Expands `$(NAME)` as the kubelet does; unknown names are kept.
 fn expand(word: &str, container: &Container) -> String {
     let known = container.env.iter().filter(|variable| !variable.value.is_empty());
     known.fold(word.to_owned(), |word, variable| word.replace(&format!("$({})", variable.name), &variable.value))
@@ -161,7 +161,7 @@ fn in_script(script: &str) -> Option<(Component, Vec<String>)> {
     let joined = script.replace("\\\n", " ");
     joined.lines().filter(|line| !line.trim_start().starts_with('#')).find_map(|line| {
         let words = shell_words(line);
-        // One word alone is no script, but an argument.
+        // A single word is an argument, not a script.
         let at = words.iter().position(|word| word.contains('/') && Component::of_program(word).is_some());
         let component = Component::of_program(words.get(at?)?).filter(|_| words.len() > 1)?;
         let ends = |word: &&String| !matches!(&***word, ";" | "&" | "&&" | "|" | "||") && !word.contains('>');
@@ -169,7 +169,7 @@ fn in_script(script: &str) -> Option<(Component, Vec<String>)> {
     })
 }
 
-/// Splits at blanks outside of quotes, and removes the quotes.
+/// Splits at spaces outside quotes, and removes the quotes.
 fn shell_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,4 +1,4 @@
-//! Services, routes and volumes: what would be written when this program takes over.
+//! Services, routes and volumes: the writes when this program takes over.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::commands::output::counted;
 use crate::commands::previewed::Previewed;
 
 const FINALIZER: &str = "service-finalizer";
-/// Steps of a plan that a finding lists; `ccm plan` prints all.
+/// The number of plan steps that a finding lists; `ccm plan` prints all.
 const STEPS: usize = 3;
 
 const ANNOTATIONS: &str = "service-annotations";
 
-/// All checks of Services. `lint`: what `ccm lint` says of one. `runs`: whether service-lb-controller does; without it
-/// Services are left alone. `classes`: those with a controller here.
+/// All checks of Services. `lint`: the findings of `ccm lint` for one. `runs`: whether service-lb-controller runs;
+/// without it Services are not handled. `classes`: those with a controller here.
 pub(super) fn checks(
     services: &[Arc<Service>],
     lint: &dyn Fn(&Service) -> Vec<Finding>,
@@ -93,7 +93,7 @@ pub(super) fn others(previewed: &Previewed, reported: impl Fn(&Unplanned) -> boo
     checks
 }
 
-/// Whether this mistake in a Service is why it could not be planned.
+/// Whether this error in a Service is the reason why it could not be planned.
 pub(super) fn is_cause(check: &Check, unplanned: &Unplanned) -> bool {
     check.check == ANNOTATIONS
         && check.severity == Severity::Error
@@ -101,7 +101,7 @@ pub(super) fn is_cause(check: &Check, unplanned: &Unplanned) -> bool {
         && unplanned.error.to_string().contains(&check.message)
 }
 
-/// `elsewhere`: its class, if no controller here has it.
+/// `elsewhere`: its class, if no controller here handles it.
 fn of_service(service: &Service, elsewhere: Option<&str>) -> Option<Check> {
     let subject = format!("service {}", service.key());
     let has_address = !service.status.load_balancer.ingress.is_empty();
@@ -157,7 +157,7 @@ fn findings(service: &Service, findings: Vec<Finding>) -> Vec<Check> {
     findings.into_iter().filter_map(check).collect()
 }
 
-/// A plan as a finding, if it writes anything.
+/// A plan as a finding, if it has writes.
 fn planned(plan: &Plan) -> Option<Check> {
     if plan.is_empty() {
         return None;

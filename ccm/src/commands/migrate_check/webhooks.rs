@@ -1,4 +1,4 @@
-//! Admission webhooks that review the writes of this program.
+//! Admission webhooks for the writes of this program.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ const CHECK: &str = "webhook";
 /// The label that every namespace has.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
-/// Written where persistentvolume-label-controller runs.
+/// Written if persistentvolume-label-controller runs.
 const VOLUMES: &str = "persistentvolumes";
 
 /// A write of this program; a patch is an update.
@@ -36,7 +36,7 @@ pub(super) struct Written<'a> {
     pub(super) services: &'a [Arc<Service>],
     /// The namespace of the lease.
     pub(super) lease: &'a str,
-    /// Labels of the namespaces, by name; without those that could not be read.
+    /// Labels of the namespaces by name, without those that could not be read.
     pub(super) namespaces: &'a BTreeMap<String, BTreeMap<String, String>>,
     /// Whether persistentvolume-label-controller runs.
     pub(super) volumes: bool,
@@ -60,7 +60,7 @@ pub(super) fn checks(configurations: &[(&'static str, WebhookConfiguration)], wr
 }
 
 fn blocks(subject: &str, webhook: &Webhook, written: &Written<'_>) -> Option<Check> {
-    // Without a policy it is `Fail`.
+    // The default policy is `Fail`.
     if webhook.failure_policy.as_deref() == Some("Ignore") {
         return None;
     }
@@ -111,7 +111,7 @@ fn covers(rule: &Rule, write: &Write, operation: &str) -> bool {
     has(&rule.api_groups, write.group) && has(&rule.operations, operation) && resource && scope
 }
 
-/// `*` is every resource without its subresources, `*/*` all, `x/*` those of x, `*/y` y of all.
+/// `*` means every resource without subresources, `*/*` all, `x/*` the subresources of x, `*/y` y of all resources.
 fn covers_resource(known: &str, resource: &str) -> bool {
     let part = |known: &str, part: &str| known == "*" || known == part;
     match (known.split_once('/'), resource.split_once('/')) {
@@ -122,7 +122,7 @@ fn covers_resource(known: &str, resource: &str) -> bool {
     }
 }
 
-/// Whether the selectors let any of the objects through.
+/// Whether the selectors match any of the objects.
 fn selected(webhook: &Webhook, write: &Write, written: &Written<'_>) -> bool {
     let object = webhook.object_selector.as_ref();
     match write.resource {
@@ -131,7 +131,7 @@ fn selected(webhook: &Webhook, write: &Write, written: &Written<'_>) -> bool {
             let node = |node: &NodeRef| object.is_none_or(|selector| selector.selects(|key| node.labels.get(key)));
             written.nodes.iter().any(node)
         }
-        // The labels of volumes are not read.
+        // The labels of volumes are unknown here.
         VOLUMES => object.is_none_or(|selector| selector.selects(|_| None)),
         "leases" => {
             let object = object.is_none_or(|selector| selector.selects(|_| None));

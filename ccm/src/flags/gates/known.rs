@@ -1,6 +1,6 @@
 //! Names of Kubernetes feature gates that have no effect on this program.
 //!
-//! The Go programs link the generic API server and so know its gates; old manifests name gates that have been removed.
+//! The Go programs link the generic API server and therefore accept its gates; old manifests may contain removed gates.
 //! Taken from `k8s.io/{apiserver,component-base,controller-manager,kubernetes}` of 1.20 to 1.37.
 
 /// In alphabetical order.

@@ -1,7 +1,7 @@
 //! Feature gates.
 //!
-//! Those in the table of this module have an effect. All others that Kubernetes has or had are accepted with a warning,
-//! so that manifests of the Go program work; an unknown name is an error.
+//! The gates in the table of this module have an effect. All others that Kubernetes has or had are accepted with a
+//! warning, so that manifests of the Go program work; an unknown name is an error.
 
 mod known;
 
@@ -10,7 +10,7 @@ use std::fmt;
 
 use crate::logging::LoggingGates;
 
-/// The maturity of the feature behind a gate.
+/// The maturity of a gate's feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Off by default.
@@ -28,12 +28,12 @@ impl fmt::Display for Stage {
     }
 }
 
-/// Which features are on. `Default` applies without the flag.
+/// The enabled features. `Default` applies without the flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gates {
-    /// `AllAlpha`: alpha features that are not named are on.
+    /// `AllAlpha`: enables alpha features that are not listed.
     pub all_alpha: bool,
-    /// `AllBeta`, if given: so are beta features that are not named.
+    /// `AllBeta`, if given: enables beta features that are not listed.
     pub all_beta: bool,
     /// `CloudControllerManagerWatchBasedRoutesReconciliation`: routes are reconciled when nodes change, not only
     /// periodically.
@@ -41,15 +41,15 @@ pub struct Gates {
     /// `CloudControllerManagerWebhook`: the webhooks of `--webhooks` are served.
     pub webhook: bool,
     /// `ControllerManagerReleaseLeaderElectionLockOnExit`: the lease is released on SIGTERM, so that the next leader
-    /// need not wait for it to expire. Upstream it is off by default, because work may still be in progress there when
-    /// the lease is released. Here all work has ended by then.
+    /// does not wait for its expiry. Upstream it is off by default, because work may still be in progress when the
+    /// lease is released. Here all work has ended by then.
     pub release_lease_on_exit: bool,
-    /// `ServiceLoadBalancerConditions`: Services have conditions with the state of their load balancer. Not an upstream
-    /// gate: KEP-4631 is not implemented there.
+    /// `ServiceLoadBalancerConditions`: Services have conditions with the state of their load balancer. Not a gate of
+    /// upstream, where KEP-4631 is not implemented.
     pub service_conditions: bool,
-    /// `ContextualLogging`: no effect, logs always have their context.
+    /// `ContextualLogging`: no effect; logs always have their context.
     pub contextual_logging: bool,
-    /// `LoggingAlphaOptions` and `LoggingBetaOptions`: which logging flags may be used.
+    /// `LoggingAlphaOptions` and `LoggingBetaOptions`: the logging flags that may be used.
     pub logging: LoggingGates,
 }
 
@@ -99,7 +99,7 @@ const TABLE: [Row; 9] = [
 ];
 
 impl Gates {
-    /// The gates of a list of `Name=true`, as the parser returns it; a later entry overrides an earlier one. Also
+    /// The gates of a list of `Name=true`, as returned by the parser; a later entry overrides an earlier one. Also
     /// returns the known names without effect.
     pub fn parse(pairs: &[String]) -> (Self, Vec<String>) {
         let named: BTreeMap<&str, bool> =
@@ -126,7 +126,7 @@ impl Gates {
     }
 }
 
-/// Refuses names that are no gate of Kubernetes.
+/// Rejects names that are not gates of Kubernetes.
 pub(crate) fn check(pairs: &[String]) -> Result<(), String> {
     for name in pairs.iter().filter_map(|pair| pair.split('=').next()) {
         let ours = TABLE.iter().any(|row| row.name == name);

@@ -1,4 +1,4 @@
-//! Clients: configurable TLS, and HTTP by hand.
+//! Clients with configurable TLS and raw HTTP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Longer than the server takes to end anything by itself.
+/// Longer than all time limits of the server.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a client offers.
+/// The TLS parameters that a client offers.
 pub(super) struct Offer<'a> {
     pub(super) name: &'a str,
     pub(super) protocols: &'a [&'a str],

@@ -1,5 +1,5 @@
-//! Clients that are slow, faulty or hostile. The tests assert that the server stops them, and how much it did until
-//! then.
+//! Clients that are slow, faulty or hostile. The tests assert that the server stops them, and how much work it did
+//! until then.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::serve::listener::{Handler, Limits};
 
 const SHORT: Duration = Duration::from_millis(100);
 const NEVER: Duration = Duration::from_secs(3600);
-/// No limit closes a connection, except those that a test shortens.
+/// Limits that close no connection, except those that a test shortens.
 const PATIENT: Limits =
     Limits { handshake: NEVER, head: NEVER, idle: NEVER, stuck: NEVER, busy: NEVER, ..Limits::DEFAULT };
 /// HTTP/2: ENHANCE_YOUR_CALM.
@@ -82,13 +82,13 @@ fn start_stuck(limits: Limits, streams: &str) -> (AbortOnDropHandle<()>, SocketA
     (server, address, handler)
 }
 
-/// Sends the same repeatedly, without reading, until the server closes the connection.
+/// Sends the same bytes repeatedly, without reading, until the server closes the connection.
 async fn flood<S: AsyncWrite + Unpin>(stream: &mut S, piece: &[u8]) {
     let sent = async { while stream.write_all(piece).await.is_ok() {} };
     tokio::time::timeout(PATIENCE, sent).await.expect("the server takes anything for ever");
 }
 
-/// The server still answers others.
+/// The server still answers other clients.
 async fn serves(address: SocketAddr) {
     assert_eq!(status(&mut http1(address).await, "/livez").await, Some(200));
 }

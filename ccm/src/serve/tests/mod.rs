@@ -46,7 +46,7 @@ fn serving(flags: &[(&'static str, &[&str])]) -> Serving {
     serving
 }
 
-/// A server; `period` is how often it rereads its files.
+/// A server; `period` is the interval at which it rereads its files.
 fn serve<H: Handler>(
     serving: &Serving,
     handler: Arc<H>,
@@ -59,7 +59,7 @@ fn serve<H: Handler>(
     (AbortOnDropHandle::new(served), address)
 }
 
-/// What this thread logs; the runtimes of these tests have no other.
+/// The log of this thread; the runtimes of these tests have no other.
 struct Log {
     text: Arc<Mutex<Vec<u8>>>,
     _subscriber: tracing::subscriber::DefaultGuard,
@@ -123,6 +123,6 @@ async fn new_certificate_files_are_taken_and_bad_ones_are_not() {
     std::fs::remove_file(&key).unwrap();
     let Look::Refused(error) = reader.look() else { panic!("a missing key is an error") };
     assert!(error.contains("cloud-controller-manager.key"), "{error}");
-    // With only one of the two files the start fails too, and does not overwrite it.
+    // If only one of the two files exists, the start fails too and does not overwrite it.
     assert!(Reader::open(&serving).is_err());
 }

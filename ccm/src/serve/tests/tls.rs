@@ -73,14 +73,14 @@ async fn a_client_gets_the_certificate_of_the_name_it_asks_for() {
         ("example.com", &default),
         ("common.test", &own),
         ("a.own.test", &own),
-        // Of two certificates with the same name the first counts.
+        // Of two certificates with the same name the first is used.
         ("own.test", &own),
         ("late.test", &late),
         // If names are given by the flag, those in the certificate are ignored.
         ("other.test", &default),
         ("default.test", &default),
         ("unknown.test", &default),
-        // Clients send no name for an address: the address of the connection counts.
+        // Clients send no name for an address: the address of the connection is used.
         ("127.0.0.1", &address),
         ("10.0.0.1", &address),
     ] {

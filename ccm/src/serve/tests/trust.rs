@@ -49,7 +49,7 @@ async fn a_new_client_ca_file_counts_at_once_also_for_connections_that_are_open(
     let mut open = connect(&olds).await;
     assert_eq!(status(&mut open, "/metrics").await, Some(200));
 
-    // As Kubernetes updates a mounted Secret: by another file of the same name.
+    // As Kubernetes updates a mounted Secret: by replacing the file.
     let replace = |text: &str| {
         std::fs::write(file.with_extension("new"), text).unwrap();
         std::fs::rename(file.with_extension("new"), &file).unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::webhook::GroupVersionKind;
 
-/// Finds volumes of AWS by their ID; the volume `slow` exceeds every deadline.
+/// Finds AWS volumes by their ID; the volume `slow` exceeds every deadline.
 #[derive(Default)]
 struct Cloud {
     asked: Mutex<Vec<String>>,

@@ -1,6 +1,6 @@
-//! The identity of one controller: a service account, with a token that is asked for and renewed.
+//! The identity of one controller: a service account, with a token that is requested and renewed.
 //!
-//! `controller-manager/pkg/clientbuilder`, `DynamicControllerClientBuilder`.
+//! Source: `controller-manager/pkg/clientbuilder`, `DynamicControllerClientBuilder`.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -19,14 +19,14 @@ use super::{ApiError, Call, Client};
 const LIFETIME: u64 = 3600;
 /// Allowed clock skew: a token must not seem expired early.
 const SHORTEST: Duration = Duration::from_secs(600);
-/// A token is renewed when this share of its life is left.
+/// A token is renewed when this share of its lifetime is left.
 const LEFT: f64 = 0.2;
-/// Attempts, with twice the pause after each.
+/// The number of attempts, and the first pause, which doubles after each.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long one request may take.
+/// The deadline of one request.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// After a renewal that failed, as long as the old token still works.
+/// The pause after a failed renewal, while the old token still works.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// A service account and its token.
@@ -70,7 +70,7 @@ impl Account {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The token for a request. Waits for a new one only when there is none that still works.
+    /// The token for a request. Waits for a new one only if no token is valid any more.
     pub(super) async fn token(self: &Arc<Self>) -> Result<Arc<Token>, ApiError> {
         let now = self.clock.now();
         match self.known() {
@@ -85,7 +85,7 @@ impl Account {
         }
     }
 
-    /// The server answered 401 to this token: the next request gets another one.
+    /// Records that the server answered 401 to this token: the next request gets another one.
     pub(super) fn refused(&self, seen: &Arc<Token>) {
         let mut token = self.token.write().unwrap_or_else(PoisonError::into_inner);
         if token.as_ref().is_some_and(|token| Arc::ptr_eq(token, seen)) {
@@ -176,7 +176,8 @@ impl Account {
         }
     }
 
-    /// An identity that may not read namespaces may still create service accounts.
+    /// Creates the namespace if it is missing. An identity that may not read namespaces may still create service
+    /// accounts.
     async fn ensure_namespace(&self) {
         let missing = self.send(Call::get(format!("/api/v1/namespaces/{}", self.namespace))).await;
         if !missing.is_err_and(|error| error.is_not_found()) {

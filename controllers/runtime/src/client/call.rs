@@ -24,12 +24,12 @@ pub struct Call<'a> {
     pub accept: &'static str,
     /// Body.
     pub body: Option<Bytes>,
-    /// How long the answer may take.
+    /// The deadline of the answer.
     pub deadline: Duration,
     /// Whether other writes may go first, for a limited time.
     pub can_wait: bool,
-    /// Whether a shutdown leaves it to the next leader, which decides and writes the same. Then it does not start once
-    /// a shutdown has begun.
+    /// Whether a shutdown leaves the request to the next leader, which decides and writes the same. Then it does not
+    /// start after a shutdown has begun.
     pub yields: bool,
 }
 

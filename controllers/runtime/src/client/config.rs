@@ -6,7 +6,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use super::error::{ConnectError, chain};
 
-/// How to reach the API server.
+/// The options of the connection to the API server.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectOptions {
     /// `--kubeconfig`; empty for none.
@@ -22,18 +22,18 @@ pub struct ConnectOptions {
 pub struct RemoteServer {
     /// Its address, with `https`: the credentials are sent there.
     pub address: Uri,
-    /// Which certificates are trusted.
+    /// The trusted certificates.
     pub trust: Trust,
 }
 
-/// Which server certificates are trusted.
+/// The trusted server certificates.
 #[derive(Debug, Clone)]
 pub enum Trust {
     /// The CA of the API server.
     Same,
     /// These CA certificates, as DER.
     Authorities(Vec<Vec<u8>>),
-    /// Any certificate: whatever server listens there gets the credentials.
+    /// Any certificate: any server that listens there gets the credentials.
     Anybody,
 }
 
@@ -97,7 +97,7 @@ pub(super) async fn load(options: &ConnectOptions) -> Result<Setup, ConnectError
             (config, proxy_url)
         }
     };
-    // Retries are ours: kube's policy waits for up to 1000 s and repeats writes.
+    // Retries are done here: kube's policy waits for up to 1000 s and repeats writes.
     config.default_retry = false;
     config.disable_compression = true;
     // kube compares NO_PROXY with the address of the proxy, and supports no proxy in a pod.
@@ -141,7 +141,7 @@ fn read_error(error: &kube::config::KubeconfigError) -> String {
     }
 }
 
-/// Whether an address without scheme means https: client-go's rule.
+/// Whether an address without scheme means https, by client-go's rule.
 fn speaks_tls(config: &kube::Config) -> bool {
     let auth = &config.auth_info;
     config.root_cert.is_some()

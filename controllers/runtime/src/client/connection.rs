@@ -1,7 +1,7 @@
 //! One pool of connections: HTTP/2 where the server offers it, so that watches and requests share a connection.
 //!
-//! kube's own client speaks HTTP/1.1 only, with a connection for each watch and each request in flight, and does not
-//! notice that a peer is gone while a watch is idle.
+//! kube's own client supports HTTP/1.1 only, with a connection for each watch and each request in flight, and does not
+//! detect a dead peer while a watch is idle.
 
 use std::io;
 use std::time::Duration;
@@ -20,19 +20,19 @@ use super::config::Proxy;
 use super::dial::{Dial, boxed, each_address, one_for_all, system};
 use super::error::{ConnectError, explain};
 
-/// How long a connection may take, TLS included.
+/// The maximum time to connect, TLS included.
 const CONNECT: Duration = Duration::from_secs(30);
 /// A connection that is idle for this long gets a ping: client-go's default.
 const READ_IDLE: Duration = Duration::from_secs(30);
-/// It is closed when the ping is not answered within this time: client-go's default.
+/// The connection is closed if the ping is not answered within this time: client-go's default.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// Idle connections are closed after this time (client-go: 90 s).
 const IDLE: Duration = Duration::from_secs(90);
-/// Idle connections that are kept (client-go: 25). Only HTTP/1.1 ever has more than one.
+/// The maximum number of idle connections (client-go: 25). Only HTTP/1.1 ever has more than one.
 const IDLE_CONNECTIONS: usize = 25;
 /// Flow-control window of one stream. Large, so that a list of 100 MB does not wait for round trips.
 const STREAM_WINDOW: u32 = 1024 * 1024;
-/// Flow-control window of a connection: two unread lists leave room for the lease.
+/// Flow-control window of a connection: two unread lists leave capacity for the lease.
 const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
 
 /// Sends requests over one pool of connections. Clones share the pool.
@@ -73,7 +73,7 @@ pub(super) fn pool(config: &kube::Config, proxy: Option<&Proxy>) -> Result<Pool,
     Ok(builder.build(boxed(limited)))
 }
 
-/// Which versions of HTTP are offered.
+/// The offered versions of HTTP.
 #[derive(Clone, Copy)]
 enum Versions {
     All,
@@ -90,7 +90,7 @@ impl Versions {
     }
 }
 
-/// When an HTTP/2 connection counts as dead.
+/// The times after which an HTTP/2 connection counts as dead.
 #[derive(Debug, PartialEq)]
 struct Health {
     /// `None`: no pings.

@@ -1,8 +1,8 @@
 //! Dials a host with several addresses, and keeps one HTTP/2 connection for all requests.
 //!
-//! When an address does not connect soon, the next one is dialed in parallel, so a dead one costs [`HEAD_START`] and
-//! not the deadline of the request. Each request that finds no connection dials for itself, so none waits for the dial
-//! of another one that hangs.
+//! When an address does not connect soon, the next one is dialed in parallel, so a dead address costs [`HEAD_START`]
+//! and not the deadline of the request. Each request that finds no connection dials one, so none waits for the hanging
+//! dial of another request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,13 +22,13 @@ use tower::{BoxError, Service, ServiceExt as _};
 
 use super::error::Unresolved;
 
-/// How long the connection to one address may take, TLS included, before the next address is tried beside it: the time
-/// that Go leaves one address family (`net.Dialer.FallbackDelay`).
+/// The time to connect to one address, TLS included, before the next address is tried in parallel: Go's delay between
+/// address families (`net.Dialer.FallbackDelay`).
 const HEAD_START: Duration = Duration::from_millis(300);
-/// How long the pool may take to hand a new connection to all waiting requests. It usually takes almost no time.
+/// The maximum time for the pool to hand a new connection to all waiting requests. It usually takes almost no time.
 const HANDED_OVER: Duration = Duration::from_secs(1);
 
-/// Makes connections behind one type, so that the HTTP code is compiled once.
+/// A connector behind one type, so that the HTTP code is compiled once.
 pub(super) type Dial = BoxCloneSyncService<Uri, Io, BoxError>;
 
 /// Finds the addresses of a host and port.
@@ -121,10 +121,10 @@ fn with_address(target: &Uri, address: SocketAddr) -> http::Result<Uri> {
 }
 
 /// Drops an HTTP/2 connection if another one was made in the meantime: the pool hands that one to all waiting requests.
-/// Without this, hyper-util would use both connections if they become ready at the same moment, and a watch on each
-/// would keep both open.
+/// Without this, hyper-util would use both connections if they become ready at the same time, and a watch on each would
+/// keep both open.
 pub(super) fn one_for_all(dial: Dial) -> Dial {
-    // The number of connections made, and a handle that lives as long as the newest.
+    // The number of connections made, and a handle that lives as long as the newest one.
     let shared = Arc::new(Mutex::new((0_u64, Weak::<()>::new())));
     BoxCloneSyncService::new(tower::service_fn(move |target: Uri| {
         let (dial, shared) = (dial.clone(), Arc::clone(&shared));
@@ -149,8 +149,8 @@ pub(super) fn one_for_all(dial: Dial) -> Dial {
     }))
 }
 
-/// The first success, or the first failure if there is none. The next attempt begins when one has failed, or has not ended
-/// within its head start.
+/// The first success, or the first failure if there is none. The next attempt begins when one has failed, or has not
+/// ended within its head start.
 async fn first_of<T>(
     mut attempts: impl Iterator<Item = impl Future<Output = Result<T, BoxError>>>,
 ) -> Result<T, BoxError> {
@@ -190,7 +190,7 @@ mod tests {
     }
     use Address::{ConnectsAfter, Dead, Refuses};
 
-    /// The address that gets the connection, or the failure, and after how many milliseconds.
+    /// The address that gets the connection, or the failure, and the time in milliseconds.
     async fn first(addresses: &[Address]) -> (Result<usize, String>, u128) {
         let began = Instant::now();
         let attempts = addresses.iter().enumerate().map(async |(number, address)| match address {

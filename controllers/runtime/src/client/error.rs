@@ -10,7 +10,7 @@ use kube::client::AuthError;
 use rustls::CertificateError;
 use serde::Deserialize;
 
-/// Why there is no client.
+/// The reason why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// Neither flag is given and the process does not run in a pod.
@@ -18,21 +18,21 @@ pub enum ConnectError {
         "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable (give --kubeconfig or --master, or run in a pod with a service account: {0})"
     )]
     None(String),
-    /// The kubeconfig is bad.
+    /// The kubeconfig is invalid.
     #[error("--kubeconfig {path}: {reason}")]
     Kubeconfig {
         /// The file.
         path: String,
-        /// Why, with all causes.
+        /// The reason, with all causes.
         reason: String,
     },
-    /// The address is bad.
+    /// The address is invalid.
     #[error("--master {0:?}: {1}")]
     Master(String, String),
-    /// TLS or credentials are bad.
+    /// TLS or credentials are invalid.
     #[error("cannot set up the connection to the API server: {0}")]
     Setup(String),
-    /// `--use-service-account-credentials`: a controller gets no identity of its own.
+    /// `--use-service-account-credentials`: a controller gets no separate identity.
     #[error("--use-service-account-credentials: service account {account}: {error}")]
     Account {
         /// `<namespace>/<name>`
@@ -42,7 +42,7 @@ pub enum ConnectError {
     },
 }
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ApiError {
     /// The API server answered with an error.
@@ -79,32 +79,33 @@ impl ApiError {
         }
     }
 
-    /// 403: the identity lacks a permission.
+    /// Whether the status is 403: the identity lacks a permission.
     pub fn is_forbidden(&self) -> bool {
         self.code() == 403
     }
 
-    /// 401: the server rejects the credentials.
+    /// Whether the status is 401: the server rejects the credentials.
     pub fn is_unauthorized(&self) -> bool {
         self.code() == 401
     }
 
-    /// 404: the object does not exist. The page of a proxy with this code says nothing about it.
+    /// Whether the status is 404: the object does not exist. A proxy's page with this code proves nothing about the
+    /// object.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Status { code: 404, reason, .. } if reason == "NotFound")
     }
 
-    /// 409: another client wrote in between, or the object exists already.
+    /// Whether the status is 409: another client wrote in between, or the object exists already.
     pub fn is_conflict(&self) -> bool {
         self.code() == 409
     }
 
-    /// 410: the requested version has expired.
+    /// Whether the status is 410: the requested version has expired.
     pub fn is_gone(&self) -> bool {
         self.code() == 410
     }
 
-    /// 504: the requested version is newer than any that the server knows.
+    /// Whether the status is 504 because the requested version is newer than any that the server knows.
     pub fn is_too_large_version(&self) -> bool {
         matches!(self, Self::Status { code: 504, message, .. } if message.contains("Too large resource version"))
     }
@@ -114,7 +115,7 @@ impl ApiError {
         matches!(self.code(), 400 | 401 | 403 | 404 | 405 | 409 | 410 | 413 | 415 | 422)
     }
 
-    /// How long the server asked to wait.
+    /// The wait that the server requested.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } => *retry_after,
@@ -141,7 +142,7 @@ struct Details {
     retry_after_seconds: Option<u64>,
 }
 
-/// Makes an error of a Kubernetes `Status`, or of any other body that came with the status code.
+/// Creates an error from a Kubernetes `Status`, or from any other body that came with the status code.
 pub(crate) fn status_error(http: StatusCode, body: &[u8], retry_after: Option<Duration>) -> ApiError {
     match serde_json::from_slice::<Status>(body) {
         Ok(status) if !status.message.is_empty() || !status.reason.is_empty() => ApiError::Status {
@@ -225,7 +226,7 @@ pub(super) struct Peer {
 #[error("dns error")]
 pub(super) struct Unresolved(#[source] pub(super) io::Error);
 
-/// What a transport error means here, and the remedy.
+/// The meaning of a transport error, and its remedy.
 pub(super) fn transport(error: &kube::Error, peer: &Peer) -> ApiError {
     let text = explain(error);
     let hint = match &peer.proxy {
@@ -280,7 +281,7 @@ fn is_refused(cause: &(dyn Error + 'static)) -> bool {
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| {
         let error: &'a (dyn Error + 'static) = *error;
-        // The source of an `io::Error` is that of the error in it.
+        // The source of an `io::Error` is the source of the error that it wraps.
         match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             Some(inside) => Some(inside),
             None => error.source(),

@@ -13,29 +13,29 @@ use super::config::{ConnectOptions, Proxy, RemoteServer, Setup, load};
 use super::connection::{Pool, pool};
 use super::error::{ConnectError, Peer, explain};
 
-/// How often files are read again: certificates, keys, the kubeconfig. (kube does the same with token files and
-/// `ca.crt`.)
+/// The interval at which files are read again: certificates, keys, the kubeconfig. (kube does the same with token files
+/// and `ca.crt`.)
 const LOOK: Duration = Duration::from_secs(60);
 /// Minimum time between two reads after a 401. A credential plugin must not run for each request.
 const LOOK_AFTER_401: Duration = Duration::from_secs(5);
 
 /// A client for one state of the credentials.
 pub(super) struct Session {
-    /// With the credentials of this process.
+    /// The client with the credentials of this process.
     pub(super) own: kube::Client,
-    /// Without any: no client certificate, no token, no impersonation. For callers with credentials of their own.
+    /// A client without credentials: no client certificate, no token, no impersonation. For callers with their own.
     pub(super) bare: kube::Client,
     fingerprint: u64,
 }
 
-/// Where requests go.
+/// A server, and the source of the sessions with it.
 pub(super) struct Link {
     source: Source,
     pub(super) peer: Peer,
 }
 
 enum Source {
-    /// Made once: in the process, in tests, or for a few requests.
+    /// Created once: in the process, in tests, or for a few requests.
     Given(Arc<Session>),
     Files(Box<Files>),
 }
@@ -91,7 +91,7 @@ impl Link {
         }
     }
 
-    /// After a 401 to a request of this session: whether there are other credentials to try.
+    /// Whether there are other credentials to try after a 401 to a request of this session.
     pub(super) async fn refused(&self, seen: &Arc<Session>) -> bool {
         let Source::Files(files) = &self.source else { return false };
         let mut looked = files.looked.lock().await;
@@ -173,7 +173,7 @@ fn bare_client(config: &kube::Config, pool: Pool) -> kube::Client {
     kube::Client::new(service, "")
 }
 
-/// A plugin may give a certificate.
+/// Whether there may be a client certificate. A plugin may provide one.
 fn has_certificate(auth: &AuthInfo) -> bool {
     auth.client_certificate.is_some() || auth.client_certificate_data.is_some() || auth.exec.is_some()
 }

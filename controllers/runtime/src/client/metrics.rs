@@ -44,22 +44,22 @@ impl Metrics {
         client.time.with_label_values(&[verb, host]).observe(took.as_secs_f64());
     }
 
-    /// How long a request waited for the client's own rate, `--kube-api-qps`; without one, zero.
+    /// Records the time that a request waited for the client-side limit, `--kube-api-qps`; zero without a limit.
     pub(super) fn rest_rate_limited(&self, verb: &str, host: &str, waited: Duration) {
         self.part::<ClientMetrics>().rate_limited.with_label_values(&[verb, host]).observe(waited.as_secs_f64());
     }
 
-    /// A request was sent again because the server had asked for it; `code` is that of the new answer.
+    /// Counts a request that was sent again because the server requested it; `code` is that of the new answer.
     pub(super) fn rest_repeated(&self, code: &str, verb: &str, host: &str) {
         self.part::<ClientMetrics>().retries.with_label_values(&[code, verb, host]).inc();
     }
 
-    /// Bytes of the body of a request.
+    /// Records the size of the body of a request.
     pub(super) fn rest_request_size(&self, verb: &str, host: &str, bytes: usize) {
         self.part::<ClientMetrics>().request_size.with_label_values(&[verb, host]).observe(size(bytes));
     }
 
-    /// Bytes of the body of an answer. Watches have no end and are not counted.
+    /// Records the size of the body of an answer. Watches have no end and are not counted.
     pub(super) fn rest_response_size(&self, verb: &str, host: &str, bytes: usize) {
         self.part::<ClientMetrics>().response_size.with_label_values(&[verb, host]).observe(size(bytes));
     }

@@ -1,7 +1,7 @@
 //! The connection to the API server: credentials, rate limit, deadlines, and retries.
 //!
 //! ```text
-//! Client ─> rate (when asked for) ─> Link (own credentials) or Account (a controller's) ─> Pool (HTTP/2) ─> API server
+//! Client ─> rate (if requested) ─> Link (own credentials) or Account (a controller's) ─> Pool (HTTP/2) ─> API server
 //!    └─ again after 429 or 5xx with Retry-After, within the deadline; after 401 once, with credentials read again
 //! ```
 
@@ -40,7 +40,7 @@ pub use error::{ApiError, ConnectError, chain};
 use link::{Link, Session};
 pub(crate) use metrics::{ClientMetrics, REQUEST};
 
-/// How often a request is repeated because the server asked for it (client-go: 10).
+/// The maximum number of repetitions of a request that the server requests (client-go: 10).
 const REPEATS: u32 = 10;
 /// A wait for the client-side rate limit is logged when it is longer than this.
 const LONG_WAIT: Duration = Duration::from_secs(1);
@@ -76,7 +76,7 @@ impl Client {
         Ok(Self::new(link, metrics).with_user_agent(&options.user_agent))
     }
 
-    /// Another server, with the credentials that `options` name for the API server. Makes no request.
+    /// A client of another server, with the credentials of `options` for the API server. Makes no request.
     pub async fn connect_elsewhere(
         options: &ConnectOptions,
         server: &RemoteServer,
@@ -101,23 +101,23 @@ impl Client {
         Self { link: Arc::new(link), account: None, user_agent: None, rate: None, limiter: None, metrics }
     }
 
-    /// The same connection under another `User-Agent`, with a rate of its own.
+    /// The same connection with another `User-Agent` and a separate rate limit.
     #[must_use]
     pub fn with_user_agent(&self, user_agent: &str) -> Self {
         let user_agent = HeaderValue::from_str(user_agent).ok().filter(|value| !value.is_empty());
         Self { user_agent, ..self.clone() }.with_rate(self.rate)
     }
 
-    /// The same connection with a limit of its own for the rate of requests, watches aside.
+    /// The same connection with a separate rate limit for requests, except for watches.
     #[must_use]
     pub fn with_rate(self, rate: Option<Rate>) -> Self {
         let limiter = rate.map(|rate| Arc::new(Limiter::new(rate, Instant::now().into_std())));
         Self { rate, limiter, ..self }
     }
 
-    /// The same API server with the identity of a service account, and without any credentials of this process: not its
-    /// client certificate either. Makes sure that the account exists; tokens are asked for when they are needed, with
-    /// this client.
+    /// A client of the same API server with the identity of a service account, and without any credentials of this
+    /// process, not even its client certificate. Ensures that the account exists; tokens are requested when needed,
+    /// with this client.
     pub async fn for_account(&self, namespace: &str, name: &str, clock: Arc<dyn Clock>) -> Result<Self, ConnectError> {
         let account = Account::new(self.clone(), namespace, name, clock);
         let fail = |error| ConnectError::Account { account: account.label(), error };
@@ -136,7 +136,7 @@ impl Client {
     }
 
     /// As [`Client::send`], but `may` is checked before each attempt, since a pause may precede it. The caller provides
-    /// the pause, and may end the call in it.
+    /// the pause, which may end the call.
     pub(crate) async fn send_while<E: From<ApiError>>(
         &self,
         call: &Call<'_>,
@@ -165,8 +165,8 @@ impl Client {
         serde_json::from_slice(&bytes).map_err(|e| ApiError::Decode(e.to_string()))
     }
 
-    /// Sends a request and streams the answer; the deadline covers only its beginning. Not rate-limited, as watches in
-    /// client-go.
+    /// Sends a request and streams the answer; the deadline covers only its beginning. Not rate-limited, like watches
+    /// in client-go.
     pub async fn stream(
         &self,
         call: &Call<'_>,
@@ -177,7 +177,7 @@ impl Client {
         Ok(frames.map(|frame| frame.map_err(|e| ApiError::Transport(chain(&e)))))
     }
 
-    /// Sends until the server no longer asks to retry: `client-go/rest/with_retry.go`.
+    /// Sends until the server requests no more retries: `client-go/rest/with_retry.go`.
     async fn start<E: From<ApiError>>(
         &self,
         call: &Call<'_>,
@@ -241,7 +241,7 @@ impl Client {
         })
     }
 
-    /// After 401: whether another try with newer credentials makes sense.
+    /// Whether a retry with newer credentials makes sense after a 401.
     async fn refused(&self, identity: &Identity) -> bool {
         match (identity, &self.account) {
             (Identity::Own(session), _) => self.link.refused(session).await,
@@ -302,7 +302,7 @@ fn is_object(body: &[u8]) -> bool {
     head.trim_ascii_start().starts_with(b"{") && head.windows(KIND.len()).any(|part| part == KIND)
 }
 
-/// Waits before an attempt, or says why there is none.
+/// Waits before an attempt, or returns the reason why there is none.
 pub(crate) type Pause<'a, E> = dyn Fn(Duration) -> BoxFuture<'a, Result<(), E>> + Sync + 'a;
 
 /// A pause that cannot be interrupted.
@@ -310,7 +310,7 @@ pub(crate) fn sleep<E: 'static>(wait: Duration) -> BoxFuture<'static, Result<(),
     tokio::time::sleep(wait).map(Ok).boxed()
 }
 
-/// Whether the server asks to retry: 429 or 5xx with a delay. A resource version from the future comes with one, too,
+/// Whether the server requests a retry: 429 or 5xx with a delay. A resource version from the future has a delay, too,
 /// but after an etcd restore it may take long to be reached.
 fn asked_to_wait(error: &ApiError) -> Option<Duration> {
     match error {

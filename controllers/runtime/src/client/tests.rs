@@ -19,7 +19,7 @@ struct Seen {
     authorization: String,
     accept: String,
     user_agent: String,
-    /// Since the start.
+    /// The time since the start.
     after: Duration,
 }
 
@@ -243,7 +243,7 @@ fn issuer(clock: &Arc<SimulatedClock>, fails: impl Fn(usize) -> bool + Send + Sy
     })
 }
 
-/// The tokens that the requests for `/x` came with.
+/// The tokens of the requests for `/x`.
 fn used(requests: &Requests) -> Vec<String> {
     let requests = requests.lock().unwrap();
     requests.iter().filter(|seen| seen.path == "/x").map(|seen| seen.authorization.clone()).collect()

@@ -14,19 +14,19 @@ use crate::clock::timestamp;
 #[derive(Clone)]
 pub(super) struct Lease(Value);
 
-/// What the election reads of a Lease.
+/// The fields of a Lease that the election reads.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
-    /// Empty when it is free.
+    /// The holder; empty if the Lease is free.
     pub(super) holder: &'a str,
-    /// `leaseDurationSeconds`: how long others must wait.
+    /// `leaseDurationSeconds`: the time that others must wait.
     pub(super) duration: Option<Duration>,
-    /// How often the holder has changed.
+    /// The number of changes of the holder.
     pub(super) transitions: i64,
 }
 
 impl Lease {
-    /// Parses the server's answer; `None` if it is no Lease that can be written back safely.
+    /// Parses the server's answer; `None` if it is not a Lease that can be written back safely.
     pub(super) fn from_value(value: Value) -> Option<Self> {
         // Without a version a write would have no precondition.
         value.pointer("/metadata/resourceVersion")?.as_str().filter(|version| !version.is_empty())?;
@@ -59,12 +59,12 @@ impl Lease {
         self.text("/spec/renewTime").parse().ok()
     }
 
-    /// Whether nothing was renewed in between. Labels and the like do not count.
+    /// Whether the record is unchanged. Labels and the like do not count.
     pub(super) fn same_record(&self, other: &Self) -> bool {
         self.0.get("spec") == other.0.get("spec")
     }
 
-    /// The same object, held by us from now on, or still.
+    /// The same object, held by this process.
     pub(super) fn taken(&self, config: &ElectionConfig, wall: SystemTime) -> Value {
         let record = self.record();
         let mut now = micro_time(wall);
@@ -111,7 +111,7 @@ impl Lease {
     }
 }
 
-/// Rounded up: others must not wait less than we assume.
+/// Rounded up: others must not wait for less time than this process assumes.
 fn seconds(lease: Duration) -> u64 {
     lease.as_secs() + u64::from(lease.subsec_nanos() > 0)
 }
@@ -179,7 +179,7 @@ impl Leases {
         self.send(Call::json(Method::POST, self.collection.as_str(), &body)).await
     }
 
-    /// The request that follows the Lease from a version on.
+    /// The request that watches the Lease from a version on.
     pub(super) fn watch(&self, version: &str, limit: Duration) -> (Client, Call<'static>) {
         let path = format!(
             "{}?watch=true&fieldSelector=metadata.name%3D{}&resourceVersion={version}&timeoutSeconds={}",

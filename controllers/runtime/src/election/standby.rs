@@ -1,6 +1,6 @@
 //! Waiting for a lease that another process holds.
 //!
-//! The watch is only a hint that wakes the candidate early: it reads the Lease again before it writes. Roles made for
+//! The watch is only a hint that wakes the candidate early: it reads the Lease again before it writes. Roles for
 //! upstream allow no watch on leases; then the candidate only polls, as upstream does.
 
 use std::pin::Pin;
@@ -14,14 +14,14 @@ use serde_json::Value;
 use super::{Candidate, Lease};
 use crate::client::ApiError;
 
-/// How long a watch lasts before it is opened again.
+/// The duration of a watch before it is opened again.
 const WATCH_TIME: Duration = Duration::from_secs(300);
 /// Pause after a 403 for the watch; roles change rarely.
 const FORBIDDEN_PAUSE: Duration = Duration::from_secs(600);
 /// Maximum size of a Lease.
 const MAX_LINE: usize = 1 << 20;
 
-/// A watch of the Lease, or why there is none.
+/// A watch of the Lease, or the time before which no watch is opened.
 #[derive(Default)]
 pub(super) struct Watch {
     open: Option<Open>,
@@ -73,7 +73,7 @@ fn read_event(mut event: Value) -> Seen {
 }
 
 impl Candidate {
-    /// Waits for the time of the next attempt: the pause is over, the foreign lease ran out, or it was released.
+    /// Waits for the next attempt: until the pause is over, the foreign lease has expired, or it was released.
     pub(super) async fn stand_by(&mut self, pause: Duration) {
         let poll = self.now() + pause;
         let waiting_since = self.now();
@@ -103,7 +103,7 @@ impl Candidate {
         }
     }
 
-    /// Opens no connection yet: the first wait for a change does.
+    /// Prepares the watch; the first wait for a change opens the connection.
     fn open_watch(&mut self) {
         let now = self.now();
         if self.watch.open.as_ref().is_some_and(|open| open.until <= now) {

@@ -337,7 +337,7 @@ async fn a_lease_that_is_deleted_or_emptied_by_hand_is_held_again() {
     sleep(ms(2_100)).await;
     assert_eq!((server.holder(), a.leads()), ("a".into(), true));
     assert_eq!(server.lease()["spec"]["leaseTransitions"], 1);
-    // But not if another process led in between.
+    // But not if another process has led in between.
     held_by(&server, "", 1);
     sleep(ms(2_100)).await;
     assert_eq!(a.running.await.unwrap(), Ended::Lost);
@@ -496,7 +496,7 @@ fn assert_one_leader(everyone: &Everyone, seed: u64) {
     assert!(leading.len() <= 1, "seed {seed}: {leading:?} lead at the same time");
 }
 
-/// A host whose process is started again whenever it has ended.
+/// A host whose process is restarted whenever it has ended.
 async fn host(server: Arc<Server>, name: &'static str, seed: u64, everyone: Everyone, terms: Arc<Mutex<u32>>) {
     let mut rng = seeded(seed);
     for life in 0.. {

@@ -1,7 +1,7 @@
-//! Processes events before they are sent: counts repeats, combines similar events, limits storms.
+//! Processes events before they are sent: counts repeats, combines similar events, limits their rate.
 //!
-//! The rules and numbers are those of `client-go/tools/record/events_cache.go`, with its order: an event is counted even
-//! if it is then cut, so the count is right when one passes again.
+//! The rules, their order and the numbers are those of `client-go/tools/record/events_cache.go`: an event is counted
+//! even if it is then dropped, so that the count is correct when a later one passes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::gate::Gate;
 
 /// Keys remembered per rule.
 const CACHE: usize = 4096;
-/// Number of distinct messages of one key from which they are combined.
+/// Messages of one key are combined from this number of distinct ones.
 const SIMILAR: usize = 10;
-/// For how long messages of one key count as similar.
+/// The time for which messages of one key count as similar.
 const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
-/// Events that one source may send about one object at once.
+/// The number of events that one source may send about one object at once.
 const BURST: f64 = 25.0;
-/// After the burst: one per this time.
+/// After the burst, one event is allowed per this time.
 const REFILL: Duration = Duration::from_secs(300);
 const COMBINED: &str = "(combined from similar events): ";
 
@@ -41,7 +41,7 @@ pub(super) struct Outgoing {
     pub(super) subject: Subject,
     pub(super) namespace: Arc<str>,
     pub(super) name: Arc<str>,
-    /// What has changed since the event was last sent; `None` if it is new.
+    /// The changes since the event was last sent; `None` if it is new.
     pub(super) patch: Option<Value>,
     /// The identity that writes it; `None`: that of the process.
     pub(super) gate: Option<Gate>,
@@ -167,7 +167,7 @@ fn time(at: Timestamp) -> String {
     format!("{at:.0}")
 }
 
-/// `<object>.<hex nanoseconds>`; without the object where that is no name that the server takes.
+/// `<object>.<hex nanoseconds>`; without the object if the server would not accept its name.
 fn name(event: &Recorded) -> Arc<str> {
     let name = format!("{}.{:016x}", event.subject.name, event.stamp);
     if is_subdomain(&name) { name.into() } else { format!("event.{:016x}", event.stamp).into() }

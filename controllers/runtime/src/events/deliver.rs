@@ -19,13 +19,13 @@ use crate::client::{ApiError, Call};
 use crate::gate::{Gate, GateError};
 use crate::metrics::{Def, IntCounterVec, Metrics};
 
-/// Requests at once: events must not compete with syncs.
+/// Maximum concurrent requests: events must not compete with syncs.
 const IN_FLIGHT: usize = 4;
 /// Events taken from the queue and not yet delivered. The rest stays in the queue, which has a limit.
 const PENDING: usize = 256;
 /// Attempts per event.
 const TRIES: u32 = 12;
-/// Pause between attempts; the first one is random below this, so that programs do not retry all at once.
+/// The pause between attempts; the first is random below this, so that programs do not all retry at once.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// The delivering side of a [`super::Recorder`].
@@ -63,7 +63,7 @@ impl Delivery {
         Self { received, open, clock, metrics, rng: StdRng::seed_from_u64(seed), sender: Arc::new(sender) }
     }
 
-    /// Delivers until all recorders are gone and everything is delivered.
+    /// Delivers until all recorders are dropped and everything is delivered.
     pub async fn run(mut self) {
         let mut correlator = Correlator::new();
         // Events that wait behind the one in flight for the same object.
@@ -147,7 +147,7 @@ impl Sender {
         let collection = format!("/api/v1/namespaces/{}/events", event.namespace);
         if let Some(patch) = &event.patch {
             match self.send(event, &Call::strategic(format!("{collection}/{}", event.name), patch)).await {
-                // It has expired, or its creation failed.
+                // The event has expired, or its creation failed.
                 Err(error) if error.is_not_found() => {}
                 result => return result,
             }
@@ -165,7 +165,7 @@ impl Sender {
         Ok(())
     }
 
-    /// In a dry run, events are logged instead. Repeats, which would only be counted, are left out.
+    /// In a dry run, events are logged instead. Repeats, which would only be counted, are omitted.
     fn only_event(&self, event: &Outgoing) {
         self.metrics.event("dry-run");
         if event.patch.is_none() {
@@ -184,7 +184,7 @@ impl Sender {
 
     fn rejected(&self, event: &Outgoing, error: &ApiError) {
         self.metrics.event("rejected");
-        // A repeated attempt whose first answer was lost, or an object whose namespace is going away.
+        // A repeated attempt whose first answer was lost, or an object whose namespace is being deleted.
         if error.is_conflict()
             || matches!(error, ApiError::Status { message, .. } if message.contains("being terminated"))
         {

@@ -17,12 +17,12 @@ use crate::gate::Gate;
 use crate::leader::Leadership;
 use crate::metrics::Metrics;
 
-/// The answer to the nth request: a status, or nothing for a connection error.
+/// The answer to the nth request: a status, or `None` for a connection error.
 type Fault = Box<dyn Fn(usize, &Method) -> Option<u16> + Send>;
 
 struct Inner {
     objects: BTreeMap<String, Value>,
-    /// Method, path, body, and when.
+    /// Method, path, body, and time.
     log: Vec<(Method, String, Value, Instant)>,
     fault: Fault,
     slow: Duration,

@@ -1,8 +1,8 @@
 //! The metrics of the process and their text. Each module declares its own with [`metrics!`](ccm_provider::metrics!).
 //!
-//! Left out of upstream's: what only Go has (`go_*`), the accounts of its own metrics framework
-//! (`registered_metrics_total` and the like), of its transport cache (`rest_client_transport_*`), and what belongs to
-//! API servers (`aggregator_*`, `apiserver_{audit,envelope,storage,validation,webhooks}_*`) and would always stay 0.
+//! Omitted from upstream's metrics: those of Go (`go_*`), of its metrics framework (`registered_metrics_total` and the
+//! like) and of its transport cache (`rest_client_transport_*`), and those of API servers
+//! (`aggregator_*`, `apiserver_{audit,envelope,storage,validation,webhooks}_*`), which would always be 0.
 
 mod process;
 mod slis;
@@ -37,9 +37,9 @@ struct Inner {
     others: Mutex<BTreeMap<&'static str, Registry>>,
 }
 
-/// What a module adds to the registry.
+/// The metrics that a module adds to the registry.
 pub trait Part: Send + Sync + 'static {
-    /// Made once for each registry.
+    /// Created once for each registry.
     fn new(registry: &Metrics) -> Self;
 }
 
@@ -70,7 +70,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// An empty one.
+    /// An empty registry.
     pub fn new() -> Self {
         Self(Arc::new(Inner {
             registry: Registry::new(),
@@ -92,23 +92,23 @@ impl Metrics {
         kept.downcast().unwrap_or(made)
     }
 
-    /// Registers a function that runs before each scrape, in place of the one of that name: for gauges computed from the
-    /// state. Must be quick.
+    /// Registers a function that runs before each scrape and replaces the one of that name: for gauges computed from
+    /// the state. It must be quick.
     pub fn at_scrape(&self, name: &'static str, refresh: impl Fn() + Send + 'static) {
         lock(&self.0.at_scrape).insert(name, Box::new(refresh));
     }
 
-    /// Also shows the metrics of another registry, such as a provider's, in place of the one of that name.
+    /// Also shows the metrics of another registry, such as a provider's, which replaces the one of that name.
     pub fn include(&self, name: &'static str, other: Registry) {
         lock(&self.0.others).insert(name, other);
     }
 
-    /// A registry that prefixes each name with this and an underscore. Its metrics are shown too; each caller gets the
-    /// same one.
+    /// A registry that prefixes each name with `prefix` and an underscore. Its metrics are shown too; each caller gets
+    /// the same one.
     ///
     /// # Errors
     ///
-    /// No name may begin with it.
+    /// The prefix is not valid in a name.
     pub fn prefixed(&self, prefix: &'static str) -> Result<Registry, String> {
         let mut others = lock(&self.0.others);
         if let Some(there) = others.get(prefix) {
@@ -133,7 +133,7 @@ impl Metrics {
         text
     }
 
-    /// The value of a counter, gauge or histogram count as printed, for tests and the demo; `None` when it has no such
+    /// The value of a counter, gauge or histogram count as printed, for tests and the demo; `None` if it has no such
     /// sample.
     pub fn sample(&self, line_start: &str) -> Option<f64> {
         let text = self.text();

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{Def, text};
 
-/// Ticks a second of the times in `/proc/self/stat`: fixed in Linux's interface to programs.
+/// Ticks per second of the times in `/proc/self/stat`: a constant of Linux's user-space interface.
 const TICKS: f64 = 100.0;
 
 /// Metrics of the process.
@@ -24,7 +24,7 @@ pub(crate) const DEFS: &[&Def] = &[
     &Def::gauge("process_virtual_memory_max_bytes", &[], "Maximum amount of virtual memory available in bytes."),
 ];
 
-/// Appends what can be read now.
+/// Appends the values that can be read now.
 pub(super) fn append(to: &mut String) {
     let values = Values::read();
     for def in DEFS {
@@ -63,7 +63,7 @@ impl Values {
             }
             "process_open_fds" => {
                 let count = fs::read_dir("/proc/self/fd").ok()?.count();
-                // One of them is the open folder itself.
+                // One of them is the open directory itself.
                 u32::try_from(count).ok().map(|count| f64::from(count.saturating_sub(1)))
             }
             "process_max_fds" => self.limit("Max open files"),
@@ -76,7 +76,8 @@ impl Values {
         }
     }
 
-    /// A field of `/proc/self/stat` by its number in proc(5). The second is the name of the program and may hold anything.
+    /// A field of `/proc/self/stat` by its number in proc(5). The second one, the name of the program, may contain
+    /// anything.
     fn stat(&self, number: usize) -> Option<f64> {
         let (_, rest) = self.stat.rsplit_once(')')?;
         rest.split_whitespace().nth(number.checked_sub(3)?)?.parse().ok()

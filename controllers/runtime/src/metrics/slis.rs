@@ -18,7 +18,7 @@ crate::metrics! {
 }
 pub(crate) const DEFS: &[&Def] = Checks::DEFS;
 
-/// The health checks of a process, in a registry of their own.
+/// The health checks of a process, in a separate registry.
 #[derive(Debug, Clone)]
 pub struct HealthMetrics {
     registry: Metrics,
@@ -33,7 +33,7 @@ impl Default for HealthMetrics {
 }
 
 impl HealthMetrics {
-    /// A check was made; `kind` is `healthz`, `livez` or `readyz`.
+    /// Records a check; `kind` is `healthz`, `livez` or `readyz`.
     pub fn checked(&self, name: &str, kind: &str, healthy: bool) {
         self.checks.last.with_label_values(&[name, kind]).set(i64::from(healthy));
         self.checks.all.with_label_values(&[name, kind, if healthy { "success" } else { "error" }]).inc();

@@ -1,4 +1,4 @@
-//! The text format of Prometheus, with numbers spelled as Go spells them: rules compare the bounds of buckets as text.
+//! The text format of Prometheus, with numbers formatted as in Go: rules compare the bounds of buckets as text.
 
 use std::fmt::Write as _;
 
@@ -37,7 +37,7 @@ pub(super) fn encode(families: &[MetricFamily]) -> String {
     text
 }
 
-/// The two lines in front of the samples of a metric.
+/// The two lines before the samples of a metric.
 pub(super) fn head(text: &mut String, name: &str, kind: impl std::fmt::Display, help: &str) {
     let help = help.replace('\\', "\\\\").replace('\n', "\\n");
     // Writing to a String cannot fail.

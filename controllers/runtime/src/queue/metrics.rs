@@ -8,7 +8,7 @@ use crate::metrics::{
 };
 
 const NAME: &[&str] = &["name"];
-/// 1e-8 × 10^0…9 seconds, with the digits that repeated multiplication gives upstream: a rule that adds up both programs
+/// 1e-8 × 10^0…9 seconds, with the digits of upstream's repeated multiplication: a rule that sums both programs
 /// compares them as text.
 const SECONDS: &[f64] =
     &[1e-8, 1e-7, 1e-6, 9.999_999_999_999_999e-6, 9.999_999_999_999_999e-5, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
@@ -42,7 +42,7 @@ crate::metrics! {
 pub(super) trait QueueTimes: Send + Sync {
     /// Sum of the running times of the keys in progress, and the longest of them.
     fn running(&self) -> (Duration, Duration);
-    /// For how long the oldest of the ready keys has been ready.
+    /// The time for which the oldest ready key has been ready.
     fn oldest(&self) -> Duration;
     /// Keys ready, in progress, and waiting for a delay to pass.
     fn sizes(&self) -> (usize, usize, usize);
@@ -59,9 +59,9 @@ pub struct QueueState {
     pub working: usize,
     /// Keys that wait for a delay to pass.
     pub waiting: usize,
-    /// For how long the oldest ready key has been ready.
+    /// The time for which the oldest ready key has been ready.
     pub oldest: Duration,
-    /// For how long the slowest key has been in progress.
+    /// The time for which the slowest key has been in progress.
     pub longest: Duration,
 }
 

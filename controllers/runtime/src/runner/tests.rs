@@ -7,8 +7,8 @@ use crate::queue::RateLimit;
 
 type Log = Mutex<Vec<Vec<u32>>>;
 
-/// Groups keys by their tens, and those above 1000 by their thousands too; 13 panics once, 6 can't be observed in time, 99
-/// has no group at first. At most five keys of a group are processed together.
+/// Groups keys by their tens, and those above 1000 also by their thousands. 13 panics once, 6 cannot be observed in
+/// time, 99 has no group at first. At most five keys of a group are processed together.
 #[derive(Default)]
 struct Model {
     observed: Log,

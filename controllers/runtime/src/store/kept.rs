@@ -29,7 +29,7 @@ pub trait Cached: Send + Sync + Sized + 'static {
     fn decode(json: &str, keep: &FieldFilter) -> Result<Self, serde_json::Error>;
     /// Identity.
     fn key(&self) -> Self::Key;
-    /// The same from the metadata alone.
+    /// The key from the metadata alone.
     fn key_of(namespace: &str, name: &str) -> Self::Key;
     /// Version.
     fn resource_version(&self) -> &str;

@@ -40,7 +40,7 @@ pub struct Store<T: Cached> {
     // a handler registered late sees every object once and then every change.
     handlers: Mutex<Vec<Handler<T>>>,
     metrics: OnceLock<Metrics>,
-    // When the API server last sent anything, and when the reflector last did anything.
+    // The times of the last data from the API server, and of the last activity of the reflector.
     pulse: Mutex<(Option<Instant>, Instant)>,
     synced: AtomicBool,
     // Wakes waiters in FIFO order, unlike tokio's watch, so that simulations are reproducible.
@@ -101,7 +101,7 @@ impl<T: Cached> Store<T> {
         self.len() == 0
     }
 
-    /// Waits until the first list was complete.
+    /// Waits until the first list is complete.
     pub async fn synced(&self) {
         let became_synced = self.became_synced.notified();
         tokio::pin!(became_synced);
@@ -112,7 +112,7 @@ impl<T: Cached> Store<T> {
         }
     }
 
-    /// Whether the first list was complete.
+    /// Whether the first list is complete.
     pub fn is_synced(&self) -> bool {
         self.synced.load(Ordering::Acquire)
     }
@@ -127,7 +127,7 @@ impl<T: Cached> Store<T> {
         handlers.push(handler);
     }
 
-    /// Drops all handlers: those who registered them have ended.
+    /// Drops all handlers. For when the controllers that registered them have ended.
     pub fn forget_handlers(&self) {
         self.lock_handlers().clear();
     }
@@ -148,27 +148,27 @@ impl<T: Cached> Store<T> {
         self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The API server sent something.
+    /// Records that the API server sent something.
     fn heard(&self) {
         let now = Instant::now();
         *self.pulse() = (Some(now), now);
     }
 
-    /// The reflector is about to do something.
+    /// Records activity of the reflector.
     fn alive(&self) {
         self.pulse().1 = Instant::now();
     }
 
-    /// How long ago the API server last sent anything for this store.
+    /// The time since the API server last sent anything for this store.
     pub fn age(&self) -> Option<Duration> {
         Some(self.pulse().0?.elapsed())
     }
 
-    /// Whether the store is current: readiness.
+    /// Checks that the store is current, for readiness.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The reason why it is not.
     pub fn check_current(&self) -> Result<(), String> {
         match self.age() {
             _ if !self.is_synced() => Err(format!("{} are not listed yet", T::NAME)),
@@ -177,11 +177,11 @@ impl<T: Cached> Store<T> {
         }
     }
 
-    /// Whether the reflector of the store makes progress, whatever the API server does: liveness.
+    /// Checks that the reflector of the store makes progress, whatever the API server does, for liveness.
     ///
     /// # Errors
     ///
-    /// For how long it did nothing.
+    /// The time for which it did nothing.
     pub fn check_alive(&self) -> Result<(), String> {
         match self.pulse().1.elapsed() {
             idle if idle > STUCK_AFTER => Err(format!("the watch of {} is stuck for {}s", T::NAME, idle.as_secs())),
@@ -193,7 +193,7 @@ impl<T: Cached> Store<T> {
         self.handlers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A panic of one handler neither reaches the others nor ends the watch.
+    /// Calls all handlers. A panic of one handler neither reaches the others nor ends the watch.
     fn notify(&self, handlers: &[Handler<T>], change: &ObjectChange<Arc<T>>) {
         for handler in handlers {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| handler(change.clone()))) {
@@ -205,27 +205,28 @@ impl<T: Cached> Store<T> {
         }
     }
 
-    /// An object was added or changed. The same version again, or an older one, is no change.
+    /// Stores an object that was added or changed. The same version, or an older one, is ignored.
     pub fn apply(&self, object: T) {
         self.put(object, |known, new| known.is_none_or(|known| supersedes(new, known)));
     }
 
-    /// A list shows this object. The stored object counts as newer only if it is newer than everything that lists and
-    /// watches have shown (`seen`): then it is the answer to a write. Otherwise etcd was restored to an older state.
+    /// Stores an object from a list. The stored object counts as newer only if it is newer than everything that lists
+    /// and watches have shown (`seen`): then it is the answer to a write. Otherwise etcd was restored to an older
+    /// state.
     pub fn apply_listed(&self, object: T, seen: &str) {
         let newer = |known: &str, new: &str| is_older(new, known) && is_older(seen, known);
         self.put(object, |known, new| known.is_none_or(|known| new != known && !newer(known, new)));
     }
 
-    /// The API server's answer to a write of ours: stored at once, before the watch shows it. A new object is left to
-    /// the watch, since the answer may be that to a write of an object deleted meanwhile.
+    /// Stores the API server's answer to a write at once, before the watch shows it. A new object is left to the watch,
+    /// since the answer may be that to a write of an object deleted meanwhile.
     pub fn written(&self, answer: &[u8]) {
         let Ok(Ok(object)) = std::str::from_utf8(answer).map(|json| T::decode(json, &self.keep)) else { return };
         self.put(object, |known, new| known.is_some_and(|known| supersedes(new, known)));
     }
 
-    /// The API server's answer to a write with the version of `base` as its precondition: the server now has `base`
-    /// with `change` applied. Only the version is taken from the answer.
+    /// Stores the result of a write with the version of `base` as its precondition: `base` with `change` applied. Only
+    /// the version is taken from the API server's answer.
     pub fn apply_patch_response(&self, base: &T, answer: &[u8], change: impl FnOnce(&mut T))
     where
         T: Clone,
@@ -259,7 +260,7 @@ impl<T: Cached> Store<T> {
         self.notify(&handlers, &change);
     }
 
-    /// An object was deleted as of a version. A newer one was created since.
+    /// Removes an object that was deleted as of a version. An object with a newer version was created since, and stays.
     pub fn remove(&self, key: &T::Key, version: &str) {
         let handlers = self.lock_handlers();
         if self.get(key).is_none_or(|known| is_older(version, known.resource_version())) {
@@ -271,7 +272,7 @@ impl<T: Cached> Store<T> {
         }
     }
 
-    /// A list of this version is complete: objects that it did not contain are gone.
+    /// Completes a list of this version: removes the objects that it did not contain.
     pub fn complete(&self, seen: &BTreeSet<T::Key>, version: &str) {
         let gone: Vec<T::Key> = {
             let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
@@ -337,7 +338,7 @@ impl ServiceReader for Store<Service> {
     }
 }
 
-/// What providers may watch along with the core.
+/// The stores of the core that providers may also use.
 #[derive(Debug, Clone)]
 pub struct Informers {
     /// Nodes.
@@ -435,7 +436,7 @@ mod tests {
         }
     }
 
-    /// The content of the store after `first`, which tries to store version 3 over 1 while another thread does
+    /// The content of the store after `first`, which tries to store version 3 over 1 while another thread runs
     /// `second`.
     fn raced(first: fn(&Store<Slow>, Slow), second: fn(&Store<Slow>)) -> Option<String> {
         let store = Store::new(FieldFilter::default());
@@ -452,7 +453,7 @@ mod tests {
                         second(&store);
                         let _ = done.send(());
                     }));
-                    // If it has to wait for the lock, it is done later.
+                    // If `second` has to wait for the lock, it is done later.
                     let _ = wait.recv_timeout(Duration::from_millis(200));
                 }
             };

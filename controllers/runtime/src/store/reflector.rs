@@ -2,12 +2,13 @@
 //!
 //! The list is streamed if the server supports it, because a page is held in memory while it is parsed. If streaming
 //! fails, the list is read in pages, as in client-go. A broken watch continues from the last version seen. An expired
-//! version (410), one from the future (504) and a silent watch bring a new list, during which the store keeps what it
-//! has. After etcd was restored from a backup, a watch from the last version would be silent until that version comes
-//! again; so each continued watch begins with a check of the server's version.
+//! version (410), a version from the future (504) and a silent watch cause a new list, during which the store keeps its
+//! objects. After etcd was restored from a backup, a watch from the last version would be silent until that version is
+//! reached again; so each continued watch begins with a check of the server's version.
 //!
-//! Not `kube_runtime::watcher`: it retries a streaming list indefinitely after an error other than 410 (any etcd before
-//! 3.4.31), it notices neither silence nor a version from the future, and it needs owned, cloneable objects.
+//! `kube_runtime::watcher` is not used: it retries a streaming list indefinitely after an error other than 410 (any
+//! etcd before 3.4.31), it notices neither silence nor a version from the future, and it needs owned, cloneable
+//! objects.
 //!
 //! Not detected, as in client-go: an etcd that was restored and has passed the last version before this process sees it
 //! again. etcd's `--bump-revision` prevents that.
@@ -26,20 +27,20 @@ use tokio::time::Instant;
 use super::{Cached, Store, is_older};
 use crate::client::{ApiError, Call, Client, status_error};
 
-/// Objects per page where the list is not streamed.
+/// Objects per page if the list is not streamed.
 const PAGE: usize = 50;
-/// How long a watch lasts before the server ends it.
+/// The duration of a watch, after which the server ends it.
 const WATCH_FOR: Duration = Duration::from_secs(290);
-/// How long a list or watch may be silent. Bookmarks come once a minute, but never if the etcd of the server cannot
+/// The maximum silence of a list or watch. Bookmarks are sent once a minute, but never if the etcd of the server cannot
 /// report progress.
 const SILENCE: Duration = Duration::from_secs(150);
 /// Pause after a failure; doubles up to the maximum. client-go's maximum is 30 s; this one is shorter because a
 /// restored cluster is not seen before the pause and [`BELIEVE_OLDER_AFTER`] are over.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(10));
-/// The longest pause that a server may ask for: a store that waits longer counts as stuck.
+/// The longest pause that a server may request: a store that waits longer counts as stuck.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
-/// How long a server with an older version than the last seen is ignored: a single lagging API server must not revert
-/// objects. After this time, etcd counts as restored.
+/// The time for which a server with an older version than the last seen one is ignored: a single lagging API server
+/// must not revert objects. After this time, etcd counts as restored.
 const BELIEVE_OLDER_AFTER: Duration = Duration::from_secs(25);
 /// Pause between two checks of such a server.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -53,10 +54,10 @@ pub struct Reflector<T: Cached> {
     version: Option<String>,
     /// Whether the next step is a list.
     relist: bool,
-    /// Since when the server's version is older than the newest version seen.
+    /// The time since which the server's version is older than the newest version seen.
     older_since: Option<Instant>,
     backoff: Duration,
-    /// Pause after a 403 and the hint for the log.
+    /// The pause after a 403, and the hint for the log.
     forbidden: Option<(Duration, &'static str)>,
     hint_logged: bool,
 }
@@ -70,14 +71,14 @@ impl<T: Cached> std::fmt::Debug for Reflector<T> {
 /// Keys that a list has shown; `None` once it is complete.
 type Listing<K> = Option<BTreeSet<K>>;
 
-/// Why a list or watch ended.
+/// The reason why a list or watch ended.
 #[derive(Debug)]
 enum Ended {
-    /// Normally, or cut: continue from the last version.
+    /// Normally, or interrupted: continue from the last version.
     Normally,
     /// The version is unusable: list again.
     Desynced(&'static str),
-    /// The server's state is older than the newest version seen: ask again soon.
+    /// The server's state is older than the newest version seen: check again soon.
     Older(String),
     /// Try again later.
     Failed(ApiError),
@@ -128,12 +129,12 @@ impl<T: Cached> Reflector<T> {
             match ended {
                 Ok(()) | Err(Ended::Normally) => {
                     self.hint_logged = false;
-                    // A busy API server cuts the watches of slow clients: a watch that delivered events is reopened at
+                    // A busy API server ends the watches of slow clients: a watch that delivered events is reopened at
                     // once.
                     if self.version != before {
                         continue;
                     }
-                    // A cut watch is no reason for a long pause.
+                    // An interrupted watch is no reason for a long pause.
                     let pause = self.backoff.min(Duration::from_secs(1)).mul_f64(self.rng.random_range(0.1..1.0));
                     tokio::time::sleep(pause).await;
                 }
@@ -196,7 +197,7 @@ impl<T: Cached> Reflector<T> {
         tokio::time::sleep(delay.max(at_least.unwrap_or_default())).await;
     }
 
-    /// Lists by a streaming list, else in pages, and continues to watch.
+    /// Lists by a streaming list, else in pages, and then watches.
     async fn list_and_watch(&mut self) -> Result<(), Ended> {
         if self.older_since.is_some() {
             // Pages are small, and the first shows the version before anything is stored.
@@ -247,16 +248,16 @@ impl<T: Cached> Reflector<T> {
         }
     }
 
-    /// A list is complete: a watch continues from its version.
+    /// Completes a list: a watch continues from its version.
     fn complete(&mut self, seen: &BTreeSet<T::Key>, version: &str) {
-        // Objects newer than a restored etcd are gone, too.
+        // Objects that are newer than the restored etcd no longer exist either.
         self.store.complete(seen, if self.older_since.take().is_some() { "" } else { version });
         self.version = Some(version.to_owned());
         self.relist = false;
         self.backoff = BACKOFF.0;
     }
 
-    /// A list older than what the store has seen would revert or remove objects.
+    /// Rejects a list that is older than the content of the store: it would revert or remove objects.
     fn check_age(&mut self, listed: &str) -> Result<(), Ended> {
         if !self.version.as_deref().is_some_and(|seen| is_older(listed, seen)) {
             self.older_since = None;
@@ -384,7 +385,7 @@ fn collection<T: Cached>(query: &str) -> String {
     format!("{}?{query}{selector}", T::PATH)
 }
 
-/// Whether pages would fail like the streaming list: there is no answer, the server asks to wait, or refuses the client.
+/// Whether pages would fail like the streaming list: no answer, a request to wait, or a refused client.
 fn no_pages(error: &ApiError) -> bool {
     match error {
         ApiError::Status { code, retry_after, .. } => retry_after.is_some() || matches!(code, 401 | 403 | 429),

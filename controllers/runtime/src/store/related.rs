@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cached, FieldFilter};
 
-/// The label of an EndpointSlice that names its Service.
+/// The label of an EndpointSlice with the name of its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// A part of the endpoints of a Service: the nodes of those that are ready.

@@ -1,7 +1,7 @@
 //! The writers of nodes and Services: patch bodies, preconditions, conflicts, and updates of the stores.
 //!
-//! All are strategic-merge patches that contain only what changes. The precondition is the version where a whole list
-//! is written, else the UID. Source of the bodies: `kubernetes/cloud-provider`
+//! All writes are strategic-merge patches that contain only the changes. The precondition is the version if a whole
+//! list is written, else the UID. Source of the bodies: `kubernetes/cloud-provider`
 //! `node/helpers/{address,labels,taints}.go`, `service/helpers/helper.go` and `controllers/route/route_controller.go`.
 
 pub mod node;
@@ -25,7 +25,7 @@ const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Writes a change of one object, decided again on the state of the store after each conflict. Returns the previous
-/// object and the answer; `None` when nothing is to be written, or when the object is gone or another one has its name.
+/// object and the answer; `None` if nothing is to be written, or if the object is gone or another one has its name.
 async fn write<T: Cached>(
     gate: &Gate,
     store: &Store<T>,

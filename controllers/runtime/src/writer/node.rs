@@ -19,28 +19,29 @@ use crate::store::{Store, version_of};
 pub struct NodePatch {
     /// `spec.providerID`
     pub provider_id: Option<String>,
-    /// Labels to be set; others stay.
+    /// Labels to set; others are kept.
     pub labels: BTreeMap<String, String>,
     /// The whole list of taints. The API server refuses the patch if the node changed since it was read.
     pub taints: Option<Vec<Taint>>,
     /// `spec.podCIDRs`, immutable once set.
     pub pod_cidrs: Vec<String>,
-    /// The addresses, in place of the present ones.
+    /// The addresses, which replace the present ones.
     pub addresses: Vec<NodeAddress>,
     /// The condition `NetworkUnavailable`, and the time.
     pub network: Option<(Network, jiff::Timestamp)>,
 }
 
-/// Whether, and how, the pods of a node are reachable.
+/// The reachability of the pods of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
     /// All its routes exist.
     Routed,
     /// A route is missing.
     Unrouted,
-    /// The cloud knows its pod ranges, so that no routes are needed. `known`: the node has the condition, and keeps its times.
+    /// The cloud knows its pod ranges, so that no routes are needed. `known`: the node has the condition, and keeps its
+    /// times.
     Implicit {
-        /// Whether it has one.
+        /// Whether the node has the condition.
         known: bool,
     },
 }
@@ -112,7 +113,7 @@ impl NodePatch {
         // Pods wait for the taint of a new node to be removed, but not for its addresses.
         let can_wait = !self.addresses.is_empty();
         let call = Call::strategic(format!("{}{subresource}", path(node)), &self.body(node));
-        // Keep little: a node is about 20 KB, and hundreds of writes may wait for their turn in a burst.
+        // Keep little: a node is about 20 KB, and hundreds of writes may be waiting in a burst.
         Call { can_wait, yields: true, ..call.metadata_only() }
     }
 

@@ -14,14 +14,14 @@ use crate::store::Store;
 /// Changes of a Service.
 #[derive(Debug, Clone, Default)]
 pub struct ServicePatch {
-    /// Finalizers to add behind the existing ones. Other finalizers stay, even if the store has not seen them yet.
+    /// Finalizers to add after the existing ones. Other finalizers stay, even if the store has not seen them yet.
     pub add_finalizers: Vec<&'static str>,
-    /// Finalizers to remove. Upstream sends `"finalizers":null` when its own is the only one it has seen, which wipes one that
-    /// was added meanwhile.
+    /// Finalizers to remove. Upstream sends `"finalizers":null` when its own is the only one it has seen, which removes
+    /// one that was added meanwhile.
     pub remove_finalizers: Vec<&'static str>,
     /// Annotations to set; `None`: to remove.
     pub annotations: BTreeMap<String, Option<String>>,
-    /// The status of the balancer; an empty one clears the present one.
+    /// The status of the load balancer; an empty one clears the present one.
     pub status: Option<LoadBalancerStatus>,
     /// Conditions.
     pub conditions: Option<ConditionChanges>,

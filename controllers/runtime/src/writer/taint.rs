@@ -1,4 +1,4 @@
-//! Changes to the taint list of a node. Each gives the whole new list, because the API merges taints only as a whole.
+//! Changes to the taint list of a node. Each returns the whole new list, because the API merges taints only as a whole.
 //!
 //! Behaviour of `kubernetes/cloud-provider` `node/helpers/taints.go`.
 use ccm_provider::Taint;
@@ -10,17 +10,17 @@ pub fn shutdown_taint() -> Taint {
     Taint { key: TAINT_SHUTDOWN.into(), value: "".into(), effect: "NoSchedule".into(), time_added: None }
 }
 
-/// The list without all taints of a key, whatever their value and effect; the others keep their order.
+/// The list without all taints of a key, regardless of value and effect; the others keep their order.
 #[must_use]
 pub fn without_key(taints: &[Taint], key: &str) -> Vec<Taint> {
     taints.iter().filter(|taint| &*taint.key != key).cloned().collect()
 }
 
-/// The list with a taint: in the place of the one with the same key and effect, else at the end. `None` when the list
-/// has an equal one, so that nothing needs to be written.
+/// The list with a taint, which replaces the one with the same key and effect or is appended. `None` if the list has an
+/// equal one, so that nothing needs to be written.
 ///
-/// The time of a present taint counts only where the wanted one has a time too, so that the API server's stamp doesn't
-/// look like a change. (Upstream compares it always.)
+/// The time of a present taint matters only if the new one has a time too, so that the API server's timestamp does not
+/// look like a change. (Upstream always compares it.)
 #[must_use]
 pub fn add_or_update(taints: &[Taint], taint: Taint) -> Option<Vec<Taint>> {
     let Some(place) = taints.iter().position(|present| present.same_identity(&taint)) else {
@@ -35,7 +35,7 @@ pub fn add_or_update(taints: &[Taint], taint: Taint) -> Option<Vec<Taint>> {
     Some(changed)
 }
 
-/// The list without all taints of the same key and effect; `None` when there is none.
+/// The list without all taints of the same key and effect; `None` if there is none.
 #[must_use]
 pub fn remove(taints: &[Taint], taint: &Taint) -> Option<Vec<Taint>> {
     let rest: Vec<Taint> = taints.iter().filter(|present| !present.same_identity(taint)).cloned().collect();

@@ -1,4 +1,4 @@
-//! Which of an instance's ranges its node gets, and the resulting writes. Pure.
+//! The ranges of an instance that its node gets, and the resulting writes. Pure.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub enum Families {
 }
 
 impl Families {
-    /// Those of the ranges of Services: none, one, or one of each family.
+    /// The families of the ranges of Services: none, one, or one of each family.
     pub(in crate::ipam) fn of(services: &[IpNet]) -> Self {
         match services {
             [one] if one.addr().is_ipv6() => Self::V6,
@@ -53,7 +53,7 @@ impl fmt::Display for Families {
     }
 }
 
-/// Whether a change of a node asks for a sync: it has no ranges, or counts as unreachable.
+/// Whether a change of a node requires a sync: it has no ranges, or counts as unreachable.
 pub(super) fn is_due(node: &Node) -> bool {
     node.pod_cidrs.is_empty() || !is_reachable(node)
 }
@@ -66,7 +66,7 @@ fn is_reachable(node: &Node) -> bool {
 ///
 /// # Errors
 ///
-/// Why the node gets none.
+/// The reason why the node gets none.
 pub(super) fn ranges(node: &Node, interfaces: &[PodInterface], families: Families) -> Result<Vec<String>, String> {
     let name = &node.name;
     let Some(interface) = interfaces.iter().find(|interface| interface.primary).or(interfaces.first()) else {
@@ -103,7 +103,7 @@ pub(super) fn ranges(node: &Node, interfaces: &[PodInterface], families: Familie
 pub(super) struct Changes {
     /// `spec.podCIDRs`, if it has none.
     pub(super) pod_cidrs: Vec<String>,
-    /// The condition `NetworkUnavailable`, if it does not say that the node is reachable.
+    /// The condition `NetworkUnavailable`, if it does not show that the node is reachable.
     pub(super) network: Option<Network>,
 }
 
@@ -135,7 +135,7 @@ fn network_of(text: &str) -> Option<IpNet> {
 }
 
 impl Changes {
-    /// For the log and dry runs.
+    /// The writes as a plan, for the log and dry runs.
     pub(super) fn plan(&self, node: &Node) -> Plan {
         let mut changes = Vec::new();
         if !self.pod_cidrs.is_empty() {

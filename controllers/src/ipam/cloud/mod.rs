@@ -1,16 +1,16 @@
-//! `--cidr-allocator-type=CloudAllocator`: a node gets the pod ranges that the cloud gave its instance.
+//! `--cidr-allocator-type=CloudAllocator`: a node gets the pod ranges that the cloud assigned to its instance.
 //!
 //! Source of the behaviour: `kubernetes/cloud-provider-gcp` `pkg/controller/nodeipam/ipam/cloud_cidr_allocator.go`.
 //! Differences:
 //!
-//! | Difference | Why |
-//! |---|---|
-//! | One read for all nodes that are due, at most once a second | upstream reads each instance |
-//! | Nodes of other clouds are left alone, and those without provider ID until they have one | upstream tries them 20 times |
-//! | A condition that is already `False` is not written again, also if another program set it | upstream changes its reason |
-//! | A node that has other ranges than its instance gets one event | upstream tries 20 times to change it |
-//! | Events say why, behind upstream's text, also when only one family is missing | the user sees what to do |
-//! | `--cluster-cidr` may be left out | nothing reads it here |
+//! * One read for all nodes that are due, at most once a second. Upstream reads each instance.
+//! * Nodes of other clouds are ignored, and those without provider ID until they have one. Upstream tries them 20
+//!   times.
+//! * A condition that is already `False` is not written again, even if another program set it. Upstream changes its
+//!   reason.
+//! * A node that has other ranges than its instance gets one event. Upstream tries 20 times to change it.
+//! * Events contain the reason after upstream's text, even if only one family is missing, so that users see the remedy.
+//! * `--cluster-cidr` may be omitted: it is not used here.
 
 mod decide;
 #[cfg(test)]
@@ -41,9 +41,9 @@ const LIMIT: RateLimit =
     RateLimit { base: Duration::from_millis(250), max: Duration::from_secs(15), bucket: RateLimit::DEFAULT.bucket };
 /// Retries of a node before it is dropped until it changes.
 const RETRIES: u32 = 20;
-/// Nodes that are written at once.
+/// Nodes that are written concurrently.
 const WORKERS: usize = 30;
-/// Pause between the beginnings of two reads: nodes that become due meanwhile are read together.
+/// Pause between the starts of two reads: nodes that become due meanwhile are read together.
 const PAUSE: Duration = Duration::from_secs(1);
 
 metrics! {
@@ -52,12 +52,12 @@ metrics! {
     }
 }
 
-/// The cloud's pod ranges, and the nodes that it has.
+/// The cloud's pod ranges, and the provider IDs of its nodes.
 #[derive(Clone)]
 pub struct Cloud {
     /// The ranges.
     pub ranges: Arc<dyn PodRanges>,
-    /// Nodes with other provider IDs are left alone.
+    /// The provider IDs of this cloud: other nodes are ignored.
     pub schemes: Schemes,
 }
 
@@ -74,9 +74,9 @@ struct CloudController {
     cloud: Cloud,
     families: Families,
     metrics: CloudMetrics,
-    // Nodes whose ranges were not compared with the cloud's since they were first seen.
+    // Nodes whose ranges have not been compared with the cloud's since they were first seen.
     unread: Mutex<BTreeSet<NodeName>>,
-    // When the last read began.
+    // The start of the last read.
     read: Mutex<Option<Instant>>,
 }
 
@@ -170,7 +170,7 @@ impl CloudController {
     /// Applies a change of a node. There is nothing to release: the cloud owns the ranges.
     fn changed(&self, change: &ObjectChange<NodeRef>) {
         match change {
-            // Also a node that has ranges: those of its instance may differ.
+            // This includes a node that has ranges: those of its instance may differ.
             ObjectChange::Added(node) if self.concerns(node) => {
                 self.unread().insert(node.name.clone());
                 self.queue.add(node.name.clone());
@@ -189,7 +189,7 @@ impl CloudController {
         }
     }
 
-    /// The nodes to look up. Leaves out those that a read has covered while they waited.
+    /// The nodes to look up, without those that a read has covered while they waited.
     fn due(&self, keys: &[NodeName]) -> Vec<Option<NodeRef>> {
         let unread = self.unread();
         let due = |node: &NodeRef| self.concerns(node) && (decide::is_due(node) || unread.contains(&node.name));
@@ -289,7 +289,7 @@ impl CloudController {
         }
     }
 
-    /// The pods of a node with ranges of the cloud need no routes.
+    /// Writes the condition: the pods of a node with ranges of the cloud need no routes.
     async fn write_condition(&self, node: &NodeRef, wanted: &[String]) -> Result<(), SyncError> {
         let now = ccm_runtime::clock::timestamp(self.shared.clock.wall());
         let decide = |node: &NodeRef| {
@@ -300,7 +300,7 @@ impl CloudController {
         written.map(drop).map_err(|error| SyncError::gate("Error setting route status for the node", error))
     }
 
-    /// A node that failed too often is given up until it changes.
+    /// Stops the retries of a node that failed too often, until it changes.
     fn dropped(&self, key: &NodeName, error: SyncError) -> SyncError {
         let counts = matches!(error, SyncError::Retry(_) | SyncError::Provider { after: None, .. });
         if !counts || error.is_in_progress() || self.queue.failures(key) < RETRIES {

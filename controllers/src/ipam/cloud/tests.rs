@@ -130,7 +130,7 @@ struct Zone {
     instances: BTreeMap<String, Vec<PodInterface>>,
     calls: StdMutex<Vec<(Duration, usize)>>,
     short: bool,
-    // When it was made.
+    // The time base of `calls`.
     began: Option<Instant>,
 }
 
@@ -320,7 +320,7 @@ async fn an_unmanaged_node_gets_no_ranges_until_its_label_is_removed() {
     assert_eq!(scene.controller.queue.sizes().0, 0);
     shared.nodes.apply(Node { resource_version: "2".into(), ..node("n", &[], None) });
     assert_eq!(scene.controller.queue.sizes().0, 1);
-    // The node exists again before its turn comes.
+    // The node exists again before it is processed.
     shared.nodes.apply(Node { resource_version: "3".into(), labels: labels(), ..node("n", &[], None) });
     assert!(scene.pass().await[0].1.is_ok());
     assert!(scene.zone.calls.lock().unwrap().is_empty());

@@ -68,7 +68,7 @@ fn a_node_gets_a_route_per_range_with_its_uid_and_addresses() {
         assert_eq!(new.route.target_node_addresses, addresses("10.9.0.1"));
         assert!(!new.route.blackhole && !new.route.enable_node_addresses);
     }
-    // The other node has neither a range nor a route: its condition is left alone.
+    // The other node has neither a range nor a route: its condition is not changed.
     assert_eq!(changes.nodes, BTreeMap::from([("a".into(), 2)]));
     assert!(!changes.delete_first);
 }
@@ -116,7 +116,7 @@ fn a_blackhole_within_the_cluster_ranges_goes_and_is_replaced_where_a_node_needs
     let changes = planned(&[blackhole("10.0.1.0/24 a")], &nodes, "");
     assert_eq!(print(&changes), ["-10.0.1.0/24 a", "+10.0.1.0/24 a"]);
     assert!(changes.delete_first);
-    // Also with an unknown target node: a blackhole has no target in any case.
+    // Also with an unknown target node: a blackhole never has a target.
     check(&[blackhole("10.0.2.0/24 x")], &[], &["-10.0.2.0/24 x"]);
 }
 
@@ -161,7 +161,7 @@ fn a_route_to_a_missing_node_goes_only_once_the_node_is_known_to_be_gone() {
     let routes = [route("10.0.1.0/24 x"), route("10.0.2.0/24 y")];
     assert_eq!(print(&planned(&routes, &[], "")), ["?x", "?y"]);
     assert_eq!(print(&planned(&routes, &[], "x")), ["-10.0.1.0/24 x", "?y"]);
-    // A node that exists again is not missing, whatever was recorded.
+    // A node that exists again is not missing, regardless of the record.
     check(&routes[..1], &[node("x", "10.0.1.0/24", "")], &[]);
     assert_eq!(print(&planned(&routes[..1], &[node("x", "10.0.1.0/24", "")], "x")), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! Which routes are deleted, created and kept.
+//! The routes that are deleted, created and kept.
 
 mod decide;
 mod properties;

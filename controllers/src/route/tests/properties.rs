@@ -1,4 +1,4 @@
-//! What holds for any routes and nodes.
+//! Properties for any routes and nodes.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::route::decide::{Changes, plan};
 
 /// Names of which only the first five are ever nodes.
 const NAMES: [&str; 7] = ["a", "b", "c", "d", "e", "x", "y"];
-/// Ranges, some the same in another spelling, some outside the cluster.
+/// Ranges, some of them equal in another notation, some outside of the cluster.
 const RANGES: [&str; 7] = [
     "10.0.1.0/24",
     "10.0.2.0/24",
@@ -60,7 +60,8 @@ impl World {
         self
     }
 
-    /// In a cloud with one route per destination, which deletes by destination; creations that it refuses are left out.
+    /// Applies writes as a cloud with one route per destination, which deletes by destination; refused creations are
+    /// skipped.
     fn apply_by_destination(&mut self, done: &[Write]) {
         for write in done {
             match write {
@@ -143,7 +144,7 @@ fn shuffled() -> impl Strategy<Value = (World, World)> {
     })
 }
 
-/// A state and its writes in a possible order, cut off at some point.
+/// A state and its writes in a possible order, up to some point.
 fn interrupted() -> impl Strategy<Value = (World, Vec<Write>)> {
     some_world().prop_flat_map(|world| {
         let changes = world.plan();
@@ -156,7 +157,7 @@ fn interrupted() -> impl Strategy<Value = (World, Vec<Write>)> {
     })
 }
 
-/// At most one route and one node per range; where a crash cuts the writes off.
+/// At most one route and one node per range, and the number of writes before a crash.
 fn one_route_each() -> impl Strategy<Value = (World, usize)> {
     let ranges = ["10.0.1.0/24", "10.0.2.0/24", "10.0.3.0/24", "fd00:0:0:1::/64"];
     let cloud = &["10.0.1.0/24", "10.0.2.0/24", "fd00:0:0:1::/64", "192.168.1.0/24"][..];

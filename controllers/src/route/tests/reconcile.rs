@@ -37,7 +37,7 @@ async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_after_the_deadline() 
     assert_eq!(began.elapsed(), WRITE_DEADLINE);
 }
 
-/// Makes no route: the first node is not ready for one, and the second one never will be.
+/// Creates no route: the first node is not ready for one, and the second one never will be.
 struct Unready;
 
 #[async_trait::async_trait]
@@ -66,7 +66,7 @@ impl EventSink for Events {
     }
 }
 
-/// A cloud from which the node is gone when its route is made.
+/// A cloud from which the node is deleted when its route is created.
 struct Leaving(crate::Shared);
 
 #[async_trait::async_trait]

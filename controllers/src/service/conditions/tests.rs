@@ -26,7 +26,7 @@ impl Life {
         self
     }
 
-    /// Writes what changes, a minute later. Returns whether anything was written.
+    /// Writes the changes, a minute later. Returns whether anything was written.
     fn step(&mut self, progress: Progress<'_>) -> bool {
         self.now += Duration::from_secs(60);
         let present = self.service.status.conditions.clone();
@@ -141,7 +141,7 @@ fn a_balancer_with_an_address_serves_on_when_a_change_fails() {
     life.fail(&ErrorClass::Unsupported, "no");
     assert_eq!(life.lines(), ["Provisioning=False/Complete: no", SERVES[1]]);
     assert_eq!(life.since(super::SERVING), 1);
-    // Also where the conditions are new.
+    // Also if the conditions are new.
     let mut life = plain().with_address();
     life.fail(&ErrorClass::Unknown, "no");
     assert_eq!(life.lines(), ["Provisioning=False/Complete: no", SERVES[1]]);

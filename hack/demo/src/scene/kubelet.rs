@@ -15,7 +15,7 @@ use crate::world::{NodeRow, Ready, World};
 
 /// Taint that the API server adds to every new node; removed when the node is Ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
-/// Attempts of a write that conflicts with others.
+/// Attempts of a write with conflicts.
 const TRIES: usize = 10;
 
 pub(crate) struct Kubelets {
@@ -131,7 +131,7 @@ impl Kubelets {
         made
     }
 
-    /// One heartbeat: Ready once the node may take pods and has its network.
+    /// One heartbeat: Ready when the node accepts pods and has its network.
     fn report(&self, row: &NodeRow, machine: &mut Machine, now: Instant) {
         // Fewer heartbeats in large clusters, to save CPU.
         let period =
@@ -154,7 +154,7 @@ impl Kubelets {
 
     fn write_ready(&self, name: &str, status: &str, reason: &str, message: &str) {
         let change = json!({"status": {"conditions": [ready(status, reason, message)]}});
-        // An error means that the Node was deleted just now.
+        // An error means that the Node has just been deleted.
         let _gone = self.store.patch_status("nodes", "", name, &Patch::Strategic(change));
     }
 }

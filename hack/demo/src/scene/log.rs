@@ -1,4 +1,4 @@
-//! The manager's log: everything goes to a file, the important entries go to the feed.
+//! The manager's log: all entries are written to a file, the important ones also to the feed.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,10 +11,10 @@ use crate::world::World;
 
 /// Entries at INFO that record a decision.
 const DECISIONS: [&str; 2] = ["deleting node", "node is not deleted yet"];
-/// How the message of an entry with a step of a dry run begins; `1/3: create …` follows.
+/// The prefix of the message of a dry-run step; `1/3: create …` follows.
 const PLAN: &str = "Plan (dry run, nothing is written) ";
 
-/// Takes one entry per write.
+/// Accepts one entry per write.
 #[derive(Debug, Clone)]
 pub(crate) struct Log {
     file: Arc<Mutex<File>>,

@@ -10,7 +10,7 @@ use ccm_runtime::{Client, Metrics};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// A running manager. Dropping it kills it.
+/// A running manager; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
     task: JoinHandle<Result<(), Failure>>,
@@ -18,7 +18,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a manager with these arguments, the program's name left out.
+    /// Starts a manager with these arguments, without the program's name.
     pub(crate) async fn start(args: &[String], factory: &dyn ProviderFactory) -> Result<Self> {
         let options = Options::from_args(args).map_err(said)?;
         let path = options.cloud_config.clone();

@@ -29,7 +29,7 @@ metadata: {name: shop}
 spec: {type: LoadBalancer, selector: {app: shop}, ports: [{port: 80}]}
 ";
 
-/// Everything around the manager. Dropping it ends all of it and removes its files.
+/// The environment of the manager. Dropping it stops all parts and removes the files.
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) server: ApiServer,
@@ -63,7 +63,7 @@ impl Scene {
         Ok(Self { server, cloud, cut_off: CutOff::default(), world, folder, nodes: args.nodes, period, tasks })
     }
 
-    /// Switches the machines on.
+    /// Starts the kubelets.
     pub(crate) fn start_kubelets(&mut self, feed: &Arc<Feed>, pace: Pace) {
         let kubelets = Kubelets {
             store: self.store().clone(),

@@ -12,7 +12,7 @@ use crate::world::{Ready, State};
 
 const WEB: &str = "default/web";
 const API: &str = "default/api";
-/// How many steps of a plan are shown.
+/// The number of shown steps of a plan.
 const SERVICE_STEPS: usize = 8;
 const ROUTE_STEPS: usize = 2;
 const EXTRA: u16 = 8080;
@@ -310,7 +310,7 @@ impl Tour {
     }
 }
 
-/// The first steps of a plan, and how many more there are.
+/// The first steps of a plan, and the number of the others.
 fn cut(most: usize, mut steps: Vec<String>) -> Vec<String> {
     let more = steps.len().saturating_sub(most);
     steps.truncate(most);

@@ -18,7 +18,7 @@ use crate::world::{Calls, State};
 
 /// Poll interval of waits.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long anything may take; large clusters get more (see [`crate::scene::cloud::Profile`]).
+/// The time limit of each wait; large clusters get more (see [`crate::scene::cloud::Profile`]).
 const LIMIT: Duration = Duration::from_secs(20);
 /// Width of a command line.
 const COMMAND: usize = 70;
@@ -89,7 +89,7 @@ impl Tour {
         self.feed.fact(Source::Demo, "", text);
     }
 
-    /// Lets the user read.
+    /// Waits for the user to read.
     async fn pause(&self, share: f64) {
         tokio::time::sleep(self.pace.read.mul_f64(share)).await;
     }
@@ -112,7 +112,7 @@ impl Tour {
         }
     }
 
-    /// Waits until the manager is done, so that no act sees work of the previous one.
+    /// Waits until the manager is done, so that no act observes work of the previous one.
     async fn settled(&self) -> Result<()> {
         let (mut seen, mut since) = (None, Instant::now());
         self.until("the manager is done", |state| {
@@ -198,7 +198,7 @@ fn port_of(name: &str, port: u16) -> serde_json::Value {
 pub(crate) struct Writes {
     pub(crate) objects: u64,
     pub(crate) conflicts: u64,
-    /// To events and leases.
+    /// Writes of events and leases.
     pub(crate) notes: u64,
 }
 

@@ -9,7 +9,7 @@ use crate::text::{clip, count, pad, wrap};
 use crate::world::{NodeRow, Ready, State};
 
 const CELL: usize = 40;
-/// More columns than this make lines that are hard to read.
+/// Wider lines are hard to read.
 const WIDEST: usize = 120;
 /// Smaller terminals get the plain log.
 pub(crate) const SMALLEST: (usize, usize) = (60, 18);
@@ -22,11 +22,11 @@ pub(crate) struct Frame<'a> {
     pub(crate) elapsed: Duration,
     pub(crate) acts: usize,
     pub(crate) footer: &'a [String],
-    /// Newest last.
+    /// The entries, newest last.
     pub(crate) entries: &'a [Entry],
 }
 
-/// Takes over the screen, and restores it when dropped.
+/// Takes control of the screen, and restores it when dropped.
 #[derive(Debug)]
 pub(crate) struct Screen(());
 
@@ -57,7 +57,7 @@ fn send(text: &str) -> io::Result<()> {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // The terminal may be gone; ignore the error.
+        // The terminal may be closed; ignore the error.
         let _gone = send("\x1b[?25h\x1b[?1049l");
     }
 }
@@ -79,7 +79,7 @@ impl Frame<'_> {
         };
         let room = width.saturating_sub(right.chars().count());
         let mut lines = vec![self.paint("7", &format!("{}{right}", pad(&left, room)))];
-        // After the tour, the text is what the user is to do: it is never cut off.
+        // After the tour, the text has instructions for the user: it is never cut.
         let rows = if number > self.acts {
             8
         } else if height >= 30 {
@@ -146,7 +146,7 @@ impl Frame<'_> {
             }
             return;
         }
-        // Too many: one sign for each, and text for those with a problem.
+        // Too many: one symbol per node, and text for those with a problem.
         let glyphs: Vec<String> = all
             .iter()
             .map(|node| {
@@ -187,7 +187,7 @@ fn totals(state: &State) -> String {
     )
 }
 
-/// Sign, colour and word.
+/// Symbol, colour and word.
 fn condition(node: &NodeRow) -> (&'static str, &'static str, &'static str) {
     match node {
         NodeRow { uninitialized: true, .. } => ("○", "33", "tainted"),

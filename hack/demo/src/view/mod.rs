@@ -1,4 +1,4 @@
-//! The output for the user.
+//! The output for users.
 
 pub(crate) mod live;
 mod plain;
@@ -11,7 +11,7 @@ use self::live::{Frame, SMALLEST, Screen};
 use crate::feed::Feed;
 use crate::world::World;
 
-/// Period of frames, or of polls for new lines.
+/// Interval of frames, or of polls for new lines.
 const FRAME: Duration = Duration::from_millis(100);
 /// Maximum line length, for readability.
 const WIDTH: usize = 110;
@@ -34,7 +34,7 @@ pub(crate) fn width() -> usize {
     terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0).clamp(40, WIDTH))
 }
 
-/// The view; in the background until [`View::end`].
+/// The view; runs in the background until [`View::end`].
 pub(crate) struct View {
     feed: Arc<Feed>,
     task: tokio::task::JoinHandle<()>,
@@ -64,7 +64,7 @@ impl View {
         let _aborted = self.task.await;
         match self.screen {
             Some(screen) => drop(screen),
-            // The reader is gone: ignore it.
+            // The reader has closed: ignore the error.
             None => drop(plain::print(&mut io::stdout().lock(), width(), &self.feed.take(true))),
         }
     }
@@ -93,7 +93,7 @@ async fn draw(screen: Arc<Screen>, feed: Arc<Feed>, world: Arc<World>, acts: usi
     }
 }
 
-/// Prints a line outside of any view; a closed pipe is no error.
+/// Prints a line outside any view; a closed pipe is not an error.
 pub(crate) fn say(text: &str) {
     let mut out = io::stdout().lock();
     let _closed = writeln!(out, "{text}").and_then(|()| out.flush());

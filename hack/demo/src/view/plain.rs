@@ -1,4 +1,4 @@
-//! A chronological log, for pipes and for terminals that cannot do more.
+//! A chronological log, for pipes and limited terminals.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! The cloud's side: calls, load balancers, routes. For the fake provider they come from its call log.
+//! The cloud's side: calls, load balancers, routes. For the fake provider the source is its call log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Seek, SeekFrom};
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Finished calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Calls {
-    /// All.
+    /// The total.
     pub(crate) all: u64,
     /// Lookups of instances, each for many nodes.
     pub(crate) batches: u64,
@@ -25,9 +25,9 @@ pub(crate) struct Calls {
     pub(crate) asked: u64,
     /// Writes to the cloud.
     pub(crate) changes: u64,
-    /// By name of the call: first the writes, then the reads.
+    /// By name of the call: the writes first, then the reads.
     pub(crate) by_name: BTreeMap<(Effect, String), u64>,
-    /// "Unknown" answers, by node; those for all nodes under an empty name.
+    /// "Unknown" answers by node; those for all nodes have an empty name.
     pub(crate) unknown: BTreeMap<String, u64>,
     /// Created and deleted routes.
     pub(crate) routes: (u64, u64),
@@ -45,9 +45,9 @@ pub(crate) enum Effect {
 pub(crate) struct Balancer {
     /// Its kind as text.
     pub(crate) kind: &'static str,
-    /// Nodes behind it.
+    /// Its nodes.
     pub(crate) hosts: BTreeSet<String>,
-    /// Ports that it listens on, where that is known.
+    /// Its ports, if known.
     pub(crate) ports: BTreeSet<u16>,
 }
 
@@ -71,7 +71,7 @@ impl Calls {
         self.by_name.get(&(Effect::Read, name.to_owned())).copied().unwrap_or_default()
     }
 
-    /// How often the answer about a node was "unknown".
+    /// The number of "unknown" answers for a node.
     pub(crate) fn doubts(&self, node: &str) -> u64 {
         [node, ""].iter().filter_map(|key| self.unknown.get(*key)).sum()
     }
@@ -157,18 +157,18 @@ impl State {
         *self.calls.by_name.entry((effect, name.to_owned())).or_default() += 1;
     }
 
-    /// One call looked up this many instances.
+    /// Records a call that looked up this many instances.
     pub(crate) fn asked(&mut self, instances: u64) {
         self.calls.batches += 1;
         self.calls.asked += instances;
     }
 
-    /// The cloud had no answer about a node, or about anything if the name is empty.
+    /// Records that the cloud had no answer for a node, or for anything if the name is empty.
     pub(crate) fn doubted(&mut self, node: &str) {
         *self.calls.unknown.entry(node.to_owned()).or_default() += 1;
     }
 
-    /// Sets the current balancers and routes.
+    /// Sets the current load balancers and routes.
     pub(crate) fn cloud_has(
         &mut self,
         balancers: BTreeMap<String, Balancer>,

@@ -14,11 +14,11 @@ pub(crate) use self::calls::Calls;
 pub(crate) use self::objects::{NodeRow, Ready, ServiceRow};
 use crate::feed::Feed;
 
-/// The state of everything.
+/// The state of the cluster and the cloud.
 #[derive(Debug, Default)]
 pub(crate) struct World(Mutex<State>);
 
-/// Behind the lock.
+/// The state behind the lock.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) nodes: BTreeMap<String, NodeRow>,
@@ -28,7 +28,7 @@ pub(crate) struct State {
     /// The cloud's routes: range to node.
     pub(crate) routes: BTreeMap<String, String>,
     pub(crate) calls: Calls,
-    /// Plans of the dry run, by subject, each step a line.
+    /// Plans of the dry run, by subject, one line per step.
     pub(crate) plans: BTreeMap<String, Vec<String>>,
     /// All Nodes, including deleted ones.
     pub(crate) joined: BTreeSet<String>,
@@ -70,7 +70,7 @@ impl State {
         self.nodes.values().filter(|node| is(node)).count()
     }
 
-    /// The number of hosts of a Service's balancer; `None` without a balancer.
+    /// The number of hosts of a Service's load balancer; `None` without a load balancer.
     pub(crate) fn hosts(&self, service: &str) -> Option<usize> {
         self.balancers.get(service).map(|balancer| balancer.hosts.len())
     }

@@ -89,7 +89,7 @@ impl NodeRow {
         self.addresses.iter().find(|a| of(a)).and_then(|a| a.split_once('=')).map_or("", |(_, address)| address)
     }
 
-    /// The changes since the old state, as text.
+    /// The changes from the old state, as text.
     fn changes(&self, old: &Self) -> Vec<&'static str> {
         let mut changes = Vec::new();
         if old.uninitialized && !self.uninitialized {
@@ -112,7 +112,7 @@ impl NodeRow {
 }
 
 impl ServiceRow {
-    /// `None`: needs no load balancer.
+    /// `None` if it needs no load balancer.
     fn read(service: &Value) -> Option<Self> {
         let ingress = list(service, "/status/loadBalancer/ingress");
         let finalizers = list(service, "/metadata/finalizers");
@@ -207,7 +207,7 @@ fn service(event: EventType, object: &Value, world: &World, feed: &Feed) {
     }
 }
 
-/// Leaves out leader election.
+/// Logs an event, except those of leader election.
 fn kube_event(event: EventType, object: &Value, feed: &Feed) {
     let reason = text(object, "/reason");
     if event != EventType::Added || reason == "LeaderElection" {

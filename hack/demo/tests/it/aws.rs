@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::{demo, left, text, words};
 
-/// It takes ten seconds.
+/// The test takes ten seconds.
 const LIMIT: Duration = Duration::from_secs(90);
 
 #[test]
@@ -13,7 +13,7 @@ fn the_tour_on_aws_goes_as_described_whatever_account_the_user_has() {
     let temp = tempfile::tempdir().unwrap();
     let began = Instant::now();
     let mut demo = demo(temp.path(), &["--fast", "--cloud-provider=aws"]);
-    // Each of these settings would redirect the calls to another server than the simulation.
+    // Each of these settings would redirect the calls to a server other than the simulation.
     demo.envs([("AWS_PROFILE", "mine"), ("AWS_ENDPOINT_URL", "http://127.0.0.1:9"), ("AWS_ACCESS_KEY_ID", "mine")]);
     let output = demo.env("http_proxy", "http://127.0.0.1:9").output().unwrap();
     let (log, errors) = text(&output);

@@ -1,4 +1,4 @@
-//! The demo as a user starts it: the whole tour, as a log.
+//! The demo as a user runs it: the whole tour, as a log.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// It takes a few seconds; generous, so that a busy machine does not fail the test.
+/// The test takes a few seconds; generous for busy machines.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn demo(temp: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ccm-demo"));
-    // Its own temporary folder, to check that no file is left behind.
+    // A separate temporary folder, to check that no file is left behind.
     command.args(args).env("TMPDIR", temp);
     command
 }

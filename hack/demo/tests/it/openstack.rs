@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::{demo, left, text, words};
 
-/// It takes 15 seconds.
+/// The test takes 15 seconds.
 const LIMIT: Duration = Duration::from_secs(90);
 
 #[test]

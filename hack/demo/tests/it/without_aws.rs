@@ -1,4 +1,4 @@
-//! The default build: it has no AWS SDK, and builds a program with it when needed.
+//! The default build, which has no AWS SDK and builds a program with it on demand.
 
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -34,7 +34,7 @@ impl Rack {
         self.folder.path().join(name)
     }
 
-    /// As the operator of the rack would do.
+    /// Writes an object as the operator of the rack does.
     pub fn write(&self, object: &str, value: &Value) {
         let path = self.path("rack").join(format!("{object}.json"));
         std::fs::write(path.with_extension("new"), value.to_string()).unwrap();
@@ -96,8 +96,8 @@ impl Harness for Rack {
         seen.1
     }
 
-    /// As if the file system of the folder were unmounted. Every change of this cloud is one write, so none can be
-    /// interrupted.
+    /// Acts as if the file system of the folder were unmounted. Every change of this cloud is a single write, so none
+    /// can be interrupted.
     async fn disrupt(&self, outage: Outage) -> bool {
         match outage {
             Outage::None if self.path("away").exists() => {

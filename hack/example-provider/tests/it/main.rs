@@ -1,4 +1,4 @@
-//! The contract, and the program over a Kubernetes API in memory.
+//! The contract, and the program with an in-memory Kubernetes API.
 
 mod guide;
 mod harness;

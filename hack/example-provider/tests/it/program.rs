@@ -24,7 +24,7 @@ async fn until(server: &ApiServer, resource: &str, name: &str, what: &str, look:
     assert!(limit.await.is_ok(), "{resource} {name} never was: {what}: {:?}", object());
 }
 
-/// Stopped with SIGTERM, as by a kubelet: it ends in order.
+/// Stopped with SIGTERM, as by a kubelet: it shuts down gracefully.
 async fn stop(mut program: Child) {
     let pid = program.id().unwrap();
     let signalled = std::process::Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap();

@@ -1,8 +1,8 @@
 //! Import cycles between the modules of one folder.
 //!
-//! Read from the tokens of each source file, so that paths inside macros count. Unit tests (`#[cfg(test)]`, `tests.rs`,
-//! `tests/`) don't count. A module counts together with its submodules. Imports from parent modules don't count, but an
-//! import of an item that a parent re-exports counts as an import of the module that has the item.
+//! Read from the tokens of each source file, so that paths inside macros are included. Unit tests (`#[cfg(test)]`,
+//! `tests.rs`, `tests/`) are excluded. A module includes its submodules. Imports from parent modules are ignored, but
+//! an import of an item that a parent re-exports counts as an import of the module that defines the item.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -13,12 +13,12 @@ use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 
 /// The path of a module below `src`; empty for the crate root.
 type Module = Vec<String>;
-/// The re-exports of a module from the modules in its folder: the name, and the module that has it.
+/// The re-exports of a module from the modules in its folder: the name, and the module that defines it.
 type Exports = BTreeMap<Module, BTreeMap<String, String>>;
-/// Which module imports which of the same folder, and where.
+/// The imports between modules of the same folder, with their locations.
 type Edges = BTreeMap<Module, BTreeMap<Module, Vec<String>>>;
 
-/// One line per circle in this `src` folder.
+/// One line per cycle in this `src` folder.
 pub(super) fn check(src: &Path) -> anyhow::Result<Vec<String>> {
     let mut files = Vec::new();
     list(src, &mut files)?;
@@ -75,7 +75,7 @@ fn module_of(file: &Path) -> Module {
     path
 }
 
-/// The re-exports of a module; a glob is none.
+/// The re-exports of a module; globs are ignored.
 fn exports(tokens: TokenStream) -> BTreeMap<String, String> {
     let mut exports = BTreeMap::new();
     let mut tokens = tokens.into_iter();
@@ -148,7 +148,7 @@ impl Scan<'_> {
         }
     }
 
-    /// `path` follows on `crate` or `super`, which mean the module `base`.
+    /// `path` follows `crate` or `super`, which mean the module `base`.
     fn import(&mut self, base: &[String], path: &[TokenTree], module: &[String]) {
         let [first, second, path @ ..] = path else { return };
         if !(is_punct(first, ':') && is_punct(second, ':')) {
@@ -164,7 +164,7 @@ impl Scan<'_> {
             [TokenTree::Group(group), ..] if group.delimiter() == Delimiter::Brace => {
                 let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
                 for item in tokens.split(|token| is_punct(token, ',')).filter(|item| !item.is_empty()) {
-                    // As if the path were written out.
+                    // As if the path were written in full.
                     self.import(base, &[&[first.clone(), second.clone()], item].concat(), module);
                 }
             }
@@ -172,7 +172,7 @@ impl Scan<'_> {
         }
     }
 
-    /// The module that this name in `base` means, or that has it.
+    /// The module that this name in `base` means, or that defines it.
     fn inner(&self, base: &[String], name: &str) -> Option<Module> {
         let at = |name: &str| [base, &[name.to_owned()]].concat();
         let exporting = || self.exports.get(base)?.get(name).map(|module| at(module));
@@ -195,7 +195,7 @@ fn ends(rest: &[TokenTree]) -> bool {
     !matches!(rest, [first, second, ..] if is_punct(first, ':') && is_punct(second, ':'))
 }
 
-/// The position after the item that begins here.
+/// The position after the item that starts here.
 fn after_item(tokens: &[TokenTree]) -> &[TokenTree] {
     let ends = |token: &TokenTree| {
         is_punct(token, ';') || matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
@@ -204,7 +204,7 @@ fn after_item(tokens: &[TokenTree]) -> &[TokenTree] {
     tokens.get(end..).unwrap_or_default()
 }
 
-/// Follows further `super`s.
+/// Resolves further `super`s.
 fn up<'a>(base: &'a [String], path: &'a [TokenTree]) -> (&'a [String], &'a [TokenTree]) {
     match (base, path) {
         ([parent @ .., _], [_, _, TokenTree::Ident(word), rest @ ..]) if word == "super" => up(parent, rest),
@@ -212,7 +212,7 @@ fn up<'a>(base: &'a [String], path: &'a [TokenTree]) -> (&'a [String], &'a [Toke
     }
 }
 
-/// The shortest circle through each module, each once.
+/// The shortest cycle through each module, without duplicates.
 fn circles(edges: &Edges) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
@@ -251,7 +251,7 @@ fn circle<'a>(edges: &'a Edges, start: &'a Module) -> Option<Vec<&'a Module>> {
 mod tests {
     use super::*;
 
-    /// The files of a crate, as `path: text`; the root is `pub use` alone.
+    /// The files of a crate, as `path: text`; the root has only `pub use`.
     #[track_caller]
     fn finds(root: &str, files: &[(&str, &str)], expected: &[&str]) {
         let root = ("lib.rs", root);

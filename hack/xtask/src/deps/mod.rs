@@ -1,4 +1,4 @@
-//! `cargo xtask check-deps`: the layers of the workspace, kept by a table instead of by prose.
+//! `cargo xtask check-deps`: the layers of the workspace, enforced by a table.
 //!
 //! ```text
 //! ccm ──> controllers ──> runtime ──> provider (api)
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Only direct dependencies in `Cargo.toml` are checked. Development dependencies are exempt: a unit test may use any
-//! crate. Within each crate but those of tests, no modules of one folder import each other in a circle.
+//! crate. Within each crate except those of tests, the modules of a folder have no import cycles.
 
 mod circles;
 mod rules;
@@ -42,7 +42,7 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One line per broken rule, in a stable order.
+/// One line per violated rule, in a stable order.
 fn check(metadata: &Metadata) -> Vec<String> {
     let mut findings = Vec::new();
     for package in &metadata.packages {
@@ -108,8 +108,8 @@ mod tests {
 
     use super::*;
 
-    /// `manifest` is `crate: dependency dependency…`; a trailing `?` is optional, a leading `dev:` a development
-    /// dependency, `+feature` asks for a feature.
+    /// `manifest` is `crate: dependency dependency…`; a trailing `?` means optional, a leading `dev:` a development
+    /// dependency, `+feature` enables a feature.
     fn workspace(manifests: &[&str]) -> Metadata {
         let packages = manifests.iter().map(|manifest| {
             let (name, dependencies) = manifest.split_once(':').unwrap();

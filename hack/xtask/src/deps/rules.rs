@@ -1,4 +1,4 @@
-//! The table. To add a crate, add its row and say in review why the boundary must hold.
+//! The table. To add a crate, add a row and explain the boundary in the review.
 
 /// The allowed dependencies of one crate, except development dependencies.
 pub(crate) struct Rule {
@@ -11,7 +11,7 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// Whether its modules may import each other in a circle.
+    /// Whether its modules may have import cycles.
     pub(crate) fn may_circle(&self) -> bool {
         self.folder.starts_with("tests/")
     }
@@ -33,7 +33,7 @@ pub(crate) enum Externals {
 const KUBE: &[&str] = &["kube", "kube-client", "kube-core", "kube-derive", "kube-runtime"];
 /// HTTP, in either direction.
 const HTTP: &[&str] = &["axum", "h2", "hyper", "hyper-util", "reqwest", "ureq"];
-/// Only for the edge of a program: command lines, and errors that no caller can match on.
+/// Only for programs: command lines, and errors that no caller can match on.
 const EDGE: &[&str] = &["anyhow", "clap", "eyre", "tracing-subscriber"];
 
 const fn library(
@@ -60,13 +60,13 @@ pub(crate) const RULES: &[Rule] = &[
         name: "ccm-provider",
         folder: "providers/api",
         workspace: Workspace::Only(&[]),
-        // Out-of-tree authors compile this crate; each entry is a cost to all of them.
+        // Out-of-tree authors compile this crate; each entry is a cost for all of them.
         externals: Externals::Only(&[
             "async-trait",
             "futures",
             "ipnet",
             "jiff",
-            // Their programs have it anyway, through the core.
+            // Their programs depend on it anyway, through the core.
             "prometheus",
             "serde",
             "serde_json",
@@ -105,7 +105,7 @@ pub(crate) const RULES: &[Rule] = &[
     tool("xtask", "hack/xtask"),
     tool("ccm-benches", "tests/benches"),
     tool("ccm-cloudsim", "tests/cloudsim"),
-    // Out-of-tree authors compile it: it needs the provider API alone.
+    // Out-of-tree authors compile it: it needs only the provider API.
     library("ccm-provider-contract", "tests/contract", &["ccm-provider"], &[KUBE, HTTP, EDGE]),
     tool("ccm-fuzz", "tests/fuzz"),
     tool("ccm-test-apiserver", "tests/apiserver"),

@@ -10,7 +10,7 @@ use crate::node::NodeRef;
 use crate::plan::{Risk, Verb};
 use crate::service::LoadBalancerIngress;
 
-/// Balancers by Service, with their listeners and hosts.
+/// Load balancers by Service, with their listeners and hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct State(BTreeMap<String, (BTreeSet<i32>, BTreeSet<String>)>);
 
@@ -24,7 +24,7 @@ enum Write {
     Delete(String),
 }
 
-/// A model cloud: state, a log of calls, and a number of writes after which it fails.
+/// A simulated cloud: its state, a log of calls, and the number of writes after which it fails.
 #[derive(Default)]
 struct Cloud {
     state: Mutex<State>,
@@ -32,11 +32,11 @@ struct Cloud {
     writes_left: Mutex<Option<usize>>,
     hangs: bool,
     no_verdicts: bool,
-    /// Steps belong to the item of their Service; listeners and hosts are independent of each other.
+    /// The items of the work; a step belongs to the item of its Service.
     items: Vec<String>,
-    /// Steps in flight now, and their maximum.
+    /// The number of concurrent steps: current and maximum.
     at_once: Mutex<(usize, usize)>,
-    /// Reads are answered from before all writes.
+    /// Whether reads return the state before all writes.
     lags: bool,
 }
 
@@ -409,7 +409,7 @@ proptest! {
         for prefix in 0..writes {
             let broken = start(Some(prefix));
             run(&broken).unwrap_err();
-            // No earlier observation or decision is kept.
+            // No earlier observation or decision is reused.
             *broken.0.writes_left.lock().unwrap() = None;
             run(&broken).unwrap();
             prop_assert_eq!(broken.0.state(), whole.0.state());

@@ -1,4 +1,4 @@
-//! Settings in a file without effect.
+//! Settings without effect in a file.
 
 use ccm_kit::Glob;
 use ccm_provider::{Finding, Severity};
@@ -17,7 +17,7 @@ impl Doubts {
 }
 
 impl Config {
-    /// Valid settings that do not do what they seem to; in the order of the reference.
+    /// Valid settings without the apparent effect, in the order of the reference.
     pub(crate) fn doubts(&self) -> Vec<Finding> {
         let mut doubts = Doubts::default();
         self.of_interfaces(&mut doubts);

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::tests::{Bed, balancers, ensure, service};
 
-/// How five ensures end.
+/// The results of five ensures.
 async fn five(text: &str) -> Vec<String> {
     let bed = Bed::new(text);
     let cloud = bed.cloud();
@@ -33,7 +33,7 @@ async fn after_and_times_count_matching_calls() {
 #[tokio::test]
 async fn the_first_rule_with_applications_left_is_used_and_only_that_one() {
     let text = "faults:\n- {call: Ensure*, times: 1, error: one}\n- {call: '*', after: 1, times: 2, error: two}\n- {call: '*', error: three}";
-    // The first call does not reach the second rule; the second one lets it through to the third.
+    // The first call does not reach the second rule; that rule skips the second call, which reaches the third.
     assert_eq!(five(text).await, ["one", "three", "two", "two", "three"]);
 }
 
@@ -58,7 +58,7 @@ async fn a_counter_survives_a_reload_that_leaves_its_rule_alone() {
     let bed = Bed::new(&format!("faults: [{rule}]"));
     let cloud = bed.cloud();
     ensure(&cloud, "d/a").await.unwrap_err();
-    // Moved, and its keys in another order: still the same content.
+    // Moved, with its keys in another order: still the same content.
     bed.write("faults: [{call: GetLoadBalancer, error: y}, {error: x, times: 1, call: EnsureLoadBalancer}]");
     ensure(&cloud, "d/a").await.unwrap();
     // Edited: starts at 0.
@@ -69,12 +69,12 @@ async fn a_counter_survives_a_reload_that_leaves_its_rule_alone() {
     ensure(&cloud, "d/a").await.unwrap();
     bed.write(&format!("faults: [{rule}]"));
     ensure(&cloud, "d/a").await.unwrap_err();
-    // A refused file changes nothing.
+    // A rejected file changes nothing.
     bed.write("faults: [{}]");
     ensure(&cloud, "d/a").await.unwrap();
     bed.write(&format!("faults: [{rule}]"));
     ensure(&cloud, "d/a").await.unwrap();
-    // A restart starts all at 0.
+    // A restart resets all counters to 0.
     ensure(&bed.cloud(), "d/a").await.unwrap_err();
 }
 

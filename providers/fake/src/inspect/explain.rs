@@ -104,7 +104,7 @@ fn off(about: &str, switch: &str, consequence: &str) -> Fact {
     Fact::bad(about, text, format!("set interfaces.{switch}: true in the cloud config and restart"))
 }
 
-/// Every error of a read comes from the file.
+/// Errors of reads can only result from the file.
 fn unreadable(about: &str, error: &ProviderError) -> Fact {
     Fact::bad(about, format!("cannot be read: {error}"), "remove the fault from the cloud config")
 }
@@ -120,7 +120,7 @@ pub(super) enum Machine<'a> {
     Invented,
     /// The cloud has no such instance.
     Missing,
-    /// Of another cloud.
+    /// Belongs to another cloud.
     Foreign(ProviderError),
     /// `unlisted: error`
     Refused(ProviderError),
@@ -221,7 +221,7 @@ fn described(entry: &Instance, config: &Config) -> String {
     words.join(", ")
 }
 
-/// The balancer of a Service that needs one.
+/// The load balancer of a Service that needs one.
 fn wanted(service: &Service, seen: &Observed) -> Vec<Fact> {
     let about = format!("load balancer {}", service.default_load_balancer_name());
     let next = seen.offer.ingress(seen.balancer.as_ref(), service);
@@ -267,7 +267,7 @@ fn hosts(about: &str, balancer: &Balancer) -> Fact {
     Fact::good(about, format!("nodes behind it: {}", balancer.nodes.join(" ")))
 }
 
-/// The balancer of a Service that needs none.
+/// The load balancer of a Service that needs none.
 fn unwanted(service: &Service, balancer: Option<&Balancer>) -> Vec<Fact> {
     let about = format!("load balancer {}", service.default_load_balancer_name());
     match balancer {
@@ -282,7 +282,7 @@ fn unwanted(service: &Service, balancer: Option<&Balancer>) -> Vec<Fact> {
     }
 }
 
-/// The rules that apply to such calls. Only the process that serves the calls knows their counters.
+/// The rules that apply to such calls. Their counters are known only to the process that serves the calls.
 fn faults(config: &Config, asked: &[(&[Method], Subject<'_>)]) -> Vec<Fact> {
     let hits = |rule: &Rule| {
         let mut names: Vec<&str> = Vec::new();

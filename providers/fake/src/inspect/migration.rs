@@ -1,4 +1,4 @@
-//! What would break or change when this program takes over a cluster.
+//! Cloud state that would break or change after a migration to this program.
 
 use ccm_provider::{Check, Claims, LoadBalancerStatus, Node, Service};
 

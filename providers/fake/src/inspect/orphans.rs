@@ -1,4 +1,4 @@
-//! Objects that nothing in the cluster claims.
+//! Objects without a claim in the cluster.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::load_balancer::{About, deletion};
 use crate::routes::target;
 use crate::state::Balancer;
 
-/// The key of an orphan, and its state when it was found.
+/// The key of an orphan, and its state at that time.
 #[derive(Debug, Serialize, Deserialize)]
 enum Handle {
     Balancer { key: String, was: Balancer },

@@ -359,7 +359,7 @@ async fn objects_that_no_service_and_no_node_claims_are_orphans() {
         calls(&bed)[before..],
         ["GetLoadBalancer", "GetLoadBalancer", "GetLoadBalancer", "ListRoutes"].map(Json::from)
     );
-    // All are deleted, and nothing else.
+    // Deletes all of them and nothing else.
     let inspect = cloud.inspect().unwrap();
     for orphan in &found {
         inspect.delete_orphan(CLUSTER, orphan).await.unwrap();

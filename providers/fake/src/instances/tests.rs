@@ -11,7 +11,7 @@ fn config(text: &str) -> Config {
     Config::parse(text, std::path::Path::new(""), None).unwrap()
 }
 
-/// The type of the instance found.
+/// The type of the found instance.
 fn found(text: &str, name: &str, id: &str) -> Result<Option<String>, String> {
     find(&config(text), "fake", name, id)
         .map(|known| known.map(|known| known.metadata.instance_type))
@@ -69,7 +69,7 @@ fn unlisted_instances_are_invented_missing_or_an_error() {
     assert_eq!(known("a", "aws:///x/i-1").metadata.provider_id, "aws:///x/i-1");
     assert_eq!(known("", "fake://b").metadata.provider_id, "fake://b");
     assert_eq!((known("", "fake://b").instance_id, known("b", "").instance_id), ("b".into(), "b".into()));
-    // An empty ID finds nothing, and nothing can be invented of it.
+    // An empty ID finds nothing, and no instance can be invented from it.
     assert_eq!(found("", "", ""), Ok(None));
 }
 

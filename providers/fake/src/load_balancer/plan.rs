@@ -15,9 +15,9 @@ use crate::state::Balancer;
 /// The state of the cloud that a plan for one Service needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Observed {
-    /// The balancer, if there is one.
+    /// The load balancer, if there is one.
     pub(crate) balancer: Option<Balancer>,
-    /// What decides its addresses.
+    /// The inputs of its addresses.
     pub(crate) offer: Offer,
 }
 
@@ -32,7 +32,7 @@ impl Observed {
         })
     }
 
-    /// From a snapshot.
+    /// Parses the form in a snapshot.
     pub(super) fn read(service: &Service, json: &Json) -> Result<Self, ProviderError> {
         Self::deserialize(json).map_err(|error| {
             let text = format!("the observed state for the Service {} cannot be read: {error}", service.key());
@@ -41,7 +41,7 @@ impl Observed {
     }
 }
 
-/// The changes that the calls of the service controller would make in the table. `name` is that of the balancer.
+/// The changes that the calls of the service controller would make in the table. `name` is that of the load balancer.
 pub(crate) fn plan(name: String, item: &ServiceWork, observed: &Observed) -> Result<Plan, ProviderError> {
     let mut plan = Plan::new(format!("service {}", item.service.key()));
     let balancer = observed.balancer.as_ref();
@@ -76,10 +76,10 @@ pub(crate) fn plan(name: String, item: &ServiceWork, observed: &Observed) -> Res
     Ok(plan)
 }
 
-/// The ingress list that an ensure gives.
+/// The ingress list after an ensure.
 struct Wanted {
     ingress: Vec<LoadBalancerIngress>,
-    /// Whether the address is a new one of the pool: another Service may be served first.
+    /// Whether the address is a new one from the pool: another Service may get it first.
     fresh: bool,
 }
 
@@ -104,13 +104,13 @@ fn creation(name: String, item: &ServiceWork, wanted: &Wanted) -> Step {
     step(Verb::Create, name, changes, "the Service wants a load balancer", Risk::None)
 }
 
-/// The deletion of a balancer.
+/// The deletion of a load balancer.
 pub(crate) fn deletion(name: String, balancer: &Balancer, reason: &str) -> Step {
     let changes = change("ingress", words(&balancer.ingress), None);
     step(Verb::Delete, name, changes.into_iter().collect(), reason, Risk::Disruptive)
 }
 
-/// What an ensure changes of a balancer.
+/// The changes of a load balancer by an ensure.
 fn changed(name: String, item: &ServiceWork, balancer: &Balancer, wanted: &Wanted) -> Option<Step> {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let called = change("name", some(&balancer.name), some(&name));
@@ -126,7 +126,7 @@ fn changed(name: String, item: &ServiceWork, balancer: &Balancer, wanted: &Wante
     update(name, changes, "the load balancer is not as the Service wants it", risk)
 }
 
-/// The order of hosts does not matter.
+/// The change of the hosts, whose order does not matter.
 fn hosts(item: &ServiceWork, balancer: Option<&Balancer>) -> Option<Change> {
     let sorted = |mut names: Vec<String>| {
         names.sort_unstable();
@@ -142,7 +142,7 @@ fn change(field: &'static str, before: Option<String>, after: Option<String>) ->
     (before != after).then(|| Change { field: field.into(), before, after })
 }
 
-/// An ingress list in words; `None` for an empty one.
+/// An ingress list as text; `None` for an empty one.
 pub(crate) fn words(ingress: &[LoadBalancerIngress]) -> Option<String> {
     let word = |one: &LoadBalancerIngress| {
         let mut text =
@@ -156,7 +156,7 @@ pub(crate) fn words(ingress: &[LoadBalancerIngress]) -> Option<String> {
     (!ingress.is_empty()).then(|| ingress.iter().map(word).collect::<Vec<_>>().join(", "))
 }
 
-/// The balancers of a process that has a snapshot in place of the cloud.
+/// The load balancers of a process with a snapshot instead of the cloud.
 #[derive(Debug)]
 pub(crate) struct Replayed;
 

@@ -110,7 +110,7 @@ async fn initial_balancers_exist_at_start_and_are_replaced_when_the_list_changes
     assert_eq!(get(&bed, &cloud, "d/a").await, json!([{"ip": "203.0.113.1"}]));
     assert_eq!(ensure(&cloud, "d/b").await.unwrap(), json!([{"ip": "203.0.113.2"}]));
     assert_eq!(ensure(&cloud, "d/a").await.unwrap(), json!([{"ip": "203.0.113.1"}]));
-    // Another key changes: the table stays.
+    // Another key changes: the table stays unchanged.
     bed.write("loadBalancers: {ports: true, initial: [{service: d/a, ingress: [{ip: 203.0.113.1}]}]}");
     assert_eq!(get(&bed, &cloud, "d/b").await, json!([{"ip": "203.0.113.2"}]));
     bed.write("loadBalancers: {initial: [{service: d/c, ingress: [{hostname: c}]}]}");
@@ -142,7 +142,7 @@ fn work(key: &str, hosts: &[&str], action: ServiceAction) -> ServiceWork {
     ServiceWork { service: service(key).into(), nodes: nodes.into(), action, namespace: None }
 }
 
-/// The plan as text, made here and from the observation alone.
+/// The plan as text, created here and from the observation alone.
 async fn planned(cloud: &crate::Fake, item: &ServiceWork) -> String {
     let here = balancers(cloud).plan("kubernetes", item).await;
     let kept = balancers(cloud).observe("kubernetes", item).await.unwrap().to_string();

@@ -36,7 +36,7 @@ async fn a_route_is_keyed_by_cluster_node_and_cidr_as_text() {
     let answers =
         routes.create("c", &[new("a", "10.1.0.0/24"), new("b", "10.1.0.0/24"), new("a", "10.1.0.0/24")]).await;
     assert_eq!(texts(answers), ["ok", "ok", "route 10.1.0.0/24 to a already exists"]);
-    // Equal as addresses, another key as text.
+    // Equal as addresses, but a different key as text.
     assert_eq!(texts(routes.create("c", &[new("a", "10.1.0.1/24")]).await), ["ok"]);
     assert_eq!(texts(routes.create("other", &[new("a", "10.1.0.0/24")]).await), ["ok"]);
     assert_eq!(names(&routes, "c").await, ["c-hint-10.1.0.0/24", "c-hint-10.1.0.0/24", "c-hint-10.1.0.1/24"]);
@@ -66,7 +66,7 @@ async fn initial_routes_without_cluster_belong_to_every_cluster() {
     assert_eq!(names(&routes, "x").await, ["all"]);
     let listed = routes.list("x").await.unwrap();
     assert_eq!((listed[0].blackhole, &listed[0].target_node), (true, &None));
-    // As listed, so it must be possible to remove it.
+    // It is listed, so it must be possible to remove it.
     assert_eq!(texts(routes.delete("x", &listed).await), ["ok"]);
     assert_eq!(names(&routes, "c").await, ["mine"]);
 }

@@ -1,4 +1,4 @@
-//! The contract suite over the fake cloud: with the batch interface of instances and with the older one.
+//! The contract suite over the fake cloud: with the batch interface for instances and with the older one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ async fn older_interface() -> Arc<dyn Harness> {
     Arc::new(Fake::new(true))
 }
 
-/// The file of a fake cloud in a folder of its own.
+/// The file of a fake cloud in a separate folder.
 struct Fake {
     folder: tempfile::TempDir,
     state: Mutex<State>,
@@ -77,7 +77,7 @@ impl Fake {
         })
     }
 
-    /// The tables that the fake cloud keeps over restarts.
+    /// The tables that the fake cloud preserves across restarts.
     fn tables(&self) -> Value {
         match std::fs::read_to_string(self.path("state.json")) {
             Ok(text) => serde_json::from_str(&text).unwrap(),
@@ -88,7 +88,7 @@ impl Fake {
     fn objects(&self) -> BTreeSet<String> {
         let mut tables = self.tables();
         for balancer in tables["loadBalancers"].as_object_mut().unwrap().values_mut() {
-            // The fake cloud keeps the hosts in the order of the call, which does not matter for a balancer.
+            // The fake cloud stores the hosts in the order of the call, which does not matter for a load balancer.
             balancer["nodes"].as_array_mut().unwrap().sort_by_key(ToString::to_string);
         }
         let balancers =
@@ -138,7 +138,7 @@ impl Harness for Fake {
         self.objects()
     }
 
-    /// The fake cloud counts calls, not changes: this number grows whenever the tables have changed.
+    /// The fake cloud counts calls, not changes: this number grows with each change of the tables.
     async fn writes(&self) -> u64 {
         let now = self.objects();
         let mut state = self.state.lock().unwrap();

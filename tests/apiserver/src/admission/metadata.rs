@@ -83,7 +83,7 @@ pub(super) fn validate(kind: &Kind, object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// A new finalizer on an object that is being deleted is refused.
+/// A new finalizer on an object that is being deleted is rejected.
 pub(super) fn added_finalizers(old: &Value, new: &Value) -> Option<Cause> {
     at(old, "/metadata/deletionTimestamp")?;
     let before = texts(old, "/metadata/finalizers");

@@ -19,7 +19,7 @@ pub(super) fn default_volume(object: &mut Value, new: bool) {
     }
 }
 
-/// An event lives in the namespace of its object, or in `default` when that has none.
+/// An event must be in the namespace of its object, or in `default` if the object has none.
 pub(super) fn validate_event(object: &Value) -> Option<Cause> {
     let (involved, own) = (text(object, "/involvedObject/namespace"), text(object, "/metadata/namespace"));
     let fits = if involved.is_empty() { own == "default" } else { own == involved };

@@ -1,4 +1,4 @@
-//! Defaulting and validation, as far as they are visible to our controllers or to a user of kubectl.
+//! Defaulting and validation that are visible to our controllers or to users of kubectl.
 
 mod metadata;
 mod misc;
@@ -19,7 +19,7 @@ pub(crate) struct Context<'a> {
     pub(crate) dual_stack: bool,
 }
 
-/// Defaults and checks a new object whose metadata is already filled in.
+/// Defaults and validates a new object whose metadata is already set.
 pub(crate) fn create(context: &mut Context<'_>, object: &mut Value) -> Result<(), ApiError> {
     crate::value::strip_nulls(object);
     match context.kind.plural {
@@ -37,8 +37,8 @@ pub(crate) fn create(context: &mut Context<'_>, object: &mut Value) -> Result<()
     Ok(())
 }
 
-/// Defaults and checks an update of the object, in which the status is already the old one, or of its status, in which
-/// everything but status and metadata is.
+/// Defaults and validates an update of the object, which already contains the old status, or of its status, which
+/// already contains the old values of everything except status and metadata.
 pub(crate) fn update(context: &mut Context<'_>, old: &Value, new: &mut Value, status: bool) -> Result<(), ApiError> {
     let kind = context.kind;
     crate::value::strip_nulls(new);
@@ -66,7 +66,7 @@ pub(crate) fn update(context: &mut Context<'_>, old: &Value, new: &mut Value, st
     Ok(())
 }
 
-/// The errors of an object without its context.
+/// The validation errors of an object without its context.
 fn validate(kind: &Kind, object: &Value) -> Vec<Cause> {
     let mut causes = metadata::validate(kind, object);
     match kind.plural {
@@ -79,10 +79,10 @@ fn validate(kind: &Kind, object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// The object of a bookmark: nothing but the type's empty shape.
+/// The object of a bookmark: only the type's empty shape.
 pub(crate) fn empty_shape(kind: &'static Kind) -> Value {
     let mut object = serde_json::json!({"metadata": {}});
-    // An empty object cannot be refused.
+    // An empty object cannot be rejected.
     shape::normalize(kind, &mut object).unwrap_or_default();
     object
 }

@@ -8,7 +8,7 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 pub(super) fn default_new(object: &mut Value) {
-    // As the admission plugin TaintNodesByCondition does with every new node.
+    // As the admission plugin TaintNodesByCondition does for every new node.
     let mut taints = list(object, "/spec/taints").to_vec();
     if !taints.iter().any(|one| text(one, "/key") == NOT_READY && text(one, "/effect") == "NoSchedule") {
         taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
@@ -21,7 +21,7 @@ pub(super) fn default_old(object: &mut Value) {
     let single = text(object, "/spec/podCIDR").to_owned();
     match text(object, "/spec/podCIDRs/0").to_owned() {
         first if single.is_empty() && !first.is_empty() => set(object, "/spec/podCIDR", first),
-        // The older single field wins when the two disagree.
+        // The older single field takes precedence if the two differ.
         first if !single.is_empty() && first != single => set(object, "/spec/podCIDRs", json!([single])),
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! Services: defaults, allocated addresses and ports, and what a change of type clears.
+//! Services: defaults, allocated addresses and ports, and the fields that a change of type clears.
 
 use super::Context;
 use crate::error::{ApiError, Cause};
@@ -21,7 +21,7 @@ pub(crate) struct Allocations {
 }
 
 impl Allocations {
-    /// The next free address, from a moving cursor, so that a released one is not reused at once.
+    /// The next free address after a moving cursor, so that a released one is not reused at once.
     fn address(&mut self, v6: bool) -> Result<IpAddr, ApiError> {
         for _ in 0..u16::MAX {
             self.next_address = self.next_address.wrapping_add(1);
@@ -48,7 +48,7 @@ impl Allocations {
         Err(ApiError::internal("failed to allocate a nodePort: range is full"))
     }
 
-    /// Releases everything that a Service held.
+    /// Releases all allocations of a Service.
     pub(crate) fn release(&mut self, service: &Value) {
         for address in texts(service, "/spec/clusterIPs") {
             if let Ok(address) = address.parse() {
@@ -194,13 +194,13 @@ pub(super) fn default_changed(context: &Context<'_>, old: &Value, new: &mut Valu
     default_families(context, new);
 }
 
-/// Allocated values stay when a client sends none.
+/// Keeps allocated values if a client sends none.
 fn keep_allocated(old: &Value, new: &mut Value) {
     if has_address(old) && has_address(new) {
         let given = text(new, "/spec/clusterIP").to_owned();
         let stays = at(old, "/spec/clusterIPs") == at(new, "/spec/clusterIPs");
         if !given.is_empty() && given != text(old, "/spec/clusterIP") && stays {
-            // A client that only knows the single field changed it.
+            // A client that knows only the single field changed it.
             set(new, "/spec/clusterIPs", json!([given]));
         }
         if text(new, "/spec/clusterIP").is_empty() {
@@ -322,7 +322,7 @@ fn claim(context: &mut Context<'_>, service: &Value, given: &str, old: Option<&V
 fn allocate_ports(context: &mut Context<'_>, service: &mut Value) -> Result<(), ApiError> {
     let wanted = wants_node_ports(service);
     let mut ports = list(service, "/spec/ports").to_vec();
-    // Requested ports first, so that no allocated one takes their place.
+    // Requested ports first, so that no allocated port conflicts with them.
     for (index, port) in ports.iter().enumerate() {
         let given = number(port, "/nodePort");
         // Two protocols of one port may share a node port.

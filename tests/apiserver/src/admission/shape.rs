@@ -1,11 +1,11 @@
-//! The effects of a round trip through Go's types: empty fields vanish, and fields without `omitempty` appear.
+//! The effects of a round trip through Go's types: empty fields are removed, and fields without `omitempty` are added.
 
 use crate::error::ApiError;
 use crate::kind::Kind;
 use crate::value::{at, list_mut, object, remove, set, set_default, text};
 use serde_json::{Map, Value};
 
-/// Fields with `omitempty`, which vanish when they are empty or false.
+/// Fields with `omitempty`, which are removed if they are empty or false.
 const OMITTED: &str = "/metadata/labels /metadata/annotations /metadata/finalizers /metadata/ownerReferences \
     /metadata/generateName /spec/taints /spec/providerID /spec/podCIDR /spec/podCIDRs /spec/unschedulable \
     /spec/externalName /spec/externalIPs /spec/selector /spec/ports /spec/loadBalancerIP \
@@ -16,9 +16,9 @@ const OMITTED: &str = "/metadata/labels /metadata/annotations /metadata/finalize
 const NODE_INFO: &str = "machineID systemUUID bootID kernelVersion osImage containerRuntimeVersion kubeletVersion \
     kubeProxyVersion operatingSystem architecture";
 
-/// Brings an object into the form in which it is stored.
+/// Converts an object to the form in which it is stored.
 pub(super) fn normalize(kind: &Kind, value: &mut Value) -> Result<(), ApiError> {
-    // Only in namespaces and persistent volumes could a field of this list have another meaning, but they have none of
+    // A field of this list could have another meaning only in namespaces and persistent volumes, but they do not have
     // these fields.
     for path in OMITTED.split(' ') {
         if at(value, path).is_some_and(is_empty) {
@@ -90,11 +90,11 @@ fn event(value: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Rewrites a time in the precision of its type, and refuses invalid ones, as decoding does.
+/// Rewrites a time in the precision of its type, and rejects invalid ones, as decoding does.
 fn time(value: &mut Value, path: &str, micro: bool) -> Result<(), ApiError> {
     let Some(found) = at(value, path).cloned() else { return Ok(()) };
     let text = found.as_str().unwrap_or_default();
-    // A `MicroTime` is refused unless its fraction has exactly six digits.
+    // A `MicroTime` is rejected unless its fraction has exactly six digits.
     let fraction = text.split_once('.').map(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).count());
     let parsed = text.parse::<jiff::Timestamp>().ok().filter(|_| !micro || fraction == Some(6));
     let Some(parsed) = parsed else {

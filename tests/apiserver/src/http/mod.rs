@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use stream::Stream;
 
-/// Answers requests. Usable without a socket, for clients that take any service and for paused time.
+/// Answers requests. Usable without a socket, for clients that accept any service and for paused time.
 #[derive(Debug, Clone)]
 pub struct Handler {
     core: Arc<Core>,
@@ -47,7 +47,7 @@ impl Call {
         self.parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// The body as JSON; null when there is none.
+    /// The body as JSON; null if there is none.
     fn value(&self) -> &Result<Value, ApiError> {
         self.parsed.get_or_init(|| self.parse())
     }
@@ -75,7 +75,7 @@ impl Handler {
     /// Answers one request.
     ///
     /// # Errors
-    /// [`Closed`] when a fault closes the connection instead of answering.
+    /// [`Closed`] if a fault closes the connection instead of responding.
     pub async fn call<B>(&self, request: Request<B>) -> Result<Response<Body>, Closed>
     where
         B: hyper::body::Body,
@@ -265,7 +265,7 @@ fn list_options(query: &Query, namespace: &str) -> Result<ListOptions, ApiError>
         namespace: namespace.to_owned(),
         label_selector: query.text("labelSelector"),
         field_selector: query.text("fieldSelector"),
-        // A negative limit is no limit.
+        // A negative limit means no limit.
         limit: usize::try_from(number).unwrap_or_default(),
         continue_token: query.text("continue"),
         resource_version: query.text("resourceVersion"),

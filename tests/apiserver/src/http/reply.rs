@@ -1,4 +1,4 @@
-//! Answers and their bodies.
+//! Responses and their bodies.
 
 use crate::error::ApiError;
 use crate::store::{List, Stored};
@@ -7,7 +7,7 @@ use http::{Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use serde_json::{Value, json};
 
-/// The connection is closed instead of an answer (or of the rest of one).
+/// The connection is closed instead of a response (or of the rest of one).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed;
 
@@ -19,7 +19,7 @@ impl std::fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// Body of an answer.
+/// Body of a response.
 pub type Body = UnsyncBoxBody<Bytes, Closed>;
 
 pub(super) type Reply = Response<Body>;
@@ -69,7 +69,7 @@ pub(super) fn list_metadata(list: &List) -> Value {
     metadata
 }
 
-/// A list, put together from the bytes that the objects share.
+/// A list, assembled from the shared bytes of the objects.
 pub(super) fn list(list: &List) -> Reply {
     let (kind, version, metadata) = (list.kind.kind, list.kind.api_version(), list_metadata(list));
     let head = format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
@@ -82,7 +82,7 @@ pub(super) fn list(list: &List) -> Reply {
     with_body(200, "application/json", full(bytes))
 }
 
-/// An HTML page as from a proxy or load balancer.
+/// An HTML page like that of a proxy or load balancer.
 pub(super) fn html(code: u16) -> Reply {
     let title = StatusCode::from_u16(code).ok().and_then(|code| code.canonical_reason()).unwrap_or("Error");
     let page = format!(

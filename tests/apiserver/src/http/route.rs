@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// The target of a request.
 #[derive(Debug, Clone)]
 pub(super) enum Route {
-    /// Objects: one by name, or with an empty name all of a kind or namespace.
+    /// Objects: one by name; if the name is empty, all of a kind or namespace.
     Objects { kind: &'static Kind, namespace: String, name: String, subresource: String },
     /// Discovery or health.
     Other(String),
@@ -27,7 +27,7 @@ impl Route {
             return Ok(Route::Other(path.to_owned()));
         }
         let (namespace, rest) = match rest {
-            // `namespaces/x/status` and `namespaces/x/finalize` are about the namespace itself.
+            // `namespaces/x/status` and `namespaces/x/finalize` refer to the namespace itself.
             ["namespaces", namespace, rest @ ..] if !matches!(rest, [] | ["status" | "finalize", ..]) => {
                 (*namespace, rest)
             }
@@ -47,7 +47,7 @@ impl Route {
         Ok(Route::Objects { kind, namespace, name, subresource })
     }
 
-    /// The verb, with the name from audit logs and RBAC.
+    /// The verb, with the name in audit logs and RBAC.
     pub(super) fn verb(&self, method: &Method, query: &Query) -> Result<&'static str, ApiError> {
         let (kind, namespace, name, subresource) = match self {
             Route::Other(_) if matches!(method.as_str(), "GET" | "HEAD") => return Ok("get"),
@@ -88,7 +88,7 @@ impl Query {
         self.0.get(name).cloned().unwrap_or_default()
     }
 
-    /// A flag as the real server reads it: present means true, unless it says otherwise.
+    /// A boolean parameter, parsed as by the real server: if present, it is true unless its value is false.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|value| !matches!(value.as_str(), "false" | "0" | "f" | "False"))
     }

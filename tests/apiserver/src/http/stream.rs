@@ -13,7 +13,7 @@ use hyper::body::Frame;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The answer to a watch while it is sent.
+/// The response to a watch while it is sent.
 pub(super) struct Stream {
     watch: Watch,
     kind: &'static Kind,
@@ -23,7 +23,7 @@ pub(super) struct Stream {
     deadline: Option<Instant>,
     bookmark_interval: Duration,
     next_bookmark: Instant,
-    /// The columns of a table, when the objects are sent as one.
+    /// The columns of a table, if the objects are sent as one.
     columns: Option<&'static [Column]>,
     first_table: bool,
     end_after: Option<(u64, bool)>,

@@ -1,4 +1,4 @@
-//! The two supported patch formats. Each turns the current object into the desired one; the store stores it.
+//! The two supported patch formats. Each converts the current object to the desired one; the store stores it.
 
 mod strategic;
 
@@ -28,7 +28,7 @@ impl Patch {
         body.map(format).map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))
     }
 
-    /// The raw patch.
+    /// The patch itself.
     pub(crate) fn body(&self) -> &Value {
         let (Patch::Merge(body) | Patch::Strategic(body)) = self;
         body
@@ -49,7 +49,7 @@ impl Patch {
     }
 }
 
-/// Objects merge, null deletes, everything else replaces.
+/// Objects merge, null deletes, all other values replace.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
         *target = patch.clone();

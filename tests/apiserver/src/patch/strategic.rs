@@ -1,4 +1,4 @@
-//! Strategic merge patch: a merge patch that knows list keys and obeys directives.
+//! Strategic merge patch: a merge patch with list keys and directives.
 
 use crate::error::ApiError;
 use crate::kind::Kind;
@@ -83,7 +83,7 @@ fn delete_from_primitive_lists(target: &mut Map<String, Value>, patch: &Map<Stri
     Ok(())
 }
 
-/// A `$setElementOrder` whose list has no changes of its own only reorders.
+/// A `$setElementOrder` for a list without changes only reorders it.
 fn reorder_untouched(place: &Place<'_>, target: &mut Map<String, Value>, patch: &Map<String, Value>) {
     for (directive, order) in patch {
         let Some(key) = directive.strip_prefix(ORDER).filter(|key| !patch.contains_key(*key)) else { continue };
@@ -166,7 +166,7 @@ fn merge_elements(
     for change in &changes {
         let id = change.get(key).ok_or_else(|| no_key(change))?;
         let Value::Object(patch) = change else { continue };
-        // The first element with the key, as the real server does when keys repeat (two addresses of one type).
+        // The first element with the key, as in the real server if keys repeat (two addresses of one type).
         match merged.iter_mut().find(|element| element.get(key) == Some(id)) {
             Some(Value::Object(element)) => merge_map(place, element, patch)?,
             _ => {
@@ -187,8 +187,8 @@ fn position(rule: ListRule, order: &[Value], item: &Value) -> Option<usize> {
     }
 }
 
-/// Orders a merged list: items that the patch orders keep that order, the others keep the order of the server, and both
-/// are interleaved by the server's order.
+/// Orders a merged list: items in the patch's order keep that order, the others keep the server's order, and both are
+/// interleaved according to the server's order.
 fn arrange(rule: ListRule, merged: Vec<Value>, wanted: &[Value], server: &[Value]) -> Vec<Value> {
     let (mut ours, mut theirs): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| position(rule, wanted, item).is_some());

@@ -18,7 +18,7 @@ use crate::watch::Watch;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The user agent under which in-process writes are logged.
+/// The user agent of in-process writes in the log.
 pub const IN_PROCESS: &str = "in-process";
 
 /// The shared state of the store, its handles and the HTTP server.
@@ -35,19 +35,19 @@ impl Core {
     }
 }
 
-/// Direct access to the objects: the code that serves HTTP, without HTTP and without faults.
+/// Direct access to the objects: the code of the HTTP server, without HTTP and without faults.
 #[derive(Debug, Clone)]
 pub struct Store {
     pub(crate) core: Arc<Core>,
 }
 
-/// The kind with this plural name, or the error of an unknown resource.
+/// The kind with this plural name, or the error for an unknown resource.
 fn kind(resource: &str) -> Result<&'static Kind, ApiError> {
     Kind::by_plural(resource).ok_or_else(ApiError::no_resource)
 }
 
 impl Store {
-    /// A store with the four system namespaces and nothing else.
+    /// A store with only the four system namespaces.
     pub fn new(options: Options) -> Store {
         let random = || uuid::Uuid::new_v4().as_u64_pair().0;
         let state = Mutex::new(State::new(options.history, options.seed.unwrap_or_else(random)));
@@ -106,19 +106,19 @@ impl Store {
         self.logged("delete", &write, Value::Null, act)
     }
 
-    /// Opens a watch on all objects of a kind; it begins with those that exist.
+    /// Opens a watch on all objects of a kind; it starts with the existing ones.
     pub fn watch(&self, resource: &str) -> Result<Watch, ApiError> {
         Watch::open(&self.core, kind(resource)?, &ListOptions::default(), None)
     }
 
-    /// Forgets the history of a kind up to now: older watches and continue tokens get 410.
+    /// Drops the history of a kind up to now: older watches and continue tokens get 410.
     pub fn compact(&self, resource: &str) -> Result<(), ApiError> {
         self.core.lock().compact(kind(resource)?);
         Ok(())
     }
 
-    /// Goes back to an older version, as when etcd is restored from a snapshot. Open watches stay at their version,
-    /// which is now in the future.
+    /// Returns to an older version, as if etcd were restored from a snapshot. Open watches keep their version, which is
+    /// now in the future.
     pub fn restore(&self, version: u64) {
         self.core.lock().restore(version);
     }

@@ -37,21 +37,21 @@ pub(crate) struct List {
     pub(crate) kind: &'static Kind,
     /// The version of the list.
     pub(crate) version: u64,
-    /// Token for the next page; empty on the last.
+    /// Token for the next page; empty on the last page.
     pub(crate) continue_token: String,
-    /// How many objects follow this page, when that is known.
+    /// The number of objects after this page, if known.
     pub(crate) remaining: Option<usize>,
     pub(crate) items: Vec<Arc<Stored>>,
 }
 
-/// The objects of a kind at some version, as a stale cache would serve them.
+/// The objects of a kind at some version, as served by a stale cache.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) version: u64,
     pub(crate) objects: Objects,
 }
 
-/// Reads a resourceVersion parameter.
+/// Parses a resourceVersion parameter.
 pub(crate) fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
     if text.is_empty() {
         return Ok(None);
@@ -62,9 +62,9 @@ pub(crate) fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
     })
 }
 
-/// Where the next page begins. Opaque to clients.
+/// The position of the next page. Opaque to clients.
 struct Token {
-    /// 0 for the current state (a token handed out with a 410).
+    /// 0 for the current state (a token returned with a 410).
     version: u64,
     after: String,
 }
@@ -87,7 +87,7 @@ results in an inconsistent list - objects that were created, modified, or delete
 show up in the list.";
 
 impl Core {
-    /// The current object, or that in `view`.
+    /// The current object, or the one in `view`.
     pub(crate) fn get(
         &self,
         kind: &'static Kind,
@@ -155,7 +155,7 @@ impl Core {
     }
 }
 
-/// The answer to a version older than the history.
+/// The error for a version older than the history.
 pub(crate) fn too_old(asked: u64, state: &State, kind: &Kind) -> ApiError {
     ApiError::expired(format!("too old resource version: {asked} ({})", state.of(kind).floor))
 }
@@ -197,7 +197,7 @@ fn page(
     let limit = if options.limit == 0 { usize::MAX } else { options.limit };
     let start = match after {
         Some(after) => Bound::Excluded(after),
-        // A namespace is a prefix of its keys; scanning starts there.
+        // A namespace is a prefix of its keys, so the scan starts there.
         None if !scope.namespace.is_empty() => Bound::Included(key(&scope.namespace, "")),
         None => Bound::Unbounded,
     };

@@ -42,7 +42,7 @@ impl Stored {
         let bare = bytes.len() + 1;
         // Writing a JSON value into memory cannot fail.
         serde_json::to_writer(&mut bytes, &value).unwrap_or_default();
-        // The fields follow those of the type instead of opening an object.
+        // The fields follow those of the type instead of starting an object.
         if let Some(brace) = bytes.get_mut(bare - 1) {
             *brace = b',';
         }
@@ -55,7 +55,7 @@ impl Stored {
         serde_json::from_slice(&self.bytes).unwrap_or_default()
     }
 
-    /// The bytes after `{"kind":…,"apiVersion":…,`: items of a list have no type.
+    /// The bytes after `{"kind":…,"apiVersion":…,`: list items have no type.
     pub(crate) fn bare(&self) -> &[u8] {
         self.bytes.get(self.bare..).unwrap_or_default()
     }
@@ -71,12 +71,12 @@ impl Stored {
     }
 }
 
-/// `namespace/name`, ordered as the real storage orders its keys.
+/// `namespace/name`, in the order of keys in the real storage.
 pub(crate) fn key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-/// Which objects of a kind a list or watch covers.
+/// The objects of a kind that a list or watch covers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
     pub(crate) namespace: String,
@@ -85,7 +85,7 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// Whether anything beyond the namespace is selected.
+    /// Whether there are selectors in addition to the namespace.
     pub(crate) fn is_selective(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
@@ -100,10 +100,10 @@ pub(crate) struct Record {
     pub(crate) previous: Option<Arc<Stored>>,
 }
 
-/// The live objects of a kind, in key order.
+/// The current objects of a kind, in key order.
 pub(crate) type Objects = BTreeMap<String, Arc<Stored>>;
 
-/// The live objects and the history of one kind.
+/// The current objects and the history of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct Collection {
     pub(crate) objects: Objects,
@@ -112,11 +112,11 @@ pub(crate) struct Collection {
     pub(crate) floor: u64,
     /// The newest change that is no longer in `history`.
     pub(crate) dropped: u64,
-    /// Woken at every write.
+    /// Woken by every write.
     pub(crate) signal: Signal,
 }
 
-/// Everything behind the lock.
+/// The state behind the lock.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) version: u64,
@@ -134,7 +134,7 @@ impl State {
     }
 
     pub(crate) fn of(&self, kind: &Kind) -> &Collection {
-        // One collection per entry of KINDS, made in `new`.
+        // One collection per entry of KINDS, created in `new`.
         self.collections.get(kind.index).unwrap_or_else(|| unreachable!())
     }
 
@@ -151,7 +151,7 @@ impl State {
         self.record(kind, value, false)
     }
 
-    /// Removes an object; its last state, under the version of the removal, is what watchers see.
+    /// Removes an object; watchers receive its last state with the version of the removal.
     pub(crate) fn take(&mut self, kind: &'static Kind, last: Value) -> Arc<Stored> {
         self.record(kind, last, true)
     }
@@ -174,7 +174,7 @@ impl State {
         object
     }
 
-    /// Forgets the history of a kind.
+    /// Drops the history of a kind.
     pub(crate) fn compact(&mut self, kind: &Kind) {
         let version = self.version;
         let collection = self.of_mut(kind);
@@ -184,7 +184,7 @@ impl State {
         collection.signal.send();
     }
 
-    /// Goes back to an older version. What was allocated since stays allocated.
+    /// Returns to an older version. Allocations made since then are kept.
     pub(crate) fn restore(&mut self, version: u64) {
         self.version = version;
         for kind in &KINDS {
@@ -195,7 +195,7 @@ impl State {
         }
     }
 
-    /// The objects of a kind at `version`, or `None` if the history does not reach back that far.
+    /// The objects of a kind at `version`, or `None` if the history does not contain it.
     pub(crate) fn objects_at(&self, kind: &Kind, version: u64) -> Option<Cow<'_, Objects>> {
         let collection = self.of(kind);
         if version < collection.floor {
@@ -215,7 +215,7 @@ impl State {
     }
 }
 
-/// A source of uids: a sequence that a seed determines, so that a run can be repeated.
+/// A source of UIDs: a sequence determined by a seed, so that runs are repeatable.
 #[derive(Debug)]
 pub(crate) struct Ids(u64);
 

@@ -30,7 +30,7 @@ impl Write {
     }
 }
 
-/// Fields of the metadata that belong to the server.
+/// Metadata fields that the server sets.
 const SYSTEM: [&str; 5] = [
     "/metadata/uid",
     "/metadata/creationTimestamp",
@@ -38,7 +38,7 @@ const SYSTEM: [&str; 5] = [
     "/metadata/deletionGracePeriodSeconds",
     "/metadata/generation",
 ];
-/// Fields of the metadata that are never stored.
+/// Metadata fields that are never stored.
 const IGNORED: [&str; 3] = ["/metadata/managedFields", "/metadata/selfLink", "/metadata/generateName"];
 
 impl Core {
@@ -133,14 +133,14 @@ impl Core {
         if !version.is_empty() && version.parse::<u64>().is_err() {
             return Err(ApiError::new(500, "", format!("strconv.ParseUint: parsing \"{version}\": invalid syntax")));
         }
-        // Only a patch that sets the version makes it a precondition; one that removes the version does not.
+        // Only a patch that sets the version makes it a precondition; one that removes it does not.
         if !version.is_empty() && version != current.version.to_string() {
             return Err(ApiError::modified(kind, &write.name));
         }
         if let Some(uid) = at(&wanted, "/metadata/uid").filter(|uid| Some(*uid) != at(&old, "/metadata/uid")) {
             return Err(immutable(write, "metadata.uid", uid));
         }
-        // A patch cannot move an object: its type and namespace are ignored.
+        // A patch cannot move an object: type and namespace are ignored.
         for field in ["/kind", "/apiVersion", "/metadata/namespace"] {
             remove(&mut wanted, field);
         }
@@ -170,7 +170,7 @@ impl Core {
         }
         let status = write.subresource == "status";
         if status {
-            // Everything but metadata and status stays unchanged.
+            // Everything except metadata and status stays unchanged.
             if let (Value::Object(new), Value::Object(old)) = (&mut object, old) {
                 new.retain(|member, _| old.contains_key(member) || matches!(member.as_str(), "metadata" | "status"));
                 let kept = old.iter().filter(|(member, _)| !matches!(member.as_str(), "metadata" | "status"));
@@ -187,14 +187,14 @@ impl Core {
         if going && list(&object, "/metadata/finalizers").is_empty() {
             return Ok(take(state, kind, object));
         }
-        // Both carry the old version and the type, so equal means that nothing changed.
+        // Both have the old version and the type, so equality means that nothing changed.
         if object == *old {
             return Ok(Arc::clone(current));
         }
         Ok(state.put(kind, object))
     }
 
-    /// Deletes an object with a `DeleteOptions` body; the flag shows whether it is gone, and not only waits for
+    /// Deletes an object with a `DeleteOptions` body; the flag is true if it is deleted and not only waiting for
     /// finalizers.
     pub(crate) fn delete(&self, write: &Write, body: &Value) -> Result<(Arc<Stored>, bool), ApiError> {
         let kind = write.kind;
@@ -223,7 +223,7 @@ fn decode(write: &Write, object: &mut Value, patch: bool) -> Result<(), ApiError
     schema::check(write.kind, object, write.strict).map_err(|error| error.after_decoding(write.kind, patch))
 }
 
-/// Checks type, namespace and name of a body against the URL, and fills in missing ones.
+/// Checks type, namespace and name of a body for consistency with the URL, and sets missing ones.
 fn identify(write: &Write, object: &mut Value) -> Result<(), ApiError> {
     let (wanted, version, url) = (write.kind.kind, write.kind.api_version(), &write.name);
     let (kind, given) = (text(object, "/kind"), text(object, "/apiVersion"));

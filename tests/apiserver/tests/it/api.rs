@@ -12,14 +12,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// Longer than any request here takes on a busy machine.
+/// Longer than any request takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(crate) const NODES: &str = "/api/v1/nodes";
 
-/// A server under test, and a prefix that keeps the objects of a case apart from those of others.
+/// A server under test, and a prefix that separates the objects of a case from those of others.
 pub(crate) struct Api {
     address: String,
     token: String,
@@ -27,7 +27,7 @@ pub(crate) struct Api {
     case: String,
 }
 
-/// A complete answer.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -40,13 +40,13 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or(Value::Null)
     }
 
-    /// The object of a successful answer.
+    /// The object of a successful response.
     pub(crate) fn ok(self) -> Value {
         assert!((200..300).contains(&self.code), "{self:?}");
         self.json()
     }
 
-    /// Asserts a failure by code, reason and message (of the message, `*` in `message` stands for anything).
+    /// Asserts a failure by code, reason and message (`*` in `message` matches anything).
     pub(crate) fn fails(self, code: u16, reason: &str, message: &str) -> Value {
         let body = self.json();
         let found = body["message"].as_str().unwrap_or_default();
@@ -87,7 +87,7 @@ impl Api {
         format!("{}.{suffix}", self.case)
     }
 
-    /// Makes the namespace of this case and returns the path of a resource in it.
+    /// Creates the namespace of this case and returns the path of a resource in it.
     pub(crate) async fn namespaced(&self, resource: &str) -> String {
         let name = self.namespace();
         let made = self.post("/api/v1/namespaces", json!({"metadata": {"name": name}})).await;
@@ -156,7 +156,7 @@ impl Api {
         tokio::time::timeout(PATIENCE, work).await.unwrap()
     }
 
-    /// Opens a watch; the answer must be 200.
+    /// Opens a watch; the response must be 200.
     pub(crate) async fn watch(&self, path: &str) -> Events {
         let path = format!("{path}{}watch=true", if path.contains('?') { "&" } else { "?" });
         let response = self.open("GET", &path, "", "application/json", "").await.unwrap();
@@ -208,7 +208,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// The next event, or `None` when the watch has ended (or broken).
+    /// The next event, or `None` after the watch has ended (or broken).
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
@@ -229,7 +229,7 @@ impl Events {
         (word(&event["type"]), word(&event["object"]["metadata"]["name"]))
     }
 
-    /// Whether there is no event for a moment.
+    /// Whether no event arrives for a moment.
     pub(crate) async fn is_quiet(&mut self) -> bool {
         let moment = Duration::from_millis(150);
         self.buffer.is_empty() && tokio::time::timeout(moment, self.body.frame()).await.is_err()

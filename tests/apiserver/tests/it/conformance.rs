@@ -1,10 +1,10 @@
-//! The conformance suite: every case on the in-memory server and on a real kube-apiserver. Where the real one fails a case,
-//! the case (and the in-memory server) is wrong.
+//! The conformance suite: every case on the in-memory server and on a real kube-apiserver. If the real one fails a
+//! case, the case (and the in-memory server) is wrong.
 
 use crate::api::Api;
 use crate::cases;
 
-/// Makes two tests of every case.
+/// Generates two tests from every case.
 macro_rules! conformance {
     ($($module:ident: $($case:ident)*;)*) => {
         mod in_memory {
@@ -23,7 +23,7 @@ macro_rules! conformance {
             $($(
                 #[tokio::test]
                 async fn $case() {
-                    // Without one, the bed prints that to stderr, and fails where a real server is required.
+                    // Without a real server, the bed reports that on stderr, and fails if one is required.
                     let Some(bed) = ccm_test_bed::Bed::shared().await.unwrap() else { return };
                     let api = Api::new(&bed.url, &bed.token, Some(&bed.ca_pem), stringify!($case));
                     cases::$module::$case(&api).await;

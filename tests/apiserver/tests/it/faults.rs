@@ -1,4 +1,4 @@
-//! The fault switches, over HTTP as a client meets them.
+//! The switches for faults, over HTTP as for clients.
 
 use crate::api::{Answer, Api, MERGE, NODES, version};
 use ccm_test_apiserver::{ApiServer, Effect, Fault, Match, Options, StreamingLists};
@@ -183,7 +183,7 @@ async fn expired_versions_get_an_error_event_and_expired_tokens_a_way_on() {
     let token = answer["metadata"]["continue"].as_str().unwrap();
     let rest = api.get(&format!("{NODES}?continue={token}")).await.ok();
     assert_eq!(rest["items"].as_array().unwrap().len(), 3);
-    // A watch that had seen everything continues.
+    // A watch that had received everything continues.
     server.store().create("nodes", "", json!({"metadata": {"name": "e"}})).unwrap();
     assert_eq!(open.brief().await.1, "e");
     server.stop().await;
@@ -205,7 +205,7 @@ async fn a_slow_watch_loses_its_place_in_a_short_history() {
     server.stop().await;
 }
 
-/// The answer of kube-apiserver 1.36 over etcd 3.4.23.
+/// The response of kube-apiserver 1.36 with etcd 3.4.23.
 #[tokio::test]
 async fn an_old_storage_answers_a_streaming_list_with_an_error_event() {
     let (server, api) = start_with(Options { streaming_lists: StreamingLists::NoProgress, ..Options::default() }).await;

@@ -41,7 +41,7 @@ async fn a_store_works_without_http() {
     assert!(watch.try_next().is_none());
     store.delete("nodes", "", "n").unwrap();
     assert_eq!(store.objects("nodes").unwrap(), Vec::<serde_json::Value>::new());
-    // The same seed gives the same uids.
+    // The same seed produces the same UIDs.
     let other = Store::new(Options { seed: Some(1), ..Options::default() });
     let again = other.create("nodes", "", json!({"metadata": {"name": "n"}})).unwrap();
     assert_eq!(again["metadata"]["uid"], node["metadata"]["uid"]);

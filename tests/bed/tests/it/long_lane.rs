@@ -1,4 +1,4 @@
-//! With a kube-controller-manager.
+//! Tests with a kube-controller-manager.
 
 use ccm_test_bed::{AuditEntry, Bed, Options};
 

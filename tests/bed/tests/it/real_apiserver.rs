@@ -62,7 +62,7 @@ fn whoami(kubectl: &Path, config: &Path) -> Value {
 async fn the_token_of_a_service_account_is_that_account_and_its_kubeconfig_is_private() {
     let Some(bed) = Bed::shared().await.unwrap() else { return };
     let Some(kubectl) = ccm_test_bed::kubectl().unwrap() else { return };
-    // The second time the account exists.
+    // The second time the account already exists.
     for _ in 0..2 {
         let config = bed.kubeconfig_for_service_account("accounts", "robot").await.unwrap();
         let mode = std::fs::metadata(&config).unwrap().permissions().mode();
@@ -175,7 +175,7 @@ async fn a_flag_the_server_refuses_is_an_error_with_its_log() {
     assert!(text.contains("kube-apiserver ended") && text.contains("no-such-flag"), "{text}");
 }
 
-/// The purpose of the guardian: SIGKILL leaves nothing behind.
+/// The purpose of the guardian: after SIGKILL no process and no file remains.
 #[tokio::test]
 async fn a_killed_owner_leaves_neither_processes_nor_data() {
     if Bed::shared().await.unwrap().is_none() {

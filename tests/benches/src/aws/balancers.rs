@@ -1,4 +1,4 @@
-//! Many Services with a network load balancer each: a restart, some nodes replaced, and the memory that it all takes.
+//! Many Services with a Network Load Balancer each: a restart, replaced nodes, and memory use.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use crate::cluster::{NodeSpec, text};
 use crate::measures;
 use crate::runs::{count, mib};
 
-/// The nodes behind the balancers, a part of all nodes: a target group takes at most 1,000 targets.
+/// The hosts of the load balancers, a part of all nodes: a target group accepts at most 1,000 targets.
 const TARGETS: usize = 100;
 const REPLACED: usize = 10;
-/// Label of the nodes behind the balancers.
+/// Label of the hosts of the load balancers.
 const EDGE: (&str, &str) = ("node.example.com/edge", "true");
 
-/// Creates them, restarts the program, replaces nodes.
+/// Creates the Services, restarts the program, replaces nodes.
 pub(super) async fn run(scene: Scene, nodes: usize, services: usize) -> anyhow::Result<()> {
     let machines = scene.machines(nodes)?;
     let (targets, others) = machines.split_at(TARGETS.min(machines.len()));
@@ -81,7 +81,7 @@ async fn restart(scene: &Scene, nodes: usize, services: usize) -> anyhow::Result
     manager.stop().await
 }
 
-/// Replaces some of the nodes behind the balancers.
+/// Replaces some of the hosts of the load balancers.
 async fn replace(scene: &Scene, manager: &crate::process::Manager, nodes: usize) -> anyhow::Result<()> {
     let mark = scene.aws.mark();
     let mut names = Vec::new();
@@ -94,7 +94,7 @@ async fn replace(scene: &Scene, manager: &crate::process::Manager, nodes: usize)
             }
         })
         .await?;
-    // The instances stay: AWS itself takes away only targets that are terminated.
+    // The instances stay: AWS itself removes only terminated targets.
     for name in &names {
         scene.cluster.send(Method::DELETE, &format!("/api/v1/nodes/{name}"), &json!({})).await?;
     }

@@ -23,7 +23,7 @@ async fn until(manager: &Manager, metric: &str, matching: &str, at_least: f64) -
     Ok(Instant::now())
 }
 
-/// From SIGTERM to the first patch of a node by the other replica.
+/// Measures the time from SIGTERM to the first patch of a node by the other replica.
 pub(super) async fn run(scene: Scene) -> anyhow::Result<()> {
     let machines = scene.machines(NODES)?;
     let leads = "leader_election_master_status";

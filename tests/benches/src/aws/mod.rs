@@ -1,8 +1,8 @@
-//! The benchmarks on the simulated AWS: a given binary of the program, with its defaults, against a real API server.
+//! The benchmarks on the simulated AWS: a given binary of the program, with defaults, and a real API server.
 //!
-//! The cloud takes 50 ms for a read and 500 ms for a write. It runs in this process, the program in one of its own, so the
-//! figures of CPU and memory are the program's alone. Goals stand beside the figures; nothing passes or fails, since times
-//! depend on the machine.
+//! A read takes 50 ms and a write 500 ms. The cloud runs in this process and the program in a separate one, so the
+//! figures for CPU and memory are those of the program alone. Goals are printed with the figures but not enforced,
+//! since times depend on the machine.
 
 mod balancers;
 mod handover;
@@ -29,13 +29,13 @@ use crate::cluster::{Cluster, NodeSpec};
 use crate::figures::{self, listed, row, sum, table};
 use crate::process::Manager;
 
-/// The runs, in their order.
+/// The runs, in order.
 pub(crate) const RUNS: [&str; 9] =
     ["burst", "burst-by-name", "handover", "quiet", "partial", "throttle", "balancers", "takeover", "all"];
 /// Cluster ID in the account.
 const CLUSTER: &str = "bench";
 
-/// Carries out the wanted runs.
+/// Executes the selected runs.
 pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
     let program = settings.program("aws")?;
     let nodes = settings.most_nodes(5000);
@@ -136,7 +136,7 @@ impl Scene {
         })
     }
 
-    /// Terminates instances; they stay visible.
+    /// Terminates instances, which stay visible.
     fn terminate(&self, ids: &[String]) {
         self.aws.world(|world| {
             for id in ids {
@@ -147,7 +147,7 @@ impl Scene {
         });
     }
 
-    /// Leaves these out of the next answer about instances.
+    /// Omits these instances from the next list.
     async fn leave_out_once(&self, ids: BTreeSet<String>) {
         let mark = self.aws.mark();
         self.aws.world(|world| world.ec2.left_out = ids);
@@ -162,7 +162,7 @@ impl Scene {
         self.replica("--leader-elect=false", &self.log).await
     }
 
-    /// The same, one of several or alone.
+    /// The same, with or without leader election.
     async fn replica(&self, election: &str, log: &Path) -> anyhow::Result<Manager> {
         self.start_program(&self.program, &["--configure-cloud-routes=false", election], log).await
     }
@@ -185,7 +185,7 @@ impl Scene {
         Manager::launch(command, &config, &self.cluster.bed.kubeconfig(), tempfile::tempdir()?, log).await
     }
 
-    /// Calls by `service:action` since a mark.
+    /// Calls by `service:action` since a position in the ledger.
     fn calls(&self, mark: u64) -> BTreeMap<String, u64> {
         self.aws.ledger(|ledger| ledger.counts(mark))
     }
@@ -197,7 +197,7 @@ impl Scene {
 }
 
 impl Machine {
-    /// Its node, named as EC2 names the instance.
+    /// Its node, with the name of the instance in EC2.
     fn node(&self, number: usize, with_id: bool, tainted: bool) -> NodeSpec {
         let provider_id = with_id.then(|| self.provider_id.clone());
         NodeSpec { number, name: self.dns.clone(), provider_id, tainted, labels: Vec::new() }

@@ -10,7 +10,7 @@ use crate::cluster::text;
 use crate::measures::UNTAINTED;
 use crate::runs::{BURST, count, mib};
 
-/// Counts nodes whose addresses are written too.
+/// Counts nodes whose addresses are also written.
 pub(super) const INITIALIZED: &str = "node_controller_initial_node_sync_delay_seconds_count";
 
 /// A burst of new nodes: the time until the last taint is removed, and the cost.

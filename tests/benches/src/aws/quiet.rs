@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Scene, listed, nodes_of, row, sum, table};
 use crate::measures;
 
-/// Measures some minutes and prints the figures for an hour.
+/// Measures for some minutes and prints the figures for an hour.
 pub(super) async fn run(scene: Scene, nodes: usize, minutes: u64) -> anyhow::Result<()> {
     let machines = scene.machines(nodes)?;
     scene.cluster.make(nodes_of(&machines, 0, true, false), Duration::ZERO).await?;

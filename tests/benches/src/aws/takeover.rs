@@ -1,5 +1,5 @@
 //! One build of the program creates the cloud objects of a cluster; another one takes over, then the first one again.
-//! Neither may write anything but its lease and events.
+//! Neither may write anything except its lease and events.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::runs::count;
 
 /// Fewer than the limit of a route table.
 const NODES: usize = 20;
-/// How long a program is watched after a take-over: longer than the period of the address refresh in [`FLAGS`].
+/// The time for which a program is observed after a take-over: longer than the address refresh period in [`FLAGS`].
 const WATCHED: Duration = Duration::from_secs(60);
 /// All writing features are enabled.
 const FLAGS: &[&str] = &[
@@ -59,10 +59,10 @@ pub(super) async fn run(scene: Scene, from: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Without their common prefix.
+/// Annotations without their common prefix.
 type Annotations<'a> = Vec<(&'static str, &'a str)>;
 
-/// Names, annotations, specifications: every kind of balancer, with every setting that changes the writes.
+/// Names, annotations, specifications: every kind of load balancer, with every setting that changes the writes.
 fn services(scene: &Scene) -> Vec<(&'static str, Annotations<'_>, Value)> {
     let port = |port: u16, protocol: &str| json!({"name": format!("p{port}"), "port": port, "targetPort": 8080, "protocol": protocol});
     let web = || json!({"ports": [port(80, "TCP")]});
@@ -128,7 +128,7 @@ fn services(scene: &Scene) -> Vec<(&'static str, Annotations<'_>, Value)> {
     ]
 }
 
-/// A program takes over; counts its writes.
+/// Lets a program take over, and counts its writes.
 async fn quiet(scene: &Scene, program: &Path, log: &str) -> anyhow::Result<Manager> {
     let (mark, mut audit) = (scene.aws.mark(), scene.cluster.bed.audit());
     let before = versions(scene).await?;
@@ -164,7 +164,7 @@ fn what(entry: &AuditEntry) -> String {
     format!("{} {}{subresource}", entry.verb, entry.resource)
 }
 
-/// Writes to the cloud since a mark, by action.
+/// Writes to the cloud since a position in the ledger, by action.
 fn written(scene: &Scene, mark: u64) -> BTreeMap<String, u64> {
     let mut writes = BTreeMap::new();
     scene.aws.ledger(|ledger| {
@@ -188,7 +188,7 @@ async fn versions(scene: &Scene) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(versions)
 }
 
-/// Waits until neither the cloud nor a node or Service changes for a while. A leader renews its lease all the time.
+/// Waits until neither the cloud nor a node or Service changes for a while. A leader keeps renewing its lease.
 async fn rest(scene: &Scene) -> anyhow::Result<()> {
     let look = async || Ok((written(scene, 0), versions(scene).await?));
     figures::unchanged(look, Duration::from_secs(20)).await.map(drop)

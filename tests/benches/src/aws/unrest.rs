@@ -10,11 +10,11 @@ use super::nodes::INITIALIZED;
 use super::{Machine, Scene, listed, nodes_of, row, sum, table};
 use crate::runs::count;
 
-/// Nodes of these runs.
+/// The number of nodes in these runs.
 const NODES: usize = 1000;
-/// Of them lose contact,
+/// The number of nodes that lose contact,
 const LOST: usize = 333;
-/// and of those so many instances are terminated.
+/// and how many of their instances are terminated.
 const GONE: usize = 20;
 /// The number of instances missing in an answer, and the number of such answers.
 const LEFT_OUT: usize = 10;
@@ -25,7 +25,7 @@ const AGED: Duration = Duration::from_secs(310);
 const NEW_PER_SECOND: u32 = 5;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A part of the nodes loses contact, a few are gone, and answers are partial.
+/// Some nodes lose contact, a few instances are deleted, and answers are partial.
 pub(super) async fn partial(scene: Scene) -> anyhow::Result<()> {
     let machines = scene.machines(NODES)?;
     scene.cluster.make(nodes_of(&machines, 0, true, false), Duration::ZERO).await?;
@@ -52,7 +52,7 @@ pub(super) async fn partial(scene: Scene) -> anyhow::Result<()> {
     let deleted = began.elapsed();
     for answer in 1..ANSWERS {
         scene.leave_out_once(out(answer)).await;
-        // Let the pass over this answer finish before the next answer is changed.
+        // The pass over this answer must finish before the next answer is changed.
         tokio::time::sleep(Duration::from_secs(7)).await;
     }
     let calls = scene.calls(mark);
@@ -72,7 +72,7 @@ pub(super) async fn partial(scene: Scene) -> anyhow::Result<()> {
     manager.stop().await
 }
 
-/// New nodes join all the time; for a minute every call of EC2 is throttled.
+/// New nodes join continuously; for a minute every EC2 call is throttled.
 pub(super) async fn throttle(scene: Scene) -> anyhow::Result<()> {
     let new = usize::try_from(NEW_PER_SECOND)? * 120;
     let machines = scene.machines(NODES + new)?;

@@ -11,7 +11,7 @@ use crate::measures;
 use crate::process::Manager;
 use crate::runs::{BURST, count};
 
-/// Writes a second that stay below the quota of the API.
+/// Writes per second that stay below the quota of the API.
 const PACE: f64 = 18.0;
 /// Burst of writes after a quiet period.
 const AT_ONCE: f64 = 240.0;
@@ -101,7 +101,7 @@ async fn restart(scene: &Scene, services: usize, what: &str) -> anyhow::Result<M
     Ok(manager)
 }
 
-/// Deletes all Services. `theirs`: the number of objects of others.
+/// Deletes all Services. `theirs`: the number of foreign objects.
 pub(super) async fn end(
     scene: &Scene,
     manager: &Manager,

@@ -1,8 +1,8 @@
-//! The benchmarks on the simulated Compute Engine: a given binary of the program, with its defaults, against a real API server.
+//! The benchmarks on the simulated Compute Engine: a given binary of the program, with defaults, and a real API server.
 //!
-//! A read takes 50 ms, the answer to a write as well, and its operation 2 s. The cloud runs in this process, the program in one of its
-//! own. Goals stand beside the figures; nothing passes or fails, since times depend on the machine. `--ccm` may also name the
-//! cloud-controller-manager of cloud-provider-gcp.
+//! Reads and writes take 50 ms, and the operation of a write 2 s. The cloud runs in this process and the program in a
+//! separate one. Goals are printed with the figures but not enforced, since times depend on the machine. `--ccm` may
+//! also be the cloud-controller-manager of cloud-provider-gcp.
 
 mod balancers;
 mod nodes;
@@ -26,19 +26,19 @@ use crate::cluster::{Cluster, NodeSpec};
 use crate::figures::{self, listed, of, row, sum, table};
 use crate::process::Manager;
 
-/// The runs, in their order.
+/// The runs, in order.
 pub(crate) const RUNS: [&str; 8] = ["looks", "hosts", "external", "internal", "nodes", "quiet", "takeover", "all"];
 const PROJECT: &str = "p";
 const REGION: &str = "us-central1";
 const ZONES: [&str; 3] = ["us-central1-a", "us-central1-b", "us-central1-c"];
 /// Network tag of the instances.
 const TAG: &str = "k8s-node";
-/// The nodes behind the balancers, in three zones.
+/// The hosts of the load balancers, in three zones.
 const NODES: usize = 6;
-/// How long an operation takes.
+/// The duration of an operation.
 const OPERATION: Duration = Duration::from_secs(2);
 
-/// Carries out the wanted runs.
+/// Executes the selected runs.
 pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
     let program = settings.program("gce")?;
     let nodes = settings.most_nodes(5000);
@@ -145,7 +145,7 @@ impl Scene {
         Manager::launch(command, &config, &self.cluster.bed.kubeconfig(), tempfile::tempdir()?, &self.log).await
     }
 
-    /// The same over this many nodes, once they are initialized.
+    /// A new process with this number of nodes, after it has initialized them.
     async fn program_over(&self, nodes: usize) -> anyhow::Result<Manager> {
         self.cluster.make(self.instances(0..nodes, true, false)?, Duration::ZERO).await?;
         let manager = self.program().await?;
@@ -153,7 +153,7 @@ impl Scene {
         Ok(manager)
     }
 
-    /// Creates Services of one port each, and waits until they have an address.
+    /// Creates Services with one port each, and waits until they have an address.
     async fn services(&self, numbers: std::ops::Range<usize>, kind: Kind) -> anyhow::Result<()> {
         let wanted = numbers.end;
         for number in numbers {
@@ -168,15 +168,15 @@ impl Scene {
         self.cluster.until_served(wanted).await
     }
 
-    /// Calls of the Compute API by method since a mark, without waits for operations, whose number depends on their
-    /// duration.
+    /// Calls of the Compute API by method since a position in the ledger, without waits for operations, whose number
+    /// depends on their duration.
     fn calls(&self, mark: u64) -> BTreeMap<String, u64> {
         let calls = self.cloud.ledger(|ledger| ledger.counts(mark)).into_iter();
         let own = calls.filter_map(|(call, count)| Some((call.strip_prefix("compute:")?.to_owned(), count)));
         own.filter(|(call, _)| !call.ends_with("Operations.wait")).collect()
     }
 
-    /// Writes since a mark.
+    /// Writes since a position in the ledger.
     fn written(&self, mark: u64) -> usize {
         self.cloud.ledger(|ledger| ledger.mutating(mark).filter(|entry| entry.service == "compute").count())
     }

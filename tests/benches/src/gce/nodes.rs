@@ -9,7 +9,7 @@ use crate::runs::{BURST, count};
 /// Instances on a page of a list.
 const PAGE: usize = 500;
 
-/// The number of lists that new nodes cost.
+/// Measures the number of lists that new nodes cause.
 pub(super) async fn burst(scene: &Scene, nodes: usize) -> anyhow::Result<()> {
     let calls = scene.instances(0..nodes, false, true)?;
     let manager = scene.program().await?;

@@ -17,10 +17,10 @@ use crate::runs::count;
 
 /// The flags of both programs,
 const ARGS: [&str; 2] = ["--configure-cloud-routes=true", "--cluster-cidr=10.64.0.0/10"];
-/// and the switches of firewall rules and annotations.
+/// and those for firewall rules and annotations.
 const DENYING: [&str; 3] =
     ["--enable-l4-deny-firewall", "--enable-l4-deny-firewall-rollback-cleanup", "--enable-l4-lb-annotations"];
-/// An address that a user has reserved, beside the objects of the programs.
+/// An address that a user has reserved, in addition to the objects of the programs.
 const RESERVED: &str = "of-user";
 /// The fields of a Service that the provider reads.
 const METADATA: [&str; 5] = ["annotations", "finalizers", "name", "namespace", "uid"];
@@ -36,8 +36,8 @@ const SPEC: [&str; 9] = [
     "type",
 ];
 
-/// Services of all shapes, created by the former program and taken over by this one, and some with the switches. The
-/// state in between is written to `gce-plain.json` and `gce-denying.json`.
+/// Services of all kinds, created by the former program and taken over by this one, and some with the additional flags.
+/// The intermediate state is written to `gce-plain.json` and `gce-denying.json`.
 pub(super) async fn run(
     scene: impl AsyncFn() -> anyhow::Result<Scene>,
     former: &Path,
@@ -82,7 +82,7 @@ async fn take_over(scene: &Scene, former: &Path, args: &[&str], shapes: &[&str],
     manager.stop().await
 }
 
-/// The annotations and specifications of all shapes, by name.
+/// The annotations and specifications of all kinds, by name.
 fn services(scene: &Scene) -> anyhow::Result<BTreeMap<String, (Value, Value)>> {
     let reserve = json!({"name": RESERVED});
     let addresses = format!("projects/{}/regions/{REGION}/addresses", super::PROJECT);
@@ -138,7 +138,7 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-/// Arguments, nodes, Services and the objects of the cloud, one on a line.
+/// Arguments, nodes, Services and the objects of the cloud, one per line.
 async fn recorded(scene: &Scene, args: &[&str]) -> anyhow::Result<String> {
     let (mut nodes, mut services) = (Vec::new(), Vec::new());
     // In the form that the provider receives.

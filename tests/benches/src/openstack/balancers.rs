@@ -1,4 +1,4 @@
-//! A load balancer of many ports, and many load balancers.
+//! A load balancer with many ports, and many load balancers.
 
 use std::time::{Duration, Instant};
 
@@ -6,13 +6,13 @@ use super::{Scene, WRITE, listed, of, row, sum, table};
 use crate::measures;
 use crate::runs::count;
 
-/// The nodes behind the load balancers.
+/// The hosts of the load balancers.
 const NODES: usize = 160;
 const PORTS: u16 = 10;
 /// After this time without activity, a measurement ends.
 const REST: Duration = Duration::from_secs(10);
 
-/// A Service of ten ports, and then another node. Octavia takes some time for each change.
+/// A Service with ten ports, and then another node. Octavia takes some time for each change.
 pub(super) async fn ports(scene: &Scene, busy: Duration, with_member: bool) -> anyhow::Result<()> {
     let manager = scene.program_over(NODES).await?;
     scene.cloud.change(|options| options.provisioning = busy);
@@ -28,8 +28,8 @@ pub(super) async fn ports(scene: &Scene, busy: Duration, with_member: bool) -> a
     ));
     row("address after", took.as_secs_f64(), " s", None);
     row("writes", count(scene.written(mark)), "", Some(2.0));
-    // The number of reads of a pending balancer depends on its duration. The Go program needs 38 calls in all, on a
-    // faster cloud.
+    // The number of reads of a pending load balancer depends on its duration. The Go program needs 38 calls in total,
+    // on a faster cloud.
     let looks = of(&calls, "load-balancer:loadbalancer_get");
     row("calls besides looks", sum(&calls) - looks, "", Some(19.0));
     row("looks", looks, "", None);
@@ -40,7 +40,7 @@ pub(super) async fn ports(scene: &Scene, busy: Duration, with_member: bool) -> a
     manager.stop().await
 }
 
-/// A node joins, and becomes a member of each pool.
+/// A node joins and becomes a member of each pool.
 async fn member(scene: &Scene, busy: Duration) -> anyhow::Result<()> {
     let (mark, began) = (scene.cloud.mark(), Instant::now());
     scene.cluster.make(scene.servers(NODES..NODES + 1, true), Duration::ZERO).await?;
@@ -49,7 +49,7 @@ async fn member(scene: &Scene, busy: Duration) -> anyhow::Result<()> {
         anyhow::ensure!(began.elapsed() < Duration::from_secs(600), "no change after ten minutes");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // The program has seen the node and sends the first change.
+    // The program has received the node and sends the first change.
     let began = Instant::now();
     let members = || scene.cloud.world(|world| world.table("member").len());
     while members() < usize::from(PORTS) * (NODES + 1) {
@@ -65,7 +65,7 @@ async fn member(scene: &Scene, busy: Duration) -> anyhow::Result<()> {
     row("from the first change to the last", took.as_secs_f64(), " s", Some((floor * 1.1).round()));
     row("of it Octavia's own time, and the calls", floor, " s", None);
     row("writes", count(scene.written(mark)), "", Some(f64::from(PORTS)));
-    // Octavia refuses a change while another one is pending.
+    // Octavia rejects a change while another one is pending.
     let sent = of(&calls, "load-balancer:loadbalancer_members_update");
     row("changes that came too early", sent - f64::from(PORTS), "", Some(3.0));
     row("calls of load balancers", of(&calls, "load-balancer"), "", Some(18.0));
@@ -73,7 +73,7 @@ async fn member(scene: &Scene, busy: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Another process over Services that match.
+/// Another process with Services in the desired state.
 pub(super) async fn restart(scene: &Scene, services: usize) -> anyhow::Result<()> {
     let manager = scene.program_over(3).await?;
     scene.services(services).await?;

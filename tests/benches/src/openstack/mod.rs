@@ -1,7 +1,7 @@
-//! The benchmarks on the simulated OpenStack: a given binary of the program, with its defaults, against a real API server.
+//! The benchmarks on the simulated OpenStack: a given binary of the program, with defaults, and a real API server.
 //!
-//! A read takes 50 ms, a write 500 ms. The cloud runs in this process, the program in one of its own. Goals stand beside the
-//! figures; nothing passes or fails, since times depend on the machine.
+//! A read takes 50 ms, a write 500 ms. The cloud runs in this process and the program in a separate one. Goals are
+//! printed with the figures but not enforced, since times depend on the machine.
 
 mod balancers;
 mod nodes;
@@ -27,10 +27,10 @@ use crate::process::Manager;
 /// The latency of calls.
 const READ: Duration = Duration::from_millis(50);
 const WRITE: Duration = Duration::from_millis(500);
-/// The runs, in their order.
+/// The runs, in order.
 pub(crate) const RUNS: [&str; 6] = ["nodes", "ports", "member", "restart", "quiet", "all"];
 
-/// Carries out the wanted runs.
+/// Executes the selected runs.
 pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
     let program = settings.program("openstack")?;
     let nodes = settings.most_nodes(1000);
@@ -104,7 +104,7 @@ impl Scene {
         numbers.map(node).collect()
     }
 
-    /// A new process of the program, with only the login configured.
+    /// A new process of the program, with only the credentials configured.
     async fn program(&self) -> anyhow::Result<Manager> {
         let mut command = Command::new(&self.program);
         command.args(["--cloud-provider=openstack", "--configure-cloud-routes=false", "--leader-elect=false"]);
@@ -116,7 +116,7 @@ impl Scene {
         Manager::launch(command, &config, &self.cluster.bed.kubeconfig(), tempfile::tempdir()?, &self.log).await
     }
 
-    /// The same over this many nodes, once they are initialized.
+    /// A new process with this number of nodes, after it has initialized them.
     async fn program_over(&self, nodes: usize) -> anyhow::Result<Manager> {
         self.cluster.make(self.servers(0..nodes, false), Duration::ZERO).await?;
         let manager = self.program().await?;
@@ -131,7 +131,7 @@ impl Scene {
         self.cluster.make_service(name, json!({}), json!({"ports": ports})).await
     }
 
-    /// Creates Services of one port each, and waits until they have an address.
+    /// Creates Services with one port each, and waits until they have an address.
     async fn services(&self, count: usize) -> anyhow::Result<()> {
         for number in 0..count {
             self.service(&format!("service-{number}"), 80..81).await?;
@@ -140,12 +140,12 @@ impl Scene {
         Ok(())
     }
 
-    /// Calls by `service:action` since a mark.
+    /// Calls by `service:action` since a position in the ledger.
     fn calls(&self, mark: u64) -> BTreeMap<String, u64> {
         self.cloud.ledger(|ledger| ledger.counts(mark))
     }
 
-    /// Writes since a mark that took effect.
+    /// Successful writes since a position in the ledger.
     fn written(&self, mark: u64) -> usize {
         self.cloud
             .ledger(|ledger| ledger.mutating(mark).filter(|entry| entry.applied && entry.service != "identity").count())

@@ -5,10 +5,10 @@ use crate::measures;
 use crate::runs::{BURST, count};
 use std::time::Duration;
 
-/// Entries of a page of Nova and of Neutron.
+/// Entries per page of Nova and of Neutron.
 const PAGE: usize = 1000;
 
-/// The number of lists that new nodes cost.
+/// Measures the number of lists that new nodes cause.
 pub(super) async fn burst(scene: &Scene, nodes: usize) -> anyhow::Result<()> {
     let calls = scene.servers(0..nodes, true);
     let manager = scene.program().await?;

@@ -1,4 +1,4 @@
-//! libFuzzer over the target that `CCM_FUZZ_TARGET` names.
+//! libFuzzer for the target in `CCM_FUZZ_TARGET`.
 #![no_main]
 
 use std::sync::LazyLock;

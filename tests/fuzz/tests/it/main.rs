@@ -34,7 +34,7 @@ fn a_corpus_stays_small() {
     }
 }
 
-/// An input of some corpus with a piece of another in it.
+/// An input of a corpus with a part of another one inserted.
 fn spliced() -> impl Strategy<Value = (usize, Vec<u8>)> {
     let inputs: Vec<(usize, Vec<u8>)> = TARGETS
         .iter()

@@ -1,4 +1,4 @@
-//! The program as it ships, with the fake provider: a package's tests can only find programs of that package.
+//! The shipped program with the fake provider: a package's tests can only find programs of that package.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Alerts and dashboard only use metrics that exist.
+//! Alerts and dashboard only use existing metrics.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn collect(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The metrics that an expression names, with the labels that it filters or groups by.
+/// The metrics in an expression, with the labels that it filters or groups by.
 pub(crate) fn selectors(expression: &str) -> Vec<(String, Vec<String>)> {
     let selector = Regex::new(r"([a-z_][a-z0-9_]*)\{([^}]*)\}").unwrap();
     let label = Regex::new(r#"([a-z_]+)\s*(?:=~|!~|!=|=)\s*""#).unwrap();
@@ -51,7 +51,7 @@ pub(crate) fn selectors(expression: &str) -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-/// Without the endings of a histogram's series.
+/// The name without the suffixes of a histogram's series.
 pub(crate) fn family(name: &str) -> &str {
     ["_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
 }
@@ -82,7 +82,7 @@ fn every_metric_of_the_alerts_and_the_dashboard_is_one_that_the_program_register
 
 #[test]
 fn every_selector_names_the_job() {
-    // Other components export metrics of the same names.
+    // Other components export metrics with the same names.
     for expression in expressions() {
         let selectors = selectors(&expression);
         assert!(!selectors.is_empty(), "{expression}");

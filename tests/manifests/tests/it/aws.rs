@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::rendered::{args, aws_with_every_choice, chart, documents, overlay, workload};
 
-/// The value of a flag; the last of repeated ones wins.
+/// The value of a flag; the last of repeated ones applies.
 fn flag<'a>(args: &'a [String], name: &str) -> Option<&'a str> {
     let start = format!("--{name}=");
     args.iter().rev().find_map(|arg| arg.strip_prefix(&start))
@@ -23,7 +23,7 @@ fn the_overlay_needs_no_configuration_and_makes_no_routes() {
     assert_eq!(flag(&args, "configure-cloud-routes"), Some("false"));
     assert_eq!((flag(&args, "cloud-config"), flag(&args, "use-service-account-credentials")), (None, None));
     let pod = &workload(&documents)["spec"]["template"]["spec"];
-    // By default the metadata service gives credentials only to clients within one hop.
+    // By default the metadata service returns credentials only to clients within one hop.
     assert_eq!((&pod["hostNetwork"], &pod["volumes"]), (&json!(true), &Value::Null));
     assert_eq!(account(&documents)["metadata"]["annotations"], Value::Null);
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::rendered::{args, chart, documents, release, template, with_components, workload};
 use crate::tools::helm;
 
-/// Values that the chart needs, with others on top.
+/// Required values of the chart, with additional ones.
 fn with(settings: &str) -> String {
     format!("cloudProvider=fake,image.repository=example.com/ccm,{settings}")
 }
@@ -126,7 +126,7 @@ fn two_releases_in_one_namespace_share_no_object() {
     assert!(shared.is_empty(), "{shared:#?}");
 }
 
-/// Prometheus takes the label `job` from the name of the Service unless jobLabel names a label of it, and that name begins with the release.
+/// By default Prometheus sets the label `job` to the name of the Service, which starts with that of the release.
 #[test]
 fn the_job_is_the_one_that_the_alerts_select() {
     let Some(text) = chart("full") else { return };

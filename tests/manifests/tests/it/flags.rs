@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::rendered::{all, args, documents, workload};
 
-/// Runs the program's own check of its flags. The kubeconfig does not exist, so with valid flags that is the error.
+/// Runs the program's own check of its flags. The kubeconfig does not exist, which is the error if the flags are valid.
 fn complaint(args: &[String]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_ccm-as-shipped"))
         .args(args)

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::rendered::{args, chart, documents, overlay, template, with_components, workload};
 use crate::tools::helm;
 
-/// The rules of the role that is bound to the account of the program and has a rule for ConfigMaps.
+/// The rules of the role that is bound to the program's account and has a rule for ConfigMaps.
 fn config_map_rules(documents: &[Value]) -> Value {
     let has_rule = |role: &&Value| {
         role["rules"].as_array().into_iter().flatten().any(|rule| rule["resources"] == json!(["configmaps"]))
@@ -89,6 +89,6 @@ fn the_controller_of_the_classes_of_gke_has_an_account_where_each_controller_has
     for named in ["controllers={*,gke-service-lb-controller}", "controllers={*,gke-service}", "flags.controllers=a"] {
         assert_eq!(of_gke_service(&chart(named)), (of_account.clone(), accounts.to_vec()), "{named}");
     }
-    // Where it is off, nothing is granted.
+    // If the controller is disabled, nothing is granted.
     assert_eq!(of_gke_service(&chart("controllers={*}")), (Vec::new(), Vec::new()));
 }

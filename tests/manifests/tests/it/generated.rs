@@ -51,7 +51,7 @@ fn grants_on_leases_and_tokens_are_limited_by_name() {
                 let has = |field: &str, word: &str| {
                     rule[field].as_array().into_iter().flatten().any(|value: &Value| value == word)
                 };
-                // RBAC does not see the name of an object in a create request.
+                // RBAC does not know the name of the object in a create request.
                 let plain_create = has("verbs", "create") && !has("resources", "serviceaccounts/token");
                 if ["leases", "serviceaccounts", "serviceaccounts/token"].iter().any(|r| has("resources", r))
                     && !plain_create

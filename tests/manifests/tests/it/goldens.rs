@@ -1,4 +1,4 @@
-//! The rendered manifests are committed, so that reviews show their changes. `UPDATE=1` writes them again.
+//! The rendered manifests are committed, so that reviews show their changes. `UPDATE=1` rewrites them.
 
 use std::fs;
 

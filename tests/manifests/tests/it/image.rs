@@ -1,4 +1,4 @@
-//! The Dockerfile, as far as it can be checked without a container engine; `hack/image.sh check` runs the content.
+//! The parts of the Dockerfile that can be checked without a container engine; `hack/image.sh check` runs the content.
 
 use std::fs;
 use std::process::Command;

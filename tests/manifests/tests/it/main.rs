@@ -1,5 +1,5 @@
 //! The shipped manifests: their content, the rendered objects, and tests on the real API server.
-// Helpers of tests fail by panicking, as the tests do.
+// Helpers of tests fail by panicking, like the tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod alerts;

@@ -1,4 +1,4 @@
-//! The manifests as a user gets them: overlays, each component alone on top of the base, the chart with some values.
+//! The manifests as users get them: overlays, each single component with the base, the chart with some values.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ pub(crate) fn components() -> Vec<String> {
     names(&manifests().join("components"))
 }
 
-/// Files with values for the chart, without their ending.
+/// Files with values for the chart, without extension.
 pub(crate) fn values() -> Vec<String> {
     let names = names(&workspace().join("tests/manifests/values"));
     names.into_iter().map(|name| name.trim_end_matches(".yaml").to_owned()).collect()
@@ -49,7 +49,7 @@ pub(crate) fn with_components(names: &[&str]) -> Option<String> {
     kustomize(&[("kustomization.yaml", format!("resources:\n- ../../base\n{components}"))])
 }
 
-/// The overlay for AWS with every optional line enabled.
+/// The overlay for AWS with all optional lines enabled.
 pub(crate) fn aws_with_every_choice() -> Option<String> {
     let file = |name: &str| crate::tools::read(&format!("overlays/aws/{name}"));
     let taken = |line: &str| match line.strip_prefix('#') {
@@ -61,7 +61,7 @@ pub(crate) fn aws_with_every_choice() -> Option<String> {
     kustomize(&[("kustomization.yaml", text), ("flags.yaml", file("flags.yaml")), ("cloud.conf", config)])
 }
 
-/// Renders a folder with these files, as if it were a folder of the overlays.
+/// Renders a folder with these files, as if it were one of the overlays.
 pub(crate) fn kustomize(files: &[(&str, String)]) -> Option<String> {
     let kubectl = kubectl()?;
     let folder = tempfile::Builder::new().prefix("ccm-kustomize-").tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The pod may and can run beside the control plane.
+//! The pod is allowed and able to run with the control plane.
 
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ fn check(name: &str, documents: &[Value]) {
     ] {
         assert!(tolerates(key), "{name}: {key}");
     }
-    // On a cluster with one control-plane node it would keep a replica pending.
+    // In a cluster with one control-plane node it would keep a replica pending.
     let apart = &pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     assert!(apart.is_null(), "{name}: {apart}");
     let selected = &workload["spec"]["selector"]["matchLabels"];
@@ -61,7 +61,7 @@ fn image(text: &str) -> String {
     workload(&documents(text))["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()
 }
 
-/// A name without a host belongs to the default registry, where anybody may own it.
+/// An image name without a host belongs to the default registry, where anybody may own it.
 #[test]
 fn no_manifest_pulls_a_foreign_image() {
     for (name, text) in all().into_iter().filter(|(name, _)| !name.starts_with("chart")) {
@@ -83,7 +83,7 @@ fn the_probes_ask_where_the_program_listens() {
         let documents = documents(&text);
         let workload = workload(&documents);
         let container = &workload["spec"]["template"]["spec"]["containers"][0];
-        // The last of repeated flags wins.
+        // The last of repeated flags applies.
         let flag = |flag: &str| {
             let start = format!("--{flag}=");
             args(workload).iter().rev().find_map(|arg| arg.strip_prefix(&start).map(str::to_owned))

@@ -24,7 +24,7 @@ pub(crate) fn version(go_mod: &str, module: &str) -> String {
     version.strip_prefix('v').unwrap_or_else(|| panic!("{go_mod} does not require {module}")).to_owned()
 }
 
-/// A file that a script of `hack/` has put into the cache.
+/// A file that a script of `hack/` stored in the cache.
 fn cached(folder: &str, name: &str, script: &str) -> Option<PathBuf> {
     let path = ccm_test_bed::cache_folder().map(|cache| cache.join(folder).join(name));
     let found = path.clone().filter(|path| path.exists());

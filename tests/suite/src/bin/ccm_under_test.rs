@@ -1,5 +1,5 @@
 //! The program as users run it, with the providers `fake`, `gce`, `openstack` and, with the feature `aws`, `aws`. It is
-//! here because the tests of a package can only find programs of that package.
+//! in this package because tests can only find programs of their own package.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Broken objects, a broken cloud file, a broken cloud and a broken API server: everything else still works.
+//! Invalid objects, an invalid cloud file, a broken cloud and a broken API server: all other parts still work.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ async fn a_label_value_that_the_api_server_refuses_holds_up_no_other_node() {
     until_waiting(&rig, Duration::from_secs(10), &["bad", "long"]).await;
     rig.pass(10 * MINUTE).await;
     assert!(manager.is_running());
-    // Backs off: no storm of requests that are refused anyway.
+    // Back-off: not many requests, since they are rejected anyway.
     let refused = rig.writes().iter().filter(|write| write.name == "bad").count();
     assert!((10..40).contains(&refused), "{refused}");
     rig.cloud.write("");
@@ -161,7 +161,7 @@ async fn an_api_server_that_is_gone_for_a_minute_is_caught_up_with() {
     until_waiting(&rig, MINUTE, &[]).await;
     rig.until_gone("gone").await;
     assert!(manager.is_running());
-    // The node that was deleted meanwhile is forgotten.
+    // The node that was deleted meanwhile is not looked up any more.
     let asked = rig.cloud.calls_for("InstanceMetadata", "a");
     rig.pass(20 * MINUTE).await;
     assert_eq!(rig.cloud.calls_for("InstanceMetadata", "a"), asked);
@@ -191,7 +191,7 @@ async fn each_way_in_which_the_api_server_fails_is_waited_out() {
         create_new(&rig, ["a".into()]).await;
         rig.create(node("gone").provider_id("fake://gone").ready("Unknown")).await;
         let manager = rig.start(&[]).await;
-        // Everything but the health check at the start, for a minute and a half.
+        // Everything except the health check at the start, for a minute and a half.
         for resource in ["nodes", "services", "events"] {
             let matching = Match::of(resource);
             rig.faults().add(Fault::new(effect.clone()).on(matching));
@@ -222,7 +222,7 @@ async fn a_server_that_is_always_throttled_is_not_hammered() {
     rig.faults().add(Fault::too_many_requests(10).on(Match::on("patch", "nodes")));
     rig.pass(10 * MINUTE).await;
     let refused = rig.store().log().count_of("patch", "nodes");
-    // Ten nodes, ten minutes, at most one try in ten seconds each.
+    // Ten nodes, ten minutes, at most one attempt in ten seconds each.
     assert!((300..=610).contains(&refused), "{refused}");
     rig.faults().clear();
     until_waiting(&rig, MINUTE, &[]).await;
@@ -302,7 +302,7 @@ async fn many_nodes_that_fail_back_off_and_are_done_soon_after_the_cloud_is_mend
     assert!(calls <= 10, "{calls} calls in two minutes of throttling");
     rig.cloud.write("");
     until_waiting(&rig, Duration::from_secs(25), &[]).await;
-    // Events for the user, but no storm of them.
+    // Events for the user, but a limited number.
     let events = rig.list("events").await;
     assert!(events.iter().all(|event| event["count"].as_u64().unwrap() <= 25));
 }

@@ -1,5 +1,5 @@
-//! Beside a kube-controller-manager with `--cloud-provider=external`: it allocates pod ranges and monitors the
-//! kubelets, the program writes routes, conditions, addresses and balancers, and neither reverts the other's writes.
+//! Together with a kube-controller-manager with `--cloud-provider=external`, which allocates pod ranges and monitors
+//! the kubelets. The program writes routes, conditions, addresses, load balancers; neither reverts the other's writes.
 
 mod kubelets;
 mod long_lane;
@@ -18,7 +18,7 @@ use kubelets::Kubelets;
 /// The user of our manager in the audit log.
 const US: &str = "ccm";
 const RANGE: &str = "--cluster-cidr=10.90.0.0/16";
-/// Routes and balancers survive a restart of our manager.
+/// Routes and load balancers survive a restart of our manager.
 const CLOUD: &str = "interfaces: {routes: true}\nstateFile: state.json";
 const OUR_LEASE: &str = "cloud-controller-manager";
 const THEIR_LEASE: &str = "kube-controller-manager";
@@ -29,13 +29,13 @@ struct World {
     kubelets: Kubelets,
     // `None` only while none is running.
     controller_manager: Option<ControllerManager>,
-    /// All requests since the beginning or the last [`World::forget`].
+    /// All requests since the start or the last [`World::forget`].
     asked: Mutex<(AuditLog, Vec<AuditEntry>)>,
     rig: Rig,
 }
 
 impl World {
-    /// `None` where the programs are missing. `args` are more flags of the kube-controller-manager.
+    /// `None` if the programs are missing. `args` are additional flags of the kube-controller-manager.
     async fn start(provider_name: &str, cloud: &str, args: &[&str]) -> Option<Self> {
         let rig = Rig::real_alone(Options::default().audit_bodies(), provider_name, cloud).await?;
         let controller_manager = Some(controller_manager(&rig, args).await?);
@@ -49,20 +49,20 @@ impl World {
         self.controller_manager = None;
     }
 
-    /// Starts another and waits until it leads.
+    /// Starts another one and waits until it leads.
     async fn start_controller_manager(&mut self, args: &[&str]) {
         let before = self.holder(THEIR_LEASE).await;
         self.controller_manager = controller_manager(&self.rig, args).await;
         self.until("another one leads", async |_| (self.holder(THEIR_LEASE).await != before).then_some(())).await;
     }
 
-    /// Starts our manager as a process, with every controller and short periods.
+    /// Starts our manager as a process, with all controllers and short periods.
     fn manager(&self, name: &str, more: &[&str]) -> Process {
         let kubeconfig = self.rig.bed().kubeconfig_for_user(US, &["system:masters"]).unwrap();
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
         let args = ["--leader-elect=true", "--configure-cloud-routes=true", "-v=2", RANGE, &kubeconfig];
-        // Many manifests set this flag, whichever program allocates the ranges. Ours does so only if its controller is
-        // enabled too.
+        // Many manifests set this flag, whichever program allocates the ranges. Ours allocates only if its controller
+        // is also enabled.
         let routes = ["--allocate-node-cidrs=true", "--route-reconciliation-period=1s"];
         let nodes = ["--node-monitor-period=1s", "--node-status-update-frequency=1s"];
         let args = self.rig.args(&[&args[..], &routes, &nodes, more].concat());
@@ -70,7 +70,7 @@ impl World {
         Process::start(env!("CARGO_BIN_EXE_ccm-under-test"), &args, Path::new(&output))
     }
 
-    /// Kubelets register nodes `<prefix>-0` and so on, and begin to renew their leases.
+    /// Kubelets register nodes `<prefix>-0` and so on, and start to renew their leases.
     async fn register(&self, prefix: &str, count: usize) -> Vec<String> {
         let names: Vec<String> = (0..count).map(|i| format!("{prefix}-{i}")).collect();
         for name in &names {
@@ -80,7 +80,7 @@ impl World {
         names
     }
 
-    /// Waits until all these nodes are ready for pods; returns them in the order of their names.
+    /// Waits until all these nodes are ready for pods; returns them sorted by name.
     async fn until_usable(&self, names: &[String]) -> Vec<Object> {
         let usable = async |rig: &Rig| {
             let mut nodes = rig.list("nodes").await;
@@ -90,7 +90,7 @@ impl World {
         self.until(&format!("{names:?} are usable"), usable).await
     }
 
-    /// Waits until a node has these taints and no other.
+    /// Waits until a node has exactly these taints.
     async fn until_taints(&self, name: &str, wanted: &[&str]) {
         let has = async |rig: &Rig| rig.node(name).await.filter(|node| taints(node) == wanted);
         self.until(&format!("{name} has the taints {wanted:?}"), has).await;
@@ -114,7 +114,7 @@ impl World {
         asked.1.clone()
     }
 
-    /// Clears what [`World::asked`] returns.
+    /// Clears the requests that [`World::asked`] returns.
     fn forget(&self) {
         self.asked();
         self.asked.lock().unwrap().1.clear();
@@ -174,7 +174,7 @@ impl Drop for World {
     }
 }
 
-/// Starts one with `--cloud-provider=external` and every controller.
+/// Starts a kube-controller-manager with `--cloud-provider=external` and all controllers.
 async fn controller_manager(rig: &Rig, more: &[&str]) -> Option<ControllerManager> {
     let args = ["--cloud-provider=external", "--allocate-node-cidrs=true", "--configure-cloud-routes=false", RANGE];
     let pace = ["--node-monitor-period=1s", "--node-eviction-rate=10", "--leader-elect-lease-duration=12s"];
@@ -199,7 +199,7 @@ fn sets_taints(entry: &AuditEntry) -> bool {
     entry.body.as_ref().is_some_and(|body| body["spec"].get("taints").is_some())
 }
 
-/// Every write of the taint list must carry the resource version.
+/// Every write of the taint list must contain the resource version.
 fn assert_no_taint_can_get_lost(writes: &[AuditEntry]) {
     let version = |entry: &AuditEntry| entry.body.as_ref().map(|body| body["metadata"]["resourceVersion"].clone());
     let blind = writes.iter().filter(|entry| sets_taints(entry) && version(entry).is_none_or(|v| !v.is_string()));
@@ -211,7 +211,7 @@ fn lines(entries: &[AuditEntry]) -> String {
     entries.iter().map(|entry| format!("{entry}\n")).collect()
 }
 
-/// As a kubelet with `--cloud-provider=external` registers itself: not ready, because its network plugin waits for a range.
+/// A node as a kubelet registers it: not Ready, because its network plugin needs a range.
 fn kubelets_node(name: &str) -> Make {
     node(name).uninitialized().ready("False").address("Hostname", name)
 }
@@ -227,7 +227,7 @@ fn taints(node: &Object) -> Vec<String> {
     taints
 }
 
-/// The node has a range with a route, a provider ID, and no taint.
+/// Whether the node has a range with a route, a provider ID, and no taint.
 fn is_usable(node: &Object) -> bool {
     let condition = |kind: &str| node.condition(kind).map_or(Value::Null, |c| c["status"].clone());
     let ready = condition("Ready") == "True" && condition("NetworkUnavailable") == "False";
@@ -244,7 +244,7 @@ fn target(args: &Value) -> (String, String) {
     (text("destinationCIDR"), text("targetNode"))
 }
 
-/// Field owners from `managedFields`: the manager's name and paths such as `status.conditions.Ready`.
+/// Field owners in `managedFields`: the manager's name and paths such as `status.conditions.Ready`.
 fn fields(object: &Object, manager: &str) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     let of = entries.iter().filter(|entry| entry["manager"].as_str().is_some_and(|m| m.starts_with(manager)));
@@ -257,7 +257,7 @@ fn fields(object: &Object, manager: &str) -> Vec<String> {
     paths
 }
 
-/// Leaves of a `fieldsV1`; below an item of a list only the item.
+/// Leaves of a `fieldsV1`; for list items only the item.
 fn collect(fields: &Value, path: &str, paths: &mut Vec<String>) {
     let Some(members) = fields.as_object().filter(|members| !members.is_empty()) else {
         paths.push(path.to_owned());

@@ -21,7 +21,7 @@ const BOTH: &str = "--controllers=service,x-service";
 const CLOUD: [&str; 2] = ["--allocate-node-cidrs=true", "--cidr-allocator-type=CloudAllocator"];
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A cloud. Every call takes a while.
+/// A cloud. Every call takes some time.
 #[derive(Clone, Default)]
 struct Cloud(Arc<Mutex<State>>);
 
@@ -31,7 +31,7 @@ struct State {
     ranges: BTreeMap<String, Vec<String>>,
     /// Nodes in each read of ranges.
     reads: Vec<usize>,
-    /// The balancers, by UID.
+    /// The load balancers, by UID.
     made: Vec<String>,
     /// The work in progress, by name.
     at_work: Vec<String>,
@@ -111,7 +111,7 @@ impl Cloud {
         }
     }
 
-    /// The calls for a Service since the last call of this.
+    /// The calls for a Service since the previous call of this function.
     fn calls(&self, name: &str) -> Vec<String> {
         let mut state = self.0.lock().unwrap();
         let (of, others) = std::mem::take(&mut state.calls).into_iter().partition(|call| call.ends_with(name));
@@ -162,7 +162,7 @@ fn has_address(service: &Object) -> bool {
     !service.ingress().is_empty()
 }
 
-/// A manager, and a Service `s` of the class with its balancer.
+/// A manager, and a Service `s` of the class with its load balancer.
 async fn balanced() -> (Rig, Running, Cloud) {
     let (rig, cloud) = (Rig::new("").await, Cloud::default());
     rig.create(of_class("s")).await;
@@ -202,7 +202,7 @@ async fn a_service_of_a_class_is_made_and_deleted_by_the_controller_of_the_class
 #[tokio::test(start_paused = true)]
 async fn a_service_whose_class_goes_with_its_type_is_cleaned_up_once() {
     let (rig, _manager, cloud) = balanced().await;
-    // While it is being ensured again, by the controller of the class.
+    // While the controller of the class ensures it again.
     rig.patch_service("s", json!({"metadata": {"annotations": {"x": "1"}}})).await;
     rig.pass(Duration::from_secs(1)).await;
     rig.patch_service("s", json!({"spec": {"type": "ClusterIP", "loadBalancerClass": null}})).await;
@@ -360,7 +360,7 @@ async fn without_allocate_node_cidrs_the_others_run_and_without_ranges_of_the_cl
     rig.create(service("s")).await;
     let _manager = rig.start_of(Arc::new(cloud.clone()), &["--allocate-node-cidrs=false"]).await;
     rig.until_service("s", "has an address", has_address).await;
-    // The fake cloud gives instances no ranges.
+    // The fake cloud has no ranges for instances.
     let mut manager = rig.start(&[&CLOUD[..], &["--controllers=nodeipam"]].concat()).await;
     let failure = manager.ended().await.unwrap_err();
     let text = "cloudCIDRAllocator does not support fake provider";

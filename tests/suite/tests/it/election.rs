@@ -26,7 +26,7 @@ async fn leader(rig: &Rig) -> Running {
     leader
 }
 
-/// How long until a node that is created now is initialized.
+/// The time until a node that is created now is initialized.
 async fn time_to_initialize(rig: &Rig, name: &str, limit: Duration) -> Duration {
     let began = Instant::now();
     rig.create(node(name).uninitialized()).await;

@@ -28,7 +28,7 @@ fn ranges(node: &Object) -> String {
     list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
 }
 
-/// Waits until this many nodes have a block each, all different.
+/// Waits until this many nodes have one block each, all different.
 async fn until_distinct(rig: &Rig, count: usize) {
     let distinct = async |rig: &Rig| {
         let all: BTreeSet<String> = rig.list("nodes").await.iter().map(ranges).filter(|r| !r.is_empty()).collect();
@@ -66,7 +66,7 @@ async fn each_node_gets_a_block_of_each_range_with_one_write_and_then_there_is_n
     assert_eq!((&write.body, &*write.content_type), (&body, "application/strategic-merge-patch+json"));
     assert_eq!(patches(&rig), ["200 a", "200 b"]);
 
-    // Heartbeats and time change nothing.
+    // Heartbeats and passing time change nothing.
     rig.store().log().clear();
     for _ in 0..20 {
         rig.set_ready("a", "True").await;
@@ -101,7 +101,7 @@ async fn each_node_gets_a_block_of_each_range_with_one_write_and_then_there_is_n
 #[tokio::test(start_paused = true)]
 async fn nothing_is_assigned_unless_the_controller_is_named_and_allocation_is_on() {
     for args in [
-        // As several installers start it, beside a kube-controller-manager that allocates.
+        // As started by several installers, together with a kube-controller-manager that allocates.
         &["--allocate-node-cidrs=true", CIDR][..],
         &["--controllers=*,nodeipam", CIDR],
         &["--controllers=*,-nodeipam", "--allocate-node-cidrs", CIDR],
@@ -222,7 +222,7 @@ async fn a_refused_block_is_reported_and_goes_to_the_next_node() {
     rig.faults().remove(fault);
     until_ranges(&rig, "a").await;
     rig.pass(MINUTE).await;
-    // Every block that was refused is free again: the whole range can be used.
+    // All rejected blocks are free again: the whole range can be used.
     for i in 0..14 {
         add(&rig, &format!("n{i}")).await;
     }
@@ -257,7 +257,7 @@ async fn a_range_that_another_client_assigned_is_never_overwritten() {
     assert_eq!(ranges(&rig.node("a").await.unwrap()), "10.8.9.0/24");
     let refused = patches(&rig);
     assert!(!refused.is_empty() && refused.iter().all(|write| write == "422 a"), "{refused:?}");
-    // The block of the other client is used, and all refused ones are free.
+    // The block of the other client is used, and all rejected ones are free.
     for i in 0..15 {
         add(&rig, &format!("n{i}")).await;
     }
@@ -298,7 +298,7 @@ async fn ranges_that_are_wrong_are_reported_and_the_other_nodes_get_theirs() {
     let event = rig.until_event("second", "PodCIDROverlap").await;
     assert!(event.contains("overlaps with that of node first"), "{event}");
     assert_eq!(rig.events("first").await, [""; 0]);
-    // Both must be gone before their block is given out again.
+    // Both must be deleted before their block is allocated again.
     rig.delete("nodes", "", "first").await;
     rig.pass(SECOND).await;
     assert_eq!(manager.metric(r#"node_ipam_controller_cidrset_usage_cidrs{clusterCIDR="10.8.0.0/20"}"#), Some(0.125));
@@ -338,7 +338,7 @@ async fn a_new_leader_with_a_late_watch_gives_out_no_block_of_the_last_one() {
     rig.pass(SECOND).await;
     add(&rig, "a").await;
     rig.pass(SECOND / 2).await;
-    // From here on watches show no changes, in particular not the write of b.
+    // From here on watches deliver no changes, in particular not the write of b.
     rig.faults().freeze_watches(Some("nodes"));
     rig.pass(5 * SECOND).await;
     assert_eq!(ranges(&rig.node("b").await.unwrap()), "10.8.0.0/24");
@@ -386,7 +386,7 @@ async fn nothing_is_assigned_before_the_nodes_can_be_listed() {
     assert_eq!(until_ranges(&rig, "a").await, "10.8.1.0/24");
 }
 
-/// On a real API server of its own: the controller acts on every node of a cluster.
+/// With a separate real API server: the controller acts on all nodes of a cluster.
 mod real_apiserver {
     use std::net::IpAddr;
     use std::sync::Arc;
@@ -401,7 +401,7 @@ mod real_apiserver {
     const RANGES: [&str; 2] =
         ["--cluster-cidr=10.8.0.0/14,fd00:8::/48", "--service-cluster-ip-range=10.8.0.0/20,fd00:8::/112"];
 
-    /// Some at once, as kubelets would.
+    /// Adds several at once, like kubelets.
     async fn add_many(rig: &Arc<Rig>, numbers: std::ops::Range<usize>) {
         let mut tasks = tokio::task::JoinSet::new();
         for part in 0..8 {
@@ -458,7 +458,7 @@ mod real_apiserver {
         assert_eq!(distinct(&nodes), 2 * NODES);
         manager.stop().await.unwrap();
 
-        // Another process: it learns the used blocks only from the nodes.
+        // Another process: it knows the used blocks only from the nodes.
         let manager = start(&rig, &RANGES).await;
         rig.create(node("ipam-late")).await;
         let after = until_assigned(&rig, NODES + 1).await;
@@ -468,7 +468,7 @@ mod real_apiserver {
             old.map(|node| format!("{} {}", node.name(), node.version())).collect()
         };
         assert_eq!(versions(&after), versions(&nodes), "nothing that was given is written again");
-        // A deleted node gives its block back; its name gets another one.
+        // The block of a deleted node is released; a new node with its name gets another one.
         rig.delete("nodes", "", "ipam-late").await;
         rig.create(node("ipam-late")).await;
         distinct(&until_assigned(&rig, NODES + 1).await);

@@ -1,4 +1,4 @@
-//! Nodes whose instance is gone or stopped.
+//! Nodes whose instance is deleted or stopped.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn a_stopped_instance_taints_its_node_once_until_the_node_is_ready() {
     assert_eq!((write.verb, &*write.subresource, &*write.content_type), ("patch", "", STRATEGIC));
     assert_eq!(write.body, body);
 
-    // Started again, but not yet Ready.
+    // Restarted, but not Ready yet.
     rig.cloud.write("instances: [{name: a}]");
     rig.pass(5 * MINUTE).await;
     assert_eq!(rig.node("a").await.unwrap().taints(), ["own:NoExecute", SHUTDOWN]);
@@ -135,7 +135,7 @@ async fn a_node_that_was_recreated_under_the_same_name_survives() {
     rig.create(node("a").provider_id("fake://a").ready("Unknown")).await;
     let _manager = rig.start(&[LIFECYCLE]).await;
     rig.until_calls("InstanceExists", 1).await;
-    // The manager does not see the new node until it has deleted the old one.
+    // The manager does not receive the new node until it has deleted the old one.
     rig.faults().freeze_watches(Some("nodes"));
     rig.delete("nodes", "", "a").await;
     let new = rig.create(node("a").provider_id("fake://new")).await;
@@ -244,7 +244,7 @@ async fn refused_deletions_keep_no_other_node_from_its_turn() {
     let _manager = rig.start(&[LIFECYCLE, "--node-deletion-budget=2", "--node-deletion-budget-percent=0"]).await;
     rig.until_gone("n7").await;
     rig.until_gone("n8").await;
-    // Four tries a pass.
+    // Four attempts per pass.
     assert!(rig.store().log().count_of("delete", "nodes") <= 12, "{:?}", rig.writes());
 }
 

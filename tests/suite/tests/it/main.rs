@@ -1,4 +1,4 @@
-//! Scenarios: each test is named after the fact that it shows.
+//! Scenarios: each test is named after the fact that it proves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bad_input;

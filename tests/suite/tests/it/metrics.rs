@@ -31,7 +31,7 @@ fn reference() -> BTreeMap<String, (bool, Shape)> {
     .collect()
 }
 
-/// Every metric that the program can show.
+/// All metrics that the program can export.
 fn table() -> Vec<&'static Def> {
     let mut table = ccm_runtime::metrics_reference();
     table.extend(ccm_controllers::metrics_reference());
@@ -39,7 +39,7 @@ fn table() -> Vec<&'static Def> {
     table
 }
 
-/// The families of a scrape. Labels and bounds are empty where a family has no sample.
+/// The families of a scrape. Labels and bounds are empty for a family without samples.
 fn families(text: &str) -> BTreeMap<String, Shape> {
     let mut families: BTreeMap<String, Shape> = BTreeMap::new();
     for line in text.lines() {

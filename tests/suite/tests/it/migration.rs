@@ -13,7 +13,7 @@ const MIGRATING: [&str; 4] = [
     "--cluster-cidr=10.244.0.0/16",
 ];
 
-/// Another process, such as a kube-controller-manager, holds the lease of the migration, or releases it (`""`).
+/// Another process, such as a kube-controller-manager, acquires the lease of the migration, or releases it (`""`).
 async fn held_by(rig: &Rig, holder: &str) {
     if rig.get("leases", "kube-system", MIGRATION).await.is_none() {
         let now = "2026-01-01T00:00:00.000000Z";

@@ -1,4 +1,4 @@
-//! Taints from a provider's own controller: out-of-service, as long as the instance of a node is stopped.
+//! Taints from a provider's own controller: out-of-service while the instance of a node is stopped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const OUT: TaintId = TaintId { key: "node.kubernetes.io/out-of-service", effect:
 const NODES: &str = "--controllers=cloud-node-lifecycle,x-out-of-service";
 const STOPPED: &str = "instances: [{name: a, shutdown: true}]";
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long the task takes.
+/// The duration of the task.
 const RUN: Duration = Duration::from_secs(2);
 
 /// The fake cloud with that controller.
@@ -95,7 +95,7 @@ impl NodeTask for OutOfService {
     }
 }
 
-/// The taints as `key=value:effect`, that of the kubelet left out.
+/// The taints as `key=value:effect`, without that of the kubelet.
 fn taints(node: &Object) -> Vec<String> {
     let text = |taint: &Value, key: &str| taint[key].as_str().unwrap_or_default().to_owned();
     let one = |taint: &Value| format!("{}={}:{}", text(taint, "key"), text(taint, "value"), text(taint, "effect"));
@@ -104,7 +104,7 @@ fn taints(node: &Object) -> Vec<String> {
 }
 
 const OWN: &str = "own=:NoExecute";
-/// The key of ours, with another effect.
+/// Our key with another effect.
 const OTHER_EFFECT: &str = "node.kubernetes.io/out-of-service=:NoSchedule";
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown=:NoSchedule";
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service=:NoExecute";
@@ -132,7 +132,7 @@ async fn a_stopped_node_is_out_of_service_until_it_is_ready_and_taints_of_others
     assert_eq!(write.body["spec"], json!({"taints": list}));
     assert!(write.body["metadata"]["resourceVersion"].is_string(), "{}", write.body);
 
-    // Another process finds nothing to do.
+    // Another process has no work.
     manager.stop().await.unwrap();
     let _manager = rig.start_of(Arc::new(Factory), &[NODES]).await;
     rig.pass(5 * MINUTE).await;

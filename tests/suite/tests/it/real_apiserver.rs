@@ -1,4 +1,4 @@
-//! The same program over a real API server, in real time; some of it as processes of their own.
+//! The same program with a real API server, in real time; some of it in separate processes.
 
 mod aws;
 mod conditions;
@@ -20,7 +20,7 @@ use serde_json::json;
 const NODES: &str = "--controllers=cloud-node,cloud-node-lifecycle";
 const LONG: Duration = Duration::from_secs(60);
 
-/// Nodes of other tests carry the provider ID of another cloud, so every node here has one from the start.
+/// Nodes of other tests have provider IDs of another cloud, so every node here has one from the start.
 fn id(rig: &Rig, name: &str) -> String {
     format!("{}://{name}", rig.provider_name())
 }
@@ -101,7 +101,7 @@ async fn addresses_of_one_type_are_replaced_and_not_merged() {
     manager.stop().await.unwrap();
 }
 
-/// The program in two processes that elect one of them.
+/// The program in two processes, one of which leads.
 struct Replicas<'a> {
     rig: &'a Rig,
     lease: &'a str,
@@ -187,7 +187,7 @@ async fn a_killed_leader_is_followed_after_its_lease() {
     assert!(wait >= SignedDuration::from_secs(15), "followed after {wait:?}\n{}", second.output());
 }
 
-/// The only test here with load balancers, because its manager handles every Service of the cluster.
+/// The only test with load balancers on this server, because its manager handles every Service of the cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_gets_finalizer_and_address_and_goes_only_after_its_balancer() {
     let Some(rig) = Rig::real("suite-services", "loadBalancers: {ipMode: Proxy}").await else { return };
@@ -211,7 +211,7 @@ async fn a_service_gets_finalizer_and_address_and_goes_only_after_its_balancer()
     assert_eq!(rig.cloud.calls("EnsureLoadBalancerDeleted").len(), 2);
     let calls = rig.cloud.calls("EnsureLoadBalancer").len();
 
-    // A Service that waits only for other finalizers is left alone.
+    // A Service that waits only for other finalizers is not changed.
     rig.patch_service("real-lb", json!({"metadata": {"annotations": {"touched": "1"}}})).await;
     rig.create(service("real-lb-2")).await;
     rig.until_service("real-lb-2", "has an address", |s| !s.ingress().is_empty()).await;
@@ -247,7 +247,7 @@ async fn routes_are_made_and_the_condition_is_taken_over_beside_the_others() {
     let lists = rig.cloud.calls("ListRoutes").len();
     rig.until_calls("ListRoutes", lists + 3).await;
     assert_eq!(rig.node(name).await.unwrap().version(), reported.version(), "at rest nothing is written");
-    // Other tests have nodes of their own on this server.
+    // Other tests have their own nodes on this server.
     let of_ours =
         |call: &str| rig.cloud.calls(call).iter().filter(|call| call.to_string().contains("10.88.1.0/24")).count();
     assert_eq!(of_ours("CreateRoute"), 1);
@@ -256,7 +256,7 @@ async fn routes_are_made_and_the_condition_is_taken_over_beside_the_others() {
     manager.stop().await.unwrap();
 }
 
-/// Writers rely on this to distinguish another object of the same name from a conflict.
+/// Writers rely on this to distinguish a recreated object from a conflict.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_patch_for_another_uid_is_refused_in_words_that_say_so() {
     let Some(rig) = Rig::real("suite-uid", "").await else { return };

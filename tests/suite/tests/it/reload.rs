@@ -1,4 +1,4 @@
-//! A configuration of the provider that changes while the program runs.
+//! A provider configuration that changes while the program runs.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ struct Cloud {
     calls: Arc<Mutex<Vec<String>>>,
     reloads: bool,
     region: String,
-    /// How long making a load balancer takes.
+    /// The duration of the creation of a load balancer.
     takes: Duration,
 }
 
@@ -149,7 +149,7 @@ impl SingleLoadBalancer for Cloud {
     }
 }
 
-/// Replaces the file in one step.
+/// Replaces the file atomically.
 fn write(rig: &Rig, text: &str) {
     rig.cloud.write_raw(text);
 }
@@ -214,7 +214,7 @@ async fn a_changed_file_takes_effect_with_lease_and_stores_kept() {
 async fn work_in_flight_ends_before_the_next_provider_begins() {
     let (rig, manager, cloud) = started(Cloud { takes: Duration::from_secs(18), ..Cloud::new() }).await;
     write(&rig, "b");
-    // The change is noticed after 11 s.
+    // The change is detected after 11 s.
     rig.pass(Duration::from_secs(5)).await;
     rig.create(service("s")).await;
     cloud.until(&rig, "b made").await;
@@ -250,7 +250,7 @@ async fn a_bad_configuration_is_reported_once_and_changes_nothing() {
     assert_eq!((reloads(&manager, "refused"), manager.metric("ccm_cloud_config_refused")), (Some(1.0), Some(1.0)));
     assert_eq!(region(&rig, "still").await, "a");
 
-    // A panic is not the end either, and neither is a missing file.
+    // A panic does not end the process either, nor does a missing file.
     write(&rig, "panic");
     rig.pass(MINUTE).await;
     fs::remove_file(rig.cloud.file()).unwrap();
@@ -286,7 +286,7 @@ async fn a_provider_that_cannot_be_initialized_gives_way_to_the_previous_one() {
 #[tokio::test(start_paused = true)]
 async fn a_file_that_is_still_being_written_is_not_used() {
     let (rig, manager, cloud) = started(Cloud::new()).await;
-    // The content changes all the time, as in a file that is written slowly.
+    // The content changes continuously, like that of a file that is written slowly.
     for step in 0..50 {
         write(&rig, &format!("part {step}"));
         rig.pass(Duration::from_millis(900)).await;
@@ -297,7 +297,7 @@ async fn a_file_that_is_still_being_written_is_not_used() {
     manager.stop().await.unwrap();
 }
 
-/// As the kubelet updates a volume of a ConfigMap: a new folder, and a link that is renamed.
+/// Updates a ConfigMap volume like the kubelet: a new folder, and a renamed link.
 fn swap(mount: &Path, version: &str, text: &str) {
     let folder = mount.join(version);
     fs::create_dir(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! Stores and their reflectors over the in-memory API server, under faults of the server and the network.
+//! Stores and their reflectors with the in-memory API server, under faults of the server and the network.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// The value of a label that is corrupted in transit, so that it is not a string.
 const UNREADABLE: &str = "\"unreadable\"";
 
-/// A store of nodes with its reflector, and the API server below.
+/// A store of nodes with its reflector, and the API server.
 struct Bench {
     api: ccm_test_apiserver::Store,
     faults: Faults,
@@ -29,13 +29,13 @@ struct Bench {
     requests: Arc<Mutex<Vec<String>>>,
     metrics: Metrics,
     store: Arc<Store<Node>>,
-    /// Names of deleted nodes as a handler saw them.
+    /// Names of deleted nodes that a handler received.
     deleted: Arc<Mutex<Vec<String>>>,
     reflector: JoinHandle<()>,
 }
 
 impl Bench {
-    /// With these nodes.
+    /// A bench with this many nodes.
     fn new(options: Options, nodes: usize) -> Self {
         Self::with(options, nodes, |_, _| ())
     }
@@ -84,7 +84,7 @@ impl Bench {
         self.api.patch("nodes", "", name, &patch).unwrap();
     }
 
-    /// Waits until the store shows what the API server has. Returns how long that took.
+    /// Waits until the store equals the state of the API server. Returns the time that took.
     async fn until_same(&self, limit: Duration) -> Duration {
         let began = Instant::now();
         while !self.store.is_synced() || self.truth() != self.shown() {
@@ -199,7 +199,7 @@ async fn a_server_that_is_away_or_busy_is_not_asked_for_pages() {
     }
 }
 
-/// Etcd goes back in time: n1 was deleted and exists again, n2 was changed, `new` was created and is gone.
+/// Restores etcd to an older version: n1 was deleted and exists again, n2 was changed, `new` was created and is gone.
 fn history(bench: &Bench) -> u64 {
     let then = bench.api.version();
     bench.api.delete("nodes", "", "n1").unwrap();
@@ -221,7 +221,7 @@ async fn a_restored_cluster_is_believed_within_a_minute() {
             bench.faults.drop_watches(None);
             tokio::time::sleep(away).await;
             bench.api.restore(then);
-            // An old version is reused, for another node.
+            // An old version is reused for another node.
             bench.label("n3", "y");
             bench.down.store(false, Ordering::SeqCst);
             let took = bench.until_same(10 * MINUTE).await;
@@ -297,7 +297,7 @@ async fn a_watch_that_is_cut_goes_on_at_once_if_it_brought_news_and_else_after_a
         bench.api.create("nodes", "", json!({"metadata": {"name": format!("n{n}")}})).unwrap();
     }
     bench.faults.drop_watches(None);
-    // One pause, for the first cut.
+    // One delay, for the first interruption.
     let took = bench.until_same(MINUTE).await;
     assert!(took < Duration::from_secs(1), "{took:?}");
 

@@ -12,7 +12,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
 const ASK: &str = "GetLabelsForVolume";
 
-/// A cloud with the volumes `vol-…` in zone `a` of region `r`, and with more configuration.
+/// A cloud with the volumes `vol-…` in zone `a` of region `r`, and additional configuration.
 fn cloud(ids: &[&str], more: &str) -> String {
     let entry = |id: &&str| format!("{{id: {id}, labels: {{{ZONE}: a, {REGION}: r}}}}");
     let volumes: Vec<String> = ids.iter().map(entry).collect();
@@ -220,7 +220,7 @@ async fn a_cloud_that_answers_for_none_of_many_is_given_up_for_all_of_them() {
     }
     let manager = rig.start(&[ON]).await;
     let began = tokio::time::Instant::now();
-    // One after another, five at once, it would take five minutes.
+    // With five at a time, one group after another, this would take five minutes.
     for number in 0..100 {
         let name = format!("pv-{number}");
         let reported = async |rig: &Rig| (rig.count_events(&name, "FailedToLabelVolume").await > 0).then_some(());

@@ -1,4 +1,4 @@
-//! Leases, rights and webhooks.
+//! Leases, permissions and webhooks.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Flags of this program and of those that run.
+//! Flags of this program and of running components.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn flags_of_routes_do_not_matter_where_the_cloud_has_none() {
     }
 }
 
-/// As kubeadm writes it, with what the in-tree providers needed.
+/// As written by kubeadm, with the flags that the in-tree providers needed.
 fn controller_manager(more: &[&str]) -> Pod {
     let command =
         ["kube-controller-manager", "--allocate-node-cidrs=true", "--cluster-cidr=10.1.0.0/16", "--leader-elect=true"];

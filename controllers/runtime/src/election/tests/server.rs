@@ -41,7 +41,7 @@ pub(super) struct Net {
     /// Requests get no answer and have no effect.
     pub(super) cut: AtomicBool,
     pub(super) no_watch: AtomicBool,
-    /// Answers to everything but watches, if not 0.
+    /// The status of the answers to all requests but watches, if not 0.
     pub(super) status: AtomicUsize,
     /// Latency of each answer, in milliseconds.
     pub(super) slow: AtomicUsize,
@@ -51,7 +51,7 @@ pub(super) struct Net {
     pub(super) log: Mutex<Vec<String>>,
 }
 
-/// What happens to one request.
+/// The faults of one request.
 #[derive(Default)]
 struct Fate {
     there: Duration,
@@ -171,7 +171,7 @@ impl Server {
         self.lease()["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Another program writes the object, whatever its version.
+    /// Writes the object as another program, whatever its version.
     pub(super) fn change(&self, change: impl FnOnce(&mut Value)) {
         let mut inner = self.inner.lock().unwrap();
         let mut object = inner.objects.get(PATH).cloned().unwrap_or_else(|| json!({"metadata": {"name": "ccm"}}));

@@ -38,7 +38,7 @@ static PROFILE: Profile = Profile {
         "elb:DescribeLoadBalancers",
         "elbv2:DescribeLoadBalancers",
     ],
-    // Routes are created at the pace that AWS allows.
+    // Routes are created at the rate that AWS allows.
     per_node: Duration::from_millis(500),
     settles: Duration::ZERO,
     age: Duration::ZERO,
@@ -48,14 +48,14 @@ static PROFILE: Profile = Profile {
 const CLUSTER: &str = "demo";
 const NAME: &str = "Name";
 const CONTROL_PLANE: &str = "control-plane";
-/// Tag on balancers of Services: namespace and name.
+/// Tag of the load balancers of Services: namespace and name.
 const SERVICE: &str = "kubernetes.io/service-name";
 
-/// The account, and the metadata service of the instance that the manager runs on.
+/// The account, and the metadata service of the manager's instance.
 #[derive(Debug)]
 pub(super) struct SimulatedAws {
     aws: Aws,
-    // Credentials and region come from it.
+    // The source of credentials and region.
     _metadata: Imds,
     network: Network,
     names: Vec<String>,
@@ -63,7 +63,7 @@ pub(super) struct SimulatedAws {
 }
 
 impl SimulatedAws {
-    /// Starts it with a network and so many machines, and writes the cloud config into the folder.
+    /// Starts it with a network and this many machines, and writes the cloud config into the folder.
     pub(super) fn start(folder: &Path, nodes: usize) -> Result<Self> {
         let ms = Duration::from_millis;
         let options = Options {
@@ -85,7 +85,7 @@ impl SimulatedAws {
     }
 }
 
-/// A network in three zones, the machines, and the one for the control plane, whose ID it returns.
+/// Creates a network in three zones, the machines, and the control plane's machine, whose ID it returns.
 fn seed(account: &mut Account, names: &[String]) -> Result<(Network, String), ApiError> {
     let network = NetworkSeed { cluster: Some(CLUSTER.to_owned()), ..NetworkSeed::default() };
     let network = seed::network(account, &network)?;
@@ -136,7 +136,7 @@ fn node_name(account: &Account, id: &str) -> Option<String> {
 
 fn balancers(account: &Account) -> BTreeMap<String, Balancer> {
     let name = |id: &String| node_name(account, id).unwrap_or_else(|| id.clone());
-    // A classic balancer no longer shows terminated instances.
+    // A classic load balancer no longer shows terminated instances.
     let is_there = |id: &&String| {
         account.ec2.instances.get(*id).is_some_and(|instance| instance.state != InstanceState::Terminated)
     };

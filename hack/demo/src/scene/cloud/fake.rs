@@ -74,7 +74,7 @@ impl CloudFile {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Readers see the old content or the new one.
+    /// Writes the file atomically.
     fn write(&self, wanted: &Wanted) -> Result<()> {
         let next = self.path.with_extension("next");
         std::fs::write(&next, wanted.text()).with_context(|| format!("cannot write {}", next.display()))?;

@@ -129,7 +129,7 @@ fn last(link: &str) -> &str {
     link.rsplit('/').next().unwrap_or_default()
 }
 
-/// The Service that a description names.
+/// The Service in a description.
 fn service_of(object: &Value) -> Option<String> {
     let description: Value = serde_json::from_str(text(object, "description")?).ok()?;
     Some(text(&description, "kubernetes.io/service-name")?.to_owned())
@@ -157,7 +157,7 @@ impl Simulated for SimulatedGce {
                 Some((text(pool, "name")?.to_owned(), hosts.collect()))
             })
             .collect();
-        // Each internal balancer uses the groups of all zones.
+        // Each internal load balancer uses the groups of all zones.
         let members = || -> Vec<String> {
             let named = |group: &Value| Some((text(group, "name")?.to_owned(), last(text(group, "zone")?).to_owned()));
             let groups = self.gce.objects("instanceGroups");

@@ -21,10 +21,10 @@ use crate::args::{Args, CloudName};
 use crate::feed::Feed;
 use crate::world::World;
 
-/// Up to this number, machines get the pod ranges that are usual in other tools.
+/// Up to this number, machines get the pod ranges that are common in other tools.
 const SMALL: usize = 200;
 
-/// A cloud with machines that can be switched off and made to fail.
+/// A cloud whose machines can be terminated, and whose calls can be made to fail.
 pub(crate) trait Cloud: fmt::Debug + Send + Sync {
     fn profile(&self) -> &'static Profile;
 
@@ -42,7 +42,7 @@ pub(crate) trait Cloud: fmt::Debug + Send + Sync {
     /// Terminates a machine; returns a description.
     fn terminate(&self, name: &str) -> Result<String>;
 
-    /// Makes calls about a machine fail; returns a description.
+    /// Makes calls for a machine fail; returns a description.
     fn fail(&self, name: &str) -> Result<String>;
 
     /// Ends the failures; returns a description.
@@ -74,19 +74,19 @@ pub(crate) struct Profile {
     pub(crate) annotations: &'static [(&'static str, &'static str, &'static str)],
     /// Services that the last act deletes.
     pub(crate) leaving: &'static [&'static str],
-    /// The parts of a balancer in the cloud.
+    /// The parts of a load balancer in the cloud.
     pub(crate) parts: &'static str,
-    /// Title of the act in which the cloud gives no answer.
+    /// Title of the act in which the cloud does not answer.
     pub(crate) doubt: &'static str,
     /// The cause of the failure.
     pub(crate) cause: &'static str,
-    /// Calls that a new process makes at least once before it knows that there is nothing to do.
+    /// Calls that a new process makes at least once before it finds that there is no work.
     pub(crate) known_after: &'static [&'static str],
     /// Additional time per node for each step.
     pub(crate) per_node: Duration,
-    /// How long there must be no write until the manager counts as done: some providers continue in the background.
+    /// The time without writes after which the manager counts as done: some providers continue in the background.
     pub(crate) settles: Duration,
-    /// The age of new Nodes: for some providers, absence is no evidence about young nodes.
+    /// The age of new Nodes: for some providers, absence is no evidence for young nodes.
     pub(crate) age: Duration,
     /// The page about its provider, and its content.
     pub(crate) read_next: (&'static str, &'static str),
@@ -103,7 +103,7 @@ pub(crate) struct Machine {
     pub(crate) node_ip: Option<String>,
 }
 
-/// Starts the chosen cloud; its files are in the folder.
+/// Starts the selected cloud; its files are in the folder.
 pub(crate) fn start(args: Args, folder: &Path) -> Result<Arc<dyn Cloud>> {
     Ok(match args.cloud {
         CloudName::Fake => Arc::new(fake::CloudFile::create(folder, args.nodes)?),

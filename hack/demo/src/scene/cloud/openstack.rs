@@ -35,7 +35,7 @@ static PROFILE: Profile = Profile {
     doubt: "Nova is down",
     cause: "Nova is down: it answers every call with 503",
     known_after: &["compute:server_list", "network:router_get", "load-balancer:loadbalancer_get"],
-    // The provider sends 20 writes a second, and the port of each node needs several: for its route and for each
+    // The provider sends 20 writes per second, and the port of each node needs several: for its route and for each
     // Service.
     per_node: Duration::from_millis(500),
     settles: Duration::from_secs(1),
@@ -83,7 +83,7 @@ impl SimulatedOpenStack {
         let ms = Duration::from_millis;
         let options = Options {
             latency: Latency { read: ms(20), write: ms(60), actions: BTreeMap::new() },
-            // Octavia takes a second for a change with a virtual machine for each balancer, and a minute for a new one.
+            // Octavia takes a second for a change with one virtual machine per balancer, and a minute for a new one.
             provisioning: ms(250),
             ledger_entries: 20_000,
             ..Options::default()
@@ -130,7 +130,7 @@ fn list<'a>(object: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     entries.filter(|entry| text(entry, "provisioning_status") != Some("PENDING_DELETE"))
 }
 
-/// A project with a network of servers, and a router from there to the external network.
+/// Creates a project with a network of servers, and a router to the external network.
 fn seed(account: &mut Account, names: &[String]) -> Seed {
     let admin = account.project("admin");
     let external = account.network(&admin, "public", json!({"router:external": true}));
@@ -178,7 +178,7 @@ router-id = {router}
     )
 }
 
-/// The login for `openstack`, the command-line client.
+/// The credentials for `openstack`, the command-line client.
 fn clouds_yaml(auth_url: &str, seed: &Seed) -> String {
     format!(
         "\

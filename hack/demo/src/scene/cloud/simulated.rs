@@ -18,25 +18,25 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// A simulated cloud behind HTTP.
 pub(super) trait Simulated: Cloud {
-    /// Calls after a mark.
+    /// Calls after a position.
     fn calls(&self, mark: u64) -> Vec<Entry>;
 
     fn look(&self) -> Seen;
 
-    /// The calls that ask about instances: `service:action`.
+    /// The calls that read instances: `service:action`.
     fn about_instances(&self) -> &'static [&'static str];
 }
 
 /// The state of a cloud for the tour.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// By Service.
+    /// The load balancers by Service.
     pub(super) balancers: BTreeMap<String, Balancer>,
-    /// Range to node.
+    /// The routes: range to node.
     pub(super) routes: BTreeMap<String, String>,
 }
 
-/// Writes the ledger into the file of the calls, and its totals into the world.
+/// Writes the ledger to the file of the calls, and its totals to the world.
 pub(super) async fn follow(cloud: Arc<impl Simulated>, world: Arc<World>, feed: Arc<Feed>) {
     let mut file = File::create(cloud.config().with_file_name("calls.jsonl")).ok();
     let mut mark = 0;
@@ -56,7 +56,7 @@ pub(super) async fn follow(cloud: Arc<impl Simulated>, world: Arc<World>, feed: 
                 let name = format!("{}:{}", entry.service, entry.action);
                 state.called(&name, entry.mutating);
                 if entry.code.is_none() && cloud.about_instances().contains(&&*name) {
-                    // A call that is not a list is about one instance.
+                    // A call that is not a list concerns one instance.
                     state.asked(entry.items.max(1));
                 }
                 if let Some(code) = failure(entry) {
@@ -70,7 +70,7 @@ pub(super) async fn follow(cloud: Arc<impl Simulated>, world: Arc<World>, feed: 
     }
 }
 
-/// Why a call got no answer. "Not found" is an answer, and so is a conflict (409, 412).
+/// The reason why a call got no answer. "Not found" is an answer, and so is a conflict (409, 412).
 fn failure(entry: &Entry) -> Option<&str> {
     let is_answer = |code: &str| code.ends_with("NotFound") || matches!(entry.status, 404 | 409 | 412);
     entry.code.as_deref().filter(|code| !is_answer(code))

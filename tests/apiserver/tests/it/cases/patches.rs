@@ -34,7 +34,7 @@ pub(crate) async fn strategic_patches_merge_lists_by_key(api: &Api) {
     api.patch(STRATEGIC, &path, no_key).await.fails(500, "", "map: *does not contain declared merge key: type");
     let bad_time = json!({"status": {"conditions": [{"type": "A", "lastHeartbeatTime": "yesterday"}]}});
     api.patch(STRATEGIC, &path, bad_time).await.fails(422, "Invalid", "*parsing time*");
-    // The first element with the key takes the patch when keys repeat.
+    // If keys repeat, the patch applies to the first element with the key.
     let address = |kind: &str, address: &str| json!({"type": kind, "address": address});
     let two = json!({"status": {"addresses": [address("InternalIP", "1.1.1.1"), address("InternalIP", "2.2.2.2")]}});
     api.patch(MERGE, &path, two).await.ok();

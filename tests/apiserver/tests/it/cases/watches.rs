@@ -53,7 +53,7 @@ pub(crate) async fn an_initial_list_ends_with_a_bookmark(api: &Api) {
     assert!(number(version(&end["object"])) >= number(version(&made)));
     lease(api, &path, "b", "x").await;
     assert_eq!(events.brief().await, pair("ADDED", "b"));
-    // A bookmark of a typed object shows its members that are never left out.
+    // A bookmark of a typed object contains its members without `omitempty`.
     let mut events = api.watch(&format!("{NODES}?{query}&labelSelector=no-such-label")).await;
     let end = events.next().await.unwrap();
     assert_eq!(end["object"]["spec"], json!({}));

@@ -91,7 +91,7 @@ pub(crate) async fn an_update_without_change_keeps_the_version(api: &Api) {
     let path = api.node("a", json!({"spec": {"providerID": "x://1"}})).await;
     let before = api.get(&path).await.ok();
     let mut same = before.clone();
-    // Empty members and those of the server are no change.
+    // Empty members and those of the server are not changes.
     same["metadata"]["annotations"] = json!({});
     same["metadata"]["creationTimestamp"] = json!("2001-01-01T00:00:00Z");
     same["spec"]["unschedulable"] = json!(false);

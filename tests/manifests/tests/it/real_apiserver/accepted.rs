@@ -9,7 +9,7 @@ use ccm_test_bed::Bed;
 use crate::rendered::{all, documents};
 use crate::tools::{crds, kubectl};
 
-/// Runs kubectl as the administrator with something on its standard input.
+/// Runs kubectl as the administrator with this standard input.
 pub(super) fn apply(bed: &Bed, kubectl: &Path, args: &[&str], input: &str) -> Result<String, String> {
     use std::io::Write as _;
     let mut child = Command::new(kubectl)

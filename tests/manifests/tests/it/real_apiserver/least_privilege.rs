@@ -1,4 +1,4 @@
-//! The program with the shipped service account, roles and arguments: no request is refused, and every granted
+//! The program with the shipped service account, roles and arguments: no request is rejected, and every granted
 //! permission is used.
 
 use std::collections::BTreeSet;
@@ -42,7 +42,7 @@ faults:
 - {call: CreateRoute, node: new, times: 14, error: full}
 "#;
 
-/// A cluster with the manifests applied, and the program beside it.
+/// A cluster with the manifests applied, and the program as a process.
 struct Scene {
     bed: Bed,
     documents: Vec<Value>,
@@ -106,7 +106,7 @@ impl Scene {
         deadline(LONG, explain, is_so).await;
     }
 
-    /// A node as a kubelet registers it.
+    /// A node as registered by a kubelet.
     async fn new_node(&self, name: &str, pod_cidr: &str) {
         let taint =
             json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
@@ -114,7 +114,7 @@ impl Scene {
         self.node(name, &spec, "True").await;
     }
 
-    /// An initialized node whose kubelet is silent.
+    /// An initialized node with a silent kubelet.
     async fn silent_node(&self, name: &str) {
         self.node(name, &json!({"providerID": format!("fake://{name}")}), "Unknown").await;
     }
@@ -141,7 +141,7 @@ impl Scene {
         self.create("/api/v1/persistentvolumes", &volume).await;
     }
 
-    /// Gives every controller work, and waits until it is done.
+    /// Creates work for every controller, and waits until it is done.
     async fn work(&self, process: &Process) {
         self.volume("data").await;
         self.new_node("new", "10.244.1.0/24").await;
@@ -173,7 +173,7 @@ impl Scene {
             volume["metadata"]["labels"]["topology.kubernetes.io/zone"] == "here-a"
         })
         .await;
-        // Removes the finalizer by hand: the Service is deleted at once, and its balancer afterwards.
+        // A user removes the finalizer: the Service is deleted at once, and its load balancer afterwards.
         let torn = "/api/v1/namespaces/default/services/torn";
         let bare = json!({"metadata": {"finalizers": null}});
         for (method, body) in [("PATCH", Some(&bare)), ("DELETE", None)] {
@@ -192,7 +192,7 @@ impl Scene {
         .await;
     }
 
-    /// Requests the metrics without credentials, with a bad token, as an unauthorized user, and as an authorized
+    /// Requests the metrics without credentials, with an invalid token, as an unauthorized user, and as an authorized
     /// Prometheus. Returns the metrics.
     async fn scrape(&self, port: u16) -> String {
         let path = "/metrics";
@@ -235,7 +235,7 @@ impl Scene {
         lease.map_or(String::new(), |lease| lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// All requests to the API server, once the log is complete.
+    /// All requests to the API server, after the log is complete.
     async fn asked(&self) -> Vec<AuditEntry> {
         let mut log = self.bed.audit();
         let mut entries = Vec::new();
@@ -271,7 +271,7 @@ impl Grant {
         } else {
             format!("{}/{}", entry.resource, entry.subresource)
         };
-        // The name of a created object is in the body, which RBAC does not see.
+        // The name of a created object is in the body, which RBAC does not read.
         self.user == entry.user
             && self.group == entry.api_group
             && self.resource == resource
@@ -295,7 +295,7 @@ fn grants(documents: &[Value]) -> Vec<Grant> {
                 && role["metadata"]["name"] == binding["roleRef"]["name"]
                 && (role["kind"] == "ClusterRole" || role["metadata"]["namespace"] == binding["metadata"]["namespace"])
         });
-        // A role of the cluster itself.
+        // A default role of the cluster.
         let Some(role) = role else { continue };
         let namespace = binding["metadata"]["namespace"].as_str().map(str::to_owned);
         for subject in binding["subjects"].as_array().unwrap() {
@@ -322,7 +322,7 @@ fn combinations(rule: &Value) -> Vec<(String, String, String)> {
     all
 }
 
-/// A standby watches the lease, and takes it when the leader gets SIGTERM; then it ends too.
+/// A standby watches the lease, and acquires it when the leader gets SIGTERM; then it exits too.
 async fn hand_over(scene: &Scene, mut leader: Process, start: impl Fn(&str) -> Process) {
     let mut standby = start("standby.log");
     deadline(LONG, || standby.output(), async || standby.output().contains("attempting to acquire leader lease")).await;
@@ -388,7 +388,7 @@ fn check_labels(metrics: &str) {
             continue;
         };
         checked += 1;
-        // These two come from the scrape.
+        // Prometheus adds these two when it scrapes.
         for label in labels.iter().filter(|label| !["job", "instance"].contains(&label.as_str())) {
             assert!(line.contains(&format!("{label}=\"")), "{name} has no label {label}: {line}");
         }
@@ -396,7 +396,7 @@ fn check_labels(metrics: &str) {
     assert!(checked > 15, "only {checked} of the metrics in alerts and dashboard have samples:\n{metrics}");
 }
 
-/// Removes the default bindings of these accounts, so that only the shipped roles are left.
+/// Removes the default bindings of these accounts, so that only the shipped roles remain.
 async fn unbind(bed: &Bed, clients: &[&str]) {
     for client in clients {
         let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/system:controller:{client}");
@@ -407,7 +407,7 @@ async fn unbind(bed: &Bed, clients: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_for_each_controller_uses_all_it_is_granted_and_is_refused_nothing() {
-    // An API server that streams no lists.
+    // An API server without streaming lists.
     let options = Options::default().apiserver_arg("--feature-gates=WatchList=false");
     let components = ["cloud-config", "routes", "service-account-credentials", "controller-roles"];
     let Some(scene) = Scene::new(options, &components).await else { return };
@@ -419,7 +419,7 @@ async fn an_account_for_each_controller_uses_all_it_is_granted_and_is_refused_no
     scene.scrape(port).await;
     hand_over(&scene, manager, |name| scene.start_with(name, free_port(), IPAM)).await;
     let asked = scene.asked().await;
-    // The process itself emits only events on the lease, which never repeat, and those of a provider; the fake one
+    // The process itself emits only events of the lease, which never repeat, and those of a provider; the fake one
     // emits none.
     compare(&scene.documents, &asked, &[(ACCOUNT, "events", "patch")]);
 

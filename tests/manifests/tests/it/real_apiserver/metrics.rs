@@ -1,4 +1,4 @@
-//! The port that the component `metrics` opens.
+//! The port of the component `metrics`.
 
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn listens(address: &str, port: u16) -> bool {
 }
 
 /// If pods only have IPv6 addresses, Prometheus connects to one of these. This test must listen on all addresses,
-/// because that is its subject.
+/// because it tests exactly that.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_port_is_on_the_addresses_of_both_families() {
     let Some(bed) = Bed::shared().await.unwrap() else { return };

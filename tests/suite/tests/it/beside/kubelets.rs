@@ -1,4 +1,4 @@
-//! The behaviour of kubelets that the two managers see.
+//! Kubelets, as far as they are visible to the two managers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,10 +13,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-/// How often a kubelet renews its lease: well below every `--node-monitor-grace-period` here.
+/// The interval of lease renewals: well below every `--node-monitor-grace-period` in these tests.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Kubelets for their nodes: each renews its lease, and reports Ready as soon as there is a pod range.
+/// Kubelets of nodes: each renews its lease, and reports Ready as soon as the node has a pod range.
 pub(super) struct Kubelets {
     client: Client,
     /// Node names, and whether the node was reported Ready.
@@ -60,7 +60,7 @@ impl Kubelets {
             let nodes = alive.lock().unwrap().clone();
             for (name, reported) in nodes {
                 let renewal = json!({"spec": {"renewTime": now()}});
-                // The next renewal makes up for a failed one.
+                // The next renewal compensates for a failed one.
                 let _answer = client.send(&Call::strategic(leases(&name), &renewal)).await;
                 if !reported
                     && Self::report(&client, &name).await
@@ -72,7 +72,7 @@ impl Kubelets {
         }
     }
 
-    /// Reports the node as Ready, if it has a range; returns whether it was reported.
+    /// Reports the node as Ready if it has a range; returns whether it did.
     async fn report(client: &Client, name: &str) -> bool {
         let path = format!("/api/v1/nodes/{name}");
         let Ok(node) = client.read::<Value>(&Call::get(&path)).await else { return false };

@@ -1,4 +1,4 @@
-//! With the real programs.
+//! Tests with the real programs.
 
 use ccm_test_bed::AuditEntry;
 use ccm_test_suite::{Make, Object, Rig, service};
@@ -104,7 +104,7 @@ async fn at_rest_neither_writes_and_a_restart_of_either_changes_nothing() {
     world.let_both_look().await;
     world.assert_no_writes("after a restart of theirs");
 
-    // A user's change stays, and causes no lasting activity.
+    // A user's change stays, and causes no continuing activity.
     world.rig.patch_node(&names[0], json!({"metadata": {"labels": {"mine": "1"}}})).await;
     world.rig.patch_service("rest", json!({"metadata": {"annotations": {"mine": "1"}}})).await;
     world.let_both_look().await;
@@ -153,7 +153,7 @@ async fn a_silent_kubelet_is_tainted_by_one_and_its_node_goes_only_when_the_clou
     world.until_at_rest().await;
     let (ours, theirs) = world.writes();
     assert_no_taint_can_get_lost(&[&ours[..], &theirs].concat());
-    // The shutdown taint came and went.
+    // The shutdown taint was added and removed.
     assert_eq!(ours.iter().filter(|e| sets_taints(e) && e.code == 200).count(), 2, "{}", lines(&ours));
 }
 
@@ -223,8 +223,8 @@ async fn a_balancer_is_made_once_and_goes_with_its_namespace() {
     assert_eq!(world.rig.cloud.calls("EnsureLoadBalancer").len(), 1);
 }
 
-/// Both may run the allocator; the lease of the migration says who does. The other way round can't be shown: a
-/// kube-controller-manager 1.36.3 ends as soon as it holds that lease beside its own ("informer name
+/// Both may run the allocator; the lease of the migration determines which one does. The reverse cannot be tested: a
+/// kube-controller-manager 1.36.3 exits as soon as it holds that lease together with its own ("informer name
 /// \"kube-controller-manager\" is already registered").
 #[tokio::test(flavor = "multi_thread")]
 async fn the_allocator_runs_where_the_lease_of_the_migration_is_held() {

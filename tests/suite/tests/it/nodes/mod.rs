@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const NODES: &str = "--controllers=cloud-node";
 const MINUTE: Duration = Duration::from_secs(60);
 const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// What the API server adds to each new node.
+/// The taint that the API server adds to each new node.
 const NOT_READY: &str = r#"{"effect":"NoSchedule","key":"node.kubernetes.io/not-ready"}"#;
 
 fn initialized(node: &Object) -> bool {
@@ -153,7 +153,7 @@ async fn labels_and_type_are_set_once_and_never_corrected_or_restored() {
     rig.cloud.write(
         "instances: [{name: a, type: huge, labels: {rack: r2, row: '1'}, addresses: [{type: InternalIP, address: 10.0.0.1}]}]",
     );
-    // The addresses show that the periodic loop did run.
+    // The addresses prove that the periodic loop ran.
     rig.pass(6 * MINUTE).await;
     let later = rig.node("a").await.unwrap();
     assert_eq!(later.addresses(), ["InternalIP=10.0.0.1"]);
@@ -195,7 +195,7 @@ async fn a_concurrent_change_of_the_user_survives_the_conflict() {
     rig.create(node("a").uninitialized()).await;
     let _manager = rig.start(&[NODES]).await;
     rig.until_calls("InstanceMetadata", 1).await;
-    // The manager's store is behind: its writes are refused until it catches up.
+    // The manager's store is stale: its writes are rejected until it catches up.
     rig.faults().freeze_watches(Some("nodes"));
     rig.patch_node(
         "a",

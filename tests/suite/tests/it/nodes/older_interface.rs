@@ -21,7 +21,7 @@ async fn the_older_interface_initializes_by_name_where_it_has_no_ids() {
         (done.label(LABEL_INSTANCE_TYPE), done.label(LABEL_ZONE), done.label(LABEL_REGION)),
         ("large", "z", "r")
     );
-    // By ID first, even an empty one, and only after its error by name.
+    // By ID first, even if it is empty, and by name only after its error.
     for (by_id, by_name) in [
         ("NodeAddressesByProviderID", "NodeAddresses"),
         ("InstanceTypeByProviderID", "InstanceType"),

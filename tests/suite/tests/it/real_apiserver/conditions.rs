@@ -66,7 +66,7 @@ async fn conditions_are_merged_by_type_and_go_with_the_balancer() {
     manager.stop().await.unwrap();
     assert_eq!(rig.service("web").await.unwrap().version(), done.version());
 
-    // A real server keeps the conditions when the type changes; ours go with the finalizer.
+    // A real server keeps the conditions when the type changes; ours are removed with the finalizer.
     let manager = rig.start(&ARGS).await;
     rig.patch_service("web", json!({"spec": {"type": "ClusterIP"}})).await;
     let plain = rig.until_service("web", "no finalizer", |s| s.finalizers().is_empty()).await;
@@ -82,11 +82,11 @@ async fn conditions_are_merged_by_type_and_go_with_the_balancer() {
         let patches =
             log.read().unwrap().into_iter().filter(|entry| entry.verb == "patch" && entry.is_about("services/status"));
         writes.extend(patches.filter(|entry| !entry.to_string().contains(OTHER)));
-        // The address of a Service that is gone with its finalizer.
+        // The address of a Service that was deleted together with its finalizer.
         writes.iter().any(|entry| entry.code == 404)
     };
     deadline(LONG, || "the audit log lacks the last patch".into(), all).await;
-    // Finalizer, failure, address; finalizer away; finalizer, address; finalizer away.
+    // Finalizer added, failure, address; finalizer removed; finalizer added, address; finalizer removed.
     let with = |what: &str| writes.iter().filter(|entry| entry.to_string().contains(what)).count();
     let bodies: String = writes.iter().map(|entry| format!("\n{entry}")).collect();
     assert_eq!(

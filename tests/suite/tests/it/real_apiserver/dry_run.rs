@@ -33,7 +33,7 @@ const READS: [&str; 9] = [
     "GetLabelsForVolume",
 ];
 
-/// Objects that every controller would write to.
+/// Creates objects that every controller would write to.
 async fn populate(rig: &Rig) {
     rig.create(node("new").uninitialized().pod_cidr("10.88.1.0/24")).await;
     for name in ["stopped", "missing", "unsure"] {
@@ -78,7 +78,7 @@ async fn ask(bed: &Bed, cloud: &Cloud, port: u16, path: &str) -> String {
     }
 }
 
-/// All requests to the API server, once the log is complete.
+/// All requests to the API server, after the log is complete.
 async fn asked(rig: &Rig) -> Vec<AuditEntry> {
     let (mut log, mut entries) = (rig.bed().audit(), Vec::new());
     rig.get("configmaps", "default", "the-last-request").await;

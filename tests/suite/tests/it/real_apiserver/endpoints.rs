@@ -1,4 +1,4 @@
-//! Hosts by endpoints, from the EndpointSlices of a real API server.
+//! Hosts according to endpoints, from the EndpointSlices of a real API server.
 
 use ccm_test_bed::Options;
 

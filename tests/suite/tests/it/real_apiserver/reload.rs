@@ -1,4 +1,4 @@
-//! A configuration of the provider that changes while the process runs: a mounted ConfigMap, and a Secret.
+//! A provider configuration that changes while the process runs: a mounted ConfigMap, and a Secret.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ const USER: &str = "reloading";
 const LEASE: &str = "suite-reload";
 const MARK: &str = "s3cret-in-the-config";
 
-/// A cloud with or without load balancers: a key that the fake cloud itself reads at the start only.
+/// A cloud with or without load balancers, a key that the fake cloud itself reads only at the start.
 fn config(rig: &Rig, balancers: bool) -> String {
     let log = rig.cloud.path("calls.jsonl");
     format!(
@@ -46,7 +46,7 @@ async fn lease(rig: &Rig) -> (String, String) {
     (spec("holderIdentity"), spec("leaseTransitions"))
 }
 
-/// It works, ends on SIGTERM, and never prints the content of its configuration.
+/// Asserts that it works, exits on SIGTERM, and never prints the content of its configuration.
 async fn ends(rig: &Rig, mut process: Process) {
     rig.until(LONG, "an address", async |rig| rig.service("web").await.filter(|web| !web.ingress().is_empty())).await;
     process.terminate();
@@ -63,7 +63,7 @@ async fn a_mounted_file_that_changes_restarts_the_controllers_and_not_the_proces
     let Some(rig) = Rig::real_alone(Options::default(), "suite-reload", "").await else { return };
     let mount = rig.cloud.path("mount");
     fs::create_dir(&mount).unwrap();
-    // As the kubelet does it.
+    // Like the kubelet.
     let swap = |version: &str, text: &str| {
         fs::create_dir(mount.join(version)).unwrap();
         fs::write(mount.join(version).join("cloud.yaml"), text).unwrap();

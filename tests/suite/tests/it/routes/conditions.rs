@@ -1,4 +1,4 @@
-//! Conditions and events of nodes about their routes.
+//! Conditions and events of nodes for their routes.
 
 use super::*;
 

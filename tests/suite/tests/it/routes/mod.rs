@@ -71,7 +71,7 @@ async fn each_pod_range_gets_a_route_and_the_node_its_condition() {
     );
     assert_eq!((&*write.subresource, &*write.content_type, write.body.to_string()), ("status", STRATEGIC, body));
 
-    // At rest: one list per period, counted from start to start, and no write.
+    // In the steady state: one list per period, counted from start to start, and no write.
     rig.store().log().clear();
     let before = rig.cloud.calls("ListRoutes").len();
     rig.pass(10 * MINUTE).await;
@@ -139,7 +139,7 @@ async fn only_routes_within_the_pod_ranges_are_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_one_look_missed_keeps_its_routes() {
-    // The store shows the node late; the cloud has its route already.
+    // The store receives the node late; the cloud already has its route.
     let initial = "routes: {initial: [{destinationCIDR: 10.8.1.0/24, targetNode: a}]}";
     let rig = Rig::new(&format!("{ON}{initial}")).await;
     let _manager = start(&rig, &[]).await;
@@ -314,7 +314,7 @@ async fn pod_ranges_in_another_order_keep_their_routes() {
         let manager = start(&rig, gate).await;
         until_network(&rig, "a", "False RouteCreated").await;
         manager.stop().await.unwrap();
-        // The API server rejects a reordering of a node's ranges: the node registers again, with the same ones.
+        // The API server rejects a reordering of a node's ranges: the node registers again with the same ranges.
         rig.delete("nodes", "", "a").await;
         add(&rig, "a", &["fd00:8:0:1::/64", "10.8.1.0/24"]).await;
         let _manager = start(&rig, gate).await;
@@ -430,7 +430,7 @@ async fn a_route_that_another_client_removed_is_drift_and_is_created_again() {
     assert_eq!(total(), Some(1.0));
     rig.pass(3 * PERIOD).await;
     assert_eq!(total(), Some(1.0));
-    // A new node is no drift.
+    // A new node is not drift.
     add(&rig, "b", &["10.8.1.0/24"]).await;
     until_network(&rig, "b", "False RouteCreated").await;
     rig.pass(3 * PERIOD).await;

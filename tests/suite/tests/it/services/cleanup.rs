@@ -31,7 +31,7 @@ async fn a_change_of_type_removes_balancer_finalizer_and_status() {
     assert_eq!((rig.cloud.calls("GetLoadBalancer").len(), rig.cloud.calls("EnsureLoadBalancerDeleted").len()), (1, 1));
     let removal = format!(r#"{{"metadata":{{"$deleteFromPrimitiveList/finalizers":["{FINALIZER}"]}}}}"#);
     assert_eq!(bodies(&rig, "s")[2], ("status".to_owned(), removal));
-    // And back again.
+    // And changed back.
     rig.patch_service("s", json!({"spec": {"type": "LoadBalancer"}})).await;
     rig.until_service("s", "has an address again", has_address).await;
 }
@@ -74,7 +74,7 @@ async fn finalizers_of_others_survive_status_and_clean_up_also_when_we_have_not_
     rig.create(service("s").finalizer("example.com/first")).await;
     let _manager = rig.start(&[SERVICES]).await;
     rig.until_calls("EnsureLoadBalancer", 1).await;
-    // The manager does not see this.
+    // The manager does not receive this change.
     rig.faults().freeze_watches(Some("services"));
     let all = ["example.com/first", FINALIZER, "example.com/late"];
     rig.patch_service("s", json!({"metadata": {"finalizers": all, "labels": {"late": "1"}}})).await;
@@ -121,7 +121,7 @@ async fn a_service_deleted_without_its_finalizer_is_cleaned_up_from_memory() {
     let (rig, manager) = balanced("").await;
     rig.create(service("t")).await;
     rig.until_service("t", "has an address", has_address).await;
-    // By hand, in one go: the manager never sees the finalizer missing.
+    // By a user, in one step: the manager never observes the missing finalizer.
     rig.faults().freeze_watches(Some("services"));
     rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
     rig.delete("services", "default", "s").await;
@@ -145,7 +145,7 @@ async fn a_balancer_is_deleted_for_a_service_gone_from_the_watch_only_when_the_a
     for fault in [Fault::status(500), Fault::new(Effect::HtmlPage { code: 404 })] {
         let (rig, _manager) = balanced("").await;
         rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
-        // 0 s and 5 s; the third answer is "not found".
+        // 0 s and 5 s; the third response is "not found".
         rig.faults().add(fault.on(Match::on("get", "services")).times(2));
         rig.delete("services", "default", "s").await;
         let moments = rig.moments("EnsureLoadBalancerDeleted", 2 * MINUTE).await;
@@ -278,7 +278,7 @@ async fn a_service_that_changed_its_type_and_went_before_its_clean_up_leaves_no_
     rig.patch_service("s", json!({"spec": {"type": "ClusterIP"}})).await;
     rig.until_event("s", "SyncLoadBalancerFailed").await;
     rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
-    // Seen without the finalizer too.
+    // Observed without the finalizer too.
     rig.until_calls("GetLoadBalancer", 3).await;
     rig.delete("services", "default", "s").await;
     rig.until_calls("EnsureLoadBalancerDeleted", 1).await;

@@ -1,10 +1,10 @@
-//! The conditions of a Service, and how many writes they take.
+//! The conditions of a Service, and the number of their writes.
 
 use super::*;
 
 const GATE: &str = "--feature-gates=ServiceLoadBalancerConditions=true";
 
-/// `Serving=True/Serving: message` of all conditions, in alphabetical order.
+/// All conditions, as `Serving=True/Serving: message`, in alphabetical order.
 fn conditions(service: &Object) -> Vec<String> {
     let text = |condition: &Value, key: &str| condition[key].as_str().unwrap_or_default().to_owned();
     let line = |c: &Value| {
@@ -27,7 +27,7 @@ async fn start(rig: &Rig) -> Running {
     rig.start(&[SERVICES, GATE]).await
 }
 
-/// Another program's condition.
+/// Adds a condition of another program.
 async fn add_condition(rig: &Rig, kind: &str) {
     let other = json!({"type": kind, "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z", "reason": "Checked",
         "message": "by another program"});
@@ -55,7 +55,7 @@ async fn conditions_go_with_the_finalizer_and_with_the_address() {
     assert!(since(&done) > since(&working), "{done:?}");
     let writes = bodies(&rig, "s");
     assert_eq!(writes.len(), 2, "no write of their own: {writes:?}");
-    // At rest, and with other hosts: none.
+    // No writes in the steady state and with other hosts.
     rig.store().log().clear();
     add_node(&rig, "m").await;
     rig.until_calls("UpdateLoadBalancer", 1).await;
@@ -123,7 +123,7 @@ async fn a_service_that_wants_no_balancer_any_more_loses_its_conditions_with_its
         writes.len() <= 2 && writes.iter().filter(|(_, body)| body.contains("conditions")).count() == 1,
         "{writes:?}"
     );
-    // And back again.
+    // And changed back.
     rig.patch_service("s", json!({"spec": {"type": "LoadBalancer"}})).await;
     rig.until_service("s", "serves again", |s| has_address(s) && conditions(s).len() == 3).await;
 }

@@ -1,4 +1,4 @@
-//! Balancers that another client changed: reported, and left until the next change of the Service.
+//! Load balancers that another client changed: reported, and not repaired until the next change of the Service.
 
 use super::*;
 
@@ -29,7 +29,7 @@ async fn a_balancer_that_another_client_removed_is_reported_once_and_nothing_is_
     assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 1);
     let written = rig.writes().into_iter().filter(|write| write.resource != "events").count();
     assert_eq!(written, 0);
-    // A check without an answer changes nothing: the findings stay, and are not reported again after it.
+    // A check without an answer changes nothing: the findings stay, and are not reported again afterwards.
     let cloud = |faults: &str| {
         rig.cloud.write(&format!(
             "loadBalancers: {{initial: [{{service: default/unrelated, ingress: [{{ip: 203.0.113.77}}]}}]}}\n{faults}"

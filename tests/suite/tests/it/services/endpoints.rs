@@ -73,7 +73,7 @@ fn slice(name: &str, service: &str, endpoints: &[(&str, bool)]) -> Make {
     Make { resource: "endpointslices", object }
 }
 
-/// Nodes a, b and c, and a Service whose traffic stays on the node.
+/// Nodes a, b and c, and a Service with `externalTrafficPolicy: Local`.
 async fn local(rig: &Rig) {
     for name in ["a", "b", "c"] {
         add_node(rig, name).await;
@@ -90,7 +90,7 @@ fn endpoints(endpoints: &[(&str, bool)]) -> Value {
     json!({"endpoints": slice("", "", endpoints).object["endpoints"]})
 }
 
-/// Starts a manager, and moves the endpoints of `s` until none is left.
+/// Starts a manager, and moves the endpoints of `s` until none remains.
 pub(crate) async fn hosts_follow_endpoints(rig: &Rig) -> (Local, Running) {
     let cloud = Local::default();
     local(rig).await;
@@ -104,7 +104,7 @@ pub(crate) async fn hosts_follow_endpoints(rig: &Rig) -> (Local, Running) {
     // The endpoints of a Service may be in several slices.
     rig.create(slice("s-2", "s", &[("c", true)])).await;
     until_last(rig, &cloud, "s UpdateHosts gold: a b c").await;
-    // The nodes are there, so that a Service may lose all of its hosts.
+    // The nodes exist, so a Service may lose all of its hosts.
     rig.delete("endpointslices", "default", "s-1").await;
     rig.delete("endpointslices", "default", "s-2").await;
     until_last(rig, &cloud, "s UpdateHosts gold: ").await;

@@ -1,4 +1,4 @@
-//! Creation and change of balancers, and the resulting writes.
+//! Creation and updates of load balancers, and the resulting writes.
 
 use super::*;
 
@@ -23,7 +23,7 @@ async fn a_new_service_is_a_finalizer_then_a_balancer_then_a_status() {
     assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s"), ["n"]);
     let args = &rig.cloud.calls("EnsureLoadBalancer")[0]["args"];
     assert_eq!((&args["cluster"], &args["uid"]), (&json!("kubernetes"), &json!(made.uid())));
-    // At rest: nothing.
+    // No writes in the steady state.
     rig.store().log().clear();
     rig.pass(60 * MINUTE).await;
     assert_eq!((rig.writes(), rig.cloud.calls("EnsureLoadBalancer").len()), (vec![], 1));
@@ -168,7 +168,7 @@ async fn the_404_of_a_proxy_is_no_word_about_the_service() {
     rig.create(service("s")).await;
     let _manager = rig.start(&[SERVICES]).await;
     rig.until_service("s", "has an address", has_address).await;
-    // Nor is the finalizer given up.
+    // Nor is the finalizer removed.
     rig.faults().clear();
     rig.faults().add(page(0));
     rig.delete("services", "default", "s").await;
@@ -282,7 +282,7 @@ async fn a_storm_of_events_is_cut_and_slows_nothing() {
     rig.faults().clear();
     rig.pass(2 * MINUTE).await;
     let reported = rig.events("s").await.len();
-    // An event is still counted while its requests fail; the next successful one carries the count.
+    // An event is still counted while its requests fail; the next successful one contains the count.
     let requests = rig.store().log().count_of("create", "events") + rig.store().log().count_of("patch", "events");
     assert!(requests <= 26, "{requests} requests for events, {reported} emitted");
 }

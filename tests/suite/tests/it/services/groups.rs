@@ -11,13 +11,13 @@ use ccm_provider::{
 
 use super::*;
 
-/// Every call takes a while. A Service leaves its balancer in the old group until it is ensured in the new one.
+/// Every call takes some time. A Service leaves its load balancer in the old group until it is ensured in the new one.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// The group of each balancer, by UID.
+    /// The group of each load balancer, by UID.
     made: BTreeMap<String, String>,
     /// The work in progress: groups and calls.
     at_work: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! Nodes behind balancers.
+//! Nodes of load balancers.
 
 use super::*;
 
@@ -184,7 +184,7 @@ async fn a_balancer_is_not_emptied_because_the_node_objects_are_gone() {
     assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s"), ["n", "n"]);
     rig.pass(10 * MINUTE).await;
     assert!(rig.cloud.calls("UpdateLoadBalancer").is_empty());
-    // Once the instance is known to be gone, the host is removed too.
+    // When the instance is known to be deleted, the host is removed too.
     rig.cloud.write("unlisted: missing");
     rig.until_calls("UpdateLoadBalancer", 1).await;
     assert_eq!(hosts(&rig, "UpdateLoadBalancer", "s"), [""]);

@@ -25,12 +25,12 @@ fn has_address(service: &Object) -> bool {
     !service.ingress().is_empty()
 }
 
-/// A node that may be a host of balancers.
+/// A node that may be a host of load balancers.
 async fn add_node(rig: &Rig, name: &str) {
     rig.create(node(name).provider_id(&format!("fake://{name}"))).await;
 }
 
-/// A manager, a node `n`, and a Service `s` that has its balancer.
+/// A manager, a node `n`, and a Service `s` with its load balancer.
 async fn balanced(cloud: &str) -> (Rig, Running) {
     let rig = Rig::new(cloud).await;
     add_node(&rig, "n").await;
@@ -40,7 +40,7 @@ async fn balanced(cloud: &str) -> (Rig, Running) {
     (rig, manager)
 }
 
-/// Bodies of the writes to a Service, with the subresource, and without the UID that each of them names.
+/// Bodies of the writes to a Service, with the subresource, and without the UID in each of them.
 fn bodies(rig: &Rig, name: &str) -> Vec<(String, String)> {
     let writes = rig.writes_of("services", name);
     let body = |mut write: WriteEntry| {

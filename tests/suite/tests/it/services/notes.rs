@@ -17,18 +17,18 @@ use super::*;
 const OWN: &str = "cloud.example/internal";
 const OTHER: &str = "cloud.example/external";
 
-/// Registers addresses of the nodes with the label of the Service, and writes the ID of the balancer on the Service.
+/// Registers addresses of the nodes with the label of the Service, and writes the load balancer's ID to the Service.
 #[derive(Clone, Default)]
 struct Registers(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// Hosts of each call, with the finalizers that the Service had then.
+    /// Hosts of each call, with the finalizers of the Service at that time.
     calls: Vec<(ServiceAction, Vec<String>, Vec<String>)>,
     fails: bool,
     /// The number of calls of `get`.
     looks: u32,
-    /// This many calls are not finished.
+    /// The number of calls that stay unfinished.
     busy: u32,
 }
 
@@ -112,11 +112,11 @@ async fn only_selected_nodes_are_hosts_and_their_backend_text_counts() {
     let cloud = Registers::default();
     let (rig, _manager) = balanced_by(&cloud, service("s").annotation("pool", "one")).await;
     rig.until_service("s", "has an address", has_address).await;
-    // The annotations of the provider cause no further sync.
+    // The provider's annotations cause no further sync.
     rig.pass(MINUTE).await;
     let before = cloud.hosts();
     assert_eq!(before, ["10.0.0.97"]);
-    // Changes of a node that is not a host don't matter.
+    // Changes of a node that is not a host do not matter.
     let address = |address: &str| json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
     rig.patch("nodes", "", "b", "status", address("10.0.1.98")).await;
     rig.pass(MINUTE).await;
@@ -126,7 +126,7 @@ async fn only_selected_nodes_are_hosts_and_their_backend_text_counts() {
     let hosts = cloud.hosts();
     assert_eq!(hosts.len(), before.len() + 1);
     assert_eq!(hosts.last().unwrap(), "10.0.0.97 10.0.1.98");
-    // An address that changes is another backend.
+    // A changed address is another backend.
     rig.patch("nodes", "", "a", "status", address("10.0.1.97")).await;
     rig.pass(MINUTE).await;
     assert_eq!(cloud.hosts().last().unwrap(), "10.0.1.97 10.0.1.98");
@@ -148,7 +148,7 @@ async fn a_panic_over_the_hosts_of_one_service_keeps_no_other_from_its_own() {
     rig.patch("nodes", "", "a", "status", address).await;
     rig.pass(MINUTE).await;
     assert_eq!(cloud.hosts()[before..], ["10.0.1.97 10.0.0.98"], "those of b");
-    // It is tried again.
+    // It is retried.
     rig.patch_service("a", json!({"metadata": {"annotations": {"pool": null}}})).await;
     rig.pass(MINUTE).await;
     assert_eq!(cloud.hosts().last().unwrap(), "10.0.1.97 10.0.0.98");
@@ -234,7 +234,7 @@ async fn finalizers_of_the_provider_are_there_before_the_first_call_and_go_last(
     let made = rig.until_service("s", "has an address", has_address).await;
     assert_eq!(made.finalizers(), [FINALIZER, OWN]);
     assert_eq!(cloud.0.lock().unwrap().calls.last().unwrap().0, ServiceAction::Ensure);
-    // Another kind of balancer has another finalizer; the old one is removed once the new balancer exists.
+    // Another kind of load balancer has another finalizer; the old one is removed after the new one is created.
     rig.patch_service("s", json!({"metadata": {"annotations": {"internal": null}}})).await;
     let other = rig.until_service("s", "has the other", |s| s.finalizers() == [FINALIZER, OTHER]).await;
     assert!(has_address(&other));

@@ -1,4 +1,4 @@
-//! Nodes and Services that are created and deleted, and the checks afterwards.
+//! Creates and deletes nodes and Services, and checks the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 /// The desired state of the test.
 #[derive(Clone, Default)]
 struct Wanted {
-    /// Nodes with an instance, by name with their UID.
+    /// Nodes with an instance: UID by name.
     nodes: BTreeMap<String, String>,
-    /// Nodes whose instance is gone.
+    /// Nodes whose instance is deleted.
     dead: BTreeSet<String>,
     services: BTreeSet<String>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Churn<'a> {
     rng: StdRng,
     number: u32,
     wanted: Wanted,
-    /// Services that the user deleted, or a restored etcd forgot: their balancers may go.
+    /// Services that the user deleted or a restored etcd does not contain: their load balancers may be deleted.
     deleted: BTreeSet<String>,
     backup: Wanted,
 }
@@ -83,7 +83,7 @@ impl<'a> Churn<'a> {
         }
     }
 
-    /// The kubelet of this node is silent.
+    /// Stops the heartbeats of this node's kubelet.
     async fn silence(&self, name: &str) {
         let status = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
         self.request("PATCH", &format!("/api/v1/nodes/{name}/status"), Some(&status)).await;
@@ -99,12 +99,12 @@ impl<'a> Churn<'a> {
         self.backup = self.wanted.clone();
     }
 
-    /// The cluster is as it was at the backup; the cloud is not.
+    /// Restores the state of the cluster at the backup; the cloud keeps its state.
     pub(super) async fn restore(&mut self) {
         self.rig.bed().restore().await.unwrap();
         let mut before = std::mem::replace(&mut self.wanted, self.backup.clone());
         self.deleted.extend(before.services.difference(&self.wanted.services).cloned());
-        // Instances that ended since then.
+        // Instances that were deleted since then.
         before.dead.retain(|name| self.wanted.nodes.remove(name).is_some());
         self.wanted.dead.extend(before.dead.iter().cloned());
         self.write_cloud();
@@ -119,12 +119,12 @@ impl<'a> Churn<'a> {
         Some(items.map(|object| (object.name().to_owned(), object)).collect())
     }
 
-    /// How many nodes and Services the API server has.
+    /// The number of nodes and Services in the API server.
     pub(super) async fn counts(&self) -> Option<[usize; 2]> {
         Some([self.list("/api/v1/nodes").await?.len(), self.list("/api/v1/services").await?.len()])
     }
 
-    /// What has not converged yet. Panics when an existing object lost its counterpart.
+    /// The parts that have not converged yet. Panics if an existing object lost its counterpart.
     pub(super) async fn unsettled(&self) -> Option<String> {
         let Some(nodes) = self.list("/api/v1/nodes").await else { return Some("nodes cannot be listed".into()) };
         for (name, uid) in &self.wanted.nodes {
@@ -147,7 +147,7 @@ impl<'a> Churn<'a> {
             }
         }
         for name in self.deleted.difference(&self.wanted.services) {
-            // An object that a restored etcd forgot has no finalizer to wait for.
+            // An object that a restored etcd does not contain has no finalizer to wait for.
             if services.contains_key(name) {
                 return Some(format!("the Service {name} is deleted and there"));
             }
@@ -155,8 +155,8 @@ impl<'a> Churn<'a> {
         None
     }
 
-    /// Whether the last write of each Service's balancer made it or deleted it. Panics when one was deleted whose Service was
-    /// not.
+    /// Whether the last write of each Service's load balancer created it (and did not delete it). Panics if one was
+    /// deleted while its Service existed.
     fn balancers(&self) -> BTreeMap<String, bool> {
         let mut balancers = BTreeMap::new();
         for line in self.rig.cloud.log() {

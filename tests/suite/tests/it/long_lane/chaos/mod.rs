@@ -1,7 +1,7 @@
-//! Two replicas, a real API server and a cloud, under every kind of fault.
+//! Two replicas, a real API server and a cloud, with all kinds of faults.
 //!
-//! One test, because each fault starts from the state that the previous ones left. `CCM_CHAOS_SEED` determines the
-//! changes and the faults of the proxy; it is printed with the recovery time of each fault.
+//! One test, because each fault starts from the state after the previous ones. `CCM_CHAOS_SEED` determines the changes
+//! and the faults of the proxy; it is printed with the recovery time of each fault.
 
 mod churn;
 mod proxy;
@@ -24,20 +24,20 @@ use replicas::Replica;
 
 /// Time to converge after a fault.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long a lease lasts without being renewed.
+/// The duration of a lease without renewal.
 const LEASE: SignedDuration = SignedDuration::from_secs(15);
 const USERS: [&str; 4] = ["over-tls-a", "over-tls-b", "over-http-a", "over-http-b"];
 
 struct Chaos<'a> {
     churn: Churn<'a>,
     replicas: Vec<Replica<'a>>,
-    /// How often they had been started again at the end of the last fault.
+    /// The number of restarts at the end of the last fault.
     restarts: usize,
     table: Vec<String>,
 }
 
 impl<'a> Chaos<'a> {
-    /// Objects are created and deleted for this long.
+    /// Creates and deletes objects for this time.
     async fn churn(&mut self, time: Duration) {
         let began = Instant::now();
         while began.elapsed() < time {
@@ -62,7 +62,7 @@ impl<'a> Chaos<'a> {
         None
     }
 
-    /// Waits for convergence after a fault, and records how long it took.
+    /// Waits for convergence after a fault, and records the time.
     async fn settle(&mut self, fault: &str) {
         let began = Instant::now();
         loop {
@@ -101,7 +101,7 @@ impl<'a> Chaos<'a> {
         panic!("none leads")
     }
 
-    /// Ends all replicas in order.
+    /// Stops all replicas one by one.
     async fn end(&mut self) {
         for mut replica in self.replicas.drain(..) {
             replica.process.terminate();
@@ -156,7 +156,7 @@ async fn whatever_fails_all_is_well_within_a_minute_and_nothing_that_lives_is_de
     dead_address(&mut chaos, &upstream, &rig).await;
 
     writes_of_leaders_only(bed.audit().read().unwrap());
-    // Not println!: the harness shows that of failed tests only.
+    // Not println!: the harness shows its output only for failed tests.
     let _ = std::io::stderr().write_all(format!("\nchaos: {}\n", chaos.table.join("\n  ")).as_bytes());
 }
 
@@ -225,7 +225,7 @@ async fn dead_address<'a>(chaos: &mut Chaos<'a>, upstream: &Upstream, rig: &'a R
     chaos.end().await;
 }
 
-/// Each write of a node or a Service comes from the user that wrote the lease last, and not long after.
+/// Each write of a node or a Service is by the user that wrote the lease last, and not long after.
 fn writes_of_leaders_only(mut entries: Vec<AuditEntry>) {
     entries.retain(|entry| USERS.contains(&&*entry.user) && entry.is_write());
     entries.sort_by(|one, other| one.received.cmp(&other.received));

@@ -24,7 +24,7 @@ pub(super) enum Fault {
     Refusing,
 }
 
-/// Takes plain HTTP, one request to a connection, and passes it on over TLS.
+/// Accepts plain HTTP, one request per connection, and forwards it over TLS.
 pub(super) struct Proxy {
     pub(super) address: SocketAddr,
     fault: Arc<watch::Sender<Fault>>,
@@ -66,7 +66,7 @@ impl Proxy {
     }
 }
 
-/// `None` when either side has ended, in whatever way.
+/// `None` if either side has closed the connection.
 async fn request(
     mut client: TcpStream,
     tls: tokio_rustls::TlsConnector,
@@ -123,7 +123,7 @@ async fn request(
     None
 }
 
-/// The beginning of a request, with the empty line.
+/// The head of a request, including the empty line.
 async fn head(client: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

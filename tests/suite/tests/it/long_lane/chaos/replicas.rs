@@ -1,4 +1,4 @@
-//! The program as processes that are restarted when they end, as by a kubelet.
+//! The program in processes that are restarted when they exit, as by a kubelet.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_ccm-under-test");
 
 pub(super) struct Replica<'a> {
     rig: &'a Rig,
-    /// Its user, too.
+    /// Its name, which is also its user.
     name: &'static str,
     kubeconfig: PathBuf,
     port: u16,
-    /// Its `/etc/hosts`, in a mount namespace of its own.
+    /// Its `/etc/hosts`, in a separate mount namespace.
     hosts: Option<PathBuf>,
     pub(super) process: Process,
     pub(super) restarts: usize,
@@ -86,7 +86,7 @@ impl<'a> Replica<'a> {
         Process::start("unshare", &args, &output)
     }
 
-    /// Starts it again if it has ended.
+    /// Restarts it if it has exited.
     pub(super) fn revive(&mut self) {
         if self.process.exited().is_some() {
             self.restarts += 1;

@@ -1,4 +1,4 @@
-//! Bad input is reported where users look, with key, value and cause; other Services still work.
+//! Invalid input is reported to users with key, value and cause; other Services still work.
 
 use ccm_cloudsim::core::faults::{Fault, Rule};
 
@@ -18,7 +18,7 @@ impl World {
         self.rig.until(LONG, &format!("{name} fails with {words:?}"), find).await
     }
 
-    /// A new Service without mistakes gets its balancer.
+    /// Another Service without errors gets its load balancer.
     async fn another_goes_on(&self, name: &str, annotations: &[(&str, &str)]) {
         self.rig.create(service(name, annotations, &[80])).await;
         self.rig.address(name).await;
@@ -34,7 +34,7 @@ async fn missing_objects_are_named_and_other_services_continue() {
     let certificate = "arn:aws:acm:us-west-2:123456789012:certificate/0bad";
     let group = "sg-0badbadbadbadbad0";
     type Case<'a> = (&'a str, &'a [(&'a str, &'a str)]);
-    // The last annotation of each is the wrong one.
+    // The last annotation of each is invalid.
     let cases: [Case<'_>; 7] = [
         ("clb-subnet", &[("subnets", subnet)]),
         ("nlb-subnet", &[("type", "nlb"), ("subnets", subnet)]),
@@ -56,7 +56,7 @@ async fn missing_objects_are_named_and_other_services_continue() {
     manager.terminate();
     manager.ended(LONG).await;
 
-    // Without a default route, no subnet is left for internet-facing balancers.
+    // Without a default route, no subnet remains for internet-facing load balancers.
     let way_out = format!("RouteTableId={}&DestinationCidrBlock=0.0.0.0/0", world.table);
     world.cloud.hand("ec2:DeleteRoute", &way_out);
     let manager = world.manager(&world.config("NLBSecurityGroupMode = Managed", &[]), ARGS);
@@ -66,8 +66,8 @@ async fn missing_objects_are_named_and_other_services_continue() {
     manager.terminate();
 }
 
-/// A new balancer needs both of AWS's APIs for balancers, to find a former one of the other kind; an existing one needs
-/// only its own.
+/// A new load balancer needs both load balancing APIs of AWS, to find a former one of the other kind; an existing one
+/// needs only its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_that_refuses_or_answers_garbage_stops_only_its_users() {
     let Some(world) = World::start(|| Some(Cloud::simulated())).await else { return };
@@ -96,7 +96,7 @@ async fn an_api_that_refuses_or_answers_garbage_stops_only_its_users() {
     world.rig.create(service("nlb-html", &[("type", "nlb")], &[80])).await;
     println!("html: {}", world.fails("nlb-html", &["no usable answer", "502"]).await);
     moved(8082).await;
-    // After the fault, the pending work is done without intervention.
+    // After the fault, the pending work completes without intervention.
     aws.faults(ccm_cloudsim::core::faults::Faults::clear);
     world.rig.address("nlb-expired").await;
     world.rig.address("nlb-html").await;

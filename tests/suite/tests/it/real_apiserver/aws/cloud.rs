@@ -1,4 +1,4 @@
-//! A cloud that speaks AWS over HTTP, with a recorder of all calls in front: the simulated one, or moto.
+//! A cloud with the AWS API over HTTP, behind a recorder of all calls: the simulated one, or moto.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ enum Backend {
     Moto { _process: Moto },
 }
 
-/// See the module. Calls by hand don't pass the recorder.
+/// See the module. Direct calls by tests do not pass the recorder.
 #[derive(Debug)]
 pub(super) struct Cloud {
     backend: Backend,
@@ -79,14 +79,14 @@ impl Recorder {
 }
 
 impl Cloud {
-    /// The simulated cloud; states of its objects follow at once.
+    /// The simulated cloud, with immediate state changes of its objects.
     pub(super) fn simulated() -> Self {
         let aws = Aws::start(Options { delays: Delays::none(), ..Options::default() }).unwrap();
         let address = aws.url().trim_start_matches("http://").parse().unwrap();
         Self::behind_recorder(Backend::Simulated(Box::new(aws)), address)
     }
 
-    /// moto; `None` where there is none.
+    /// moto; `None` if it is not installed.
     pub(super) fn moto() -> Option<Self> {
         let moto = Moto::start().unwrap()?;
         let address = moto.address();
@@ -118,17 +118,17 @@ impl Cloud {
         self.calls.lock().unwrap().len()
     }
 
-    /// The calls since a mark, in order of their answers.
+    /// The calls since that number, in order of their responses.
     pub(super) fn since(&self, mark: usize) -> Vec<Call> {
         self.calls.lock().unwrap()[mark..].to_vec()
     }
 
-    /// Names of the writes since a mark.
+    /// Names of the writes since that number of calls.
     pub(super) fn writes(&self, mark: usize) -> Vec<String> {
         self.since(mark).into_iter().filter(Call::writes).map(|call| call.action).collect()
     }
 
-    /// Time since the last call, apart from the periodic reads of nodes and routes.
+    /// Time since the last call, except periodic reads of nodes and routes.
     pub(super) fn quiet_for(&self) -> Duration {
         let periodic = ["DescribeInstances", "DescribeRouteTables"];
         let calls = self.calls.lock().unwrap();
@@ -136,7 +136,7 @@ impl Cloud {
         last.map_or(Duration::ZERO, |call| call.at.elapsed())
     }
 
-    /// Calls `service:Operation` as another client than the program. Returns the code of the error, if there is one.
+    /// Calls `service:Operation` as a client other than the program. Returns the code of the error, if there is one.
     pub(super) fn try_hand(&self, operation: &str, form: &str) -> Result<Element, String> {
         let (service, action) = operation.split_once(':').unwrap();
         let (scope, version) = match service {
@@ -169,12 +169,12 @@ impl Cloud {
         Ok(framed.map(|index| document.children.swap_remove(index)).unwrap_or(document))
     }
 
-    /// The same, which must succeed.
+    /// The same for a call that must succeed.
     pub(super) fn hand(&self, operation: &str, form: &str) -> Element {
         self.try_hand(operation, form).unwrap_or_else(|code| panic!("{operation} {form}: {code}"))
     }
 
-    /// The text at a path of such an answer.
+    /// The text at a path of the response.
     pub(super) fn text(&self, operation: &str, form: &str, path: &str) -> String {
         let answer = self.hand(operation, form);
         answer.at(path).unwrap_or_else(|| panic!("{operation}: no {path} in {answer:?}")).text.clone()

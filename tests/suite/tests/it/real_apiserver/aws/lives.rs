@@ -1,5 +1,5 @@
-//! The life cycle of a classic and of a network balancer, on the simulated cloud; [`super::long_lane`] runs them on
-//! moto.
+//! The life cycle of a Classic Load Balancer and a Network Load Balancer, on the simulated cloud;
+//! [`super::long_lane`] runs them on moto.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::cloud::{Call, Cloud};
 use super::*;
 
-/// Nodes, balancers and nothing else.
+/// Only nodes and load balancers.
 const ARGS: &[&str] = &["--configure-cloud-routes=false"];
 
 /// The calls of each part, as text.
@@ -23,7 +23,7 @@ impl<'a> Ledger<'a> {
         Self { world, mark: world.cloud.mark(), text: format!("{title}\n") }
     }
 
-    /// Ends a part once there are no more calls: the names of its writes, and the number of its reads.
+    /// Ends a part after there are no more calls: the names of its writes, and the number of its reads.
     async fn part(&mut self, name: &str) -> (Vec<String>, usize) {
         self.world.quiet().await;
         let calls = self.world.cloud.since(self.mark);
@@ -43,7 +43,7 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// The common scene for both imitations: the program, two nodes, a Service.
+/// The common setup for both simulations: the program, two nodes, a Service.
 async fn begin(world: &World, made: Make) -> Process {
     for number in 1..=2 {
         world.node(number).await;
@@ -56,7 +56,7 @@ async fn begin(world: &World, made: Make) -> Process {
     manager
 }
 
-/// Whether a classic balancer of this name has so many instances, listeners at these ports.
+/// The number of instances and the listeners of the Classic Load Balancer with this name.
 fn classic(cloud: &Cloud, name: &str) -> (usize, Vec<String>) {
     let form = format!("LoadBalancerNames.member.1={name}");
     let list = "LoadBalancerDescriptions/member";
@@ -133,7 +133,7 @@ async fn restart(world: &World, mut manager: Process) -> Process {
     manager
 }
 
-/// Only the security groups of the setup are left, without a rule in that of the nodes.
+/// Only the security groups of the setup remain, without rules in that of the nodes.
 fn nothing_is_left(world: &World) {
     let of_vpc = format!("Filter.1.Name=vpc-id&Filter.1.Value.1={}", world.vpc);
     let names = world.cloud.texts("ec2:DescribeSecurityGroups", &of_vpc, "securityGroupInfo", "groupName");
@@ -144,7 +144,7 @@ fn nothing_is_left(world: &World) {
     assert_eq!(rules, [""; 0]);
 }
 
-/// Front ports of a network balancer, and how many targets its groups have in all.
+/// Front ports of a Network Load Balancer, and the total number of targets in its groups.
 fn network(cloud: &Cloud, arn: &str) -> (Vec<String>, usize) {
     let form = format!("LoadBalancerArn={arn}");
     let ports = cloud.texts("elbv2:DescribeListeners", &form, "Listeners", "Port");

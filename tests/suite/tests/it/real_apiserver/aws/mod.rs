@@ -1,7 +1,7 @@
-//! The whole program with `--cloud-provider=aws`, as a process, on a real API server, against two imitations of AWS.
+//! The whole program with `--cloud-provider=aws`, as a process, with a real API server and two simulations of AWS.
 //!
-//! The program is the one that this package builds with its feature `aws`, as in `cargo test --workspace --all-features`; or the
-//! one that `CCM_AWS_PROGRAM` names.
+//! The program is the one that this package builds with its feature `aws`, as in
+//! `cargo test --workspace --all-features`, or the one in `CCM_AWS_PROGRAM`.
 
 mod bad_input;
 mod cloud;
@@ -18,7 +18,7 @@ use serde_json::json;
 use cloud::{Cloud, REGION};
 
 const ANNOTATION: &str = "service.beta.kubernetes.io/aws-load-balancer-";
-/// Longer than any pause between two calls of one sync.
+/// Longer than any delay between two calls of one sync.
 const QUIET: Duration = Duration::from_millis(1500);
 
 /// A cluster on a cloud: network `10.0.0.0/16` with public subnets in two zones, all with the tag of cluster `c1`.
@@ -47,7 +47,7 @@ fn program() -> Option<String> {
 }
 
 impl World {
-    /// `None` if something is missing, after a message about it.
+    /// `None` if a component is missing, after a message about it.
     async fn start(cloud: impl FnOnce() -> Option<Cloud>) -> Option<Self> {
         let (program, cloud) = (program()?, cloud()?);
         let rig = Rig::real_alone(ccm_test_bed::Options::default(), "unused", "").await?;
@@ -92,14 +92,14 @@ impl World {
         (id, name)
     }
 
-    /// An instance and the node that its kubelet would make: the IDs of both.
+    /// An instance and the node that its kubelet would register: the IDs of both.
     async fn node(&self, number: usize) -> (String, String) {
         let (id, name) = self.instance(number);
         self.rig.create(node(&name).uninitialized().pod_cidr(&format!("10.88.{number}.0/24"))).await;
         (id, name)
     }
 
-    /// The cloud config as a file has it: not on an instance, all endpoints at the cloud, except those in `other`.
+    /// The text of a cloud config: not on an instance, with all endpoints at the cloud, except those in `other`.
     fn config(&self, global: &str, other: &[(&str, &str)]) -> String {
         let (vpc, subnet, url) = (&self.vpc, &self.subnets[0], self.cloud.url());
         let mut config = format!(
@@ -135,7 +135,7 @@ impl World {
         Process::start_with(&self.program, &args, environment, &self.rig.cloud.path("manager.log"))
     }
 
-    /// Waits until the work has ended: no call for a while, other than the periodic ones.
+    /// Waits until the work has ended: no calls for a while, except periodic ones.
     async fn quiet(&self) {
         deadline(LONG, || format!("{:?}", self.cloud.since(0)), async || self.cloud.quiet_for() >= QUIET).await;
     }
@@ -145,7 +145,7 @@ impl World {
         self.rig.until(LONG, what, async |_| is_so(&self.cloud).then_some(())).await;
     }
 
-    /// Name of a Service's balancer.
+    /// Name of a Service's load balancer.
     async fn balancer(&self, name: &str) -> String {
         let uid = self.rig.service(name).await.unwrap().uid().replace('-', "");
         format!("a{uid}").chars().take(32).collect()

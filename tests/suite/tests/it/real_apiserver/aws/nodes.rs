@@ -32,7 +32,7 @@ fn teams(cloud: &Cloud) -> usize {
     cloud.texts("ec2:DescribeInstances", form, "reservationSet", "instancesSet/item/instanceId").len()
 }
 
-/// An initialized node, as users and other controllers see it.
+/// Checks an initialized node, as users and other controllers see it.
 fn check(node: &Object, id: &str, zone: &str) {
     assert_eq!(node.provider_id(), format!("aws:///{zone}/{id}"));
     assert_eq!(node.label("topology.kubernetes.io/region"), REGION);
@@ -52,7 +52,7 @@ pub(super) async fn nodes_get_everything(world: World) {
     let (first, second) = (world.node(0).await, world.node(1).await);
     let mut manager = world.manager(&world.config("", &[]), ARGS);
     for ((id, name), zone) in [(&first, "us-west-2a"), (&second, "us-west-2b")] {
-        // As in the Go program the addresses come right after the taint has gone.
+        // As in the Go program, the addresses are written right after the removal of the taint.
         let complete = |node: &Object| !node.is_uninitialized() && !node.addresses().is_empty();
         let what = format!("{name} is initialized");
         check(&rig.until(LONG, &what, async |rig| rig.node(name).await.filter(complete)).await, id, zone);
@@ -88,7 +88,7 @@ pub(super) async fn nodes_get_everything(world: World) {
 
     cloud.hand("ec2:TerminateInstances", &format!("InstanceId.1={}", first.0));
     let grace = "node younger than five minutes";
-    // The cloud may show the instance of a new node late: the node stays.
+    // The cloud may list the instance of a new node late: the node stays.
     world.until(grace, |cloud| cloud.mark() > mark + 4).await;
     assert!(rig.node(&first.1).await.is_some(), "{grace}");
     manager.terminate();
@@ -100,8 +100,8 @@ async fn nodes_get_addresses_routes_and_tags_from_the_simulated_cloud() {
     nodes_get_everything(world).await;
 }
 
-/// On an instance of the cluster the program needs no file: region, network and cluster come from there, credentials too,
-/// endpoints from the variables of the SDK.
+/// On an instance of the cluster the program needs no file: the instance provides region, network, cluster and
+/// credentials, and the variables of the SDK the endpoints.
 #[tokio::test(flavor = "multi_thread")]
 async fn on_an_instance_without_any_file_nodes_get_ranges_from_their_ipv6_prefixes() {
     let Some(world) = World::start(|| Some(Cloud::simulated())).await else { return };

@@ -57,7 +57,7 @@ pub(super) async fn volumes_get_their_zone(world: World) {
         (volumes.iter().filter(|volume| !volume.label(ZONE).is_empty()).count() == 33).then_some(())
     };
     rig.until(LONG, "all have labels", all).await;
-    // Concurrent lookups are one call; the list of the volumes may have come in parts.
+    // Concurrent lookups are one call; the list of the volumes may have arrived in parts.
     let asked = cloud.since(mark).iter().filter(|call| call.action == "DescribeVolumes").count();
     assert!((1..=10).contains(&asked), "{asked} calls\n{}", manager.output());
     assert_eq!(cloud.writes(mark), [""; 0]);

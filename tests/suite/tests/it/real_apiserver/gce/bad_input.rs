@@ -1,8 +1,8 @@
-//! Bad input is reported where users look, with key, value and cause; other Services still work.
+//! Invalid input is reported to users with key, value and cause; other Services still work.
 
 use super::*;
 
-/// A Service, its annotations, of which the last one is wrong, and what the event says.
+/// A Service, its annotations, of which the last one is invalid, and the words of the event.
 type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [&'a str]);
 
 const CASES: [Case<'_>; 2] = [

@@ -1,8 +1,8 @@
-//! Load balancers from their creation to their end.
+//! Load balancers from creation to deletion.
 
 use super::*;
 
-/// The name of a Service's balancer.
+/// The name of a Service's load balancer.
 async fn name_of(world: &World, service: &str) -> String {
     let uid = world.rig.service(service).await.unwrap().uid().replace('-', "");
     format!("a{uid}").chars().take(32).collect()

@@ -1,10 +1,10 @@
-//! The program is killed in the middle, and operations fail at their end.
+//! The program is killed during its work, and operations fail at their end.
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 
 use super::*;
 
-/// Killed as soon as each kind of object exists.
+/// The program is killed as soon as each kind of object exists.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_is_killed_again_and_again_leaves_one_balancer() {
     let Some(world) = World::start().await else { return };
@@ -32,7 +32,7 @@ async fn a_program_that_is_killed_again_and_again_leaves_one_balancer() {
     world.end();
 }
 
-/// HTML in place of any answer: the answer of a broken proxy is no evidence.
+/// HTML instead of any response: the response of a broken proxy is no evidence.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proxy_that_answers_for_the_cloud_does_no_harm() {
     let Some(world) = World::start().await else { return };

@@ -1,4 +1,4 @@
-//! The whole program with `--cloud-provider=gce`, as a process, on a real API server, against a simulated Compute Engine.
+//! The whole program with `--cloud-provider=gce`, as a process, with a real API server and a simulated Compute Engine.
 
 mod bad_input;
 mod balancers;
@@ -14,7 +14,7 @@ use ccm_cloudsim::gce::{Gce, Metadata, Options};
 use ccm_test_suite::{LONG, Make, Object, Process, Rig, node, service_with, tcp_ports};
 use serde_json::{Value, json};
 
-/// Longer than any pause between two calls of a sync.
+/// Longer than any delay between two calls of a sync.
 const QUIET: Duration = Duration::from_millis(1000);
 const PROJECT: &str = "p";
 const REGION: &str = "us-central1";
@@ -23,7 +23,7 @@ const TAG: &str = "k8s-node";
 const ARGS: &[&str] = &["--configure-cloud-routes=false", "--node-monitor-period=500ms"];
 const INTERNAL: (&str, &str) = ("networking.gke.io/load-balancer-type", "Internal");
 
-/// A cluster on a project with a network and a subnetwork.
+/// A cluster in a project with a network and a subnetwork.
 struct World {
     rig: Rig,
     gce: Gce,
@@ -32,7 +32,7 @@ struct World {
     subnetwork: String,
 }
 
-/// The running program. Killed when it is dropped.
+/// The running program; killed when dropped.
 struct Manager {
     process: Process,
     mark: u64,
@@ -57,14 +57,14 @@ impl World {
         InstanceSeed { project: PROJECT, zone, name, subnetwork, tags: &[TAG], ..InstanceSeed::default() }
     }
 
-    /// A running instance, in one of the zones in turn.
+    /// A running instance, in alternating zones.
     fn instance(&self, number: usize) -> String {
         let name = format!("node-{number}");
         let seed = InstanceSeed { alias: Some(("pods", 24)), ..Self::seed(&name, zone(number), &self.subnetwork) };
         self.gce.world(|world| world.instance(&seed)).unwrap()
     }
 
-    /// An instance, and the node that its kubelet would make: its path and name.
+    /// An instance, and the node that its kubelet would register: its path and name.
     async fn machine(&self, number: usize) -> (String, String) {
         let (path, name) = (self.instance(number), format!("node-{number}"));
         self.rig.create(node(&name).uninitialized().pod_cidr(&format!("10.99.{number}.0/24"))).await;
@@ -125,7 +125,7 @@ impl World {
         objects.remove(0)
     }
 
-    /// The names of the writes since a mark.
+    /// The names of the writes since a position in the ledger.
     fn writes(&self, mark: u64) -> Vec<String> {
         self.gce.ledger(|ledger| ledger.mutating(mark).map(|entry| entry.action.clone()).collect())
     }
@@ -136,7 +136,7 @@ impl World {
         self.gce.ledger(|ledger| ledger.since(mark).filter(|call| !periodic(&call.action)).count())
     }
 
-    /// Another sync of a Service reads, and writes nothing.
+    /// Asserts that another sync of a Service reads, and writes nothing.
     async fn is_steady(&self, service: &str) {
         let mark = self.gce.mark();
         let touched = json!({"metadata": {"annotations": {"touched": mark.to_string()}}});
@@ -154,7 +154,7 @@ impl World {
         assert_eq!(self.writes(mark), [""; 0]);
     }
 
-    /// Asserts that no object of a load balancer is left, and that all calls and answers followed the API.
+    /// Asserts that no object of a load balancer remains, and that all calls and responses conform to the API.
     fn end(&self) {
         for collection in ["forwardingRules", "targetPools", "backendServices", "instanceGroups", "addresses"] {
             assert_eq!(self.names(collection), BTreeSet::new(), "{collection}");

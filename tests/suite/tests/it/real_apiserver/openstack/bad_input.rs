@@ -1,4 +1,4 @@
-//! Bad input is reported where users look, with key, value and cause; other Services still work.
+//! Invalid input is reported to users with key, value and cause; other Services still work.
 
 use super::*;
 
@@ -8,7 +8,7 @@ ccm_test_openstack::cases! { [crate::real_apiserver::openstack]
     simulated:
 }
 
-/// A Service, its annotations, of which the last one is wrong, and what the event says besides the key and the value.
+/// A Service, its annotations, of which the last one is invalid, and the words of the event besides key and value.
 type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
 
 const NOWHERE: &str = "0badbad0-1111-4222-8333-444455556666";
@@ -35,7 +35,7 @@ async fn mistakes_are_named_and_other_services_continue(world: &World) {
         let find = async |rig: &Rig| rig.events(name).await.into_iter().find(wanted);
         world.rig.until(LONG, &format!("an event about {name}"), find).await;
     }
-    // A number that cannot be read does not count.
+    // A number that cannot be parsed is ignored.
     world.rig.address("number").await;
     world.rig.create(service("good", &[], &[80])).await;
     world.rig.address("good").await;

@@ -1,4 +1,4 @@
-//! Load balancers from their creation to their end.
+//! Load balancers from creation to deletion.
 
 use ccm_test_openstack::{id, texts};
 
@@ -14,7 +14,7 @@ ccm_test_openstack::cases! { [crate::real_apiserver::openstack]
 
 const MANAGED: &str = "[LoadBalancer]\nmanage-security-groups = true\n";
 
-/// The members for some nodes at some node ports, and the rules that let them in.
+/// The members for some nodes at some node ports, and the rules that allow their traffic.
 fn wanted(nodes: usize, node_ports: &[u64]) -> (Vec<String>, Vec<String>) {
     let members = (1..=nodes).flat_map(|node| node_ports.iter().map(move |port| format!("node-{node} {port}")));
     let mut members: Vec<String> = members.collect();
@@ -99,7 +99,7 @@ async fn a_shared_balancer_stays_until_its_last_service_goes(world: &World) {
     for name in ["web", "api"] {
         manager.is_steady(name).await;
     }
-    // The Service that created the balancer is deleted first.
+    // The Service that created the load balancer is deleted first.
     world.rig.delete_service("web").await;
     let lb = world.cloud.balancer().await;
     assert_eq!((&lb["id"], texts(&lb["tags"])), (&balancer, vec!["kube_service_kubernetes_default_api"]));
@@ -111,7 +111,7 @@ async fn a_shared_balancer_stays_until_its_last_service_goes(world: &World) {
     manager.stop().await;
 }
 
-/// Killed as soon as the balancer exists; the next process as soon as the floating IP exists.
+/// The program is killed when the load balancer exists; the next process when the floating IP exists.
 async fn a_killed_program_leaves_one_balancer_and_one_floating_ip(world: &World) {
     let (mut manager, _machines) = world.with_nodes(1, "").await;
     world.slow(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! The program is stopped in the middle, and the cloud fails for a while.
+//! The program is stopped during its work, and the cloud fails for a while.
 
 use std::time::Instant;
 
@@ -66,7 +66,7 @@ async fn the_environment_sets_the_number_of_polls_of_a_pending_balancer(world: &
     manager.stop().await;
 }
 
-/// The delete requests since a mark.
+/// The delete requests since a position in the ledger.
 fn deletions(world: &World, mark: u64) -> Vec<String> {
     world.simulation().ledger(|ledger| {
         ledger.mutating(mark).map(|entry| entry.action.clone()).filter(|action| action.ends_with("_delete")).collect()
@@ -91,7 +91,7 @@ async fn a_token_that_expires_in_the_middle_does_no_harm(world: &World) {
     manager.stop().await;
 }
 
-/// HTML in place of any answer: the answer of a broken proxy is no evidence.
+/// HTML instead of any response: the response of a broken proxy is no evidence.
 async fn a_proxy_that_answers_for_the_cloud_does_no_harm(world: &World) {
     let (rig, simulation) = (&world.rig, world.simulation());
     let (manager, machines) = world.with_nodes(2, "").await;

@@ -1,4 +1,4 @@
-//! The whole program with `--cloud-provider=openstack`, as a process, on a real API server, against a simulated OpenStack and
+//! The whole program with `--cloud-provider=openstack`, as a process, with a real API server, a simulated OpenStack and
 //! real services.
 
 mod bad_input;
@@ -25,14 +25,14 @@ struct World {
     cloud: Box<dyn Cloud>,
 }
 
-/// A node on a server of its own.
+/// A node with its own server.
 struct Machine {
     name: String,
     server: String,
     address: String,
 }
 
-/// The running program. Killed when it is dropped.
+/// The running program; killed when dropped.
 struct Manager<'w> {
     world: &'w World,
     process: Process,
@@ -63,14 +63,14 @@ impl World {
         self.cloud.simulation().expect("a simulation")
     }
 
-    /// In the simulation, changes take this long from now on.
+    /// In the simulation, sets the duration of further changes.
     fn slow(&self, provisioning: Duration) {
         if let Some(simulation) = self.cloud.simulation() {
             simulation.change(|options| options.provisioning = provisioning);
         }
     }
 
-    /// A running server, and the node that its kubelet would make.
+    /// A running server, and the node that its kubelet would register.
     async fn machine(&self, number: usize) -> Machine {
         let name = format!("node-{number}");
         let (server, address) = self.cloud.boot(&name).await;
@@ -121,7 +121,7 @@ impl World {
         self.rig.until(LONG, what, async |_| is_so().await.then_some(())).await;
     }
 
-    /// An annotation of a Service, whose usual prefix is left out.
+    /// An annotation of a Service, given without the usual prefix.
     async fn annotation(&self, name: &str, key: &str) -> Value {
         self.rig.service(name).await.unwrap()["metadata"]["annotations"][format!("{PREFIX}{key}")].clone()
     }
@@ -133,7 +133,7 @@ impl World {
         ports.iter().find(|item| item["port"] == port).unwrap()["nodePort"].as_u64().unwrap()
     }
 
-    /// Asserts that nothing is left in the cloud, and that no output contains a secret.
+    /// Asserts that nothing remains in the cloud, and that no output contains a secret.
     async fn end(self) {
         self.cloud.is_empty().await;
         for file in std::fs::read_dir(self.rig.cloud.path("")).unwrap() {
@@ -159,7 +159,7 @@ impl World {
 impl Manager<'_> {
     /// The counters of a metric by the value of its only label.
     async fn counters(&self, metric: &str) -> BTreeMap<String, u64> {
-        // Not yet or no longer listening.
+        // Not listening yet, or no longer.
         let Ok((status, text)) = self.world.rig.bed().get_from(self.port, "/metrics").await else {
             return BTreeMap::new();
         };
@@ -182,7 +182,7 @@ impl Manager<'_> {
         calls
     }
 
-    /// The number of finished ensures of balancers.
+    /// The number of finished ensures of load balancers.
     async fn ensured(&self) -> u64 {
         let counters = self.counters("cloudprovider_openstack_reconcile_total").await;
         counters.get("loadbalancer_ensure").copied().unwrap_or_default()
@@ -194,7 +194,7 @@ impl Manager<'_> {
         self.world.rig.until(LONG, &what, async |_| (self.ensured().await >= count).then_some(())).await;
     }
 
-    /// Another sync of a Service writes nothing.
+    /// Asserts that another sync of a Service writes nothing.
     async fn is_steady(&self, service: &str) {
         let (ensured, writes) = (self.ensured().await, self.writes().await);
         let touched = json!({"metadata": {"annotations": {"touched": ensured.to_string()}}});

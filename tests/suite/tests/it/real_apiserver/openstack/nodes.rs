@@ -37,7 +37,7 @@ async fn a_node_gets_everything_of_its_server_and_goes_with_it(world: &World) {
 
     world.cloud.delete_server(&first.server).await;
     if world.cloud.simulation().is_some() {
-        // Clouds show new servers late: a node that is younger than a minute stays. On the real services the minute is over.
+        // Clouds list new servers late: a node younger than a minute stays. On the real services the minute has passed.
         let asked = manager.calls("server_get").await;
         world.until("more looks", async || manager.calls("server_get").await >= asked + 4).await;
         assert!(rig.node(&first.name).await.is_some());
@@ -74,7 +74,7 @@ async fn routes_lead_to_the_pods_of_each_node(world: &World) {
     let rig = &world.rig;
     let more = format!("[Route]\nrouter-id = {}\n", world.cloud.place().router);
     let args = ["--cluster-cidr=10.88.0.0/16", "--route-reconciliation-period=500ms"];
-    // A foreign route, outside of the pod range.
+    // A foreign route, outside the pod range.
     let theirs = json!({"router": {"routes": [{"destination": "192.0.2.0/24", "nexthop": "10.50.0.250"}]}});
     world.cloud.write("PUT", &format!("/v2.0/routers/{}", world.cloud.place().router), theirs).await;
     let theirs = "192.0.2.0/24 via 10.50.0.250";

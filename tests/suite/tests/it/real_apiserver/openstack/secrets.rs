@@ -1,4 +1,4 @@
-//! No output contains a secret. Every test asserts this at its end for its logs and events; here at the highest
+//! No output contains a secret. Every test asserts this at its end for its logs and events; this module at the highest
 //! verbosity.
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
