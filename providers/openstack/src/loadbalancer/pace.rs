@@ -33,12 +33,12 @@ const LONGEST: Duration = Duration::from_secs(60);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The shortest pause between attempts.
 const LEAST: Duration = Duration::from_millis(60);
-/// The usual time lies at this part between the time at which a change had not ended and the one at which it had. It is
-/// nearer to the later one: a late attempt costs time once, an early one costs a call.
+/// The usual time is at this part of the interval between the time at which a change had not ended and the one at which
+/// it had. It is nearer to the later one: a late attempt costs time once, an early one costs a call.
 const BETWEEN: f64 = 0.67;
 /// A change that was late enough moves the usual time towards the time that was too early by this part of the distance.
 const CLOSER: f64 = 0.2;
-/// A change that ended before the time that was too early shows a faster cloud: that time becomes this part of the new.
+/// A change that ended before the time that was too early shows a faster cloud: this part of its time is now too early.
 const FASTER: f64 = 0.3;
 /// A change that takes longer than the usual time by this factor is an exception.
 const EXCEPTION: f64 = 2.5;
