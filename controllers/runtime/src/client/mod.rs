@@ -150,7 +150,7 @@ impl Client {
             self.metrics.rest_response_size(call.verb(), &self.link.peer.host, body.len());
             // Callers decode the answers to reads, but mostly ignore those to writes: a proxy's answer must not count
             // as success.
-            if call.method != Method::GET && !is_object(&body) {
+            if call.method != Method::GET && !body.trim_ascii_start().starts_with(b"{") {
                 let text = "the API server, or a proxy before it, answered a write with something that is no object";
                 return Err(ApiError::Decode(text.to_owned()).into());
             }
@@ -293,13 +293,6 @@ impl Client {
         let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         Err(status_error(status, &body, retry_after.map(Duration::from_secs)))
     }
-}
-
-/// Whether an answer is a Kubernetes object: the kind is among its first fields.
-fn is_object(body: &[u8]) -> bool {
-    const KIND: &[u8] = b"\"kind\"";
-    let head = body.get(..512).unwrap_or(body);
-    head.trim_ascii_start().starts_with(b"{") && head.windows(KIND.len()).any(|part| part == KIND)
 }
 
 /// Waits before an attempt, or returns the reason why there is none.

@@ -170,11 +170,14 @@ impl World {
         self.row(kind, id).filter(|row| self.sees(kind, row))
     }
 
-    /// Whether the caller can see a resource: its own and shared ones, once they are visible to reads.
+    /// Whether the caller can see a resource: its own and shared ones, and ports of its networks, once they are visible to
+    /// reads.
     pub fn sees(&self, kind: &str, row: &Row) -> bool {
         let open = row.is("shared") || row.is("router:external");
-        let mine = self.who.admin || open || row.text("project_id") == self.who.project;
-        mine && self.options.lag.known(kind, row.made, self.now())
+        let own = |row: &Row| row.text("project_id") == self.who.project;
+        let in_own_network = || kind == "port" && self.row("network", row.text("network_id")).is_some_and(own);
+        let visible = self.who.admin || open || own(row) || in_own_network();
+        visible && self.options.lag.known(kind, row.made, self.now())
     }
 
     /// The resources of a kind that the caller can see, by ID.
