@@ -73,10 +73,15 @@ impl ServiceController {
                     continue;
                 }
             }
-            if let Some(known) = self.lock().get_mut(&key) {
+            if let Some(now) = self.lock().get_mut(&key) {
+                if hosts.is_empty() && !Arc::ptr_eq(&now.present, &known.present) {
+                    // A call that began meanwhile may have added hosts, which the guard has not checked.
+                    self.node_queue.add(());
+                    continue;
+                }
                 // Recorded before the call, so that a slow update never overwrites the hosts of a later ensure.
-                known.hosts = Some(hosts);
-                known.pass = Some(pass.clone());
+                now.hosts = Some(hosts);
+                now.pass = Some(pass.clone());
             }
             self.queue.add(Work::Hosts(key));
         }

@@ -283,8 +283,9 @@ impl ServiceController {
                 return Ok(seen);
             }
             let mut hosts = seen;
-            if let Some(known) = self.known(&service.key())
-                && let Err(kept) = self.may_empty(&known).await
+            let known = self.known(&service.key());
+            if let Some(known) = &known
+                && let Err(kept) = self.may_empty(known).await
             {
                 self.refuse_emptying(service, &kept.reason);
                 match kept.hosts {
@@ -292,8 +293,9 @@ impl ServiceController {
                     None => return Err(Prepared::Ended(Ok(Outcome::After(CHECK_AGAIN)))),
                 }
             }
-            // The guard may have queried the cloud, and a node may have been added meanwhile.
-            if self.candidates(service).is_empty() {
+            // The guard may have queried the cloud. Meanwhile a node may have been added, or a host update begun.
+            let is_checked = |now: ServiceState| known.is_none_or(|known| Arc::ptr_eq(&now.present, &known.present));
+            if self.candidates(service).is_empty() && self.known(&service.key()).is_none_or(is_checked) {
                 return Ok(hosts);
             }
         }

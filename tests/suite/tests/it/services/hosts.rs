@@ -213,6 +213,30 @@ async fn a_balancer_keeps_the_hosts_that_failed_updates_were_to_take_away() {
     assert!(ensured.last().unwrap().split(' ').any(|host| host == "n"), "{ensured:?}");
 }
 
+/// The guard looks up the hosts as of its start.
+#[tokio::test(start_paused = true)]
+async fn hosts_that_an_update_adds_while_the_guard_waits_for_the_cloud_are_looked_up_too() {
+    let of_m = "unlisted: missing\ninstances: [{name: m}]";
+    let (rig, _manager) = balanced("unlisted: missing\ninstances: [{name: n}, {name: m}]").await;
+    let (end_ensure, end_lookup) = (rig.cloud.hold("ensure"), rig.cloud.hold("lookup"));
+    rig.cloud.write(&format!(
+        "{of_m}\nfaults: [{{call: EnsureLoadBalancer, hold: ensure}}, {{call: [InstanceExists, Lookup], hold: lookup}}]"
+    ));
+    rig.patch_service("s", json!({"metadata": {"annotations": {"touched": "1"}}})).await;
+    rig.until_calls("EnsureLoadBalancer", 2).await;
+    add_node(&rig, "m").await;
+    rig.pass(MINUTE).await;
+    rig.delete("nodes", "", "n").await;
+    rig.delete("nodes", "", "m").await;
+    rig.pass(Duration::from_secs(5)).await;
+    end_ensure();
+    rig.until_calls("UpdateLoadBalancer", 1).await;
+    end_lookup();
+    rig.until_event("s", "LoadBalancerHostsKept").await;
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(hosts(&rig, "UpdateLoadBalancer", "s"), ["m n"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_balancer_is_emptied_where_the_nodes_say_so_or_the_flag_does() {
     let (rig, _manager) = balanced("").await;
