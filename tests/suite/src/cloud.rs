@@ -52,7 +52,9 @@ impl Cloud {
     /// All lines of the call log.
     pub fn log(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.path("calls.jsonl")).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        // The provider may be writing the last line.
+        let complete = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        complete.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// The started calls with this name, in order; a batch call has both of its names.
