@@ -33,6 +33,8 @@ const EVENTS: usize = 12;
 pub trait LivingCloud: Sized + Send + Sync + 'static {
     /// `--cluster-name`
     const CLUSTER: &'static str;
+    /// The number of lives that run at the same time: more for a cloud that is waited for most of the time.
+    const AT_ONCE: usize = 8;
 
     /// Creates a cloud with objects of other owners that use the same shared objects. `seed` is for the cloud's own
     /// randomness.
@@ -180,7 +182,7 @@ struct Life<C> {
     log: Vec<String>,
 }
 
-/// Runs the lives of these seeds, eight at a time. Panics if one fails, since this is the body of a test.
+/// Runs the lives of these seeds, [`LivingCloud::AT_ONCE`] at a time. Panics if one fails, since this is the body of a test.
 #[allow(clippy::panic)]
 pub async fn live<C: LivingCloud>(seeds: impl IntoIterator<Item = u64>) {
     // A failed life has printed the reason.
@@ -188,8 +190,7 @@ pub async fn live<C: LivingCloud>(seeds: impl IntoIterator<Item = u64>) {
         |life: Result<(), tokio::task::JoinError>| assert!(life.is_ok(), "a life failed; see its seed above");
     let mut lives = tokio::task::JoinSet::new();
     for seed in seeds {
-        // The lives are idle most of the time.
-        if lives.len() >= 8
+        if lives.len() >= C::AT_ONCE
             && let Some(life) = lives.join_next().await
         {
             finished(life);

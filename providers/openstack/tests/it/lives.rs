@@ -58,6 +58,7 @@ impl Living {
 #[async_trait]
 impl LivingCloud for Living {
     const CLUSTER: &'static str = CLUSTER;
+    const AT_ONCE: usize = 24;
 
     async fn start(seed: u64, rng: &mut StdRng) -> Self {
         let lines = [
