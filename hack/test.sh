@@ -2,9 +2,11 @@
 # Runs the tests. On a fresh machine it needs cargo, a C compiler, make, and Go or python3; it fetches or builds
 # everything else once.
 #
-#   hack/test.sh the fast lane, which each change must pass; on two cores 8 minutes, the first time 25 hack/test.sh long
-#   the long lane: the rest; up to an hour hack/test.sh all both hack/test.sh ci the fast lane, then the stages of the
-#   long lane that fit into the time of CI hack/test.sh STAGE... single stages, by the names below
+#   hack/test.sh              the fast lane, which each change must pass; on two cores 8 minutes, the first time 25
+#   hack/test.sh long         the long lane: the rest; up to an hour
+#   hack/test.sh all          both
+#   hack/test.sh ci           the fast lane, then the stages of the long lane that fit into the time of CI
+#   hack/test.sh STAGE...     single stages, by the names below
 #
 # The fast lane, in this order:
 #   toolchain    the Rust version of Cargo.toml, rustfmt, clippy, a C compiler, make
@@ -25,11 +27,13 @@
 #   kubernetes-1.33, kubernetes-1.37
 #                as etcd-3.5, on the oldest and the newest Kubernetes that are supported
 #   openstack    the tests in modules named real_openstack: on real OpenStack services (hack/openstack/bed.sh), whose
-#                installation needs root, 4 minutes and 1 GB, once each the crates and features that people use alone,
-#                built alone; the demo as newcomers build it, and its tests benches a small run of the benchmarks, to
-#                see that they run image the content of the image, built and run with nothing else around it; needs root
-#                fuzz each fuzz target for ten seconds (hack/fuzz.sh) In no lane, because it needs the internet, and
-#                because a new advisory must not fail unrelated work: advisories known vulnerabilities of dependencies
+#                installation needs root, 4 minutes and 1 GB, once
+#   each         the crates and features that people use alone, built alone; the demo as newcomers build it, and its tests
+#   benches      a small run of the benchmarks, to see that they run
+#   image        the content of the image, built and run with nothing else around it; needs root
+#   fuzz         each fuzz target for ten seconds (hack/fuzz.sh)
+# In no lane, because it needs the internet, and because a new advisory must not fail unrelated work:
+#   advisories   known vulnerabilities of dependencies
 #
 # Every stage runs even if an earlier one failed; the exit status is 0 only if none did. A stage that can't run on this
 # machine is a failure with CI=true, and elsewhere a line that says NOT RUN.
