@@ -226,6 +226,9 @@ impl InstancesV2 for Handle {
             let mut state = self.lock();
             let left = state.mishaps.miscounts;
             state.mishaps.miscounts = left.saturating_sub(1);
+            if left > 0 {
+                state.failed_lookups.push(began);
+            }
             left
         };
         if miscounts > 0 {

@@ -105,6 +105,8 @@ pub struct State {
     pub mishaps: Mishaps,
     /// Every call.
     pub calls: Vec<CallRecord>,
+    /// The times of the lookups without a usable answer: a panic, a call that hangs, or a wrong number of answers.
+    pub failed_lookups: Vec<Duration>,
     /// Every change by a manager.
     pub writes: Vec<WriteRecord>,
     /// The time of the last report to a process that a node is gone, unless a later answer differs.
@@ -202,6 +204,9 @@ impl Handle {
             });
             let panics = mishaps.panics > 0;
             mishaps.panics = mishaps.panics.saturating_sub(1);
+            if call == "lookup" && (panics || stuck.is_some()) {
+                state.failed_lookups.push(at);
+            }
             (stuck, panics)
         };
         self.pause().await;
