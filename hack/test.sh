@@ -12,15 +12,16 @@
 #   toolchain    the Rust version of Cargo.toml, rustfmt, clippy, a C compiler, make
 #   fmt          formatting
 #   deny         licences, bans and sources of dependencies (hack/deny.sh)
-#   clippy       lints, as errors
+#   clippy       lints, as errors; compiles the tests on the way
 #   components   kube-apiserver, etcd and kubectl (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go); helm and CRDs
 #                (hack/tools/build.sh: the cache, or Go); moto and the service models of AWS (hack/moto.sh: the cache, or pip);
 #                Google's descriptions of its APIs and its Python client (hack/gce.sh: the cache, or pip); built while the
-#                stages before run, whose compilations leave cores idle
+#                stages before run
 #   tests        all tests of the workspace, except those in modules named long_lane or real_openstack
 #   edges        who may depend on whom; crates that must not be in the program; generated manifests and pages are current
-#   example      the provider of an author outside of this tree (hack/example-provider), in a workspace of its own
-#   docs         the documentation builds without warnings
+#   example      the provider of an author outside of this tree (hack/example-provider), in a workspace of its own;
+#                compiled while the tests run
+#   docs         the documentation builds without warnings, and its examples run
 # The long lane, the most valuable first:
 #   etcd-3.5     nodes, Services, routes and connections on an API server whose etcd cannot stream lists
 #   tests-long   the tests in modules named long_lane: beside a kube-controller-manager, on moto, with seeds of the day (not in `ci`)
@@ -46,8 +47,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ccm/target}
 # The same for CI and people, so that one target folder serves both.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
-# All targets of the workspace in one resolution of features: other selections would compile the dependencies again.
-workspace=(--workspace --all-features --locked)
 
 fast_lane=(toolchain fmt deny clippy components tests edges example docs)
 long_lane=(etcd-3.5 tests-long kubernetes-1.33 kubernetes-1.37 openstack each benches image fuzz)
@@ -94,6 +93,12 @@ run() {
 	wait "$group" || status=$?
 	group=
 	return "$status"
+}
+
+# Cargo for the whole workspace, in one resolution of features: other selections would compile the dependencies again. The
+# pass that compiles the crates of the workspace also lints them.
+workspace() {
+	run env RUSTC_WORKSPACE_WRAPPER="$PWD/hack/lib/clippy.sh" cargo "$1" --workspace --all-features --locked "${@:2}"
 }
 
 # For a stage that can't run on this machine: the reason goes into the table.
@@ -145,19 +150,23 @@ obtain() {
 	return "$status"
 }
 
-# What this builds is in the cache when the stage comes, which then also reports what is missing.
-begin_components() {
+# Runs a stage beside others that leave cores idle, with the command that follows its name. What it builds is there when
+# its turn comes, which then reports the result.
+begin() {
 	set -m
-	env -u CI hack/test.sh components </dev/null >/dev/null 2>&1 &
+	env -u CI "${@:2}" hack/test.sh "$1" </dev/null >/dev/null 2>&1 &
 	early=$!
 	set +m
 }
 
+await_early() {
+	if [[ -z $early ]]; then return; fi
+	wait "$early" || true
+	early=
+}
+
 stage_components() {
-	if [[ -n $early ]]; then
-		wait "$early" || true
-		early=
-	fi
+	await_early
 	obtain 'real API server' hack/k8s/build.sh etcd kube-apiserver kubectl || return
 	obtain helm hack/tools/build.sh || return
 	obtain moto hack/moto.sh || return
@@ -170,20 +179,20 @@ stage_deny() { run hack/deny.sh; }
 
 stage_advisories() { run hack/deny.sh advisories; }
 
-stage_clippy() { run cargo clippy "${workspace[@]}" --all-targets -- -D warnings; }
+stage_clippy() { workspace test --all-targets --no-run; }
 
 # Most tests wait for paced calls, processes or leases, so one test per core would leave the cores idle.
 tests_at_once() { echo "${RUST_TEST_THREADS:-$(($(nproc) * 3))}"; }
 
 stage_tests() {
-	run env RUST_TEST_THREADS="$(tests_at_once)" \
-		cargo test "${workspace[@]}" --no-fail-fast -- --skip long_lane --skip real_openstack
+	RUST_TEST_THREADS=$(tests_at_once) \
+		workspace test --all-targets --no-fail-fast -- --skip long_lane --skip real_openstack
 }
 
 # With the programs that the tests have built.
 stage_edges() {
 	local status=0 built=$CARGO_TARGET_DIR/debug
-	run cargo build "${workspace[@]}" --bin xtask --bin ccm-manifests --examples || return
+	workspace build --bin xtask --bin ccm-manifests --examples || return
 	run "$built/xtask" check-deps || status=1
 	run "$built/xtask" check-tree || status=1
 	run env CCM_BUILT="$built" "$built/xtask" manifests --check || status=1
@@ -193,13 +202,14 @@ stage_edges() {
 
 stage_example() {
 	local status=0 manifest=hack/example-provider/Cargo.toml
+	await_early
 	run cargo fmt --manifest-path "$manifest" --check || status=1
 	run cargo test --manifest-path "$manifest" --locked ||
 		{ echo "if only its Cargo.lock is old: cargo update --workspace --manifest-path $manifest" >&2 && status=1; }
 	return "$status"
 }
 
-stage_docs() { run env RUSTDOCFLAGS=-Dwarnings cargo doc "${workspace[@]}" --no-deps; }
+stage_docs() { RUSTDOC=$PWD/hack/lib/rustdoc.sh workspace test --doc --no-fail-fast; }
 
 stage_tests-long() {
 	obtain kube-controller-manager hack/k8s/build.sh etcd kube-apiserver kube-controller-manager || return
@@ -211,14 +221,14 @@ stage_tests-long() {
 		filter+=(--skip of_the_day)
 		echo 'NOT RUN in CI: the seeds of the day; hack/test.sh tests-long runs them'
 	fi
-	run cargo test "${workspace[@]}" --lib --bins --tests --no-fail-fast -- "${filter[@]}"
+	workspace test --all-targets --no-fail-fast -- "${filter[@]}"
 }
 
 # The tests in the binary `it` of a package, by its folder, with the variables and filters that follow.
 tests_of() {
 	local folder=$1 found
 	shift
-	found=$(cargo test "${workspace[@]}" --no-run --message-format=json 2>/dev/null |
+	found=$(workspace test --no-run --message-format=json 2>/dev/null |
 		sed -n "/\"manifest_path\":\"[^\"]*\/${folder//\//\\/}\/Cargo.toml\"/{/\"kind\":\[\"test\"\]/s/.*\"executable\":\"\([^\"]*\)\".*/\1/p;}")
 	if [[ -z $found ]]; then
 		echo "$folder has no test binary, or does not compile" >&2
@@ -253,7 +263,7 @@ stage_openstack() {
 	fi
 	((status == 0)) || return "$status"
 	if ! "$bed" status >/dev/null; then bed_started=1; fi
-	run "$bed" start && run cargo test "${workspace[@]}" --lib --bins --tests --no-fail-fast -- real_openstack || status=1
+	run "$bed" start && workspace test --all-targets --no-fail-fast -- real_openstack || status=1
 	if [[ -n $bed_started ]]; then run "$bed" stop || status=1; fi
 	bed_started=
 	return "$status"
@@ -284,7 +294,7 @@ stage_fuzz() { run hack/fuzz.sh 10; }
 stage_benches() {
 	local out status=0
 	out=$(mktemp -d)
-	run cargo build "${workspace[@]}" --examples --bin ccm-benches &&
+	workspace build --examples --bin ccm-benches &&
 		run "$CARGO_TARGET_DIR/debug/ccm-benches" startup --nodes 50 --out "$out" || status=1
 	rm -rf "$out"
 	return "$status"
@@ -352,7 +362,8 @@ for stage in "${all_stages[@]}"; do
 	esac
 	table+=("$(printf '%-16s %-8s %5d s%s' "$stage" "$result" "$((SECONDS - started))" "${reason:+  $reason}")")
 	if [[ $stage == toolchain && $result == FAILED ]]; then break; fi
-	if [[ $stage == toolchain && " ${stages[*]} " == *' components '* ]]; then begin_components; fi
+	if [[ $stage == toolchain && " ${stages[*]} " == *' components '* ]]; then begin components; fi
+	if [[ $stage == components && " ${stages[*]} " == *' tests '*' example '* ]]; then begin example nice -n 19; fi
 done
 
 printf '\n'
