@@ -168,14 +168,8 @@ impl Changes {
             risk: Risk::None,
         };
         let mut plan = Plan::new("routes");
-        let delete = self.delete.iter().map(|r| {
-            step(
-                Verb::Delete,
-                r,
-                "no node has this range, or its target is \
-                                                                       another node",
-            )
-        });
+        let useless = "no node has this range, or its target is another node";
+        let delete = self.delete.iter().map(|r| step(Verb::Delete, r, useless));
         let create = self.create.iter().map(|r| step(Verb::Create, &r.route, "the node has this pod range"));
         let conditions = nodes.iter().filter_map(|node| {
             let wanted = self.nodes.get(&node.name)?;
