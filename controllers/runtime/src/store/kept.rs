@@ -33,8 +33,6 @@ pub trait Cached: Send + Sync + Sized + 'static {
     fn key_of(namespace: &str, name: &str) -> Self::Key;
     /// Version.
     fn resource_version(&self) -> &str;
-    /// Sets the version.
-    fn set_resource_version(&mut self, version: &str);
 }
 
 /// Selects what to keep beyond the fixed fields.
@@ -232,10 +230,6 @@ impl Cached for Node {
     fn resource_version(&self) -> &str {
         &self.resource_version
     }
-
-    fn set_resource_version(&mut self, version: &str) {
-        self.resource_version = version.into();
-    }
 }
 
 /// kubectl's copy of the applied object: long, and not used here.
@@ -262,10 +256,6 @@ impl Cached for Service {
 
     fn resource_version(&self) -> &str {
         &self.metadata.resource_version
-    }
-
-    fn set_resource_version(&mut self, version: &str) {
-        self.metadata.resource_version = version.into();
     }
 }
 
@@ -301,10 +291,6 @@ impl Cached for PersistentVolume {
 
     fn resource_version(&self) -> &str {
         &self.metadata.resource_version
-    }
-
-    fn set_resource_version(&mut self, version: &str) {
-        self.metadata.resource_version = version.into();
     }
 }
 
