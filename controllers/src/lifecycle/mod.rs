@@ -72,9 +72,7 @@ pub fn start(
     events: Arc<dyn EventSink>,
     config: Config,
 ) -> Result<impl Future<Output = ()> + Send, NotStarted> {
-    let Some(view) = shared.view.clone() else {
-        return Err(NotStarted("cloud provider does not support instances".into()));
-    };
+    let view = shared.instances()?;
     let controller = Arc::new(LifecycleController::new(shared.clone(), view, events, config.budget));
     Ok(async move {
         shared.nodes.synced().await;
@@ -85,9 +83,7 @@ pub fn start(
 
 /// Prepares one pass that only shows its plans. It emits an event for a node that waits for more evidence.
 pub fn preview(shared: Shared, events: Arc<dyn EventSink>, budget: Budget) -> Result<Preview, NotStarted> {
-    let Some(view) = shared.view.clone() else {
-        return Err(NotStarted("cloud provider does not support instances".into()));
-    };
+    let view = shared.instances()?;
     let controller = Arc::new(LifecycleController::new(shared, view, events, budget));
     Ok(Box::pin(async move {
         controller.pass().await;

@@ -77,9 +77,7 @@ pub fn start(
     events: Arc<dyn EventSink>,
     config: Config,
 ) -> Result<impl Future<Output = ()> + Send, NotStarted> {
-    let Some(view) = shared.view.clone() else {
-        return Err(NotStarted("cloud provider does not support instances".into()));
-    };
+    let view = shared.instances()?;
     let queue = Queue::new("Nodes", LIMIT, &shared.metrics);
     let controller = Arc::new(NodeController::new(shared.clone(), view, events));
     shared.on_managed_change({
@@ -117,9 +115,7 @@ pub fn start(
 
 /// Prepares one pass that only shows its plans: initialization, labels, addresses.
 pub fn preview(shared: Shared, events: Arc<dyn EventSink>, scope: &Scope) -> Result<Preview, NotStarted> {
-    let Some(view) = shared.view.clone() else {
-        return Err(NotStarted("cloud provider does not support instances".into()));
-    };
+    let view = shared.instances()?;
     let mut nodes = shared.managed_nodes();
     nodes.retain(|node| scope.has_node(&node.name));
     let controller = Arc::new(NodeController::new(shared, view, events));
