@@ -1,14 +1,14 @@
 //! The controller with clouds that hang, refuse or lag behind.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::deadline::WRITE_DEADLINE;
-use ccm_provider::{EventSink, EventType, NewRoute, ProviderError, Route, Routes, Subject};
+use ccm_provider::{NewRoute, ProviderError, Route, Routes};
 
 use super::{cluster, node, route, schemes};
 use crate::route::RouteController;
-use crate::test_shared;
+use crate::test_shared::{self, Events};
 
 struct Hanging;
 
@@ -29,7 +29,7 @@ impl Routes for Hanging {
 async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_after_the_deadline() {
     let shared = test_shared::shared();
     shared.nodes.apply(node("a", "10.0.1.0/24", "10.9.0.1"));
-    let events = Arc::new(test_shared::NoEvents);
+    let events = Arc::new(Events::default());
     let controller = RouteController::new(shared, Arc::new(Hanging), schemes(), events, cluster());
     let began = tokio::time::Instant::now();
     let error = controller.reconcile().await.unwrap_err();
@@ -54,15 +54,6 @@ impl Routes for Unready {
     }
     async fn delete(&self, _cluster: &str, _routes: &[Route]) -> Vec<Result<(), ProviderError>> {
         Vec::new()
-    }
-}
-
-#[derive(Default)]
-struct Events(Mutex<Vec<String>>);
-
-impl EventSink for Events {
-    fn event(&self, _: &Subject, _: EventType, reason: &str, message: &str) {
-        self.0.lock().unwrap().push(format!("{reason}: {message}"));
     }
 }
 
@@ -105,5 +96,5 @@ async fn a_route_that_waits_for_its_node_makes_no_event_and_the_node_still_lacks
     assert!(error.starts_with("2 nodes lack routes"), "{error}");
     let events = events.0.lock().unwrap();
     let [event] = &**events else { panic!("{events:?}") };
-    assert!(event.starts_with("FailedToCreateRoute: Could not create route uid-odd "), "{event}");
+    assert!(event.starts_with("Warning FailedToCreateRoute: Could not create route uid-odd "), "{event}");
 }
