@@ -37,37 +37,16 @@ async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_after_the_deadline() 
     assert_eq!(began.elapsed(), WRITE_DEADLINE);
 }
 
-/// Creates no route: the first node is not ready for one, and the second one never will be.
-struct Unready;
+/// A cloud without routes, which refuses each new one for this reason.
+struct Refusing<F>(F);
 
 #[async_trait::async_trait]
-impl Routes for Unready {
+impl<F: Fn(&NewRoute) -> ProviderError + Send + Sync> Routes for Refusing<F> {
     async fn list(&self, _cluster: &str) -> Result<Vec<Route>, ProviderError> {
         Ok(Vec::new())
     }
     async fn create(&self, _cluster: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
-        let answer = |new: &NewRoute| match new.route.target_node.as_deref() {
-            Some("new") => Err(ProviderError::in_progress("node new has no address", Duration::from_secs(10))),
-            _ => Err(ProviderError::unknown("no")),
-        };
-        routes.iter().map(answer).collect()
-    }
-    async fn delete(&self, _cluster: &str, _routes: &[Route]) -> Vec<Result<(), ProviderError>> {
-        Vec::new()
-    }
-}
-
-/// A cloud from which the node is deleted when its route is created.
-struct Leaving(crate::Shared);
-
-#[async_trait::async_trait]
-impl Routes for Leaving {
-    async fn list(&self, _cluster: &str) -> Result<Vec<Route>, ProviderError> {
-        Ok(Vec::new())
-    }
-    async fn create(&self, _cluster: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
-        self.0.nodes.remove(&"a".into(), "");
-        vec![Err(ProviderError::unknown("node a has no provider ID")); routes.len()]
+        routes.iter().map(|new| Err((self.0)(new))).collect()
     }
     async fn delete(&self, _cluster: &str, _routes: &[Route]) -> Vec<Result<(), ProviderError>> {
         Vec::new()
@@ -79,8 +58,12 @@ async fn a_node_that_is_deleted_while_its_route_is_made_makes_no_event() {
     let shared = test_shared::shared();
     shared.nodes.apply(node("a", "10.0.1.0/24", "10.9.0.1"));
     let events = Arc::new(Events::default());
-    let cloud = Arc::new(Leaving(shared.clone()));
-    let controller = RouteController::new(shared, cloud, schemes(), events.clone(), cluster());
+    let nodes = shared.nodes.clone();
+    let cloud = Refusing(move |_: &NewRoute| {
+        nodes.remove(&"a".into(), "");
+        ProviderError::unknown("node a has no provider ID")
+    });
+    let controller = RouteController::new(shared, Arc::new(cloud), schemes(), events.clone(), cluster());
     controller.reconcile().await.unwrap();
     assert!(events.0.lock().unwrap().is_empty());
 }
@@ -91,7 +74,11 @@ async fn a_route_that_waits_for_its_node_makes_no_event_and_the_node_still_lacks
     shared.nodes.apply(node("new", "10.0.1.0/24", ""));
     shared.nodes.apply(node("odd", "10.0.2.0/24", "10.9.0.1"));
     let events = Arc::new(Events::default());
-    let controller = RouteController::new(shared, Arc::new(Unready), schemes(), events.clone(), cluster());
+    let cloud = Refusing(|new: &NewRoute| match new.route.target_node.as_deref() {
+        Some("new") => ProviderError::in_progress("node new has no address", Duration::from_secs(10)),
+        _ => ProviderError::unknown("no"),
+    });
+    let controller = RouteController::new(shared, Arc::new(cloud), schemes(), events.clone(), cluster());
     let error = controller.reconcile().await.unwrap_err();
     assert!(error.starts_with("2 nodes lack routes"), "{error}");
     let events = events.0.lock().unwrap();
