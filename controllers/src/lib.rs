@@ -67,6 +67,10 @@ pub struct Shared {
 }
 
 impl Shared {
+    fn instances(&self) -> Result<Arc<InstanceView>, NotStarted> {
+        self.view.clone().ok_or_else(|| NotStarted("cloud provider does not support instances".into()))
+    }
+
     fn node_writer(&self) -> NodeWriter<'_> {
         NodeWriter::new(&self.gate, &self.nodes)
     }

@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
     use crate::preview::Scope;
-    use crate::test_shared::{self, NoEvents};
+    use crate::test_shared::{self, Events};
     use crate::{lifecycle, node};
 
     const LABEL: (&str, &str) = ("example.com/unmanaged", "true");
@@ -172,7 +172,7 @@ mod tests {
             let created = Some("2020-01-01T00:00:00Z".parse().unwrap());
             shared.nodes.apply(Node { taints, created, ..node(name, "1", unmanaged) });
         }
-        let events = Arc::new(NoEvents);
+        let events = Arc::new(Events::default());
         node::preview(shared.clone(), events.clone(), &Scope::All).unwrap().await;
         let plans: Vec<_> = shared.gate.collected().into_iter().map(|plan| plan.subject).collect();
         assert_eq!(plans, ["node ours-new"]);

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use ccm_provider::{NodeName, ServiceKey};
+use ccm_provider::{Change, Node, NodeName, Risk, ServiceKey, Step, Verb};
 use ccm_runtime::SyncError;
 use ccm_runtime::runner::Reconciler;
 use futures::StreamExt;
@@ -102,4 +102,16 @@ pub(crate) async fn sync_once<R: Reconciler>(controller: &R, keys: Vec<R::Key>) 
 /// `node <name>`
 pub(crate) fn node_subject(name: &dyn Display) -> String {
     format!("node {name}")
+}
+
+/// The update of a node as a plan step.
+pub(crate) fn node_update(node: &Node, changes: Vec<Change>, reason: &str) -> Step {
+    Step {
+        verb: Verb::Update,
+        kind: "Node".into(),
+        id: node.name.to_string(),
+        changes,
+        reason: reason.to_owned(),
+        risk: Risk::None,
+    }
 }

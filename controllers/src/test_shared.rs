@@ -1,6 +1,6 @@
 //! Shared helpers for tests of controllers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ccm_provider::{CloudProvider, EventSink, EventType, Subject};
 use ccm_runtime::store::FieldFilter;
@@ -44,9 +44,12 @@ pub(crate) fn unmanaged(label: (&'static str, &'static str)) -> Shared {
     Shared { unmanaged: Unmanaged::of(&Cloud(label)), ..shared() }
 }
 
-/// Discards events.
-pub(crate) struct NoEvents;
+/// Keeps events as `Normal reason: message`.
+#[derive(Default)]
+pub(crate) struct Events(pub(crate) Mutex<Vec<String>>);
 
-impl EventSink for NoEvents {
-    fn event(&self, _subject: &Subject, _kind: EventType, _reason: &str, _message: &str) {}
+impl EventSink for Events {
+    fn event(&self, _: &Subject, kind: EventType, reason: &str, message: &str) {
+        self.0.lock().unwrap().push(format!("{kind:?} {reason}: {message}"));
+    }
 }

@@ -90,10 +90,6 @@ impl Cached for ConfigMap {
     fn resource_version(&self) -> &str {
         &self.metadata.resource_version
     }
-
-    fn set_resource_version(&mut self, version: &str) {
-        version.clone_into(&mut self.metadata.resource_version);
-    }
 }
 
 impl Source {

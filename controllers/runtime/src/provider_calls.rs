@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ccm_provider::{ErrorClass, ProviderError};
+use ccm_provider::ProviderError;
 use tokio::time::Instant;
 
 use crate::client::REQUEST;
@@ -56,19 +56,7 @@ impl Metrics {
     /// Records a call to the provider. If the answer has several errors, `error` is any of them.
     pub fn provider_call(&self, call: &str, error: Option<&ProviderError>, took: Duration) {
         let provider = self.part::<ProviderMetrics>();
-        let outcome = match error.map(ProviderError::class) {
-            None => "ok",
-            Some(ErrorClass::NotFound) => "not-found",
-            Some(ErrorClass::Unknown) => "unknown",
-            Some(ErrorClass::Throttled { .. }) => "throttled",
-            Some(ErrorClass::Transient { .. }) => "transient",
-            Some(ErrorClass::InProgress { .. }) => "in-progress",
-            Some(ErrorClass::Conflict) => "conflict",
-            Some(ErrorClass::Denied { .. }) => "denied",
-            Some(ErrorClass::Invalid { .. }) => "invalid",
-            Some(ErrorClass::Unsupported) => "unsupported",
-            Some(ErrorClass::Bug) => "bug",
-        };
+        let outcome = error.map_or("ok", |error| error.class().as_str());
         provider.calls.with_label_values(&[call, outcome]).inc();
         provider.time.with_label_values(&[call]).observe(took.as_secs_f64());
         let throttled = provider.throttled.with_label_values(&[call]);
@@ -90,6 +78,8 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use ccm_provider::ErrorClass;
+
     use super::*;
 
     #[test]

@@ -222,17 +222,13 @@ impl<R: Reconciler> Batch<R> {
         let observed = AssertUnwindSafe(self.reconciler.observe(&keys)).catch_unwind();
         // Nothing is written yet.
         let Some(observed) = self.leadership.until_ended(observed).await else { return };
-        let mut observed = match observed {
-            Ok(answers) if answers.len() == keys.len() => answers.into_iter(),
-            Ok(answers) => {
-                let text = format!("observe answered for {} of {} keys", answers.len(), keys.len());
-                keys.iter().map(|_| Err(SyncError::Retry(text.clone()))).collect::<Vec<_>>().into_iter()
-            }
-            Err(panic) => {
-                let text = self.panicked(&*panic);
-                keys.iter().map(|_| Err(SyncError::Retry(text.clone()))).collect::<Vec<_>>().into_iter()
-            }
+        let observed = match observed {
+            Ok(answers) if answers.len() == keys.len() => Ok(answers),
+            Ok(answers) => Err(format!("observe answered for {} of {} keys", answers.len(), keys.len())),
+            Err(panic) => Err(self.panicked(&*panic)),
         };
+        let failed = |text: String| keys.iter().map(|_| Err(SyncError::Retry(text.clone()))).collect::<Vec<_>>();
+        let mut observed = observed.unwrap_or_else(failed).into_iter();
         let me = Arc::new(self);
         let mut groups = JoinSet::new();
         for (of, keys) in batch {

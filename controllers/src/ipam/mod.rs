@@ -35,9 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_provider::{
-    Change, EventSink, EventType, Node, NodeName, NodeRef, ObjectChange, Plan, Risk, Step, Subject, Verb,
-};
+use ccm_provider::{Change, EventSink, EventType, Node, NodeName, NodeRef, ObjectChange, Plan, Subject};
 use ccm_runtime::permission::Permission;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
 use ccm_runtime::writer::NodePatch;
@@ -376,12 +374,6 @@ fn may_pass(error: &GateError) -> bool {
 
 fn plan(node: &Node, blocks: &[Box<str>]) -> Plan {
     let change = Change { field: "spec.podCIDRs".into(), before: None, after: Some(blocks.join(", ")) };
-    Plan::new(format!("node {} pod ranges", node.name)).with(Step {
-        verb: Verb::Update,
-        kind: "Node".into(),
-        id: node.name.to_string(),
-        changes: vec![change],
-        reason: "the node has no pod range".into(),
-        risk: Risk::None,
-    })
+    let step = preview::node_update(node, vec![change], "the node has no pod range");
+    Plan::new(format!("node {} pod ranges", node.name)).with(step)
 }

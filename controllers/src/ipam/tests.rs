@@ -13,7 +13,7 @@ use super::cloud::Families;
 use super::config::{Config, Flags, RANGE_ALLOCATOR, Range, Ranges, validate};
 use super::pool::{Finding, Pool};
 use super::{IpamController, Observed, within_lease};
-use crate::test_shared::{self, NoEvents};
+use crate::test_shared::{self, Events};
 
 fn net(text: &str) -> IpNet {
     text.parse().unwrap()
@@ -210,7 +210,8 @@ async fn the_range_of_a_node_that_becomes_unmanaged_stays_occupied() {
     let labels = || [("example.com/unmanaged", "true")].into_iter().collect();
     let queue = Queue::new("q", RateLimit::DEFAULT, &shared.metrics);
     let ranges = config(&[("10.0.0.0/22", 24)], &[]);
-    let controller = Arc::new(IpamController::new(shared.clone(), Arc::new(NoEvents), queue.clone(), &ranges).unwrap());
+    let events = Arc::new(Events::default());
+    let controller = Arc::new(IpamController::new(shared.clone(), events, queue.clone(), &ranges).unwrap());
     let handler = controller.clone();
     shared.nodes.on_change(move |change| handler.changed(&change));
     shared.nodes.apply(node("a", "a", &["10.0.0.0/24"]));

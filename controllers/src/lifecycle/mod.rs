@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ccm_provider::{
-    Aspects, Change, EventSink, EventType, Evidence, Node, NodeName, NodeRef, Plan, Risk, Step, Subject, Taint, Verb,
+    Aspects, Change, EventSink, EventType, Evidence, Node, NodeName, NodeRef, Plan, Step, Subject, Taint, Verb,
 };
 use ccm_runtime::runner::{self, Pace};
 use ccm_runtime::writer::NodePatch;
@@ -24,7 +24,7 @@ use futures::StreamExt;
 
 use self::decide::{Budget, Unconfirmed, Verdict};
 use self::metrics::LifecycleMetrics;
-use crate::preview::Preview;
+use crate::preview::{Preview, node_update};
 use crate::{NotStarted, Shared};
 
 /// Canonical name.
@@ -72,9 +72,7 @@ pub fn start(
     events: Arc<dyn EventSink>,
     config: Config,
 ) -> Result<impl Future<Output = ()> + Send, NotStarted> {
-    let Some(view) = shared.view.clone() else {
-        return Err(NotStarted("cloud provider does not support instances".into()));
-    };
+    let view = shared.instances()?;
     let controller = Arc::new(LifecycleController::new(shared.clone(), view, events, config.budget));
     Ok(async move {
         shared.nodes.synced().await;
@@ -85,9 +83,7 @@ pub fn start(
 
 /// Prepares one pass that only shows its plans. It emits an event for a node that waits for more evidence.
 pub fn preview(shared: Shared, events: Arc<dyn EventSink>, budget: Budget) -> Result<Preview, NotStarted> {
-    let Some(view) = shared.view.clone() else {
-        return Err(NotStarted("cloud provider does not support instances".into()));
-    };
+    let view = shared.instances()?;
     let controller = Arc::new(LifecycleController::new(shared, view, events, budget));
     Ok(Box::pin(async move {
         controller.pass().await;
@@ -217,15 +213,8 @@ impl LifecycleController {
     /// Deletes a node; returns whether that counts against the budget.
     async fn delete(&self, node: &Node, evidence: &Evidence) -> bool {
         let subject = Subject::node(&node.name, &node.uid);
-        let plan = Plan::new(format!("node {}", node.name)).with(Step {
-            verb: Verb::Delete,
-            kind: "Node".into(),
-            id: node.name.to_string(),
-            changes: Vec::new(),
-            reason: evidence.to_string(),
-            risk: Risk::None,
-        });
-        self.shared.gate.show(&plan);
+        let step = Step { verb: Verb::Delete, ..node_update(node, Vec::new(), &evidence.to_string()) };
+        self.shared.gate.show(&Plan::new(format!("node {}", node.name)).with(step));
         if self.shared.gate.is_dry_run() {
             return true;
         }
@@ -270,12 +259,7 @@ fn changed_taints(node: &Node, add: bool) -> Option<Vec<Taint>> {
 fn taint_plan(node: &Node, add: bool) -> Plan {
     let key = Some(shutdown_taint().key.to_string());
     let (before, after) = if add { (None, key) } else { (key, None) };
-    Plan::new(format!("node {} shutdown taint", node.name)).with(Step {
-        verb: Verb::Update,
-        kind: "Node".into(),
-        id: node.name.to_string(),
-        changes: vec![Change { field: "taint".into(), before, after }],
-        reason: if add { "the instance is stopped" } else { "the node is Ready again" }.into(),
-        risk: Risk::None,
-    })
+    let change = Change { field: "taint".into(), before, after };
+    let reason = if add { "the instance is stopped" } else { "the node is Ready again" };
+    Plan::new(format!("node {} shutdown taint", node.name)).with(node_update(node, vec![change], reason))
 }

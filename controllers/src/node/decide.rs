@@ -7,10 +7,12 @@ use ccm_provider::well_known::{
     ANNOTATION_PROVIDED_NODE_IP, LABEL_INSTANCE_TYPE, LABEL_INSTANCE_TYPE_BETA, LABEL_REGION, LABEL_REGION_BETA,
     LABEL_ZONE, LABEL_ZONE_BETA, TAINT_UNINITIALIZED,
 };
-use ccm_provider::{Change, InstanceMetadata, Node, NodeAddress, Plan, Risk, Step, Verb, address};
+use ccm_provider::{Change, InstanceMetadata, Node, NodeAddress, Plan, Step, address};
 use ccm_runtime::writer::NodePatch;
 use ccm_runtime::writer::taint;
 use regex::Regex;
+
+use crate::preview::node_update;
 
 /// Beta and stable spelling of the labels that the core keeps equal.
 const PAIRS: [(&str, &str); 3] =
@@ -116,14 +118,9 @@ impl Initialization {
             after: Some(id.clone()),
         });
         let taint = Change { field: "taint".into(), before: Some(TAINT_UNINITIALIZED.into()), after: None };
-        let mut plan = Plan::new(format!("node {}", node.name)).with(Step {
-            verb: Verb::Update,
-            kind: "Node".into(),
-            id: node.name.to_string(),
-            changes: id.chain(labels).chain([taint]).collect(),
-            reason: "the node waits for initialization".into(),
-            risk: Risk::None,
-        });
+        let changes = id.chain(labels).chain([taint]).collect();
+        let step = node_update(node, changes, "the node waits for initialization");
+        let mut plan = Plan::new(format!("node {}", node.name)).with(step);
         if let Some(addresses) = addresses {
             plan = plan.with(address_step(node, addresses));
         }
@@ -136,16 +133,10 @@ pub(super) fn address_step(node: &Node, addresses: &[NodeAddress]) -> Step {
     let print = |list: &[NodeAddress]| {
         list.iter().map(|a| format!("{}={}", a.kind.as_str(), a.address)).collect::<Vec<_>>().join(" ")
     };
-    Step {
-        verb: Verb::Update,
-        kind: "Node".into(),
-        id: node.name.to_string(),
-        changes: vec![Change {
-            field: "status.addresses".into(),
-            before: Some(print(&node.addresses)).filter(|list| !list.is_empty()),
-            after: Some(print(addresses)),
-        }],
-        reason: "the cloud shows other addresses".into(),
-        risk: Risk::None,
-    }
+    let change = Change {
+        field: "status.addresses".into(),
+        before: Some(print(&node.addresses)).filter(|list| !list.is_empty()),
+        after: Some(print(addresses)),
+    };
+    node_update(node, vec![change], "the cloud shows other addresses")
 }

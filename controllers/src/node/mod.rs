@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use ccm_provider::well_known::TAINT_UNINITIALIZED;
 use ccm_provider::{
     Aspects, EventSink, EventType, InstanceMetadata, Lookup, Node, NodeAddress, NodeName, NodeRef, ObjectChange, Plan,
-    ProviderError, Risk, Step, Subject, Verb,
+    ProviderError, Subject,
 };
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
 use ccm_runtime::writer::NodePatch;
@@ -77,9 +77,7 @@ pub fn start(
     events: Arc<dyn EventSink>,
     config: Config,
 ) -> Result<impl Future<Output = ()> + Send, NotStarted> {
-    let Some(view) = shared.view.clone() else {
-        return Err(NotStarted("cloud provider does not support instances".into()));
-    };
+    let view = shared.instances()?;
     let queue = Queue::new("Nodes", LIMIT, &shared.metrics);
     let controller = Arc::new(NodeController::new(shared.clone(), view, events));
     shared.on_managed_change({
@@ -117,9 +115,7 @@ pub fn start(
 
 /// Prepares one pass that only shows its plans: initialization, labels, addresses.
 pub fn preview(shared: Shared, events: Arc<dyn EventSink>, scope: &Scope) -> Result<Preview, NotStarted> {
-    let Some(view) = shared.view.clone() else {
-        return Err(NotStarted("cloud provider does not support instances".into()));
-    };
+    let view = shared.instances()?;
     let mut nodes = shared.managed_nodes();
     nodes.retain(|node| scope.has_node(&node.name));
     let controller = Arc::new(NodeController::new(shared, view, events));
@@ -335,15 +331,8 @@ impl NodeController {
             before: node.labels.get(key).map(str::to_owned),
             after: Some(value.clone()),
         });
-        let plan = Plan::new(format!("node {} labels", node.name)).with(Step {
-            verb: Verb::Update,
-            kind: "Node".into(),
-            id: node.name.to_string(),
-            changes: changes.collect(),
-            reason: "the stable labels follow the beta labels".into(),
-            risk: Risk::None,
-        });
-        self.shared.gate.show(&plan);
+        let step = preview::node_update(node, changes.collect(), "the stable labels follow the beta labels");
+        self.shared.gate.show(&Plan::new(format!("node {} labels", node.name)).with(step));
         let labels = fixes.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         let patch = NodePatch { labels, ..NodePatch::default() };
         let written = self.shared.node_writer().write(node, |_| Some(patch.clone())).await;

@@ -14,6 +14,8 @@ use ccm_provider::{
 };
 use ipnet::IpNet;
 
+use crate::preview::node_update;
+
 /// The changes of one reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Changes {
@@ -168,14 +170,8 @@ impl Changes {
             risk: Risk::None,
         };
         let mut plan = Plan::new("routes");
-        let delete = self.delete.iter().map(|r| {
-            step(
-                Verb::Delete,
-                r,
-                "no node has this range, or its target is \
-                                                                       another node",
-            )
-        });
+        let useless = "no node has this range, or its target is another node";
+        let delete = self.delete.iter().map(|r| step(Verb::Delete, r, useless));
         let create = self.create.iter().map(|r| step(Verb::Create, &r.route, "the node has this pod range"));
         let conditions = nodes.iter().filter_map(|node| {
             let wanted = self.nodes.get(&node.name)?;
@@ -194,18 +190,13 @@ impl Changes {
 
 fn condition_step(node: &Node, available: bool) -> Step {
     let word = |unavailable: bool| if unavailable { "True" } else { "False" }.to_owned();
-    Step {
-        verb: Verb::Update,
-        kind: "Node".into(),
-        id: node.name.to_string(),
-        changes: vec![Change {
-            field: "condition NetworkUnavailable".into(),
-            before: node.network_unavailable.as_ref().map(|(status, _)| format!("{status:?}")),
-            after: Some(word(!available)),
-        }],
-        reason: if available { "all its routes exist" } else { "the node has no pod range" }.into(),
-        risk: Risk::None,
-    }
+    let change = Change {
+        field: "condition NetworkUnavailable".into(),
+        before: node.network_unavailable.as_ref().map(|(status, _)| format!("{status:?}")),
+        after: Some(word(!available)),
+    };
+    let reason = if available { "all its routes exist" } else { "the node has no pod range" };
+    node_update(node, vec![change], reason)
 }
 
 fn addresses(list: &[NodeAddress]) -> Option<Change> {

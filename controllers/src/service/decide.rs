@@ -91,23 +91,6 @@ fn identity(host: &NodeRef) -> (&str, &str) {
     (host.name.as_str(), host.provider_id_or_empty())
 }
 
-/// The reason why a former host is no candidate any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Left {
-    /// It is excluded by the Node: by the exclusion label, the autoscaler's taint, or a deletion.
-    OnPurpose,
-    /// There is no Node object. That alone proves nothing about the instance.
-    NodeMissing,
-}
-
-/// The reason why a host is no candidate now. `now` is the node as currently known.
-pub(super) fn why_left(now: Option<&Node>) -> Left {
-    match now {
-        Some(_) => Left::OnPurpose,
-        None => Left::NodeMissing,
-    }
-}
-
 /// `[a b <3 more>]`
 pub(super) fn host_names(nodes: &[NodeRef]) -> String {
     let mut names: Vec<&str> = nodes.iter().take(NAMES_AT_MOST).map(|node| node.name.as_str()).collect();

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use ccm_provider::{Aspects, EventType, EvidenceKind, Lookup, NodeRef, Service, Subject};
 
-use super::decide::{Left, why_left};
 use super::{ServiceController, ServiceState};
 use crate::evidence::too_young;
 
@@ -34,12 +33,8 @@ impl ServiceController {
             let reason = "the cluster has no node, and the current hosts are unknown".to_owned();
             return Err(Kept { reason, hosts: None });
         }
-        let missing: Arc<[NodeRef]> = known
-            .present
-            .iter()
-            .filter(|host| why_left(self.shared.nodes.get(&host.name).as_deref()) == Left::NodeMissing)
-            .cloned()
-            .collect();
+        let is_missing = |host: &&NodeRef| self.shared.nodes.get(&host.name).is_none();
+        let missing: Arc<[NodeRef]> = known.present.iter().filter(is_missing).cloned().collect();
         if missing.is_empty() {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use ccm_provider::{Node, NodeRef, Service, ServiceControllerSpec, Taint};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::decide::{Left, candidates, host_names, is_excluded, node_matters, why_left};
+use super::decide::{candidates, host_names, is_excluded, node_matters};
 use super::role::{CHANGE_HANDS, Owners, Role};
 
 fn web() -> Value {
@@ -224,12 +224,6 @@ fn hosts_are_the_same_by_name_and_provider_id_in_any_order() {
     assert!(!same_hosts(&refs(&["a"]), &without_id));
     let other_version = vec![NodeRef::new(Node { resource_version: "9".into(), ready: None, ..node("a") })];
     assert!(same_hosts(&refs(&["a"]), &other_version));
-}
-
-#[test]
-fn a_host_left_on_purpose_only_if_its_node_is_still_there() {
-    assert_eq!(why_left(Some(&labelled(LABEL_EXCLUDE_BALANCERS, ""))), Left::OnPurpose);
-    assert_eq!(why_left(None), Left::NodeMissing);
 }
 
 #[test]

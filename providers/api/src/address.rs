@@ -186,15 +186,6 @@ pub fn filter_by_node_ips(cloud: &[NodeAddress], provided: &str) -> Result<Vec<N
     Ok(kept)
 }
 
-/// Appends the addresses of `more` that are not yet in the list with the same type.
-pub fn add_missing(list: &mut Vec<NodeAddress>, more: impl IntoIterator<Item = NodeAddress>) {
-    for address in more {
-        if !list.contains(&address) {
-            list.push(address);
-        }
-    }
-}
-
 /// Whether the new list needs no write: for each type, the same addresses in the same order. The order between types
 /// does not matter.
 ///
@@ -415,16 +406,6 @@ mod tests {
         assert!(same_set(&one, &addresses(&[(InternalIp, "fd00::1"), (InternalIp, "10.0.0.1")])));
         assert!(!same_set(&one, &addresses(&[(InternalIp, "10.0.0.1")])));
         assert!(!same_set(&one, &addresses(&[(InternalIp, "10.0.0.1"), (ExternalIp, "fd00::1")])));
-    }
-
-    #[test]
-    fn an_address_is_added_once() {
-        let mut list = addresses(&[(InternalIp, "10.0.0.1")]);
-        add_missing(
-            &mut list,
-            addresses(&[(InternalIp, "10.0.0.1"), (ExternalIp, "10.0.0.1"), (ExternalIp, "10.0.0.1")]),
-        );
-        assert_eq!(list, addresses(&[(InternalIp, "10.0.0.1"), (ExternalIp, "10.0.0.1")]));
     }
 
     proptest! {

@@ -101,21 +101,21 @@ impl ErrorClass {
     /// The remedy for the user.
     pub fn remediation(&self) -> String {
         match self {
-            Self::NotFound => "the object does not exist in the cloud: create it, or correct the reference to \
-                               it"
-            .into(),
-            Self::Unknown => "the cloud gave no clear answer; the program asks again, and deletes nothing until \
-                              then"
-                .into(),
+            Self::NotFound => {
+                "the object does not exist in the cloud: create it, or correct the reference to it".into()
+            }
+            Self::Unknown => {
+                "the cloud gave no clear answer; the program asks again, and deletes nothing until then".into()
+            }
             Self::Throttled { .. } => {
                 "the cloud throttles the calls, which are retried automatically. If this persists, check what else \
                  uses the account"
                     .into()
             }
             Self::Transient { .. } => "probably temporary; it is retried automatically".into(),
-            Self::InProgress { .. } => "nothing to do: the cloud needs more time, and the state is checked again \
-                                        automatically"
-                .into(),
+            Self::InProgress { .. } => {
+                "nothing to do: the cloud needs more time, and the state is checked again automatically".into()
+            }
             Self::Conflict => "another client changed the object at the same time; it is retried automatically".into(),
             Self::Denied { action } if action.is_empty() => {
                 "grant the missing permission to the identity of the controller manager".into()

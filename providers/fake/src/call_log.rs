@@ -32,7 +32,7 @@ pub(crate) struct CallName {
     pub(crate) stands_for: Option<&'static str>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Line<'a> {
     time: String,
     pid: u32,
@@ -143,20 +143,7 @@ impl CallLog {
 
 impl Line<'_> {
     fn new() -> Self {
-        Self {
-            time: format!("{:.6}", Timestamp::now()),
-            pid: std::process::id(),
-            id: None,
-            phase: None,
-            event: None,
-            call: None,
-            stands_for: None,
-            args: None,
-            result: None,
-            error: ErrorFields::default(),
-            fault: None,
-            ms: None,
-        }
+        Self { time: format!("{:.6}", Timestamp::now()), pid: std::process::id(), ..Self::default() }
     }
 }
 

@@ -201,25 +201,16 @@ impl StartConfig {
 }
 
 impl Interfaces {
-    fn read(fields: Option<Fields<'_>>) -> Self {
-        let defaults = Self {
-            instances: false,
-            instances_v2: true,
-            zones: false,
-            load_balancer: true,
-            routes: false,
-            clusters: false,
-            pv_labels: false,
-        };
-        let Some(mut f) = fields else { return defaults };
+    fn read(mut fields: Option<Fields<'_>>) -> Self {
+        let mut flag = |key, default| fields.as_mut().and_then(|fields| fields.flag(key)).unwrap_or(default);
         Self {
-            instances: f.flag("instances").unwrap_or(defaults.instances),
-            instances_v2: f.flag("instancesV2").unwrap_or(defaults.instances_v2),
-            zones: f.flag("zones").unwrap_or(defaults.zones),
-            load_balancer: f.flag("loadBalancer").unwrap_or(defaults.load_balancer),
-            routes: f.flag("routes").unwrap_or(defaults.routes),
-            clusters: f.flag("clusters").unwrap_or(defaults.clusters),
-            pv_labels: f.flag("pvLabels").unwrap_or(defaults.pv_labels),
+            instances: flag("instances", false),
+            instances_v2: flag("instancesV2", true),
+            zones: flag("zones", false),
+            load_balancer: flag("loadBalancer", true),
+            routes: flag("routes", false),
+            clusters: flag("clusters", false),
+            pv_labels: flag("pvLabels", false),
         }
     }
 }

@@ -113,14 +113,14 @@ impl Rule {
     /// A result that is invalid for all calls of the rule is an error in the file.
     fn check_result(&self, result: &Value<'_>) {
         let mut first = None;
-        for method in Method::ALL.into_iter().filter(|method| self.is_for(*method)) {
+        for (method, name) in Method::ALL.into_iter().filter(|(method, _)| self.is_for(*method)) {
             match decode(result.json(), |value| answer::fits(method, value)) {
                 Ok(()) => return,
-                Err(error) => first = first.or(Some((method, error))),
+                Err(error) => first = first.or(Some((name, error))),
             }
         }
-        if let Some((method, error)) = first {
-            result.problem(format_args!("no answer of {}: {error}", method.name()));
+        if let Some((name, error)) = first {
+            result.problem(format_args!("no answer of {name}: {error}"));
         }
     }
 
@@ -178,9 +178,9 @@ impl Rule {
     pub(crate) fn doubts(&self) -> Vec<(&'static str, Option<String>, String)> {
         let mut doubts: Vec<_> = self.idle.iter().map(|key| (*key, None, idle(key).to_owned())).collect();
         // Not an error: a rule may be written for a call of another version of the program.
-        let unknown = self.calls.iter().filter(|call| !Method::ALL.iter().any(|method| call.matches(method.name())));
+        let unknown = self.calls.iter().filter(|call| !Method::ALL.iter().any(|(_, name)| call.matches(name)));
         doubts.extend(unknown.map(|call| {
-            let known: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
+            let known = Method::ALL.map(|(_, name)| name);
             let hint = document::did_you_mean(&call.pattern(), &known).unwrap_or_default();
             ("call", Some(call.pattern()), format!("no call has such a name{hint}"))
         }));

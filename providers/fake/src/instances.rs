@@ -162,26 +162,18 @@ impl InstancesV2 for FakeInstances {
                 })
                 .collect();
         }
-        let open: Vec<bool> = settled.iter().map(Option::is_none).collect();
-        let shutdown = match aspects.shutdown {
-            true => {
-                self.ask(Method::InstanceShutdown, nodes, &open, |config, node| {
-                    Ok(self.must_find(config, node)?.shutdown)
-                })
-                .await
-            }
-            false => nodes.iter().map(|_| None).collect(),
-        };
-        let metadata = match aspects.metadata || aspects.addresses {
-            true => {
-                self.ask(Method::InstanceMetadata, nodes, &open, |config, node| {
-                    let known = self.must_find(config, node)?;
-                    Ok((!known.no_metadata).then_some(known.metadata))
-                })
-                .await
-            }
-            false => nodes.iter().map(|_| None).collect(),
-        };
+        let open = |wanted: bool| settled.iter().map(|lookup| wanted && lookup.is_none()).collect::<Vec<bool>>();
+        let asked = open(aspects.shutdown);
+        let shutdown = self
+            .ask(Method::InstanceShutdown, nodes, &asked, |config, node| Ok(self.must_find(config, node)?.shutdown))
+            .await;
+        let asked = open(aspects.metadata || aspects.addresses);
+        let metadata = self
+            .ask(Method::InstanceMetadata, nodes, &asked, |config, node| {
+                let known = self.must_find(config, node)?;
+                Ok((!known.no_metadata).then_some(known.metadata))
+            })
+            .await;
         let only_metadata = !aspects.existence && !aspects.shutdown;
         let answers = settled.into_iter().zip(shutdown).zip(metadata);
         answers

@@ -117,6 +117,14 @@ async fn until(limit: Duration, fact: impl Fn() -> bool) -> Duration {
     began.elapsed()
 }
 
+/// A server, and a process that leads there.
+async fn leader() -> (Arc<Server>, Process) {
+    let server = Arc::new(Server::default());
+    let a = Process::start(&server, "a");
+    until(ms(100), || a.leads()).await;
+    (server, a)
+}
+
 fn held_by(server: &Server, holder: &str, seconds: u64) {
     server.change(|lease| {
         lease["spec"] = json!({
@@ -132,9 +140,7 @@ fn renew(server: &Server, n: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_lease_is_created() {
-    let server = Arc::new(Server::default());
-    let a = Process::start(&server, "a");
-    until(ms(100), || a.leads()).await;
+    let (server, a) = leader().await;
     assert_eq!(
         server.lease()["spec"],
         json!({
@@ -227,9 +233,7 @@ async fn a_stopped_wall_clock_does_not_make_renewals_invisible() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_shorter_than_the_renew_deadline_keeps_the_lease() {
-    let server = Arc::new(Server::default());
-    let a = Process::start(&server, "a");
-    until(ms(100), || a.leads()).await;
+    let (server, a) = leader().await;
     for _ in 0..10 {
         a.net.status.store(503, Ordering::Relaxed);
         sleep(ms(7_900)).await;
@@ -252,9 +256,7 @@ async fn an_outage_shorter_than_the_renew_deadline_keeps_the_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn a_longer_outage_loses_the_lease_before_another_takes_it() {
-    let server = Arc::new(Server::default());
-    let a = Process::start(&server, "a");
-    until(ms(100), || a.leads()).await;
+    let (server, a) = leader().await;
     let b = Process::start(&server, "b");
     sleep(s(20)).await;
     a.cut(true);
@@ -304,9 +306,7 @@ async fn a_lease_counts_from_before_the_request_was_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_conflict_while_renewing_reads_again() {
-    let server = Arc::new(Server::default());
-    let a = Process::start(&server, "a");
-    until(ms(100), || a.leads()).await;
+    let (server, a) = leader().await;
     server.change(|lease| lease["metadata"]["annotations"] = json!({"note": "by hand"}));
     sleep(s(7)).await;
     assert!(a.leads());
@@ -317,9 +317,7 @@ async fn a_conflict_while_renewing_reads_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_sees_another_one_stops_at_once() {
-    let server = Arc::new(Server::default());
-    let a = Process::start(&server, "a");
-    until(ms(100), || a.leads()).await;
+    let (server, a) = leader().await;
     held_by(&server, "other", 15);
     assert_eq!(timeout(ms(2_100), a.running).await.unwrap().unwrap(), Ended::Lost);
     assert_eq!(server.holder(), "other");
@@ -327,9 +325,7 @@ async fn a_holder_that_sees_another_one_stops_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_deleted_or_emptied_by_hand_is_held_again() {
-    let server = Arc::new(Server::default());
-    let a = Process::start(&server, "a");
-    until(ms(100), || a.leads()).await;
+    let (server, a) = leader().await;
     server.delete();
     sleep(ms(2_100)).await;
     assert_eq!((server.holder(), a.leads()), ("a".into(), true));
@@ -356,9 +352,7 @@ async fn a_standby_takes_a_deleted_lease_only_when_no_process_leads() {
 
 #[tokio::test(start_paused = true)]
 async fn a_released_lease_is_empty_and_short() {
-    let server = Arc::new(Server::default());
-    let a = Process::start(&server, "a");
-    until(ms(100), || a.leads()).await;
+    let (server, a) = leader().await;
     sleep(s(60)).await;
     a.release.cancel();
     assert_eq!(a.running.await.unwrap(), Ended::Released);
@@ -371,9 +365,7 @@ async fn a_released_lease_is_empty_and_short() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_right_to_watch_a_released_lease_is_found_by_polling() {
-    let server = Arc::new(Server::default());
-    let a = Process::start(&server, "a");
-    until(ms(100), || a.leads()).await;
+    let (server, a) = leader().await;
     let net = Arc::new(Net { no_watch: true.into(), ..Net::default() });
     let b = Process::start_with(&server, config("b"), net, 2, |_| {});
     sleep(s(60)).await;
@@ -385,9 +377,7 @@ async fn without_the_right_to_watch_a_released_lease_is_found_by_polling() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_meets_a_conflict_is_repeated() {
-    let server = Arc::new(Server::default());
-    let a = Process::start(&server, "a");
-    until(ms(100), || a.leads()).await;
+    let (server, a) = leader().await;
     server.change(|lease| lease["metadata"]["labels"] = json!({"x": "y"}));
     a.release.cancel();
     assert_eq!(a.running.await.unwrap(), Ended::Released);
@@ -396,9 +386,7 @@ async fn a_release_that_meets_a_conflict_is_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_without_an_api_server_ends_in_time() {
-    let server = Arc::new(Server::default());
-    let a = Process::start(&server, "a");
-    until(ms(100), || a.leads()).await;
+    let (_server, a) = leader().await;
     a.cut(true);
     a.release.cancel();
     assert_eq!(timeout(ms(5_100), a.running).await.unwrap().unwrap(), Ended::Released);

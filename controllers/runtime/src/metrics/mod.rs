@@ -27,9 +27,10 @@ pub use slis::HealthMetrics;
 type AtScrape = Box<dyn Fn() + Send>;
 
 /// The metrics of a process. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Metrics(Arc<Inner>);
 
+#[derive(Default)]
 struct Inner {
     registry: Registry,
     parts: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
@@ -63,21 +64,10 @@ impl std::fmt::Debug for Metrics {
     }
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Metrics {
     /// An empty registry.
     pub fn new() -> Self {
-        Self(Arc::new(Inner {
-            registry: Registry::new(),
-            parts: Mutex::default(),
-            at_scrape: Mutex::default(),
-            others: Mutex::default(),
-        }))
+        Self::default()
     }
 
     /// The metrics of this type; each caller gets the same ones.

@@ -33,8 +33,6 @@ pub trait Cached: Send + Sync + Sized + 'static {
     fn key_of(namespace: &str, name: &str) -> Self::Key;
     /// Version.
     fn resource_version(&self) -> &str;
-    /// Sets the version.
-    fn set_resource_version(&mut self, version: &str);
 }
 
 /// Selects what to keep beyond the fixed fields.
@@ -54,27 +52,9 @@ impl FieldFilter {
 }
 
 /// A text that borrows from the JSON where it has no escapes.
-#[derive(Default, Clone)]
-struct Text<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-        from.deserialize_str(TextVisitor)
-    }
-}
+#[derive(Default, Clone, Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// A map of texts in the order of the JSON; null reads as empty.
 #[derive(Default)]
@@ -250,10 +230,6 @@ impl Cached for Node {
     fn resource_version(&self) -> &str {
         &self.resource_version
     }
-
-    fn set_resource_version(&mut self, version: &str) {
-        self.resource_version = version.into();
-    }
 }
 
 /// kubectl's copy of the applied object: long, and not used here.
@@ -280,10 +256,6 @@ impl Cached for Service {
 
     fn resource_version(&self) -> &str {
         &self.metadata.resource_version
-    }
-
-    fn set_resource_version(&mut self, version: &str) {
-        self.metadata.resource_version = version.into();
     }
 }
 
@@ -319,10 +291,6 @@ impl Cached for PersistentVolume {
 
     fn resource_version(&self) -> &str {
         &self.metadata.resource_version
-    }
-
-    fn set_resource_version(&mut self, version: &str) {
-        self.metadata.resource_version = version.into();
     }
 }
 

@@ -225,16 +225,15 @@ impl<T: Cached> Store<T> {
         self.put(object, |known, new| known.is_some_and(|known| supersedes(new, known)));
     }
 
-    /// Stores the result of a write with the version of `base` as its precondition: `base` with `change` applied. Only
-    /// the version is taken from the API server's answer.
-    pub fn apply_patch_response(&self, base: &T, answer: &[u8], change: impl FnOnce(&mut T))
+    /// Stores the result of a write with the version of `base` as its precondition: `base` with `change` applied, which
+    /// also sets the new version. Only that is taken from the API server's answer.
+    pub fn apply_patch_response(&self, base: &T, answer: &[u8], change: impl FnOnce(&mut T, &str))
     where
         T: Clone,
     {
         let Some(version) = version_of(answer) else { return };
         let mut object = base.clone();
-        change(&mut object);
-        object.set_resource_version(&version);
+        change(&mut object, &version);
         self.put(object, |known, new| known.is_some_and(|known| supersedes(new, known)));
     }
 
@@ -430,10 +429,6 @@ mod tests {
             }
             &self.0
         }
-
-        fn set_resource_version(&mut self, version: &str) {
-            self.0 = version.to_owned();
-        }
     }
 
     /// The content of the store after `first`, which tries to store version 3 over 1 while another thread runs
@@ -469,7 +464,8 @@ mod tests {
     fn nothing_comes_between_the_comparison_and_the_change() {
         assert_eq!(raced(Store::apply, |store| store.apply(Slow("5".into(), None))).as_deref(), Some("5"));
         let patched: fn(&Store<Slow>, Slow) = |store, object| {
-            store.apply_patch_response(&object, br#"{"metadata": {"resourceVersion": "3"}}"#, |_| ());
+            let answer = br#"{"metadata": {"resourceVersion": "3"}}"#;
+            store.apply_patch_response(&object, answer, |object, version| version.clone_into(&mut object.0));
         };
         assert_eq!(raced(patched, |store| store.apply(Slow("5".into(), None))).as_deref(), Some("5"));
         assert_eq!(raced(patched, |store| store.remove(&String::new(), "4")), None, "deleted is deleted");
@@ -502,10 +498,14 @@ mod tests {
         let store = Store::new(FieldFilter::default());
         store.apply(node("a", "1"));
         let base = store.get(&"a".into()).unwrap();
-        store.apply_patch_response(&base, br#"{"metadata": {"resourceVersion": "4"}}"#, |n| n.deleting = true);
+        let change = |node: &mut Node, version: &str| {
+            node.deleting = true;
+            node.resource_version = version.into();
+        };
+        store.apply_patch_response(&base, br#"{"metadata": {"resourceVersion": "4"}}"#, change);
         let now = store.get(&"a".into()).unwrap();
         assert_eq!((&*now.resource_version, now.deleting), ("4", true));
-        store.apply_patch_response(&base, b"<html>", |n| n.deleting = false);
+        store.apply_patch_response(&base, b"<html>", |node, _| node.deleting = false);
         assert!(store.get(&"a".into()).unwrap().deleting);
     }
 

@@ -108,10 +108,6 @@ impl Cached for EndpointSlice {
     fn resource_version(&self) -> &str {
         &self.resource_version
     }
-
-    fn set_resource_version(&mut self, version: &str) {
-        self.resource_version = version.into();
-    }
 }
 
 impl Cached for Namespace {
@@ -139,10 +135,6 @@ impl Cached for Namespace {
 
     fn resource_version(&self) -> &str {
         &self.resource_version
-    }
-
-    fn set_resource_version(&mut self, version: &str) {
-        self.resource_version = version.into();
     }
 }
 

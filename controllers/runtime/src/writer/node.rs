@@ -75,7 +75,7 @@ impl<'a> NodeWriter<'a> {
         let Some((base, answer)) = written else { return Ok(None) };
         if patch.taints.is_some() {
             // The version of the base was the latest: the node is the base with these changes.
-            self.nodes.apply_patch_response(&base, &answer, |node| patch.apply_to(node));
+            self.nodes.apply_patch_response(&base, &answer, |node, version| patch.apply_to(node, version));
         }
         Ok(self.nodes.get(&base.name).or(Some(base)))
     }
@@ -148,8 +148,9 @@ impl NodePatch {
         body(metadata, spec, status)
     }
 
-    /// The node after this write.
-    fn apply_to(&self, node: &mut Node) {
+    /// The node after this write, which gave it this version.
+    fn apply_to(&self, node: &mut Node, version: &str) {
+        node.resource_version = version.into();
         let present = node.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
         node.labels = present.chain(self.labels.clone()).collect();
         if let Some(taints) = &self.taints {
@@ -265,8 +266,9 @@ mod tests {
             ..NodePatch::default()
         };
         let mut node = Node::default();
-        patch.apply_to(&mut node);
+        patch.apply_to(&mut node, "7");
         assert_eq!((node.labels.get("a"), node.provider_id_or_empty()), (Some("1"), "fake://1"));
+        assert_eq!(&*node.resource_version, "7");
         assert_eq!((&*node.taints, &*node.pod_cidrs), (&[shutdown_taint()][..], &["10.0.0.0/24".into()][..]));
     }
 

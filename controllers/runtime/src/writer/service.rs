@@ -12,7 +12,7 @@ use crate::gate::{Gate, GateError};
 use crate::store::Store;
 
 /// Changes of a Service.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServicePatch {
     /// Finalizers to add after the existing ones. Other finalizers stay, even if the store has not seen them yet.
     pub add_finalizers: Vec<&'static str>,
@@ -51,7 +51,7 @@ impl<'a> ServiceWriter<'a> {
 
     /// Writes the patch; returns whether the Service existed. An empty patch is not sent.
     pub async fn write(&self, service: &Arc<Service>, patch: &ServicePatch) -> Result<bool, GateError> {
-        if patch.is_empty() {
+        if *patch == ServicePatch::default() {
             return Ok(true);
         }
         let decide =
@@ -74,14 +74,6 @@ pub fn path(service: &Service) -> String {
 }
 
 impl ServicePatch {
-    fn is_empty(&self) -> bool {
-        self.add_finalizers.is_empty()
-            && self.remove_finalizers.is_empty()
-            && self.annotations.is_empty()
-            && self.status.is_none()
-            && self.conditions.is_none()
-    }
-
     fn body(&self, service: &Service) -> Value {
         let (mut metadata, mut status) = (Map::new(), Map::new());
         metadata.insert("uid".to_owned(), json!(service.metadata.uid));

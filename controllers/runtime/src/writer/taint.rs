@@ -63,15 +63,6 @@ mod tests {
     }
 
     #[test]
-    fn the_shutdown_taint_is_no_schedule_without_value() {
-        let json = serde_json::to_value(shutdown_taint()).unwrap();
-        assert_eq!(
-            json,
-            serde_json::json!({"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"})
-        );
-    }
-
-    #[test]
     fn a_second_shutdown_pass_needs_no_patch() {
         let first = add_or_update(&[taint("a", "", "NoSchedule")], shutdown_taint()).unwrap();
         assert_eq!(first, [taint("a", "", "NoSchedule"), shutdown_taint()]);

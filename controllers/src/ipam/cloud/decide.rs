@@ -3,9 +3,11 @@
 use std::fmt;
 
 use ccm_provider::node::ConditionStatus;
-use ccm_provider::{Change, Node, Plan, PodInterface, Risk, Step, Verb, address};
+use ccm_provider::{Change, Node, Plan, PodInterface, address};
 use ccm_runtime::writer::Network;
 use ipnet::IpNet;
+
+use crate::preview::node_update;
 
 /// The families of the cluster's pods, in the order of a node's ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,13 +153,6 @@ impl Changes {
         if changes.is_empty() {
             return plan;
         }
-        plan.with(Step {
-            verb: Verb::Update,
-            kind: "Node".into(),
-            id: node.name.to_string(),
-            changes,
-            reason: "the cloud gave the instance these ranges".into(),
-            risk: Risk::None,
-        })
+        plan.with(node_update(node, changes, "the cloud gave the instance these ranges"))
     }
 }

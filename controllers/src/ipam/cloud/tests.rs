@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Mutex as StdMutex;
 
 use ccm_provider::node::ConditionStatus;
-use ccm_provider::{ErrorClass, EventType, Node, Subject};
+use ccm_provider::{ErrorClass, Node};
 use ccm_runtime::Gate;
 use ccm_runtime::writer::Network;
 use proptest::prelude::*;
 
 use super::decide::Changes;
 use super::*;
-use crate::test_shared;
+use crate::test_shared::{self, Events};
 
 fn interface(primary: bool, ranges: &[&str]) -> PodInterface {
     PodInterface { primary, ranges: ranges.iter().map(ToString::to_string).collect() }
@@ -141,16 +141,6 @@ impl PodRanges for Zone {
         self.calls.lock().unwrap().push((since, nodes.len()));
         let one = |node: &NodeRef| self.instances.get(&*node.name).cloned().ok_or(ProviderError::InstanceNotFound);
         nodes.iter().skip(usize::from(self.short)).map(one).collect()
-    }
-}
-
-/// Events as `Normal reason: message`.
-#[derive(Default)]
-struct Events(StdMutex<Vec<String>>);
-
-impl EventSink for Events {
-    fn event(&self, _: &Subject, kind: EventType, reason: &str, message: &str) {
-        self.0.lock().unwrap().push(format!("{kind:?} {reason}: {message}"));
     }
 }
 

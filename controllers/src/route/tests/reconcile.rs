@@ -1,14 +1,14 @@
 //! The controller with clouds that hang, refuse or lag behind.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::deadline::WRITE_DEADLINE;
-use ccm_provider::{EventSink, EventType, NewRoute, ProviderError, Route, Routes, Subject};
+use ccm_provider::{NewRoute, ProviderError, Route, Routes};
 
 use super::{cluster, node, route, schemes};
 use crate::route::RouteController;
-use crate::test_shared;
+use crate::test_shared::{self, Events};
 
 struct Hanging;
 
@@ -29,7 +29,7 @@ impl Routes for Hanging {
 async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_after_the_deadline() {
     let shared = test_shared::shared();
     shared.nodes.apply(node("a", "10.0.1.0/24", "10.9.0.1"));
-    let events = Arc::new(test_shared::NoEvents);
+    let events = Arc::new(Events::default());
     let controller = RouteController::new(shared, Arc::new(Hanging), schemes(), events, cluster());
     let began = tokio::time::Instant::now();
     let error = controller.reconcile().await.unwrap_err();
@@ -37,46 +37,16 @@ async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_after_the_deadline() 
     assert_eq!(began.elapsed(), WRITE_DEADLINE);
 }
 
-/// Creates no route: the first node is not ready for one, and the second one never will be.
-struct Unready;
+/// A cloud without routes, which refuses each new one for this reason.
+struct Refusing<F>(F);
 
 #[async_trait::async_trait]
-impl Routes for Unready {
+impl<F: Fn(&NewRoute) -> ProviderError + Send + Sync> Routes for Refusing<F> {
     async fn list(&self, _cluster: &str) -> Result<Vec<Route>, ProviderError> {
         Ok(Vec::new())
     }
     async fn create(&self, _cluster: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
-        let answer = |new: &NewRoute| match new.route.target_node.as_deref() {
-            Some("new") => Err(ProviderError::in_progress("node new has no address", Duration::from_secs(10))),
-            _ => Err(ProviderError::unknown("no")),
-        };
-        routes.iter().map(answer).collect()
-    }
-    async fn delete(&self, _cluster: &str, _routes: &[Route]) -> Vec<Result<(), ProviderError>> {
-        Vec::new()
-    }
-}
-
-#[derive(Default)]
-struct Events(Mutex<Vec<String>>);
-
-impl EventSink for Events {
-    fn event(&self, _: &Subject, _: EventType, reason: &str, message: &str) {
-        self.0.lock().unwrap().push(format!("{reason}: {message}"));
-    }
-}
-
-/// A cloud from which the node is deleted when its route is created.
-struct Leaving(crate::Shared);
-
-#[async_trait::async_trait]
-impl Routes for Leaving {
-    async fn list(&self, _cluster: &str) -> Result<Vec<Route>, ProviderError> {
-        Ok(Vec::new())
-    }
-    async fn create(&self, _cluster: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
-        self.0.nodes.remove(&"a".into(), "");
-        vec![Err(ProviderError::unknown("node a has no provider ID")); routes.len()]
+        routes.iter().map(|new| Err((self.0)(new))).collect()
     }
     async fn delete(&self, _cluster: &str, _routes: &[Route]) -> Vec<Result<(), ProviderError>> {
         Vec::new()
@@ -88,8 +58,12 @@ async fn a_node_that_is_deleted_while_its_route_is_made_makes_no_event() {
     let shared = test_shared::shared();
     shared.nodes.apply(node("a", "10.0.1.0/24", "10.9.0.1"));
     let events = Arc::new(Events::default());
-    let cloud = Arc::new(Leaving(shared.clone()));
-    let controller = RouteController::new(shared, cloud, schemes(), events.clone(), cluster());
+    let nodes = shared.nodes.clone();
+    let cloud = Refusing(move |_: &NewRoute| {
+        nodes.remove(&"a".into(), "");
+        ProviderError::unknown("node a has no provider ID")
+    });
+    let controller = RouteController::new(shared, Arc::new(cloud), schemes(), events.clone(), cluster());
     controller.reconcile().await.unwrap();
     assert!(events.0.lock().unwrap().is_empty());
 }
@@ -100,10 +74,14 @@ async fn a_route_that_waits_for_its_node_makes_no_event_and_the_node_still_lacks
     shared.nodes.apply(node("new", "10.0.1.0/24", ""));
     shared.nodes.apply(node("odd", "10.0.2.0/24", "10.9.0.1"));
     let events = Arc::new(Events::default());
-    let controller = RouteController::new(shared, Arc::new(Unready), schemes(), events.clone(), cluster());
+    let cloud = Refusing(|new: &NewRoute| match new.route.target_node.as_deref() {
+        Some("new") => ProviderError::in_progress("node new has no address", Duration::from_secs(10)),
+        _ => ProviderError::unknown("no"),
+    });
+    let controller = RouteController::new(shared, Arc::new(cloud), schemes(), events.clone(), cluster());
     let error = controller.reconcile().await.unwrap_err();
     assert!(error.starts_with("2 nodes lack routes"), "{error}");
     let events = events.0.lock().unwrap();
     let [event] = &**events else { panic!("{events:?}") };
-    assert!(event.starts_with("FailedToCreateRoute: Could not create route uid-odd "), "{event}");
+    assert!(event.starts_with("Warning FailedToCreateRoute: Could not create route uid-odd "), "{event}");
 }

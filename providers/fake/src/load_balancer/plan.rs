@@ -24,12 +24,8 @@ pub(crate) struct Observed {
 impl Observed {
     /// The form in a snapshot.
     pub(super) fn to_json(&self) -> Result<Json, ProviderError> {
-        serde_json::to_value(self).map_err(|error| {
-            ProviderError::bug(format!(
-                "the observed state is not JSON: \
-                                                                               {error}"
-            ))
-        })
+        serde_json::to_value(self)
+            .map_err(|error| ProviderError::bug(format!("the observed state is not JSON: {error}")))
     }
 
     /// Parses the form in a snapshot.
