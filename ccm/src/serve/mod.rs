@@ -54,7 +54,7 @@ pub use config::{Authentication, Authorization, Serving, WebhookServing};
 pub use health::{Health, Probe};
 use identity::{AskLater, Authorities};
 use listener::{Configuration, Handler, Limits, Port};
-pub(crate) use metrics::{AccessMetrics, Attempt, DELEGATED};
+pub(crate) use metrics::{AccessMetrics, DELEGATED};
 use review::Reviewer;
 use routes::Routes;
 pub use routes::State;

@@ -15,8 +15,7 @@ use super::answer::{self, Answer};
 use super::authn::Authenticator;
 use super::authz::{Authorizer, Refusal};
 use super::health::{Health, Probe};
-use super::uri;
-use super::{AccessMetrics, Attempt};
+use super::{AccessMetrics, uri};
 use crate::logging;
 
 /// Maximum size of the body of `/debug/flags/v`.
@@ -82,11 +81,11 @@ impl Routes {
         let (access, began) = (AccessMetrics::of(&self.state.metrics), Instant::now());
         let user = match self.authenticator.authenticate(certificates, request.headers()).await {
             Ok(user) => {
-                access.authenticated(Attempt::Success, Some(&user.name), began.elapsed());
+                access.authenticated(Some(&user.name), began.elapsed());
                 user
             }
             Err(error) => {
-                access.authenticated(Attempt::Error, None, began.elapsed());
+                access.authenticated(None, began.elapsed());
                 tracing::error!(error, "Unable to authenticate the request");
                 return stranger(answer::unauthorized(request.headers()));
             }
@@ -95,12 +94,12 @@ impl Routes {
         let verb = request.method().as_str().to_lowercase();
         let began = Instant::now();
         let allowed = self.authorizer.authorize(&user, &verb, &path).await;
-        let attempt = match &allowed {
-            Ok(()) => Attempt::Allowed,
-            Err(Refusal::Forbidden(_)) => Attempt::NoOpinion,
-            Err(Refusal::Unknown(_)) => Attempt::Error,
+        let result = match &allowed {
+            Ok(()) => "allowed",
+            Err(Refusal::Forbidden(_)) => "no-opinion",
+            Err(Refusal::Unknown(_)) => "error",
         };
-        access.authorized(attempt, began.elapsed());
+        access.authorized(result, began.elapsed());
         let answer = match allowed {
             Ok(()) => self.route(request, &path).await,
             Err(Refusal::Forbidden(why)) => {
