@@ -170,8 +170,7 @@ impl Handler for Routes {
         request: http::Request<Incoming>,
         certificates: &[CertificateDer<'static>],
     ) -> (Answer, bool) {
-        let served = Routes::serve(self, request, certificates).await;
-        (served.answer, served.known)
+        Routes::serve(self, request, certificates).await
     }
 }
 
