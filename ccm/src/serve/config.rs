@@ -79,17 +79,10 @@ pub struct Authentication {
     pub token_ttl: Duration,
     /// `--client-ca-file`
     pub client_ca: Option<PathBuf>,
-    /// `--requestheader-…`
-    pub request_header: RequestHeader,
-}
-
-/// The headers and the authority of a front proxy.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RequestHeader {
     /// `--requestheader-client-ca-file`
-    pub client_ca: Option<PathBuf>,
-    /// Headers and names.
-    pub headers: HeaderNames,
+    pub proxy_ca: Option<PathBuf>,
+    /// `--requestheader-…`
+    pub proxy_headers: HeaderNames,
 }
 
 /// Names of the headers of a front proxy.
@@ -128,13 +121,6 @@ pub struct AllowedPaths {
     prefixes: Vec<String>,
 }
 
-/// The settings of webhook serving.
-#[derive(Debug, Clone)]
-pub struct WebhookServing {
-    /// `--webhook-…`; port 0 disables serving.
-    pub serving: Serving,
-}
-
 impl Serving {
     /// Parses the flags of secure serving, for this validated address and port.
     pub fn from_values(values: &FlagValues, address: IpAddr, port: u16, errors: &mut Vec<String>) -> Self {
@@ -156,15 +142,13 @@ impl Serving {
         serving.share_address = values.bool("permit-address-sharing");
         serving
     }
-}
 
-impl WebhookServing {
     /// Parses the flags of webhook serving, for this validated address and port. As in upstream, the flags must be
     /// valid only if the port will be served.
-    pub fn from_values(values: &FlagValues, address: IpAddr, port: u16, errors: &mut Vec<String>) -> Self {
+    pub fn of_webhooks(values: &FlagValues, address: IpAddr, port: u16, errors: &mut Vec<String>) -> Self {
         let wanted = port != 0 && !values.list("webhooks").is_empty();
         let flags = Prefixed { values, prefix: "webhook-" };
-        Self { serving: flags.serving(address, port, "cloud-controller-manager-webhook", wanted, errors) }
+        flags.serving(address, port, "cloud-controller-manager-webhook", wanted, errors)
     }
 }
 
@@ -295,7 +279,8 @@ impl Authentication {
             tolerate_lookup_failure: values.bool("authentication-tolerate-lookup-failure"),
             token_ttl: values.duration("authentication-token-webhook-cache-ttl"),
             client_ca: path(values, "client-ca-file"),
-            request_header: RequestHeader { client_ca: path(values, "requestheader-client-ca-file"), headers },
+            proxy_ca: path(values, "requestheader-client-ca-file"),
+            proxy_headers: headers,
         }
     }
 }

@@ -50,7 +50,7 @@ use answer::Answer;
 use authn::{Authenticator, Tokens};
 use authz::{Access, Authorizer};
 use certs::{Certificates, Look, Reader};
-pub use config::{Authentication, Authorization, Serving, WebhookServing};
+pub use config::{Authentication, Authorization, Serving};
 pub use health::{Health, Probe};
 use identity::{AskLater, Authorities};
 use listener::{Configuration, Handler, Limits, Port};
