@@ -56,7 +56,8 @@ pub(super) struct Parsed {
 
 /// Parses a text with any number of documents.
 pub(super) fn parse(text: &str) -> Parsed {
-    let text = one_mark(text);
+    // Concatenated files have byte order marks inside.
+    let text = text.replace("\n\u{feff}", "\n");
     let (mut parsed, mut number, mut made) = (Parsed::default(), 0, 0);
     for (before, piece) in pieces(&text) {
         let mut reader = Reader { parser: Parser::new_from_str(piece), before, parsed, number, made };
@@ -64,12 +65,6 @@ pub(super) fn parse(text: &str) -> Parsed {
         Reader { parsed, number, made, .. } = reader;
     }
     parsed
-}
-
-/// Removes byte order marks inside concatenated files.
-fn one_mark(text: &str) -> Cow<'_, str> {
-    const AGAIN: &str = "\n\u{feff}";
-    if text.contains(AGAIN) { Cow::Owned(text.replace(AGAIN, "\n")) } else { Cow::Borrowed(text) }
 }
 
 /// Texts to parse one by one, each with the number of lines before it: YAML as a whole, JSON object by object, because
