@@ -298,7 +298,6 @@ fn secure_port(check: &mut Check<'_>) -> u16 {
     })
 }
 
-/// The webhooks of `--webhooks`.
 fn webhooks(program: &Program, check: &mut Check<'_>) -> Vec<Webhook> {
     let name = |webhook: &Webhook| Name { name: webhook.name, aliases: &[], by_default: true };
     let known: Vec<Name<'_>> = program.webhooks.iter().map(name).collect();

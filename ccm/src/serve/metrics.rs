@@ -87,7 +87,6 @@ metrics! {
 }
 
 impl AccessMetrics {
-    /// The metrics of this registry.
     pub(crate) fn of(registry: &Metrics) -> std::sync::Arc<Self> {
         let access = registry.part::<Self>();
         for status in ["blocked", "in_flight"] {

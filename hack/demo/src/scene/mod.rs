@@ -63,7 +63,6 @@ impl Scene {
         Ok(Self { server, cloud, cut_off: CutOff::default(), world, folder, nodes: args.nodes, period, tasks })
     }
 
-    /// Starts the kubelets.
     pub(crate) fn start_kubelets(&mut self, feed: &Arc<Feed>, pace: Pace) {
         let kubelets = Kubelets {
             store: self.store().clone(),
