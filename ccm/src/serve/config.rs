@@ -29,8 +29,6 @@ pub struct Serving {
     pub http2_streams: Option<u32>,
     /// `--permit-port-sharing`: SO_REUSEPORT.
     pub share_port: bool,
-    /// `--permit-address-sharing`: SO_REUSEADDR. Go and this program set it on every listener anyway.
-    pub share_address: bool,
 }
 
 /// The source of a certificate.
@@ -139,7 +137,6 @@ impl Serving {
             *most = wanted;
         }
         serving.share_port = values.bool("permit-port-sharing");
-        serving.share_address = values.bool("permit-address-sharing");
         serving
     }
 
@@ -184,7 +181,6 @@ impl Prefixed<'_> {
             tls,
             http2_streams: http2.then_some(STREAMS),
             share_port: false,
-            share_address: false,
         };
         if wanted {
             errors.append(&mut found);
