@@ -70,8 +70,22 @@ impl Ended {
     /// The command was not allowed to list nodes, and says which permissions it needs.
     pub(crate) fn assert_may_not_list_nodes(&self) {
         assert_eq!((self.code, &*self.stdout), (Some(1), ""));
-        for text in ["cannot list nodes: ", "needs `get` and `list`"] {
-            assert!(self.stderr.contains(text), "{}", self.stderr);
+        self.reports(&["cannot list nodes: ", "needs `get` and `list`"]);
+    }
+
+    /// Each of these texts is on stdout.
+    #[track_caller]
+    pub(crate) fn prints(&self, texts: &[&str]) {
+        for text in texts {
+            assert!(self.stdout.contains(text), "{text:?} is not in\n{}", self.stdout);
+        }
+    }
+
+    /// Each of these texts is on stderr.
+    #[track_caller]
+    pub(crate) fn reports(&self, texts: &[&str]) {
+        for text in texts {
+            assert!(self.stderr.contains(text), "{text:?} is not in\n{}", self.stderr);
         }
     }
 }
