@@ -160,8 +160,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
 
         let fresh = scene.explain(&["node/fresh", "--leader-elect=false"]);
         assert_eq!(fresh.code, Some(2), "{}", fresh.stderr);
-        assert!(fresh.stdout.contains("waiting initialization: the taint node.cloudprovider"), "{}", fresh.stdout);
-        assert!(fresh.stdout.contains("unlisted instance (unknown)"), "{}", fresh.stdout);
+        fresh.prints(&["waiting initialization: the taint node.cloudprovider", "unlisted instance (unknown)"]);
         let end = fresh.stdout.lines().last().unwrap();
         assert!(end.starts_with("broken: instance fresh: not listed") && end.contains("→ list it under"), "{end}");
 
@@ -238,9 +237,7 @@ start the controller manager, or give the --leader-elect-resource-name and -name
         assert!(end.starts_with("broken: ") && end.contains("the quota is used up"), "{end}");
 
         let said = scene.explain(&["service/default/api", &leader, "--leader-insecure"]);
-        assert!(said.stdout.contains("  done    the asked replica: "), "{}", said.stdout);
-        assert!(said.stdout.contains("service-lb-controller of the leader: "), "{}", said.stdout);
-        assert!(said.stdout.contains("; tried again "), "{}", said.stdout);
+        said.prints(&["  done    the asked replica: ", "service-lb-controller of the leader: ", "; tried again "]);
         let document = scene.explain(&["service/default/api", &leader, "--leader-insecure", "-o", "json"]);
         assert_eq!((document.code, &*document.stderr), (Some(2), ""));
         let document: Value = serde_json::from_str(&document.stdout).unwrap();

@@ -128,8 +128,7 @@ service default/web
         scene.cloud(&format!("{ROUTES}\nfaults: [{{call: GetLoadBalancer, error: 'the account is closed'}}]"));
         let ended = scene.ccm(&["plan"]);
         assert_eq!(ended.code, Some(1));
-        assert!(ended.stdout.contains("service default/web\n  not planned: "), "{}", ended.stdout);
-        assert!(ended.stdout.contains("the account is closed"), "{}", ended.stdout);
+        ended.prints(&["service default/web\n  not planned: ", "the account is closed"]);
         assert_eq!(ended.stderr, "Error: 1 of the objects could not be planned\n");
 
         let ended = scene.ccm(&["plan", "service/default/none"]);

@@ -375,8 +375,7 @@ mod real_apiserver {
         ] {
             let ended = scene.secretive(&admin, &["snapshot", "-f", &path]);
             assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
-            assert!(ended.stderr.contains(&format!("cannot write the snapshot {path}: ")), "{}", ended.stderr);
-            assert!(ended.stderr.contains(&text), "{}", ended.stderr);
+            ended.reports(&[&format!("cannot write the snapshot {path}: "), &text]);
         }
         let nobody = scene.bed.kubeconfig_for_user("nobody", &[]).unwrap();
         let file = scene.path("s.json");
