@@ -145,7 +145,7 @@ impl App {
             commands::Asked::Run(command, values, words, output) => {
                 let call = commands::Call { program: self.program, registry: self.registry, values, words, output };
                 logging::start(&call.logging());
-                in_runtime(command.run(call))
+                in_runtime((command.run)(call))
             }
         }
     }

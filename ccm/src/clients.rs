@@ -48,7 +48,6 @@ impl Clients {
         self.base.with_user_agent(&user_agent(name))
     }
 
-    /// The client of the controller with this client name.
     pub(crate) async fn for_controller(&self, name: &'static str) -> Result<Client, ConnectError> {
         if !self.accounts {
             return Ok(self.named(name));

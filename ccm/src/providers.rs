@@ -79,7 +79,6 @@ impl Configuration {
         }
     }
 
-    /// Builds a provider.
     pub(crate) async fn build(&self, config: Option<CloudConfig>) -> Result<Loaded, Failure> {
         let provider =
             Registry::build(&*self.factory, config.clone(), &self.values).await.map_err(|error| fatal(&error))?;

@@ -57,17 +57,11 @@ pub fn platform() -> String {
 impl Info {
     /// One line for `--version=raw`, in the form of the Go programs.
     pub fn raw(&self) -> String {
+        let Self { major, minor, git_version, git_commit, git_tree_state, build_date, compiler, platform } = self;
         format!(
-            "version.Info{{Major:{:?}, Minor:{:?}, GitVersion:{:?}, GitCommit:{:?}, GitTreeState:{:?}, BuildDate:{:?}, \
-             GoVersion:\"\", Compiler:{:?}, Platform:{:?}}}",
-            self.major,
-            self.minor,
-            self.git_version,
-            self.git_commit,
-            self.git_tree_state,
-            self.build_date,
-            self.compiler,
-            self.platform
+            "version.Info{{Major:{major:?}, Minor:{minor:?}, GitVersion:{git_version:?}, GitCommit:{git_commit:?}, \
+             GitTreeState:{git_tree_state:?}, BuildDate:{build_date:?}, GoVersion:\"\", Compiler:{compiler:?}, \
+             Platform:{platform:?}}}"
         )
     }
 }

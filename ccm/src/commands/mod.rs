@@ -42,7 +42,7 @@ pub(crate) struct Command {
     flags: &'static [Flag],
     /// The values of `-o` besides `text` and `json`.
     formats: &'static [Format],
-    run: fn(Call) -> BoxFuture<'static, Result<Verdict, Failure>>,
+    pub(crate) run: fn(Call) -> BoxFuture<'static, Result<Verdict, Failure>>,
 }
 
 /// All commands except `completion`, which needs neither a runtime nor a cluster.
@@ -129,11 +129,6 @@ impl Command {
             help::lines(program, &flags, width),
             program.name,
         )
-    }
-
-    /// Runs the command.
-    pub(crate) async fn run(&self, call: Call) -> Result<Verdict, Failure> {
-        (self.run)(call).await
     }
 }
 

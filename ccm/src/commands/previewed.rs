@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::output::{Colour, Output, counted, flat};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Previewed {
     pub(crate) plans: Vec<Plan>,
     pub(crate) unplanned: Vec<Unplanned>,

@@ -150,7 +150,7 @@ fn clean(mut document: Document, prefixes: &[&str]) -> Result<Document, Failure>
 
 fn summary(document: &Document, path: &str) -> String {
     let Document { nodes, services, redacted, .. } = document;
-    let errors = document.errors();
+    let errors = document.answers.errors();
     let mut text =
         format!("Snapshot in {path}: {}, {}", counted(nodes.len(), "node"), counted(services.len(), "Service"));
     match &document.volumes {
@@ -179,7 +179,7 @@ fn json(document: &Document, path: &str) -> Value {
             Some(Listed::Volumes(volumes)) => Some(volumes.len()),
             Some(Listed::Failed(_)) | None => None,
         },
-        "errors": document.errors(),
+        "errors": document.answers.errors(),
         "redacted": document.redacted,
     })
 }

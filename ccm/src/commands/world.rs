@@ -208,8 +208,7 @@ impl World {
 
     /// One pass of the enabled controllers that the scope concerns.
     pub(crate) async fn preview(&self, scope: &Scope, progress: &Progress) -> Result<Previewed, Failure> {
-        let mut previewed =
-            Previewed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() };
+        let mut previewed = Previewed::default();
         for Chosen { controller, configured, .. } in self.options.controllers.iter().filter(|known| known.on) {
             let Some(begin) = &configured.preview else {
                 previewed.skipped.push((controller.name, "it cannot be asked for plans".into()));

@@ -9,6 +9,7 @@ use ccm_provider::duration;
 use ccm_provider::flag::Kind;
 
 use crate::logging::{parse_buffer_size, parse_verbosity, parse_vmodule};
+use crate::serve::config::SniPair;
 
 /// Validates one occurrence of a flag and returns its values: none, one, or those of a list.
 ///
@@ -24,7 +25,10 @@ pub(crate) fn normalize(kind: Kind, text: &str) -> Result<Vec<String>, String> {
         Kind::Float => one(parse_float(text)?.to_string()),
         Kind::Duration => one(duration::format(duration::parse(text).map_err(|error| error.to_string())?)),
         Kind::Text | Kind::Repeated => one(text.to_owned()),
-        Kind::CertKey => one(cert_key(text)?),
+        Kind::CertKey => {
+            SniPair::parse(text)?;
+            one(text.to_owned())
+        }
         Kind::Ip => ip(text),
         Kind::List => csv(text),
         Kind::Ints => text.split(',').map(|item| Ok(parse_int32(item)?.to_string())).collect(),
@@ -167,21 +171,6 @@ fn quoted_field(text: &str) -> Result<(String, &str), usize> {
         } else {
             return Err(text.len() - after.len());
         }
-    }
-}
-
-/// `cert,key` or `cert,key:name,name`.
-fn cert_key(text: &str) -> Result<String, String> {
-    let (files, names) = match text.split_once(':') {
-        Some((files, names)) => (files, Some(names.trim())),
-        None => (text, None),
-    };
-    if names == Some("") {
-        return Err("empty names list is not allowed".into());
-    }
-    match files.split(',').collect::<Vec<_>>()[..] {
-        [_, _] => Ok(text.to_owned()),
-        _ => Err("expected comma separated certificate and key file paths".into()),
     }
 }
 

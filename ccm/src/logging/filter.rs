@@ -42,10 +42,6 @@ impl Filter {
         Self { verbosity: AtomicU32::new(verbosity), vmodule, quiet }
     }
 
-    pub(super) fn verbosity(&self) -> u32 {
-        self.verbosity.load(Ordering::Relaxed)
-    }
-
     /// Changes the verbosity of a running program, with immediate effect.
     pub(super) fn set(&self, verbosity: u32) {
         self.verbosity.store(verbosity, Ordering::Relaxed);
@@ -54,7 +50,9 @@ impl Filter {
 
     pub(super) fn shows(&self, meta: &Metadata<'_>) -> bool {
         let needed = needed(meta.target(), *meta.level()).max(u32::from(self.quiet));
-        needed == 0 || needed <= self.verbosity() || meta.file().is_some_and(|file| needed <= self.of_file(file))
+        needed == 0
+            || needed <= self.verbosity.load(Ordering::Relaxed)
+            || meta.file().is_some_and(|file| needed <= self.of_file(file))
     }
 
     fn of_file(&self, path: &str) -> u32 {

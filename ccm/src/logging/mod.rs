@@ -48,11 +48,6 @@ struct Running {
 
 static RUNNING: OnceLock<Running> = OnceLock::new();
 
-/// [`start`] with the default options except for the verbosity.
-pub fn init(verbosity: u8) {
-    start(&LoggingOptions { verbosity: verbosity.into(), ..LoggingOptions::default() });
-}
-
 /// Starts logging to stderr or to the streams of the options. Options that [`LoggingOptions::validate`] rejects are
 /// ignored.
 ///
@@ -79,11 +74,6 @@ pub fn set_verbosity(verbosity: u32) -> bool {
         running.filter.set(verbosity);
     }
     running.is_some()
-}
-
-/// The current verbosity.
-pub fn verbosity() -> u32 {
-    RUNNING.get().map_or(0, |running| running.filter.verbosity())
 }
 
 /// Waits until all entries are written, at most ten seconds: a blocked reader must not prevent the exit.

@@ -24,7 +24,7 @@ use crate::exit::Failure;
 use crate::flags::{Check, Gates};
 use crate::logging::{LoggingOptions, Routing, parse_buffer_size, parse_vmodule};
 use crate::program::Program;
-use crate::serve::{Authentication, Authorization, Serving, WebhookServing};
+use crate::serve::{Authentication, Authorization, Serving};
 use crate::webhook::Webhook;
 pub(crate) use help::summary;
 use migration::Migration;
@@ -72,8 +72,8 @@ pub struct Options {
     pub authentication: Authentication,
     /// Authorization of its clients.
     pub authorization: Authorization,
-    /// The port of the webhooks.
-    pub webhook_serving: WebhookServing,
+    /// The port of the webhooks; 0 disables serving.
+    pub webhook_serving: Serving,
     /// `--master`
     pub master: String,
     /// `--kubeconfig`
@@ -128,7 +128,7 @@ impl Options {
         let (address, port) = (check.address("webhook-bind-address"), webhook_port(port, &mut check));
         warnings.extend(unserved(&webhooks, gates, port));
         webhooks.retain(|_| gates.webhook);
-        let webhook_serving = WebhookServing::from_values(values, address, port, &mut check.errors);
+        let webhook_serving = Serving::of_webhooks(values, address, port, &mut check.errors);
         if values.text("cloud-provider").is_empty() {
             check.error("--cloud-provider cannot be empty");
         }
@@ -298,7 +298,6 @@ fn secure_port(check: &mut Check<'_>) -> u16 {
     })
 }
 
-/// The webhooks of `--webhooks`.
 fn webhooks(program: &Program, check: &mut Check<'_>) -> Vec<Webhook> {
     let name = |webhook: &Webhook| Name { name: webhook.name, aliases: &[], by_default: true };
     let known: Vec<Name<'_>> = program.webhooks.iter().map(name).collect();

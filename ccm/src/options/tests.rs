@@ -71,7 +71,7 @@ fn each_limit_is_said_with_the_name_of_its_flag() {
 #[test]
 fn both_ports_may_be_switched_off() {
     let options = options(&["--secure-port=0", "--webhook-secure-port=0"]).unwrap();
-    assert_eq!((options.serving.port, options.webhook_serving.serving.port), (0, 0));
+    assert_eq!((options.serving.port, options.webhook_serving.port), (0, 0));
 }
 
 #[test]

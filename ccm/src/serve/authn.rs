@@ -117,7 +117,9 @@ impl Authenticator {
                 }
             }
             if let Some(authorities) = &trust.client {
-                self.note_validity(certificates);
+                if let Some(left) = certificates.first().and_then(identity::remaining) {
+                    AccessMetrics::of(&self.metrics).client_certificate(left);
+                }
                 match authorities.verify(certificates).and_then(|()| owner(certificates)) {
                     Ok(Some(user)) => return Ok(user.authenticated()),
                     Ok(None) => {}
@@ -133,14 +135,6 @@ impl Authenticator {
             }
         }
         if refused.is_empty() { Ok(User::anonymous()) } else { Err(refused.join(", ")) }
-    }
-}
-
-impl Authenticator {
-    fn note_validity(&self, certificates: &[CertificateDer<'_>]) {
-        if let Some(left) = certificates.first().and_then(identity::remaining) {
-            AccessMetrics::of(&self.metrics).client_certificate(left);
-        }
     }
 }
 

@@ -29,8 +29,6 @@ pub struct Serving {
     pub http2_streams: Option<u32>,
     /// `--permit-port-sharing`: SO_REUSEPORT.
     pub share_port: bool,
-    /// `--permit-address-sharing`: SO_REUSEADDR. Go and this program set it on every listener anyway.
-    pub share_address: bool,
 }
 
 /// The source of a certificate.
@@ -79,17 +77,10 @@ pub struct Authentication {
     pub token_ttl: Duration,
     /// `--client-ca-file`
     pub client_ca: Option<PathBuf>,
-    /// `--requestheader-…`
-    pub request_header: RequestHeader,
-}
-
-/// The headers and the authority of a front proxy.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RequestHeader {
     /// `--requestheader-client-ca-file`
-    pub client_ca: Option<PathBuf>,
-    /// Headers and names.
-    pub headers: HeaderNames,
+    pub proxy_ca: Option<PathBuf>,
+    /// `--requestheader-…`
+    pub proxy_headers: HeaderNames,
 }
 
 /// Names of the headers of a front proxy.
@@ -128,13 +119,6 @@ pub struct AllowedPaths {
     prefixes: Vec<String>,
 }
 
-/// The settings of webhook serving.
-#[derive(Debug, Clone)]
-pub struct WebhookServing {
-    /// `--webhook-…`; port 0 disables serving.
-    pub serving: Serving,
-}
-
 impl Serving {
     /// Parses the flags of secure serving, for this validated address and port.
     pub fn from_values(values: &FlagValues, address: IpAddr, port: u16, errors: &mut Vec<String>) -> Self {
@@ -153,18 +137,15 @@ impl Serving {
             *most = wanted;
         }
         serving.share_port = values.bool("permit-port-sharing");
-        serving.share_address = values.bool("permit-address-sharing");
         serving
     }
-}
 
-impl WebhookServing {
     /// Parses the flags of webhook serving, for this validated address and port. As in upstream, the flags must be
     /// valid only if the port will be served.
-    pub fn from_values(values: &FlagValues, address: IpAddr, port: u16, errors: &mut Vec<String>) -> Self {
+    pub fn of_webhooks(values: &FlagValues, address: IpAddr, port: u16, errors: &mut Vec<String>) -> Self {
         let wanted = port != 0 && !values.list("webhooks").is_empty();
         let flags = Prefixed { values, prefix: "webhook-" };
-        Self { serving: flags.serving(address, port, "cloud-controller-manager-webhook", wanted, errors) }
+        flags.serving(address, port, "cloud-controller-manager-webhook", wanted, errors)
     }
 }
 
@@ -200,7 +181,6 @@ impl Prefixed<'_> {
             tls,
             http2_streams: http2.then_some(STREAMS),
             share_port: false,
-            share_address: false,
         };
         if wanted {
             errors.append(&mut found);
@@ -295,7 +275,8 @@ impl Authentication {
             tolerate_lookup_failure: values.bool("authentication-tolerate-lookup-failure"),
             token_ttl: values.duration("authentication-token-webhook-cache-ttl"),
             client_ca: path(values, "client-ca-file"),
-            request_header: RequestHeader { client_ca: path(values, "requestheader-client-ca-file"), headers },
+            proxy_ca: path(values, "requestheader-client-ca-file"),
+            proxy_headers: headers,
         }
     }
 }

@@ -21,12 +21,7 @@ pub enum Probe {
 
 impl Probe {
     pub(super) fn named(name: &str) -> Option<Self> {
-        match name {
-            "healthz" => Some(Self::Healthz),
-            "livez" => Some(Self::Livez),
-            "readyz" => Some(Self::Readyz),
-            _ => None,
-        }
+        [Self::Healthz, Self::Livez, Self::Readyz].into_iter().find(|probe| probe.name() == name)
     }
 
     fn name(self) -> &'static str {
@@ -41,9 +36,10 @@ impl Probe {
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// All checks. Cheap to clone; checks can be added while they are served.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Health(Arc<Inner>);
 
+#[derive(Default)]
 struct Inner {
     checks: RwLock<Vec<(String, Vec<Probe>, Check)>>,
     counts: HealthMetrics,
@@ -62,16 +58,10 @@ impl std::fmt::Debug for Health {
     }
 }
 
-impl Default for Health {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Health {
     /// A set without checks.
     pub fn new() -> Self {
-        Self(Arc::new(Inner { checks: RwLock::default(), counts: HealthMetrics::default() }))
+        Self::default()
     }
 
     /// Adds a check to these probes, or replaces the one with the same name. `check` must not block; its error is

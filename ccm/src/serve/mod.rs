@@ -50,11 +50,11 @@ use answer::Answer;
 use authn::{Authenticator, Tokens};
 use authz::{Access, Authorizer};
 use certs::{Certificates, Look, Reader};
-pub use config::{Authentication, Authorization, Serving, WebhookServing};
+pub use config::{Authentication, Authorization, Serving};
 pub use health::{Health, Probe};
 use identity::{AskLater, Authorities};
 use listener::{Configuration, Handler, Limits, Port};
-pub(crate) use metrics::{AccessMetrics, Attempt, DELEGATED};
+pub(crate) use metrics::{AccessMetrics, DELEGATED};
 use review::Reviewer;
 use routes::Routes;
 pub use routes::State;
@@ -170,8 +170,7 @@ impl Handler for Routes {
         request: http::Request<Incoming>,
         certificates: &[CertificateDer<'static>],
     ) -> (Answer, bool) {
-        let served = Routes::serve(self, request, certificates).await;
-        (served.answer, served.known)
+        Routes::serve(self, request, certificates).await
     }
 }
 

@@ -15,8 +15,7 @@ use super::answer::{self, Answer};
 use super::authn::Authenticator;
 use super::authz::{Authorizer, Refusal};
 use super::health::{Health, Probe};
-use super::uri;
-use super::{AccessMetrics, Attempt};
+use super::{AccessMetrics, uri};
 use crate::logging;
 
 /// Maximum size of the body of `/debug/flags/v`.
@@ -54,53 +53,47 @@ pub(super) struct Routes {
     pub(super) started: SystemTime,
 }
 
-/// A response, and whether to keep the client's connection.
-pub(super) struct Served {
-    pub(super) answer: Answer,
-    pub(super) known: bool,
-}
-
 impl Routes {
-    /// Answers a request from a connection with these client certificates.
-    pub(super) async fn serve<B>(&self, request: Request<B>, certificates: &[CertificateDer<'static>]) -> Served
+    /// Answers a request from a connection with these client certificates; also returns whether the client is
+    /// authenticated.
+    pub(super) async fn serve<B>(&self, request: Request<B>, certificates: &[CertificateDer<'static>]) -> (Answer, bool)
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
     {
         let method = request.method().clone();
-        let served = self.guarded(request, certificates).await;
-        Served { answer: answer::for_method(&method, served.answer), ..served }
+        let (answer, known) = self.guarded(request, certificates).await;
+        (answer::for_method(&method, answer), known)
     }
 
-    async fn guarded<B>(&self, request: Request<B>, certificates: &[CertificateDer<'static>]) -> Served
+    async fn guarded<B>(&self, request: Request<B>, certificates: &[CertificateDer<'static>]) -> (Answer, bool)
     where
         B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
     {
-        let stranger = |answer| Served { answer, known: false };
         let Some(path) = uri::decode(request.uri().path()) else {
-            return stranger(answer::error(StatusCode::BAD_REQUEST, "400 Bad Request"));
+            return (answer::error(StatusCode::BAD_REQUEST, "400 Bad Request"), false);
         };
         let (access, began) = (AccessMetrics::of(&self.state.metrics), Instant::now());
         let user = match self.authenticator.authenticate(certificates, request.headers()).await {
             Ok(user) => {
-                access.authenticated(Attempt::Success, Some(&user.name), began.elapsed());
+                access.authenticated(Some(&user.name), began.elapsed());
                 user
             }
             Err(error) => {
-                access.authenticated(Attempt::Error, None, began.elapsed());
+                access.authenticated(None, began.elapsed());
                 tracing::error!(error, "Unable to authenticate the request");
-                return stranger(answer::unauthorized(request.headers()));
+                return (answer::unauthorized(request.headers()), false);
             }
         };
         let known = !user.is_anonymous();
         let verb = request.method().as_str().to_lowercase();
         let began = Instant::now();
         let allowed = self.authorizer.authorize(&user, &verb, &path).await;
-        let attempt = match &allowed {
-            Ok(()) => Attempt::Allowed,
-            Err(Refusal::Forbidden(_)) => Attempt::NoOpinion,
-            Err(Refusal::Unknown(_)) => Attempt::Error,
+        let result = match &allowed {
+            Ok(()) => "allowed",
+            Err(Refusal::Forbidden(_)) => "no-opinion",
+            Err(Refusal::Unknown(_)) => "error",
         };
-        access.authorized(attempt, began.elapsed());
+        access.authorized(result, began.elapsed());
         let answer = match allowed {
             Ok(()) => self.route(request, &path).await,
             Err(Refusal::Forbidden(why)) => {
@@ -113,7 +106,7 @@ impl Routes {
                 answer::error(StatusCode::INTERNAL_SERVER_ERROR, text)
             }
         };
-        Served { answer, known }
+        (answer, known)
     }
 
     async fn route<B>(&self, request: Request<B>, path: &str) -> Answer

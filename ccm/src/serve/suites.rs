@@ -83,8 +83,7 @@ impl Tls {
             }
         };
         if !suites.is_empty() {
-            let list = Suites { prefix, wanted: suites, available: &provider.cipher_suites };
-            match list.choose(versions == ONLY_13, http2, &mut warnings) {
+            match choose(suites, &provider.cipher_suites, prefix, versions == ONLY_13, http2, &mut warnings) {
                 Ok(chosen) => {
                     if !chosen.iter().any(|suite| suite.version().version == ProtocolVersion::TLSv1_2) {
                         versions = ONLY_13;
@@ -111,59 +110,47 @@ impl Tls {
     }
 }
 
-struct Suites<'a> {
-    prefix: &'a str,
-    wanted: &'a [String],
-    available: &'a [SupportedCipherSuite],
-}
-
-impl Suites<'_> {
-    fn choose(
-        &self,
-        only_13: bool,
-        http2: bool,
-        warnings: &mut Vec<String>,
-    ) -> Result<Vec<SupportedCipherSuite>, String> {
-        let mut chosen = Vec::new();
-        let mut missing = Vec::new();
-        for word in self.wanted {
-            let known = LEGACY.iter().find(|(legacy, _)| legacy == word).map_or(word.as_str(), |(_, name)| name);
-            match self.available.iter().find(|suite| name(suite) == known) {
-                Some(suite) => chosen.push(suite.suite()),
-                None if GO_ONLY.contains(&known) => missing.push(known),
-                None => {
-                    let all = self.available.iter().map(name).collect::<Vec<_>>().join(", ");
-                    return Err(format!(
-                        "Cipher suite {word} not supported or doesn't exist (--{}tls-cipher-suites takes {all})",
-                        self.prefix
-                    ));
-                }
+/// The suites of the list that this program has, with those of TLS 1.3.
+fn choose(
+    wanted: &[String],
+    available: &[SupportedCipherSuite],
+    prefix: &str,
+    only_13: bool,
+    http2: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<SupportedCipherSuite>, String> {
+    let mut chosen = Vec::new();
+    let mut missing = Vec::new();
+    for word in wanted {
+        let known = LEGACY.iter().find(|(legacy, _)| legacy == word).map_or(word.as_str(), |(_, name)| name);
+        match available.iter().find(|suite| name(suite) == known) {
+            Some(suite) => chosen.push(suite.suite()),
+            None if GO_ONLY.contains(&known) => missing.push(known),
+            None => {
+                let all = available.iter().map(name).collect::<Vec<_>>().join(", ");
+                return Err(format!(
+                    "Cipher suite {word} not supported or doesn't exist (--{prefix}tls-cipher-suites takes {all})"
+                ));
             }
         }
-        if !missing.is_empty() {
-            warnings.push(format!(
-                "--{}tls-cipher-suites: {} are not available in this program and left out",
-                self.prefix,
-                missing.join(", ")
-            ));
-        }
-        if http2 && !only_13 && !chosen.iter().any(|suite| HTTP2_NEEDS.contains(suite)) {
-            return Err(format!(
-                "error configuring http2: http2: TLSConfig.CipherSuites is missing an HTTP/2-required AES_128_GCM_SHA256 cipher (need at least one of TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256) (add one to --{0}tls-cipher-suites, or give --{0}disable-http2-serving)",
-                self.prefix
-            ));
-        }
-        let keep = |suite: &&SupportedCipherSuite| suite.tls13().is_some() || chosen.contains(&suite.suite());
-        let kept: Vec<SupportedCipherSuite> = self.available.iter().filter(keep).copied().collect();
-        if !only_13 && !missing.is_empty() && kept.iter().all(|suite| suite.tls13().is_some()) {
-            return Err(format!(
-                "--{0}tls-cipher-suites: none of {1} is available in this program, so that TLS 1.2 would be off: add one of the others, or give --{0}tls-min-version=VersionTLS13",
-                self.prefix,
-                missing.join(", ")
-            ));
-        }
-        Ok(kept)
     }
+    let missing = missing.join(", ");
+    if !missing.is_empty() {
+        warnings.push(format!("--{prefix}tls-cipher-suites: {missing} are not available in this program and left out"));
+    }
+    if http2 && !only_13 && !chosen.iter().any(|suite| HTTP2_NEEDS.contains(suite)) {
+        return Err(format!(
+            "error configuring http2: http2: TLSConfig.CipherSuites is missing an HTTP/2-required AES_128_GCM_SHA256 cipher (need at least one of TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256) (add one to --{prefix}tls-cipher-suites, or give --{prefix}disable-http2-serving)"
+        ));
+    }
+    let keep = |suite: &&SupportedCipherSuite| suite.tls13().is_some() || chosen.contains(&suite.suite());
+    let kept: Vec<SupportedCipherSuite> = available.iter().filter(keep).copied().collect();
+    if !only_13 && !missing.is_empty() && kept.iter().all(|suite| suite.tls13().is_some()) {
+        return Err(format!(
+            "--{prefix}tls-cipher-suites: none of {missing} is available in this program, so that TLS 1.2 would be off: add one of the others, or give --{prefix}tls-min-version=VersionTLS13"
+        ));
+    }
+    Ok(kept)
 }
 
 /// The IANA name.

@@ -103,8 +103,7 @@ impl Source {
         client: Option<&Client>,
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, String> {
-        let headers = config.request_header.headers.clone();
-        let proxy_file = config.request_header.client_ca.clone().map(|path| (path, headers));
+        let proxy_file = config.proxy_ca.clone().map(|path| (path, config.proxy_headers.clone()));
         let missing = config.client_ca.is_none() || proxy_file.is_none();
         let mut source = Self {
             client_file: config.client_ca.clone(),

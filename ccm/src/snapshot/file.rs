@@ -21,19 +21,12 @@ const LINKS: usize = 40;
 const LARGEST: u64 = 1 << 30;
 
 /// The fields for the error message that names a program that can read the file.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Header {
     kind: serde_json::Value,
     version: serde_json::Value,
     ccm: serde_json::Value,
-}
-
-impl Default for Header {
-    fn default() -> Self {
-        let null = serde_json::Value::Null;
-        Self { kind: null.clone(), version: null.clone(), ccm: null }
-    }
 }
 
 pub(crate) fn is_stdout(path: &str) -> bool {

@@ -96,13 +96,6 @@ pub(crate) enum ListedRelated {
     Failed(String),
 }
 
-impl Document {
-    /// The number of recorded answers that are errors.
-    pub(crate) fn errors(&self) -> usize {
-        self.answers.errors().len()
-    }
-}
-
 /// A stopped clock: the same pass over the same answers produces the same plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopped {

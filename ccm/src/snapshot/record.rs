@@ -133,48 +133,24 @@ pub(crate) struct Task {
 }
 
 impl Answers {
-    /// All errors, each with its call.
-    pub(crate) fn errors(&self) -> Vec<(String, &ProviderError)> {
-        fn of<'a, T: 'a>(
-            what: &'a str,
-            answers: impl Iterator<Item = (&'a String, &'a Answer<T>)> + 'a,
-        ) -> impl Iterator<Item = (String, &'a ProviderError)> + 'a {
-            answers.filter_map(move |(about, answer)| match answer {
-                Answer::Error(error) => Some((format!("{what} {about}"), error)),
-                Answer::Ok(_) => None,
-            })
+    /// The number of answers that are errors.
+    pub(crate) fn errors(&self) -> usize {
+        fn of<'a, T: 'a>(answers: impl IntoIterator<Item = &'a Answer<T>>) -> usize {
+            answers.into_iter().filter(|answer| matches!(answer, Answer::Error(_))).count()
         }
-        let mut all = Vec::new();
-        if let Some(Instances { lookups, list, .. }) = &self.instances {
-            for (node, answers) in lookups {
-                let unknown = answers.values().filter_map(|answer| match answer {
-                    Lookup::Unknown(error) => Some((format!("instance of node {node}"), error)),
-                    _ => None,
-                });
-                all.extend(unknown);
-            }
-            if let Some(InstanceList::Failed(error)) = list {
-                all.push(("list of instances".to_owned(), error));
-            }
-        }
-        if let Some(Balancers { status, observed }) = &self.load_balancers {
-            all.extend(of("load balancer of service", status.iter()));
-            let observed = observed.iter().flat_map(|(key, by_action)| by_action.values().map(move |one| (key, one)));
-            all.extend(of("load balancer of service", observed));
-        }
-        if let Some(RouteTable { list: Some(Answer::Error(error)) }) = &self.routes {
-            all.push(("list of routes".to_owned(), error));
-        }
-        if let Some(Labeller { labels, .. }) = &self.volumes {
-            all.extend(of("labels of volume", labels.iter()));
-        }
-        if let Some(ranges) = &self.pod_ranges {
-            all.extend(of("pod ranges of node", ranges.iter()));
-        }
-        for task in self.node_tasks.values() {
-            all.extend(of("node", task.plans.iter()));
-        }
-        all
+        let instances = self.instances.as_ref().map_or(0, |Instances { lookups, list, .. }| {
+            let answers = lookups.values().flat_map(BTreeMap::values);
+            let unknown = answers.filter(|answer| matches!(answer, Lookup::Unknown(_))).count();
+            unknown + usize::from(matches!(list, Some(InstanceList::Failed(_))))
+        });
+        let balancers = self.load_balancers.as_ref().map_or(0, |Balancers { status, observed }| {
+            of(status.values()) + of(observed.values().flat_map(BTreeMap::values))
+        });
+        let routes = of(self.routes.iter().flat_map(|routes| &routes.list));
+        let volumes = of(self.volumes.iter().flat_map(|volumes| volumes.labels.values()));
+        let ranges = of(self.pod_ranges.iter().flat_map(BTreeMap::values));
+        let tasks = of(self.node_tasks.values().flat_map(|task| task.plans.values()));
+        instances + balancers + routes + volumes + ranges + tasks
     }
 }
 

@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use crate::exit::Failure;
 use crate::serve::answer::{self, Answer};
 use crate::serve::listener::Handler;
-use crate::serve::{DELEGATED, Secured, WebhookServing};
+use crate::serve::{DELEGATED, Secured, Serving};
 pub use review::{
     AdmissionRequest, AdmissionResponse, AdmissionStatus, GroupVersionKind, GroupVersionResource, UserInfo,
 };
@@ -120,14 +120,14 @@ opaque_debug!(Listening, this, "webhooks" = &this.webhooks);
 /// # Errors
 ///
 /// Exit code 1: a certificate cannot be used, or the port cannot be bound.
-pub fn bind(serving: &WebhookServing, webhooks: Vec<Webhook>, metrics: &Metrics) -> Result<Option<Listening>, Failure> {
-    if serving.serving.port == 0 || webhooks.is_empty() {
+pub fn bind(serving: &Serving, webhooks: Vec<Webhook>, metrics: &Metrics) -> Result<Option<Listening>, Failure> {
+    if serving.port == 0 || webhooks.is_empty() {
         return Ok(None);
     }
     for webhook in &webhooks {
         tracing::info!("Webhook enabled: {:?}", webhook.name);
     }
-    let secured = Secured::bind(&serving.serving).map_err(Failure::error)?;
+    let secured = Secured::bind(serving).map_err(Failure::error)?;
     Ok(Some(Listening { secured, webhooks, metrics: metrics.clone() }))
 }
 

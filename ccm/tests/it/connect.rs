@@ -14,8 +14,7 @@ mod real_apiserver {
     fn works(bed: &Bed, config: &Kubeconfig, folder: &Path, more: &[&str], environment: &[(&str, &str)]) {
         let mut process = config.start(folder, more, environment);
         process.wait_for("Started \"cloud-node-controller\"");
-        process.signal("TERM");
-        assert_eq!(process.wait(), Some(0));
+        process.end();
         assert!(!process.log().contains(&bed.token), "the token is in the log");
     }
 

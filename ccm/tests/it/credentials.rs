@@ -86,8 +86,7 @@ faults:
         let mut process = Process::start(&args);
         let (mut entries, mut audit) = (Vec::new(), bed.audit());
         read_until((&mut entries, &mut audit), &WRITES, is_write_of).await;
-        process.signal("TERM");
-        assert_eq!(process.wait(), Some(0), "{}", process.log());
+        process.end();
         read_until((&mut entries, &mut audit), &["nodes", "services"], is_read_of).await;
         bed.stop().await;
         Some((entries, process.log()))

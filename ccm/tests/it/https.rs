@@ -11,7 +11,6 @@ use rustls_pki_types::ServerName;
 
 use crate::process::Process;
 
-/// A free port.
 pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -66,6 +66,30 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
+impl Ended {
+    /// The command was not allowed to list nodes, and says which permissions it needs.
+    pub(crate) fn assert_may_not_list_nodes(&self) {
+        assert_eq!((self.code, &*self.stdout), (Some(1), ""));
+        self.reports(&["cannot list nodes: ", "needs `get` and `list`"]);
+    }
+
+    /// Each of these texts is on stdout.
+    #[track_caller]
+    pub(crate) fn prints(&self, texts: &[&str]) {
+        for text in texts {
+            assert!(self.stdout.contains(text), "{text:?} is not in\n{}", self.stdout);
+        }
+    }
+
+    /// Each of these texts is on stderr.
+    #[track_caller]
+    pub(crate) fn reports(&self, texts: &[&str]) {
+        for text in texts {
+            assert!(self.stderr.contains(text), "{text:?} is not in\n{}", self.stderr);
+        }
+    }
+}
+
 impl Process {
     pub(crate) fn start(args: &[&str]) -> Self {
         Self::start_with(args, &[])
@@ -126,6 +150,12 @@ impl Process {
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
         assert!(status.success());
+    }
+
+    /// Ends the program as a kubelet does; it must exit with 0.
+    pub(crate) fn end(&mut self) {
+        self.signal("TERM");
+        assert_eq!(self.wait(), Some(0), "{}", self.log());
     }
 
     /// Waits for the exit and returns the exit code.

@@ -2,10 +2,9 @@
 
 mod real_apiserver {
     use ccm_test_bed::{Authority, Bed};
-    use serde_json::json;
 
     use crate::kubeconfig::{Kubeconfig, certificate_user};
-    use crate::scene::{bind, create_node, taint, until, until_initialized};
+    use crate::scene::{bind, register, until, until_initialized};
 
     /// Checks the log when the API server cannot be reached with these settings.
     async fn reported(
@@ -79,11 +78,6 @@ mod real_apiserver {
             &["the proxy 127.0.0.1:1 of proxy-url in --kubeconfig KUBECONFIG cannot be reached"],
         )
         .await;
-    }
-
-    /// A node that the program finds only if it can watch, and initializes only if it can write.
-    async fn register(bed: &Bed, name: &str) {
-        create_node(bed, name, json!({"taints": [taint()]})).await;
     }
 
     #[tokio::test]

@@ -39,6 +39,11 @@ pub(crate) async fn create_node(bed: &Bed, name: &str, spec: Value) -> Value {
     create(bed, "/api/v1/nodes", node).await
 }
 
+/// Registers a node like a kubelet: the program finds it only if it can watch, and initializes it only if it can write.
+pub(crate) async fn register(bed: &Bed, name: &str) {
+    create_node(bed, name, json!({"taints": [taint()]})).await;
+}
+
 /// Creates a Service of type LoadBalancer, with additional fields in its spec.
 pub(crate) async fn create_service(bed: &Bed, name: &str, spec: Value) -> Value {
     let mut all = json!({"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "a"}});

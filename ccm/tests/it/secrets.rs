@@ -183,8 +183,7 @@ mod real_apiserver {
                 assert_eq!(code, 200);
                 places.push((kind.to_owned(), body));
             }
-            process.signal("TERM");
-            assert_eq!(process.wait(), Some(0), "{}", process.log());
+            process.end();
             places.push((format!("the {format} log"), process.log()));
             for (place, text) in places {
                 super::assert_none(&text, &place);

@@ -260,16 +260,9 @@ mod real_apiserver {
 
         let taken = scene.secretive(&kubeconfig, &["snapshot", "-f", &file]);
         assert_eq!((taken.code, &*taken.stderr), (Some(0), ""), "{}", taken.stdout);
-        assert!(
-            taken.stdout.contains("6 nodes, 6 Services, 3 volumes, 3 errors of the provider; 6"),
-            "{}",
-            taken.stdout
-        );
-        assert!(
-            taken.stdout.contains(" values were redacted: the plan that is made of it may differ there."),
-            "{}",
-            taken.stdout
-        );
+        let summary = "6 nodes, 6 Services, 3 volumes, 3 errors of the provider; 6";
+        let redacted = " values were redacted: the plan that is made of it may differ there.";
+        taken.prints(&[summary, redacted]);
         let printed = scene.secretive(&kubeconfig, &["snapshot"]);
         assert_eq!(printed.code, Some(0));
         let plan = ["plan", "node/fresh", "routes", "service/default/web", "service/default/former"];
@@ -357,11 +350,7 @@ mod real_apiserver {
         assert_eq!(gone.code, Some(1));
         let question = "the snapshot has no answer to this question: what there is for service default/web, to ensure its load balancer";
         assert!(gone.stdout.contains(question), "{}", gone.stdout);
-        assert!(
-            gone.stderr.contains("the plan differs from the recorded one for service default/web."),
-            "{}",
-            gone.stderr
-        );
+        gone.reports(&["the plan differs from the recorded one for service default/web."]);
 
         let gone = replay(&|v| v["answers"]["instances"]["lookups"]["fresh"] = json!({}), &["node/fresh"]);
         assert!(gone.stdout.contains("addresses+metadata of the instance of node fresh"), "{}", gone.stdout);
@@ -369,11 +358,7 @@ mod real_apiserver {
         let moon = replay(&|v| v["flags"]["cloud-provider"] = json!(["moon"]), &[]);
         assert_eq!(moon.code, Some(1));
         let why = "the provider \"moon\" of the snapshot is not compiled into this program (compiled in: ";
-        assert!(
-            moon.stdout.contains("service default/web\n  not planned: ") && moon.stdout.contains(why),
-            "{}",
-            moon.stdout
-        );
+        moon.prints(&["service default/web\n  not planned: ", why]);
         assert!(moon.stdout.contains("+ create Route 10.1.2.0/24 to ranged"), "the rest goes on: {}", moon.stdout);
     }
 
@@ -390,18 +375,12 @@ mod real_apiserver {
         ] {
             let ended = scene.secretive(&admin, &["snapshot", "-f", &path]);
             assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
-            assert!(ended.stderr.contains(&format!("cannot write the snapshot {path}: ")), "{}", ended.stderr);
-            assert!(ended.stderr.contains(&text), "{}", ended.stderr);
+            ended.reports(&[&format!("cannot write the snapshot {path}: "), &text]);
         }
         let nobody = scene.bed.kubeconfig_for_user("nobody", &[]).unwrap();
         let file = scene.path("s.json");
         let ended = scene.secretive(&nobody, &["snapshot", "-f", &file.display().to_string()]);
-        assert_eq!(ended.code, Some(1));
-        assert!(
-            ended.stderr.contains("cannot list nodes: ") && ended.stderr.contains("needs `get` and `list`"),
-            "{}",
-            ended.stderr
-        );
+        ended.assert_may_not_list_nodes();
         assert!(!file.exists());
 
         let json = scene.secretive(&admin, &["snapshot", "-o", "json", "-f", &file.display().to_string()]);

@@ -96,8 +96,7 @@ mod real_apiserver {
         assert!(process.log().contains("--cluster-cidr"), "{}", process.log());
         let mut process = cloud.start(bed, &["--configure-cloud-routes=false"]);
         process.wait_for("Skipping \"node-route-controller\"");
-        process.signal("TERM");
-        assert_eq!(process.wait(), Some(0));
+        process.end();
     }
 
     #[tokio::test]

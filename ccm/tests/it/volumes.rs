@@ -7,7 +7,7 @@ mod real_apiserver {
     use serde_json::{Value, json};
 
     use crate::https::free_port;
-    use crate::scene::{Scene, bind, create, create_node, create_role, post, send, taint, until, until_initialized};
+    use crate::scene::{Scene, bind, create, create_role, post, register, send, until, until_initialized};
     use crate::webhook::{HOOKS, certify, create_hook};
 
     const ZONE: &str = "topology.kubernetes.io/zone";
@@ -151,8 +151,7 @@ faults:
         // Volumes whose ID only the driver understands are identified by name: `csi` and `bound`.
         assert_eq!(asked, ["bound", "csi", "vol-1", "vol-2", "vol-gone"]);
 
-        process.signal("TERM");
-        assert_eq!(process.wait(), Some(0));
+        process.end();
         let versions = async || {
             let (_, body) = scene.bed.get(VOLUMES).await.unwrap();
             let list: Value = serde_json::from_str(&body).unwrap();
@@ -196,7 +195,7 @@ faults:
         assert!(accounts.log().contains("Started \"cloud-node-controller\""));
         drop(accounts);
         for name in ["a", "b"] {
-            create_node(&scene.bed, name, json!({"taints": [taint()]})).await;
+            register(&scene.bed, name).await;
             until_initialized(&scene.bed, name).await;
         }
         assert_eq!(process.log().matches("persistentvolumes is forbidden").count(), 1, "{}", process.log());
@@ -278,8 +277,7 @@ faults:
         until("the new certificate works", works).await;
 
         // While the webhook is down, only the creation of volumes that it reviews fails.
-        standby.signal("TERM");
-        assert_eq!(standby.wait(), Some(0));
+        standby.end();
         let (status, answer) = post(&scene.bed, VOLUMES, &volume("blocked", &ebs("vol-1"))).await;
         assert_eq!(status, 500, "{answer}");
         assert!(answer["message"].as_str().unwrap().contains(HOOK), "{answer}");

@@ -5,22 +5,10 @@ mod real_apiserver {
     use std::time::{Duration, Instant};
 
     use ccm_test_bed::{Authority, Bed};
-    use serde_json::json;
 
     use crate::kubeconfig::{Kubeconfig, certificate_user};
-    use crate::process::Process;
     use crate::relay::Relay;
-    use crate::scene::{bind, create_node, taint, until, until_initialized};
-
-    /// Registers a node like a kubelet.
-    async fn register(bed: &Bed, name: &str) {
-        create_node(bed, name, json!({"taints": [taint()]})).await;
-    }
-
-    fn end(process: &mut Process) {
-        process.signal("TERM");
-        assert_eq!(process.wait(), Some(0), "{}", process.log());
-    }
+    use crate::scene::{bind, register, until, until_initialized};
 
     struct Scene {
         bed: Bed,
@@ -62,7 +50,7 @@ mod real_apiserver {
                 since.elapsed() > Duration::from_secs(4)
             })
             .await;
-            end(&mut process);
+            process.end();
             until("all connections are closed", async || self.relay.open() == 0).await;
             count
         }
@@ -105,6 +93,6 @@ mod real_apiserver {
             // The unresponsive connection is closed, and one of the new ones remains.
             until("one connection is open", async || scene.relay.open() == 1).await;
         }
-        end(&mut process);
+        process.end();
     }
 }

@@ -50,10 +50,6 @@ fn worker(name: &str, taints: &[&str]) -> Node {
     }
 }
 
-fn nothing() -> Previewed {
-    Previewed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() }
-}
-
 fn create() -> Plan {
     Plan::new("service default/web").with(Step {
         verb: Verb::Create,
@@ -86,7 +82,7 @@ fn forbidden() -> ApiError {
 fn a_service_that_waits_names_the_write_and_not_the_missing_address() {
     let mut story = object::service(&web(&json!({})), true, now());
     story.facts.push(lease(seen("pod-1", 3)).unwrap());
-    story.previewed(&Previewed { plans: vec![create()], ..nothing() }, false, false);
+    story.previewed(&Previewed { plans: vec![create()], ..Previewed::default() }, false, false);
     assert_eq!(
         text(&story),
         "\
@@ -107,7 +103,7 @@ fn a_denied_call_names_its_class_and_the_right_that_is_missing() {
     let denied = ProviderError::new(ErrorClass::Denied { action: "ec2:CreateTags".into() }, "not allowed");
     let error = SyncError::provider("failed to plan load balancer", &denied);
     let unplanned = vec![ccm_controllers::preview::Unplanned { subject: "service default/web".into(), error }];
-    story.previewed(&Previewed { unplanned, ..nothing() }, false, false);
+    story.previewed(&Previewed { unplanned, ..Previewed::default() }, false, false);
     assert_eq!(
         story.conclusion(),
         "broken: the controllers: failed to plan load balancer: not allowed (denied) → grant ec2:CreateTags to the identity \
@@ -140,7 +136,7 @@ fn a_temporary_error_is_shown_as_waiting() {
     story.previewed(
         &Previewed {
             warnings: vec![Warning { subject: "x".into(), reason: "Later".into(), message: "a second list".into() }],
-            ..nothing()
+            ..Previewed::default()
         },
         false,
         false,
@@ -286,8 +282,8 @@ fn a_node_without_routes_waits_for_their_controller_and_for_its_own_writes() {
     let plan = Plan::new("routes").with(step("Route", "10.1.0.0/24 to a")).with(step("Route", "10.2.0.0/24 to b.a"));
     let plan = plan.with(step("Node", "a")).with(step("Node", "b.a"));
     let skipped = vec![("node-route-controller", "--configure-cloud-routes=false".to_owned())];
-    let mut previewed = nothing();
-    cluster::add_routes(&mut previewed, Previewed { plans: vec![plan], skipped, ..nothing() }, &"a".into());
+    let mut previewed = Previewed::default();
+    cluster::add_routes(&mut previewed, Previewed { plans: vec![plan], skipped, ..Previewed::default() }, &"a".into());
     let ids: Vec<&str> = previewed.plans.iter().flat_map(|plan| &plan.steps).map(|step| &*step.id).collect();
     assert_eq!(ids, ["10.1.0.0/24 to a", "a"]);
 
@@ -319,10 +315,10 @@ fn the_lease_of_a_migration_counts_for_its_controllers() {
 #[test]
 fn a_dry_run_among_the_flags_is_why_nothing_is_written() {
     let mut story = Story::default();
-    story.previewed(&Previewed { plans: vec![create()], ..nothing() }, true, false);
+    story.previewed(&Previewed { plans: vec![create()], ..Previewed::default() }, true, false);
     assert!(story.conclusion().starts_with("broken: --dry-run: "), "{}", story.conclusion());
     let mut story = Story::default();
-    story.previewed(&nothing(), true, false);
+    story.previewed(&Previewed::default(), true, false);
     assert_eq!(story.conclusion(), "OK");
 }
 
@@ -388,7 +384,7 @@ fn the_last_error_counts_until_a_sync_went_well() {
     assert_eq!(last(json!([warned(12), well, classed])).as_deref(), Some("AWSLoadBalancerWarning"));
     // A temporary error means waiting, whether it was emitted as an event or not.
     let mut passing = object::service(&web(&json!({})), true, now());
-    passing.previewed(&Previewed { plans: vec![create()], ..nothing() }, false, false);
+    passing.previewed(&Previewed { plans: vec![create()], ..Previewed::default() }, false, false);
     passing.events(events::parse(&json!({"items": [classed]}), "web", "u-1"), now());
     assert_eq!(passing.state(), FactState::Waiting, "{}", passing.conclusion());
 
@@ -400,14 +396,14 @@ fn the_last_error_counts_until_a_sync_went_well() {
     silent.events(events(), now());
     assert!(silent.conclusion().starts_with("waiting for the kubelet: "), "{}", silent.conclusion());
     let mut pending = object::service(&web(&json!({})), true, now());
-    pending.previewed(&Previewed { plans: vec![create()], ..nothing() }, false, false);
+    pending.previewed(&Previewed { plans: vec![create()], ..Previewed::default() }, false, false);
     pending.events(events(), now());
     assert!(pending.conclusion().starts_with("broken: last error: SyncLoadBalancerFailed 3 times, last 50s ago: m → "));
     // The error class that the leader added as an annotation determines the fix.
     let mut denied = failed();
     denied["metadata"] = json!({"annotations": {"cloud-controller-manager/error-class": "denied"}});
     let mut pending = object::service(&web(&json!({})), true, now());
-    pending.previewed(&Previewed { plans: vec![create()], ..nothing() }, false, false);
+    pending.previewed(&Previewed { plans: vec![create()], ..Previewed::default() }, false, false);
     pending.events(events::parse(&json!({"items": [denied]}), "web", "u-1"), now());
     assert!(pending.conclusion().contains("m (denied) → grant the missing permission"), "{}", pending.conclusion());
 }
@@ -428,7 +424,7 @@ fn texts_of_others_stay_in_their_line_and_do_not_steer_the_terminal() {
 fn the_document_has_all_that_the_text_has() {
     let mut story = object::service(&web(&json!({})), true, now());
     story.unseen.push("events: no".into());
-    story.plan = Some(Previewed { plans: vec![create()], ..nothing() });
+    story.plan = Some(Previewed { plans: vec![create()], ..Previewed::default() });
     let document: Value = serde_json::from_str(&report::print(&story, Output::plain(Format::Json))).unwrap();
     assert_eq!(document["kind"], "Explanation");
     assert_eq!(document["object"], json!({"kind": "Service", "namespace": "default", "name": "web", "uid": "u-1"}));

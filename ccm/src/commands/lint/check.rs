@@ -282,6 +282,19 @@ fn gcfg_line(text: &str, finding: &Finding) -> Option<usize> {
 mod tests {
     use super::*;
 
+    /// A cloud that has the same errors in every Service and in every cloud config: keys and messages.
+    struct Fixed(&'static [(&'static str, &'static str)]);
+
+    impl Lint for Fixed {
+        fn service(&self, _: &Service) -> Vec<Finding> {
+            self.0.iter().map(|(key, message)| Finding::new(Severity::Error, *key, *message)).collect()
+        }
+
+        fn config(&self, _: &str) -> Vec<Finding> {
+            self.service(&Service::default())
+        }
+    }
+
     /// A cloud that rejects one word in its own annotation and one field.
     struct Picky;
 
@@ -295,21 +308,22 @@ mod tests {
             own.into_iter().chain([Finding::new(Severity::Error, "spec.type", "no balancers here")]).collect()
         }
 
-        fn config(&self, text: &str) -> Vec<Finding> {
-            text.lines()
-                .filter(|line| line.contains("bad"))
-                .map(|line| Finding::new(Severity::Error, line, "bad"))
-                .collect()
+        fn config(&self, _: &str) -> Vec<Finding> {
+            Vec::new()
         }
     }
 
-    fn look(text: &str, chosen: bool) -> Vec<String> {
+    fn found(text: &str, linters: &Linters<'_>) -> Vec<Found> {
         let mut looked = Looked::default();
-        let linters = Linters { all: vec![("picky", &Picky)], chosen, classes: Vec::new() };
-        looked.at_source(&Source { name: "f".into(), text: text.into() }, &linters);
+        looked.at_source(&Source { name: "f".into(), text: text.into() }, linters);
+        looked.found
+    }
+
+    fn look(text: &str, chosen: bool) -> Vec<String> {
         let line =
             |f: &Found| format!("{} {} {} {}", f.line.unwrap(), f.document.unwrap_or_default(), f.rules, f.finding);
-        looked.found.iter().map(line).collect()
+        let linters = Linters { all: vec![("picky", &Picky)], chosen, classes: Vec::new() };
+        found(text, &linters).iter().map(line).collect()
     }
 
     #[test]
@@ -342,10 +356,8 @@ mod tests {
         let keys = |is_on| {
             let class = Class { name: "x.io/b", controller: "x-service-lb-controller", provider: "x", is_on };
             let linters = Linters { classes: vec![class], ..Linters::default() };
-            let mut looked = Looked::default();
             let text = "{kind: Service, spec: {type: LoadBalancer, loadBalancerClass: x.io/b, ports: [{port: 80}]}}";
-            looked.at_source(&Source { name: "f".into(), text: text.into() }, &linters);
-            looked.found.into_iter().map(|found| found.finding.message).collect::<Vec<_>>()
+            found(text, &linters).into_iter().map(|found| found.finding.message).collect::<Vec<_>>()
         };
         assert_eq!(keys(true), [""; 0]);
         let off = keys(false);
@@ -365,23 +377,11 @@ mod tests {
 
     #[test]
     fn a_cloud_does_not_repeat_a_reported_error() {
-        struct Echo;
-        impl Lint for Echo {
-            fn service(&self, _: &Service) -> Vec<Finding> {
-                let ranges = Finding::new(Severity::Error, "spec.loadBalancerSourceRanges", "no CIDR");
-                let address = Finding::new(Severity::Error, "spec.loadBalancerIP", "not possible here");
-                vec![ranges, address]
-            }
-            fn config(&self, _: &str) -> Vec<Finding> {
-                Vec::new()
-            }
-        }
+        let echo = Fixed(&[("spec.loadBalancerSourceRanges", "no CIDR"), ("spec.loadBalancerIP", "not possible here")]);
+        let linters = Linters { all: vec![("echo", &echo)], chosen: true, classes: Vec::new() };
         let look = |spec: &str| {
-            let text = format!("{{kind: Service, spec: {{ports: [{{port: 80}}], {spec}}}}}");
-            let mut looked = Looked::default();
-            let linters = Linters { all: vec![("echo", &Echo)], chosen: true, classes: Vec::new() };
-            looked.at_source(&Source { name: "f".into(), text }, &linters);
-            looked.found.iter().map(|f| format!("{} {}", f.rules, f.finding.key)).collect::<Vec<_>>()
+            let found = found(&format!("{{kind: Service, spec: {{ports: [{{port: 80}}], {spec}}}}}"), &linters);
+            found.iter().map(|f| format!("{} {}", f.rules, f.finding.key)).collect::<Vec<_>>()
         };
         assert_eq!(
             look("type: LoadBalancer, loadBalancerIP: 192.0.2.1, loadBalancerSourceRanges: [10.0.0.0/8, x, z]"),
@@ -397,24 +397,14 @@ mod tests {
 
     #[test]
     fn an_info_is_dropped_beside_an_error_of_the_cloud() {
-        struct One;
-        impl Lint for One {
-            fn service(&self, _: &Service) -> Vec<Finding> {
-                vec![Finding::new(Severity::Error, "spec.ports[].protocol", "one protocol only")]
-            }
-            fn config(&self, _: &str) -> Vec<Finding> {
-                Vec::new()
-            }
-        }
+        let one = Fixed(&[("spec.ports[].protocol", "one protocol only")]);
         let text = "{kind: Service, spec: {type: LoadBalancer, ports: [{name: a, port: 53}, {name: b, port: 53, protocol: UDP}]}}";
         let keys = |all: Vec<(&'static str, &dyn Lint)>| {
-            let mut looked = Looked::default();
             let linters = Linters { all, chosen: true, classes: Vec::new() };
-            looked.at_source(&Source { name: "f".into(), text: text.into() }, &linters);
-            looked.found.into_iter().map(|found| found.finding.key).collect::<Vec<_>>()
+            found(text, &linters).into_iter().map(|found| found.finding.key).collect::<Vec<_>>()
         };
         assert_eq!(keys(Vec::new()), ["spec.ports"]);
-        assert_eq!(keys(vec![("one", &One)]), ["spec.ports[].protocol"]);
+        assert_eq!(keys(vec![("one", &one)]), ["spec.ports[].protocol"]);
     }
 
     #[test]
@@ -428,26 +418,22 @@ mod tests {
         );
     }
 
+    fn reported(text: &str) -> Vec<(usize, Severity)> {
+        found(text, &Linters::default()).iter().map(|f| (f.line.unwrap(), f.finding.severity)).collect()
+    }
+
     #[test]
     fn a_template_is_reported_once_and_is_no_mistake() {
-        let mut looked = Looked::default();
-        for text in [
-            "{{- if .Values.on }}\nkind: Service\n---\nspec: {{ .Values.spec }}\n",
-            "kind: Service\nmetadata:\n  name: {{ .Values.name }}\n---\nspec: {{ .Values.spec }}\n",
+        for (text, line) in [
+            ("{{- if .Values.on }}\nkind: Service\n---\nspec: {{ .Values.spec }}\n", 1),
+            ("kind: Service\nmetadata:\n  name: {{ .Values.name }}\n---\nspec: {{ .Values.spec }}\n", 3),
         ] {
-            looked.at_source(&Source { name: "f".into(), text: text.into() }, &Linters::default());
+            assert_eq!(reported(text), [(line, Severity::Info)], "{text}");
         }
-        let lines: Vec<_> = looked.found.iter().map(|f| (f.line.unwrap(), f.finding.severity)).collect();
-        assert_eq!(lines, [(1, Severity::Info), (3, Severity::Info)], "{:?}", looked.found);
     }
 
     #[test]
     fn a_template_is_recognized_wherever_its_first_action_is() {
-        let reported = |text: &str| {
-            let mut looked = Looked::default();
-            looked.at_source(&Source { name: "f".into(), text: text.into() }, &Linters::default());
-            looked.found.iter().map(|f| (f.line.unwrap(), f.finding.severity)).collect::<Vec<_>>()
-        };
         let rows = [
             ("{{/*\nThe name: of it [\n*/}}\nkind: Service\n", 2, Severity::Info),
             ("kind: Service\nmetadata:\n  name: it's {{ .x }}\n  labels: {\n", 4, Severity::Info),
@@ -478,17 +464,9 @@ mod tests {
 
     #[test]
     fn the_line_of_a_mistake_in_a_cloud_config_is_reported_once() {
-        struct Numbered;
-        impl Lint for Numbered {
-            fn service(&self, _: &Service) -> Vec<Finding> {
-                Vec::new()
-            }
-            fn config(&self, _: &str) -> Vec<Finding> {
-                vec![Finding::new(Severity::Error, "[Global] x", "line 2: wrong")]
-            }
-        }
         let mut looked = Looked::default();
-        looked.at_config(&Source { name: "f".into(), text: "[Global]\nx\n".into() }, "numbered", &Numbered);
+        let numbered = Fixed(&[("[Global] x", "line 2: wrong")]);
+        looked.at_config(&Source { name: "f".into(), text: "[Global]\nx\n".into() }, "numbered", &numbered);
         let found = &looked.found[0];
         assert_eq!((found.line, &*found.finding.message), (Some(2), "wrong"));
     }

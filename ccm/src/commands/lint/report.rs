@@ -1,6 +1,5 @@
 //! Output of findings: for users, for programs, for GitHub.
 
-use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use ccm_provider::Severity;
@@ -46,12 +45,8 @@ impl Found {
 }
 
 /// One line without terminal control characters: names in a file are untrusted input.
-fn plain(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
-        return Cow::Borrowed(text);
-    }
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    Cow::Owned(text.chars().map(shown).collect())
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 /// `path:line: severity: message`, in columns.

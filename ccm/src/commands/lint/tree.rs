@@ -56,7 +56,8 @@ pub(super) struct Parsed {
 
 /// Parses a text with any number of documents.
 pub(super) fn parse(text: &str) -> Parsed {
-    let text = one_mark(text);
+    // Concatenated files have byte order marks inside.
+    let text = text.replace("\n\u{feff}", "\n");
     let (mut parsed, mut number, mut made) = (Parsed::default(), 0, 0);
     for (before, piece) in pieces(&text) {
         let mut reader = Reader { parser: Parser::new_from_str(piece), before, parsed, number, made };
@@ -64,12 +65,6 @@ pub(super) fn parse(text: &str) -> Parsed {
         Reader { parsed, number, made, .. } = reader;
     }
     parsed
-}
-
-/// Removes byte order marks inside concatenated files.
-fn one_mark(text: &str) -> Cow<'_, str> {
-    const AGAIN: &str = "\n\u{feff}";
-    if text.contains(AGAIN) { Cow::Owned(text.replace(AGAIN, "\n")) } else { Cow::Borrowed(text) }
 }
 
 /// Texts to parse one by one, each with the number of lines before it: YAML as a whole, JSON object by object, because
@@ -251,8 +246,10 @@ impl Reader<'_> {
                     let is_text = event.tag().is_some_and(|tag| tag.is_yaml_core_schema_tag("str"));
                     let plain = style == ScalarStyle::Plain && !is_text;
                     let kind = if plain { resolve(text) } else { Kind::Text(text.to_string()) };
-                    if let Some(map) = open.last_mut().filter(|open| open.wants_key()) {
-                        map.set_key(text.to_string(), line, plain);
+                    if let Some(map) = open.last_mut().filter(|open| open.entries.is_some() && open.key.is_none()) {
+                        let key = text.to_string();
+                        let merge = plain && key == "<<";
+                        map.key = Some((key, line, merge));
                         anchors.insert(anchor, Node { line, kind: Kind::Text(text.to_string()) });
                         continue;
                     }
@@ -288,15 +285,6 @@ impl Reader<'_> {
 impl Open {
     fn new(line: usize, anchor: usize, entries: Option<Vec<Entry>>) -> Self {
         Self { line, anchor, entries, known: BTreeMap::new(), items: Vec::new(), key: None }
-    }
-
-    fn wants_key(&self) -> bool {
-        self.entries.is_some() && self.key.is_none()
-    }
-
-    fn set_key(&mut self, key: String, line: usize, plain: bool) {
-        let merge = plain && key == "<<";
-        self.key = Some((key, line, merge));
     }
 
     /// `at`: the line where the node's event starts.

@@ -101,7 +101,7 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     let previewed = world.preview(&Scope::All, progress).await.unwrap_or_else(|failure| {
         let text = format!("the controllers would not start: {}", failure.message);
         checks.push(Check::error("start", "", text, "correct the flags, then check what else would change"));
-        Previewed { plans: Vec::new(), unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() }
+        Previewed::default()
     });
     let controllers = running_controllers(world, &previewed);
     let runs = |name: &str| controllers.iter().any(|controller| controller.name == name);

@@ -196,11 +196,15 @@ mod tests {
 
     use super::*;
 
-    fn found(containers: &Value) -> Vec<(Component, Vec<String>)> {
+    fn running(containers: &Value) -> Vec<Running> {
         let pod = json!({"metadata": {"name": "x", "namespace": "kube-system"}, "spec": {"containers": containers}});
         let mut found = Found::default();
         found.add(&serde_json::from_value(pod).unwrap());
-        found.finish().into_iter().map(|running| (running.component, running.args)).collect()
+        found.finish()
+    }
+
+    fn found(containers: &Value) -> Vec<(Component, Vec<String>)> {
+        running(containers).into_iter().map(|running| (running.component, running.args)).collect()
     }
 
     #[test]
@@ -291,18 +295,8 @@ mod tests {
 
     #[test]
     fn flags_of_other_components_have_their_last_value() {
-        let args = ["--a=1", "--b_c", "2", "--d", "--a=3", "word", "--e="].map(str::to_owned).to_vec();
-        let running = Running {
-            component: Component::ApiServer,
-            pods: Vec::new(),
-            args,
-            account: String::new(),
-            namespace: String::new(),
-            host_network: false,
-            tolerations: Vec::new(),
-            is_static: false,
-        };
-        let flags: Vec<(String, String)> = running.flags().into_iter().collect();
+        let command = ["kube-apiserver", "--a=1", "--b_c", "2", "--d", "--a=3", "word", "--e="];
+        let flags: Vec<(String, String)> = running(&json!([{"command": command}]))[0].flags().into_iter().collect();
         let expected = [("a", "3"), ("b-c", "2"), ("d", "true"), ("e", "")];
         assert_eq!(flags, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }

@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use ccm_controllers::preview::Unplanned;
 use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
-use ccm_provider::{Check, Finding, Plan, Risk, Service, Severity};
+use ccm_provider::{Check, Finding, Plan, Risk, Service, Severity, Step};
 
-use super::{join, joined};
+use super::joined;
 use crate::commands::output::counted;
 use crate::commands::previewed::Previewed;
 
 const FINALIZER: &str = "service-finalizer";
-/// The number of plan steps that a finding lists; `ccm plan` prints all.
-const STEPS: usize = 3;
-
 const ANNOTATIONS: &str = "service-annotations";
 
 /// All checks of Services. `lint`: the findings of `ccm lint` for one. `runs`: whether service-lb-controller runs;
@@ -176,12 +173,8 @@ fn planned(plan: &Plan) -> Option<Check> {
     })
 }
 
-/// `create LoadBalancer a, update Service default/a and 4 more`
+/// `create LoadBalancer a, update Service default/a and 4 more`; `ccm plan` prints all.
 fn steps(plan: &Plan) -> String {
-    let words: Vec<String> =
-        plan.steps.iter().map(|step| format!("{} {} {}", step.verb.as_str(), step.kind, step.id)).collect();
-    match words.get(..STEPS).filter(|_| words.len() > STEPS) {
-        Some(first) => format!("{} and {} more", first.join(", "), words.len() - STEPS),
-        None => join(&words),
-    }
+    let step = |step: &Step| format!("{} {} {}", step.verb.as_str(), step.kind, step.id);
+    joined(&plan.steps.iter().map(step).collect::<Vec<_>>())
 }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http_body_util::Empty;
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls_pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_util::task::AbortOnDropHandle;
@@ -45,11 +47,7 @@ impl Drop for Running<'_> {
 }
 
 impl Handler for Stuck {
-    async fn handle(
-        &self,
-        _: http::Request<hyper::body::Incoming>,
-        _: &[rustls_pki_types::CertificateDer<'static>],
-    ) -> (Answer, bool) {
+    async fn handle(&self, _: http::Request<Incoming>, _: &[CertificateDer<'static>]) -> (Answer, bool) {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
@@ -62,11 +60,7 @@ impl Handler for Stuck {
 struct Stranger;
 
 impl Handler for Stranger {
-    async fn handle(
-        &self,
-        _: http::Request<hyper::body::Incoming>,
-        _: &[rustls_pki_types::CertificateDer<'static>],
-    ) -> (Answer, bool) {
+    async fn handle(&self, _: http::Request<Incoming>, _: &[CertificateDer<'static>]) -> (Answer, bool) {
         (answer::text(http::StatusCode::FORBIDDEN, "no"), false)
     }
 }

@@ -7,7 +7,7 @@ mod tls;
 mod trust;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::flag::FlagValues;
@@ -61,34 +61,20 @@ fn serve<H: Handler>(
 
 /// The log of this thread; the runtimes of these tests have no other.
 struct Log {
-    text: Arc<Mutex<Vec<u8>>>,
+    file: tempfile::NamedTempFile,
     _subscriber: tracing::subscriber::DefaultGuard,
-}
-
-struct Writer(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Writer {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend(text);
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 impl Log {
     fn start() -> Self {
-        let text = Arc::new(Mutex::new(Vec::new()));
-        let to = text.clone();
+        let file = tempfile::NamedTempFile::new().unwrap();
         let subscriber =
-            tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || Writer(to.clone()));
-        Self { text, _subscriber: tracing::subscriber::set_default(subscriber.finish()) }
+            tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(file.reopen().unwrap());
+        Self { file, _subscriber: tracing::subscriber::set_default(subscriber.finish()) }
     }
 
     fn text(&self) -> String {
-        String::from_utf8(self.text.lock().unwrap().clone()).unwrap()
+        std::fs::read_to_string(self.file.path()).unwrap()
     }
 
     async fn wait_for(&self, what: &str) {

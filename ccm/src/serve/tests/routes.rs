@@ -33,7 +33,7 @@ where
 {
     let everything = AllowedPaths::new(&["*".to_owned()]).unwrap();
     let request = Request::builder().method(Method::PUT).uri("/debug/flags/v").body(body).unwrap();
-    let answer = Edge::new(everything).routes.serve(request, &[]).await.answer;
+    let (answer, _) = Edge::new(everything).routes.serve(request, &[]).await;
     let status = answer.status();
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())

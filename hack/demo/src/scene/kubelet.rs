@@ -1,8 +1,8 @@
 //! Simulates the rest of a cluster: the kubelet of each running machine, and the parts of kube-controller-manager that
 //! allocate pod ranges and detect silent kubelets.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ccm_test_apiserver::{Patch, Store};
@@ -25,27 +25,6 @@ pub(crate) struct Kubelets {
     pub(crate) cloud: Arc<dyn Cloud>,
     pub(crate) nodes: usize,
     pub(crate) pace: Pace,
-    /// Kubelets without a network although their machine is running.
-    pub(crate) cut_off: CutOff,
-}
-
-/// Names of machines without a network.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct CutOff(Arc<Mutex<BTreeSet<String>>>);
-
-impl CutOff {
-    pub(crate) fn set(&self, name: &str, cut: bool) {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if cut {
-            names.insert(name.to_owned());
-        } else {
-            names.remove(name);
-        }
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
-    }
 }
 
 #[derive(Debug)]
@@ -80,7 +59,7 @@ impl Kubelets {
     fn look(&self, power: &cloud::Machine, machine: &mut Machine, now: Instant) {
         let (name, on) = (&*power.name, power.on);
         let row = self.world.node(name);
-        let heard = on && !self.cut_off.has(name);
+        let heard = on && self.world.look(|state| state.cut_off.as_deref() != Some(name));
         if heard {
             machine.heard = now;
         }

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use self::cloud::Cloud;
-use self::kubelet::{CutOff, Kubelets};
+use self::kubelet::Kubelets;
 use self::log::Log;
 use crate::args::{Args, Pace};
 use crate::feed::Feed;
@@ -34,7 +34,6 @@ spec: {type: LoadBalancer, selector: {app: shop}, ports: [{port: 80}]}
 pub(crate) struct Scene {
     pub(crate) server: ApiServer,
     pub(crate) cloud: Arc<dyn Cloud>,
-    pub(crate) cut_off: CutOff,
     pub(crate) world: Arc<World>,
     folder: TempDir,
     nodes: usize,
@@ -60,10 +59,9 @@ impl Scene {
         world.watch(server.store(), feed, &mut tasks);
         cloud.clone().watch(world.clone(), feed.clone(), &mut tasks);
         let period = args.pace().period;
-        Ok(Self { server, cloud, cut_off: CutOff::default(), world, folder, nodes: args.nodes, period, tasks })
+        Ok(Self { server, cloud, world, folder, nodes: args.nodes, period, tasks })
     }
 
-    /// Starts the kubelets.
     pub(crate) fn start_kubelets(&mut self, feed: &Arc<Feed>, pace: Pace) {
         let kubelets = Kubelets {
             store: self.store().clone(),
@@ -72,7 +70,6 @@ impl Scene {
             cloud: self.cloud.clone(),
             nodes: self.nodes,
             pace,
-            cut_off: self.cut_off.clone(),
         };
         self.tasks.spawn(kubelets.run());
     }

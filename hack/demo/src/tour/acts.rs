@@ -175,7 +175,7 @@ impl Tour {
             ),
         );
         self.does(self.scene.cloud.fail(&silent)?);
-        self.scene.cut_off.set(&silent, true);
+        self.scene.world.change(|state| state.cut_off = Some(silent.clone()));
         self.does(format!("cuts {silent} off the network"));
         let unknown = |state: &State| state.nodes.get(&silent).is_some_and(|node| node.ready == Ready::Unknown);
         self.until(&format!("{silent} turns Unknown"), |state| unknown(state).then_some(())).await?;
@@ -201,7 +201,7 @@ impl Tour {
         self.findings.kept.push((silent.clone(), asked));
         self.pause(0.7).await;
         self.does(format!("{} and connects {silent} again", self.scene.cloud.recover()?));
-        self.scene.cut_off.set(&silent, false);
+        self.scene.world.change(|state| state.cut_off = None);
         let ready = |state: &State| state.nodes.get(&silent).is_some_and(|node| node.ready == Ready::True);
         self.until(&format!("{silent} is Ready again"), |state| ready(state).then_some(())).await?;
         self.result(format!("{silent} is Ready again, and nothing was lost."));

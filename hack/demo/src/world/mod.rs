@@ -34,6 +34,8 @@ pub(crate) struct State {
     pub(crate) joined: BTreeSet<String>,
     /// Nodes whose taint was removed.
     pub(crate) initialized: BTreeSet<String>,
+    /// The machine without a network although it is running.
+    pub(crate) cut_off: Option<String>,
 }
 
 impl World {

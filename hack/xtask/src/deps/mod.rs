@@ -68,18 +68,13 @@ fn edge(metadata: &Metadata, rule: &Rule, from: &Package, to: &Dependency) -> Op
     if metadata.has(&to.name) {
         return match rule.workspace {
             Workspace::Anything => None,
-            Workspace::Only(allowed) if allowed.contains(&to.name.as_str()) => None,
-            Workspace::Only(_) => finding("this layer may not use that crate of the workspace"),
+            Workspace::Only(always) | Workspace::OnlyWithOptional { always, .. } if always.contains(&&*to.name) => None,
+            Workspace::OnlyWithOptional { optional, .. } if optional.contains(&&*to.name) && to.optional => None,
             // A provider that is always linked would add its dependencies to every program.
-            Workspace::OnlyWithOptional { optional, .. } if optional.contains(&to.name.as_str()) => {
-                if to.optional {
-                    None
-                } else {
-                    finding("must be optional, behind its feature")
-                }
+            Workspace::OnlyWithOptional { optional, .. } if optional.contains(&&*to.name) => {
+                finding("must be optional, behind its feature")
             }
-            Workspace::OnlyWithOptional { always, .. } if always.contains(&to.name.as_str()) => None,
-            Workspace::OnlyWithOptional { .. } => finding("this layer may not use that crate of the workspace"),
+            _ => finding("this layer may not use that crate of the workspace"),
         };
     }
     match rule.externals {

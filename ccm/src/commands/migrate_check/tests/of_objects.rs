@@ -3,7 +3,11 @@
 use super::*;
 
 fn previewed(plans: Vec<Plan>) -> Previewed {
-    Previewed { plans, unplanned: Vec::new(), warnings: Vec::new(), skipped: Vec::new() }
+    Previewed { plans, ..Previewed::default() }
+}
+
+fn unplanned(subject: &str, error: &str) -> Unplanned {
+    Unplanned { subject: subject.into(), error: SyncError::Terminal(error.to_owned()) }
 }
 
 fn step(verb: Verb, kind: &'static str, id: &str, risk: Risk) -> Step {
@@ -92,14 +96,10 @@ const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 #[test]
 fn one_cause_for_many_failed_plans_is_one_line() {
-    let unplanned = |subject: &str, error: &str| Unplanned {
-        subject: subject.into(),
-        error: SyncError::Terminal(error.to_owned()),
-    };
     let all = ["service a/a", "service a/b", "service a/c", "service a/d", "node n", "routes"];
-    let mut unplanned: Vec<Unplanned> = all.map(|subject| unplanned(subject, "no right")).into();
-    unplanned.push(Unplanned { subject: "service a/e".into(), error: SyncError::Terminal("another".into()) });
-    let checks = services::others(&Previewed { unplanned, ..previewed(Vec::new()) }, |_| false);
+    let mut failed: Vec<Unplanned> = all.map(|subject| unplanned(subject, "no right")).into();
+    failed.push(unplanned("service a/e", "another"));
+    let checks = services::others(&Previewed { unplanned: failed, ..Previewed::default() }, |_| false);
     assert_eq!(
         lines(checks),
         [
@@ -143,11 +143,7 @@ fn an_error_of_the_cloud_has_its_own_fix() {
 fn a_mistake_in_a_service_is_reported_once() {
     let services = [service("web", &[], json!({"type": "LoadBalancer"}), None)];
     let mistake = Finding { value: Some("x".into()), ..Finding::new(Severity::Error, "a/b", "no number") };
-    let checks = services::checks(&services, &|_| vec![mistake.clone()], &previewed(Vec::new()), true, &[]);
-    let unplanned = |subject: &str, error: &str| Unplanned {
-        subject: subject.into(),
-        error: SyncError::Terminal(error.to_owned()),
-    };
+    let checks = services::checks(&services, &|_| vec![mistake.clone()], &Previewed::default(), true, &[]);
     let cause = |unplanned: &Unplanned| checks.iter().any(|check| services::is_cause(check, unplanned));
     assert!(cause(&unplanned("service default/web", "failed to plan: a/b \"x\": no number")));
     assert!(!cause(&unplanned("service default/web", "the cloud does not answer")));
@@ -193,7 +189,7 @@ fn finalizers_classes_and_plans_of_services_are_reported() {
             "info service-class service default/classed",
         ]
     );
-    let off = services::checks(&services, &|_| Vec::new(), &previewed(Vec::new()), false, &[]);
+    let off = services::checks(&services, &|_| Vec::new(), &Previewed::default(), false, &[]);
     assert_eq!(lines(off), ["warning service-finalizer service default/good, default/stays, default/both"]);
 }
 
@@ -207,7 +203,7 @@ fn annotations_with_mistakes_are_reported_as_the_lint_has_them() {
         service("web", &[], json!({"type": "LoadBalancer"}), None),
         service("plain", &[], json!({"type": "ClusterIP"}), None),
     ];
-    let checks = services::checks(&services, &strict, &previewed(Vec::new()), true, &[]);
+    let checks = services::checks(&services, &strict, &Previewed::default(), true, &[]);
     assert_eq!(
         lines(checks),
         ["error service-annotations service default/web", "warning service-annotations service default/web"]
