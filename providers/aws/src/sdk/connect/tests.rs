@@ -144,7 +144,7 @@ async fn the_role_is_assumed_with_both_headers_signed() {
         override_of("Elastic Load Balancing", &elb.url)
     ));
     let shared = shared().await;
-    let answers = Answers::new(caller(&Registry::new()).1);
+    let answers = Answers(caller(&Registry::new()).1);
     let role = assumed_role(&config, config.role().unwrap().unwrap(), &shared, "us-west-2", answers).unwrap();
     let shared = shared
         .into_builder()
@@ -176,7 +176,7 @@ async fn a_refused_role_is_reported_with_its_remediation() {
     let sts = Stub::start("403 Forbidden", refused());
     let config =
         config(&format!("[Global]\nRoleARN = arn:aws:iam::123456789012:role/ccm\n{}", override_of("STS", &sts.url)));
-    let answers = Answers::new(caller(&Registry::new()).1);
+    let answers = Answers(caller(&Registry::new()).1);
     let role = config.role().unwrap().unwrap();
     let role = assumed_role(&config, role, &shared().await, "us-west-2", answers).unwrap();
     let error = aws_credential_types::provider::ProvideCredentials::provide_credentials(&role).await.unwrap_err();
