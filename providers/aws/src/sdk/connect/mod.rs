@@ -164,7 +164,7 @@ fn assumed_role(
 }
 
 /// The clients of the services. The SDK makes one attempt; [`Caller`] retries.
-fn clients(config: &Config, shared: &SdkConfig, region: &str) -> Clients {
+pub(crate) fn clients(config: &Config, shared: &SdkConfig, region: &str) -> Clients {
     macro_rules! client {
         ($sdk:ident, $service:expr) => {{
             let mut builder =

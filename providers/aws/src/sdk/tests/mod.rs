@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use aws_credential_types::Credentials;
-use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
 use ccm_cloudsim::core::server::{Answer as Wire, Handler, Request, Runtime, Server};
 use ccm_provider::metric::Registry;
@@ -17,26 +15,11 @@ use futures::future::BoxFuture;
 
 use super::*;
 use crate::client::{ReadEc2 as _, ReadElb as _, ReadElbV2 as _, Tags};
+use crate::tests::world;
 
-/// Clients of an endpoint, with keys that the simulated AWS accepts.
 fn clients(url: &str) -> Clients {
-    macro_rules! client {
-        ($sdk:ident) => {{
-            let config = $sdk::Config::builder()
-                .behavior_version($sdk::config::BehaviorVersion::latest())
-                .region($sdk::config::Region::new("us-west-2"))
-                .credentials_provider(Credentials::new("AKIDTEST", "secret", None, None, "test"))
-                .retry_config(RetryConfig::disabled())
-                .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(Duration::from_secs(10)).build())
-                .endpoint_url(url);
-            $sdk::Client::from_conf(config.build())
-        }};
-    }
-    Clients {
-        ec2: client!(aws_sdk_ec2),
-        elb: client!(aws_sdk_elasticloadbalancing),
-        elbv2: client!(aws_sdk_elasticloadbalancingv2),
-    }
+    let timeouts = TimeoutConfig::builder().operation_attempt_timeout(Duration::from_secs(10)).build();
+    world::clients(url, |config| config.timeout_config(timeouts))
 }
 
 fn api(url: &str) -> SdkApi {
