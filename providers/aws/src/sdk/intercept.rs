@@ -12,15 +12,7 @@ use crate::client::metrics::Metrics;
 /// Counts answers with an error status, and refuses truncated documents: the SDK would read those up to their end,
 /// and a list would be incomplete without an error.
 #[derive(Debug)]
-pub(super) struct Answers {
-    metrics: Metrics,
-}
-
-impl Answers {
-    pub(super) fn new(metrics: Metrics) -> Self {
-        Self { metrics }
-    }
-}
+pub(super) struct Answers(pub(super) Metrics);
 
 #[aws_smithy_runtime_api::client::interceptors::dyn_dispatch_hint]
 impl Intercept for Answers {
@@ -37,7 +29,7 @@ impl Intercept for Answers {
         let response = context.response();
         let status = response.status().as_u16();
         if let Some(operation) = cfg.load::<Metadata>() {
-            self.metrics.response(operation.service(), operation.name(), status);
+            self.0.response(operation.service(), operation.name(), status);
         }
         let whole = response.body().bytes().is_none_or(is_whole);
         if status < 300 && !whole { Err("the answer breaks off, or is no XML document".into()) } else { Ok(()) }

@@ -83,7 +83,7 @@ impl SdkApi {
 impl Clients {
     /// Counts and checks the answers of the clients.
     fn watched(&self, metrics: &Metrics) -> Self {
-        let answers = || intercept::Answers::new(metrics.clone());
+        let answers = || intercept::Answers(metrics.clone());
         let ec2 = self.ec2.config().to_builder().interceptor(answers()).build();
         let elb = self.elb.config().to_builder().interceptor(answers()).build();
         let elbv2 = self.elbv2.config().to_builder().interceptor(answers()).build();

@@ -4,7 +4,7 @@ use super::*;
 use crate::tests::world::{World, id};
 
 /// A host: its metadata service and the cloud behind it. Records the requests in order.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Host {
     identity: Option<Identity>,
     instance_id: Option<String>,
@@ -40,24 +40,6 @@ impl Host {
         (asked, result)
     }
 
-    fn metadata(&self) -> HostMetadata {
-        HostMetadata {
-            identity: self.identity.clone(),
-            instance_id: self.instance_id.clone(),
-            silent: self.silent,
-            asked: self.asked.clone(),
-        }
-    }
-}
-
-struct HostMetadata {
-    identity: Option<Identity>,
-    instance_id: Option<String>,
-    silent: bool,
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-impl HostMetadata {
     async fn answer<T>(&self, what: &str, answer: Option<T>) -> Result<T, String> {
         self.asked.lock().unwrap().push(what.to_owned());
         if self.silent {
@@ -68,7 +50,7 @@ impl HostMetadata {
 }
 
 #[async_trait]
-impl Metadata for HostMetadata {
+impl Metadata for Host {
     async fn identity(&self) -> Result<Identity, String> {
         self.answer("identity", self.identity.clone()).await
     }
@@ -82,7 +64,7 @@ impl Metadata for HostMetadata {
 impl Connector for Host {
     fn metadata(&self, _: &Config) -> Result<Arc<dyn Metadata>, ProviderError> {
         self.asked.lock().unwrap().push("make metadata".to_owned());
-        Ok(Arc::new(self.metadata()))
+        Ok(Arc::new(self.clone()))
     }
 
     async fn api(self: Box<Self>, config: &Config, region: &str) -> Result<Arc<dyn Api>, ProviderError> {
@@ -174,22 +156,11 @@ async fn the_first_thing_that_is_wrong_is_reported_in_upstreams_order() {
         ),
     ];
     for (host, text, asked, message) in cases {
-        let host = Host { asked: Arc::default(), world: host.world.clone(), ..host.clone_answers() };
+        let host = Host { asked: Arc::default(), ..host.clone() };
         let (seen, result) = host.start(text, true).await;
         let error = result.expect_err(text);
         assert!(error.starts_with(message), "{text}: {error}");
         assert_eq!(seen, *asked, "{text}");
-    }
-}
-
-impl Host {
-    fn clone_answers(&self) -> Self {
-        Self {
-            identity: self.identity.clone(),
-            instance_id: self.instance_id.clone(),
-            silent: self.silent,
-            ..Self::default()
-        }
     }
 }
 

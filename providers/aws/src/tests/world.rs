@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
+use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_smithy_runtime_api::client::http::{
     HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
 };
@@ -14,7 +16,7 @@ use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
-use aws_smithy_types::retry::RetryConfig;
+use aws_types::sdk_config::Builder;
 use ccm_cloudsim::aws::ec2::model::{Association, Attachment, Gateway, Peer, Route, RouteTable, Rule, Target, Vpc};
 use ccm_cloudsim::aws::ec2::{Ec2State, Instance, InstanceState, Interface, SecurityGroup, Subnet};
 use ccm_cloudsim::aws::options::Delays;
@@ -22,11 +24,13 @@ use ccm_cloudsim::aws::{self, Aws, Options};
 use ccm_cloudsim::core::clock::Mode;
 use ccm_cloudsim::core::faults::{self, Fault};
 use ccm_cloudsim::core::server::Answer;
+use ccm_kit::lock;
 use ccm_provider::metric::Registry;
 
 use crate::client::metrics::leading;
 use crate::client::{Api, Tags};
-use crate::sdk::{Clients, SdkApi};
+use crate::sdk::{Clients, SdkApi, connect};
+use crate::start::config::Config;
 
 /// The tag of the cluster's objects.
 pub(crate) const KEY: &str = "kubernetes.io/cluster/c1";
@@ -126,8 +130,12 @@ fn call(form: &str) -> String {
     text
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap()
+/// Clients of an endpoint, with keys that the simulated AWS accepts, after a change of their configuration.
+pub(crate) fn clients(url: &str, change: impl FnOnce(Builder) -> Builder) -> Clients {
+    let keys = SharedCredentialsProvider::new(Credentials::new("AKIDTEST", "secret", None, None, "test"));
+    let config = SdkConfig::builder().behavior_version(BehaviorVersion::latest()).region(Region::new("us-west-2"));
+    let config = change(config.credentials_provider(keys).endpoint_url(url)).build();
+    connect::clients(&Config::default(), &config, "us-west-2")
 }
 
 /// An instance ID by number.
@@ -177,23 +185,7 @@ impl World {
             edit: Mutex::default(),
             knows_no_dry_runs: AtomicBool::default(),
         });
-        macro_rules! client {
-            ($sdk:ident) => {{
-                let config = $sdk::Config::builder()
-                    .behavior_version($sdk::config::BehaviorVersion::latest())
-                    .region($sdk::config::Region::new("us-west-2"))
-                    .credentials_provider(Credentials::new("AKIDTEST", "secret", None, None, "test"))
-                    .retry_config(RetryConfig::disabled())
-                    .http_client(InProcess(wire.clone()))
-                    .endpoint_url("http://simulated");
-                $sdk::Client::from_conf(config.build())
-            }};
-        }
-        let clients = Clients {
-            ec2: client!(aws_sdk_ec2),
-            elb: client!(aws_sdk_elasticloadbalancing),
-            elbv2: client!(aws_sdk_elasticloadbalancingv2),
-        };
+        let clients = clients("http://simulated", |config| config.http_client(InProcess(wire.clone())));
         let (caller, metrics) = leading(&Registry::new());
         let world = Self { wire, api: Arc::new(SdkApi::new(&clients, caller.once(), &metrics)) };
         world.state(|world| network(&mut world.ec2));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ccm_cloudsim::aws::ec2::model::{Rule, SecurityGroup};
 use ccm_cloudsim::aws::ec2::seed::{self, InstanceSeed, Network, NetworkSeed};
+use ccm_cloudsim::aws::elbv2::TargetGroup;
 use ccm_cloudsim::aws::imds::{Imds, ImdsOptions};
 use ccm_cloudsim::aws::{Aws, Options};
 use ccm_cloudsim::core::clock::Mode;
@@ -142,6 +143,31 @@ impl Bed {
             }
         }
         panic!("twenty attempts were not enough");
+    }
+
+    /// Asserts that further syncs and a restart write nothing, and that a steady sync makes at most `most` reads.
+    pub(crate) async fn stays(&self, process: &dyn LoadBalancer, service: &Service, most: usize) {
+        let mark = self.aws.mark();
+        self.ensure(process, service).await;
+        process.update(CLUSTER, service, &self.nodes).await.unwrap();
+        // In the second sync of a process, the caches are filled.
+        self.ensure(process, service).await;
+        let steady = self.aws.mark();
+        self.ensure(process, service).await;
+        let reads = self.aws.ledger(|ledger| ledger.since(steady).count());
+        assert!(reads <= most, "{reads} reads: {:?}", self.aws.ledger(|ledger| ledger.counts(steady)));
+        self.ensure(&*self.process().await, service).await;
+        assert_eq!(self.writes(mark), Vec::<String>::new());
+    }
+
+    /// Targets of all target groups and instances of all classic balancers.
+    pub(crate) fn hosts(&self) -> Vec<usize> {
+        self.aws.world(|world| {
+            let staying =
+                |group: &TargetGroup| group.targets.values().filter(|one| one.draining_until.is_none()).count();
+            let network = world.elbv2.groups.values().map(staying);
+            network.chain(world.elb.balancers.values().map(|balancer| balancer.instances.len())).collect()
+        })
     }
 
     /// Another group of the same network, tagged for the cluster or not.

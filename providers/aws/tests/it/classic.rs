@@ -124,18 +124,7 @@ async fn a_second_sync_and_a_restart_write_nothing() {
     let process = bed.process().await;
     for desired in [plain(), changed(), named()] {
         bed.ensure(&*process, &desired).await;
-        let mark = bed.aws.mark();
-        bed.ensure(&*process, &desired).await;
-        process.update(CLUSTER, &desired, &bed.nodes).await.unwrap();
-        // In the second sync of a process, the caches are filled.
-        bed.ensure(&*process, &desired).await;
-        let steady = bed.aws.mark();
-        bed.ensure(&*process, &desired).await;
-        let reads = bed.aws.ledger(|ledger| ledger.since(steady).count());
-        assert!(reads <= 7, "{reads} reads: {:?}", bed.aws.ledger(|ledger| ledger.counts(steady)));
-        let restarted = bed.process().await;
-        bed.ensure(&*restarted, &desired).await;
-        assert_eq!(bed.writes(mark), Vec::<String>::new());
+        bed.stays(&*process, &desired, 7).await;
     }
     bed.check();
 }

@@ -9,17 +9,6 @@ fn desired(name: &str, annotations: &[(&str, &str)]) -> Service {
     service(name, annotations, &[(80, 31080)], json!({}))
 }
 
-/// Targets of all target groups and instances of all classic balancers.
-fn hosts(bed: &Bed) -> Vec<usize> {
-    bed.aws.world(|world| {
-        let staying = |group: &ccm_cloudsim::aws::elbv2::TargetGroup| {
-            group.targets.values().filter(|target| target.draining_until.is_none()).count()
-        };
-        let network = world.elbv2.groups.values().map(staying);
-        network.chain(world.elb.balancers.values().map(|balancer| balancer.instances.len())).collect()
-    })
-}
-
 #[tokio::test]
 async fn a_mistake_made_since_keeps_no_node_from_coming_or_going() {
     for (kind, mistake) in [
@@ -41,7 +30,7 @@ async fn a_mistake_made_since_keeps_no_node_from_coming_or_going() {
         bed.nodes.remove(0);
         let mark = bed.aws.mark();
         process.update(CLUSTER, &wrong, &bed.nodes).await.unwrap();
-        assert_eq!(hosts(&bed), [4], "{kind} {mistake:?}");
+        assert_eq!(bed.hosts(), [4], "{kind} {mistake:?}");
         assert_eq!(bed.writes(mark).len(), 2, "{:?}", bed.writes(mark));
         let mark = bed.aws.mark();
         process.update(CLUSTER, &wrong, &bed.nodes).await.unwrap();

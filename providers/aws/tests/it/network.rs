@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_cloudsim::aws::World;
-use ccm_cloudsim::aws::elbv2::TargetGroup;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::lag::Lag;
 use ccm_provider::{LoadBalancerExt as _, Service};
@@ -135,19 +134,7 @@ async fn a_second_sync_and_a_restart_write_nothing() {
     // which are read once for all Services that sync at the same time.
     for (desired, most) in [(plain(), 7), (changed(), 9)] {
         bed.ensure(&*process, &desired).await;
-        let mark = bed.aws.mark();
-        bed.ensure(&*process, &desired).await;
-        process.update(CLUSTER, &desired, &bed.nodes).await.unwrap();
-        assert_eq!(bed.writes(mark), Vec::<String>::new());
-        // In the second sync of a process, the caches are filled.
-        bed.ensure(&*process, &desired).await;
-        let steady = bed.aws.mark();
-        bed.ensure(&*process, &desired).await;
-        let reads = bed.aws.ledger(|ledger| ledger.since(steady).count());
-        assert!(reads <= most, "{reads} reads: {:?}", bed.aws.ledger(|ledger| ledger.counts(steady)));
-        let restarted = bed.process().await;
-        bed.ensure(&*restarted, &desired).await;
-        assert_eq!(bed.writes(mark), Vec::<String>::new());
+        bed.stays(&*process, &desired, most).await;
     }
     bed.check();
 }
@@ -206,7 +193,7 @@ async fn an_instance_that_is_not_shown_yet_is_looked_for_again() {
         bed.aws.clock().step(Duration::from_secs(40));
         let process = watched(&bed).await.0;
         process.update(CLUSTER, &desired, &bed.nodes).await.unwrap();
-        assert_eq!(targets(&bed), 4, "{kind}");
+        assert_eq!(bed.hosts(), [4], "{kind}");
 
         // After five minutes the missing instance is reported, and nothing waits for it.
         bed.aws.change(|options| options.lag = Lag::default().with("instance", Duration::from_secs(300)));
@@ -230,15 +217,6 @@ fn new_node(bed: &mut Bed, age: Duration) -> String {
     let id = node.provider_id.as_deref().unwrap().rsplit('/').next().unwrap().to_owned();
     bed.aws.world(|world| world.ec2.instances.get_mut(&id).unwrap().created = now);
     node.name.to_string()
-}
-
-/// Targets of the one target group, or instances of the one classic balancer.
-fn targets(bed: &Bed) -> usize {
-    bed.aws.world(|world| {
-        let stay = |group: &TargetGroup| group.targets.values().filter(|one| one.draining_until.is_none()).count();
-        let network = world.elbv2.groups.values().map(stay);
-        network.chain(world.elb.balancers.values().map(|balancer| balancer.instances.len())).sum()
-    })
 }
 
 /// Reads may be older than the last write. The last node list counts, even if no other follows.
@@ -265,7 +243,7 @@ async fn a_target_that_comes_and_goes_at_once_is_no_target_in_the_end() {
                     break;
                 }
             }
-            assert_eq!(targets(&bed), count, "{kind}");
+            assert_eq!(bed.hosts(), [count], "{kind}");
         }
         assert_eq!(cluster.take_events(), Vec::<String>::new(), "{kind}");
     }

@@ -1,7 +1,6 @@
 //! Parsers of values. A parser returns `Ok(None)` if a value is equivalent to no annotation.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
 use ccm_provider::Severity;
 use ccm_provider::address::parse_cidr;
@@ -62,23 +61,10 @@ pub fn exact_bool(value: &str) -> Parsed<bool> {
     or_default(value.parse().map(Some).map_err(|_| NO_BOOL.into()))
 }
 
-/// `true` or `false` in any case; for any other text the default applies.
-pub fn any_case_bool(value: &str) -> Parsed<bool> {
-    exact_bool(&value.to_lowercase())
-}
-
-/// A decimal number within bounds; an empty text is invalid.
-pub fn within(value: &str, bounds: RangeInclusive<i32>) -> Parsed<i32> {
-    let number = value.parse().ok().filter(|number| bounds.contains(number));
-    let (min, max) = bounds.into_inner();
-    let wrong =
-        || format!("not a whole number from {min} to {max}; write for example \"{}\"", 10.min(max).max(min)).into();
-    number.map(Some).ok_or_else(wrong)
-}
-
 /// A decimal number of 32 bits; an empty text is invalid.
 pub fn number(value: &str) -> Parsed<i32> {
-    within(value, i32::MIN..=i32::MAX)
+    let wrong = |_| format!("not a whole number from {} to {}; write for example \"10\"", i32::MIN, i32::MAX).into();
+    value.parse().map(Some).map_err(wrong)
 }
 
 /// A decimal number of 32 bits; an empty text is `None`.
@@ -93,16 +79,7 @@ pub fn items(value: &str) -> impl Iterator<Item = &str> {
 
 /// Comma-separated [`items`]; an empty list is `None`.
 pub fn list(value: &str) -> Parsed<Vec<String>> {
-    listed(items(value))
-}
-
-fn listed<'a>(items: impl Iterator<Item = &'a str>) -> Parsed<Vec<String>> {
-    Ok(Some(items.map(str::to_owned).collect::<Vec<_>>()).filter(|list| !list.is_empty()))
-}
-
-/// Items separated by blanks; an empty list is `None`.
-pub fn spaced_list(value: &str) -> Parsed<Vec<String>> {
-    listed(value.split_whitespace())
+    Ok(Some(items(value).map(str::to_owned).collect::<Vec<_>>()).filter(|list| !list.is_empty()))
 }
 
 /// Comma-separated `k=v`, `k=` and `k`; empty keys are dropped. The last of equal keys wins.

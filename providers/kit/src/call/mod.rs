@@ -218,34 +218,24 @@ impl<O: Operation> Caller<O> {
         Fut: Future<Output = Result<P, Failure>>,
     {
         let start = Instant::now();
-        let all = self.all_pages(operation, send, take).await;
+        let read = async move {
+            let incomplete = |why: &str| CallError::of_kind(operation, ErrorKind::Incomplete, why);
+            let (mut all, mut token, mut seen) = (Vec::new(), None::<String>, HashSet::new());
+            for _ in 0..MAX_PAGES {
+                let page = self.attempts(operation, || send(token.clone())).await?;
+                let (mut entries, next) = take(page);
+                all.append(&mut entries);
+                let Some(next) = next.filter(|next| !next.is_empty()) else { return Ok(all) };
+                if !seen.insert(next.clone()) {
+                    return Err(incomplete("a page leads back to one that was read before"));
+                }
+                token = Some(next);
+            }
+            Err(incomplete(&format!("more than {MAX_PAGES} pages")))
+        };
+        let all = read.await;
         self.observer.operation(operation, all.is_ok(), start.elapsed());
         all
-    }
-
-    async fn all_pages<T, P, F, Fut>(
-        &self,
-        operation: O,
-        send: F,
-        take: impl Fn(P) -> (Vec<T>, Option<String>),
-    ) -> Result<Vec<T>, CallError<O>>
-    where
-        F: Fn(Option<String>) -> Fut,
-        Fut: Future<Output = Result<P, Failure>>,
-    {
-        let incomplete = |why: &str| CallError::of_kind(operation, ErrorKind::Incomplete, why);
-        let (mut all, mut token, mut seen) = (Vec::new(), None::<String>, HashSet::new());
-        for _ in 0..MAX_PAGES {
-            let page = self.attempts(operation, || send(token.clone())).await?;
-            let (mut entries, next) = take(page);
-            all.append(&mut entries);
-            let Some(next) = next.filter(|next| !next.is_empty()) else { return Ok(all) };
-            if !seen.insert(next.clone()) {
-                return Err(incomplete("a page leads back to one that was read before"));
-            }
-            token = Some(next);
-        }
-        Err(incomplete(&format!("more than {MAX_PAGES} pages")))
     }
 
     async fn attempts<T, F, Fut>(&self, operation: O, send: F) -> Result<T, CallError<O>>

@@ -177,11 +177,6 @@ impl<'a> Value<'a> {
         self.json.as_u64().or_else(|| self.wrong("a whole number, 0 or more"))
     }
 
-    /// An integer.
-    pub fn integer(&self) -> Option<i64> {
-        self.json.as_i64().or_else(|| self.wrong("a whole number"))
-    }
-
     /// A string with a duration in Go syntax.
     pub fn duration(&self) -> Option<Duration> {
         let Json::String(text) = self.json else { return self.wrong("a duration such as \"1m30s\"") };

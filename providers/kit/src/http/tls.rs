@@ -40,19 +40,19 @@ impl Tls<'_> {
                 .with_safe_default_protocol_versions()
                 .map_err(|error| format!("TLS: {error}"))
         };
+        let verifying = |trusted| {
+            let verifier = Verifier { algorithms: provider.signature_verification_algorithms, trusted };
+            Ok::<_, String>(builder()?.dangerous().with_custom_certificate_verifier(Arc::new(verifier)))
+        };
         let builder = match (self.insecure, self.authorities, self.authorities_pem) {
-            (true, ..) => {
-                let any = Arc::new(AnyServer(provider.signature_verification_algorithms));
-                builder()?.dangerous().with_custom_certificate_verifier(any)
-            }
+            (true, ..) => verifying(None)?,
             (_, Some(path), _) => {
                 let (roots, pem) = bundle(path).map_err(|why| format!("{path:?}: {why}"))?;
-                builder()?.dangerous().with_custom_certificate_verifier(listed(roots, &pem, &provider)?)
+                verifying(Some(Trusted::new(roots, &pem, &provider)?))?
             }
             (_, None, Some(pem)) => {
                 let roots = roots(pem.as_bytes()).map_err(|why| format!("{PEM_TEXT}{why}"))?;
-                let verifier = listed(roots, pem.as_bytes(), &provider)?;
-                builder()?.dangerous().with_custom_certificate_verifier(verifier)
+                verifying(Some(Trusted::new(roots, pem.as_bytes(), &provider)?))?
             }
             (_, None, None) => builder()?.with_native_roots().or_else(|error| {
                 tracing::warn!(%error, "this host trusts no certificates: only plain HTTP will work");
@@ -68,27 +68,34 @@ impl Tls<'_> {
     }
 }
 
-/// Trusts the certificates of this PEM text, and certificates signed by them.
-fn listed(
-    roots: RootCertStore,
-    pem: &[u8],
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, String> {
-    let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
-    let usual = usual.map_err(|error| format!("TLS: {error}"))?;
-    let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect();
-    Ok(Arc::new(Listed { usual, certificates }))
+/// Verifies signatures, and server certificates unless any is trusted.
+#[derive(Debug)]
+struct Verifier {
+    algorithms: WebPkiSupportedAlgorithms,
+    /// `None`: any certificate is trusted.
+    trusted: Option<Trusted>,
 }
 
+/// The certificates of a PEM text.
+///
 /// The default verifier rejects a server certificate that is itself a CA certificate, as `openssl req -x509` creates
 /// it. Go programs accept it if it is in the list of trusted certificates.
 #[derive(Debug)]
-struct Listed {
+struct Trusted {
     usual: Arc<WebPkiServerVerifier>,
     certificates: Vec<CertificateDer<'static>>,
 }
 
-impl ServerCertVerifier for Listed {
+impl Trusted {
+    fn new(roots: RootCertStore, pem: &[u8], provider: &Arc<CryptoProvider>) -> Result<Self, String> {
+        let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+        let usual = usual.map_err(|error| format!("TLS: {error}"))?;
+        let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect();
+        Ok(Self { usual, certificates })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -97,9 +104,10 @@ impl ServerCertVerifier for Listed {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.usual.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+        let Some(Trusted { usual, certificates }) = &self.trusted else { return Ok(ServerCertVerified::assertion()) };
+        match usual.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             // An expired certificate has another error.
-            Err(Error::InvalidCertificate(CertificateError::Other(_))) if self.certificates.contains(end_entity) => {
+            Err(Error::InvalidCertificate(CertificateError::Other(_))) if certificates.contains(end_entity) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())
             }
@@ -113,7 +121,7 @@ impl ServerCertVerifier for Listed {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.usual.verify_tls12_signature(message, certificate, signature)
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -122,49 +130,10 @@ impl ServerCertVerifier for Listed {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.usual.verify_tls13_signature(message, certificate, signature)
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.usual.supported_verify_schemes()
-    }
-}
-
-/// Trusts any server certificate; signatures are still verified.
-#[derive(Debug)]
-struct AnyServer(WebPkiSupportedAlgorithms);
-
-impl ServerCertVerifier for AnyServer {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
+        self.algorithms.supported_schemes()
     }
 }

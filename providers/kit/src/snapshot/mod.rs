@@ -16,6 +16,11 @@ use tokio::time::Instant;
 use crate::batch::{Interrupted, bounded};
 use crate::lock::lock;
 
+/// How long a failure is returned to all callers, so that immediate retries share one attempt.
+const NEGATIVE: Duration = Duration::from_secs(1);
+/// The deadline of one read.
+const DEADLINE: Duration = Duration::from_secs(60);
+
 /// A value with the time at which its read began: it includes everything that existed before.
 #[derive(Debug)]
 pub struct Stamped<T> {
@@ -51,8 +56,6 @@ impl<T, E> Debug for Cached<T, E> {
 struct Shared<T, E> {
     read: Box<dyn Fn() -> BoxFuture<'static, Result<T, E>> + Send + Sync>,
     interrupted: fn(Interrupted) -> E,
-    negative: Duration,
-    deadline: Duration,
     state: Mutex<State<T, E>>,
 }
 
@@ -73,43 +76,13 @@ struct Flight {
 impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Cached<T, E> {
     /// Wraps a read; nothing is read yet. `interrupted` makes the error of a read that timed out or panicked.
     ///
-    /// Failures are cached for one second ([`Cached::negative`]); the deadline of a read is one minute
-    /// ([`Cached::deadline`]).
+    /// Failures are cached for one second; the deadline of a read is one minute.
     pub fn new(
         read: impl Fn() -> BoxFuture<'static, Result<T, E>> + Send + Sync + 'static,
         interrupted: fn(Interrupted) -> E,
     ) -> Self {
-        Self::with(Box::new(read), interrupted, Duration::from_secs(1), Duration::from_secs(60))
-    }
-
-    fn with(
-        read: Box<dyn Fn() -> BoxFuture<'static, Result<T, E>> + Send + Sync>,
-        interrupted: fn(Interrupted) -> E,
-        negative: Duration,
-        deadline: Duration,
-    ) -> Self {
         let state = Mutex::new(State { good: None, failed: None, flight: None });
-        Self { shared: Arc::new(Shared { read, interrupted, negative, deadline, state }) }
-    }
-
-    /// Sets how long a failure is returned to all callers, so that immediate retries share one attempt.
-    #[must_use]
-    pub fn negative(self, negative: Duration) -> Self {
-        self.changed(|shared| shared.negative = negative)
-    }
-
-    /// Sets the deadline of one read.
-    #[must_use]
-    pub fn deadline(self, deadline: Duration) -> Self {
-        self.changed(|shared| shared.deadline = deadline)
-    }
-
-    /// Changes the settings; has an effect only before the first clone.
-    fn changed(mut self, change: impl FnOnce(&mut Shared<T, E>)) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            change(shared);
-        }
-        self
+        Self { shared: Arc::new(Shared { read: Box::new(read), interrupted, state }) }
     }
 
     /// The value, from a read that began at most `max_age` ago and not before `not_before`, the time of the caller's
@@ -134,7 +107,7 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Cached<T, E> {
                 }
                 if let Some((began, ended, error)) = &state.failed {
                     let since_call = *began >= called;
-                    let recent = ended.elapsed() < self.shared.negative && not_before.is_none_or(|at| *began >= at);
+                    let recent = ended.elapsed() < NEGATIVE && not_before.is_none_or(|at| *began >= at);
                     if since_call || recent || (*ended >= called && late_enough(*began)) {
                         return Err(error.clone());
                     }
@@ -173,7 +146,7 @@ impl<T: Send + Sync + 'static, E: Clone + Send + Sync + 'static> Shared<T, E> {
         state.flight = Some(flight.clone());
         let shared = self.clone();
         tokio::spawn(async move {
-            let answer = bounded(shared.deadline, async { (shared.read)().await }).await;
+            let answer = bounded(DEADLINE, async { (shared.read)().await }).await;
             let answer = answer.unwrap_or_else(|how| Err((shared.interrupted)(how)));
             {
                 let mut state = shared.lock();

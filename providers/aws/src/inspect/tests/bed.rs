@@ -127,17 +127,22 @@ impl Bed {
         Inspector { api, instances, balancers, settings, routes, cluster }
     }
 
-    /// Creates the balancer of a Service as the controller does. The Service's status gets its hostname.
-    pub(super) async fn make(&self, service: &mut Service) {
-        let balancers = self.inspector().balancers;
+    /// A Service with the balancer that the controller creates for it, and its hostname in the status.
+    pub(super) async fn made(&self, name: &str, kind: &str) -> Service {
+        let (balancers, mut service) = (self.inspector().balancers, service(name, kind));
         for _ in 0..3 {
-            if let Ok(Some(status)) = balancers.ensure(CLUSTER, service, &self.nodes).await {
+            if let Ok(Some(status)) = balancers.ensure(CLUSTER, &service, &self.nodes).await {
                 service.status.load_balancer = status;
                 self.written();
-                return;
+                return service;
             }
         }
         panic!("no balancer after three attempts");
+    }
+
+    /// `shop/old` with a classic balancer, and `shop/web` with a network balancer.
+    pub(super) async fn both(&self) -> (Service, Service) {
+        (self.made("old", "").await, self.made("web", "nlb").await)
     }
 
     pub(super) fn claims(&self, services: &[&Service]) -> Claims {

@@ -28,9 +28,7 @@ fn health(bed: &Bed, states: [(&'static str, &'static str); 2]) {
 #[tokio::test(start_paused = true)]
 async fn a_balancer_in_order_of_either_kind_is_reported_link_by_link() {
     let bed = Bed::new();
-    let (mut classic, mut network) = (service("old", ""), service("web", "nlb"));
-    bed.make(&mut classic).await;
-    bed.make(&mut network).await;
+    let (classic, network) = bed.both().await;
     let facts = explain(&bed, &classic).await;
     assert!(!facts.contains("BAD") && !facts.contains("waiting"), "{facts}");
     has(
@@ -75,8 +73,7 @@ async fn what_is_not_there_yet_is_waited_for_with_the_writes_that_are_left() {
 #[tokio::test(start_paused = true)]
 async fn targets_are_reported_with_what_their_health_means() {
     let bed = Bed::new();
-    let mut web = service("web", "nlb");
-    bed.make(&mut web).await;
+    let mut web = bed.made("web", "nlb").await;
     for (states, summary) in [
         (
             [("healthy", ""), ("unhealthy", "Target.FailedHealthChecks")],
@@ -119,8 +116,7 @@ async fn targets_are_reported_with_what_their_health_means() {
 #[tokio::test(start_paused = true)]
 async fn each_state_of_a_network_balancer_says_what_to_do() {
     let bed = Bed::new();
-    let mut web = service("web", "nlb");
-    bed.make(&mut web).await;
+    let web = bed.made("web", "nlb").await;
     for (state, summary) in [
         ("provisioning", "provisioning, which takes some minutes"),
         ("active_impaired", "free addresses in its subnets"),
@@ -136,9 +132,7 @@ async fn each_state_of_a_network_balancer_says_what_to_do() {
 #[tokio::test(start_paused = true)]
 async fn a_balancer_without_our_mark_is_bad_and_so_is_its_plan() {
     let bed = Bed::new();
-    let (mut classic, mut network) = (service("old", ""), service("web", "nlb"));
-    bed.make(&mut classic).await;
-    bed.make(&mut network).await;
+    let (classic, network) = bed.both().await;
     bed.tags(|tags| drop(tags.remove(crate::tests::world::KEY)));
     for service in [&classic, &network] {
         has(
@@ -151,8 +145,7 @@ async fn a_balancer_without_our_mark_is_bad_and_so_is_its_plan() {
 #[tokio::test(start_paused = true)]
 async fn an_invalid_annotation_is_named_and_the_balancer_is_explained() {
     let bed = Bed::new();
-    let mut web = service("web", "nlb");
-    bed.make(&mut web).await;
+    let mut web = bed.made("web", "nlb").await;
     annotate(&mut web, "healthcheck-interval", "often");
     let facts = explain(&bed, &web).await;
     has(&facts, &["BAD [desired state]", "healthcheck-interval", "often", "=> change the object", "2 healthy"]);
@@ -181,8 +174,7 @@ async fn what_others_serve_is_left_to_them() {
     class.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.to_owned()];
     assert!(!explain(&bed, &class).await.contains("delete"));
     // Objects created before the annotation changed remain.
-    let mut left = service("web", "nlb");
-    bed.make(&mut left).await;
+    let mut left = bed.made("web", "nlb").await;
     annotate(&mut left, "type", "external");
     has(&explain(&bed, &left).await, &["BAD [previous load balancer]", "stays until the Service is deleted"]);
 }
@@ -190,8 +182,7 @@ async fn what_others_serve_is_left_to_them() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_wants_none_any_more_shows_what_goes() {
     let bed = Bed::new();
-    let mut web = service("web", "nlb");
-    bed.make(&mut web).await;
+    let mut web = bed.made("web", "nlb").await;
     web.spec.kind = "ClusterIP".to_owned();
     web.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.to_owned()];
     has(&explain(&bed, &web).await, &["good [desired state] no load balancer", "waiting [plan] writes left: "]);
@@ -200,15 +191,13 @@ async fn a_service_that_wants_none_any_more_shows_what_goes() {
 #[tokio::test(start_paused = true)]
 async fn a_group_that_lets_nobody_in_and_one_that_is_left_behind_are_reported() {
     let bed = Bed::new();
-    let mut old = service("old", "");
-    bed.make(&mut old).await;
+    let old = bed.made("old", "").await;
     bed.world.ec2(|ec2| {
         ec2.groups.values_mut().filter(|group| group.name != "nodes").for_each(|group| group.ingress.clear());
     });
     has(&explain(&bed, &old).await, &["BAD [security group sg-", "no rule allows clients"]);
     // A target group left by an interrupted attempt.
-    let mut web = service("web", "nlb");
-    bed.make(&mut web).await;
+    let web = bed.made("web", "nlb").await;
     bed.world.state(|state| {
         let mut left = state.elbv2.groups.values().next().unwrap().clone();
         let name = format!("{}0123456789", &left.name[..left.name.len() - 10]);
@@ -222,8 +211,7 @@ async fn a_group_that_lets_nobody_in_and_one_that_is_left_behind_are_reported() 
 #[tokio::test(start_paused = true)]
 async fn drift_is_reported() {
     let bed = Bed::new();
-    let mut web = service("web", "nlb");
-    bed.make(&mut web).await;
+    let mut web = bed.made("web", "nlb").await;
     web.spec.ports[0].port = 81;
     web.status.load_balancer = Default::default();
     has(

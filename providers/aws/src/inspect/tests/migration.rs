@@ -33,17 +33,16 @@ fn worst(checks: &[Check]) -> Severity {
 }
 
 /// A cluster with the objects that every call needs: a balancer of the Service, a rule, a route to a node.
-async fn complete(service: &mut Service) -> Bed {
+async fn complete() -> (Bed, Service) {
     let bed = Bed::new();
-    bed.make(service).await;
+    let web = bed.made("web", "nlb").await;
     bed.table(|table| table.routes.push(route_to("10.200.1.0/24", 1)));
-    bed
+    (bed, web)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_in_order_has_no_warning() {
-    let mut web = service("web", "nlb");
-    let bed = complete(&mut web).await;
+    let (bed, web) = complete().await;
     let before = bed.objects();
     let checks = checks(&bed, &[&web]).await;
     assert_eq!(worst(&checks), Severity::Info, "{checks:#?}");
@@ -59,8 +58,7 @@ async fn a_cluster_in_order_has_no_warning() {
 
 #[tokio::test(start_paused = true)]
 async fn every_permission_of_ec2_and_every_read_is_asked_for() {
-    let mut web = service("web", "nlb");
-    let bed = complete(&mut web).await;
+    let (bed, web) = complete().await;
     let text = of(&checks(&bed, &[&web]).await, "permissions");
     let granted = text.lines().find(|line| line.contains("checked and granted: ")).unwrap().to_owned();
     let granted: BTreeSet<&str> = granted.split(|c: char| c.is_whitespace() || c == ',').collect();
@@ -75,8 +73,7 @@ async fn every_permission_of_ec2_and_every_read_is_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn the_questions_change_nothing_even_where_dry_runs_are_carried_out() {
-    let mut web = service("web", "nlb");
-    let bed = complete(&mut web).await;
+    let (bed, web) = complete().await;
     bed.world.forget_dry_runs();
     let before = bed.objects();
     let text = of(&checks(&bed, &[&web]).await, "permissions");
@@ -98,8 +95,7 @@ async fn a_missing_permission_is_an_error_where_it_is_needed_and_a_warning_elsew
         ("ec2:DeleteTags", "warning", "tagging.json"),
         ("ec2:DescribeVolumes", "warning", "volume.json"),
     ] {
-        let mut web = service("web", "nlb");
-        let bed = complete(&mut web).await;
+        let (bed, web) = complete().await;
         bed.world.deny(permission);
         let text = of(&checks(&bed, &[&web]).await, "permissions");
         has(
@@ -248,10 +244,8 @@ async fn marks_networks_and_groups_of_instances_are_reported_per_node() {
 #[tokio::test(start_paused = true)]
 async fn each_service_shows_what_a_take_over_changes() {
     let bed = Bed::new();
-    let (mut same, mut drifted, mut foreign) = (service("same", "nlb"), service("drift", ""), service("other", "nlb"));
-    for service in [&mut same, &mut drifted, &mut foreign] {
-        bed.make(service).await;
-    }
+    let (same, mut drifted) = (bed.made("same", "nlb").await, bed.made("drift", "").await);
+    let foreign = bed.made("other", "nlb").await;
     drifted.metadata.annotations.insert(format!("{PREFIX}connection-idle-timeout"), "90".to_owned());
     bed.written();
     bed.world.state(|state| {

@@ -37,9 +37,7 @@ async fn all_that_services_left_is_found_in_order_and_deleted_to_the_last_rule()
     let mut bed = Bed::new();
     bed.env.managed_network_groups = true;
     let untouched = bed.objects();
-    let (mut classic, mut network) = (service("old", ""), service("web", "nlb"));
-    bed.make(&mut classic).await;
-    bed.make(&mut network).await;
+    let (classic, network) = bed.both().await;
     assert!(bed.orphans(&[&classic, &network]).await.is_empty(), "claimed");
 
     let orphans = bed.orphans(&[]).await;
@@ -77,8 +75,7 @@ async fn all_that_services_left_is_found_in_order_and_deleted_to_the_last_rule()
 #[tokio::test(start_paused = true)]
 async fn what_another_cluster_uses_is_kept() {
     let bed = Bed::new();
-    let mut web = service("web", "nlb");
-    bed.make(&mut web).await;
+    bed.made("web", "nlb").await;
     let tag = |cluster: &str| {
         let mark = || [(format!("kubernetes.io/cluster/{cluster}"), "owned".to_owned())].into();
         bed.world.ec2(|ec2| ec2.instances.values_mut().for_each(|instance| instance.tags = mark()));
@@ -108,7 +105,7 @@ async fn what_another_cluster_uses_is_kept() {
 async fn many_are_looked_at_with_few_calls() {
     let bed = Bed::new();
     for number in 0..12 {
-        bed.make(&mut service(&format!("s{number}"), if number % 2 == 0 { "" } else { "nlb" })).await;
+        bed.made(&format!("s{number}"), if number % 2 == 0 { "" } else { "nlb" }).await;
     }
     bed.world.calls();
     let orphans = bed.orphans(&[]).await;
@@ -122,8 +119,7 @@ async fn many_are_looked_at_with_few_calls() {
 #[tokio::test(start_paused = true)]
 async fn a_service_claims_by_type_or_finalizer() {
     let bed = Bed::new();
-    let mut web = service("web", "nlb");
-    bed.make(&mut web).await;
+    let mut web = bed.made("web", "nlb").await;
     web.spec.kind = "ClusterIP".to_owned();
     web.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.to_owned()];
     assert!(bed.orphans(&[&web]).await.is_empty(), "its deletion is under way");
@@ -137,9 +133,7 @@ async fn a_service_claims_by_type_or_finalizer() {
 async fn a_balancer_of_a_former_service_of_the_same_name_is_reported_and_kept() {
     let mut bed = Bed::new();
     bed.env.managed_network_groups = true;
-    let (mut classic, mut network) = (service("old", ""), service("web", "nlb"));
-    bed.make(&mut classic).await;
-    bed.make(&mut network).await;
+    let (mut classic, mut network) = bed.both().await;
     for service in [&mut classic, &mut network] {
         service.metadata.uid = format!("99{}", &service.metadata.uid[2..]).into();
     }
@@ -160,7 +154,7 @@ async fn a_balancer_of_a_former_service_of_the_same_name_is_reported_and_kept() 
 #[tokio::test(start_paused = true)]
 async fn what_others_made_for_the_cluster_is_no_orphan() {
     let bed = Bed::new();
-    bed.make(&mut service("old", "")).await;
+    bed.made("old", "").await;
     let like = bed.world.state(|state| {
         state.ec2.groups.retain(|id, _| id == NODE_GROUP);
         state.ec2.groups.values_mut().for_each(|group| group.ingress.clear());
@@ -202,8 +196,7 @@ async fn what_others_made_for_the_cluster_is_no_orphan() {
 #[tokio::test(start_paused = true)]
 async fn a_cluster_without_mark_has_no_orphans_but_an_error_with_the_fix() {
     let mut bed = Bed::new();
-    let mut web = service("web", "");
-    bed.make(&mut web).await;
+    bed.made("web", "").await;
     let orphans = bed.orphans(&[]).await;
     bed.env.ownership = Ownership::untagged();
     let error = bed.inspector().orphans(CLUSTER, &bed.claims(&[])).await.unwrap_err();
@@ -223,7 +216,7 @@ async fn a_read_that_fails_is_an_error_and_no_shorter_list() {
         "ec2:DescribeRouteTables",
     ] {
         let bed = Bed::new();
-        bed.make(&mut service("web", "nlb")).await;
+        bed.made("web", "nlb").await;
         bed.world.deny(permission);
         let error = bed.inspector().orphans(CLUSTER, &bed.claims(&[])).await.unwrap_err();
         assert!(error.to_string().contains(permission), "{error}");
@@ -233,9 +226,7 @@ async fn a_read_that_fails_is_an_error_and_no_shorter_list() {
 #[tokio::test(start_paused = true)]
 async fn what_lost_its_mark_or_came_into_use_since_is_refused() {
     let bed = Bed::new();
-    let (mut classic, mut network) = (service("old", ""), service("web", "nlb"));
-    bed.make(&mut classic).await;
-    bed.make(&mut network).await;
+    bed.both().await;
     let orphans = bed.orphans(&[]).await;
     assert_eq!(kinds(&orphans), ["LoadBalancer", "LoadBalancer", "TargetGroup", "SecurityGroup"]);
     let balancer_group = orphans[3].id.clone();
@@ -261,9 +252,7 @@ async fn what_lost_its_mark_or_came_into_use_since_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn parts_that_go_by_themselves_are_waited_for() {
     let bed = Bed::new();
-    let (mut classic, mut network) = (service("old", ""), service("web", "nlb"));
-    bed.make(&mut classic).await;
-    bed.make(&mut network).await;
+    bed.both().await;
     let orphans = bed.orphans(&[]).await;
     // Before the deletion of their balancers.
     for orphan in &orphans[2..] {
@@ -346,7 +335,7 @@ async fn blackholes_of_no_node_go_and_nothing_else_of_the_table() {
 #[tokio::test(start_paused = true)]
 async fn an_orphan_that_another_process_reported_is_refused() {
     let bed = Bed::new();
-    bed.make(&mut service("web", "nlb")).await;
+    bed.made("web", "nlb").await;
     let mut orphan = bed.orphans(&[]).await.remove(0);
     orphan.handle = serde_json::Value::Null;
     let error = bed.inspector().delete_orphan(CLUSTER, &orphan).await.unwrap_err();

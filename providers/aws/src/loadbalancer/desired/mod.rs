@@ -153,7 +153,7 @@ impl Network {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Port {
     pub(crate) port: i32,
     /// Of the listener: `TCP`, `UDP`, `TLS`.

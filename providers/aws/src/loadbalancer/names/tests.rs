@@ -9,16 +9,8 @@ fn key(namespace: &str, name: &str) -> ServiceKey {
 
 fn port(port: i32, node_port: i32, traffic: &str, check: &str, interval: i32) -> Port {
     let health_check = HealthCheck { protocol: check.to_owned(), interval, ..HealthCheck::default() };
-    let traffic_protocol = traffic.to_owned();
-    Port {
-        port,
-        protocol: "TCP".to_owned(),
-        node_port,
-        traffic_protocol,
-        certificate: None,
-        ssl_policy: None,
-        health_check,
-    }
+    let (protocol, traffic_protocol) = ("TCP".to_owned(), traffic.to_owned());
+    Port { port, protocol, node_port, traffic_protocol, health_check, ..Port::default() }
 }
 
 // The expected names come from the Go program.

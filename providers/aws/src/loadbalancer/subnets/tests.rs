@@ -9,11 +9,6 @@ fn env() -> Env {
 /// `ID zone tag,tag` of each subnet; all have a route to the internet except those with the tag `private`.
 fn observed(subnets: &[&str]) -> Observed {
     let mut observed = Observed {
-        classic: None,
-        network: None,
-        unattached_target_groups: Vec::new(),
-        groups: BTreeMap::new(),
-        subnets: BTreeMap::new(),
         route_tables: vec![
             RouteTable {
                 id: "rtb-main".to_owned(),
@@ -23,10 +18,7 @@ fn observed(subnets: &[&str]) -> Observed {
             },
             RouteTable { id: "rtb-private".to_owned(), ..RouteTable::default() },
         ],
-        zones: BTreeMap::new(),
-        instances: BTreeMap::new(),
-        other_balancers: BTreeMap::new(),
-        missing_instances: Default::default(),
+        ..Observed::default()
     };
     for line in subnets {
         let mut words = line.split(' ');

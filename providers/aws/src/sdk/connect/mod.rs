@@ -128,7 +128,7 @@ impl Connector for Sdk {
         let mut shared = self.with_chain(base, self.metadata_client(config)?).await;
         if let Some(role) = config.role()? {
             tracing::info!(role = role.arn, "Using AWS assumed role");
-            let answers = Answers::new(self.metrics.clone());
+            let answers = Answers(self.metrics.clone());
             let assumed = assumed_role(config, role, &shared, region, answers)?;
             shared = shared
                 .into_builder()
@@ -164,7 +164,7 @@ fn assumed_role(
 }
 
 /// The clients of the services. The SDK makes one attempt; [`Caller`] retries.
-fn clients(config: &Config, shared: &SdkConfig, region: &str) -> Clients {
+pub(crate) fn clients(config: &Config, shared: &SdkConfig, region: &str) -> Clients {
     macro_rules! client {
         ($sdk:ident, $service:expr) => {{
             let mut builder =

@@ -1,79 +1,22 @@
 //! Tests requests on the wire, and reports of a process with a given environment. Safe code cannot set variables in a
 //! running process, so those tests start this test program again.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 
 use aws_credential_types::Credentials;
+use ccm_cloudsim::core::server::Request;
 use ccm_provider::metric::Registry;
 
 use super::*;
 use crate::client::metrics::caller;
+use crate::sdk::tests::{Running, elb_answer, elb_error, reply};
 
-/// A server on 127.0.0.1 that gives every request the same answer and records the requests. Ends with the process.
-struct Stub {
-    url: String,
-    requests: Arc<Mutex<Vec<String>>>,
+fn no_balancers() -> Running {
+    Running::start(|_, _| elb_answer("DescribeLoadBalancers", "<LoadBalancerDescriptions/>"))
 }
 
-impl Stub {
-    fn start(status: &'static str, body: String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
-        let seen = requests.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut reader = BufReader::new(stream.unwrap());
-                let (mut head, mut length) = (String::new(), 0);
-                loop {
-                    let mut line = String::new();
-                    if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
-                        break;
-                    }
-                    if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                        length = value.trim().parse().unwrap();
-                    }
-                    head.push_str(&line);
-                }
-                let mut content = vec![0; length];
-                reader.read_exact(&mut content).unwrap();
-                seen.lock().unwrap().push(format!("{head}\n{}", String::from_utf8_lossy(&content)));
-                let answer =
-                    format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
-                let _ = reader.get_mut().write_all(answer.as_bytes());
-            }
-        });
-        Self { url, requests }
-    }
-
-    fn requests(&self) -> Vec<String> {
-        std::mem::take(&mut *self.requests.lock().unwrap())
-    }
-}
-
-fn no_balancers() -> String {
-    "<DescribeLoadBalancersResponse xmlns=\"http://elasticloadbalancing.amazonaws.com/doc/2012-06-01/\">\
-     <DescribeLoadBalancersResult><LoadBalancerDescriptions/></DescribeLoadBalancersResult>\
-     <ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></DescribeLoadBalancersResponse>"
-        .to_owned()
-}
-
-fn assumed() -> String {
-    "<AssumeRoleResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><AssumeRoleResult><Credentials>\
-     <AccessKeyId>AKIDASSUMED</AccessKeyId><SecretAccessKey>s</SecretAccessKey><SessionToken>TOKEN</SessionToken>\
-     <Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult>\
-     <ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></AssumeRoleResponse>"
-        .to_owned()
-}
-
-fn refused() -> String {
-    "<ErrorResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><Error><Type>Sender</Type><Code>AccessDenied</Code>\
-     <Message>not allowed</Message></Error><RequestId>r</RequestId></ErrorResponse>"
-        .to_owned()
-}
+const ASSUMED: &str = "<Credentials><AccessKeyId>AKIDASSUMED</AccessKeyId><SecretAccessKey>s</SecretAccessKey>\
+                       <SessionToken>TOKEN</SessionToken><Expiration>2099-01-01T00:00:00Z</Expiration></Credentials>";
 
 fn sdk(variables: &'static [(&'static str, &'static str)]) -> Sdk {
     let get = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
@@ -100,32 +43,29 @@ fn override_of(service: &str, url: &str) -> String {
 }
 
 /// The value of a header.
-fn header<'a>(request: &'a str, name: &str) -> &'a str {
-    let found = request.lines().find_map(|line| {
-        line.split_once(": ").filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-    });
-    found.unwrap_or_default()
+fn header<'a>(request: &'a Request, name: &str) -> &'a str {
+    request.headers().get(name).map_or("", |value| value.to_str().unwrap())
 }
 
 /// Pitfall 2.
 #[tokio::test]
 async fn an_old_override_decides_address_and_signature() {
-    let stub = Stub::start("200 OK", no_balancers());
-    let config = config(&override_of("elasticloadbalancing", &format!("{}/elb/", stub.url)));
+    let stub = no_balancers();
+    let config = config(&override_of("elasticloadbalancing", &format!("{}/elb/", stub.url())));
     let clients = clients(&config, &shared().await, "us-west-2");
     clients.elb.describe_load_balancers().send().await.unwrap();
     let requests = stub.requests();
     assert_eq!(requests.len(), 1);
-    assert!(requests[0].starts_with("POST /elb/ HTTP/1.1"), "{}", requests[0]);
+    assert_eq!((requests[0].method().as_str(), requests[0].uri().path()), ("POST", "/elb/"));
     let signed = header(&requests[0], "authorization");
     assert!(signed.contains("/other-1/elasticloadbalancing/aws4_request"), "{signed}");
-    assert!(header(&requests[0], "user-agent").contains(" kubernetes/ccm-v"), "{}", requests[0]);
+    assert!(header(&requests[0], "user-agent").contains(" kubernetes/ccm-v"), "{:?}", requests[0]);
 }
 
 #[tokio::test]
 async fn an_override_may_name_what_is_signed_for() {
-    let stub = Stub::start("200 OK", no_balancers());
-    let config = config(&format!("{}SigningName = special\n", override_of("Elastic Load Balancing", &stub.url)));
+    let stub = no_balancers();
+    let config = config(&format!("{}SigningName = special\n", override_of("Elastic Load Balancing", &stub.url())));
     clients(&config, &shared().await, "us-west-2").elb.describe_load_balancers().send().await.unwrap();
     let requests = stub.requests();
     let signed = header(&requests[0], "authorization");
@@ -135,16 +75,16 @@ async fn an_override_may_name_what_is_signed_for() {
 /// Pitfall 5.
 #[tokio::test]
 async fn the_role_is_assumed_with_both_headers_signed() {
-    let sts = Stub::start("200 OK", assumed());
-    let elb = Stub::start("200 OK", no_balancers());
+    let sts = Running::start(|_, _| elb_answer("AssumeRole", ASSUMED));
+    let elb = no_balancers();
     let arn = "arn:aws:eks:us-west-2:123456789012:cluster/c1";
     let config = config(&format!(
         "[Global]\nRoleARN = arn:aws:iam::123456789012:role/ccm\nSourceARN = {arn}\n{}{}",
-        override_of("sts", &sts.url),
-        override_of("Elastic Load Balancing", &elb.url)
+        override_of("sts", &sts.url()),
+        override_of("Elastic Load Balancing", &elb.url())
     ));
     let shared = shared().await;
-    let answers = Answers::new(caller(&Registry::new()).1);
+    let answers = Answers(caller(&Registry::new()).1);
     let role = assumed_role(&config, config.role().unwrap().unwrap(), &shared, "us-west-2", answers).unwrap();
     let shared = shared
         .into_builder()
@@ -164,19 +104,20 @@ async fn the_role_is_assumed_with_both_headers_signed() {
     let names: Vec<&str> = names.split(';').collect();
     assert!(names.contains(&"x-amz-source-account") && names.contains(&"x-amz-source-arn"), "{signed}");
     assert!(signed.contains("Credential=AKIDBASE/") && signed.contains("/other-1/sts/aws4_request"), "{signed}");
-    assert!(requests[0].contains("DurationSeconds=900"), "{}", requests[0]);
+    let form = String::from_utf8_lossy(requests[0].body());
+    assert!(form.contains("DurationSeconds=900"), "{form}");
     for request in elb.requests() {
-        assert!(header(&request, "authorization").contains("Credential=AKIDASSUMED/"), "{request}");
+        assert!(header(&request, "authorization").contains("Credential=AKIDASSUMED/"), "{request:?}");
         assert_eq!(header(&request, "x-amz-security-token"), "TOKEN");
     }
 }
 
 #[tokio::test]
 async fn a_refused_role_is_reported_with_its_remediation() {
-    let sts = Stub::start("403 Forbidden", refused());
+    let sts = Running::start(|_, _| elb_error(403, "AccessDenied", "not allowed"));
     let config =
-        config(&format!("[Global]\nRoleARN = arn:aws:iam::123456789012:role/ccm\n{}", override_of("STS", &sts.url)));
-    let answers = Answers::new(caller(&Registry::new()).1);
+        config(&format!("[Global]\nRoleARN = arn:aws:iam::123456789012:role/ccm\n{}", override_of("STS", &sts.url())));
+    let answers = Answers(caller(&Registry::new()).1);
     let role = config.role().unwrap().unwrap();
     let role = assumed_role(&config, role, &shared().await, "us-west-2", answers).unwrap();
     let error = aws_credential_types::provider::ProvideCredentials::provide_credentials(&role).await.unwrap_err();
@@ -187,8 +128,8 @@ async fn a_refused_role_is_reported_with_its_remediation() {
 
 #[tokio::test]
 async fn the_sdk_makes_one_attempt() {
-    let stub = Stub::start("503 Service Unavailable", "<Error/>".to_owned());
-    let config = config(&override_of("Elastic Load Balancing", &stub.url));
+    let stub = Running::start(|_, _| reply(503, "<Error/>"));
+    let config = config(&override_of("Elastic Load Balancing", &stub.url()));
     let clients = clients(&config, &shared().await, "us-west-2");
     assert!(clients.elb.describe_load_balancers().send().await.is_err());
     assert_eq!(stub.requests().len(), 1);
@@ -222,9 +163,9 @@ const KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "AKIDENV"), ("AWS_SECRET_
 
 #[test]
 fn keys_and_endpoints_come_from_the_environment() {
-    let stub = Stub::start("200 OK", no_balancers());
+    let stub = no_balancers();
     for name in ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING"] {
-        let output = run(&[KEYS[0], KEYS[1], (name, &stub.url)]);
+        let output = run(&[KEYS[0], KEYS[1], (name, &stub.url())]);
         assert!(output.contains("found 0"), "{output}");
         let requests = stub.requests();
         let signed = header(&requests[0], "authorization");
@@ -237,14 +178,12 @@ fn keys_and_endpoints_come_from_the_environment() {
 
 #[test]
 fn https_goes_through_the_proxy_of_the_environment() {
-    let proxy = Stub::start("407 Proxy Authentication Required", String::new());
-    let output = run(&[KEYS[0], KEYS[1], ("HTTPS_PROXY", &proxy.url)]);
+    let proxy = Running::start(|_, _| reply(407, ""));
+    let output = run(&[KEYS[0], KEYS[1], ("HTTPS_PROXY", &proxy.url())]);
     assert!(output.contains("failed "), "{output}");
     let requests = proxy.requests();
-    assert!(
-        requests.iter().any(|text| text.starts_with("CONNECT elasticloadbalancing.us-west-2.amazonaws.com:443 ")),
-        "{requests:?}"
-    );
+    let lines: Vec<String> = requests.iter().map(|request| format!("{} {}", request.method(), request.uri())).collect();
+    assert!(lines.contains(&"CONNECT elasticloadbalancing.us-west-2.amazonaws.com:443".to_owned()), "{lines:?}");
 }
 
 #[test]
@@ -257,8 +196,8 @@ fn missing_credentials_are_explained() {
 
 #[test]
 fn a_refusing_metadata_service_is_explained() {
-    let imds = Stub::start("403 Forbidden", String::new());
-    let output = run(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &imds.url)]);
+    let imds = Running::start(|_, _| reply(403, ""));
+    let output = run(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &imds.url())]);
     assert!(output.contains("the instance metadata service refuses (HTTP 403): it is switched off"), "{output}");
 }
 

@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use aws_credential_types::Credentials;
-use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
 use ccm_cloudsim::core::server::{Answer as Wire, Handler, Request, Runtime, Server};
 use ccm_provider::metric::Registry;
@@ -17,26 +15,11 @@ use futures::future::BoxFuture;
 
 use super::*;
 use crate::client::{ReadEc2 as _, ReadElb as _, ReadElbV2 as _, Tags};
+use crate::tests::world;
 
-/// Clients of an endpoint, with keys that the simulated AWS accepts.
 fn clients(url: &str) -> Clients {
-    macro_rules! client {
-        ($sdk:ident) => {{
-            let config = $sdk::Config::builder()
-                .behavior_version($sdk::config::BehaviorVersion::latest())
-                .region($sdk::config::Region::new("us-west-2"))
-                .credentials_provider(Credentials::new("AKIDTEST", "secret", None, None, "test"))
-                .retry_config(RetryConfig::disabled())
-                .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(Duration::from_secs(10)).build())
-                .endpoint_url(url);
-            $sdk::Client::from_conf(config.build())
-        }};
-    }
-    Clients {
-        ec2: client!(aws_sdk_ec2),
-        elb: client!(aws_sdk_elasticloadbalancing),
-        elbv2: client!(aws_sdk_elasticloadbalancingv2),
-    }
+    let timeouts = TimeoutConfig::builder().operation_attempt_timeout(Duration::from_secs(10)).build();
+    world::clients(url, |config| config.timeout_config(timeouts))
 }
 
 fn api(url: &str) -> SdkApi {
@@ -54,10 +37,10 @@ type Script = dyn Fn(usize, &str) -> Wire + Send + Sync;
 struct Stub {
     script: Box<Script>,
     asked: AtomicUsize,
-    forms: Mutex<Vec<String>>,
+    requests: Mutex<Vec<Request>>,
 }
 
-struct Running {
+pub(super) struct Running {
     stub: Arc<Stub>,
     server: Server,
     _runtime: Runtime,
@@ -68,30 +51,40 @@ impl Handler for Stub {
         let form = String::from_utf8_lossy(request.body()).into_owned();
         let nth = self.asked.fetch_add(1, Ordering::Relaxed);
         let answer = (self.script)(nth, &form);
-        self.forms.lock().unwrap().push(form);
+        self.requests.lock().unwrap().push(request);
         Box::pin(async { answer })
     }
 }
 
 impl Running {
-    fn start(script: impl Fn(usize, &str) -> Wire + Send + Sync + 'static) -> Self {
-        let stub = Stub { script: Box::new(script), asked: AtomicUsize::new(0), forms: Mutex::default() };
+    pub(super) fn start(script: impl Fn(usize, &str) -> Wire + Send + Sync + 'static) -> Self {
+        let stub = Stub { script: Box::new(script), asked: AtomicUsize::new(0), requests: Mutex::default() };
         let (stub, runtime) = (Arc::new(stub), Runtime::start("stub").unwrap());
         let server = runtime.spawner().serve(0, stub.clone()).unwrap();
         Self { stub, server, _runtime: runtime }
     }
 
+    pub(super) fn url(&self) -> String {
+        self.server.url()
+    }
+
     fn api(&self) -> SdkApi {
-        api(&self.server.url())
+        api(&self.url())
     }
 
     fn forms(&self) -> Vec<String> {
-        self.stub.forms.lock().unwrap().clone()
+        let form = |request: &Request| String::from_utf8_lossy(request.body()).into_owned();
+        self.stub.requests.lock().unwrap().iter().map(form).collect()
+    }
+
+    /// The requests since the previous query.
+    pub(super) fn requests(&self) -> Vec<Request> {
+        std::mem::take(&mut *self.stub.requests.lock().unwrap())
     }
 }
 
 /// An answer with this status and body.
-fn reply(status: u16, body: &str) -> Wire {
+pub(super) fn reply(status: u16, body: &str) -> Wire {
     Wire::Reply(response(status, body))
 }
 
@@ -120,7 +113,7 @@ fn ec2_error(status: u16, code: &str, message: &str) -> Wire {
 }
 
 /// An answer of Elastic Load Balancing.
-fn elb_answer(action: &str, content: &str) -> Wire {
+pub(super) fn elb_answer(action: &str, content: &str) -> Wire {
     reply(
         200,
         &format!(
@@ -130,7 +123,7 @@ fn elb_answer(action: &str, content: &str) -> Wire {
 }
 
 /// An error of Elastic Load Balancing.
-fn elb_error(status: u16, code: &str, message: &str) -> Wire {
+pub(super) fn elb_error(status: u16, code: &str, message: &str) -> Wire {
     reply(
         status,
         &format!(

@@ -45,9 +45,8 @@ pub(super) async fn make(aws: &Inspector, cluster: &str, read: Option<&NodeInsta
         calls.routes = table.routes.iter().any(|route| route.instance.is_some());
         writes_to_routes(aws, table, &instances, &mut calls).await;
     } else {
-        for name in ["CreateRoute", "ReplaceRoute", "DeleteRoute"] {
-            calls.skipped.push((ec2(name), "the cluster has no single route table, so no routes are created"));
-        }
+        let why = "the cluster has no single route table, so no routes are created";
+        calls.skip(&["CreateRoute", "ReplaceRoute", "DeleteRoute"], why);
     }
     calls
 }
@@ -59,6 +58,10 @@ const fn ec2(name: &'static str) -> Operation {
 impl Calls {
     fn read<T>(&mut self, service: Service, name: &'static str, answer: Answer<T>) {
         self.answers.push((Operation::new(service, name), answer.map(drop)));
+    }
+
+    fn skip(&mut self, names: &[&'static str], why: &'static str) {
+        self.skipped.extend(names.iter().copied().map(|name| (ec2(name), why)));
     }
 
     async fn dry(&mut self, aws: &Inspector, write: Ec2Write) {
@@ -77,7 +80,7 @@ async fn reads_of_ec2(aws: &Inspector, instances: &[&Arc<Instance>], calls: &mut
             let answer = api.instance_topology(std::slice::from_ref(&instance.id)).await;
             calls.read(Service::Ec2, "DescribeInstanceTopology", answer);
         }
-        None => calls.skipped.push((ec2("DescribeInstanceTopology"), "no node has an instance")),
+        None => calls.skip(&["DescribeInstanceTopology"], "no node has an instance"),
     }
     let answer = api.network_interfaces(&of_vpc().and("private-ip-address", ["192.0.2.1"])).await;
     calls.read(Service::Ec2, "DescribeNetworkInterfaces", answer);
@@ -133,19 +136,14 @@ async fn reads_of_network(aws: &Inspector, calls: &mut Calls) {
 
 /// `tagged`: the cluster's groups that are attached to nodes, so that none of them can be deleted.
 async fn writes_to_groups(aws: &Inspector, tagged: &[&SecurityGroup], calls: &mut Calls) {
+    const RULES: [&str; 2] = ["AuthorizeSecurityGroupIngress", "UpdateSecurityGroupRuleDescriptionsIngress"];
     let ownership = &aws.settings.ownership;
+    let none_owned = "no security group of a node is the cluster's own";
     let Some(group) = tagged.first() else {
-        for name in [
-            "CreateSecurityGroup",
-            "AuthorizeSecurityGroupIngress",
-            "RevokeSecurityGroupIngress",
-            "UpdateSecurityGroupRuleDescriptionsIngress",
-            "CreateTags",
-        ] {
-            calls.skipped.push((ec2(name), "no security group of a node carries the cluster's tag"));
-        }
-        calls.skipped.push((ec2("DeleteSecurityGroup"), "no security group of a node is the cluster's own"));
-        return;
+        let [authorize, describe] = RULES;
+        let names = ["CreateSecurityGroup", authorize, "RevokeSecurityGroupIngress", describe, "CreateTags"];
+        calls.skip(&names, "no security group of a node carries the cluster's tag");
+        return calls.skip(&["DeleteSecurityGroup"], none_owned);
     };
     // The name is taken, so nothing is created.
     let create = Ec2Write::CreateSecurityGroup {
@@ -157,7 +155,7 @@ async fn writes_to_groups(aws: &Inspector, tagged: &[&SecurityGroup], calls: &mu
     calls.dry(aws, create).await;
     match tagged.iter().find(|group| ownership.is_owned(&group.tags)) {
         Some(owned) => calls.dry(aws, Ec2Write::DeleteSecurityGroup { group: owned.id.clone().into() }).await,
-        None => calls.skipped.push((ec2("DeleteSecurityGroup"), "no security group of a node is the cluster's own")),
+        None => calls.skip(&["DeleteSecurityGroup"], none_owned),
     }
     match tagged.iter().find_map(|group| Some((group.id.clone(), one_rule(group)?))) {
         Some((id, rule)) => {
@@ -168,11 +166,7 @@ async fn writes_to_groups(aws: &Inspector, tagged: &[&SecurityGroup], calls: &mu
             let describe = Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group: same, permissions: again };
             calls.dry(aws, describe).await;
         }
-        None => {
-            for name in ["AuthorizeSecurityGroupIngress", "UpdateSecurityGroupRuleDescriptionsIngress"] {
-                calls.skipped.push((ec2(name), "no security group of a node has a rule"));
-            }
-        }
+        None => calls.skip(&RULES, "no security group of a node has a rule"),
     }
     let group_id = || group.id.clone().into();
     calls.dry(aws, Ec2Write::RevokeSecurityGroupIngress { group: group_id(), permissions: vec![no_rule()] }).await;
@@ -203,7 +197,7 @@ async fn writes_to_instances(aws: &Inspector, instances: &[&Arc<Instance>], call
             let tags = [(NO_TAG.to_owned(), "x".to_owned())].into();
             calls.dry(aws, Ec2Write::DeleteTags { resources: vec![instance.id.clone()], tags }).await;
         }
-        None => calls.skipped.push((ec2("DeleteTags"), "no instance of a node carries the cluster's tag")),
+        None => calls.skip(&["DeleteTags"], "no instance of a node carries the cluster's tag"),
     }
     // Only if the check is off already.
     let forwarding = instances.iter().filter(tagged).find_map(|instance| {
@@ -219,10 +213,7 @@ async fn writes_to_instances(aws: &Inspector, instances: &[&Arc<Instance>], call
             }
             calls.dry(aws, Ec2Write::ModifyNetworkInterfaceAttribute { interface }).await;
         }
-        None => {
-            calls.skipped.push((ec2("ModifyInstanceAttribute"), why));
-            calls.skipped.push((ec2("ModifyNetworkInterfaceAttribute"), why));
-        }
+        None => calls.skip(&["ModifyInstanceAttribute", "ModifyNetworkInterfaceAttribute"], why),
     }
 }
 
@@ -240,9 +231,6 @@ async fn writes_to_routes(aws: &Inspector, table: &RouteTable, instances: &[&Arc
             calls.dry(aws, write).await;
             calls.dry(aws, Ec2Write::ReplaceRoute { table: id(), destination: NOWHERE.to_owned(), target }).await;
         }
-        _ => {
-            calls.skipped.push((ec2("CreateRoute"), "no node has an instance that a route could target"));
-            calls.skipped.push((ec2("ReplaceRoute"), "no node has an instance that a route could target"));
-        }
+        _ => calls.skip(&["CreateRoute", "ReplaceRoute"], "no node has an instance that a route could target"),
     }
 }

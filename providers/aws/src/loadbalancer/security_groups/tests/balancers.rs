@@ -1,7 +1,6 @@
 use super::model::{common, desired, group, member, put, texts, world};
 use crate::annotations::SSL_CERT;
 use crate::client::Tags;
-use crate::client::elb::{Attributes, HealthCheck};
 use crate::client::elbv2;
 use crate::loadbalancer::desired::{Classic, Goal, Network, Port};
 use crate::loadbalancer::env::Env;
@@ -11,35 +10,14 @@ use crate::loadbalancer::tests::scene::{CERTIFICATE, Scene, clb, nlb, sg};
 use crate::tests::env;
 
 fn classic(ranges: &[&str]) -> Classic {
-    Classic {
-        common: common(3, ranges),
-        listeners: Vec::new(),
-        attributes: Attributes::default(),
-        health_check: HealthCheck::default(),
-        proxy_protocol: false,
-        ssl_policy: None,
-        open_ports: vec![("tcp".to_owned(), 80), ("tcp".to_owned(), 443)],
-    }
+    let open_ports = vec![("tcp".to_owned(), 80), ("tcp".to_owned(), 443)];
+    Classic { common: common(3, ranges), open_ports, ..Classic::default() }
 }
 
 fn network(protocol: &str) -> Network {
-    let port = Port {
-        port: 443,
-        protocol: protocol.to_owned(),
-        node_port: 31443,
-        traffic_protocol: "TCP".to_owned(),
-        certificate: None,
-        ssl_policy: None,
-        health_check: elbv2::HealthCheck::default(),
-    };
-    Network {
-        common: common(3, &["10.0.0.0/8"]),
-        ports: vec![port],
-        allocations: Vec::new(),
-        private_ipv4: Vec::new(),
-        attributes: elbv2::Attributes::new(),
-        target_group_attributes: None,
-    }
+    let (protocol, traffic_protocol) = (protocol.to_owned(), "TCP".to_owned());
+    let port = Port { port: 443, protocol, node_port: 31443, traffic_protocol, ..Port::default() };
+    Network { common: common(3, &["10.0.0.0/8"]), ports: vec![port], ..Network::default() }
 }
 
 fn current(groups: &[&str]) -> Observed {

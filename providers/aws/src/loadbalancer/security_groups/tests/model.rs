@@ -1,10 +1,8 @@
 //! Observations of security groups, as data.
 
-use std::collections::BTreeMap;
-
 use crate::client::Tags;
 use crate::client::ec2::{Peer, SecurityGroup, Subnet};
-use crate::loadbalancer::desired::{Common, Desired, Goal, NamedGroups, Subnets};
+use crate::loadbalancer::desired::{Common, Desired, Goal, NamedGroups};
 use crate::loadbalancer::observed::{Instance, Observed};
 use crate::loadbalancer::rules::{self, Rule};
 use crate::loadbalancer::step::Step;
@@ -26,14 +24,8 @@ pub(in crate::loadbalancer) fn desired(goal: Goal) -> Desired {
 /// The nodes `i-1` to `i-<nodes>` behind the balancer.
 pub(in crate::loadbalancer) fn common(nodes: usize, ranges: &[&str]) -> Common {
     let target = |number| (format!("i-{number}"), format!("node-{number}"));
-    Common {
-        must_exist: false,
-        internal: false,
-        source_ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
-        subnets: Subnets::Discover,
-        tags: Tags::new(),
-        targets: (1..=nodes).map(target).collect(),
-    }
+    let source_ranges = ranges.iter().map(|range| range.parse().unwrap()).collect();
+    Common { source_ranges, targets: (1..=nodes).map(target).collect(), ..Common::default() }
 }
 
 pub(in crate::loadbalancer) fn member(value: &str) -> Tags {
@@ -41,13 +33,8 @@ pub(in crate::loadbalancer) fn member(value: &str) -> Tags {
 }
 
 pub(in crate::loadbalancer) fn group(id: &str, name: &str, tags: Tags) -> SecurityGroup {
-    SecurityGroup {
-        id: id.to_owned(),
-        name: name.to_owned(),
-        vpc: "vpc-1".to_owned(),
-        tags,
-        ..SecurityGroup::default()
-    }
+    let (id, name, vpc) = (id.to_owned(), name.to_owned(), "vpc-1".to_owned());
+    SecurityGroup { id, name, vpc, tags, ..SecurityGroup::default() }
 }
 
 pub(in crate::loadbalancer) fn with(mut group: SecurityGroup, rules: Vec<Rule>) -> SecurityGroup {
@@ -67,18 +54,7 @@ pub(in crate::loadbalancer) fn all_from(group: &str) -> Rule {
 
 /// Two zones, the nodes `i-1` to `i-3` in the cluster's group `sg-nodes`, and an unrelated group.
 pub(in crate::loadbalancer) fn world() -> Observed {
-    let mut world = Observed {
-        classic: None,
-        network: None,
-        unattached_target_groups: Vec::new(),
-        groups: BTreeMap::new(),
-        subnets: BTreeMap::new(),
-        route_tables: Vec::new(),
-        zones: BTreeMap::new(),
-        instances: BTreeMap::new(),
-        other_balancers: BTreeMap::new(),
-        missing_instances: Default::default(),
-    };
+    let mut world = Observed::default();
     for (id, zone, cidr) in [
         ("subnet-a", "us-west-2a", "10.0.1.0/24"),
         ("subnet-b", "us-west-2b", "10.0.2.0/24"),

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::model::{all_from, common, desired, group, instance, member, put, texts, v4, with, world};
 use crate::client::Tags;
-use crate::client::elbv2::{Attributes, HealthCheck};
+use crate::client::elbv2::HealthCheck;
 use crate::loadbalancer::desired::{Goal, Network, Port};
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::rules::Rule;
@@ -17,21 +17,13 @@ fn port(number: i32, protocol: &str, health: &str) -> Port {
         protocol: protocol.to_owned(),
         node_port: 31000 + number,
         traffic_protocol: protocol.to_owned(),
-        certificate: None,
-        ssl_policy: None,
         health_check: HealthCheck { port: health.to_owned(), ..HealthCheck::default() },
+        ..Port::default()
     }
 }
 
 fn network(ports: Vec<Port>, ranges: &[&str]) -> Network {
-    Network {
-        common: common(3, ranges),
-        ports,
-        allocations: Vec::new(),
-        private_ipv4: Vec::new(),
-        attributes: Attributes::new(),
-        target_group_attributes: None,
-    }
+    Network { common: common(3, ranges), ports, ..Network::default() }
 }
 
 fn subnets() -> BTreeSet<String> {
