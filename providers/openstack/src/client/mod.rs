@@ -90,7 +90,7 @@ impl Client {
         path: String,
         key: &str,
     ) -> Result<T, ApiError> {
-        self.found(operation, path, key).await?.ok_or_else(|| {
+        self.find(operation, path, key).await?.ok_or_else(|| {
             let failure = Failure { code: "NotFound".to_owned(), status: Some(404), ..Failure::default() };
             ApiError::new(operation, failure)
         })
@@ -98,15 +98,6 @@ impl Client {
 
     /// Like [`Self::get`]; `None` if the object does not exist.
     pub(crate) async fn find<T: DeserializeOwned>(
-        &self,
-        operation: Operation,
-        path: String,
-        key: &str,
-    ) -> Result<Option<T>, ApiError> {
-        self.found(operation, path, key).await
-    }
-
-    async fn found<T: DeserializeOwned>(
         &self,
         operation: Operation,
         path: String,

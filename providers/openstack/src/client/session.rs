@@ -146,7 +146,7 @@ impl Session {
         let token = self.token().await?;
         match self.exchange(service, message, &token).await {
             Err(failure) if failure.status == Some(401) => {
-                let token = self.renewed(&token).await?;
+                let token = self.logged_in(Some(&token)).await?;
                 self.exchange(service, message, &token).await
             }
             Err(failure) if failure.status == Some(406) && service == Service::Compute && !self.is_nova_old() => {
@@ -171,7 +171,7 @@ impl Session {
         match self.current() {
             Some(token) if !token.is_old() => Ok(token),
             // If the login fails, an old token is used until it expires.
-            Some(token) => self.renewed(&token).await.or_else(|error| match token.is_over() {
+            Some(token) => self.logged_in(Some(&token)).await.or_else(|error| match token.is_over() {
                 true => Err(error),
                 false => Ok(token),
             }),
@@ -185,10 +185,6 @@ impl Session {
 
     fn is_nova_old(&self) -> bool {
         self.is_nova_old.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    async fn renewed(&self, old: &Arc<Token>) -> Result<Arc<Token>, Failure> {
-        self.logged_in(Some(old)).await
     }
 
     /// One login for all waiting requests; a token that was renewed meanwhile is used.
