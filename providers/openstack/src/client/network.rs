@@ -317,7 +317,6 @@ impl Client {
         revision: Option<i64>,
     ) -> Result<(), ApiError> {
         let message = Message {
-            method: http::Method::PUT,
             path: format!("routers/{id}{action}"),
             body: Some(json!({"router": {"routes": routes}})),
             revision,
@@ -331,14 +330,14 @@ impl Client {
     }
 
     pub(crate) async fn create_floating_ip(&self, body: &Value) -> Result<FloatingIp, ApiError> {
-        let answer = self.post(FLOATING_IP_CREATE, "floatingips", json!({ "floatingip": body })).await?;
+        let answer = self.put(FLOATING_IP_CREATE, "floatingips", json!({ "floatingip": body })).await?;
         serde_json::from_value(answer.get("floatingip").cloned().unwrap_or_default()).map_err(|_| {
             ApiError::of_kind(FLOATING_IP_CREATE, ccm_kit::call::ErrorKind::NoAnswer, "the answer has no floating IP")
         })
     }
 
     pub(crate) async fn update_floating_ip(&self, id: &str, changes: Value) -> Result<(), ApiError> {
-        self.put(FLOATING_IP_UPDATE, format!("floatingips/{id}"), json!({ "floatingip": changes })).await
+        self.put(FLOATING_IP_UPDATE, &format!("floatingips/{id}"), json!({ "floatingip": changes })).await.map(drop)
     }
 
     pub(crate) async fn delete_floating_ip(&self, id: &str) -> Result<(), ApiError> {
@@ -359,7 +358,7 @@ impl Client {
 
     pub(crate) async fn create_security_group(&self, name: &str, description: &str) -> Result<SecurityGroup, ApiError> {
         let body = json!({"security_group": {"name": name, "description": description}});
-        let answer = self.post(SECURITY_GROUP_CREATE, "security-groups", body).await?;
+        let answer = self.put(SECURITY_GROUP_CREATE, "security-groups", body).await?;
         serde_json::from_value(answer.get("security_group").cloned().unwrap_or_default()).map_err(|_| {
             ApiError::of_kind(SECURITY_GROUP_CREATE, ccm_kit::call::ErrorKind::NoAnswer, "the answer has no group")
         })
@@ -375,7 +374,7 @@ impl Client {
             "security_group_id": group, "direction": rule.direction, "ethertype": rule.ethertype,
             "protocol": rule.protocol, "port_range_min": rule.port_range_min, "port_range_max": rule.port_range_max,
             "remote_ip_prefix": rule.remote_ip_prefix}});
-        match self.post(SECURITY_GROUP_RULE_CREATE, "security-group-rules", body).await {
+        match self.put(SECURITY_GROUP_RULE_CREATE, "security-group-rules", body).await {
             Err(error) if error.is(&["SecurityGroupRuleExists"]) => Ok(()),
             answer => answer.map(drop),
         }

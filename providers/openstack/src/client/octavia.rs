@@ -297,11 +297,10 @@ impl Client {
     pub(crate) async fn write_octavia(
         &self,
         operation: Operation,
-        method: http::Method,
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, ApiError> {
-        let message = Message { method, path: format!("lbaas/{path}"), body, revision: None };
+        let message = Message { path: format!("lbaas/{path}"), body, revision: None };
         let answer = self.write(operation, &message).await;
         // Also after an error: the answer may be lost.
         *lock(&self.balancers_written) = Some(Instant::now());

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm_provider::{Change, ErrorClass, Finding, ProviderError, Risk, ServiceAction, Steps, Verb};
-use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::Env;
@@ -277,12 +276,7 @@ impl Draft<'_> {
     }
 
     fn update_balancer(&mut self, id: &str, body: Value, changes: Vec<Change>, reason: &'static str) {
-        let call = Octavia {
-            operation: LB_UPDATE,
-            method: Method::PUT,
-            path: format!("loadbalancers/{id}"),
-            body: Some(body),
-        };
+        let call = Octavia { operation: LB_UPDATE, path: format!("loadbalancers/{id}"), body: Some(body) };
         let step = self.octavia(id, call, (Verb::Update, "LoadBalancer", id), changes, reason);
         self.steps.push(step);
     }
@@ -296,11 +290,10 @@ impl Draft<'_> {
         changes: Vec<Change>,
         reason: &'static str,
     ) -> Step {
-        let Octavia { operation, method, path, body } = call;
+        let Octavia { operation, path, body } = call;
         let write = Write::Octavia {
             balancer: balancer.to_owned(),
             operation,
-            method,
             path,
             body,
             output: None,
@@ -340,7 +333,6 @@ impl Draft<'_> {
 /// A call to Octavia.
 struct Octavia {
     operation: Operation,
-    method: Method,
     path: String,
     body: Option<Value>,
 }

@@ -1,7 +1,6 @@
 //! The health monitor of each pool.
 
 use ccm_provider::{Finding, Verb};
-use http::Method;
 use serde_json::json;
 
 use super::super::desired::{Monitor as DesiredMonitor, Port, Settings};
@@ -59,7 +58,7 @@ impl Draft<'_> {
         let mut fields = desired.fields();
         fields.put("pool_id", pool);
         let body = Some(fields.below("healthmonitor"));
-        let call = Octavia { operation: MONITOR_CREATE, method: Method::POST, path: "healthmonitors".to_owned(), body };
+        let call = Octavia { operation: MONITOR_CREATE, path: "healthmonitors".to_owned(), body };
         self.create_part(
             balancer,
             call,
@@ -72,7 +71,7 @@ impl Draft<'_> {
 
     pub(super) fn delete_monitor(&mut self, balancer: &Balancer, monitor: &Monitor, reason: &'static str) {
         let path = format!("healthmonitors/{}", monitor.id);
-        let call = Octavia { operation: MONITOR_DELETE, method: Method::DELETE, path, body: None };
+        let call = Octavia { operation: MONITOR_DELETE, path, body: None };
         let named = (Verb::Delete, "HealthMonitor", &*monitor.name);
         let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), reason);
         self.steps.push(step);
@@ -95,7 +94,7 @@ impl Draft<'_> {
         if !changed.body.is_empty() {
             let path = format!("healthmonitors/{}", present.id);
             let body = Some(json!({"healthmonitor": changed.body}));
-            let call = Octavia { operation: MONITOR_UPDATE, method: Method::PUT, path, body };
+            let call = Octavia { operation: MONITOR_UPDATE, path, body };
             let named = (Verb::Update, "HealthMonitor", &*present.name);
             let step = self.octavia(&balancer.lb.id, call, named, changed.changes, "it differs from the Service");
             self.steps.push(step);

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use ccm_provider::{ErrorClass, ProviderError, Verb};
-use http::Method;
 use serde_json::{Value, json};
 
 use super::super::desired::{Port, Settings, transport};
@@ -117,7 +116,7 @@ impl Draft<'_> {
             self.delete_pool(balancer, pool, "its listener goes");
         }
         let path = format!("listeners/{}", listener.id);
-        let call = Octavia { operation: LISTENER_DELETE, method: Method::DELETE, path, body: None };
+        let call = Octavia { operation: LISTENER_DELETE, path, body: None };
         let named = (Verb::Delete, "Listener", &*listener.name);
         let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), "no port of the Service needs it");
         self.steps.push(step);
@@ -133,7 +132,7 @@ impl Draft<'_> {
 
     pub(super) fn delete_pool(&mut self, balancer: &Balancer, pool: &Pool, reason: &'static str) {
         let path = format!("pools/{}", pool.id);
-        let call = Octavia { operation: POOL_DELETE, method: Method::DELETE, path, body: None };
+        let call = Octavia { operation: POOL_DELETE, path, body: None };
         let step = self.octavia(&balancer.lb.id, call, (Verb::Delete, "Pool", &pool.name), Vec::new(), reason);
         self.steps.push(step);
     }
@@ -186,7 +185,7 @@ impl Draft<'_> {
         fields.put("loadbalancer_id", &*balancer.lb.id);
         let name = part("listener", index, self.item);
         let body = Some(fields.below("listener"));
-        let call = Octavia { operation: LISTENER_CREATE, method: Method::POST, path: "listeners".to_owned(), body };
+        let call = Octavia { operation: LISTENER_CREATE, path: "listeners".to_owned(), body };
         self.create_part(balancer, call, "Listener", name, "listener", "a port of the Service needs it");
     }
 
@@ -260,7 +259,7 @@ impl Draft<'_> {
         if !changed.body.is_empty() {
             let path = format!("listeners/{}", listener.id);
             let body = Some(json!({"listener": changed.body}));
-            let call = Octavia { operation: LISTENER_UPDATE, method: Method::PUT, path, body };
+            let call = Octavia { operation: LISTENER_UPDATE, path, body };
             let named = (Verb::Update, "Listener", &*listener.name);
             let step = self.octavia(&balancer.lb.id, call, named, changed.changes, "it differs from the Service");
             self.steps.push(step);
@@ -306,7 +305,7 @@ impl Draft<'_> {
         fields.put("listener_id", &*listener.id);
         let name = part("pool", index, self.item);
         let body = Some(fields.below("pool"));
-        let call = Octavia { operation: POOL_CREATE, method: Method::POST, path: "pools".to_owned(), body };
+        let call = Octavia { operation: POOL_CREATE, path: "pools".to_owned(), body };
         self.create_part(balancer, call, "Pool", name.clone(), "pool", "a port of the Service needs it");
         Place { id: made(&name), found: None }
     }
@@ -315,7 +314,7 @@ impl Draft<'_> {
         let update = |draft: &mut Self, changed: Changed, is_optional: bool| {
             let path = format!("pools/{}", pool.id);
             let body = Some(json!({"pool": changed.body}));
-            let call = Octavia { operation: POOL_UPDATE, method: Method::PUT, path, body };
+            let call = Octavia { operation: POOL_UPDATE, path, body };
             let named = (Verb::Update, "Pool", &*pool.name);
             let mut step = draft.octavia(&balancer.lb.id, call, named, changed.changes, "it differs from the Service");
             if let (true, Write::Octavia { may_fail, .. }) = (is_optional, &mut step.write) {
@@ -428,7 +427,7 @@ impl Draft<'_> {
         });
         let body: Vec<Value> = body.collect();
         let body = Some(json!({ "members": body }));
-        let call = Octavia { operation: MEMBERS_UPDATE, method: Method::PUT, path, body };
+        let call = Octavia { operation: MEMBERS_UPDATE, path, body };
         let changes = vec![change("members", &names(&gone), &names(&new))];
         let id = pool.found.map_or(&*pool.id, |pool| &pool.name);
         let step = self.octavia(&balancer.lb.id, call, (Verb::Update, "Pool", id), changes, "the nodes changed");
@@ -437,7 +436,7 @@ impl Draft<'_> {
 
     fn create_member(&mut self, balancer: &Balancer, pool: &str, member: &Member) {
         let (path, body) = (format!("pools/{pool}/members"), Some(json!({"member": member.body()})));
-        let call = Octavia { operation: MEMBER_CREATE, method: Method::POST, path, body };
+        let call = Octavia { operation: MEMBER_CREATE, path, body };
         let named = (Verb::Create, "Member", &*member.name);
         let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), "the nodes changed");
         self.steps.push(step);
@@ -445,7 +444,7 @@ impl Draft<'_> {
 
     fn delete_member(&mut self, balancer: &Balancer, pool: &str, member: &Member) {
         let path = format!("pools/{pool}/members/{}", member.id);
-        let call = Octavia { operation: MEMBER_DELETE, method: Method::DELETE, path, body: None };
+        let call = Octavia { operation: MEMBER_DELETE, path, body: None };
         let named = (Verb::Delete, "Member", &*member.name);
         let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), "the nodes changed");
         self.steps.push(step);

@@ -3,7 +3,6 @@
 //! Upstream: `pkg/openstack/loadbalancer_rename.go`. Descriptions are rewritten too: they identify our floating IPs.
 
 use ccm_provider::{Finding, Verb};
-use http::Method;
 
 use super::super::names;
 use super::super::observed::Balancer;
@@ -54,7 +53,7 @@ impl Draft<'_> {
                 fields.put("tags", new_tags);
             }
             let path = format!("{key}s/{id}");
-            let call = Octavia { operation: *operation, method: Method::PUT, path, body: Some(fields.below(key)) };
+            let call = Octavia { operation: *operation, path, body: Some(fields.below(key)) };
             let changes = vec![change("name", name, &new)];
             let step = self.octavia(lb, call, (Verb::Update, kind, name), changes, "the cluster name changed");
             self.steps.push(step);
