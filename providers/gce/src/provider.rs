@@ -12,7 +12,7 @@ use ccm_provider::metric::Registry;
 use ccm_provider::{
     CloudConfig, CloudProvider, ConfigMapSpec, ErrorClass, Finding, Inspect, InstancesV2, Lint, LoadBalancer,
     PlannedLoadBalancer, PodRanges, ProviderContext, ProviderError, ProviderFactory, Routes, ServiceControllerSpec,
-    Severity, Volumes, address,
+    Volumes, address,
 };
 use ipnet::IpNet;
 use serde_json::Value;
@@ -120,7 +120,7 @@ impl ProviderFactory for Factory {
             }
             None => (None, Vec::new()),
         };
-        log(&findings);
+        gcfg::table::log(&findings);
         let registry = Registry::new();
         let variable: Variable<'_> = &|name| self.variable(name);
         let connecting = connect(config.as_ref(), variable, &registry);
@@ -176,15 +176,6 @@ async fn connect(
     );
     let location = location.named(&client).await;
     Ok((client.with_links(location.links.clone()), location))
-}
-
-fn log(findings: &[Finding]) {
-    for finding in findings {
-        match finding.severity {
-            Severity::Info => tracing::info!("{}", gcfg::table::line(finding)),
-            _ => tracing::warn!("{}", gcfg::table::line(finding)),
-        }
-    }
 }
 
 #[derive(Debug)]

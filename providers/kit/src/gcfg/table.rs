@@ -369,6 +369,16 @@ pub fn line(finding: &Finding) -> String {
     }
 }
 
+/// Logs findings, one line each.
+pub fn log(findings: &[Finding]) {
+    for finding in findings {
+        match finding.severity {
+            Severity::Info => tracing::info!("{}", line(finding)),
+            _ => tracing::warn!("{}", line(finding)),
+        }
+    }
+}
+
 /// An error `<context>: <every error>`, if any finding is an error.
 pub fn refuse(context: &str, findings: &[Finding]) -> Result<(), ProviderError> {
     let errors: Vec<Finding> = findings.iter().filter(|finding| finding.severity == Severity::Error).cloned().collect();
