@@ -3,20 +3,8 @@
 //! Upstream: `ConfigGlobal` in `providers/gce/gce.go`. Accepts what upstream accepts; unknown sections and keys, which
 //! upstream silently ignores, are warnings.
 
-use std::fmt;
-
-use ccm_kit::gcfg::{self, Field, Key, Reader, Table, table::refuse};
+use ccm_kit::gcfg::{self, Field, Key, Reader, Secret, Table, table::refuse};
 use ccm_provider::{ErrorClass, Finding, ProviderError, Severity};
-
-/// A text that is never shown.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub(crate) struct Secret(pub(crate) String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "none" } else { "hidden" })
-    }
-}
 
 /// The value of `token-url` that selects Application Default Credentials.
 pub(crate) const DEFAULT_CREDENTIALS: &str = "nil";
