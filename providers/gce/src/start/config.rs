@@ -35,7 +35,7 @@ pub(crate) struct Config {
     pub(crate) external_instance_groups_prefix: String,
 }
 
-static GLOBAL: Table<Config> = Table {
+pub(crate) static GLOBAL: Table<Config> = Table {
     section: "global",
     doc: "Without a file, and for keys that are absent, values come from the metadata server of the instance that the program \
           runs on. A start without it needs `project-id`, `local-zone` and `network-name`, and another `token-url`.",
@@ -149,11 +149,6 @@ static GLOBAL: Table<Config> = Table {
         .note("Of OpenShift; upstream ignores it."),
     ],
 };
-
-/// The reference of the file, in Markdown.
-pub(crate) fn reference() -> String {
-    GLOBAL.reference()
-}
 
 impl Config {
     /// Parses the file. Also returns findings about it.
