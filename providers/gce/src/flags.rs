@@ -5,6 +5,8 @@ use ccm_provider::address::parse_cidr;
 use ccm_provider::flag::{Flag, FlagValues, Kind};
 use ipnet::IpNet;
 
+use crate::start::invalid;
+
 const SECTION: &str = "GCE Cloud Provider";
 const MULTI_PROJECT: &str = "enable-multi-project";
 const RBS_DEFAULT: &str = "enable-rbs-default-l4-netlb";
@@ -146,10 +148,6 @@ fn ranges(flags: &FlagValues, name: &str, default: &str) -> Result<Vec<IpNet>, P
 /// The given flags whose function is not implemented.
 pub(crate) fn missing(flags: &FlagValues) -> Vec<&'static str> {
     [TENANTS, MULTI_SUBNET, MULTI_NETWORK].into_iter().filter(|name| flags.bool(name)).collect()
-}
-
-fn invalid(message: String) -> ProviderError {
-    ProviderError::new(ccm_provider::ErrorClass::Invalid { findings: Vec::new() }, message)
 }
 
 /// The user agent. Upstream's contains the version of its Kubernetes libraries; servers may look only for `Kubernetes`.

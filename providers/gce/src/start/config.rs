@@ -4,7 +4,9 @@
 //! upstream silently ignores, are warnings.
 
 use ccm_kit::gcfg::{self, Field, Key, Reader, Secret, Table, table::refuse};
-use ccm_provider::{ErrorClass, Finding, ProviderError, Severity};
+use ccm_provider::{Finding, ProviderError, Severity};
+
+use super::invalid;
 
 /// The value of `token-url` that selects Application Default Credentials.
 pub(crate) const DEFAULT_CREDENTIALS: &str = "nil";
@@ -181,10 +183,6 @@ impl Config {
     pub(crate) fn manages_region(&self) -> bool {
         self.regional || self.multizone
     }
-}
-
-fn invalid(message: String) -> ProviderError {
-    ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
 }
 
 #[cfg(test)]

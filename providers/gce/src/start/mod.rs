@@ -210,6 +210,6 @@ fn url(text: &str, built: impl FnOnce() -> String) -> String {
     if text.contains('/') { text.to_owned() } else { built() }
 }
 
-fn invalid(message: String) -> ProviderError {
+pub(crate) fn invalid(message: String) -> ProviderError {
     ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
 }

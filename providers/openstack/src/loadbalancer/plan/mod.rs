@@ -10,7 +10,7 @@ use ccm_provider::{Change, ErrorClass, Finding, ProviderError, Risk, ServiceActi
 use serde_json::{Map, Value, json};
 
 use super::Env;
-use super::desired::{Desired, Item, Settings};
+use super::desired::{Desired, Item, Settings, refused};
 use super::names;
 use super::observed::{Balancer, Observed, service_tags};
 use super::settling::not_shown;
@@ -400,10 +400,6 @@ fn tag_change(before: &[String], after: &[String]) -> Change {
         tags.iter().filter(|tag| !others.contains(tag)).map(String::as_str).collect::<Vec<_>>().join(" ")
     };
     change("tags", &without(before, after), &without(after, before))
-}
-
-fn refused(message: impl Into<String>) -> ProviderError {
-    ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
 }
 
 /// The fields of a body.
