@@ -113,21 +113,14 @@ impl ProviderFactory for Factory {
         for name in flags::missing(values) {
             tracing::error!("--{name} has no effect: this program does not have what it switches on");
         }
-        let (config, findings) = match config {
-            Some(file) => {
-                let (config, findings) = Config::parse(&file.text)?;
-                (Some(config), findings)
-            }
-            None => (None, Vec::new()),
-        };
+        let (config, findings) = config.map(|file| Config::parse(&file.text)).transpose()?.unwrap_or_default();
         gcfg::table::log(&findings);
         let registry = Registry::new();
         let variable: Variable<'_> = &|name| self.variable(name);
-        let connecting = connect(config.as_ref(), variable, &registry);
+        let connecting = connect(&config, variable, &registry);
         let limit = |_| ProviderError::deadline("finding project, zone and network", LOCATE_LIMIT);
         let (client, location) = tokio::time::timeout(LOCATE_LIMIT, connecting).await.map_err(limit)??;
         let cluster = Cluster::default();
-        let config = config.unwrap_or_default();
         let only = (!config.manages_region()).then(|| location.zone.clone());
         let (region, subnetwork) = (location.region.clone(), location.subnetwork.clone());
         let zones = Zones::new(client.clone(), cluster.clone(), region.clone(), only);
@@ -146,7 +139,7 @@ impl ProviderFactory for Factory {
 
 /// Connects to the API and determines the location of the cluster.
 async fn connect(
-    config: Option<&Config>,
+    config: &Config,
     variable: Variable<'_>,
     registry: &Registry,
 ) -> Result<(Client, start::Location), ProviderError> {
