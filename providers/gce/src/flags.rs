@@ -5,6 +5,8 @@ use ccm_provider::address::parse_cidr;
 use ccm_provider::flag::{Flag, FlagValues, Kind};
 use ipnet::IpNet;
 
+use crate::start::invalid;
+
 const SECTION: &str = "GCE Cloud Provider";
 const MULTI_PROJECT: &str = "enable-multi-project";
 const RBS_DEFAULT: &str = "enable-rbs-default-l4-netlb";
@@ -93,7 +95,6 @@ pub(crate) struct Options {
     pub(crate) deny_firewall: bool,
     pub(crate) deny_cleanup: bool,
     pub(crate) discrete_ports: bool,
-    pub(crate) tenants: bool,
     pub(crate) taint_stopped: bool,
     /// Has no effect, except on a metric.
     pub(crate) fine_lock: bool,
@@ -107,15 +108,13 @@ impl Options {
     ///
     /// A value is wrong, or flags contradict each other.
     pub(crate) fn read(flags: &FlagValues) -> Result<Self, ProviderError> {
-        let tenants = flags.bool(TENANTS);
         let options = Self {
-            multi_project: flags.bool(MULTI_PROJECT) && !tenants,
+            multi_project: flags.bool(MULTI_PROJECT) && !flags.bool(TENANTS),
             rbs_default: flags.bool(RBS_DEFAULT),
             lb_annotations: flags.bool(LB_ANNOTATIONS),
             deny_firewall: flags.bool(DENY_FIREWALL),
             deny_cleanup: flags.bool(DENY_CLEANUP),
             discrete_ports: flags.bool(DISCRETE_PORTS),
-            tenants,
             taint_stopped: flags.bool(TAINT_STOPPED),
             fine_lock: flags.bool(FINE_LOCK),
             l4_ranges: ranges(flags, L4_RANGES, L4_DEFAULT)?,
@@ -146,10 +145,6 @@ fn ranges(flags: &FlagValues, name: &str, default: &str) -> Result<Vec<IpNet>, P
 /// The given flags whose function is not implemented.
 pub(crate) fn missing(flags: &FlagValues) -> Vec<&'static str> {
     [TENANTS, MULTI_SUBNET, MULTI_NETWORK].into_iter().filter(|name| flags.bool(name)).collect()
-}
-
-fn invalid(message: String) -> ProviderError {
-    ProviderError::new(ccm_provider::ErrorClass::Invalid { findings: Vec::new() }, message)
 }
 
 /// The user agent. Upstream's contains the version of its Kubernetes libraries; servers may look only for `Kubernetes`.

@@ -32,8 +32,8 @@ pub fn metrics_reference() -> String {
 /// The generated parts of this crate's README, by name.
 pub fn reference(part: &str) -> Option<String> {
     match part {
-        "config" => Some(start::config::reference()),
-        "annotations" => Some(annotations::reference()),
+        "config" => Some(start::config::GLOBAL.reference()),
+        "annotations" => Some(annotations::TABLE.reference()),
         "flags" => Some(flags::reference()),
         "permissions" => Some(permissions::reference()),
         _ => None,

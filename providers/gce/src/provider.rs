@@ -12,7 +12,7 @@ use ccm_provider::metric::Registry;
 use ccm_provider::{
     CloudConfig, CloudProvider, ConfigMapSpec, ErrorClass, Finding, Inspect, InstancesV2, Lint, LoadBalancer,
     PlannedLoadBalancer, PodRanges, ProviderContext, ProviderError, ProviderFactory, Routes, ServiceControllerSpec,
-    Severity, Volumes, address,
+    Volumes, address,
 };
 use ipnet::IpNet;
 use serde_json::Value;
@@ -113,21 +113,14 @@ impl ProviderFactory for Factory {
         for name in flags::missing(values) {
             tracing::error!("--{name} has no effect: this program does not have what it switches on");
         }
-        let (config, findings) = match config {
-            Some(file) => {
-                let (config, findings) = Config::parse(&file.text)?;
-                (Some(config), findings)
-            }
-            None => (None, Vec::new()),
-        };
-        log(&findings);
+        let (config, findings) = config.map(|file| Config::parse(&file.text)).transpose()?.unwrap_or_default();
+        gcfg::table::log(&findings);
         let registry = Registry::new();
         let variable: Variable<'_> = &|name| self.variable(name);
-        let connecting = connect(config.as_ref(), variable, &registry);
+        let connecting = connect(&config, variable, &registry);
         let limit = |_| ProviderError::deadline("finding project, zone and network", LOCATE_LIMIT);
         let (client, location) = tokio::time::timeout(LOCATE_LIMIT, connecting).await.map_err(limit)??;
         let cluster = Cluster::default();
-        let config = config.unwrap_or_default();
         let only = (!config.manages_region()).then(|| location.zone.clone());
         let (region, subnetwork) = (location.region.clone(), location.subnetwork.clone());
         let zones = Zones::new(client.clone(), cluster.clone(), region.clone(), only);
@@ -146,7 +139,7 @@ impl ProviderFactory for Factory {
 
 /// Connects to the API and determines the location of the cluster.
 async fn connect(
-    config: Option<&Config>,
+    config: &Config,
     variable: Variable<'_>,
     registry: &Registry,
 ) -> Result<(Client, start::Location), ProviderError> {
@@ -176,15 +169,6 @@ async fn connect(
     );
     let location = location.named(&client).await;
     Ok((client.with_links(location.links.clone()), location))
-}
-
-fn log(findings: &[Finding]) {
-    for finding in findings {
-        match finding.severity {
-            Severity::Info => tracing::info!("{}", gcfg::table::line(finding)),
-            _ => tracing::warn!("{}", gcfg::table::line(finding)),
-        }
-    }
 }
 
 #[derive(Debug)]

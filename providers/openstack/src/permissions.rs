@@ -7,8 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use ccm_kit::call::Operation as _;
-
 use crate::client::operation::*;
 
 /// Functions of the program, each with a file in `manifests/openstack/access-rules`.
@@ -109,14 +107,7 @@ impl Grant {
             Service::BlockStorage | Service::Identity => "v3",
             Service::KeyManager => "v1",
         };
-        let name = self.operation.name();
-        let method = match name.rsplit('_').next() {
-            Some("create") => "POST",
-            Some("update") => "PUT",
-            Some("delete") => "DELETE",
-            _ => "GET",
-        };
-        let service = service.name();
+        let (service, method) = (service.name(), self.operation.method());
         self.paths.iter().map(move |path| {
             format!(r#"{{"service": "{service}", "method": "{method}", "path": "/{version}/{path}"}}"#)
         })

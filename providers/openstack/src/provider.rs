@@ -67,9 +67,9 @@ impl ProviderFactory for Factory {
     ) -> Result<Arc<dyn CloudProvider>, ProviderError> {
         let variable: Variable<'_> = &|name| std::env::var(name).ok();
         let (environment, findings) = Environment::read(variable);
-        log(&findings);
+        gcfg::table::log(&findings);
         let mut start = Start::read(config, variable)?;
-        log(&start.findings);
+        gcfg::table::log(&start.findings);
         let registry = Registry::new();
         let agent = user_agent(&flags.list(USER_AGENT), concat!("v", env!("CARGO_PKG_VERSION")));
         let (client, metrics) = start.client(&registry, &agent)?;
@@ -176,15 +176,6 @@ fn read_again(path: &PathBuf, folders: &[PathBuf]) -> Option<Login> {
     let mut global: Global = Config::parse(Some(&text)).ok()?.0.global;
     clouds::fill(&mut global, &|name| std::env::var(name).ok(), folders).ok()?;
     Some(Login::from(&global).ok()?.0)
-}
-
-fn log(findings: &[Finding]) {
-    for finding in findings {
-        match finding.severity {
-            Severity::Info => tracing::info!("{}", gcfg::table::line(finding)),
-            _ => tracing::warn!("{}", gcfg::table::line(finding)),
-        }
-    }
 }
 
 /// The parts of the provider besides the configuration.

@@ -156,7 +156,7 @@ fn client(cloud: &OpenStack, project: &str) -> Client {
     let global = Global {
         auth_url: format!("{}/v3", cloud.auth_url()),
         username: "ccm".to_owned(),
-        password: crate::start::config::Secret("secret".to_owned()),
+        password: ccm_kit::gcfg::Secret("secret".to_owned()),
         tenant_id: project.to_owned(),
         user_domain_id: "default".to_owned(),
         ..Global::default()

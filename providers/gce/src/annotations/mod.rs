@@ -137,8 +137,3 @@ pub(crate) fn lint(annotations: Annotations<'_>, scheme: Scheme) -> Vec<Finding>
     findings.extend(annotations.iter().filter_map(|(key, value)| TABLE.unknown(key, value, &[])));
     findings
 }
-
-/// The reference of annotations, in Markdown.
-pub(crate) fn reference() -> String {
-    TABLE.reference()
-}

@@ -14,7 +14,7 @@ fn keys_are_unique() {
     let keys: BTreeSet<&str> = TABLE.rows.iter().map(|row| row.key).collect();
     assert_eq!((keys.len(), TABLE.rows.len()), (10, 10));
     assert!(keys.iter().all(|key| PREFIXES.iter().any(|prefix| key.starts_with(prefix))));
-    assert!(reference().contains("| `cloud.google.com/network-tier` | external; ignored by internal |"));
+    assert!(TABLE.reference().contains("| `cloud.google.com/network-tier` | external; ignored by internal |"));
 }
 
 /// P-17

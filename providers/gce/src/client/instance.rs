@@ -78,7 +78,6 @@ pub(crate) struct AccessConfig {
 pub(crate) struct Ipv6AccessConfig {
     #[serde(deserialize_with = "null")]
     pub(crate) external_ipv6: String,
-    pub(crate) external_ipv6_prefix_length: Option<u8>,
 }
 
 /// An alias range of a NIC.
@@ -86,8 +85,6 @@ pub(crate) struct Ipv6AccessConfig {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct AliasIpRange {
     pub(crate) ip_cidr_range: String,
-    #[serde(deserialize_with = "null")]
-    pub(crate) subnetwork_range_name: String,
 }
 
 impl Instance {

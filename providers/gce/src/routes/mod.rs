@@ -18,7 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ccm_kit::routes::{Entry, RouteTable, Table, Target};
 use ccm_kit::{Cached, Interrupted, PlannedRoutes, lock};
-use ccm_provider::{NewRoute, Node, NodeName, ProviderError};
+use ccm_provider::{NewRoute, Node, ProviderError};
 use futures::FutureExt;
 use ipnet::IpNet;
 use serde_json::json;
@@ -228,14 +228,6 @@ impl RouteTable for NetworkRoutes {
     /// All entries belong to a cluster of this name, and no other cluster has these ranges.
     fn is_blackhole(context: &Context, destination: &IpNet) -> bool {
         context.cluster_cidrs.iter().any(|cidr| cidr.contains(destination))
-    }
-
-    fn is_foreign(_: &String, _: &Hop) -> bool {
-        false
-    }
-
-    fn prepare(_: &String, _: &NodeName, _: &Hop) -> Result<Vec<(Writes, String)>, ProviderError> {
-        Ok(Vec::new())
     }
 
     fn create(

@@ -3,20 +3,10 @@
 //! Upstream: `ConfigGlobal` in `providers/gce/gce.go`. Accepts what upstream accepts; unknown sections and keys, which
 //! upstream silently ignores, are warnings.
 
-use std::fmt;
+use ccm_kit::gcfg::{self, Field, Key, Reader, Secret, Table, table::refuse};
+use ccm_provider::{Finding, ProviderError, Severity};
 
-use ccm_kit::gcfg::{self, Field, Key, Reader, Table, table::refuse};
-use ccm_provider::{ErrorClass, Finding, ProviderError, Severity};
-
-/// A text that is never shown.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub(crate) struct Secret(pub(crate) String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "none" } else { "hidden" })
-    }
-}
+use super::invalid;
 
 /// The value of `token-url` that selects Application Default Credentials.
 pub(crate) const DEFAULT_CREDENTIALS: &str = "nil";
@@ -47,7 +37,7 @@ pub(crate) struct Config {
     pub(crate) external_instance_groups_prefix: String,
 }
 
-static GLOBAL: Table<Config> = Table {
+pub(crate) static GLOBAL: Table<Config> = Table {
     section: "global",
     doc: "Without a file, and for keys that are absent, values come from the metadata server of the instance that the program \
           runs on. A start without it needs `project-id`, `local-zone` and `network-name`, and another `token-url`.",
@@ -162,11 +152,6 @@ static GLOBAL: Table<Config> = Table {
     ],
 };
 
-/// The reference of the file, in Markdown.
-pub(crate) fn reference() -> String {
-    GLOBAL.reference()
-}
-
 impl Config {
     /// Parses the file. Also returns findings about it.
     ///
@@ -198,10 +183,6 @@ impl Config {
     pub(crate) fn manages_region(&self) -> bool {
         self.regional || self.multizone
     }
-}
-
-fn invalid(message: String) -> ProviderError {
-    ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
 }
 
 #[cfg(test)]

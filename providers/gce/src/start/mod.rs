@@ -53,13 +53,7 @@ pub(crate) struct Location {
 /// # Errors
 ///
 /// Something is neither configured nor known to the metadata server.
-pub(crate) async fn locate(
-    config: Option<&Config>,
-    metadata: &Metadata,
-    universe: &str,
-) -> Result<Location, ProviderError> {
-    let none = Config::default();
-    let config = config.unwrap_or(&none);
+pub(crate) async fn locate(config: &Config, metadata: &Metadata, universe: &str) -> Result<Location, ProviderError> {
     let (mut project, mut zone) = (config.project_id.clone(), config.local_zone.clone());
     // As in upstream, the metadata server has to provide both if one of them is not set.
     if project.is_empty() || zone.is_empty() {
@@ -122,15 +116,14 @@ impl Location {
 ///
 /// The credentials are unusable.
 pub(crate) fn tokens(
-    config: Option<&Config>,
+    config: &Config,
     environment: Variable<'_>,
     http: http::Client,
     metadata: &Metadata,
     metrics: &Metrics,
 ) -> Result<(Tokens, String), ProviderError> {
     let instance = || Tokens::new(Arc::new(Instance(metadata.clone())), credentials::RENEW_BEFORE);
-    let url = config.map(|config| &*config.token_url).unwrap_or_default();
-    let (tokens, universe) = match url {
+    let (tokens, universe) = match &*config.token_url {
         "" => (instance(), None),
         DEFAULT_CREDENTIALS => {
             let source = file::source(environment, http, metadata.clone());
@@ -138,7 +131,7 @@ pub(crate) fn tokens(
             (Tokens::new(source, credentials::RENEW_BEFORE), file::universe(environment))
         }
         url => {
-            let body = config.map(|config| config.token_body.0.clone()).unwrap_or_default();
+            let body = config.token_body.0.clone();
             let source = alternate::Alternate::new(url.to_owned(), body, http, instance(), metrics.clone());
             (Tokens::new(Arc::new(source), alternate::RENEW_BEFORE), None)
         }
@@ -210,6 +203,6 @@ fn url(text: &str, built: impl FnOnce() -> String) -> String {
     if text.contains('/') { text.to_owned() } else { built() }
 }
 
-fn invalid(message: String) -> ProviderError {
+pub(crate) fn invalid(message: String) -> ProviderError {
     ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
 }

@@ -24,6 +24,16 @@ async fn with_flags(bed: &Bed, more: &str, given: &[&'static str]) -> Arc<dyn Cl
     provider
 }
 
+/// Makes an instance in the project `other`.
+fn make_in_other(bed: &Bed, name: &str) {
+    bed.cloud.world(|world| {
+        let network = world.network("other", "default", false);
+        let subnetwork = world.subnetwork(&network, "us-central1", "sub", "10.9.0.0/16", &[]);
+        let (project, zone, subnetwork) = ("other", ZONE, &*subnetwork);
+        world.instance(&InstanceSeed { project, zone, name, subnetwork, ..InstanceSeed::default() }).unwrap();
+    });
+}
+
 async fn look_up(provider: &Arc<dyn CloudProvider>, node: &NodeRef) -> Lookup {
     provider.instances().unwrap().lookup(std::slice::from_ref(node), Aspects::ALL).await.pop().unwrap()
 }
@@ -92,18 +102,7 @@ async fn p08_a_node_of_another_project_is_read_in_ours_and_never_gone() {
 #[tokio::test]
 async fn with_multi_project_the_project_of_the_provider_id_counts() {
     let bed = Bed::start(Options::default());
-    bed.cloud.world(|world| {
-        let network = world.network("other", "default", false);
-        let subnetwork = world.subnetwork(&network, "us-central1", "sub", "10.9.0.0/16", &[]);
-        let seed = InstanceSeed {
-            project: "other",
-            zone: ZONE,
-            name: "n1",
-            subnetwork: &subnetwork,
-            ..InstanceSeed::default()
-        };
-        world.instance(&seed).unwrap();
-    });
+    make_in_other(&bed, "n1");
     let provider = with_flags(&bed, "", &["enable-multi-project"]).await;
     let id = format!("gce://other/{ZONE}/n1");
     assert_eq!(metadata(&look_up(&provider, &node("n1", &id)).await).provider_id, id);
@@ -213,18 +212,7 @@ fn calls_in(bed: &Bed, mark: u64, zone: &str) -> usize {
 async fn p63_metadata_of_the_own_instance_are_for_nobody_else() {
     let bed = Bed::start(Options::default());
     // The provider runs on an instance `control` of project `p`; the cluster is in `other`.
-    bed.cloud.world(|world| {
-        let network = world.network("other", "default", false);
-        let subnetwork = world.subnetwork(&network, "us-central1", "sub", "10.9.0.0/16", &[]);
-        let seed = InstanceSeed {
-            project: "other",
-            zone: ZONE,
-            name: "control",
-            subnetwork: &subnetwork,
-            ..InstanceSeed::default()
-        };
-        world.instance(&seed).unwrap();
-    });
+    make_in_other(&bed, "control");
     let keys = format!("project-id = other\nlocal-zone = {ZONE}\nnetwork-name = default");
     let provider = with_flags(&bed, &keys, &[]).await;
     let metadata = metadata(&look_up(&provider, &node("control", "")).await);

@@ -30,7 +30,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
-pub use table::{Field, Key, Reader, Table};
+pub use table::{Field, Key, Reader, Secret, Table};
 
 /// A file as written: sections in order, not merged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

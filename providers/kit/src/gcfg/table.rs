@@ -35,6 +35,23 @@ use regex::Regex;
 use super::{Document, Entry, Section};
 use crate::document::did_you_mean;
 
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Secret(pub String);
+
+impl Secret {
+    /// Whether the secret is empty.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_empty() { "none" } else { "hidden" })
+    }
+}
+
 /// A section and its keys.
 #[derive(Debug)]
 pub struct Table<T: 'static> {
@@ -366,6 +383,16 @@ pub fn line(finding: &Finding) -> String {
     match &finding.value {
         Some(value) => format!("{} = {value:?}: {}", finding.key, finding.message),
         None => format!("{}: {}", finding.key, finding.message),
+    }
+}
+
+/// Logs findings, one line each.
+pub fn log(findings: &[Finding]) {
+    for finding in findings {
+        match finding.severity {
+            Severity::Info => tracing::info!("{}", line(finding)),
+            _ => tracing::warn!("{}", line(finding)),
+        }
     }
 }
 

@@ -94,18 +94,20 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
         not_before: Option<Instant>,
     ) -> Result<Table<Self::Id, Self::Hop>, ProviderError>;
 
-    /// Reads the data about the hops of new routes (`wanted`), and about the hops without a node to which existing
-    /// routes for the same ranges lead (`in_the_way`).
+    /// Reads the data about the hops of new routes (`_wanted`), and about the hops without a node to which existing
+    /// routes for the same ranges lead (`_in_the_way`).
     ///
     /// # Errors
     ///
     /// A hop could not be read.
     async fn facts(
         &self,
-        wanted: &BTreeSet<Self::Hop>,
-        in_the_way: &BTreeSet<Self::Hop>,
-        not_before: Option<Instant>,
-    ) -> Result<Self::Facts, ProviderError>;
+        _wanted: &BTreeSet<Self::Hop>,
+        _in_the_way: &BTreeSet<Self::Hop>,
+        _not_before: Option<Instant>,
+    ) -> Result<Self::Facts, ProviderError> {
+        Ok(Self::Facts::default())
+    }
 
     /// Sends one write. Up to [`RouteTable::IN_FLIGHT`] are sent concurrently; a cloud that writes its table as a whole
     /// joins them with a [`crate::Batcher`].
@@ -139,8 +141,10 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
         false
     }
 
-    /// Whether a hop of `in_the_way` exists and does not belong to this cluster.
-    fn is_foreign(facts: &Self::Facts, hop: &Self::Hop) -> bool;
+    /// Whether a hop of `_in_the_way` exists and does not belong to this cluster.
+    fn is_foreign(_facts: &Self::Facts, _hop: &Self::Hop) -> bool {
+        false
+    }
 
     /// The writes, with reasons, that must precede the first route to a hop.
     ///
@@ -148,10 +152,12 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
     ///
     /// No route to the hop is possible.
     fn prepare(
-        facts: &Self::Facts,
-        node: &NodeName,
-        hop: &Self::Hop,
-    ) -> Result<Vec<(Self::Write, String)>, ProviderError>;
+        _facts: &Self::Facts,
+        _node: &NodeName,
+        _hop: &Self::Hop,
+    ) -> Result<Vec<(Self::Write, String)>, ProviderError> {
+        Ok(Vec::new())
+    }
 
     /// Creates a route; `old` is the route that it replaces.
     fn create(

@@ -23,10 +23,6 @@ impl RouteTable for Router {
         Err(ProviderError::NotImplemented)
     }
 
-    async fn facts(&self, _: &BTreeSet<IpAddr>, _: &BTreeSet<IpAddr>, _: Option<Instant>) -> Result<(), ProviderError> {
-        Ok(())
-    }
-
     async fn write(&self, _: &String) -> Result<(), ProviderError> {
         Ok(())
     }
@@ -49,10 +45,6 @@ impl RouteTable for Router {
 
     fn is_blackhole((): &(), destination: &IpNet) -> bool {
         ["10.1.0.0/16", "fd00::/16"].iter().any(|range| range.parse::<IpNet>().unwrap().contains(destination))
-    }
-
-    fn is_foreign((): &(), _: &IpAddr) -> bool {
-        false
     }
 
     fn prepare((): &(), _: &NodeName, hop: &IpAddr) -> Result<Vec<(String, String)>, ProviderError> {

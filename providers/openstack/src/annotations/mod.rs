@@ -203,8 +203,3 @@ fn has_proxy_protocol(annotations: Annotations<'_>) -> bool {
 fn text<'a>(annotations: Annotations<'a>, key: &Key<String>) -> Option<&'a str> {
     annotations.text(key.row).filter(|text| !text.is_empty())
 }
-
-/// The reference of annotations, in Markdown.
-pub(crate) fn reference() -> String {
-    TABLE.reference()
-}

@@ -20,7 +20,7 @@ fn keys_are_unique_and_there_are_36() {
     let keys: BTreeSet<&str> = TABLE.rows.iter().map(|row| row.key).collect();
     assert_eq!((keys.len(), TABLE.rows.len()), (36, 36));
     assert_eq!(keys.iter().filter(|key| key.starts_with(PREFIX)).count(), 35);
-    assert!(reference().contains("| `loadbalancer.openstack.org/keep-floatingip` | boolean | `false` |"));
+    assert!(TABLE.reference().contains("| `loadbalancer.openstack.org/keep-floatingip` | boolean | `false` |"));
 }
 
 #[test]

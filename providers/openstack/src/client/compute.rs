@@ -57,14 +57,8 @@ pub(crate) struct ServerFlavor {
 
 /// A name as a pattern. Only what is needed is escaped: each database parses patterns in its own way.
 fn quoted(name: &str) -> String {
-    let mut pattern = String::with_capacity(name.len());
-    for c in name.chars() {
-        if "\\.+*?()|[]{}^$".contains(c) {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern
+    let escape = |c: char| "\\.+*?()|[]{}^$".contains(c).then_some('\\');
+    name.chars().flat_map(|c| escape(c).into_iter().chain([c])).collect()
 }
 
 /// A flavor.

@@ -20,7 +20,6 @@ use ccm_kit::http::Answer;
 pub(crate) use ccm_kit::http::{Query, escaped, null};
 use ccm_kit::lock;
 use ccm_provider::{LeaderToken, ProviderError};
-use http::Method;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -90,7 +89,7 @@ impl Client {
         path: String,
         key: &str,
     ) -> Result<T, ApiError> {
-        self.found(operation, path, key).await?.ok_or_else(|| {
+        self.find(operation, path, key).await?.ok_or_else(|| {
             let failure = Failure { code: "NotFound".to_owned(), status: Some(404), ..Failure::default() };
             ApiError::new(operation, failure)
         })
@@ -103,18 +102,9 @@ impl Client {
         path: String,
         key: &str,
     ) -> Result<Option<T>, ApiError> {
-        self.found(operation, path, key).await
-    }
-
-    async fn found<T: DeserializeOwned>(
-        &self,
-        operation: Operation,
-        path: String,
-        key: &str,
-    ) -> Result<Option<T>, ApiError> {
         let message = Message { path, ..Message::default() };
         let read = || async {
-            let answer = self.session.send(operation.of(), &message).await;
+            let answer = self.session.send(operation, &message).await;
             let Some(answer) = known(operation.of(), answer)? else { return Ok(None) };
             let found = if key.is_empty() { answer.json() } else { below(answer.json()?, key) };
             found.map(Some)
@@ -137,7 +127,7 @@ impl Client {
             let message = Message { path: format!("{path}{query}"), ..Message::default() };
             let links = &links;
             async move {
-                let mut answer: Value = self.session.send(operation.of(), &message).await?.json()?;
+                let mut answer: Value = self.session.send(operation, &message).await?.json()?;
                 let next = next_page(answer.get(links));
                 let list: Vec<T> = below(answer.take(), key)?;
                 // A page without entries ends the list, even with a link to a next page.
@@ -151,26 +141,21 @@ impl Client {
     /// Writes, and returns the whole response; null if it has no body.
     pub(crate) async fn write(&self, operation: Operation, message: &Message) -> Result<Value, ApiError> {
         let send = || async {
-            let answer = self.session.send(operation.of(), message).await?;
+            let answer = self.session.send(operation, message).await?;
             if answer.body.is_empty() { Ok(Value::Null) } else { answer.json() }
         };
         self.caller.call(operation, send).await
     }
 
-    pub(crate) async fn post(&self, operation: Operation, path: &str, body: Value) -> Result<Value, ApiError> {
-        let path = path.to_owned();
-        self.write(operation, &Message { method: Method::POST, path, body: Some(body), revision: None }).await
-    }
-
-    pub(crate) async fn put(&self, operation: Operation, path: String, body: Value) -> Result<(), ApiError> {
-        let message = Message { method: Method::PUT, path, body: Some(body), revision: None };
-        self.write(operation, &message).await.map(drop)
+    /// Creates or changes.
+    pub(crate) async fn put(&self, operation: Operation, path: &str, body: Value) -> Result<Value, ApiError> {
+        self.write(operation, &Message { path: path.to_owned(), body: Some(body), revision: None }).await
     }
 
     /// Deletes; a missing object counts as deleted.
     pub(crate) async fn delete(&self, operation: Operation, path: String) -> Result<(), ApiError> {
-        let message = Message { method: Method::DELETE, path, ..Message::default() };
-        let send = || async { known(operation.of(), self.session.send(operation.of(), &message).await).map(drop) };
+        let message = Message { path, ..Message::default() };
+        let send = || async { known(operation.of(), self.session.send(operation, &message).await).map(drop) };
         self.caller.call(operation, send).await
     }
 }

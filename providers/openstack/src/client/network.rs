@@ -187,10 +187,10 @@ impl Port {
 }
 
 impl Client {
-    /// A query for objects of this project only: an administrator sees those of all.
-    async fn of_project(&self) -> Query {
+    /// The query for objects of this project only: an administrator sees those of all.
+    pub(super) async fn of_project(&self, query: Query) -> Query {
         let project = self.session().token().await.map(|token| token.project.clone()).unwrap_or_default();
-        if project.is_empty() { Query::default() } else { Query::default().with("project_id", &project) }
+        if project.is_empty() { query } else { query.with("project_id", &project) }
     }
 
     /// The aliases of the extensions.
@@ -273,7 +273,7 @@ impl Client {
         if devices.len() <= IDS_AT_ONCE {
             return self.ports(Query::default().each("device_id", devices.iter().copied())).await;
         }
-        let query = self.of_project().await.with("limit", "1000");
+        let query = self.of_project(Query::default()).await.with("limit", "1000");
         let mut ports = self.ports(query).await?;
         let devices: BTreeSet<&str> = devices.iter().copied().collect();
         ports.retain(|port| devices.contains(&*port.device_id));
@@ -317,7 +317,6 @@ impl Client {
         revision: Option<i64>,
     ) -> Result<(), ApiError> {
         let message = Message {
-            method: http::Method::PUT,
             path: format!("routers/{id}{action}"),
             body: Some(json!({"router": {"routes": routes}})),
             revision,
@@ -327,20 +326,18 @@ impl Client {
 
     /// The floating IPs of the project that match.
     pub(crate) async fn floating_ips(&self, query: Query) -> Result<Vec<FloatingIp>, ApiError> {
-        let project = self.session().token().await.map(|token| token.project.clone()).unwrap_or_default();
-        let query = if project.is_empty() { query } else { query.with("project_id", &project) };
-        self.list(FLOATING_IP_LIST, "floatingips", query, "floatingips").await
+        self.list(FLOATING_IP_LIST, "floatingips", self.of_project(query).await, "floatingips").await
     }
 
     pub(crate) async fn create_floating_ip(&self, body: &Value) -> Result<FloatingIp, ApiError> {
-        let answer = self.post(FLOATING_IP_CREATE, "floatingips", json!({ "floatingip": body })).await?;
+        let answer = self.put(FLOATING_IP_CREATE, "floatingips", json!({ "floatingip": body })).await?;
         serde_json::from_value(answer.get("floatingip").cloned().unwrap_or_default()).map_err(|_| {
             ApiError::of_kind(FLOATING_IP_CREATE, ccm_kit::call::ErrorKind::NoAnswer, "the answer has no floating IP")
         })
     }
 
     pub(crate) async fn update_floating_ip(&self, id: &str, changes: Value) -> Result<(), ApiError> {
-        self.put(FLOATING_IP_UPDATE, format!("floatingips/{id}"), json!({ "floatingip": changes })).await
+        self.put(FLOATING_IP_UPDATE, &format!("floatingips/{id}"), json!({ "floatingip": changes })).await.map(drop)
     }
 
     pub(crate) async fn delete_floating_ip(&self, id: &str) -> Result<(), ApiError> {
@@ -349,18 +346,19 @@ impl Client {
 
     /// The security groups of the project with this name.
     pub(crate) async fn security_groups(&self, names: &[&str]) -> Result<Vec<SecurityGroup>, ApiError> {
-        let query = self.of_project().await;
+        let query = self.of_project(Query::default()).await;
         self.by_each(SECURITY_GROUP_LIST, "security-groups", query, "name", names).await
     }
 
     /// All security groups of the project.
     pub(crate) async fn all_security_groups(&self) -> Result<Vec<SecurityGroup>, ApiError> {
-        self.list(SECURITY_GROUP_LIST, "security-groups", self.of_project().await, "security_groups").await
+        let query = self.of_project(Query::default()).await;
+        self.list(SECURITY_GROUP_LIST, "security-groups", query, "security_groups").await
     }
 
     pub(crate) async fn create_security_group(&self, name: &str, description: &str) -> Result<SecurityGroup, ApiError> {
         let body = json!({"security_group": {"name": name, "description": description}});
-        let answer = self.post(SECURITY_GROUP_CREATE, "security-groups", body).await?;
+        let answer = self.put(SECURITY_GROUP_CREATE, "security-groups", body).await?;
         serde_json::from_value(answer.get("security_group").cloned().unwrap_or_default()).map_err(|_| {
             ApiError::of_kind(SECURITY_GROUP_CREATE, ccm_kit::call::ErrorKind::NoAnswer, "the answer has no group")
         })
@@ -376,7 +374,7 @@ impl Client {
             "security_group_id": group, "direction": rule.direction, "ethertype": rule.ethertype,
             "protocol": rule.protocol, "port_range_min": rule.port_range_min, "port_range_max": rule.port_range_max,
             "remote_ip_prefix": rule.remote_ip_prefix}});
-        match self.post(SECURITY_GROUP_RULE_CREATE, "security-group-rules", body).await {
+        match self.put(SECURITY_GROUP_RULE_CREATE, "security-group-rules", body).await {
             Err(error) if error.is(&["SecurityGroupRuleExists"]) => Ok(()),
             answer => answer.map(drop),
         }

@@ -259,9 +259,7 @@ impl Client {
 
     /// The load balancers of the project that match.
     pub(crate) async fn load_balancers(&self, query: Query) -> Result<Vec<LoadBalancer>, ApiError> {
-        let project = self.session().token().await.map(|token| token.project.clone()).unwrap_or_default();
-        let query = if project.is_empty() { query } else { query.with("project_id", &project) };
-        self.list(LB_LIST, "lbaas/loadbalancers", query, "loadbalancers").await
+        self.list(LB_LIST, "lbaas/loadbalancers", self.of_project(query).await, "loadbalancers").await
     }
 
     /// A load balancer; `None` if Octavia reports that it does not exist.
@@ -299,11 +297,10 @@ impl Client {
     pub(crate) async fn write_octavia(
         &self,
         operation: Operation,
-        method: http::Method,
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, ApiError> {
-        let message = Message { method, path: format!("lbaas/{path}"), body, revision: None };
+        let message = Message { path: format!("lbaas/{path}"), body, revision: None };
         let answer = self.write(operation, &message).await;
         // Also after an error: the answer may be lost.
         *lock(&self.balancers_written) = Some(Instant::now());

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ccm_kit::call::{self, Budget, Meaning, Pace};
+use http::Method;
 
 /// A service of the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -132,6 +133,16 @@ impl Operation {
         self.service
     }
 
+    /// The HTTP method of its requests.
+    pub(crate) fn method(self) -> Method {
+        match self.name.rsplit('_').next() {
+            Some("create") => Method::POST,
+            Some("update") => Method::PUT,
+            Some("delete") => Method::DELETE,
+            _ => Method::GET,
+        }
+    }
+
     /// The policy rule of the service that must allow the operation; `-`: none.
     pub(crate) fn policy(self) -> &'static str {
         self.policy
@@ -172,12 +183,12 @@ impl call::Operation for Operation {
     }
 
     fn is_mutating(&self) -> bool {
-        *self != TOKEN_CREATE && ["_create", "_update", "_delete"].iter().any(|verb| self.name.ends_with(verb))
+        *self != TOKEN_CREATE && self.method() != Method::GET
     }
 
     /// Deletions and updates are idempotent; a repeated creation creates a second object.
     fn is_repeatable(&self) -> bool {
-        !self.is_mutating() || !self.name.ends_with("_create")
+        !self.is_mutating() || self.method() != Method::POST
     }
 
     fn meaning(code: &str, status: Option<u16>) -> Meaning {

@@ -79,7 +79,6 @@ impl Client {
     /// Writes a port if it has not changed since it was read. Returns the new port if the answer has it.
     async fn update_port(&self, port: &Port, fields: Value) -> Result<Option<Port>, ApiError> {
         let message = Message {
-            method: http::Method::PUT,
             path: format!("ports/{}", port.id),
             body: Some(json!({ "port": fields })),
             revision: port.revision_number,

@@ -13,7 +13,7 @@ use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure};
 use ccm_kit::http::{Answer, Client};
 use ccm_kit::lock;
 use ccm_provider::ProviderError;
-use http::{HeaderMap, Method, Request, StatusCode, header};
+use http::{HeaderMap, Request, StatusCode, header};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
@@ -120,7 +120,6 @@ struct Endpoint {
 /// A request to a service.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Message {
-    pub(crate) method: Method,
     /// Relative to the endpoint, with the query: `ports?device_id=…`.
     pub(crate) path: String,
     pub(crate) body: Option<Value>,
@@ -142,16 +141,17 @@ impl Session {
     }
 
     /// Sends a request with a token; again with a new one after 401.
-    pub(crate) async fn send(&self, service: Service, message: &Message) -> Result<Answer, Failure> {
+    pub(crate) async fn send(&self, operation: Operation, message: &Message) -> Result<Answer, Failure> {
+        let is_nova = operation.of() == Service::Compute;
         let token = self.token().await?;
-        match self.exchange(service, message, &token).await {
+        match self.exchange(operation, message, &token).await {
             Err(failure) if failure.status == Some(401) => {
-                let token = self.renewed(&token).await?;
-                self.exchange(service, message, &token).await
+                let token = self.logged_in(Some(&token)).await?;
+                self.exchange(operation, message, &token).await
             }
-            Err(failure) if failure.status == Some(406) && service == Service::Compute && !self.is_nova_old() => {
+            Err(failure) if failure.status == Some(406) && is_nova && !self.is_nova_old() => {
                 self.is_nova_old.store(true, std::sync::atomic::Ordering::Relaxed);
-                self.exchange(service, message, &token).await
+                self.exchange(operation, message, &token).await
             }
             answer => answer,
         }
@@ -171,7 +171,7 @@ impl Session {
         match self.current() {
             Some(token) if !token.is_old() => Ok(token),
             // If the login fails, an old token is used until it expires.
-            Some(token) => self.renewed(&token).await.or_else(|error| match token.is_over() {
+            Some(token) => self.logged_in(Some(&token)).await.or_else(|error| match token.is_over() {
                 true => Err(error),
                 false => Ok(token),
             }),
@@ -185,10 +185,6 @@ impl Session {
 
     fn is_nova_old(&self) -> bool {
         self.is_nova_old.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    async fn renewed(&self, old: &Arc<Token>) -> Result<Arc<Token>, Failure> {
-        self.logged_in(Some(old)).await
     }
 
     /// One login for all waiting requests; a token that was renewed meanwhile is used.
@@ -239,18 +235,18 @@ impl Session {
         choose_version(&answer.json::<Value>()?).map_err(no_login)
     }
 
-    async fn exchange(&self, service: Service, message: &Message, token: &Token) -> Result<Answer, Failure> {
-        let base = find(&token.catalog, service, &self.endpoints).map_err(malformed)?;
+    async fn exchange(&self, operation: Operation, message: &Message, token: &Token) -> Result<Answer, Failure> {
+        let base = find(&token.catalog, operation.of(), &self.endpoints).map_err(malformed)?;
         // The version document is above the versioned URL.
         let url = match &*message.path {
             "" => unversioned(&base),
             path => format!("{base}{path}"),
         };
-        let mut request = Request::builder().method(&message.method).uri(&url);
+        let mut request = Request::builder().method(operation.method()).uri(&url);
         if let Some(headers) = request.headers_mut() {
             headers.insert(TOKEN_HEADER, token.secret.clone());
             headers.insert(header::ACCEPT, header::HeaderValue::from_static("application/json"));
-            self.more_headers(headers, service, message);
+            self.more_headers(headers, operation.of(), message);
         }
         let body = message.body.as_ref().map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         self.http.send(request.body(body).map_err(|_| bad_url(&url))?).await

@@ -3,8 +3,6 @@
 //! Octavia sets `updated_at` of a balancer on each change of it and of its parts. While that time and the desired state
 //! are as recorded, the parts need not be read: a restart costs one list, not reads for each Service.
 
-use std::fmt::Write as _;
-
 use sha2::{Digest, Sha256};
 
 use super::desired::Item;
@@ -14,11 +12,8 @@ use crate::client::octavia::{ACTIVE, LoadBalancer, Version};
 /// `<hash>/<time>`; `None` if the balancer shows no time.
 pub(super) fn note(item: &Item, lb: &LoadBalancer, version: Version) -> Option<String> {
     let state = serde_json::to_vec(&(item, version)).ok()?;
-    let mut text = String::new();
-    for byte in Sha256::digest(state).iter().take(8) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    (!lb.updated_at.is_empty()).then(|| format!("{text}/{}", lb.updated_at))
+    let hash = u64::from_be_bytes(*Sha256::digest(state).first_chunk()?);
+    (!lb.updated_at.is_empty()).then(|| format!("{hash:016x}/{}", lb.updated_at))
 }
 
 /// Whether everything is as recorded, including the floating IP.

@@ -12,7 +12,6 @@ use std::time::Duration;
 use ccm_kit::call::ErrorKind;
 use ccm_kit::lock;
 use ccm_provider::{ErrorClass, ProviderError, Subject};
-use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -253,8 +252,7 @@ impl Writer {
         outputs: &Outputs,
     ) -> Result<(), ProviderError> {
         let began = Instant::now();
-        let answer =
-            self.client.write_octavia(LB_CREATE, Method::POST, "loadbalancers", Some(outputs.fill_body(body))).await;
+        let answer = self.client.write_octavia(LB_CREATE, "loadbalancers", Some(outputs.fill_body(body))).await;
         self.made(Trace::Balancer(name.to_owned()), &answer);
         let answer = answer?;
         let created: LoadBalancer = serde_json::from_value(answer.get("loadbalancer").cloned().unwrap_or_default())
@@ -269,7 +267,7 @@ impl Writer {
         match self.until_active(&id, first_look, true).await {
             Err(Wait::Failed) => {
                 // Nothing uses it yet. A 404 that Octavia did not send proves nothing.
-                match self.client.write_octavia(LB_DELETE, Method::DELETE, &path_of(&id, cascade), None).await {
+                match self.client.write_octavia(LB_DELETE, &path_of(&id, cascade), None).await {
                     Err(error) if error.status != Some(404) || error.code == "404" => return Err(error.into()),
                     _ => {}
                 }
@@ -294,7 +292,7 @@ impl Writer {
 
     async fn delete_balancer(&self, id: &str, cascade: bool) -> Result<(), ProviderError> {
         let path = path_of(id, cascade);
-        self.when_ready(id, LB_DELETE, &Method::DELETE, &path, None).await?;
+        self.when_ready(id, LB_DELETE, &path, None).await?;
         lock(&self.pace).forget(id);
         let (began, mut wait) = (Instant::now(), lock(&self.pace).first_look_at_deletion());
         for _ in 0..self.looks_at_deletion {
@@ -319,12 +317,12 @@ impl Writer {
     }
 
     async fn change(&self, step: &Step, outputs: &Outputs, refused: Refused<'_>) -> Result<(), ProviderError> {
-        let Write::Octavia { balancer, operation, method, path, body, output, is_last, may_fail } = &step.write else {
+        let Write::Octavia { balancer, operation, path, body, output, is_last, may_fail } = &step.write else {
             return Ok(());
         };
         let (balancer, path) = (outputs.fill(balancer), outputs.fill(path));
         let body = body.as_ref().map(|body| outputs.fill_body(body));
-        match self.when_ready(&balancer, *operation, method, &path, body).await {
+        match self.when_ready(&balancer, *operation, &path, body).await {
             Ok(answer) => {
                 outputs.lock().written.extend(path.split('/').nth(1).map(str::to_owned));
                 if let Some((name, key)) = output
@@ -366,23 +364,22 @@ impl Writer {
         &self,
         balancer: &str,
         operation: Operation,
-        method: &Method,
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, WriteError> {
-        let mut conflicts = 0;
+        let (is_deletion, mut conflicts) = (operation.method() == http::Method::DELETE, 0);
         loop {
             let due = lock(&self.pace).next_change(balancer);
             if let Some(due) = due {
                 sleep_until(due).await;
             }
-            let answer = self.client.write_octavia(operation, method.clone(), path, body.clone()).await;
+            let answer = self.client.write_octavia(operation, path, body.clone()).await;
             match answer {
                 Ok(answer) => {
                     lock(&self.pace).sent(balancer, Instant::now());
                     return Ok(answer);
                 }
-                Err(error) if *method == Method::DELETE && error.status == Some(404) && error.code != "404" => {
+                Err(error) if is_deletion && error.status == Some(404) && error.code != "404" => {
                     return Ok(Value::Null);
                 }
                 Err(error) if is_busy(&error) && conflicts < self.looks => {

@@ -8,7 +8,6 @@ use std::sync::{Mutex, MutexGuard};
 
 use ccm_kit::lock;
 use ccm_provider::{Change, Risk, Subject, Verb};
-use http::Method;
 use serde_json::Value;
 
 use crate::client::network::{Port, Rule};
@@ -53,7 +52,6 @@ pub(crate) enum Write {
     Octavia {
         balancer: String,
         operation: Operation,
-        method: Method,
         /// Relative to `lbaas/`.
         path: String,
         body: Option<Value>,

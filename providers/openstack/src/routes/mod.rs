@@ -7,7 +7,6 @@
 //! A port must be allowed to forward a range before a route points to it: address pairs are written first, so that a
 //! route whose pair is rejected is never created. Pairs are also removed first: a route still listed is removed again.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use ccm_kit::routes::{Entry, RouteTable, Table, Target};
 use ccm_kit::{Batcher, Cached, Interrupted, Limits, PlannedRoutes};
 use ccm_provider::address::{parse_cidr, parse_ip};
 use ccm_provider::deadline::WRITE_DEADLINE;
-use ccm_provider::{AddressType, ErrorClass, NewRoute, Node, NodeAddress, NodeName, ProviderError};
+use ccm_provider::{AddressType, ErrorClass, NewRoute, Node, NodeAddress, ProviderError};
 use futures::FutureExt;
 use ipnet::IpNet;
 use tokio::time::Instant;
@@ -210,10 +209,6 @@ impl RouteTable for RouterTable {
         Ok(Table { id: self.cluster_cidrs.clone(), entries })
     }
 
-    async fn facts(&self, _: &BTreeSet<IpAddr>, _: &BTreeSet<IpAddr>, _: Option<Instant>) -> Result<(), ProviderError> {
-        Ok(())
-    }
-
     async fn write(&self, write: &RouteWrite) -> Result<(), ProviderError> {
         match write {
             RouteWrite::Add(new) => self.add(new).await,
@@ -250,14 +245,6 @@ impl RouteTable for RouterTable {
 
     fn is_blackhole(cluster_cidrs: &Self::Id, destination: &IpNet) -> bool {
         cluster_cidrs.iter().any(|range| range.contains(destination))
-    }
-
-    fn is_foreign((): &(), _: &IpAddr) -> bool {
-        false
-    }
-
-    fn prepare((): &(), _: &NodeName, _: &IpAddr) -> Result<Vec<(RouteWrite, String)>, ProviderError> {
-        Ok(Vec::new())
     }
 
     fn create(

@@ -4,7 +4,7 @@ use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::ServiceAction;
 use serde_json::{Value, json};
 
-use crate::scene::{FIPS, LBS, Scene, annotation, forget, id, service, set, simulated, web};
+use crate::scene::{FIPS, LBS, Scene, annotation, forget, id, service, set, web};
 
 const MANAGED: &str = "[LoadBalancer]\nmanage-security-groups = true\n";
 
@@ -20,7 +20,8 @@ ccm_test_openstack::cases! { [crate::scene]
         a_balancer_deleted_by_hand_is_made_again,
         a_floating_ip_that_could_not_be_bound_again_is_not_lost,
         a_service_that_is_no_load_balancer_any_more_can_become_one_again,
-        a_floating_ip_of_another_cluster_is_only_detached;
+        a_floating_ip_of_another_cluster_is_only_detached,
+        a_balancer_that_octavia_shows_as_deleted_is_gone;
 }
 
 async fn a_deletion_leaves_nothing(scene: &mut Scene) {
@@ -169,15 +170,11 @@ async fn a_balancer_of_the_user_is_left_with_its_own_listeners(scene: &mut Scene
     assert_eq!((scene.pools().await.len(), scene.floating_ips().await.len()), (0, 1));
 }
 
-#[tokio::test]
-async fn a_balancer_that_octavia_shows_as_deleted_is_gone() {
-    simulated(async |scene: &mut Scene| {
-        let mut web = web();
-        scene.ensure(&mut web).await;
-        let lb = scene.balancer().await;
-        scene.cloud.set_status(id(&lb), "DELETED").await;
-        let (calls, ()) = scene.counted(scene.delete(&mut web)).await;
-        assert_eq!(calls.of("loadbalancer_delete"), 0, "{calls:?}");
-    })
-    .await;
+async fn a_balancer_that_octavia_shows_as_deleted_is_gone(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let lb = scene.balancer().await;
+    scene.cloud.set_status(id(&lb), "DELETED").await;
+    let (calls, ()) = scene.counted(scene.delete(&mut web)).await;
+    assert_eq!(calls.of("loadbalancer_delete"), 0, "{calls:?}");
 }

@@ -12,7 +12,16 @@ ccm_test_openstack::cases! { [crate::scene]
     both:
         a_restart_before_the_annotation_finds_the_balancer_by_name;
     simulated:
-        two_balancers_of_one_name_are_an_error;
+        two_balancers_of_one_name_are_an_error,
+        a_creation_that_ends_in_error_is_deleted_and_tried_again,
+        a_creation_without_an_answer_is_found_by_name,
+        a_failed_look_at_versions_makes_no_listener_open_to_all,
+        a_busy_server_is_asked_again_when_it_says,
+        a_balancer_in_error_says_which_part_failed,
+        what_the_driver_could_not_change_can_be_deleted_part_by_part,
+        an_expired_token_is_renewed_once_for_all,
+        no_error_shows_a_secret,
+        what_octavia_does_not_have_is_named_with_its_key;
 }
 
 async fn a_restart_before_the_annotation_finds_the_balancer_by_name(scene: &mut Scene) {
@@ -36,83 +45,63 @@ async fn two_balancers_of_one_name_are_an_error(scene: &mut Scene) {
     assert_eq!(scene.balancers().await.len(), 2);
 }
 
-#[tokio::test]
-async fn a_creation_that_ends_in_error_is_deleted_and_tried_again() {
-    simulated(async |scene: &mut Scene| {
-        scene.simulation().fail_provisioning(1);
-        let mut web = web();
-        let error = scene.refused(&mut web).await;
-        assert!(error.contains("has gone into ERROR state"), "{error}");
-        scene.settle().await;
-        scene.is_empty().await;
-        scene.ensure(&mut web).await;
-        scene.is_steady(&mut web).await;
-    })
-    .await;
+async fn a_creation_that_ends_in_error_is_deleted_and_tried_again(scene: &mut Scene) {
+    scene.simulation().fail_provisioning(1);
+    let mut web = web();
+    let error = scene.refused(&mut web).await;
+    assert!(error.contains("has gone into ERROR state"), "{error}");
+    scene.settle().await;
+    scene.is_empty().await;
+    scene.ensure(&mut web).await;
+    scene.is_steady(&mut web).await;
 }
 
-#[tokio::test]
-async fn a_creation_without_an_answer_is_found_by_name() {
-    simulated(async |scene: &mut Scene| {
-        let lost = |service: &str, action: &str| Rule::every(Fault::ResetAfter).on(service, action).window(0, 1);
-        scene.simulation().fault(lost("load-balancer", "loadbalancer_create"));
-        scene.simulation().fault(lost("network", "floating_ip_create"));
-        let mut web = web();
-        let mut failures = 0;
-        while scene.try_ensure(&mut web).await.is_err() {
-            failures += 1;
-        }
-        assert!((1..=3).contains(&failures), "{failures}");
-        assert_eq!((scene.balancers().await.len(), scene.floating_ips().await.len()), (1, 1));
-        scene.is_steady(&mut web).await;
-    })
-    .await;
+async fn a_creation_without_an_answer_is_found_by_name(scene: &mut Scene) {
+    let lost = |service: &str, action: &str| Rule::every(Fault::ResetAfter).on(service, action).window(0, 1);
+    scene.simulation().fault(lost("load-balancer", "loadbalancer_create"));
+    scene.simulation().fault(lost("network", "floating_ip_create"));
+    let mut web = web();
+    let mut failures = 0;
+    while scene.try_ensure(&mut web).await.is_err() {
+        failures += 1;
+    }
+    assert!((1..=3).contains(&failures), "{failures}");
+    assert_eq!((scene.balancers().await.len(), scene.floating_ips().await.len()), (1, 1));
+    scene.is_steady(&mut web).await;
 }
 
-#[tokio::test]
-async fn a_failed_look_at_versions_makes_no_listener_open_to_all() {
-    simulated(async |scene: &mut Scene| {
-        scene.restart().await;
-        let fault = Fault::Code { status: 403, code: String::new(), message: "no".to_owned() };
-        scene.simulation().fault(Rule::every(fault).on("load-balancer", "version_list").window(0, 1));
-        let mut web = web();
-        web.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned()]);
-        scene.refused(&mut web).await;
-        assert_eq!(scene.balancers().await.len(), 0);
-        // A failure is also the answer to requests soon after it.
-        while scene.try_ensure(&mut web).await.is_err() {}
-        assert_eq!(scene.listener().await["allowed_cidrs"], json!(["192.0.2.0/24"]));
-    })
-    .await;
+async fn a_failed_look_at_versions_makes_no_listener_open_to_all(scene: &mut Scene) {
+    scene.restart().await;
+    let fault = Fault::Code { status: 403, code: String::new(), message: "no".to_owned() };
+    scene.simulation().fault(Rule::every(fault).on("load-balancer", "version_list").window(0, 1));
+    let mut web = web();
+    web.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned()]);
+    scene.refused(&mut web).await;
+    assert_eq!(scene.balancers().await.len(), 0);
+    // A failure is also the answer to requests soon after it.
+    while scene.try_ensure(&mut web).await.is_err() {}
+    assert_eq!(scene.listener().await["allowed_cidrs"], json!(["192.0.2.0/24"]));
 }
 
-#[tokio::test]
-async fn a_busy_server_is_asked_again_when_it_says() {
-    simulated(async |scene: &mut Scene| {
-        let mut web = web();
-        scene.ensure(&mut web).await;
-        scene.simulation().fault(Rule::every(Fault::Throttle).on("load-balancer", "loadbalancer_get").window(0, 1));
-        let begin = Instant::now();
-        scene.ensure(&mut web).await;
-        assert!(begin.elapsed() >= Duration::from_secs(1), "{:?}", begin.elapsed());
-    })
-    .await;
+async fn a_busy_server_is_asked_again_when_it_says(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    scene.simulation().fault(Rule::every(Fault::Throttle).on("load-balancer", "loadbalancer_get").window(0, 1));
+    let begin = Instant::now();
+    scene.ensure(&mut web).await;
+    assert!(begin.elapsed() >= Duration::from_secs(1), "{:?}", begin.elapsed());
 }
 
-#[tokio::test]
-async fn a_balancer_in_error_says_which_part_failed() {
-    simulated(async |scene: &mut Scene| {
-        let mut web = web();
-        scene.ensure(&mut web).await;
-        scene.simulation().fail_provisioning(1);
-        scene.nodes.pop();
-        scene.process.work(&mut web, &scene.nodes, ServiceAction::UpdateHosts).await.unwrap_err();
-        let id = scene.balancer().await["id"].as_str().unwrap().to_owned();
-        scene.cloud.set_status(&id, "ERROR").await;
-        let error = scene.refused(&mut web).await;
-        assert!(error.contains("in ERROR: member node-1"), "{error}");
-    })
-    .await;
+async fn a_balancer_in_error_says_which_part_failed(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    scene.simulation().fail_provisioning(1);
+    scene.nodes.pop();
+    scene.process.work(&mut web, &scene.nodes, ServiceAction::UpdateHosts).await.unwrap_err();
+    let id = scene.balancer().await["id"].as_str().unwrap().to_owned();
+    scene.cloud.set_status(&id, "ERROR").await;
+    let error = scene.refused(&mut web).await;
+    assert!(error.contains("in ERROR: member node-1"), "{error}");
 }
 
 /// A driver that cannot make a change leaves the balancer ACTIVE.
@@ -155,54 +144,41 @@ async fn failing(scene: &mut Scene, web: &mut Service, action: ServiceAction, pa
     scene.is_steady(web).await;
 }
 
-#[tokio::test]
-async fn what_the_driver_could_not_change_can_be_deleted_part_by_part() {
-    simulated(async |scene: &mut Scene| {
-        scene.configure("[LoadBalancer]\ncascade-delete = false\n").await;
-        let mut web = web();
-        set(&mut web, "enable-health-monitor", "true");
-        scene.ensure(&mut web).await;
-        web.spec.session_affinity = "ClientIP".to_owned();
-        scene.simulation().fail_provisioning(1);
-        scene.refused(&mut web).await;
-        scene.delete(&mut web).await;
-        scene.is_empty().await;
-    })
-    .await;
+async fn what_the_driver_could_not_change_can_be_deleted_part_by_part(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\ncascade-delete = false\n").await;
+    let mut web = web();
+    set(&mut web, "enable-health-monitor", "true");
+    scene.ensure(&mut web).await;
+    web.spec.session_affinity = "ClientIP".to_owned();
+    scene.simulation().fail_provisioning(1);
+    scene.refused(&mut web).await;
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
 }
 
-#[tokio::test]
-async fn an_expired_token_is_renewed_once_for_all() {
-    simulated(async |scene: &mut Scene| {
-        let mut all: Vec<_> = (0..5).map(|n| service(&format!("web-{n}"), &[(80, 30080)], json!({}))).collect();
-        for web in &mut all {
-            scene.ensure(web).await;
-        }
-        let login = scene.simulation().mark();
-        scene.simulation().expire_tokens();
-        let work = futures::future::join_all(all.iter_mut().map(|web| scene.ensure(web)));
-        let (calls, _) = scene.counted(work).await;
-        assert_eq!((calls.writes(), calls.of("token_create")), (String::new(), 1));
-        let logins = scene.simulation().ledger(|ledger| ledger.counts(login));
-        assert_eq!(logins.get("identity:token_create"), Some(&1));
-    })
-    .await;
+async fn an_expired_token_is_renewed_once_for_all(scene: &mut Scene) {
+    let mut all: Vec<_> = (0..5).map(|n| service(&format!("web-{n}"), &[(80, 30080)], json!({}))).collect();
+    for web in &mut all {
+        scene.ensure(web).await;
+    }
+    let login = scene.simulation().mark();
+    scene.simulation().expire_tokens();
+    let work = futures::future::join_all(all.iter_mut().map(|web| scene.ensure(web)));
+    let (calls, _) = scene.counted(work).await;
+    assert_eq!((calls.writes(), calls.of("token_create")), (String::new(), 1));
+    let logins = scene.simulation().ledger(|ledger| ledger.counts(login));
+    assert_eq!(logins.get("identity:token_create"), Some(&1));
 }
 
-#[tokio::test]
-async fn no_error_shows_a_secret() {
-    simulated(async |scene: &mut Scene| {
-        let wrong = scene.cloud.login().replace("s3cret-of-tenant", "wr0ng-s3cret");
-        let error = Process::start(wrong, "kubernetes").await.err().unwrap();
-        let texts =
-            [error.to_string(), format!("{error:?}"), format!("{:?}", scene.process.balancers.name("c", &web()))];
-        assert!(texts.iter().all(|text| !text.contains("s3cret")), "{texts:?}");
-        let fault = Fault::Code { status: 400, code: "Bad".to_owned(), message: "refused".to_owned() };
-        scene.simulation().fault(Rule::every(fault).on("load-balancer", "loadbalancer_create"));
-        let error = scene.refused(&mut web()).await;
-        assert!(error.contains("refused") && !error.contains("listeners"), "{error}");
-    })
-    .await;
+async fn no_error_shows_a_secret(scene: &mut Scene) {
+    let wrong = scene.cloud.login().replace("s3cret-of-tenant", "wr0ng-s3cret");
+    let error = Process::start(wrong, "kubernetes").await.err().unwrap();
+    let texts = [error.to_string(), format!("{error:?}"), format!("{:?}", scene.process.balancers.name("c", &web()))];
+    assert!(texts.iter().all(|text| !text.contains("s3cret")), "{texts:?}");
+    let fault = Fault::Code { status: 400, code: "Bad".to_owned(), message: "refused".to_owned() };
+    scene.simulation().fault(Rule::every(fault).on("load-balancer", "loadbalancer_create"));
+    let error = scene.refused(&mut web()).await;
+    assert!(error.contains("refused") && !error.contains("listeners"), "{error}");
 }
 
 #[tokio::test]
@@ -226,27 +202,21 @@ async fn an_exhausted_quota_is_named_and_nothing_is_lost_once_there_is_room() {
     }
 }
 
-#[tokio::test]
-async fn what_octavia_does_not_have_is_named_with_its_key() {
-    simulated(async |scene: &mut Scene| {
-        let nowhere = "0badbad0-1111-4222-8333-444455556666";
-        let cases = [
-            ("flavor-id", nowhere, "Invalid flavor_id."),
-            ("availability-zone", "n0where", "Invalid availability zone."),
-        ];
-        for (key, value, says) in cases {
-            let mut lost = service("lost", &[(80, 30080)], json!({}));
-            set(&mut lost, key, value);
-            let error = scene.refused(&mut lost).await;
-            let fix = format!("correct {key}, in the annotation loadbalancer.openstack.org/{key} or in cloud.conf: ");
-            assert!(error.starts_with(&fix) && error.contains(value) && error.contains(says), "{error}");
-        }
-        scene.configure("[LoadBalancer]\nlb-provider = f5\n").await;
-        let error = scene.refused(&mut web()).await;
-        let fix = "correct lb-provider in [LoadBalancer] of cloud.conf: ";
-        assert!(error.starts_with(fix) && error.contains("Provider 'f5' is not enabled"), "{error}");
-    })
-    .await;
+async fn what_octavia_does_not_have_is_named_with_its_key(scene: &mut Scene) {
+    let nowhere = "0badbad0-1111-4222-8333-444455556666";
+    let cases =
+        [("flavor-id", nowhere, "Invalid flavor_id."), ("availability-zone", "n0where", "Invalid availability zone.")];
+    for (key, value, says) in cases {
+        let mut lost = service("lost", &[(80, 30080)], json!({}));
+        set(&mut lost, key, value);
+        let error = scene.refused(&mut lost).await;
+        let fix = format!("correct {key}, in the annotation loadbalancer.openstack.org/{key} or in cloud.conf: ");
+        assert!(error.starts_with(&fix) && error.contains(value) && error.contains(says), "{error}");
+    }
+    scene.configure("[LoadBalancer]\nlb-provider = f5\n").await;
+    let error = scene.refused(&mut web()).await;
+    let fix = "correct lb-provider in [LoadBalancer] of cloud.conf: ";
+    assert!(error.starts_with(fix) && error.contains("Provider 'f5' is not enabled"), "{error}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use ccm_cloudsim::openstack::seed::SubnetSeed;
 use serde_json::{Value, json};
 
-use crate::scene::{FIPS, INTERNAL, LBS, Scene, annotation, forget, id, set, simulated, unset, web};
+use crate::scene::{FIPS, INTERNAL, LBS, Scene, annotation, forget, id, set, unset, web};
 
 ccm_test_openstack::cases! { [crate::scene]
     both:
@@ -17,7 +17,11 @@ ccm_test_openstack::cases! { [crate::scene]
         a_floating_ip_is_not_lost_when_the_clock_of_the_cloud_is_late,
         a_bound_load_balancer_ip_is_refused,
         a_subnet_of_another_network_is_refused_before_anything_is_made,
-        a_floating_ip_removed_by_hand_is_made_again;
+        a_floating_ip_removed_by_hand_is_made_again,
+        patterns_and_tags_choose_the_subnet_and_a_full_one_is_passed_over,
+        of_two_external_networks_the_one_that_a_router_joins_is_taken,
+        without_external_network_the_address_of_the_balancer_is_published,
+        an_ipv6_address_has_no_floating_ip_and_one_event;
 }
 
 async fn an_internal_service_gives_its_floating_ip_back(scene: &mut Scene) {
@@ -185,114 +189,95 @@ async fn address_for(scene: &mut Scene, annotations: &[(&str, &str)]) -> Result<
     answer
 }
 
-#[tokio::test]
-async fn patterns_and_tags_choose_the_subnet_and_a_full_one_is_passed_over() {
-    simulated(async |scene: &mut Scene| {
-        external_subnet(scene, "prod-1", "198.51.100.0/24", &["a", "b"]);
-        let full = external_subnet(scene, "dev-1", "203.0.113.0/30", &["a"]);
-        external_subnet(scene, "dev-2", "192.0.2.0/24", &["b"]);
-        // The only address of the subnet.
-        let body = json!({"floatingip": {"floating_network_id": scene.place().external, "subnet_id": full}});
-        let only = scene.write("POST", FIPS, body).await["floatingip"].clone();
-        let check = |answer: Result<String, String>, start: &str| {
-            assert!(answer.as_ref().is_ok_and(|address| address.starts_with(start)), "{start}: {answer:?}");
-        };
-        let taken = scene.simulation().world(|world| world.remove("floatingip", id(&only)));
-        assert!(taken.is_some());
-        for (annotations, start) in [
-            (&[("floating-subnet", "dev-*")][..], "192.0.2."),
-            (&[("floating-subnet", "!~prod-.*"), ("floating-subnet-tags", "a,b")], "192.0.2."),
-            (&[("floating-subnet-tags", "&a,b")], "198.51.100."),
-            (&[("floating-subnet-tags", "!&a,b"), ("floating-subnet", "dev-*")], "192.0.2."),
-            (&[("floating-subnet-tags", "!a,b")], "172.24.4."),
-            (&[("floating-subnet", "~prod-\\d")], "198.51.100."),
-        ] {
-            check(address_for(scene, annotations).await, start);
-        }
-        let error = address_for(scene, &[("floating-subnet", "test-*")]).await.unwrap_err();
-        assert!(error.contains("no subnet matching \"test-*\""), "{error}");
-        let error = address_for(scene, &[("floating-subnet-tags", "none")]).await.unwrap_err();
-        assert!(error.contains("could not find subnets for network"), "{error}");
-        let error = address_for(scene, &[("floating-subnet", "dev-1")]).await.unwrap_err();
-        assert!(error.contains("No more IP addresses"), "{error}");
-    })
-    .await;
+async fn patterns_and_tags_choose_the_subnet_and_a_full_one_is_passed_over(scene: &mut Scene) {
+    external_subnet(scene, "prod-1", "198.51.100.0/24", &["a", "b"]);
+    let full = external_subnet(scene, "dev-1", "203.0.113.0/30", &["a"]);
+    external_subnet(scene, "dev-2", "192.0.2.0/24", &["b"]);
+    // The only address of the subnet.
+    let body = json!({"floatingip": {"floating_network_id": scene.place().external, "subnet_id": full}});
+    let only = scene.write("POST", FIPS, body).await["floatingip"].clone();
+    let check = |answer: Result<String, String>, start: &str| {
+        assert!(answer.as_ref().is_ok_and(|address| address.starts_with(start)), "{start}: {answer:?}");
+    };
+    let taken = scene.simulation().world(|world| world.remove("floatingip", id(&only)));
+    assert!(taken.is_some());
+    for (annotations, start) in [
+        (&[("floating-subnet", "dev-*")][..], "192.0.2."),
+        (&[("floating-subnet", "!~prod-.*"), ("floating-subnet-tags", "a,b")], "192.0.2."),
+        (&[("floating-subnet-tags", "&a,b")], "198.51.100."),
+        (&[("floating-subnet-tags", "!&a,b"), ("floating-subnet", "dev-*")], "192.0.2."),
+        (&[("floating-subnet-tags", "!a,b")], "172.24.4."),
+        (&[("floating-subnet", "~prod-\\d")], "198.51.100."),
+    ] {
+        check(address_for(scene, annotations).await, start);
+    }
+    let error = address_for(scene, &[("floating-subnet", "test-*")]).await.unwrap_err();
+    assert!(error.contains("no subnet matching \"test-*\""), "{error}");
+    let error = address_for(scene, &[("floating-subnet-tags", "none")]).await.unwrap_err();
+    assert!(error.contains("could not find subnets for network"), "{error}");
+    let error = address_for(scene, &[("floating-subnet", "dev-1")]).await.unwrap_err();
+    assert!(error.contains("No more IP addresses"), "{error}");
 }
 
-#[tokio::test]
-async fn of_two_external_networks_the_one_that_a_router_joins_is_taken() {
-    simulated(async |scene: &mut Scene| {
-        let external = scene.place().external.clone();
-        scene.simulation().world(|world| {
-            // This network is listed first.
-            let unreachable = world.network("other", "a", json!({"router:external": true}));
-            world.subnet(&SubnetSeed { network: &unreachable, cidr: "198.51.100.0/24", ..SubnetSeed::default() });
-            let seq = world.row("network", &external).unwrap().seq;
-            let row = world.row_mut("network", &unreachable).unwrap();
-            let later = std::mem::replace(&mut row.seq, seq);
-            world.row_mut("network", &external).unwrap().seq = later;
-        });
-        let mut web = web();
-        let (calls, address) = scene.counted(scene.ensure(&mut web)).await;
-        assert!(address.starts_with("172.24.4."), "{address}");
-        assert_eq!(calls.of("router_list"), 1);
-        let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
-        assert_eq!(calls.of("router_list") + calls.of("port_list"), 0);
-    })
-    .await;
+async fn of_two_external_networks_the_one_that_a_router_joins_is_taken(scene: &mut Scene) {
+    let external = scene.place().external.clone();
+    scene.simulation().world(|world| {
+        // This network is listed first.
+        let unreachable = world.network("other", "a", json!({"router:external": true}));
+        world.subnet(&SubnetSeed { network: &unreachable, cidr: "198.51.100.0/24", ..SubnetSeed::default() });
+        let seq = world.row("network", &external).unwrap().seq;
+        let row = world.row_mut("network", &unreachable).unwrap();
+        let later = std::mem::replace(&mut row.seq, seq);
+        world.row_mut("network", &external).unwrap().seq = later;
+    });
+    let mut web = web();
+    let (calls, address) = scene.counted(scene.ensure(&mut web)).await;
+    assert!(address.starts_with("172.24.4."), "{address}");
+    assert_eq!(calls.of("router_list"), 1);
+    let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!(calls.of("router_list") + calls.of("port_list"), 0);
 }
 
-#[tokio::test]
-async fn without_external_network_the_address_of_the_balancer_is_published() {
-    simulated(async |scene: &mut Scene| {
-        let external = scene.place().external.clone();
-        scene.configure(&format!("[LoadBalancer]\nfloating-network-id = {external}\n")).await;
-        scene.simulation().world(|world| {
-            world.row_mut("network", &external).unwrap().set("router:external", false);
-        });
-        let mut web = web();
-        // An empty annotation replaces the configured network.
-        set(&mut web, "floating-network-id", "");
-        assert!(scene.ensure(&mut web).await.starts_with("10.50."));
-        let events = scene.events();
-        let reasons: Vec<&str> = events.iter().map(|event| event.split(':').next().unwrap()).collect();
-        assert_eq!(reasons, ["LoadBalancerExternalNetworkSearchFailed", "LoadBalancerForcedInternal"]);
-        scene.is_steady(&mut web).await;
-        assert_eq!(scene.events(), Vec::<String>::new(), "an event is for news");
-    })
-    .await;
+async fn without_external_network_the_address_of_the_balancer_is_published(scene: &mut Scene) {
+    let external = scene.place().external.clone();
+    scene.configure(&format!("[LoadBalancer]\nfloating-network-id = {external}\n")).await;
+    scene.simulation().world(|world| {
+        world.row_mut("network", &external).unwrap().set("router:external", false);
+    });
+    let mut web = web();
+    // An empty annotation replaces the configured network.
+    set(&mut web, "floating-network-id", "");
+    assert!(scene.ensure(&mut web).await.starts_with("10.50."));
+    let events = scene.events();
+    let reasons: Vec<&str> = events.iter().map(|event| event.split(':').next().unwrap()).collect();
+    assert_eq!(reasons, ["LoadBalancerExternalNetworkSearchFailed", "LoadBalancerForcedInternal"]);
+    scene.is_steady(&mut web).await;
+    assert_eq!(scene.events(), Vec::<String>::new(), "an event is for news");
 }
 
-#[tokio::test]
-async fn an_ipv6_address_has_no_floating_ip_and_one_event() {
-    simulated(async |scene: &mut Scene| {
-        let network = scene.place().network.clone();
-        let subnet = scene.simulation().world(|world| {
-            world.subnet(&SubnetSeed { network: &network, cidr: "fd00:50::/64", ..SubnetSeed::default() })
-        });
-        let nodes = scene.nodes.iter().enumerate().map(|(number, node)| {
-            let mut node = (**node).clone();
-            let address = format!("fd00:50::{}", number + 100);
-            node.addresses = [ccm_provider::NodeAddress::new(ccm_provider::AddressType::InternalIp, &*address)].into();
-            node.into()
-        });
-        scene.nodes = nodes.collect();
-        let mut web = crate::scene::service(
-            "web",
-            &[(80, 30080)],
-            json!({"ipFamilies": ["IPv6"], "loadBalancerIP": "fd00:50::80"}),
-        );
-        set(&mut web, "subnet-id", &subnet);
-        let (calls, address) = scene.counted(scene.ensure(&mut web)).await;
-        assert_eq!((calls.writes(), address), ("loadbalancer_create 1".to_owned(), "fd00:50::80".to_owned()));
-        assert_eq!(scene.listener().await["allowed_cidrs"], json!(["::/0"]));
-        assert_eq!(calls.of("floating_ip_list") + calls.of("network_list"), 0, "{calls:?}");
-        let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
-        assert_eq!(calls.of("floating_ip_list"), 0);
-        forget(&mut web);
-        scene.ensure(&mut web).await;
-        let events = scene.events();
-        assert!(events.len() == 1 && events[0].starts_with("LoadBalancerFloatingIPSkipped: "), "{events:?}");
-    })
-    .await;
+async fn an_ipv6_address_has_no_floating_ip_and_one_event(scene: &mut Scene) {
+    let network = scene.place().network.clone();
+    let subnet = scene
+        .simulation()
+        .world(|world| world.subnet(&SubnetSeed { network: &network, cidr: "fd00:50::/64", ..SubnetSeed::default() }));
+    let nodes = scene.nodes.iter().enumerate().map(|(number, node)| {
+        let mut node = (**node).clone();
+        let address = format!("fd00:50::{}", number + 100);
+        node.addresses = [ccm_provider::NodeAddress::new(ccm_provider::AddressType::InternalIp, &*address)].into();
+        node.into()
+    });
+    scene.nodes = nodes.collect();
+    let mut web =
+        crate::scene::service("web", &[(80, 30080)], json!({"ipFamilies": ["IPv6"], "loadBalancerIP": "fd00:50::80"}));
+    set(&mut web, "subnet-id", &subnet);
+    let (calls, address) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!((calls.writes(), address), ("loadbalancer_create 1".to_owned(), "fd00:50::80".to_owned()));
+    assert_eq!(scene.listener().await["allowed_cidrs"], json!(["::/0"]));
+    assert_eq!(calls.of("floating_ip_list") + calls.of("network_list"), 0, "{calls:?}");
+    let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!(calls.of("floating_ip_list"), 0);
+    forget(&mut web);
+    scene.ensure(&mut web).await;
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].starts_with("LoadBalancerFloatingIPSkipped: "), "{events:?}");
 }

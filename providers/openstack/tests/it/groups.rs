@@ -5,7 +5,7 @@ use ccm_provider::Service;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::scene::{GROUPS, Scene, forget, id, service, set, simulated, web};
+use crate::scene::{GROUPS, Scene, forget, id, service, set, web};
 
 const MANAGED: &str = "[LoadBalancer]\nmanage-security-groups = true\n";
 
@@ -20,7 +20,10 @@ ccm_test_openstack::cases! { [crate::scene]
         tags_of_old_releases_go_with_the_group,
         once_switched_off_groups_go_and_are_not_looked_for_again,
         groups_of_services_that_restart_together_are_read_together,
-        two_groups_of_one_name_are_an_error;
+        two_groups_of_one_name_are_an_error,
+        with_ovn_clients_reach_the_nodes_and_an_update_of_nodes_keeps_the_rules,
+        a_rule_that_is_gone_already_does_not_keep_ports_from_the_group,
+        a_port_that_another_writer_changes_keeps_both_groups;
 }
 
 /// The number of ports with the group.
@@ -161,62 +164,49 @@ async fn two_groups_of_one_name_are_an_error(scene: &mut Scene) {
     assert_eq!(ports.len(), 3);
 }
 
-#[tokio::test]
-async fn with_ovn_clients_reach_the_nodes_and_an_update_of_nodes_keeps_the_rules() {
-    simulated(async |scene: &mut Scene| {
-        scene.configure(&format!("{MANAGED}lb-provider = ovn\nlb-method = SOURCE_IP_PORT\n")).await;
-        let mut web = web();
-        web.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned(), "198.51.100.0/24".to_owned()]);
-        scene.ensure(&mut web).await;
-        let expected = ["tcp 30080 192.0.2.0/24", "tcp 30080 198.51.100.0/24"];
-        assert_eq!(scene.rules().await, expected);
-        assert_eq!(scene.events(), Vec::<String>::new());
-        scene.nodes.remove(0);
-        let (calls, ()) = scene.counted(scene.update_hosts(&mut web)).await;
-        assert_eq!(calls.of("security_group_rule_create") + calls.of("security_group_rule_delete"), 0, "{calls:?}");
-        assert_eq!((scene.rules().await, ports(scene).await), (expected.map(str::to_owned).to_vec(), 2));
-        scene.is_steady(&mut web).await;
-    })
-    .await;
+async fn with_ovn_clients_reach_the_nodes_and_an_update_of_nodes_keeps_the_rules(scene: &mut Scene) {
+    scene.configure(&format!("{MANAGED}lb-provider = ovn\nlb-method = SOURCE_IP_PORT\n")).await;
+    let mut web = web();
+    web.spec.load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned(), "198.51.100.0/24".to_owned()]);
+    scene.ensure(&mut web).await;
+    let expected = ["tcp 30080 192.0.2.0/24", "tcp 30080 198.51.100.0/24"];
+    assert_eq!(scene.rules().await, expected);
+    assert_eq!(scene.events(), Vec::<String>::new());
+    scene.nodes.remove(0);
+    let (calls, ()) = scene.counted(scene.update_hosts(&mut web)).await;
+    assert_eq!(calls.of("security_group_rule_create") + calls.of("security_group_rule_delete"), 0, "{calls:?}");
+    assert_eq!((scene.rules().await, ports(scene).await), (expected.map(str::to_owned).to_vec(), 2));
+    scene.is_steady(&mut web).await;
 }
 
-#[tokio::test]
-async fn a_rule_that_is_gone_already_does_not_keep_ports_from_the_group() {
-    simulated(async |scene: &mut Scene| {
-        let mut web = managed(scene).await;
-        let node = scene.node("node-4").await;
-        scene.nodes.push(node);
-        web.spec.ports[0].node_port = 30081;
-        let fault =
-            Fault::Code { status: 404, code: "SecurityGroupRuleNotFound".to_owned(), message: "gone".to_owned() };
-        scene.simulation().fault(Rule::every(fault).on("network", "security_group_rule_delete").window(0, 1));
-        scene.ensure(&mut web).await;
-        assert_eq!(ports(scene).await, 4);
-    })
-    .await;
+async fn a_rule_that_is_gone_already_does_not_keep_ports_from_the_group(scene: &mut Scene) {
+    let mut web = managed(scene).await;
+    let node = scene.node("node-4").await;
+    scene.nodes.push(node);
+    web.spec.ports[0].node_port = 30081;
+    let fault = Fault::Code { status: 404, code: "SecurityGroupRuleNotFound".to_owned(), message: "gone".to_owned() };
+    scene.simulation().fault(Rule::every(fault).on("network", "security_group_rule_delete").window(0, 1));
+    scene.ensure(&mut web).await;
+    assert_eq!(ports(scene).await, 4);
 }
 
-#[tokio::test]
-async fn a_port_that_another_writer_changes_keeps_both_groups() {
-    simulated(async |scene: &mut Scene| {
-        scene.configure(MANAGED).await;
-        let theirs = scene.make(GROUPS, "security_group", json!({"name": "theirs"})).await;
-        let mut web = web();
-        set(&mut web, crate::scene::INTERNAL, "true");
-        scene.ensure(&mut web).await;
-        // The process has cached the ports of the servers.
-        let all = scene.list("/v2.0/ports?device_owner=compute:nova").await;
-        for port in &all {
-            let body = json!({"port": {"security_groups": [theirs]}});
-            scene.write("PUT", &format!("/v2.0/ports/{}", id(port)), body).await;
-        }
-        forget(&mut web);
-        let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
-        assert!(calls.of("port_get") >= 3, "refused with 412 and read again: {calls:?}");
-        for port in scene.list("/v2.0/ports?device_owner=compute:nova").await {
-            let groups = port["security_groups"].as_array().unwrap().clone();
-            assert!(groups.len() == 2 && groups.contains(&json!(theirs)), "{port}");
-        }
-    })
-    .await;
+async fn a_port_that_another_writer_changes_keeps_both_groups(scene: &mut Scene) {
+    scene.configure(MANAGED).await;
+    let theirs = scene.make(GROUPS, "security_group", json!({"name": "theirs"})).await;
+    let mut web = web();
+    set(&mut web, crate::scene::INTERNAL, "true");
+    scene.ensure(&mut web).await;
+    // The process has cached the ports of the servers.
+    let all = scene.list("/v2.0/ports?device_owner=compute:nova").await;
+    for port in &all {
+        let body = json!({"port": {"security_groups": [theirs]}});
+        scene.write("PUT", &format!("/v2.0/ports/{}", id(port)), body).await;
+    }
+    forget(&mut web);
+    let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+    assert!(calls.of("port_get") >= 3, "refused with 412 and read again: {calls:?}");
+    for port in scene.list("/v2.0/ports?device_owner=compute:nova").await {
+        let groups = port["security_groups"].as_array().unwrap().clone();
+        assert!(groups.len() == 2 && groups.contains(&json!(theirs)), "{port}");
+    }
 }

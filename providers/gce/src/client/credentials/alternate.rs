@@ -10,13 +10,9 @@ use bytes::Bytes;
 use ccm_kit::call::Failure;
 use ccm_kit::http::Client;
 use ccm_kit::lock;
-use http::{Request, header};
-use jiff::Timestamp;
-use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::{Source, Token, Tokens};
-use crate::client::failure::malformed;
+use super::{Source, Token, Tokens, post_json};
 use crate::client::metrics::Metrics;
 
 /// A token of the URL is renewed this long before it expires.
@@ -35,13 +31,6 @@ pub(crate) struct Alternate {
     metrics: Metrics,
     /// The time of the next request after the burst.
     pace: Mutex<Option<Instant>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Answer {
-    access_token: String,
-    expire_time: Timestamp,
 }
 
 impl Alternate {
@@ -69,11 +58,7 @@ impl Alternate {
     }
 
     async fn request(&self, token: &Token) -> Result<Token, Failure> {
-        let request = Request::post(&self.url).header(header::AUTHORIZATION, token.header());
-        let request = request.header(header::CONTENT_TYPE, "application/json").body(self.body.clone());
-        let request = request.map_err(|_| malformed("token-url is not a URL".to_owned()))?;
-        let answer: Answer = self.http.send(request).await?.json()?;
-        Token::new(&answer.access_token, Some(answer.expire_time))
+        post_json(&self.http, &self.url, "token-url", token, self.body.clone()).await
     }
 }
 

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use ccm_kit::call::Failure;
 use ccm_kit::http::Client;
-use http::{Request, header};
-use jiff::Timestamp;
+use http::Request;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{SCOPE, Token, post_form, refused};
+use super::{SCOPE, Token, post_form, post_json, refused};
 use crate::client::failure::malformed;
 
 const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
@@ -51,13 +50,6 @@ struct Format {
     subject_token_field_name: Option<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Impersonated {
-    access_token: String,
-    expire_time: Timestamp,
-}
-
 impl External {
     pub(super) async fn token(&self, http: &Client, scope: &str) -> Result<Token, Failure> {
         let subject = self.credential_source.token(http).await?;
@@ -71,7 +63,7 @@ impl External {
             ("subject_token_type", &*self.subject_token_type),
             ("subject_token", &*subject),
         ];
-        let token = post_form(http, &self.token_url, &fields).await?;
+        let token = post_form(http, &self.token_url, &fields, None).await?;
         match &self.service_account_impersonation_url {
             Some(url) => impersonate(http, url, &token, &[], scope).await,
             None => Ok(token),
@@ -134,9 +126,5 @@ pub(super) async fn impersonate(
     scope: &str,
 ) -> Result<Token, Failure> {
     let body = json!({"delegates": delegates, "scope": [scope], "lifetime": LIFETIME});
-    let request = Request::post(url).header(header::AUTHORIZATION, token.header());
-    let request = request.header(header::CONTENT_TYPE, "application/json").body(Bytes::from(body.to_string()));
-    let answer = http.send(request.map_err(|_| malformed(format!("{url:?} is not a URL")))?).await?;
-    let answer: Impersonated = answer.json()?;
-    Token::new(&answer.access_token, Some(answer.expire_time))
+    post_json(http, url, &format!("{url:?}"), token, Bytes::from(body.to_string())).await
 }

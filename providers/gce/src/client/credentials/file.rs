@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::exchange::External;
 use super::metadata::Instance;
-use super::{SCOPE, Source, Token, post_form, post_form_as, refused, sign};
+use super::{SCOPE, Source, Token, post_form, refused, sign};
 use crate::client::metadata::Metadata;
 
 const VARIABLE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
@@ -170,13 +170,13 @@ impl Credentials {
                     ("client_secret", &user.client_secret),
                     ("refresh_token", &user.refresh_token),
                 ];
-                post_form(http, url, &fields).await
+                post_form(http, url, &fields, None).await
             }
             Self::ExternalAccount(account) => account.token(http, scope).await,
             Self::ExternalAccountAuthorizedUser(user) => {
                 let holder = STANDARD.encode(format!("{}:{}", user.client_id, user.client_secret));
                 let fields = [("grant_type", "refresh_token"), ("refresh_token", &*user.refresh_token)];
-                post_form_as(http, &user.token_url, &fields, Some(&format!("Basic {holder}"))).await
+                post_form(http, &user.token_url, &fields, Some(&format!("Basic {holder}"))).await
             }
             Self::ImpersonatedServiceAccount(account) => {
                 let token = Box::pin(account.source_credentials.token(http, SCOPE, depth + 1)).await?;
@@ -192,6 +192,6 @@ impl ServiceAccount {
         let url = self.token_uri.as_deref().unwrap_or(TOKEN_URI);
         let claims = serde_json::json!({"iss": self.client_email, "scope": scope, "aud": url});
         let assertion = sign::assertion(&self.private_key, &self.private_key_id, claims).map_err(refused)?;
-        post_form(http, url, &[("grant_type", JWT_GRANT), ("assertion", &assertion)]).await
+        post_form(http, url, &[("grant_type", JWT_GRANT), ("assertion", &assertion)], None).await
     }
 }

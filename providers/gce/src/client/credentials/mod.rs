@@ -168,13 +168,25 @@ impl Answer {
     }
 }
 
-/// Sends a form, as in OAuth.
-async fn post_form(http: &Client, url: &str, fields: &[(&str, &str)]) -> Result<Token, Failure> {
-    post_form_as(http, url, fields, None).await
+/// The response of the IAM API.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Issued {
+    access_token: String,
+    expire_time: Timestamp,
 }
 
-/// The same, with this `Authorization` header of the client.
-async fn post_form_as(
+/// Sends JSON with another token, as for the IAM API. `shown`: the URL in errors.
+async fn post_json(http: &Client, url: &str, shown: &str, token: &Token, body: Bytes) -> Result<Token, Failure> {
+    let request = Request::post(url).header(header::AUTHORIZATION, token.header());
+    let request = request.header(header::CONTENT_TYPE, "application/json").body(body);
+    let answer = http.send(request.map_err(|_| malformed(format!("{shown} is not a URL")))?).await?;
+    let issued: Issued = answer.json()?;
+    Token::new(&issued.access_token, Some(issued.expire_time))
+}
+
+/// Sends a form, as in OAuth, with this `Authorization` header of the client.
+async fn post_form(
     http: &Client,
     url: &str,
     fields: &[(&str, &str)],

@@ -68,12 +68,7 @@ impl Draft<'_> {
             )));
         }
         if left.is_some() && !self.steps.iter().any(|step| step.kind == "Address") {
-            self.delete(
-                Rank::WrongAddress,
-                ADDRESS_DELETE,
-                &name,
-                what(Verb::Delete, "Address", "it is not the wanted address"),
-            );
+            self.delete(Rank::WrongAddress, ADDRESS_DELETE, "Address", "it is not the wanted address");
         }
         let mut body = json!({"description": self.item.names.description()});
         match kind.scheme {
@@ -131,12 +126,7 @@ impl Draft<'_> {
         let is_left = self.observed.addresses.contains_key(&name)
             && !self.steps.iter().any(|step| step.kind == "Address" && step.verb == Verb::Delete);
         if is_reserved || is_left {
-            self.delete(
-                Rank::Release,
-                ADDRESS_DELETE,
-                &name,
-                what(Verb::Delete, "Address", "the forwarding rule has the address"),
-            );
+            self.delete(Rank::Release, ADDRESS_DELETE, "Address", "the forwarding rule has the address");
         }
     }
 }

@@ -77,10 +77,7 @@ impl Draft<'_> {
                 (self.write(patch, &wanted.name).body(body), update(kind, changes, "it differs from what is needed"))
             }
         };
-        match wanted.is_shared {
-            true => self.push_shared(Rank::Checks, Act::Send(write), what),
-            false => self.push(Rank::Checks, Act::Send(write), what),
-        }
+        self.push_as(wanted.is_shared, Rank::Checks, Act::Send(write), what);
     }
 
     /// Deletes the shared check if this one has replaced it.

@@ -18,8 +18,8 @@ use super::{Draft, change, put, what};
 use crate::annotations::{Scheme, Tier};
 use crate::client::balancing::{Address, ForwardingRule, TargetPool};
 use crate::client::operation::{
-    FORWARDING_RULE_CREATE, FORWARDING_RULE_DELETE, HTTP_HEALTH_CHECK_DELETE, TARGET_POOL_ADD, TARGET_POOL_CREATE,
-    TARGET_POOL_DELETE, TARGET_POOL_REMOVE,
+    FORWARDING_RULE_CREATE, HTTP_HEALTH_CHECK_DELETE, TARGET_POOL_ADD, TARGET_POOL_CREATE, TARGET_POOL_DELETE,
+    TARGET_POOL_REMOVE,
 };
 use crate::client::resource::{Collection, last_part};
 
@@ -140,19 +140,11 @@ impl Draft<'_> {
         self.firewalls(settings, &address, &check, Rank::Firewalls)?;
         self.check(&check);
         if let Some(rule) = rule.filter(|_| makes_rule) {
-            let changes = differences(self.env, self.observed, self.item, settings, rule);
-            let write = self.write(FORWARDING_RULE_DELETE, &name);
-            let what = super::What {
-                verb: Verb::Delete,
-                kind: RULE,
-                changes,
-                reason: "it cannot be changed and is made again",
-            };
-            self.push(Rank::OldRule, Act::Send(write), what);
+            self.delete_rule(differences(self.env, self.observed, self.item, settings, rule));
         }
         if replaced.is_some() {
             let reason = "its session affinity or health check cannot be changed";
-            self.delete(Rank::OldPool, TARGET_POOL_DELETE, &name, what(Verb::Delete, POOL, reason));
+            self.delete(Rank::OldPool, TARGET_POOL_DELETE, POOL, reason);
         }
         match pool.filter(|_| replaced.is_none()) {
             Some(pool) => self.pool_members(settings, pool)?,
@@ -192,33 +184,21 @@ impl Draft<'_> {
         let Difference { join, leave, has_others } = members::difference(&current, &wanted, &settings.hosts.unplaced);
         self.join_pool(&join, has_others);
         for (order, hosts) in (0..).zip(leave.chunks(BATCH)) {
-            let write = self.write(TARGET_POOL_REMOVE, &pool_name(self)).body(super::instances_body(self.env, hosts));
+            let write =
+                self.write(TARGET_POOL_REMOVE, &self.item.names.balancer).body(super::instances_body(self.env, hosts));
             let act = Act::Leave { write, hosts: hosts.to_vec() };
-            self.push_in_order(
-                Rank::LeavePools,
-                order,
-                act,
-                super::What {
-                    verb: Verb::Detach,
-                    kind: "Instances",
-                    changes: Vec::new(),
-                    reason: "their nodes are no hosts any more",
-                },
-            );
+            let what = what(Verb::Detach, "Instances", "their nodes are no hosts any more");
+            self.push_in_order(Rank::LeavePools, order, act, what);
         }
         Ok(())
     }
 
     fn join_pool(&mut self, join: &[Host], mut has_others: bool) {
         for (order, hosts) in (0..).zip(join.chunks(BATCH)) {
-            let write = self.write(TARGET_POOL_ADD, &pool_name(self));
+            let write = self.write(TARGET_POOL_ADD, &self.item.names.balancer);
             let act = Act::Join { write, hosts: hosts.to_vec(), has_others };
-            self.push_in_order(
-                Rank::JoinPools,
-                order,
-                act,
-                what(Verb::Attach, "Instances", "their nodes are behind the load balancer"),
-            );
+            let what = what(Verb::Attach, "Instances", "their nodes are behind the load balancer");
+            self.push_in_order(Rank::JoinPools, order, act, what);
             has_others = true;
         }
     }
@@ -236,8 +216,8 @@ impl Draft<'_> {
             true => put(&mut body, "ports", json!(settings.ports.iter().map(ToString::to_string).collect::<Vec<_>>())),
             false => put(&mut body, "portRange", json!(ports::range(&settings.ports))),
         }
-        let reason = "everything behind it is there";
-        self.create(Rank::Rules, FORWARDING_RULE_CREATE, &name, body, what(Verb::Create, RULE, reason));
+        let write = self.write(FORWARDING_RULE_CREATE, &name).body(body);
+        self.push(Rank::Rules, Act::Send(write), what(Verb::Create, RULE, "everything behind it is there"));
     }
 
     /// Deletes the health check that is no longer used.
@@ -249,20 +229,11 @@ impl Draft<'_> {
             {
                 // The check is deleted last: while it exists, its firewall rule is looked for.
                 let firewall = self.item.names.external_check_firewall();
-                self.delete_firewall(Rank::ReplacedFirewalls, &firewall, "the nodes' own health check is used");
                 let reason = "the nodes' own health check is used";
-                self.delete(
-                    Rank::ReplacedChecks,
-                    HTTP_HEALTH_CHECK_DELETE,
-                    &name,
-                    what(Verb::Delete, "HttpHealthCheck", reason),
-                );
+                self.delete_firewall(Rank::ReplacedFirewalls, &firewall, reason);
+                self.delete(Rank::ReplacedChecks, HTTP_HEALTH_CHECK_DELETE, "HttpHealthCheck", reason);
             }
         }
         self.replaced_check(check);
     }
-}
-
-fn pool_name(draft: &Draft<'_>) -> String {
-    draft.item.names.balancer.clone()
 }

@@ -118,10 +118,7 @@ impl Draft<'_> {
             is_deny: wanted.traffic == Admission::DenyAll,
             subject: self.item.subject.clone(),
         }));
-        match is_shared {
-            true => self.push_shared(rank, act, what),
-            false => self.push(rank, act, what),
-        }
+        self.push_as(is_shared, rank, act, what);
         Ok(())
     }
 

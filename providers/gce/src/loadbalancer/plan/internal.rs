@@ -14,8 +14,7 @@ use super::{Draft, change, groups, put, shared_backend_name, update, what};
 use crate::annotations::{SUBNET, Scheme, Tier};
 use crate::client::balancing::{BackendService, ForwardingRule, group_of};
 use crate::client::operation::{
-    BACKEND_SERVICE_CREATE, BACKEND_SERVICE_UPDATE, FORWARDING_RULE_CREATE, FORWARDING_RULE_DELETE,
-    FORWARDING_RULE_PATCH, HEALTH_CHECK_DELETE,
+    BACKEND_SERVICE_CREATE, BACKEND_SERVICE_UPDATE, FORWARDING_RULE_CREATE, FORWARDING_RULE_PATCH, HEALTH_CHECK_DELETE,
 };
 use crate::client::resource::{Collection, ResourceId, Scope, last_part, same_url};
 
@@ -172,23 +171,14 @@ impl Draft<'_> {
 
     /// Deletes a rule that cannot be updated, before the objects behind it change; or updates it.
     fn change_rule(&mut self, settings: &Settings, rule: &ForwardingRule, makes_rule: bool) {
-        let name = self.item.names.balancer.clone();
         let access = has_global_access(self.observed, settings);
         if makes_rule {
-            let changes = differences(self.env, self.observed, self.item, settings, rule);
-            let write = self.write(FORWARDING_RULE_DELETE, &name);
-            let what = super::What {
-                verb: Verb::Delete,
-                kind: RULE,
-                changes,
-                reason: "it cannot be changed and is made again",
-            };
-            self.push(Rank::OldRule, Act::Send(write), what);
+            self.delete_rule(differences(self.env, self.observed, self.item, settings, rule));
         } else if rule.allow_global_access != access {
             let changes = vec![change("allowGlobalAccess", &rule.allow_global_access.to_string(), &access.to_string())];
             let body = json!({"allowGlobalAccess": access, "fingerprint": rule.fingerprint});
-            let what = update(RULE, changes, "the annotation says so");
-            self.create(Rank::Rules, FORWARDING_RULE_PATCH, &name, body, what);
+            let write = self.write(FORWARDING_RULE_PATCH, &self.item.names.balancer).body(body);
+            self.push(Rank::Rules, Act::Send(write), update(RULE, changes, "the annotation says so"));
         }
     }
 
@@ -233,7 +223,7 @@ impl Draft<'_> {
             });
             let write = self.write(BACKEND_SERVICE_CREATE, name).body(body);
             let what = what(Verb::Create, BACKEND, "the instance groups behind the load balancer");
-            self.push_backend(is_shared, Rank::Pools, write, what);
+            self.push_as(is_shared, Rank::Pools, Act::Send(write), what);
             return Ok(());
         };
         if !found.load_balancing_scheme.is_empty() && found.load_balancing_scheme != "INTERNAL" {
@@ -267,16 +257,9 @@ impl Draft<'_> {
         if !changes.is_empty() {
             let write = self.write(BACKEND_SERVICE_UPDATE, name).body(body);
             let what = update(BACKEND, changes, "it differs from what is needed");
-            self.push_backend(is_shared, Rank::Pools, write, what);
+            self.push_as(is_shared, Rank::Pools, Act::Send(write), what);
         }
         Ok(())
-    }
-
-    fn push_backend(&mut self, is_shared: bool, rank: Rank, write: crate::client::Write, what: super::What) {
-        match is_shared {
-            true => self.push_shared(rank, Act::Send(write), what),
-            false => self.push(rank, Act::Send(write), what),
-        }
     }
 
     /// Whether an external group is no longer used.
@@ -294,7 +277,7 @@ impl Draft<'_> {
         let is_shared = found.name != self.item.names.balancer;
         let rank = if self.leaves_groups(found, &groups) { Rank::LeaveBackends } else { Rank::Pools };
         let what = update(BACKEND, vec![difference], "the groups of the nodes have changed");
-        self.push_backend(is_shared, rank, write, what);
+        self.push_as(is_shared, rank, Act::Send(write), what);
     }
 
     /// Deletes the objects that are no longer used.

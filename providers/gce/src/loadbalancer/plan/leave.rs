@@ -27,13 +27,13 @@ impl Draft<'_> {
         let before = self.steps.len();
         let rule = observed.rules.get(name).filter(|rule| real_scheme(rule) == scheme && !is_foreign(rule));
         if rule.is_some() {
-            self.delete(Rank::GoRule, FORWARDING_RULE_DELETE, name, what(Verb::Delete, "ForwardingRule", REASON));
+            self.delete(Rank::GoRule, FORWARDING_RULE_DELETE, "ForwardingRule", REASON);
         }
         self.address_goes(scheme);
         match scheme {
             Scheme::External => {
                 if observed.pools.contains_key(name) {
-                    self.delete(Rank::GoBehind, TARGET_POOL_DELETE, name, what(Verb::Delete, "TargetPool", REASON));
+                    self.delete(Rank::GoBehind, TARGET_POOL_DELETE, "TargetPool", REASON);
                 }
                 if self.env.options.removes_deny_rules && observed.firewalls.contains_key(&names.deny_firewall()) {
                     self.delete_firewall(Rank::GoBehind, &names.deny_firewall(), REASON);
@@ -83,10 +83,7 @@ impl Draft<'_> {
         for name in old.iter().filter(goes) {
             let act = Act::DeleteUnlessUsed { write: self.write(BACKEND_SERVICE_DELETE, name), then: None };
             let what = what(Verb::Delete, "BackendService", reason);
-            match rule.is_some() || *name == own {
-                true => self.push(rank, act, what),
-                false => self.push_shared(rank, act, what),
-            }
+            self.push_as(rule.is_none() && *name != own, rank, act, what);
         }
     }
 
@@ -95,8 +92,7 @@ impl Draft<'_> {
         let is_of_kind = |internal: bool| internal == (scheme == Scheme::Internal);
         let is_planned = self.steps.iter().any(|step| step.kind == "Address");
         if address.is_some_and(|address| is_of_kind(address.is_internal())) && !is_planned {
-            let name = self.item.names.balancer.clone();
-            self.delete(Rank::GoBehind, ADDRESS_DELETE, &name, what(Verb::Delete, "Address", REASON));
+            self.delete(Rank::GoBehind, ADDRESS_DELETE, "Address", REASON);
         }
     }
 
@@ -131,10 +127,10 @@ impl Draft<'_> {
         if checks.contains_key(&name) {
             let (operation, kind) = deletion(scheme);
             let act = Act::DeleteUnlessUsed { write: self.write(operation, &name), then: Some(Box::new(firewall)) };
-            self.push_shared(rank, act, what(Verb::Delete, kind, "no Service may need it any more"));
+            self.push_as(true, rank, act, what(Verb::Delete, kind, "no Service may need it any more"));
         } else if observed.firewalls.contains_key(&firewall.rule.name) {
             let act = Act::Firewall(Box::new(firewall));
-            self.push_shared(Rank::GoCheckFirewalls, act, what(Verb::Delete, "Firewall", "its health check is gone"));
+            self.push_as(true, Rank::GoCheckFirewalls, act, what(Verb::Delete, "Firewall", "its health check is gone"));
         }
     }
 
@@ -150,11 +146,8 @@ impl Draft<'_> {
             }
             let write = Write::new(INSTANCE_GROUP_DELETE, Scope::zone(zone), &*name);
             let act = Act::DeleteUnlessUsed { write, then: None };
-            self.push_shared(
-                Rank::GoGroups,
-                act,
-                what(Verb::Delete, "InstanceGroup", "no Service may need it any more"),
-            );
+            let what = what(Verb::Delete, "InstanceGroup", "no Service may need it any more");
+            self.push_as(true, Rank::GoGroups, act, what);
         }
     }
 }

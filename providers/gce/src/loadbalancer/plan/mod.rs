@@ -18,7 +18,7 @@ use super::step::{Act, Rank, Step};
 use crate::annotations::Scheme;
 use crate::client::Write;
 use crate::client::balancing::ForwardingRule;
-use crate::client::operation::Operation;
+use crate::client::operation::{FORWARDING_RULE_DELETE, Operation};
 use crate::client::resource::{Collection, Scope, last_part};
 use crate::ownership::ClusterNames;
 
@@ -237,22 +237,26 @@ impl<'a> Draft<'a> {
         self.steps.push(step);
     }
 
-    /// Adds a step for a shared object: if it fails, all Services fail.
-    fn push_shared(&mut self, rank: Rank, act: Act, what: What) {
+    /// Adds a step for an object; if it is shared, all Services fail if the step fails.
+    fn push_as(&mut self, is_shared: bool, rank: Rank, act: Act, what: What) {
         let before = self.steps.len();
         self.push(rank, act, what);
-        for step in self.steps.iter_mut().skip(before) {
+        for step in self.steps.iter_mut().skip(before).filter(|_| is_shared) {
             (step.item, step.balancer) = (None, None);
         }
     }
 
-    fn create(&mut self, rank: Rank, operation: Operation, name: &str, body: Value, what: What) {
-        let write = self.write(operation, name).body(body);
-        self.push(rank, Act::Send(write), what);
+    /// Deletes an object that has the name of the balancer.
+    fn delete(&mut self, rank: Rank, operation: Operation, kind: &'static str, reason: &'static str) {
+        let write = self.write(operation, &self.item.names.balancer);
+        self.push(rank, Act::Send(write), what(Verb::Delete, kind, reason));
     }
 
-    fn delete(&mut self, rank: Rank, operation: Operation, name: &str, what: What) {
-        self.push(rank, Act::Send(self.write(operation, name)), what);
+    /// Deletes a rule that cannot be updated, before the objects behind it change.
+    fn delete_rule(&mut self, changes: Vec<Change>) {
+        let write = self.write(FORWARDING_RULE_DELETE, &self.item.names.balancer);
+        let what = what(Verb::Delete, "ForwardingRule", "it cannot be changed and is made again");
+        self.push(Rank::OldRule, Act::Send(write), What { changes, ..what });
     }
 }
 

@@ -43,6 +43,11 @@ fn env() -> Env {
     }
 }
 
+fn reserve(sketch: &mut Sketch, fields: Value) {
+    let address: Address = serde_json::from_value(fields).unwrap();
+    sketch.observed.addresses.insert(address.name.clone(), address);
+}
+
 /// A cluster and its cloud.
 struct Sketch {
     env: Env,

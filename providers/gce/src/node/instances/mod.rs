@@ -23,8 +23,6 @@ use crate::client::{Client, instance};
 pub(crate) mod addresses;
 mod ranges;
 mod source;
-#[cfg(test)]
-mod tests;
 
 /// Lists may show new instances late: for a node younger than this, absence is no evidence.
 const GRACE: Duration = Duration::from_secs(60);

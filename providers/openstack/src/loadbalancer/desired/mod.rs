@@ -432,7 +432,7 @@ impl Source<'_> {
         let port = |port: &ccm_provider::ServicePort| {
             let transport = if port.protocol.is_empty() { "TCP" } else { &*port.protocol };
             if !TRANSPORTS.contains(&transport) {
-                return Err(refused(&format!("spec.ports protocol {transport:?} of port {} is not known", port.port)));
+                return Err(refused(format!("spec.ports protocol {transport:?} of port {} is not known", port.port)));
             }
             let protocol = match () {
                 () if terminates_tls => "TERMINATED_HTTPS",
@@ -468,7 +468,7 @@ impl Source<'_> {
     /// The allowed source ranges, and whether the user set them.
     fn sources(&self, family: Option<Family>) -> Result<(Vec<IpNet>, bool), ProviderError> {
         let is_v6 = family == Some(Family::V6);
-        let ranges = SourceRanges::of(self.service).map_err(|error| refused(&error.to_string()))?;
+        let ranges = SourceRanges::of(self.service).map_err(|error| refused(error.to_string()))?;
         let all = if is_v6 { "::/0" } else { "0.0.0.0/0" };
         let annotation = self.service.metadata.annotations.get(ANNOTATION_SOURCE_RANGES);
         let is_in_spec =
@@ -479,7 +479,7 @@ impl Source<'_> {
         if let Some(other) = ranges.iter().find(|range| range.addr().is_ipv6() != is_v6) {
             let family = if is_v6 { "IPv6" } else { "IPv4" };
             let key = if is_in_spec { "spec.loadBalancerSourceRanges" } else { ANNOTATION_SOURCE_RANGES };
-            return Err(refused(&format!(
+            return Err(refused(format!(
                 "{key} {other}: not a range of {family}, the first IP family of the Service; remove it"
             )));
         }
@@ -583,6 +583,6 @@ pub(crate) fn backend_of(config: &Config, service: &Service, node: &Node) -> Opt
     selector.matches(&node.labels).then(|| backend::address(node, family).unwrap_or_default())
 }
 
-fn refused(message: &str) -> ProviderError {
+pub(super) fn refused(message: impl Into<String>) -> ProviderError {
     ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
 }

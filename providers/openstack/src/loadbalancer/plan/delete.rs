@@ -7,7 +7,7 @@ use super::super::names;
 use super::super::observed::{Balancer, service_tags};
 use super::super::step::Write;
 use super::ports::has_listener;
-use super::{BUSY, Draft, tag_change};
+use super::{BUSY, Draft, MONITOR, POOL, tag_change};
 use crate::client::octavia::{ACTIVE, ERROR, Listener, Pool};
 
 impl Draft<'_> {
@@ -59,7 +59,7 @@ impl Draft<'_> {
                 self.delete_listener(balancer, listener);
             }
             for pool in balancer.pools.iter().filter(|pool| pool.listeners.is_empty()) {
-                self.delete_pool(balancer, pool, reason);
+                self.delete_part(balancer, &POOL, &pool.id, &pool.name, reason);
             }
         }
         let write = Write::DeleteBalancer { id: balancer.lb.id.clone(), cascade, is_replaced };
@@ -84,7 +84,7 @@ impl Draft<'_> {
         if tags != balancer.lb.tags {
             let changes = vec![tag_change(&balancer.lb.tags, &tags)];
             let body = json!({"loadbalancer": {"tags": tags}});
-            self.update_balancer(&balancer.lb.id.clone(), body, changes, "the Service no longer uses it");
+            self.update_balancer(&balancer.lb.id, body, changes, "the Service no longer uses it");
         }
     }
 
@@ -92,7 +92,7 @@ impl Draft<'_> {
     fn delete_monitor_of(&mut self, balancer: &Balancer, pool: &Pool, reason: &'static str) {
         let monitor = balancer.monitors.iter().find(|monitor| monitor.id == pool.healthmonitor_id);
         if let Some(monitor) = monitor.filter(|_| pool.provisioning_status != ERROR) {
-            self.delete_monitor(balancer, monitor, reason);
+            self.delete_part(balancer, &MONITOR, &monitor.id, &monitor.name, reason);
         }
     }
 

@@ -7,18 +7,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm_provider::{Change, ErrorClass, Finding, ProviderError, Risk, ServiceAction, Steps, Verb};
-use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::Env;
-use super::desired::{Desired, Item, Settings};
+use super::desired::{Desired, Item, Settings, refused};
 use super::names;
 use super::observed::{Balancer, Observed, service_tags};
 use super::settling::not_shown;
 use super::step::{Step, Write};
 use crate::annotations::RECREATE_IN_ERROR;
 use crate::client::octavia::{ACTIVE, ERROR, Version};
-use crate::client::operation::{LB_UPDATE, Operation};
+use crate::client::operation::*;
 
 pub(crate) mod create;
 mod delete;
@@ -271,53 +270,76 @@ impl Draft<'_> {
         if tags != balancer.lb.tags {
             let changes = vec![tag_change(&balancer.lb.tags, &tags)];
             let body = json!({"loadbalancer": {"tags": tags}});
-            let id = balancer.lb.id.clone();
-            self.update_balancer(&id, body, changes, "the Service uses it");
+            self.update_balancer(&balancer.lb.id, body, changes, "the Service uses it");
         }
     }
 
     fn update_balancer(&mut self, id: &str, body: Value, changes: Vec<Change>, reason: &'static str) {
-        let call = Octavia {
-            operation: LB_UPDATE,
-            method: Method::PUT,
-            path: format!("loadbalancers/{id}"),
-            body: Some(body),
-        };
-        let step = self.octavia(id, call, (Verb::Update, "LoadBalancer", id), changes, reason);
-        self.steps.push(step);
+        let call = (LB_UPDATE, format!("loadbalancers/{id}"), Some(body));
+        self.octavia(id, call, (Verb::Update, "LoadBalancer", id), changes, reason);
     }
 
-    /// A change of a balancer.
+    /// Creates a part whose ID later steps use.
+    fn create_part(&mut self, balancer: &Balancer, kind: &Kind, name: String, fields: Fields, reason: &'static str) {
+        let call = (kind.create, format!("{}s", kind.key), Some(fields.below(kind.key)));
+        self.octavia(&balancer.lb.id, call, (Verb::Create, kind.name, &name), Vec::new(), reason);
+        if let Some(Step { write: Write::Octavia { output, .. }, .. }) = self.steps.last_mut() {
+            *output = Some((name, kind.key));
+        }
+    }
+
+    /// Changes a part, if anything differs.
+    fn update_part(
+        &mut self,
+        balancer: &Balancer,
+        kind: &Kind,
+        id: &str,
+        name: &str,
+        changed: Changed,
+        reason: &'static str,
+    ) {
+        let Changed { body, changes } = changed;
+        if !body.is_empty() {
+            let call = (kind.update, format!("{}s/{id}", kind.key), Some(Fields(body).below(kind.key)));
+            self.octavia(&balancer.lb.id, call, (Verb::Update, kind.name, name), changes, reason);
+        }
+    }
+
+    fn delete_part(&mut self, balancer: &Balancer, kind: &Kind, id: &str, name: &str, reason: &'static str) {
+        let call = (kind.delete, format!("{}s/{id}", kind.key), None);
+        self.octavia(&balancer.lb.id, call, (Verb::Delete, kind.name, name), Vec::new(), reason);
+    }
+
+    /// A change of a balancer: its operation, path and body.
     fn octavia(
-        &self,
+        &mut self,
         balancer: &str,
-        call: Octavia,
+        (operation, path, body): (Operation, String, Option<Value>),
+        named: (Verb, &'static str, &str),
+        changes: Vec<Change>,
+        reason: &'static str,
+    ) {
+        let balancer = balancer.to_owned();
+        let write = Write::Octavia { balancer, operation, path, body, output: None, is_last: true, may_fail: None };
+        self.push_changes(write, named, changes, reason);
+    }
+
+    fn push(&mut self, write: Write, named: (Verb, &'static str, &str), reason: &'static str) {
+        self.push_changes(write, named, Vec::new(), reason);
+    }
+
+    fn push_changes(
+        &mut self,
+        write: Write,
         (verb, kind, id): (Verb, &'static str, &str),
         changes: Vec<Change>,
         reason: &'static str,
-    ) -> Step {
-        let Octavia { operation, method, path, body } = call;
-        let write = Write::Octavia {
-            balancer: balancer.to_owned(),
-            operation,
-            method,
-            path,
-            body,
-            output: None,
-            is_last: true,
-            may_fail: None,
-        };
-        let risk = if verb == Verb::Delete { Risk::Disruptive } else { Risk::None };
-        let owner = self.item.name.clone();
-        Step { item: self.place, owner, write, verb, kind, id: id.to_owned(), changes, reason, risk }
-    }
-
-    fn push(&mut self, write: Write, (verb, kind, id): (Verb, &'static str, &str), reason: &'static str) {
+    ) {
         let risk = match verb {
             Verb::Delete | Verb::Detach => Risk::Disruptive,
             _ => Risk::None,
         };
-        let (item, owner, id, changes) = (self.place, self.item.name.clone(), id.to_owned(), Vec::new());
+        let (item, owner, id) = (self.place, self.item.name.clone(), id.to_owned());
         self.steps.push(Step { item, owner, write, verb, kind, id, changes, reason, risk });
     }
 
@@ -337,12 +359,22 @@ impl Draft<'_> {
     }
 }
 
-/// A call to Octavia.
-struct Octavia {
-    operation: Operation,
-    method: Method,
-    path: String,
-    body: Option<Value>,
+/// A kind of balancer part.
+struct Kind {
+    name: &'static str,
+    /// Its key in bodies.
+    key: &'static str,
+    create: Operation,
+    update: Operation,
+    delete: Operation,
+}
+
+const LISTENER: Kind = kind("Listener", "listener", LISTENER_CREATE, LISTENER_UPDATE, LISTENER_DELETE);
+const POOL: Kind = kind("Pool", "pool", POOL_CREATE, POOL_UPDATE, POOL_DELETE);
+const MONITOR: Kind = kind("HealthMonitor", "healthmonitor", MONITOR_CREATE, MONITOR_UPDATE, MONITOR_DELETE);
+
+const fn kind(name: &'static str, key: &'static str, create: Operation, update: Operation, delete: Operation) -> Kind {
+    Kind { name, key, create, update, delete }
 }
 
 /// `; listener a is in ERROR`
@@ -368,10 +400,6 @@ fn tag_change(before: &[String], after: &[String]) -> Change {
         tags.iter().filter(|tag| !others.contains(tag)).map(String::as_str).collect::<Vec<_>>().join(" ")
     };
     change("tags", &without(before, after), &without(after, before))
-}
-
-fn refused(message: impl Into<String>) -> ProviderError {
-    ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
 }
 
 /// The fields of a body.

@@ -1,16 +1,13 @@
 //! The health monitor of each pool.
 
-use ccm_provider::{Finding, Verb};
-use http::Method;
-use serde_json::json;
+use ccm_provider::Finding;
 
 use super::super::desired::{Monitor as DesiredMonitor, Port, Settings};
 use super::super::names;
 use super::super::observed::Balancer;
 use super::ports::Place;
-use super::{Changed, Draft, Fields, Octavia, part};
+use super::{Changed, Draft, Fields, MONITOR, part};
 use crate::client::octavia::{Monitor, Pool};
-use crate::client::operation::{MONITOR_CREATE, MONITOR_DELETE, MONITOR_UPDATE};
 
 impl Draft<'_> {
     /// Whether the monitor checks kube-proxy.
@@ -46,9 +43,11 @@ impl Draft<'_> {
         match (present, desired) {
             (None, None) => {}
             (None, Some(desired)) => self.create_monitor(balancer, &pool.id, desired),
-            (Some(present), None) => self.delete_monitor(balancer, present, "no health monitor is asked for"),
+            (Some(present), None) => {
+                self.delete_part(balancer, &MONITOR, &present.id, &present.name, "no health monitor is asked for");
+            }
             (Some(present), Some(desired)) if present.kind != desired.kind => {
-                self.delete_monitor(balancer, present, "its type cannot be changed");
+                self.delete_part(balancer, &MONITOR, &present.id, &present.name, "its type cannot be changed");
                 self.create_monitor(balancer, &pool.id, desired);
             }
             (Some(present), Some(desired)) => self.update_monitor(balancer, present, &desired),
@@ -58,24 +57,7 @@ impl Draft<'_> {
     fn create_monitor(&mut self, balancer: &Balancer, pool: &str, desired: MonitorFields) {
         let mut fields = desired.fields();
         fields.put("pool_id", pool);
-        let body = Some(fields.below("healthmonitor"));
-        let call = Octavia { operation: MONITOR_CREATE, method: Method::POST, path: "healthmonitors".to_owned(), body };
-        self.create_part(
-            balancer,
-            call,
-            "HealthMonitor",
-            desired.name,
-            "healthmonitor",
-            "the Service asks for health checks",
-        );
-    }
-
-    pub(super) fn delete_monitor(&mut self, balancer: &Balancer, monitor: &Monitor, reason: &'static str) {
-        let path = format!("healthmonitors/{}", monitor.id);
-        let call = Octavia { operation: MONITOR_DELETE, method: Method::DELETE, path, body: None };
-        let named = (Verb::Delete, "HealthMonitor", &*monitor.name);
-        let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), reason);
-        self.steps.push(step);
+        self.create_part(balancer, &MONITOR, desired.name, fields, "the Service asks for health checks");
     }
 
     fn update_monitor(&mut self, balancer: &Balancer, present: &Monitor, desired: &MonitorFields) {
@@ -92,14 +74,7 @@ impl Draft<'_> {
         changed.field("max_retries", &present.max_retries, &times.max_retries);
         changed.field("max_retries_down", &present.max_retries_down, &times.max_retries_down);
         changed.again(&present.provisioning_status, &present.name);
-        if !changed.body.is_empty() {
-            let path = format!("healthmonitors/{}", present.id);
-            let body = Some(json!({"healthmonitor": changed.body}));
-            let call = Octavia { operation: MONITOR_UPDATE, method: Method::PUT, path, body };
-            let named = (Verb::Update, "HealthMonitor", &*present.name);
-            let step = self.octavia(&balancer.lb.id, call, named, changed.changes, "it differs from the Service");
-            self.steps.push(step);
-        }
+        self.update_part(balancer, &MONITOR, &present.id, &present.name, changed, "it differs from the Service");
     }
 
     /// Warns if a Service requests a health check that the cloud does not support.

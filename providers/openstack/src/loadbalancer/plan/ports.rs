@@ -3,19 +3,15 @@
 use std::collections::BTreeSet;
 
 use ccm_provider::{ErrorClass, ProviderError, Verb};
-use http::Method;
 use serde_json::{Value, json};
 
 use super::super::desired::{Port, Settings, transport};
 use super::super::names;
 use super::super::observed::{Balancer, service_tags};
-use super::super::step::{Write, made};
-use super::{Changed, Draft, Fields, Octavia, change, part, refused};
+use super::super::step::{Step, Write, made};
+use super::{Changed, Draft, Fields, LISTENER, POOL, change, part, refused};
 use crate::client::octavia::{ERROR, Listener, Member, Pool};
-use crate::client::operation::{
-    LISTENER_CREATE, LISTENER_DELETE, LISTENER_UPDATE, MEMBER_CREATE, MEMBER_DELETE, MEMBERS_UPDATE, POOL_CREATE,
-    POOL_DELETE, POOL_UPDATE,
-};
+use crate::client::operation::{MEMBER_CREATE, MEMBER_DELETE, MEMBERS_UPDATE};
 
 const FORWARDED: &str = "X-Forwarded-For";
 const SOURCE_IP: &str = "SOURCE_IP";
@@ -114,28 +110,17 @@ impl Draft<'_> {
     pub(super) fn delete_listener(&mut self, balancer: &Balancer, listener: &Listener) {
         let pools = balancer.pools.iter().filter(|pool| has_listener(pool, &listener.id));
         for pool in pools {
-            self.delete_pool(balancer, pool, "its listener goes");
+            self.delete_part(balancer, &POOL, &pool.id, &pool.name, "its listener goes");
         }
-        let path = format!("listeners/{}", listener.id);
-        let call = Octavia { operation: LISTENER_DELETE, method: Method::DELETE, path, body: None };
-        let named = (Verb::Delete, "Listener", &*listener.name);
-        let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), "no port of the Service needs it");
-        self.steps.push(step);
+        self.delete_part(balancer, &LISTENER, &listener.id, &listener.name, "no port of the Service needs it");
     }
 
     /// Deletes the pools of this Service whose listener was deleted without them.
     pub(super) fn delete_loose_pools(&mut self, balancer: &Balancer) {
         let is_loose = |pool: &&Pool| pool.listeners.is_empty() && names::is_part(&pool.name, "pool", &self.item.name);
         for pool in balancer.pools.iter().filter(is_loose).collect::<Vec<_>>() {
-            self.delete_pool(balancer, pool, "its listener is gone");
+            self.delete_part(balancer, &POOL, &pool.id, &pool.name, "its listener is gone");
         }
-    }
-
-    pub(super) fn delete_pool(&mut self, balancer: &Balancer, pool: &Pool, reason: &'static str) {
-        let path = format!("pools/{}", pool.id);
-        let call = Octavia { operation: POOL_DELETE, method: Method::DELETE, path, body: None };
-        let step = self.octavia(&balancer.lb.id, call, (Verb::Delete, "Pool", &pool.name), Vec::new(), reason);
-        self.steps.push(step);
     }
 
     /// The fields of a new listener.
@@ -185,26 +170,7 @@ impl Draft<'_> {
         let mut fields = self.listener_fields(settings, index, port);
         fields.put("loadbalancer_id", &*balancer.lb.id);
         let name = part("listener", index, self.item);
-        let body = Some(fields.below("listener"));
-        let call = Octavia { operation: LISTENER_CREATE, method: Method::POST, path: "listeners".to_owned(), body };
-        self.create_part(balancer, call, "Listener", name, "listener", "a port of the Service needs it");
-    }
-
-    /// A creation whose ID later steps use.
-    pub(super) fn create_part(
-        &mut self,
-        balancer: &Balancer,
-        call: Octavia,
-        kind: &'static str,
-        name: String,
-        key: &'static str,
-        reason: &'static str,
-    ) {
-        let mut step = self.octavia(&balancer.lb.id, call, (Verb::Create, kind, &name), Vec::new(), reason);
-        if let Write::Octavia { output, .. } = &mut step.write {
-            *output = Some((name, key));
-        }
-        self.steps.push(step);
+        self.create_part(balancer, &LISTENER, name, fields, "a port of the Service needs it");
     }
 
     fn update_listener(&mut self, balancer: &Balancer, settings: &Settings, listener: &Listener) {
@@ -257,14 +223,7 @@ impl Draft<'_> {
             }
         }
         changed.again(&listener.provisioning_status, &listener.name);
-        if !changed.body.is_empty() {
-            let path = format!("listeners/{}", listener.id);
-            let body = Some(json!({"listener": changed.body}));
-            let call = Octavia { operation: LISTENER_UPDATE, method: Method::PUT, path, body };
-            let named = (Verb::Update, "Listener", &*listener.name);
-            let step = self.octavia(&balancer.lb.id, call, named, changed.changes, "it differs from the Service");
-            self.steps.push(step);
-        }
+        self.update_part(balancer, &LISTENER, &listener.id, &listener.name, changed, "it differs from the Service");
     }
 
     fn pool_fields(&self, settings: &Settings, index: usize, port: &Port) -> Fields {
@@ -299,30 +258,18 @@ impl Draft<'_> {
                 self.update_pool(balancer, settings, index, pool);
                 return Place { id: pool.id.clone(), found: Some(pool) };
             }
-            Some(pool) => self.delete_pool(balancer, pool, "its protocol cannot be changed"),
+            Some(pool) => self.delete_part(balancer, &POOL, &pool.id, &pool.name, "its protocol cannot be changed"),
             None => {}
         }
         let mut fields = self.pool_fields(settings, index, port);
         fields.put("listener_id", &*listener.id);
         let name = part("pool", index, self.item);
-        let body = Some(fields.below("pool"));
-        let call = Octavia { operation: POOL_CREATE, method: Method::POST, path: "pools".to_owned(), body };
-        self.create_part(balancer, call, "Pool", name.clone(), "pool", "a port of the Service needs it");
+        self.create_part(balancer, &POOL, name.clone(), fields, "a port of the Service needs it");
         Place { id: made(&name), found: None }
     }
 
     fn update_pool(&mut self, balancer: &Balancer, settings: &Settings, index: usize, pool: &Pool) {
-        let update = |draft: &mut Self, changed: Changed, is_optional: bool| {
-            let path = format!("pools/{}", pool.id);
-            let body = Some(json!({"pool": changed.body}));
-            let call = Octavia { operation: POOL_UPDATE, method: Method::PUT, path, body };
-            let named = (Verb::Update, "Pool", &*pool.name);
-            let mut step = draft.octavia(&balancer.lb.id, call, named, changed.changes, "it differs from the Service");
-            if let (true, Write::Octavia { may_fail, .. }) = (is_optional, &mut step.write) {
-                *may_fail = Some(draft.item.subject.clone());
-            }
-            draft.steps.push(step);
-        };
+        let differs = "it differs from the Service";
         let is_sticky = pool.session_persistence.as_ref().is_some_and(|persistence| persistence.kind == SOURCE_IP);
         let mut changed = Changed::default();
         // A name that contains that of the balancer was set by this or the Go program, maybe for another port.
@@ -341,14 +288,14 @@ impl Draft<'_> {
             changed.tags(&pool.tags, &pool.tags.iter().chain(more).cloned().collect::<Vec<_>>());
         }
         changed.again(&pool.provisioning_status, &pool.name);
-        if !changed.body.is_empty() {
-            update(self, changed, false);
-        }
+        self.update_part(balancer, &POOL, &pool.id, &pool.name, changed, differs);
         // A separate call: an algorithm that Octavia does not know must not block the other changes.
         let mut changed = Changed::default();
         changed.field("lb_algorithm", &pool.lb_algorithm, &settings.algorithm);
-        if !changed.body.is_empty() {
-            update(self, changed, true);
+        let planned = self.steps.len();
+        self.update_part(balancer, &POOL, &pool.id, &pool.name, changed, differs);
+        if let Some(Step { write: Write::Octavia { may_fail, .. }, .. }) = self.steps.get_mut(planned) {
+            *may_fail = Some(self.item.subject.clone());
         }
     }
 
@@ -426,29 +373,20 @@ impl Draft<'_> {
             }
             fields.into()
         });
-        let body: Vec<Value> = body.collect();
-        let body = Some(json!({ "members": body }));
-        let call = Octavia { operation: MEMBERS_UPDATE, method: Method::PUT, path, body };
+        let call = (MEMBERS_UPDATE, path, Some(json!({ "members": body.collect::<Vec<Value>>() })));
         let changes = vec![change("members", &names(&gone), &names(&new))];
         let id = pool.found.map_or(&*pool.id, |pool| &pool.name);
-        let step = self.octavia(&balancer.lb.id, call, (Verb::Update, "Pool", id), changes, "the nodes changed");
-        self.steps.push(step);
+        self.octavia(&balancer.lb.id, call, (Verb::Update, "Pool", id), changes, "the nodes changed");
     }
 
     fn create_member(&mut self, balancer: &Balancer, pool: &str, member: &Member) {
-        let (path, body) = (format!("pools/{pool}/members"), Some(json!({"member": member.body()})));
-        let call = Octavia { operation: MEMBER_CREATE, method: Method::POST, path, body };
-        let named = (Verb::Create, "Member", &*member.name);
-        let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), "the nodes changed");
-        self.steps.push(step);
+        let call = (MEMBER_CREATE, format!("pools/{pool}/members"), Some(json!({"member": member.body()})));
+        self.octavia(&balancer.lb.id, call, (Verb::Create, "Member", &member.name), Vec::new(), "the nodes changed");
     }
 
     fn delete_member(&mut self, balancer: &Balancer, pool: &str, member: &Member) {
-        let path = format!("pools/{pool}/members/{}", member.id);
-        let call = Octavia { operation: MEMBER_DELETE, method: Method::DELETE, path, body: None };
-        let named = (Verb::Delete, "Member", &*member.name);
-        let step = self.octavia(&balancer.lb.id, call, named, Vec::new(), "the nodes changed");
-        self.steps.push(step);
+        let call = (MEMBER_DELETE, format!("pools/{pool}/members/{}", member.id), None);
+        self.octavia(&balancer.lb.id, call, (Verb::Delete, "Member", &member.name), Vec::new(), "the nodes changed");
     }
 }
 

@@ -3,24 +3,11 @@
 //! Upstream: `pkg/openstack/loadbalancer_rename.go`. Descriptions are rewritten too: they identify our floating IPs.
 
 use ccm_provider::{Finding, Verb};
-use http::Method;
 
 use super::super::names;
 use super::super::observed::Balancer;
 use super::super::step::Write;
-use super::{Draft, Fields, Octavia, change, tag_change};
-use crate::client::operation::{LISTENER_UPDATE, MONITOR_UPDATE, Operation, POOL_UPDATE};
-
-/// A kind of balancer part.
-struct Kind {
-    operation: Operation,
-    kind: &'static str,
-    key: &'static str,
-}
-
-const MONITOR: Kind = Kind { operation: MONITOR_UPDATE, kind: "HealthMonitor", key: "healthmonitor" };
-const POOL: Kind = Kind { operation: POOL_UPDATE, kind: "Pool", key: "pool" };
-const LISTENER: Kind = Kind { operation: LISTENER_UPDATE, kind: "Listener", key: "listener" };
+use super::{Changed, Draft, Fields, LISTENER, MONITOR, POOL, change, tag_change};
 
 impl Draft<'_> {
     /// Whether the rename changes the name of this part.
@@ -45,19 +32,15 @@ impl Draft<'_> {
         let monitors = balancer.monitors.iter().map(|part| (&MONITOR, &part.id, &part.name, none));
         let pools = balancer.pools.iter().map(|part| (&POOL, &part.id, &part.name, &*part.tags));
         let listeners = balancer.listeners.iter().map(|part| (&LISTENER, &part.id, &part.name, &*part.tags));
-        for (Kind { operation, kind, key }, id, name, old_tags) in monitors.chain(pools).chain(listeners) {
+        for (kind, id, name, old_tags) in monitors.chain(pools).chain(listeners) {
             let Some(new) = names::renamed(name, ours) else { continue };
-            let mut fields = Fields::default();
-            fields.put("name", &*new);
+            let mut changed = Changed::default();
+            changed.field("name", name, &new);
             let new_tags = tags(old_tags);
             if new_tags != old_tags {
-                fields.put("tags", new_tags);
+                changed.body.insert("tags".to_owned(), new_tags.into());
             }
-            let path = format!("{key}s/{id}");
-            let call = Octavia { operation: *operation, method: Method::PUT, path, body: Some(fields.below(key)) };
-            let changes = vec![change("name", name, &new)];
-            let step = self.octavia(lb, call, (Verb::Update, kind, name), changes, "the cluster name changed");
-            self.steps.push(step);
+            self.update_part(balancer, kind, id, name, changed, "the cluster name changed");
         }
         // Before the balancer: until then its description identifies the floating IP.
         let (before, description) =

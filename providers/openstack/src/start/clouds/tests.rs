@@ -1,7 +1,9 @@
 use std::fs;
 
+use ccm_kit::gcfg::Secret;
+
 use super::*;
-use crate::start::config::{Config, EndpointType, Secret};
+use crate::start::config::{Config, EndpointType};
 use crate::start::login::Login;
 
 /// The folders of the test's files.

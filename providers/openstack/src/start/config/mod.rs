@@ -6,10 +6,9 @@
 //! As upstream, a text is empty if its key is absent: an empty value is the same as no key.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
-use ccm_kit::gcfg::{self, Document, Reader, table::refuse};
+use ccm_kit::gcfg::{self, Document, Reader, Secret, table::refuse};
 use ccm_provider::{ErrorClass, Finding, ProviderError, Severity};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -53,23 +52,6 @@ pub(crate) struct Config {
     pub(crate) metadata: Metadata,
     /// `[BlockStorage]`
     pub(crate) block_storage: BlockStorage,
-}
-
-/// A text that is never shown.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub(crate) struct Secret(pub(crate) String);
-
-impl Secret {
-    /// Whether the secret is empty.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_empty() { "none" } else { "hidden" })
-    }
 }
 
 /// `[Global]`: the Keystone URL and the login. clouds.yaml may fill empty fields.

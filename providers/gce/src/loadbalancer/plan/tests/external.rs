@@ -226,11 +226,6 @@ fn a_wrong_tier_is_refused_before_anything_is_read() {
     assert!(error.contains(r#"unsupported network tier: "standard""#) && error.contains(TIER), "{error}");
 }
 
-fn reserve(sketch: &mut Sketch, fields: Value) {
-    let address: Address = serde_json::from_value(fields).unwrap();
-    sketch.observed.addresses.insert(address.name.clone(), address);
-}
-
 fn wants(ip: &str) -> Service {
     web(json!({"loadBalancerIP": ip}))
 }

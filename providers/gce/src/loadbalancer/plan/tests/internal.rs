@@ -283,11 +283,6 @@ fn a_change_of_the_scheme_replaces_everything() {
     }
 }
 
-fn reserve(sketch: &mut Sketch, fields: Value) {
-    let address: Address = serde_json::from_value(fields).unwrap();
-    sketch.observed.addresses.insert(address.name.clone(), address);
-}
-
 /// P-45
 #[test]
 fn a_left_over_address_is_used_only_if_it_is_the_wanted_one() {
