@@ -46,10 +46,6 @@ pub struct Options {
     pub balancer_versions: Vec<String>,
     /// The enabled providers of Octavia; the first one is the default.
     pub providers: Vec<String>,
-    /// The IDs of Octavia's flavors.
-    pub balancer_flavors: Vec<String>,
-    /// The availability zones of Octavia.
-    pub balancer_zones: Vec<String>,
     /// The duration of a change until a load balancer is ACTIVE or deleted.
     #[serde(with = "crate::core::millis")]
     pub provisioning: Duration,
@@ -113,8 +109,6 @@ impl Default for Options {
             compute_page: 1000,
             balancer_versions: (0..=30).map(|minor| format!("v2.{minor}")).collect(),
             providers: ["amphora", "octavia", "ovn"].map(str::to_owned).to_vec(),
-            balancer_flavors: Vec::new(),
-            balancer_zones: Vec::new(),
             provisioning: Duration::from_millis(3),
             max_routes: None,
             quotas: [("router_route".to_owned(), 30)].into(),

@@ -116,9 +116,6 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "load-balancer" GET "/load-balancer/v2.0/lbaas/healthmonitors/{}" "loadbalancer_healthmonitor_get" monitors::get;
     "load-balancer" PUT "/load-balancer/v2.0/lbaas/healthmonitors/{}" "loadbalancer_healthmonitor_update" monitors::update;
     "load-balancer" DELETE "/load-balancer/v2.0/lbaas/healthmonitors/{}" "loadbalancer_healthmonitor_delete" monitors::delete;
-    "load-balancer" GET "/load-balancer/v2.0/lbaas/providers" "loadbalancer_provider_list" octavia::list_providers;
-    "load-balancer" GET "/load-balancer/v2.0/lbaas/flavors" "loadbalancer_flavor_list" octavia::list_flavors;
-    "load-balancer" GET "/load-balancer/v2.0/lbaas/availabilityzones" "loadbalancer_zone_list" octavia::list_zones;
     "key-manager" GET "/key-manager/v1/containers/{}" "container_get" stores::get_container;
     "key-manager" GET "/key-manager/v1/secrets/{}" "secret_get" stores::get_secret;
     "block-storage" GET "/volume/v3/volumes/{}" "volume_get" stores::get_volume;
