@@ -108,8 +108,6 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "load-balancer" GET "/load-balancer/v2.0/lbaas/pools/{}/members" "loadbalancer_member_list" members::list_all;
     "load-balancer" POST "/load-balancer/v2.0/lbaas/pools/{}/members" "loadbalancer_member_create" members::create;
     "load-balancer" PUT "/load-balancer/v2.0/lbaas/pools/{}/members" "loadbalancer_members_update" members::replace;
-    "load-balancer" GET "/load-balancer/v2.0/lbaas/pools/{}/members/{}" "loadbalancer_member_get" members::get;
-    "load-balancer" PUT "/load-balancer/v2.0/lbaas/pools/{}/members/{}" "loadbalancer_member_update" members::update;
     "load-balancer" DELETE "/load-balancer/v2.0/lbaas/pools/{}/members/{}" "loadbalancer_member_delete" members::delete;
     "load-balancer" GET "/load-balancer/v2.0/lbaas/healthmonitors" "loadbalancer_healthmonitor_list" monitors::list_all;
     "load-balancer" POST "/load-balancer/v2.0/lbaas/healthmonitors" "loadbalancer_healthmonitor_create" monitors::create;
