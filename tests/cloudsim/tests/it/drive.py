@@ -145,11 +145,10 @@ def classic(elb, subnets, group, ids):
 
 def network_balancer(v2, vpc, subnets, group, ids):
     made = v2.create_load_balancer(
-        Name="nlb", Type="network", SubnetMappings=[{"SubnetId": subnets[0]}], SecurityGroups=[group], Tags=[{"Key": "a", "Value": "1"}]
+        Name="nlb", Type="network", SubnetMappings=[{"SubnetId": s} for s in subnets], SecurityGroups=[group], Tags=[{"Key": "a", "Value": "1"}]
     )["LoadBalancers"][0]
     arn = made["LoadBalancerArn"]
     equal(v2.describe_load_balancers(Names=["nlb"])["LoadBalancers"][0]["State"], {"Code": "active"})
-    v2.set_subnets(LoadBalancerArn=arn, Subnets=subnets)
     v2.set_security_groups(LoadBalancerArn=arn, SecurityGroups=[group])
     tg = v2.create_target_group(Name="tg", Protocol="TCP", Port=30080, VpcId=vpc, HealthCheckProtocol="HTTP")["TargetGroups"][0]
     equal((tg["HealthCheckPath"], tg["HealthCheckTimeoutSeconds"]), ("/", 6))

@@ -180,7 +180,6 @@ pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         "DescribeLoadBalancers" => balancers::describe(world, call),
         "DeleteLoadBalancer" => balancers::delete(world, call),
         "SetSecurityGroups" => balancers::set_groups(world, call),
-        "SetSubnets" => balancers::set_subnets(world, call),
         "DescribeLoadBalancerAttributes" => attributes::describe_balancer(world, call),
         "ModifyLoadBalancerAttributes" => attributes::modify_balancer(world, call),
         "DescribeTargetGroupAttributes" => attributes::describe_group(world, call),

@@ -136,19 +136,6 @@ fn one_born_without_security_groups_never_gets_any() {
 }
 
 #[test]
-fn subnets_can_be_set_and_keep_their_interfaces() {
-    let mut world = scene(|_| {});
-    let arn = balancer(&mut world);
-    let kept = world.elbv2.balancers[&arn].subnets["subnet-a"].interface.clone();
-    let form = format!("LoadBalancerArn={arn}&Subnets.member.1=subnet-a&Subnets.member.2=subnet-b");
-    let answer = v2(&mut world, "SetSubnets", &form).unwrap();
-    assert_eq!(answer.child("AvailabilityZones").unwrap().children.len(), 2);
-    assert_eq!(world.elbv2.balancers[&arn].subnets["subnet-a"].interface, kept);
-    refused(&mut world, "SetSubnets", &form.replace("subnet-b", "subnet-a2"), "InvalidConfigurationRequest");
-    v2(&mut world, "SetSubnets", &format!("LoadBalancerArn={arn}&Subnets.member.1=subnet-b")).unwrap();
-}
-
-#[test]
 fn target_groups_have_defaults_of_their_health_check() {
     let mut world = scene(|_| {});
     for (form, expected) in [
