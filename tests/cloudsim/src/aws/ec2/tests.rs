@@ -151,7 +151,6 @@ fn filters_find_instances_by_name_address_state_and_tags() {
         ("private-ip-address", ip.as_str()),
         ("tag-key", "role"),
         ("tag:role", "node-*"),
-        ("network-interface.addresses.private-ip-address", ip.as_str()),
     ];
     for (name, value) in filters {
         let form = format!(
