@@ -5,7 +5,6 @@ use crate::core::lag::Lag;
 pub use crate::core::latency::Latency;
 use crate::core::throttle::BucketSpec;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// All options. Durations are milliseconds in JSON.
@@ -30,8 +29,6 @@ pub struct Options {
     pub limits: Limits,
     /// The durations of state changes.
     pub delays: Delays,
-    /// The maximum number of objects in a page, by action, regardless of the request.
-    pub pages: BTreeMap<String, usize>,
     /// The number of calls that the ledger keeps.
     pub ledger_entries: usize,
     /// Whether each call and answer is checked against the vendor's model, if the models are installed (see
@@ -55,7 +52,6 @@ impl Default for Options {
             stale_reads: Duration::ZERO,
             limits: Limits::default(),
             delays: Delays::default(),
-            pages: BTreeMap::new(),
             ledger_entries: 100_000,
             validate: true,
             port: 0,

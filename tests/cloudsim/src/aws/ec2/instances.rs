@@ -28,7 +28,7 @@ pub(in crate::aws) fn known<'a>(world: &'a World, id: &str) -> Option<&'a Instan
 pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let filters = Filters::parse(world, call, FILTERS)?;
     let mut ids = call.params.list("InstanceId");
-    let page = Page::parse(world, call, 5..=1000)?;
+    let page = Page::parse(call, 5..=1000)?;
     let ec2 = &world.ec2;
     let (found, token) = if ids.is_empty() {
         match narrowed(ec2, &filters) {
@@ -187,7 +187,7 @@ pub(super) fn describe_topology(world: &World, call: &Call) -> Result<Xml, ApiEr
         return Err(ApiError::new("InvalidParameterCombination", text));
     }
     check_ids(world, &ids)?;
-    let page = Page::parse(world, call, 1..=100)?;
+    let page = Page::parse(call, 1..=100)?;
     let wanted: BTreeSet<&str> = ids.into_iter().collect();
     let passes = |id: &str, found: &Instance| {
         (wanted.is_empty() || wanted.contains(id))

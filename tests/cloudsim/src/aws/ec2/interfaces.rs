@@ -28,7 +28,7 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
         return Err(ApiError::new("InvalidParameterCombination", text));
     }
     check(world, &ids)?;
-    let page = Page::parse(world, call, 5..=1000)?;
+    let page = Page::parse(call, 5..=1000)?;
     let ec2 = &world.ec2;
     let passes = |id: &String, interface: &Interface| {
         (ids.is_empty() || ids.contains(&id.as_str()))

@@ -42,7 +42,7 @@ fn unknown_vpc(id: &str) -> ApiError {
 pub(super) fn describe_vpcs(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let ids = call.params.list("VpcId");
     check_known(&ids, "InvalidVpcID.NotFound", "vpc", |id| world.ec2.vpcs.contains_key(id))?;
-    let page = Page::parse(world, call, 5..=1000)?;
+    let page = Page::parse(call, 5..=1000)?;
     let account = &world.ec2.account;
     let passes = |id: &String| ids.is_empty() || ids.contains(&id.as_str());
     let found = page.take(world.ec2.vpcs.iter().filter(|(id, _)| passes(id)));
@@ -111,7 +111,7 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let ids = call.params.list("SubnetId");
     let ec2 = &world.ec2;
     check_known(&ids, "InvalidSubnetID.NotFound", "subnet", |id| ec2.subnets.contains_key(id))?;
-    let page = Page::parse(world, call, 5..=1000)?;
+    let page = Page::parse(call, 5..=1000)?;
     let passes = |id: &String, subnet: &Subnet| {
         (ids.is_empty() || ids.contains(&id.as_str()))
             && filters.pass(&subnet.tags, |name, is| match name {

@@ -452,9 +452,8 @@ fn networks_are_built_through_the_api_too() {
     ok(&mut world, "AttachInternetGateway", &format!("InternetGatewayId={gateway}&VpcId={vpc}"));
     let of_vpc = format!("Filter.1.Name=vpc-id&Filter.1.Value.1={vpc}");
     let table = all(&ok(&mut world, "DescribeRouteTables", &of_vpc), "routeTableId").remove(0);
-    assert!(!world.ec2.is_public(&subnet_id));
     ok(&mut world, "CreateRoute", &format!("RouteTableId={table}&DestinationCidrBlock=0.0.0.0/0&GatewayId={gateway}"));
-    assert!(world.ec2.is_public(&subnet_id));
+    assert_eq!(all(&ok(&mut world, "DescribeRouteTables", &of_vpc), "gatewayId"), ["local", gateway.as_str()]);
     let form = format!("ImageId=ami-1&MinCount=1&MaxCount=1&SubnetId={subnet_id}&PrivateIpAddress=10.1.1.77");
     assert!(ok(&mut world, "RunInstances", &form).contains("10.1.1.77"));
     assert_eq!(code(&mut world, "RunInstances", &form), "InvalidIPAddress.InUse");

@@ -19,7 +19,7 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let volumes = &world.ec2.volumes;
     let found = |id: &str| volumes.get(id).is_some_and(|volume| known(id, volume));
     check_known(&ids, "InvalidVolume.NotFound", "volume", found)?;
-    let page = Page::parse(world, call, 5..=1000)?;
+    let page = Page::parse(call, 5..=1000)?;
     let passes = |id: &String, volume: &Volume| {
         known(id, volume) && filters.pass(&volume.tags, |name, is| name == "volume-id" && is(id))
     };

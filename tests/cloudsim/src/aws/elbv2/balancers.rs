@@ -262,7 +262,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     if arns.is_empty() && names.is_empty() {
         found = world.elbv2.balancers.values().filter(known).map(|balancer| balancer.arn.clone()).collect();
     }
-    let (page, next) = balancing::page(world, call, found)?;
+    let (page, next) = balancing::page(call, found)?;
     Ok(answer(world, page.iter().filter_map(|arn| world.elbv2.balancers.get(arn)).collect(), next.as_deref()))
 }
 
