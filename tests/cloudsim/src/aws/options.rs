@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Options {
     pub region: String,
     pub account: String,
-    /// The seed of IDs and of the fault injector.
+    /// The seed of IDs.
     pub seed: u64,
     pub clock: Mode,
     /// The latency of calls in real time.

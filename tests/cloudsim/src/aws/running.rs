@@ -19,8 +19,8 @@ impl Running<World> {
     /// A port is in use, a thread can't be created, or the models for validation can't be read.
     pub fn start(options: Options) -> io::Result<Self> {
         let models = if options.validate { Models::shared()? } else { None };
-        let Options { port, admin_port, seed, ledger_entries, .. } = options;
-        let setup = Setup { name: "cloudsim-aws", port, admin_port, seed, ledger_entries };
+        let Options { port, admin_port, ledger_entries, .. } = options;
+        let setup = Setup { name: "cloudsim-aws", port, admin_port, ledger_entries };
         let mut world = World::new(Arc::new(options));
         world.models = models;
         Running::serve(world, &setup)

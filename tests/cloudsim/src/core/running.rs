@@ -29,8 +29,6 @@ pub(crate) struct Setup {
     /// The port; 0 selects any free one.
     pub(crate) port: u16,
     pub(crate) admin_port: u16,
-    /// The seed of the fault injector.
-    pub(crate) seed: u64,
     /// The number of calls that the ledger keeps.
     pub(crate) ledger_entries: usize,
 }
@@ -39,7 +37,7 @@ impl<C: Cloud> Running<C> {
     pub(crate) fn serve(cloud: C, setup: &Setup) -> io::Result<Self> {
         let runtime = Runtime::start(setup.name)?;
         let clock = cloud.clock().clone();
-        let inside = Mutex::new(Inside::new(cloud, setup.seed, setup.ledger_entries));
+        let inside = Mutex::new(Inside::new(cloud, setup.ledger_entries));
         let endpoint = Arc::new(Endpoint { inside });
         let server = runtime.spawner().serve(setup.port, endpoint.clone())?;
         lock(&endpoint.inside).cloud.listens(server.url());

@@ -24,8 +24,8 @@ impl Running<World> {
     /// set.
     pub fn start(options: Options) -> io::Result<Self> {
         let model = if options.check { Model::shared()? } else { None };
-        let Options { port, admin_port, seed, ledger_entries, .. } = options;
-        let setup = Setup { name: "cloudsim-gce", port, admin_port, seed, ledger_entries };
+        let Options { port, admin_port, ledger_entries, .. } = options;
+        let setup = Setup { name: "cloudsim-gce", port, admin_port, ledger_entries };
         Running::serve(World::new(options, model), &setup)
     }
 

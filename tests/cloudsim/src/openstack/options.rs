@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// The seed of IDs and of the fault injector.
+    /// The seed of IDs.
     pub seed: u64,
     pub clock: Mode,
     /// The latency of calls in real time.

@@ -20,8 +20,8 @@ impl Running<World> {
     /// # Errors
     /// The port is in use, or no thread can be started.
     pub fn start(options: Options) -> io::Result<Self> {
-        let Options { port, seed, ledger_entries, .. } = options;
-        let setup = Setup { name: "cloudsim-openstack", port, admin_port: 0, seed, ledger_entries };
+        let Options { port, ledger_entries, .. } = options;
+        let setup = Setup { name: "cloudsim-openstack", port, admin_port: 0, ledger_entries };
         Running::serve(World::new(options), &setup)
     }
 
