@@ -173,9 +173,7 @@ fn networks() -> Vec<Case> {
             .is("/items/0/name", "sub")
             .is("/items/1", NOTHING)
             .call("subnetworks.get", "region=us-central1&subnetwork=sub")
-            .is("/secondaryIpRanges/0/rangeName", "pods")
-            .call("subnetworks.aggregatedList", "")
-            .is("/items/regions~1us-east1/subnetworks/0/name", "east"),
+            .is("/secondaryIpRanges/0/rangeName", "pods"),
     ]
 }
 
