@@ -2,6 +2,7 @@
 
 mod balancing;
 pub mod call;
+pub mod client;
 pub mod ec2;
 pub mod elb;
 pub mod elbv2;

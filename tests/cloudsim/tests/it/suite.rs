@@ -6,7 +6,6 @@ use ccm_cloudsim::aws::Aws;
 use ccm_cloudsim::aws::model::Models;
 use ccm_cloudsim::aws::options::{Delays, Options};
 
-use crate::api::Api;
 use crate::deviations::moto::OF_MOTO;
 use crate::deviations::{self, Deviation};
 use crate::{cases, scene};
@@ -28,12 +27,11 @@ fn the_double_passes_every_case_and_follows_the_vendors_models() {
     for case in cases::all() {
         let aws = Aws::start(Options { delays: Delays::none(), ..Options::default() }).expect("a simulated AWS");
         let address = aws.url().strip_prefix("http://").and_then(|text| text.parse().ok()).expect("an address");
-        let api = Api { address };
         aws.world(|world| world.elb.add_certificate(CERTIFICATE));
-        let mut values = scene::make(api);
+        let mut values = scene::make(address);
         values.insert("cert".to_owned(), CERTIFICATE.to_owned());
         assert_eq!(aws.take_violations(), Vec::<String>::new(), "while making the scene");
-        for line in case.run(api, &values) {
+        for line in case.run(address, &values) {
             let _ = writeln!(report, "{line}");
         }
         let on_purpose = cases::BREAKS_THE_MODEL.iter().filter(|(name, _)| *name == case.name);
