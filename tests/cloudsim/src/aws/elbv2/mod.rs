@@ -207,12 +207,6 @@ impl ElbV2State {
         self.balancers.values().find(|balancer| balancer.name == name)
     }
 
-    /// Sets a state that only AWS can set, such as `active_impaired` or `failed`. Returns whether the balancer exists.
-    pub fn set_state(&mut self, name: &str, state: &str) -> bool {
-        let found = self.balancers.values_mut().find(|balancer| balancer.name == name);
-        found.map(|balancer| state.clone_into(&mut balancer.state)).is_some()
-    }
-
     /// The balancers whose listeners currently forward to a group.
     fn balancers_of<'a>(&'a self, group: &'a str) -> BTreeSet<&'a str> {
         let listeners = self.listeners.values().filter(|listener| listener.group == group);

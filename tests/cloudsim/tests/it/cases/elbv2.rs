@@ -160,6 +160,7 @@ fn groups() -> Vec<Case> {
             .is("TargetGroups/member/HealthCheckPort", "10256")
             .is("TargetGroups/member/HealthyThresholdCount", "3")
             .is("TargetGroups/member/UnhealthyThresholdCount", "4")
+            .is("TargetGroups/member/HealthCheckIntervalSeconds", "30")
             .is("TargetGroups/member/HealthCheckPath", "/a"),
         case("elbv2: an unknown target group")
             .fails("elbv2:DescribeTargetGroups", "Names.member.1=tg", "TargetGroupNotFound")
