@@ -32,9 +32,6 @@ const fn http_method(name: &'static str) -> &'static str {
 /// All routes; the first match is used.
 pub(super) static ROUTES: &[Route<World>] = routes! {
     "oauth2" ASK "/token" "token" tokens::grant;
-    "sts" ASK "/v1/token" "exchange" tokens::exchange;
-    "iamcredentials" ASK "/v1/projects/-/serviceAccounts/{}" "generateAccessToken" tokens::impersonate;
-    "alternate" ASK "/alternate-token" "generate" tokens::alternate;
     "cloudresourcemanager" ASK "/v1/projects/{}" "projects.testIamPermissions" permissions::test;
     "compute" GET "/compute/v1/projects/{}" "projects.get" networks::get_project;
     "compute" GET "/compute/v1/projects/{}/zones" "zones.list" networks::list_zones;
@@ -115,7 +112,7 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
 
 /// Whether a method needs no token.
 pub(super) fn is_open(action: &str) -> bool {
-    matches!(action, "token" | "exchange")
+    action == "token"
 }
 
 /// The answer if no route matches: the frontend of all services returns a page that is not JSON.

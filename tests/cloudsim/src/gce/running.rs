@@ -33,21 +33,6 @@ impl Running<World> {
         format!("{}/token", self.root())
     }
 
-    /// The token endpoint that exchanges tokens of other identity providers, like the Security Token Service.
-    pub fn exchange_url(&self) -> String {
-        format!("{}/v1/token", self.root())
-    }
-
-    /// The token endpoint for service account impersonation.
-    pub fn impersonation_url(&self, account: &str) -> String {
-        format!("{}/v1/projects/-/serviceAccounts/{account}:generateAccessToken", self.root())
-    }
-
-    /// The URL of a token source for `token-url`.
-    pub fn alternate_token_url(&self) -> String {
-        format!("{}/alternate-token", self.root())
-    }
-
     /// A new token of an account.
     pub fn token(&self) -> String {
         self.world(|world| world.token("test@example.com").0)
