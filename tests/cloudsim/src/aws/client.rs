@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 pub const REGION: &str = "us-west-2";
 
 /// Calls an operation, named as `service:Operation`, with form parameters. Returns the contents of the answer, without
-/// the wrapper element of ELB and STS.
+/// the wrapper element of ELB.
 ///
 /// # Errors
 /// The code of the error, or what is wrong with the answer.
@@ -18,7 +18,6 @@ pub fn call(address: SocketAddr, operation: &str, form: &str) -> Result<Element,
         "ec2" => ("ec2", "2016-11-15"),
         "elb" => ("elasticloadbalancing", "2012-06-01"),
         "elbv2" => ("elasticloadbalancing", "2015-12-01"),
-        "sts" => ("sts", "2011-06-15"),
         _ => return Err(format!("{operation}: unknown service")),
     };
     let authorization = authorization(scope);
