@@ -4,19 +4,17 @@
 //! `hack/moto.sh` installs it; `hack/moto/server.py` serves it with corrections. It is slow with many resources: use
 //! fewer than 50 instances.
 
+use crate::core::client::send;
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Mutex;
-use std::time::Duration;
 use std::{env, fs, io};
 
 /// The versions that `hack/moto.sh` pins.
 const REQUIREMENTS: &str = include_str!("../../../hack/moto/requirements.txt");
-/// A request takes milliseconds, but seconds while the machine is compiling.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running server; dropping it stops the process. The server also stops when this process ends.
 #[derive(Debug)]
@@ -74,8 +72,8 @@ impl Moto {
     /// # Errors
     /// The server does not answer.
     pub fn reset(&self) -> io::Result<()> {
-        let (status, body) = post(self.address, "/moto-api/reset", &[], "")?;
-        if status == 200 { Ok(()) } else { Err(io::Error::other(format!("resetting moto: {status} {body}"))) }
+        let answer = send("POST", &format!("{}/moto-api/reset", self.url()), &[], "")?;
+        if answer.status == 200 { Ok(()) } else { Err(io::Error::other(format!("resetting moto: {answer:?}"))) }
     }
 }
 
@@ -84,28 +82,6 @@ impl Drop for Moto {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Sends one POST over a new connection and reads the whole answer. Blocks.
-///
-/// # Errors
-/// There is no answer, or it is not HTTP.
-pub fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &str) -> io::Result<(u16, String)> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut request = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
-    for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
-    }
-    request.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
-    stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    let answer = String::from_utf8_lossy(&answer);
-    let not_http = || io::Error::other(format!("no HTTP answer: {answer:?}"));
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(not_http)?;
-    let status = head.split_whitespace().nth(1).and_then(|status| status.parse().ok()).ok_or_else(not_http)?;
-    Ok((status, body.to_owned()))
 }
 
 /// The Python interpreter with moto; `None` and errors as for [`Moto::start`].

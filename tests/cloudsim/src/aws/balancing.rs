@@ -73,17 +73,12 @@ pub(super) fn listing<T>(name: &str, objects: Vec<T>, next: Option<&str>, write:
 }
 
 /// Selects a page of keys by the request's `PageSize` and `Marker`: the keys of the page, and the next marker.
-pub(super) fn page(
-    world: &World,
-    call: &Call,
-    mut keys: Vec<String>,
-) -> Result<(Vec<String>, Option<String>), ApiError> {
+pub(super) fn page(call: &Call, mut keys: Vec<String>) -> Result<(Vec<String>, Option<String>), ApiError> {
     keys.sort_unstable();
     let size = call.params.int("PageSize")?.unwrap_or(400);
     let size = usize::try_from(size).ok().filter(|size| (1..=400).contains(size)).ok_or_else(|| {
         invalid(format!("Value '{size}' at 'pageSize' failed to satisfy constraint: it must be between 1 and 400"))
     })?;
-    let size = world.options.pages.get(&call.action).map_or(size, |most| size.min(*most));
     let after = match call.params.get("Marker") {
         None => None,
         Some(marker) => Some(marker.strip_prefix("after:").ok_or_else(|| invalid("The marker is not valid"))?),

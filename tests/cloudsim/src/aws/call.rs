@@ -14,10 +14,9 @@ pub struct Call {
     /// The operation, e.g. `DescribeInstances`.
     pub action: String,
     pub params: Params,
-    pub headers: HeaderMap,
     /// The request ID.
     pub id: String,
-    /// The signer; `None` for the one operation without a signature.
+    /// The signer; `None` for a call from inside a test.
     pub caller: Option<Caller>,
 }
 
@@ -26,23 +25,17 @@ impl Call {
     ///
     /// # Errors
     /// The error, with the service whose format the answer has.
-    pub fn parse(headers: HeaderMap, form: &str, options: &Options) -> Result<Call, (Service, ApiError)> {
+    pub fn parse(headers: &HeaderMap, form: &str, options: &Options) -> Result<Call, (Service, ApiError)> {
         let params = Params::parse(form).map_err(|error| (Service::Ec2, error))?;
         let version = params.get("Version").unwrap_or_default().to_owned();
         let action = params.get("Action").unwrap_or_default().to_owned();
         let by_version = Service::of_version(&version);
         let guess = by_version.unwrap_or(Service::Ec2);
-        let caller = sigv4::parse(&headers).map_err(|error| (guess, error))?;
-        let service = match &caller {
-            None if guess == Service::Sts && action == "AssumeRoleWithWebIdentity" => Service::Sts,
-            None => return Err((guess, missing_token(guess))),
-            Some(caller) => {
-                let name = &caller.service;
-                let service = Service::of_scope(name, &version).ok_or_else(|| (guess, wrong_scope(guess, name)))?;
-                sigv4::check(caller, &headers, service, options).map_err(|error| (service, error))?;
-                service
-            }
-        };
+        let caller = sigv4::parse(headers).map_err(|error| (guess, error))?;
+        let Some(signer) = &caller else { return Err((guess, missing_token(guess))) };
+        let name = &signer.service;
+        let service = Service::of_scope(name, &version).ok_or_else(|| (guess, wrong_scope(guess, name)))?;
+        sigv4::check(signer, headers, service, options).map_err(|error| (service, error))?;
         if by_version != Some(service) {
             // unverified: the error code for a version that the service doesn't have.
             let text = format!("The version {version} is not valid for this web service.");
@@ -51,7 +44,7 @@ impl Call {
         if action.is_empty() {
             return Err((service, ApiError::with_status(400, "MissingAction", "The request is missing an action.")));
         }
-        Ok(Call { service, action, params, headers, id: String::new(), caller })
+        Ok(Call { service, action, params, id: String::new(), caller })
     }
 
     /// Whether the call changes something. With `DryRun`, EC2 only checks whether it could.
@@ -62,26 +55,19 @@ impl Call {
 
     /// A call from inside a test: no signature, parameters as a form.
     pub fn direct(service: Service, action: &str, form: &str) -> Result<Call, ApiError> {
-        Ok(Call {
-            service,
-            action: action.to_owned(),
-            params: Params::parse(form)?,
-            headers: HeaderMap::new(),
-            id: String::new(),
-            caller: None,
-        })
+        Ok(Call { service, action: action.to_owned(), params: Params::parse(form)?, id: String::new(), caller: None })
     }
 }
 
 /// Whether the name is that of an operation that changes something.
 pub fn mutating(action: &str) -> bool {
-    !["Describe", "Get", "List", "AssumeRole"].iter().any(|prefix| action.starts_with(prefix))
+    !["Describe", "Get", "List"].iter().any(|prefix| action.starts_with(prefix))
 }
 
 fn missing_token(service: Service) -> ApiError {
     let text = match service {
         Service::Ec2 => "AWS was not able to validate the provided access credentials",
-        Service::Elb | Service::Elbv2 | Service::Sts => "Request is missing Authentication Token",
+        Service::Elb | Service::Elbv2 => "Request is missing Authentication Token",
     };
     ApiError::unauthorized(service, "MissingAuthenticationToken", text)
 }

@@ -72,7 +72,7 @@ impl Cloud for World {
             _ => request.uri().query().unwrap_or_default(),
         };
         let id = self.uuid();
-        let mut call = Call::parse(request.headers().clone(), form, &self.options).map_err(|(service, error)| {
+        let mut call = Call::parse(request.headers(), form, &self.options).map_err(|(service, error)| {
             service.name().clone_into(&mut entry.service);
             entry.code = Some(error.code.clone());
             refusal(&error, service, &id)
@@ -173,7 +173,7 @@ impl World {
 fn throttled(service: Service) -> ApiError {
     match service {
         Service::Ec2 => ApiError::with_status(503, "RequestLimitExceeded", "Request limit exceeded."),
-        Service::Elb | Service::Elbv2 | Service::Sts => ApiError::new("Throttling", "Rate exceeded"),
+        Service::Elb | Service::Elbv2 => ApiError::new("Throttling", "Rate exceeded"),
     }
 }
 
@@ -187,7 +187,7 @@ fn denied(call: &Call) -> ApiError {
             let text = format!("You are not authorized to perform this operation. {text}");
             ApiError::with_status(403, "UnauthorizedOperation", text)
         }
-        Service::Elb | Service::Elbv2 | Service::Sts => ApiError::with_status(403, "AccessDenied", text),
+        Service::Elb | Service::Elbv2 => ApiError::with_status(403, "AccessDenied", text),
     }
 }
 

@@ -28,12 +28,12 @@ impl ApiError {
         ApiError::new("InvalidAction", format!("The action {action} is not valid for this web service."))
     }
 
-    /// A parameter is missing. ELB and STS call this a `ValidationError` (see [`ApiError::render`]).
+    /// A parameter is missing. ELB calls this a `ValidationError` (see [`ApiError::render`]).
     pub fn missing(name: &str) -> Self {
         ApiError::new("MissingParameter", format!("The request must contain the parameter {name}"))
     }
 
-    /// A parameter has an invalid value. ELB and STS call this a `ValidationError` (see [`ApiError::render`]).
+    /// A parameter has an invalid value. ELB calls this a `ValidationError` (see [`ApiError::render`]).
     pub fn bad_value(name: &str, value: &str, why: &str) -> Self {
         ApiError::new("InvalidParameterValue", format!("Value ({value}) for parameter {name} is invalid. {why}"))
     }
@@ -42,7 +42,7 @@ impl ApiError {
     pub(super) fn unauthorized(service: Service, code: &str, message: impl Into<String>) -> Self {
         match service {
             Service::Ec2 => ApiError::with_status(401, "AuthFailure", message),
-            Service::Elb | Service::Elbv2 | Service::Sts => ApiError::with_status(403, code, message),
+            Service::Elb | Service::Elbv2 => ApiError::with_status(403, code, message),
         }
     }
 

@@ -2,7 +2,6 @@
 
 use super::World;
 use super::ec2::{Instance, InstanceState, Interface, Subnet};
-use super::sts::Session;
 use crate::core::clock::later;
 use crate::core::endpoint::Endpoint;
 use crate::core::faults::{Fault, Seen};
@@ -21,8 +20,6 @@ use std::time::Duration;
 /// The options of the metadata service.
 #[derive(Debug, Clone)]
 pub struct ImdsOptions {
-    /// The port; 0 selects any free one.
-    pub port: u16,
     /// The number of hops to the caller: 1 on the host, 2 in a container. If it exceeds the instance's limit, the
     /// answer to a token request never arrives.
     pub hops: u8,
@@ -34,7 +31,7 @@ pub struct ImdsOptions {
 
 impl Default for ImdsOptions {
     fn default() -> Self {
-        ImdsOptions { port: 0, hops: 1, role: Some("node".to_owned()), disabled: false }
+        ImdsOptions { hops: 1, role: Some("node".to_owned()), disabled: false }
     }
 }
 
@@ -161,7 +158,7 @@ impl Metadata {
         let document = path.strip_prefix("latest").unwrap_or(path).trim_matches('/').to_owned();
         if let (Some(role), true) = (&self.options.role, document.starts_with("meta-data/iam/security-credentials/")) {
             return if document.rsplit('/').next() == Some(role) {
-                plain(StatusCode::OK, &self.credentials(&mut inside.cloud, role))
+                plain(StatusCode::OK, &self.credentials(&mut inside.cloud))
             } else {
                 plain(StatusCode::NOT_FOUND, "")
             };
@@ -173,24 +170,17 @@ impl Metadata {
     }
 
     /// The role's credentials, which are replaced shortly before their expiration.
-    fn credentials(&self, world: &mut World, role: &str) -> String {
+    fn credentials(&self, world: &mut World) -> String {
         let now = world.now();
         let mut held = lock(&self.credentials);
         if let Some((key, document)) = held.as_ref()
-            && world.sts.sessions.get(key).is_some_and(|session| session.expires > later(now, EARLY))
+            && world.sts.sessions.get(key).is_some_and(|ends| *ends > later(now, EARLY))
         {
             return document.clone();
         }
         let key = format!("ASIA{}", world.hex(16).to_uppercase());
         let (secret, token) = (world.hex(40), world.hex(64));
-        let session = Session {
-            role_arn: format!("arn:aws:iam::{}:role/{role}", world.options.account),
-            name: self.instance.clone(),
-            external_id: None,
-            expires: later(now, CREDENTIALS),
-            headers: BTreeMap::new(),
-        };
-        world.sts.sessions.insert(key.clone(), session);
+        world.sts.sessions.insert(key.clone(), later(now, CREDENTIALS));
         let document = serde_json::json!({
             "Code": "Success",
             "LastUpdated": second(Timestamp::now()),

@@ -1,7 +1,8 @@
-//! A simulated AWS: EC2, Classic ELB, ELBv2 and STS on one endpoint, instance metadata on separate ports.
+//! A simulated AWS: EC2, Classic ELB and ELBv2 on one endpoint, instance metadata on separate ports.
 
 mod balancing;
 pub mod call;
+pub mod client;
 pub mod ec2;
 pub mod elb;
 pub mod elbv2;
@@ -37,8 +38,6 @@ pub enum Service {
     Elb,
     /// Network Load Balancers, API 2015-12-01.
     Elbv2,
-    /// Security Token Service, API 2011-06-15.
-    Sts,
 }
 
 impl Service {
@@ -48,7 +47,6 @@ impl Service {
             Service::Ec2 => "ec2",
             Service::Elb => "elb",
             Service::Elbv2 => "elbv2",
-            Service::Sts => "sts",
         }
     }
 
@@ -58,7 +56,6 @@ impl Service {
             Service::Ec2 => "http://ec2.amazonaws.com/doc/2016-11-15/",
             Service::Elb => "http://elasticloadbalancing.amazonaws.com/doc/2012-06-01/",
             Service::Elbv2 => "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/",
-            Service::Sts => "https://sts.amazonaws.com/doc/2011-06-15/",
         }
     }
 
@@ -68,7 +65,6 @@ impl Service {
             "2016-11-15" => Some(Service::Ec2),
             "2012-06-01" => Some(Service::Elb),
             "2015-12-01" => Some(Service::Elbv2),
-            "2011-06-15" => Some(Service::Sts),
             _ => None,
         }
     }
@@ -77,7 +73,6 @@ impl Service {
     pub fn of_scope(name: &str, version: &str) -> Option<Self> {
         match name {
             "ec2" => Some(Service::Ec2),
-            "sts" => Some(Service::Sts),
             "elasticloadbalancing" if version == "2015-12-01" => Some(Service::Elbv2),
             "elasticloadbalancing" => Some(Service::Elb),
             _ => None,
@@ -91,7 +86,6 @@ pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         Service::Ec2 => ec2::handle(world, call),
         Service::Elb => elb::handle(world, call),
         Service::Elbv2 => elbv2::handle(world, call),
-        Service::Sts => sts::handle(world, call),
     }
 }
 

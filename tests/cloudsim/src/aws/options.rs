@@ -5,7 +5,6 @@ use crate::core::lag::Lag;
 pub use crate::core::latency::Latency;
 use crate::core::throttle::BucketSpec;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// All options. Durations are milliseconds in JSON.
@@ -14,7 +13,7 @@ use std::time::Duration;
 pub struct Options {
     pub region: String,
     pub account: String,
-    /// The seed of IDs and of the fault injector.
+    /// The seed of IDs.
     pub seed: u64,
     pub clock: Mode,
     /// The latency of calls in real time.
@@ -30,16 +29,11 @@ pub struct Options {
     pub limits: Limits,
     /// The durations of state changes.
     pub delays: Delays,
-    /// The maximum number of objects in a page, by action, regardless of the request.
-    pub pages: BTreeMap<String, usize>,
     /// The number of calls that the ledger keeps.
     pub ledger_entries: usize,
     /// Whether each call and answer is checked against the vendor's model, if the models are installed (see
     /// [`super::model`]). Disabled in benchmarks: it costs more than the call.
     pub validate: bool,
-    /// The port; 0 selects any free one.
-    pub port: u16,
-    pub admin_port: u16,
 }
 
 impl Default for Options {
@@ -55,11 +49,8 @@ impl Default for Options {
             stale_reads: Duration::ZERO,
             limits: Limits::default(),
             delays: Delays::default(),
-            pages: BTreeMap::new(),
             ledger_entries: 100_000,
             validate: true,
-            port: 0,
-            admin_port: 0,
         }
     }
 }

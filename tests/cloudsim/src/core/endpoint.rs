@@ -85,9 +85,9 @@ pub struct Inside<C> {
 
 impl<C: Cloud> Inside<C> {
     /// A cloud with an empty ledger.
-    pub fn new(mut cloud: C, seed: u64, ledger_entries: usize) -> Self {
+    pub fn new(mut cloud: C, ledger_entries: usize) -> Self {
         Inside {
-            faults: Faults::new(seed),
+            faults: Faults::default(),
             ledger: Ledger::new(ledger_entries),
             violations: Vec::new(),
             throttle: Throttle::new(C::throttle(cloud.options())),

@@ -1,8 +1,6 @@
 //! The fault injector.
 
 use super::throttle::matches;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
 /// A fault of a call.
@@ -93,25 +91,13 @@ pub struct Rule {
     /// The maximum number of times that it applies; `None`: unlimited.
     #[serde(default)]
     pub times: Option<u64>,
-    /// The probability that it applies, drawn from the seeded generator; `None`: always.
-    #[serde(default)]
-    pub probability: Option<f64>,
     pub fault: Fault,
 }
 
 impl Rule {
     /// A rule for every call.
     pub fn every(fault: Fault) -> Self {
-        Rule {
-            service: None,
-            action: None,
-            mutating: None,
-            params: None,
-            skip: 0,
-            times: None,
-            probability: None,
-            fault,
-        }
+        Rule { service: None, action: None, mutating: None, params: None, skip: 0, times: None, fault }
     }
 
     /// A rule for every write from the `nth` on (1 is the first): as if the process had died before that write.
@@ -144,10 +130,9 @@ struct Armed {
 }
 
 /// The active rules. The first one that applies is used; the rules before it have counted the call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Faults {
     rules: Vec<Armed>,
-    rng: StdRng,
 }
 
 /// The properties of a call that rules depend on.
@@ -161,11 +146,6 @@ pub struct Seen<'a> {
 }
 
 impl Faults {
-    /// An empty set of rules; `seed` determines the probabilities.
-    pub fn new(seed: u64) -> Self {
-        Faults { rules: Vec::new(), rng: StdRng::seed_from_u64(seed) }
-    }
-
     /// Adds a rule after the others.
     pub fn add(&mut self, rule: Rule) {
         self.rules.push(Armed { rule, seen: 0, struck: 0 });
@@ -201,11 +181,6 @@ impl Faults {
             if armed.seen <= rule.skip || rule.times.is_some_and(|times| armed.struck >= times) {
                 continue;
             }
-            if let Some(probability) = rule.probability
-                && self.rng.random::<f64>() >= probability
-            {
-                continue;
-            }
             armed.struck += 1;
             return Some(armed.rule.fault.clone());
         }
@@ -223,7 +198,7 @@ mod tests {
 
     #[test]
     fn every_write_from_the_nth_on_fails_and_reads_do_not() {
-        let mut faults = Faults::new(1);
+        let mut faults = Faults::default();
         faults.add(Rule::writes_from(2, Fault::ResetBefore));
         assert_eq!(faults.strike(call("CreateTags", true)), None);
         assert_eq!(faults.strike(call("DescribeTags", false)), None);
@@ -233,26 +208,15 @@ mod tests {
 
     #[test]
     fn a_window_strikes_only_inside() {
-        let mut faults = Faults::new(1);
+        let mut faults = Faults::default();
         faults.add(Rule::every(Fault::Throttle).on("ec2", "Describe*").window(1, 2));
         let struck: Vec<bool> = (0..5).map(|_| faults.strike(call("DescribeVpcs", false)).is_some()).collect();
         assert_eq!(struck, [false, true, true, false, false]);
     }
 
     #[test]
-    fn a_probability_is_drawn_from_the_seed() {
-        let draw = |seed| {
-            let mut faults = Faults::new(seed);
-            faults.add(Rule { probability: Some(0.5), ..Rule::every(Fault::Throttle) });
-            (0..64).map(|_| faults.strike(call("DescribeVpcs", false)).is_some()).collect::<Vec<_>>()
-        };
-        assert_eq!(draw(7), draw(7));
-        assert!(draw(7).contains(&true) && draw(7).contains(&false));
-    }
-
-    #[test]
     fn parameters_narrow_a_rule() {
-        let mut faults = Faults::new(1);
+        let mut faults = Faults::default();
         faults.add(Rule { params: Some("sg-2".to_owned()), ..Rule::every(Fault::Throttle) });
         assert_eq!(faults.strike(call("DeleteSecurityGroup", true)), None);
     }

@@ -1,6 +1,7 @@
 //! The common parts of all simulated clouds.
 
 mod admin;
+pub mod client;
 pub mod clock;
 #[cfg(feature = "contract")]
 mod contract;

@@ -43,7 +43,7 @@ pub(super) fn list(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     });
     let listed: Vec<(String, Fields)> =
         listed.filter(|(_, fields)| !only_running || text(fields, "status") == "RUNNING").collect();
-    let page = lists::page(world, call, listed, |_| "")?;
+    let page = lists::page(world, call, listed)?;
     Ok(lists::reply("compute#instanceGroupsListInstances", call, page))
 }
 

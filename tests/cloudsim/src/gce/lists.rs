@@ -2,7 +2,7 @@
 
 use super::filter::Filter;
 use super::kinds::{self, Fields, Kind};
-use super::places::{PATH, Scope, link, name_of};
+use super::places::{PATH, link, name_of};
 use super::world::{World, set};
 use super::{errors, verbs};
 use crate::core::rest::{Call, Problem, Reply};
@@ -43,9 +43,7 @@ pub(super) fn list(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let filter = Filter::parse(call.get("filter").unwrap_or_default())?;
     let seen = world.store.seen_under(&spot.prefix(), world.now());
     let objects = seen.into_iter().filter(|(key, row)| passes(world, kind, &filter, key, row));
-    let page = page(world, call, objects.map(|(key, row)| (key.to_owned(), row)).collect(), |row| {
-        row.text("creationTimestamp")
-    })?;
+    let page = page(world, call, objects.map(|(key, row)| (key.to_owned(), row)).collect())?;
     Ok(reply(&format!("compute#{}List", kind.one), call, page.shown(world, kind)))
 }
 
@@ -64,19 +62,10 @@ pub(super) fn reply(kind: &str, call: &Call, page: Page<Fields>) -> Reply {
     Reply { items: u64::try_from(count).unwrap_or(u64::MAX), ..Reply::json(200, &body) }
 }
 
-/// The requested page of objects: by name, or by creation time with the newest first.
-pub(super) fn page<T>(
-    world: &World,
-    call: &Call,
-    mut objects: Vec<(String, T)>,
-    made: impl Fn(&T) -> &str,
-) -> Result<Page<T>, Problem> {
-    match call.get("orderBy") {
-        None | Some("" | "name") => {}
-        Some("creationTimestamp desc") => {
-            objects.sort_by(|(_, one), (_, other)| made(other).cmp(made(one)));
-        }
-        Some(other) => return Err(errors::invalid("orderBy", other, "Unsupported order.")),
+/// The requested page of objects, by name.
+pub(super) fn page<T>(world: &World, call: &Call, mut objects: Vec<(String, T)>) -> Result<Page<T>, Problem> {
+    if let Some(other) = call.get("orderBy").filter(|order| !matches!(*order, "" | "name")) {
+        return Err(errors::invalid("orderBy", other, "Unsupported order."));
     }
     let asked = call.get("maxResults").map(str::parse::<usize>);
     let most = match asked {
@@ -118,26 +107,26 @@ fn untoken(token: &str) -> Option<String> {
     (self::token(&key) == token).then_some(key)
 }
 
-/// `GET …/aggregated/{collection}`: by scope; a scope without objects has a warning.
+/// `GET …/aggregated/instances`: by zone; a zone without objects has a warning.
 pub(super) fn aggregated(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let path = call.path.strip_prefix(PATH).unwrap_or_default();
     let kind = kinds::of_method(call.action).ok_or_else(|| errors::not_found(path))?;
     let project = verbs::known_project(world, call.id(0))?;
     let filter = Filter::parse(call.get("filter").unwrap_or_default())?;
     let mut objects: Vec<(String, &Row)> = Vec::new();
-    for place in places(world, kind) {
+    let places = || world.options.regions.values().flatten().map(|zone| format!("zones/{zone}"));
+    for place in places() {
         let prefix = format!("projects/{project}/{place}/{}/", kind.collection);
         let seen = world.store.seen_under(&prefix, world.now());
         let found = seen.into_iter().filter(|(key, row)| passes(world, kind, &filter, key, row));
         objects.extend(found.map(|(key, row)| (key.to_owned(), row)));
     }
     objects.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let page = page(world, call, objects, |row| row.text("creationTimestamp"))?.shown(world, kind);
+    let page = page(world, call, objects)?.shown(world, kind);
     let count = page.objects.len();
-    let mut by_place: BTreeMap<String, Vec<Fields>> =
-        places(world, kind).into_iter().map(|place| (place, Vec::new())).collect();
+    let mut by_place: BTreeMap<String, Vec<Fields>> = places().map(|place| (place, Vec::new())).collect();
     for (key, fields) in page.objects {
-        let place = key.split('/').skip(2).take(if key.contains("/global/") { 1 } else { 2 });
+        let place = key.split('/').skip(2).take(2);
         by_place.entry(place.collect::<Vec<_>>().join("/")).or_default().push(fields);
     }
     let scoped = |(place, objects): (String, Vec<Fields>)| {
@@ -154,19 +143,6 @@ pub(super) fn aggregated(world: &mut World, call: &Call) -> Result<Reply, Proble
     Ok(Reply { items: u64::try_from(count).unwrap_or(u64::MAX), ..Reply::json(200, &body) })
 }
 
-/// All regions or zones in which a kind of object can be.
-fn places(world: &World, kind: &Kind) -> Vec<String> {
-    let regions = &world.options.regions;
-    let mut places: Vec<String> = match kind.scope {
-        Scope::Zone => regions.values().flatten().map(|zone| format!("zones/{zone}")).collect(),
-        _ => regions.keys().map(|region| format!("regions/{region}")).collect(),
-    };
-    if matches!(kind.resource, "addresses" | "forwardingRules") {
-        places.insert(0, "global".to_owned());
-    }
-    places
-}
-
 fn nothing(place: &str) -> Value {
     json!({"warning": {
         "code": "NO_RESULTS_ON_PAGE", "message": format!("There are no results for scope '{place}' on this page."),
@@ -179,6 +155,6 @@ pub(super) fn of_values(world: &World, call: &Call, kind: &str, values: Vec<Fiel
     let filter = Filter::parse(call.get("filter").unwrap_or_default())?;
     let named = values.into_iter().filter(|fields| filter.passes(fields));
     let objects = named.map(|fields| (name_of(verbs::text(&fields, "selfLink")).to_owned(), fields)).collect();
-    let page = page(world, call, objects, |fields: &Fields| verbs::text(fields, "creationTimestamp"))?;
+    let page = page(world, call, objects)?;
     Ok(reply(kind, call, page))
 }

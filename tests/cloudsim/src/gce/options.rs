@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// The seed of IDs and of the fault injector.
+    /// The seed of IDs.
     pub seed: u64,
     pub clock: Mode,
     /// The latency of calls in real time.
@@ -24,9 +24,6 @@ pub struct Options {
     /// The time for which reads see the old state after the operation of a write has ended, by resource:
     /// `forwardingRules`, `routes`, …
     pub lag: Lag,
-    /// The port; 0 selects any free one.
-    pub port: u16,
-    pub admin_port: u16,
     /// The number of calls that the ledger keeps.
     pub ledger_entries: usize,
     /// The lifetime of tokens.
@@ -78,8 +75,6 @@ impl Default for Options {
             throttle: Vec::new(),
             throttle_status: 403,
             lag: Lag::default(),
-            port: 0,
-            admin_port: 0,
             ledger_entries: 100_000,
             token_lifetime: Duration::from_secs(3600),
             regions: BTreeMap::from([zones("us-central1", "abcf"), zones("us-east1", "bcd")]),

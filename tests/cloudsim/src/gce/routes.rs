@@ -32,22 +32,16 @@ const fn http_method(name: &'static str) -> &'static str {
 /// All routes; the first match is used.
 pub(super) static ROUTES: &[Route<World>] = routes! {
     "oauth2" ASK "/token" "token" tokens::grant;
-    "sts" ASK "/v1/token" "exchange" tokens::exchange;
-    "iamcredentials" ASK "/v1/projects/-/serviceAccounts/{}" "generateAccessToken" tokens::impersonate;
-    "alternate" ASK "/alternate-token" "generate" tokens::alternate;
     "cloudresourcemanager" ASK "/v1/projects/{}" "projects.testIamPermissions" permissions::test;
     "compute" GET "/compute/v1/projects/{}" "projects.get" networks::get_project;
     "compute" GET "/compute/v1/projects/{}/zones" "zones.list" networks::list_zones;
     "compute" GET "/compute/v1/projects/{}/zones/{}" "zones.get" networks::get_zone;
     "compute" GET "/compute/v1/projects/{}/regions" "regions.list" networks::list_regions;
     "compute" GET "/compute/v1/projects/{}/regions/{}" "regions.get" networks::get_region;
-    "compute" GET "/compute/v1/projects/{}/global/operations" "globalOperations.list" lists::list;
     "compute" GET "/compute/v1/projects/{}/global/operations/{}" "globalOperations.get" verbs::get;
     "compute" ASK "/compute/v1/projects/{}/global/operations/{}/wait" "globalOperations.wait" operations::wait;
-    "compute" GET "/compute/v1/projects/{}/regions/{}/operations" "regionOperations.list" lists::list;
     "compute" GET "/compute/v1/projects/{}/regions/{}/operations/{}" "regionOperations.get" verbs::get;
     "compute" ASK "/compute/v1/projects/{}/regions/{}/operations/{}/wait" "regionOperations.wait" operations::wait;
-    "compute" GET "/compute/v1/projects/{}/zones/{}/operations" "zoneOperations.list" lists::list;
     "compute" GET "/compute/v1/projects/{}/zones/{}/operations/{}" "zoneOperations.get" verbs::get;
     "compute" ASK "/compute/v1/projects/{}/zones/{}/operations/{}/wait" "zoneOperations.wait" operations::wait;
     "compute" GET "/compute/v1/projects/{}/zones/{}/instances" "instances.list" lists::list;
@@ -58,15 +52,11 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "compute" GET "/compute/v1/projects/{}/global/networks/{}" "networks.get" verbs::get;
     "compute" GET "/compute/v1/projects/{}/regions/{}/subnetworks" "subnetworks.list" lists::list;
     "compute" GET "/compute/v1/projects/{}/regions/{}/subnetworks/{}" "subnetworks.get" verbs::get;
-    "compute" GET "/compute/v1/projects/{}/aggregated/subnetworks" "subnetworks.aggregatedList" lists::aggregated;
     "compute" GET "/compute/v1/projects/{}/global/routes" "routes.list" lists::list;
     "compute" POST "/compute/v1/projects/{}/global/routes" "routes.insert" verbs::insert;
     "compute" GET "/compute/v1/projects/{}/global/routes/{}" "routes.get" verbs::get;
     "compute" DELETE "/compute/v1/projects/{}/global/routes/{}" "routes.delete" verbs::delete;
-    "compute" GET "/compute/v1/projects/{}/zones/{}/disks" "disks.list" lists::list;
     "compute" GET "/compute/v1/projects/{}/zones/{}/disks/{}" "disks.get" verbs::get;
-    "compute" GET "/compute/v1/projects/{}/aggregated/disks" "disks.aggregatedList" lists::aggregated;
-    "compute" GET "/compute/v1/projects/{}/regions/{}/disks" "regionDisks.list" lists::list;
     "compute" GET "/compute/v1/projects/{}/regions/{}/disks/{}" "regionDisks.get" verbs::get;
     "compute" GET "/compute/v1/projects/{}/global/firewalls" "firewalls.list" lists::list;
     "compute" POST "/compute/v1/projects/{}/global/firewalls" "firewalls.insert" verbs::insert;
@@ -78,7 +68,6 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "compute" POST "/compute/v1/projects/{}/regions/{}/addresses" "addresses.insert" verbs::insert;
     "compute" GET "/compute/v1/projects/{}/regions/{}/addresses/{}" "addresses.get" verbs::get;
     "compute" DELETE "/compute/v1/projects/{}/regions/{}/addresses/{}" "addresses.delete" verbs::delete;
-    "compute" GET "/compute/v1/projects/{}/aggregated/addresses" "addresses.aggregatedList" lists::aggregated;
     "compute" GET "/compute/v1/projects/{}/global/addresses" "globalAddresses.list" lists::list;
     "compute" POST "/compute/v1/projects/{}/global/addresses" "globalAddresses.insert" verbs::insert;
     "compute" GET "/compute/v1/projects/{}/global/addresses/{}" "globalAddresses.get" verbs::get;
@@ -88,12 +77,10 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "compute" GET "/compute/v1/projects/{}/regions/{}/forwardingRules/{}" "forwardingRules.get" verbs::get;
     "compute" PATCH "/compute/v1/projects/{}/regions/{}/forwardingRules/{}" "forwardingRules.patch" verbs::patch;
     "compute" DELETE "/compute/v1/projects/{}/regions/{}/forwardingRules/{}" "forwardingRules.delete" verbs::delete;
-    "compute" GET "/compute/v1/projects/{}/aggregated/forwardingRules" "forwardingRules.aggregatedList" lists::aggregated;
     "compute" GET "/compute/v1/projects/{}/regions/{}/targetPools" "targetPools.list" lists::list;
     "compute" POST "/compute/v1/projects/{}/regions/{}/targetPools" "targetPools.insert" verbs::insert;
     "compute" GET "/compute/v1/projects/{}/regions/{}/targetPools/{}" "targetPools.get" verbs::get;
     "compute" DELETE "/compute/v1/projects/{}/regions/{}/targetPools/{}" "targetPools.delete" verbs::delete;
-    "compute" GET "/compute/v1/projects/{}/aggregated/targetPools" "targetPools.aggregatedList" lists::aggregated;
     "compute" POST "/compute/v1/projects/{}/regions/{}/targetPools/{}/addInstance" "targetPools.addInstance" target_pools::add;
     "compute" POST "/compute/v1/projects/{}/regions/{}/targetPools/{}/removeInstance" "targetPools.removeInstance" target_pools::remove;
     "compute" GET "/compute/v1/projects/{}/global/httpHealthChecks" "httpHealthChecks.list" lists::list;
@@ -118,7 +105,6 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
     "compute" POST "/compute/v1/projects/{}/zones/{}/instanceGroups" "instanceGroups.insert" verbs::insert;
     "compute" GET "/compute/v1/projects/{}/zones/{}/instanceGroups/{}" "instanceGroups.get" verbs::get;
     "compute" DELETE "/compute/v1/projects/{}/zones/{}/instanceGroups/{}" "instanceGroups.delete" verbs::delete;
-    "compute" GET "/compute/v1/projects/{}/aggregated/instanceGroups" "instanceGroups.aggregatedList" lists::aggregated;
     "compute" ASK "/compute/v1/projects/{}/zones/{}/instanceGroups/{}/listInstances" "instanceGroups.listInstances" instance_groups::list;
     "compute" POST "/compute/v1/projects/{}/zones/{}/instanceGroups/{}/addInstances" "instanceGroups.addInstances" instance_groups::add;
     "compute" POST "/compute/v1/projects/{}/zones/{}/instanceGroups/{}/removeInstances" "instanceGroups.removeInstances" instance_groups::remove;
@@ -126,7 +112,7 @@ pub(super) static ROUTES: &[Route<World>] = routes! {
 
 /// Whether a method needs no token.
 pub(super) fn is_open(action: &str) -> bool {
-    matches!(action, "token" | "exchange")
+    action == "token"
 }
 
 /// The answer if no route matches: the frontend of all services returns a page that is not JSON.

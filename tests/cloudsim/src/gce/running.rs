@@ -8,7 +8,7 @@ use super::world::World;
 use super::{kinds, places};
 use crate::core::rest::Problem;
 use crate::core::routes;
-use crate::core::running::{Running, Setup};
+use crate::core::running::Running;
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
@@ -20,33 +20,17 @@ impl Running<World> {
     /// Starts the simulation.
     ///
     /// # Errors
-    /// A port is in use, a thread can't be started, or Google's description of the API is missing although `CI=true` is
+    /// No socket or no thread can be created, or Google's description of the API is missing although `CI=true` is
     /// set.
     pub fn start(options: Options) -> io::Result<Self> {
         let model = if options.check { Model::shared()? } else { None };
-        let Options { port, admin_port, seed, ledger_entries, .. } = options;
-        let setup = Setup { name: "cloudsim-gce", port, admin_port, seed, ledger_entries };
-        Running::serve(World::new(options, model), &setup)
+        let ledger_entries = options.ledger_entries;
+        Running::serve(World::new(options, model), "cloudsim-gce", ledger_entries)
     }
 
     /// The token endpoint for service accounts with a key.
     pub fn token_url(&self) -> String {
         format!("{}/token", self.root())
-    }
-
-    /// The token endpoint that exchanges tokens of other identity providers, like the Security Token Service.
-    pub fn exchange_url(&self) -> String {
-        format!("{}/v1/token", self.root())
-    }
-
-    /// The token endpoint for service account impersonation.
-    pub fn impersonation_url(&self, account: &str) -> String {
-        format!("{}/v1/projects/-/serviceAccounts/{account}:generateAccessToken", self.root())
-    }
-
-    /// The URL of a token source for `token-url`.
-    pub fn alternate_token_url(&self) -> String {
-        format!("{}/alternate-token", self.root())
     }
 
     /// A new token of an account.

@@ -1,4 +1,4 @@
-//! Tokens: their accounts and expiry, and the endpoints that issue them.
+//! Tokens: their accounts and expiry, and the endpoint that issues them.
 
 use super::errors;
 use super::world::World;
@@ -38,73 +38,12 @@ impl World {
 pub(super) fn grant(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let form = query(std::str::from_utf8(&call.body).unwrap_or_default());
     let field = |name: &str| form.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-    let account = match field("grant_type") {
-        Some("urn:ietf:params:oauth:grant-type:jwt-bearer") => issuer(world, field("assertion").unwrap_or_default())?,
-        Some("refresh_token") if field("refresh_token").is_some_and(|token| !token.is_empty()) => {
-            "user@example.com".to_owned()
-        }
-        _ => return Err(Problem::violation(400, "unsupported_grant_type", "Invalid grant_type")),
-    };
-    let (token, lifetime) = world.token(&account);
-    Ok(Reply::json(200, &json!({"access_token": token, "expires_in": lifetime, "token_type": "Bearer"})))
-}
-
-/// `POST /v1/token` of the Security Token Service: exchanges a token of another issuer, which is not verified.
-pub(super) fn exchange(world: &mut World, call: &Call) -> Result<Reply, Problem> {
-    let text = std::str::from_utf8(&call.body).unwrap_or_default();
-    let body = call.object();
-    // A form, or JSON with the same fields in camel case.
-    let field = |name: &str, camel: &str| match &body {
-        Some(body) => body.get(camel).and_then(Value::as_str).unwrap_or_default().to_owned(),
-        None => query(text).into_iter().find(|(key, _)| key == name).map(|(_, value)| value).unwrap_or_default(),
-    };
-    if field("grant_type", "grantType") != "urn:ietf:params:oauth:grant-type:token-exchange" {
+    if field("grant_type") != Some("urn:ietf:params:oauth:grant-type:jwt-bearer") {
         return Err(Problem::violation(400, "unsupported_grant_type", "Invalid grant_type"));
     }
-    let audience = field("audience", "audience");
-    let pool = audience.starts_with("//iam.googleapis.com/") && audience.contains("/workloadIdentityPools/");
-    let subject = field("subject_token", "subjectToken");
-    if !pool || subject.is_empty() || field("subject_token_type", "subjectTokenType").is_empty() {
-        return Err(Problem::violation(400, "invalid_request", "Invalid value for audience or subject token."));
-    }
-    let (token, lifetime) = world.token(&format!("principal:{audience}"));
-    Ok(Reply::json(
-        200,
-        &json!({
-            "access_token": token, "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
-            "token_type": "Bearer", "expires_in": lifetime,
-        }),
-    ))
-}
-
-/// `POST /v1/projects/-/serviceAccounts/{account}:generateAccessToken`: a token of an account that the caller may
-/// impersonate.
-pub(super) fn impersonate(world: &mut World, call: &Call) -> Result<Reply, Problem> {
-    let account = call.id(0).strip_suffix(":generateAccessToken");
-    let account = account.ok_or_else(|| Problem::violation(404, "notFound", "Not Found"))?.to_owned();
-    let scoped =
-        super::verbs::body(call)?.get("scope").and_then(Value::as_array).is_some_and(|scope| !scope.is_empty());
-    if !scoped {
-        return Err(Problem::violation(400, "badRequest", "Request must specify at least one scope."));
-    }
-    if !world.permits("-", "iam.serviceAccounts.getAccessToken") {
-        let text = format!("Permission 'iam.serviceAccounts.getAccessToken' denied on resource '{account}'.");
-        return Err(Problem::new(403, "forbidden", text));
-    }
-    Ok(Reply::json(200, &with_end(world, &account)))
-}
-
-/// `POST /alternate-token`: a token source for `token-url`. Ignores the body.
-pub(super) fn alternate(world: &mut World, _: &Call) -> Result<Reply, Problem> {
-    let account = format!("alternate:{}", world.who);
-    Ok(Reply::json(200, &with_end(world, &account)))
-}
-
-/// A new token with its expiry time.
-fn with_end(world: &mut World, account: &str) -> Value {
-    let ends = later(world.now(), world.options.token_lifetime);
-    let (token, _) = world.token(account);
-    json!({"accessToken": token, "expireTime": ends.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()})
+    let account = issuer(world, field("assertion").unwrap_or_default())?;
+    let (token, lifetime) = world.token(&account);
+    Ok(Reply::json(200, &json!({"access_token": token, "expires_in": lifetime, "token_type": "Bearer"})))
 }
 
 /// The issuer of an assertion that has all required claims.

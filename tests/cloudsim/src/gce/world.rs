@@ -321,7 +321,7 @@ impl Rest for World {
     }
 
     fn render(&self, service: &str, problem: &Problem) -> Reply {
-        if matches!(service, "oauth2" | "sts") { super::tokens::render(problem) } else { errors::render(problem) }
+        if service == "oauth2" { super::tokens::render(problem) } else { errors::render(problem) }
     }
 
     fn finish(&mut self, call: &Call, reply: &mut Reply, violations: &mut Vec<String>) {

@@ -47,28 +47,6 @@ pub(super) fn version_headers(world: &World, call: &Call, reply: &mut Reply) {
     }
 }
 
-/// `GET /` and `GET /v2.1`
-pub(super) fn versions(world: &mut World, call: &Call) -> Result<Reply, Problem> {
-    let url = |version: &str| json!([link("self", &format!("{}/compute/{version}/", world.url))]);
-    let highest = format!("2.{}", world.options.compute_version);
-    let mut current = json!({
-        "id": "v2.1", "status": "CURRENT", "version": highest, "min_version": "2.1", "updated": "2013-07-23T11:33:21Z",
-        "links": url("v2.1"),
-    });
-    if call.path.contains("v2.1") {
-        let media = json!([{"base": "application/json", "type": "application/vnd.openstack.compute+json;version=2.1"}]);
-        if let Value::Object(fields) = &mut current {
-            fields.insert("media-types".to_owned(), media);
-        }
-        return Ok(Reply::json(200, &json!({ "version": current })));
-    }
-    let old = json!({
-        "id": "v2.0", "status": "DEPRECATED", "version": "", "min_version": "", "updated": "2025-07-04T12:00:00Z",
-        "links": url("v2"),
-    });
-    Ok(Reply::json(200, &json!({"versions": [old, current]})))
-}
-
 /// `GET /servers/detail`
 pub(super) fn list_servers(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let version = version(world, call)?;

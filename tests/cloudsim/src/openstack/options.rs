@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// The seed of IDs and of the fault injector.
+    /// The seed of IDs.
     pub seed: u64,
     pub clock: Mode,
     /// The latency of calls in real time.
@@ -27,8 +27,6 @@ pub struct Options {
     /// changes by tests do not count as writes.
     #[serde(with = "crate::core::millis")]
     pub stale_reads: Duration,
-    /// The port; 0 selects any free one.
-    pub port: u16,
     /// The number of calls that the ledger keeps.
     pub ledger_entries: usize,
     /// The lifetime of tokens.
@@ -46,10 +44,6 @@ pub struct Options {
     pub balancer_versions: Vec<String>,
     /// The enabled providers of Octavia; the first one is the default.
     pub providers: Vec<String>,
-    /// The IDs of Octavia's flavors.
-    pub balancer_flavors: Vec<String>,
-    /// The availability zones of Octavia.
-    pub balancer_zones: Vec<String>,
     /// The duration of a change until a load balancer is ACTIVE or deleted.
     #[serde(with = "crate::core::millis")]
     pub provisioning: Duration,
@@ -97,7 +91,6 @@ impl Default for Options {
             retry_after: 1,
             lag: Lag::default(),
             stale_reads: Duration::ZERO,
-            port: 0,
             ledger_entries: 100_000,
             token_lifetime: Duration::from_secs(3600),
             catalog: vec![
@@ -113,8 +106,6 @@ impl Default for Options {
             compute_page: 1000,
             balancer_versions: (0..=30).map(|minor| format!("v2.{minor}")).collect(),
             providers: ["amphora", "octavia", "ovn"].map(str::to_owned).to_vec(),
-            balancer_flavors: Vec::new(),
-            balancer_zones: Vec::new(),
             provisioning: Duration::from_millis(3),
             max_routes: None,
             quotas: [("router_route".to_owned(), 30)].into(),

@@ -6,7 +6,7 @@ use super::{Options, Who, World};
 use crate::core::rest::Problem;
 use crate::core::routes;
 use crate::core::rows::Row;
-use crate::core::running::{Running, Setup};
+use crate::core::running::Running;
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
@@ -18,11 +18,10 @@ impl Running<World> {
     /// Starts the simulation.
     ///
     /// # Errors
-    /// The port is in use, or no thread can be started.
+    /// No socket or no thread can be created.
     pub fn start(options: Options) -> io::Result<Self> {
-        let Options { port, seed, ledger_entries, .. } = options;
-        let setup = Setup { name: "cloudsim-openstack", port, admin_port: 0, seed, ledger_entries };
-        Running::serve(World::new(options), &setup)
+        let ledger_entries = options.ledger_entries;
+        Running::serve(World::new(options), "cloudsim-openstack", ledger_entries)
     }
 
     /// The URL of Keystone, without a version.

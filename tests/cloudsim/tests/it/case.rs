@@ -1,10 +1,12 @@
 //! A case: requests and the expected answers. Differences are recorded as lines and not asserted, because one of the
 //! servers is expected to differ.
 
+use std::net::SocketAddr;
+
+use ccm_cloudsim::aws::client::call;
 use ccm_cloudsim::aws::model::Element;
 use wildmatch::WildMatch;
 
-use crate::api::Api;
 use crate::values::{Values, fill, named};
 
 /// A case.
@@ -88,11 +90,11 @@ impl Case {
     }
 
     /// Runs the case: one line per difference. A request that fails unexpectedly ends the case.
-    pub(crate) fn run(&self, api: Api, values: &Values) -> Vec<String> {
+    pub(crate) fn run(&self, address: SocketAddr, values: &Values) -> Vec<String> {
         let mut values = values.clone();
         let mut found = Vec::new();
         for (number, step) in (1..).zip(&self.steps) {
-            let answer = api.call(step.operation, &fill(&step.form, &values));
+            let answer = call(address, step.operation, &fill(&step.form, &values));
             let mut say = |what: String| found.push(format!("{}: step {number} {}: {what}", self.name, step.operation));
             match (answer, step.fails) {
                 (Err(code), None) => {

@@ -145,11 +145,10 @@ def classic(elb, subnets, group, ids):
 
 def network_balancer(v2, vpc, subnets, group, ids):
     made = v2.create_load_balancer(
-        Name="nlb", Type="network", SubnetMappings=[{"SubnetId": subnets[0]}], SecurityGroups=[group], Tags=[{"Key": "a", "Value": "1"}]
+        Name="nlb", Type="network", SubnetMappings=[{"SubnetId": s} for s in subnets], SecurityGroups=[group], Tags=[{"Key": "a", "Value": "1"}]
     )["LoadBalancers"][0]
     arn = made["LoadBalancerArn"]
     equal(v2.describe_load_balancers(Names=["nlb"])["LoadBalancers"][0]["State"], {"Code": "active"})
-    v2.set_subnets(LoadBalancerArn=arn, Subnets=subnets)
     v2.set_security_groups(LoadBalancerArn=arn, SecurityGroups=[group])
     tg = v2.create_target_group(Name="tg", Protocol="TCP", Port=30080, VpcId=vpc, HealthCheckProtocol="HTTP")["TargetGroups"][0]
     equal((tg["HealthCheckPath"], tg["HealthCheckTimeoutSeconds"]), ("/", 6))
@@ -180,11 +179,6 @@ def network_balancer(v2, vpc, subnets, group, ids):
     fails("LoadBalancerNotFound", v2.describe_load_balancers, LoadBalancerArns=[arn])
 
 
-def tokens(sts):
-    made = sts.assume_role(RoleArn="arn:aws:iam::123456789012:role/ccm", RoleSessionName="test")["Credentials"]
-    assert made["AccessKeyId"].startswith("ASIA") and made["Expiration"].year >= 2026
-
-
 ec2, elb, v2 = client("ec2"), client("elb"), client("elbv2")
 vpc, subnets = network(ec2)
 group = groups(ec2, vpc)
@@ -192,4 +186,3 @@ ids = instances(ec2, subnets[1], group)
 routes(ec2, vpc, ids[0])
 classic(elb, subnets, group, ids)
 network_balancer(v2, vpc, subnets, group, ids)
-tokens(client("sts"))

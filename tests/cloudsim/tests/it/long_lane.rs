@@ -2,7 +2,6 @@
 
 use ccm_cloudsim::moto::Moto;
 
-use crate::api::Api;
 use crate::case::Case;
 use crate::deviations::moto::OF_MOTO;
 use crate::{cases, deviations, scene};
@@ -24,12 +23,11 @@ fn moto_differs_only_where_the_table_says_so() {
 /// Runs cases against a new moto, if it is installed: a line for each difference.
 fn differences(cases: &[Case]) -> Option<Vec<String>> {
     let moto = Moto::start().expect("moto")?;
-    let api = Api { address: moto.address() };
     let of_case = |case: &Case| {
         moto.reset().expect("an empty moto");
-        let mut values = scene::make(api);
+        let mut values = scene::make(moto.address());
         values.insert("cert".to_owned(), scene::certificate_in_moto(moto.address()));
-        case.run(api, &values)
+        case.run(moto.address(), &values)
     };
     Some(cases.iter().flat_map(of_case).collect())
 }

@@ -2,7 +2,6 @@
 //! vendors' own clients call the simulated AWS and Compute Engine.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-mod api;
 mod boto3;
 mod case;
 mod cases;

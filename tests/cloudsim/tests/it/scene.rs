@@ -2,18 +2,18 @@
 
 use std::net::SocketAddr;
 
-use ccm_cloudsim::moto;
+use ccm_cloudsim::aws::client::{REGION, authorization, call};
+use ccm_cloudsim::core::client::send;
 
-use crate::api::{Api, REGION, authorization};
 use crate::values::Values;
 
 /// A VPC with two zones (`subnet_a`, `subnet_b`, and `subnet_a2` in the first zone), an internet gateway, the security
 /// groups `sg1` and `sg2`, the running instances `i1` (in `subnet_a`) and `i2` (in `subnet_b`) in `sg1`, the main route
 /// table `rtb`, the Elastic IP address `eip`; `vpc2` with `subnet_far`.
-pub(crate) fn make(api: Api) -> Values {
+pub(crate) fn make(address: SocketAddr) -> Values {
     let mut values = Values::new();
     let mut made = |name: &str, operation: &str, form: String, path: &str| {
-        let answer = api.call(operation, &form).unwrap_or_else(|code| panic!("{operation} {form}: {code}"));
+        let answer = call(address, operation, &form).unwrap_or_else(|code| panic!("{operation} {form}: {code}"));
         let id = answer.at(path).unwrap_or_else(|| panic!("{operation}: no {path} in {answer:?}")).text.clone();
         values.insert(name.to_owned(), id.clone());
         id
@@ -27,7 +27,7 @@ pub(crate) fn make(api: Api) -> Values {
     made("subnet_a2", "ec2:CreateSubnet", subnet(&vpc, "10.0.3.0/24", 'a'), "subnet/subnetId");
     made("subnet_far", "ec2:CreateSubnet", subnet(&vpc2, "10.1.1.0/24", 'b'), "subnet/subnetId");
     let igw = made("igw", "ec2:CreateInternetGateway", String::new(), "internetGateway/internetGatewayId");
-    api.call("ec2:AttachInternetGateway", &format!("InternetGatewayId={igw}&VpcId={vpc}")).expect("a gateway");
+    call(address, "ec2:AttachInternetGateway", &format!("InternetGatewayId={igw}&VpcId={vpc}")).expect("a gateway");
     let group = |name: &str| format!("GroupName={name}&GroupDescription={name}&VpcId={vpc}");
     let sg1 = made("sg1", "ec2:CreateSecurityGroup", group("one"), "groupId");
     made("sg2", "ec2:CreateSecurityGroup", group("two"), "groupId");
@@ -53,9 +53,8 @@ pub(crate) fn certificate_in_moto(address: SocketAddr) -> String {
         ("X-Amz-Date", "20261121T120000Z"),
         ("Authorization", authorization.as_str()),
     ];
-    let (status, body) =
-        moto::post(address, "/", &headers, r#"{"DomainName": "example.test"}"#).expect("an answer of ACM");
-    assert_eq!(status, 200, "{body}");
-    let answer: serde_json::Value = serde_json::from_str(&body).expect("JSON");
-    answer["CertificateArn"].as_str().expect("an ARN").to_owned()
+    let body = r#"{"DomainName": "example.test"}"#;
+    let answer = send("POST", &format!("http://{address}/"), &headers, body).expect("an answer of ACM");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json["CertificateArn"].as_str().expect("an ARN").to_owned()
 }

@@ -6,7 +6,6 @@ use ccm_cloudsim::aws::Aws;
 use ccm_cloudsim::aws::model::Models;
 use ccm_cloudsim::aws::options::{Delays, Options};
 
-use crate::api::Api;
 use crate::deviations::moto::OF_MOTO;
 use crate::deviations::{self, Deviation};
 use crate::{cases, scene};
@@ -28,12 +27,11 @@ fn the_double_passes_every_case_and_follows_the_vendors_models() {
     for case in cases::all() {
         let aws = Aws::start(Options { delays: Delays::none(), ..Options::default() }).expect("a simulated AWS");
         let address = aws.url().strip_prefix("http://").and_then(|text| text.parse().ok()).expect("an address");
-        let api = Api { address };
         aws.world(|world| world.elb.add_certificate(CERTIFICATE));
-        let mut values = scene::make(api);
+        let mut values = scene::make(address);
         values.insert("cert".to_owned(), CERTIFICATE.to_owned());
         assert_eq!(aws.take_violations(), Vec::<String>::new(), "while making the scene");
-        for line in case.run(api, &values) {
+        for line in case.run(address, &values) {
             let _ = writeln!(report, "{line}");
         }
         let on_purpose = cases::BREAKS_THE_MODEL.iter().filter(|(name, _)| *name == case.name);
@@ -62,18 +60,15 @@ fn the_double_passes_every_case_and_follows_the_vendors_models() {
 /// Otherwise no test would notice that the checks of the simulation are disabled.
 #[test]
 fn without_models_that_can_be_read_nothing_starts() {
+    const STARTS: &str = "suite::the_double_passes_every_case_and_follows_the_vendors_models";
     let empty = env!("CARGO_TARGET_TMPDIR");
     for (variables, says) in [
         (vec![("CCM_AWS_MODELS", empty)], "ec2.json"),
         (vec![("XDG_CACHE_HOME", empty), ("CI", "true")], "no models of the AWS services"),
     ] {
-        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_ccm-cloudsim"));
-        program
-            .args(["aws", "--until-eof"])
-            .stdin(std::process::Stdio::null())
-            .env_remove("CCM_AWS_MODELS")
-            .env_remove("CI");
-        let output = program.envs(variables).output().expect("a process");
+        let mut test = std::process::Command::new(std::env::current_exe().expect("this program"));
+        test.args([STARTS, "--exact", "--nocapture"]).env_remove("CCM_AWS_MODELS").env_remove("CI");
+        let output = test.envs(variables).output().expect("a process");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && errors.contains(says), "{errors}");
     }

@@ -53,6 +53,14 @@ pub(super) async fn goes_whole(bed: &Bed, service: &Service, before: &std::colle
     bed.without_writing("a second deletion", deleted(bed, service)).await?
 }
 
+/// A provider with load balancers, a Service, and these nodes.
+async fn web(harness: Arc<dyn Harness>, nodes: &[&str]) -> Result<(Bed, Service, Vec<NodeRef>)> {
+    let bed = Bed::new(harness).await?;
+    bed.balancer()?;
+    let (web, nodes) = (bed.service("web"), bed.nodes(nodes).await);
+    Ok((bed, web, nodes))
+}
+
 pub(super) async fn nothing_is_there_for_a_new_service(harness: Arc<dyn Harness>) -> Result {
     let bed = Bed::new(harness).await?;
     bed.balancer()?;
@@ -68,9 +76,7 @@ pub(super) async fn deleting_nothing_succeeds_and_writes_nothing(harness: Arc<dy
 }
 
 pub(super) async fn ensure_makes_a_balancer_and_get_returns_the_same_status(harness: Arc<dyn Harness>) -> Result {
-    let bed = Bed::new(harness).await?;
-    bed.balancer()?;
-    let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two"]).await);
+    let (bed, web, nodes) = web(harness, &["one", "two"]).await?;
     let before = bed.contents().await;
     let status = ensured(&bed, &web, &nodes).await?;
     holds!(bed.contents().await != before, "ensure succeeded and the cloud holds nothing new; status {status:?}");
@@ -81,9 +87,7 @@ pub(super) async fn ensure_makes_a_balancer_and_get_returns_the_same_status(harn
 }
 
 pub(super) async fn a_second_ensure_writes_nothing(harness: Arc<dyn Harness>) -> Result {
-    let bed = Bed::new(harness).await?;
-    bed.balancer()?;
-    let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two"]).await);
+    let (bed, web, nodes) = web(harness, &["one", "two"]).await?;
     let first = ensured(&bed, &web, &nodes).await?;
     let second = bed.without_writing("the second ensure", ensured(&bed, &web, &nodes)).await??;
     holds!(first.same_as(&second), "the first returned {first:?}, the second {second:?}");
@@ -91,9 +95,7 @@ pub(super) async fn a_second_ensure_writes_nothing(harness: Arc<dyn Harness>) ->
 }
 
 pub(super) async fn an_ensure_after_a_restart_writes_nothing(harness: Arc<dyn Harness>) -> Result {
-    let bed = Bed::new(harness).await?;
-    bed.balancer()?;
-    let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two"]).await);
+    let (bed, web, nodes) = web(harness, &["one", "two"]).await?;
     let first = ensured(&bed, &web, &nodes).await?;
     let bed = bed.restarted().await?;
     let second = bed.without_writing("an ensure after a restart", ensured(&bed, &web, &nodes)).await??;
@@ -102,9 +104,7 @@ pub(super) async fn an_ensure_after_a_restart_writes_nothing(harness: Arc<dyn Ha
 }
 
 pub(super) async fn the_order_of_nodes_makes_no_difference(harness: Arc<dyn Harness>) -> Result {
-    let bed = Bed::new(harness).await?;
-    bed.balancer()?;
-    let (web, mut nodes) = (bed.service("web"), bed.nodes(&["one", "two", "three"]).await);
+    let (bed, web, mut nodes) = web(harness, &["one", "two", "three"]).await?;
     ensured(&bed, &web, &nodes).await?;
     nodes.rotate_left(1);
     bed.without_writing("an ensure with the nodes in another order", ensured(&bed, &web, &nodes)).await??;
@@ -113,9 +113,7 @@ pub(super) async fn the_order_of_nodes_makes_no_difference(harness: Arc<dyn Harn
 }
 
 pub(super) async fn changed_ports_are_applied_and_can_be_changed_back(harness: Arc<dyn Harness>) -> Result {
-    let bed = Bed::new(harness).await?;
-    bed.balancer()?;
-    let (web, nodes) = (bed.service("web"), bed.nodes(&["one"]).await);
+    let (bed, web, nodes) = web(harness, &["one"]).await?;
     let empty = bed.contents().await;
     ensured(&bed, &web, &nodes).await?;
     let first = bed.contents().await;
@@ -133,9 +131,7 @@ pub(super) async fn changed_ports_are_applied_and_can_be_changed_back(harness: A
 }
 
 pub(super) async fn changed_hosts_are_applied_and_ensure_agrees(harness: Arc<dyn Harness>) -> Result {
-    let bed = Bed::new(harness).await?;
-    bed.balancer()?;
-    let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two", "three"]).await);
+    let (bed, web, nodes) = web(harness, &["one", "two", "three"]).await?;
     let (some, others) = (nodes.get(..2).unwrap_or_default(), nodes.get(1..).unwrap_or_default());
     ensured(&bed, &web, some).await?;
     let first = bed.contents().await;
@@ -152,9 +148,7 @@ pub(super) async fn changed_hosts_are_applied_and_ensure_agrees(harness: Arc<dyn
 }
 
 pub(super) async fn no_hosts_are_no_error(harness: Arc<dyn Harness>) -> Result {
-    let bed = Bed::new(harness).await?;
-    bed.balancer()?;
-    let (web, nodes) = (bed.service("web"), bed.nodes(&["one"]).await);
+    let (bed, web, nodes) = web(harness, &["one"]).await?;
     let empty = bed.contents().await;
     ensured(&bed, &web, &[]).await?;
     is_settled(&bed, &web, &[]).await?;
@@ -165,9 +159,7 @@ pub(super) async fn no_hosts_are_no_error(harness: Arc<dyn Harness>) -> Result {
 }
 
 pub(super) async fn a_deletion_leaves_nothing(harness: Arc<dyn Harness>) -> Result {
-    let bed = Bed::new(harness).await?;
-    bed.balancer()?;
-    let (web, nodes) = (bed.service("web"), bed.nodes(&["one", "two"]).await);
+    let (bed, web, nodes) = web(harness, &["one", "two"]).await?;
     let before = bed.contents().await;
     ensured(&bed, &web, &nodes).await?;
     // The Service may have changed since the creation: its type and ports are different.
@@ -213,9 +205,7 @@ pub(super) async fn objects_of_others_stay_untouched(harness: Arc<dyn Harness>) 
 }
 
 pub(super) async fn a_recreated_service_gets_a_balancer_of_its_own(harness: Arc<dyn Harness>) -> Result {
-    let bed = Bed::new(harness).await?;
-    bed.balancer()?;
-    let (old, nodes) = (bed.service("web"), bed.nodes(&["one"]).await);
+    let (bed, old, nodes) = web(harness, &["one"]).await?;
     let empty = bed.contents().await;
     ensured(&bed, &old, &nodes).await?;
     // The core deletes the old one first, and only then ensures the new one.

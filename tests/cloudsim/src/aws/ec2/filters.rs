@@ -100,7 +100,7 @@ pub struct Page {
 
 impl Page {
     /// Parses `MaxResults` and `NextToken`.
-    pub fn parse(world: &World, call: &Call, range: std::ops::RangeInclusive<i64>) -> Result<Self, ApiError> {
+    pub fn parse(call: &Call, range: std::ops::RangeInclusive<i64>) -> Result<Self, ApiError> {
         let asked = call.params.int("MaxResults")?;
         if let Some(asked) = asked.filter(|asked| asked < range.start()) {
             let text = format!("Expecting a value greater than {}.", range.start());
@@ -108,9 +108,7 @@ impl Page {
         }
         // unverified: values above the range are reduced by some operations and rejected by others; here they are
         // reduced.
-        let asked = asked.map(|asked| usize::try_from(asked.min(*range.end())).unwrap_or(usize::MAX));
-        let own = world.options.pages.get(&call.action).copied();
-        let max = asked.unwrap_or(usize::MAX).min(own.unwrap_or(usize::MAX)).max(1);
+        let max = asked.and_then(|asked| usize::try_from(asked.min(*range.end())).ok()).unwrap_or(usize::MAX);
         let after = match call.params.get("NextToken").filter(|token| !token.is_empty()) {
             None => None,
             Some(token) => Some(open_token(token).ok_or_else(|| {

@@ -7,15 +7,7 @@ use super::{Ec2State, check_known, tag_set, time, well_formed};
 use crate::aws::{ApiError, Call, World, Xml};
 use std::collections::BTreeSet;
 
-const FILTERS: &[&str] = &[
-    "availability-zone",
-    "instance-id",
-    "instance-state-name",
-    "network-interface.addresses.private-ip-address",
-    "private-dns-name",
-    "private-ip-address",
-    "vpc-id",
-];
+const FILTERS: &[&str] = &["instance-id", "instance-state-name", "private-dns-name", "private-ip-address", "vpc-id"];
 
 /// Checks that these instances exist.
 ///
@@ -36,7 +28,7 @@ pub(in crate::aws) fn known<'a>(world: &'a World, id: &str) -> Option<&'a Instan
 pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let filters = Filters::parse(world, call, FILTERS)?;
     let mut ids = call.params.list("InstanceId");
-    let page = Page::parse(world, call, 5..=1000)?;
+    let page = Page::parse(call, 5..=1000)?;
     let ec2 = &world.ec2;
     let (found, token) = if ids.is_empty() {
         match narrowed(ec2, &filters) {
@@ -98,15 +90,10 @@ fn select<'a>(
 }
 
 fn has(ec2: &Ec2State, id: &str, instance: &Instance, name: &str, is: &dyn Fn(&str) -> bool) -> bool {
-    let interfaces = || instance.interfaces.iter().filter_map(|id| ec2.interfaces.get(id));
     let primary = || ec2.primary_interface(instance).map(|(_, interface)| interface);
     match name {
-        "availability-zone" => is(&instance.zone),
         "instance-id" => is(id),
         "instance-state-name" => is(instance.state.name()),
-        "network-interface.addresses.private-ip-address" => {
-            interfaces().flat_map(|interface| &interface.private_ips).any(|ip| is(&ip.to_string()))
-        }
         "private-dns-name" => is(&instance.private_dns),
         "private-ip-address" => {
             primary().and_then(|interface| interface.private_ips.first()).is_some_and(|ip| is(&ip.to_string()))
@@ -191,7 +178,6 @@ pub(super) fn describe_topology(world: &World, call: &Call) -> Result<Xml, ApiEr
         let text = "The functionality you requested is not available in this region.";
         return Err(ApiError::new("UnsupportedOperation", text));
     }
-    let filters = Filters::parse(world, call, &["availability-zone", "instance-type", "zone-id"])?;
     let ids = call.params.list("InstanceId");
     if ids.len() > 100 {
         return Err(ApiError::new("InvalidParameterValue", "At most 100 instance IDs can be specified."));
@@ -201,16 +187,12 @@ pub(super) fn describe_topology(world: &World, call: &Call) -> Result<Xml, ApiEr
         return Err(ApiError::new("InvalidParameterCombination", text));
     }
     check_ids(world, &ids)?;
-    let page = Page::parse(world, call, 1..=100)?;
+    let page = Page::parse(call, 1..=100)?;
     let wanted: BTreeSet<&str> = ids.into_iter().collect();
     let passes = |id: &str, found: &Instance| {
         (wanted.is_empty() || wanted.contains(id))
             && found.state == InstanceState::Running
             && !found.topology.is_empty()
-            && filters.pass(&found.tags, |name, is| match name {
-                "zone-id" => ec2.zones.get(&found.zone).is_some_and(|zone| is(&zone.id)),
-                name => has(ec2, id, found, name, is),
-            })
     };
     let found = page.take(ec2.instances.iter().filter(|(id, found)| passes(id, found)));
     Ok(listing("instanceSet", found, |xml, id, found| {

@@ -9,14 +9,7 @@ use crate::aws::{ApiError, Call, World, Xml};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-const FILTERS: &[&str] = &[
-    "addresses.private-ip-address",
-    "attachment.status",
-    "description",
-    "private-ip-address",
-    "requester-managed",
-    "vpc-id",
-];
+const FILTERS: &[&str] = &["attachment.status", "description", "private-ip-address", "requester-managed", "vpc-id"];
 
 pub(super) fn check(world: &World, ids: &[&str]) -> Result<(), ApiError> {
     if let Some(bad) = ids.iter().find(|id| !well_formed(id, "eni-")) {
@@ -35,15 +28,14 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
         return Err(ApiError::new("InvalidParameterCombination", text));
     }
     check(world, &ids)?;
-    let page = Page::parse(world, call, 5..=1000)?;
+    let page = Page::parse(call, 5..=1000)?;
     let ec2 = &world.ec2;
     let passes = |id: &String, interface: &Interface| {
         (ids.is_empty() || ids.contains(&id.as_str()))
             && world.known("interface", interface.created)
             && filters.pass(&interface.tags, |name, is| has(interface, name, is))
     };
-    let by_ip = filters.exact("private-ip-address").or_else(|| filters.exact("addresses.private-ip-address"));
-    let found = match by_ip {
+    let found = match filters.exact("private-ip-address") {
         Some(addresses) => {
             let users = |ip: &String| ec2.index.by_ip.get(&ip.parse::<Ipv4Addr>().ok()?);
             let ids: BTreeSet<&String> = addresses.iter().filter_map(users).flatten().collect();
@@ -58,7 +50,6 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
 fn has(found: &Interface, name: &str, is: &dyn Fn(&str) -> bool) -> bool {
     let attachment = found.attachment.as_ref();
     match name {
-        "addresses.private-ip-address" => found.private_ips.iter().any(|ip| is(&ip.to_string())),
         "attachment.status" => attachment.is_some_and(|attachment| is(&attachment.status)),
         "description" => is(&found.description),
         "private-ip-address" => found.private_ips.first().is_some_and(|ip| is(&ip.to_string())),

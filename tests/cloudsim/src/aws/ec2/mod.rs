@@ -91,7 +91,6 @@ fn carry_out(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         "UpdateSecurityGroupRuleDescriptionsIngress" => security_groups::update_descriptions(world, call),
         "CreateTags" => tags::create(world, call),
         "DeleteTags" => tags::delete(world, call),
-        "DescribeTags" => tags::describe(world, call),
         other => Err(ApiError::unknown_action(other)),
     }
 }

@@ -354,19 +354,6 @@ impl Ec2State {
         let id = instance.interfaces.first()?;
         Some((id, self.interfaces.get(id)?))
     }
-
-    /// Whether a subnet is public: its route table, or else the main route table, has a route to an internet gateway.
-    pub fn is_public(&self, subnet: &str) -> bool {
-        let Some(vpc) = self.subnets.get(subnet).map(|subnet| &subnet.vpc) else { return false };
-        let used = |wanted: &Association| {
-            self.route_tables
-                .values()
-                .find(|table| table.vpc == *vpc && table.associations.values().any(|found| found == wanted))
-        };
-        let table = used(&Association::Subnet(subnet.to_owned())).or_else(|| used(&Association::Main));
-        let internet = |route: &Route| matches!(&route.target, Target::Gateway(id) if id.starts_with("igw-"));
-        table.is_some_and(|table| table.routes.iter().any(internet))
-    }
 }
 
 /// `us-west-2` → `usw2`.

@@ -22,7 +22,7 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let filters = Filters::parse(world, call, FILTERS)?;
     let ids = call.params.list("RouteTableId");
     check(world, &ids)?;
-    let page = Page::parse(world, call, 5..=100)?;
+    let page = Page::parse(call, 5..=100)?;
     let passes = |id: &String, table: &RouteTable| {
         (ids.is_empty() || ids.contains(&id.as_str()))
             && known(world, id).is_some()

@@ -42,7 +42,7 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     for id in &ids {
         known(world, id)?;
     }
-    let page = Page::parse(world, call, 5..=1000)?;
+    let page = Page::parse(call, 5..=1000)?;
     let passes = |id: &String, group: &SecurityGroup| {
         (ids.is_empty() || ids.contains(&id.as_str()))
             && world.known("security-group", group.created)

@@ -1,16 +1,14 @@
 //! Zones, VPCs, subnets, gateways.
 
 use super::filters::{Filters, Page, listing};
-use super::model::{Association, Gateway, Subnet, Tags, Vpc, Zone};
+use super::model::{Association, Gateway, Subnet, Tags, Vpc};
 use super::{check_known, tag_set, tags_for, unknown_ids};
 use crate::aws::{ApiError, Call, World, Xml};
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::net::Ipv4Addr;
 
 pub(super) fn describe_zones(world: &World, call: &Call) -> Result<Xml, ApiError> {
-    let names = ["group-name", "opt-in-status", "region-name", "state", "zone-id", "zone-name", "zone-type"];
-    let filters = Filters::parse(world, call, &names)?;
-    let (wanted, ids) = (call.params.list("ZoneName"), call.params.list("ZoneId"));
+    let wanted = call.params.list("ZoneName");
     let _all = call.params.flag("AllAvailabilityZones")?;
     let ec2 = &world.ec2;
     for name in &wanted {
@@ -18,21 +16,8 @@ pub(super) fn describe_zones(world: &World, call: &Call) -> Result<Xml, ApiError
             return Err(ApiError::new("InvalidParameterValue", format!("Invalid availability zone: [{name}]")));
         }
     }
-    let no_tags = Tags::new();
-    let passes = |name: &String, zone: &Zone| {
-        (wanted.is_empty() || wanted.contains(&name.as_str()))
-            && (ids.is_empty() || ids.contains(&zone.id.as_str()))
-            && filters.pass(&no_tags, |key, is| match key {
-                "region-name" | "group-name" => is(&ec2.region),
-                "state" => is(&zone.state),
-                "zone-id" => is(&zone.id),
-                "zone-name" => is(name),
-                "zone-type" => is(&zone.kind),
-                "opt-in-status" => is(opt_in(&zone.kind)),
-                _ => false,
-            })
-    };
-    let found = Page::whole().take(ec2.zones.iter().filter(|(name, zone)| passes(name, zone)));
+    let passes = |name: &String| wanted.is_empty() || wanted.contains(&name.as_str());
+    let found = Page::whole().take(ec2.zones.iter().filter(|(name, _)| passes(name)));
     Ok(listing("availabilityZoneInfo", found, |xml, name, zone| {
         xml.text("optInStatus", opt_in(&zone.kind));
         xml.raw("<messageSet/>");
@@ -55,22 +40,12 @@ fn unknown_vpc(id: &str) -> ApiError {
 }
 
 pub(super) fn describe_vpcs(world: &World, call: &Call) -> Result<Xml, ApiError> {
-    let filters = Filters::parse(world, call, &["cidr", "owner-id", "state", "vpc-id"])?;
     let ids = call.params.list("VpcId");
     check_known(&ids, "InvalidVpcID.NotFound", "vpc", |id| world.ec2.vpcs.contains_key(id))?;
-    let page = Page::parse(world, call, 5..=1000)?;
+    let page = Page::parse(call, 5..=1000)?;
     let account = &world.ec2.account;
-    let passes = |id: &String, vpc: &Vpc| {
-        (ids.is_empty() || ids.contains(&id.as_str()))
-            && filters.pass(&vpc.tags, |name, is| match name {
-                "cidr" => is(&vpc.cidr),
-                "owner-id" => is(account),
-                "state" => is("available"),
-                "vpc-id" => is(id),
-                _ => false,
-            })
-    };
-    let found = page.take(world.ec2.vpcs.iter().filter(|(id, vpc)| passes(id, vpc)));
+    let passes = |id: &String| ids.is_empty() || ids.contains(&id.as_str());
+    let found = page.take(world.ec2.vpcs.iter().filter(|(id, _)| passes(id)));
     Ok(listing("vpcSet", found, |xml, id, vpc| vpc_item(xml, account, id, vpc)))
 }
 
@@ -131,33 +106,15 @@ pub(super) fn insert_vpc(world: &mut World, block: Ipv4Net, ipv6: bool, tags: Ta
     Ok(id)
 }
 
-const FILTERS: &[&str] = &[
-    "availability-zone",
-    "availability-zone-id",
-    "availabilityZone",
-    "cidr",
-    "cidr-block",
-    "owner-id",
-    "state",
-    "subnet-id",
-    "vpc-id",
-];
-
 pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
-    let filters = Filters::parse(world, call, FILTERS)?;
+    let filters = Filters::parse(world, call, &["subnet-id", "vpc-id"])?;
     let ids = call.params.list("SubnetId");
     let ec2 = &world.ec2;
     check_known(&ids, "InvalidSubnetID.NotFound", "subnet", |id| ec2.subnets.contains_key(id))?;
-    let page = Page::parse(world, call, 5..=1000)?;
-    let zone_id = |subnet: &Subnet| ec2.zones.get(&subnet.zone).map(|zone| zone.id.as_str()).unwrap_or_default();
+    let page = Page::parse(call, 5..=1000)?;
     let passes = |id: &String, subnet: &Subnet| {
         (ids.is_empty() || ids.contains(&id.as_str()))
             && filters.pass(&subnet.tags, |name, is| match name {
-                "availability-zone" | "availabilityZone" => is(&subnet.zone),
-                "availability-zone-id" => is(zone_id(subnet)),
-                "cidr" | "cidr-block" => is(&subnet.cidr),
-                "owner-id" => is(&ec2.account),
-                "state" => is("available"),
                 "subnet-id" => is(id),
                 "vpc-id" => is(&subnet.vpc),
                 _ => false,

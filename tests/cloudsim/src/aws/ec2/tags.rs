@@ -1,6 +1,5 @@
 //! Tags of EC2 resources.
 
-use super::filters::{Filters, Page, listing};
 use super::model::{Ec2State, Tags};
 use super::{instances, unknown_ids};
 use crate::aws::{ApiError, Call, World, Xml};
@@ -26,7 +25,7 @@ pub(super) fn check(world: &World, tags: &Tags, total: usize) -> Result<(), ApiE
     Ok(())
 }
 
-/// The resource type of an ID, as in DescribeTags.
+/// The resource type of an ID.
 fn kind(id: &str) -> Option<&'static str> {
     let (prefix, _) = id.split_once('-')?;
     Some(match prefix {
@@ -133,44 +132,4 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         }
     }
     Ok(Xml::done())
-}
-
-pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
-    // Here `key` and `value` are the filters that other describe operations call `tag-key` and `tag-value`.
-    let filters = Filters::parse(world, call, &["key", "resource-id", "resource-type", "value"])?;
-    let page = Page::parse(world, call, 5..=1000)?;
-    let ec2 = &world.ec2;
-    let all = (ec2.instances.iter().map(|(id, found)| (id, &found.tags)))
-        .chain(ec2.groups.iter().map(|(id, found)| (id, &found.tags)))
-        .chain(ec2.subnets.iter().map(|(id, found)| (id, &found.tags)))
-        .chain(ec2.vpcs.iter().map(|(id, found)| (id, &found.tags)))
-        .chain(ec2.route_tables.iter().map(|(id, found)| (id, &found.tags)))
-        .chain(ec2.gateways.iter().map(|(id, found)| (id, &found.tags)))
-        .chain(ec2.interfaces.iter().map(|(id, found)| (id, &found.tags)))
-        .chain(ec2.volumes.iter().map(|(id, found)| (id, &found.tags)))
-        .chain(ec2.addresses.iter().map(|(id, found)| (id, &found.tags)));
-    let mut rows: Vec<(String, (&str, &str, &str))> = Vec::new();
-    for (id, tags) in all {
-        for (key, value) in tags {
-            let one = Tags::from([(key.clone(), value.clone())]);
-            let passes = filters.pass(&one, |name, is| match name {
-                "key" => is(key),
-                "value" => is(value),
-                "resource-id" => is(id),
-                "resource-type" => kind(id).is_some_and(is),
-                _ => false,
-            });
-            if passes {
-                rows.push((format!("{id}/{key}"), (id, key, value)));
-            }
-        }
-    }
-    rows.sort_unstable();
-    let found = page.take(rows.iter().map(|(row, tag)| (row, tag)));
-    Ok(listing("tagSet", found, |xml, _, (id, key, value)| {
-        xml.text("resourceId", id);
-        xml.opt("resourceType", kind(id));
-        xml.text("key", key);
-        xml.text("value", value);
-    }))
 }

@@ -7,7 +7,7 @@ use super::{check_known, made_before, remember, tag_set, tags_for, time, well_fo
 use crate::aws::{ApiError, Call, World, Xml};
 
 pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
-    let filters = Filters::parse(world, call, &["availability-zone", "size", "status", "volume-id", "volume-type"])?;
+    let filters = Filters::parse(world, call, &["volume-id"])?;
     let ids = call.params.list("VolumeId");
     if let Some(bad) = ids.iter().find(|id| !well_formed(id, "vol-")) {
         // unverified: whether AWS reports a malformed ID or an invalid parameter.
@@ -19,17 +19,9 @@ pub(super) fn describe(world: &World, call: &Call) -> Result<Xml, ApiError> {
     let volumes = &world.ec2.volumes;
     let found = |id: &str| volumes.get(id).is_some_and(|volume| known(id, volume));
     check_known(&ids, "InvalidVolume.NotFound", "volume", found)?;
-    let page = Page::parse(world, call, 5..=1000)?;
+    let page = Page::parse(call, 5..=1000)?;
     let passes = |id: &String, volume: &Volume| {
-        known(id, volume)
-            && filters.pass(&volume.tags, |name, is| match name {
-                "availability-zone" => is(&volume.zone),
-                "size" => is(&volume.size.to_string()),
-                "status" => is(&volume.state),
-                "volume-id" => is(id),
-                "volume-type" => is(&volume.kind),
-                _ => false,
-            })
+        known(id, volume) && filters.pass(&volume.tags, |name, is| name == "volume-id" && is(id))
     };
     let found = page.take(volumes.iter().filter(|(id, volume)| passes(id, volume)));
     Ok(listing("volumeSet", found, item))

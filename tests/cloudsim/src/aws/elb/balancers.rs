@@ -115,7 +115,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     if names.is_empty() {
         names = world.elb.balancers.keys().filter(|name| find(world, name).is_some()).cloned().collect();
     }
-    let (names, next) = balancing::page(world, call, names)?;
+    let (names, next) = balancing::page(call, names)?;
     let balancers = names.iter().filter_map(|name| find(world, name)).collect();
     Ok(listing("LoadBalancerDescriptions", balancers, next.as_deref(), |xml, balancer| write(xml, world, balancer)))
 }

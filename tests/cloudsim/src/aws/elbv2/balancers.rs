@@ -142,15 +142,6 @@ impl Balancer {
         xml.text("VpcId", &self.vpc);
         xml.elem("State", |xml| xml.text("Code", &self.state));
         xml.text("Type", "network");
-        self.write_zones(xml, world);
-        xml.texts("SecurityGroups", "member", &self.groups);
-        xml.text("IpAddressType", &self.address_type);
-        if self.born_with_groups {
-            xml.text("EnforceSecurityGroupInboundRulesOnPrivateLinkTraffic", "on");
-        }
-    }
-
-    fn write_zones(&self, xml: &mut Xml, world: &World) {
         xml.list("AvailabilityZones", "member", &self.subnets, |xml, (id, mapping)| {
             xml.text("ZoneName", world.ec2.subnets.get(id).map_or("", |subnet| &subnet.zone));
             xml.text("SubnetId", id);
@@ -165,6 +156,11 @@ impl Balancer {
                 xml.opt("PrivateIPv4Address", mapping.private_ipv4.as_deref());
             });
         });
+        xml.texts("SecurityGroups", "member", &self.groups);
+        xml.text("IpAddressType", &self.address_type);
+        if self.born_with_groups {
+            xml.text("EnforceSecurityGroupInboundRulesOnPrivateLinkTraffic", "on");
+        }
     }
 }
 
@@ -266,7 +262,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     if arns.is_empty() && names.is_empty() {
         found = world.elbv2.balancers.values().filter(known).map(|balancer| balancer.arn.clone()).collect();
     }
-    let (page, next) = balancing::page(world, call, found)?;
+    let (page, next) = balancing::page(call, found)?;
     Ok(answer(world, page.iter().filter_map(|arn| world.elbv2.balancers.get(arn)).collect(), next.as_deref()))
 }
 
@@ -307,32 +303,5 @@ pub(super) fn set_groups(world: &mut World, call: &Call) -> Result<Xml, ApiError
     let mut xml = Xml::new();
     xml.texts("SecurityGroupIds", "member", &groups);
     xml.text("EnforceSecurityGroupInboundRulesOnPrivateLinkTraffic", "on");
-    Ok(xml)
-}
-
-/// Replaces the subnets; the addresses in the remaining subnets are kept.
-pub(super) fn set_subnets(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
-    let arn = call.params.required("LoadBalancerArn")?.to_owned();
-    let mut balancer = balancer(world, &arn)?.clone();
-    let wanted = wanted_subnets(world, call, balancer.internal)?;
-    let subnets = balancing::check_subnets(world, wanted.keys())?;
-    if let Some((id, _)) = subnets.iter().find(|(_, subnet)| subnet.vpc != balancer.vpc) {
-        return Err(contradiction(format!("The subnet '{id}' is not in VPC '{}'", balancer.vpc)));
-    }
-    if let Some(address_type) = call.params.get("IpAddressType") {
-        address_type.clone_into(&mut balancer.address_type);
-    }
-    check_address_type(&balancer.address_type, &subnets)?;
-    let is_new = |(id, _): &(&String, &Mapping)| !balancer.subnets.contains_key(*id);
-    let new: Wanted = wanted.iter().filter(is_new).map(|(id, mapping)| (id.clone(), mapping.clone())).collect();
-    check_allocations(world, &new)?;
-    let gone: Vec<String> = balancer.subnets.keys().filter(|id| !wanted.contains_key(*id)).cloned().collect();
-    balancer.plug(world, new)?;
-    let gone: Vec<String> = gone.iter().filter_map(|id| balancer.subnets.remove(id)).map(|old| old.interface).collect();
-    lbnet::unplug(world, gone);
-    let mut xml = Xml::new();
-    balancer.write_zones(&mut xml, world);
-    xml.text("IpAddressType", &balancer.address_type);
-    world.elbv2.balancers.insert(arn, balancer);
     Ok(xml)
 }

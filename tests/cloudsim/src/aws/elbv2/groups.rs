@@ -174,7 +174,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
     } else {
         world.elbv2.groups.values().filter(known).map(|group| group.arn.clone()).collect()
     };
-    let (page, next) = balancing::page(world, call, found)?;
+    let (page, next) = balancing::page(call, found)?;
     Ok(answer(world, page.iter().filter_map(|arn| world.elbv2.groups.get(arn)).collect(), next.as_deref()))
 }
 

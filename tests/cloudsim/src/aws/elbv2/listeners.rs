@@ -257,7 +257,7 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
             arns.iter().map(|arn| listener(world, arn).map(|found| found.arn.clone())).collect::<Result<_, _>>()?
         }
     };
-    let (page, next) = balancing::page(world, call, found)?;
+    let (page, next) = balancing::page(call, found)?;
     Ok(answer(page.iter().filter_map(|arn| world.elbv2.listeners.get(arn)).collect(), next.as_deref()))
 }
 

@@ -180,7 +180,6 @@ pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         "DescribeLoadBalancers" => balancers::describe(world, call),
         "DeleteLoadBalancer" => balancers::delete(world, call),
         "SetSecurityGroups" => balancers::set_groups(world, call),
-        "SetSubnets" => balancers::set_subnets(world, call),
         "DescribeLoadBalancerAttributes" => attributes::describe_balancer(world, call),
         "ModifyLoadBalancerAttributes" => attributes::modify_balancer(world, call),
         "DescribeTargetGroupAttributes" => attributes::describe_group(world, call),
@@ -206,12 +205,6 @@ impl ElbV2State {
     /// The balancer with this name.
     pub fn balancer_named(&self, name: &str) -> Option<&Balancer> {
         self.balancers.values().find(|balancer| balancer.name == name)
-    }
-
-    /// Sets a state that only AWS can set, such as `active_impaired` or `failed`. Returns whether the balancer exists.
-    pub fn set_state(&mut self, name: &str, state: &str) -> bool {
-        let found = self.balancers.values_mut().find(|balancer| balancer.name == name);
-        found.map(|balancer| state.clone_into(&mut balancer.state)).is_some()
     }
 
     /// The balancers whose listeners currently forward to a group.

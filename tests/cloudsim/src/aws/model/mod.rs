@@ -20,11 +20,11 @@ pub use document::Element;
 
 use super::query::Params;
 
-/// The alternative folder of the models, with `ec2.json`, `elb.json`, `elbv2.json` and `sts.json`.
+/// The alternative folder of the models, with `ec2.json`, `elb.json` and `elbv2.json`.
 pub const FOLDER_ENV: &str = "CCM_AWS_MODELS";
 
 /// The names of the services and of their files.
-pub const SERVICES: [&str; 4] = ["ec2", "elb", "elbv2", "sts"];
+pub const SERVICES: [&str; 3] = ["ec2", "elb", "elbv2"];
 
 /// Error codes of any call, in addition to those in the model.
 /// <https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/CommonErrors.html>

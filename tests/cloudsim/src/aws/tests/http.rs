@@ -4,58 +4,17 @@ use crate::aws::ec2::InstanceState;
 use crate::aws::ec2::seed::{InstanceSeed, NetworkSeed, instances, network};
 use crate::aws::imds::ImdsOptions;
 use crate::aws::{Aws, Call, Options, Service, handle};
-use crate::core::clock::Mode;
+use crate::core::client::{self, Answer};
+use crate::core::clock::{Mode, later};
 use crate::core::faults::{Fault, Faults, Rule};
 use crate::core::throttle::BucketSpec;
 use jiff::Timestamp;
-use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io;
 use std::time::{Duration, Instant};
 
-#[derive(Debug)]
-struct Response {
-    status: u16,
-    headers: BTreeMap<String, String>,
-    body: String,
-}
-
 /// Sends one request on a new connection; an error if the connection breaks before the end of the body.
-fn send(url: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> io::Result<Response> {
-    send_within(Duration::from_secs(30), url, method, path, headers, body)
-}
-
-fn send_within(
-    patience: Duration,
-    url: &str,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &str,
-) -> io::Result<Response> {
-    let address = url.strip_prefix("http://").unwrap();
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(patience))?;
-    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
-    for (name, value) in headers {
-        text += &format!("{name}: {value}\r\n");
-    }
-    text += &format!("content-length: {}\r\n\r\n{body}", body.len());
-    stream.write_all(text.as_bytes())?;
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes)?;
-    let text = String::from_utf8(bytes).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
-    let mut lines = head.split("\r\n");
-    let status = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap().parse().unwrap();
-    let headers: BTreeMap<String, String> = lines
-        .filter_map(|line| line.split_once(": "))
-        .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
-        .collect();
-    if headers.get("content-length").is_some_and(|length| length.parse::<usize>().unwrap() != body.len()) {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(Response { status, headers, body: body.to_owned() })
+fn send(url: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> io::Result<Answer> {
+    client::send(method, &format!("{url}{path}"), headers, body)
 }
 
 fn signed(key: &str, service: &str, region: &str) -> String {
@@ -66,7 +25,7 @@ fn signed(key: &str, service: &str, region: &str) -> String {
     )
 }
 
-fn call_as(aws: &Aws, key: &str, service: &str, version: &str, form: &str) -> io::Result<Response> {
+fn call_as(aws: &Aws, key: &str, service: &str, version: &str, form: &str) -> io::Result<Answer> {
     let authorization = signed(key, service, "us-west-2");
     let headers = [
         ("authorization", authorization.as_str()),
@@ -77,7 +36,7 @@ fn call_as(aws: &Aws, key: &str, service: &str, version: &str, form: &str) -> io
     send(&aws.url(), "POST", "/", &headers, &format!("Version={version}&Action={form}"))
 }
 
-fn ec2(aws: &Aws, form: &str) -> io::Result<Response> {
+fn ec2(aws: &Aws, form: &str) -> io::Result<Answer> {
     call_as(aws, "AKIATEST", "ec2", "2016-11-15", form)
 }
 
@@ -103,23 +62,21 @@ fn the_scope_of_the_signature_chooses_the_service_and_must_fit() {
     let aws = start(Options::default());
     let unsigned = send(&aws.url(), "POST", "/", &[], "Version=2016-11-15&Action=DescribeVpcs").unwrap();
     assert_eq!(unsigned.status, 401);
-    assert!(unsigned.body.contains("<Response><Errors><Error><Code>AuthFailure</Code>"), "{}", unsigned.body);
+    assert!(unsigned.text.contains("<Response><Errors><Error><Code>AuthFailure</Code>"), "{}", unsigned.text);
     let unsigned = send(&aws.url(), "POST", "/", &[], "Version=2012-06-01&Action=X").unwrap();
     assert_eq!(unsigned.status, 403);
-    assert!(unsigned.body.contains("<Type>Sender</Type><Code>MissingAuthenticationToken</Code>"), "{}", unsigned.body);
+    assert!(unsigned.text.contains("<Type>Sender</Type><Code>MissingAuthenticationToken</Code>"), "{}", unsigned.text);
     let good = ec2(&aws, "DescribeVpcs").unwrap();
     assert_eq!(good.status, 200);
-    assert!(good.body.contains("<DescribeVpcsResponse xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\">"));
+    assert!(good.text.contains("<DescribeVpcsResponse xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\">"));
     let wrong = call_as(&aws, "AKIATEST", "elasticloadbalancing", "2016-11-15", "DescribeVpcs").unwrap();
-    assert!(wrong.body.contains("NoSuchVersion"), "{}", wrong.body);
-    let who = call_as(&aws, "AKIATEST", "sts", "2011-06-15", "GetCallerIdentity").unwrap();
-    assert!(who.body.contains("<GetCallerIdentityResult><Arn>arn:aws:iam::123456789012:user/"), "{}", who.body);
+    assert!(wrong.text.contains("NoSuchVersion"), "{}", wrong.text);
     let authorization = signed("AKIATEST", "ec2", "eu-west-1");
     let headers = [("authorization", authorization.as_str()), ("x-amz-date", "20261121T120000Z")];
     let abroad = send(&aws.url(), "POST", "/", &headers, "Version=2016-11-15&Action=DescribeVpcs").unwrap();
-    assert_eq!((abroad.status, abroad.body.contains("AuthFailure")), (401, true));
+    assert_eq!((abroad.status, abroad.text.contains("AuthFailure")), (401, true));
     let unknown = ec2(&aws, "MakeCoffee").unwrap();
-    assert!(unknown.body.contains("<Code>InvalidAction</Code>"), "{}", unknown.body);
+    assert!(unknown.text.contains("<Code>InvalidAction</Code>"), "{}", unknown.text);
     // The invalid requests here were intentional.
     let _ = aws.take_violations();
 }
@@ -137,7 +94,7 @@ fn a_reset_comes_before_or_after_the_effect() {
     let error = ec2(&aws, &group_form(&vpc, "a")).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     assert_eq!(groups(&aws), before + 1, "done but not acknowledged");
-    assert!(ec2(&aws, &group_form(&vpc, "a")).unwrap().body.contains("InvalidGroup.Duplicate"));
+    assert!(ec2(&aws, &group_form(&vpc, "a")).unwrap().text.contains("InvalidGroup.Duplicate"));
     let seen: Vec<_> = aws.ledger(|ledger| {
         ledger.mutating(0).map(|entry| (entry.applied, entry.status, entry.fault.clone(), entry.code.clone())).collect()
     });
@@ -165,12 +122,12 @@ fn broken_answers_are_broken_in_the_ways_that_were_asked_for() {
     let html = with(Fault::Html { status: 502 }).unwrap();
     assert!(html.status == 502 && html.headers["content-type"].starts_with("text/html"), "{html:?}");
     let unknown = with(Fault::UnknownElements).unwrap();
-    assert_eq!((unknown.status, unknown.body.matches("<fromTheFuture").count()), (200, 2));
-    assert!(unknown.body.contains("<securityGroupInfo>"));
+    assert_eq!((unknown.status, unknown.text.matches("<fromTheFuture").count()), (200, 2));
+    assert!(unknown.text.contains("<securityGroupInfo>"));
     let expired = with(Fault::ExpiredCredentials).unwrap();
-    assert!(expired.body.contains("<Code>RequestExpired</Code>"), "{}", expired.body);
+    assert!(expired.text.contains("<Code>RequestExpired</Code>"), "{}", expired.text);
     let code = with(Fault::Code { status: 500, code: "InternalError".to_owned(), message: String::new() }).unwrap();
-    assert!(code.status == 500 && code.body.contains("<Code>InternalError</Code>"));
+    assert!(code.status == 500 && code.text.contains("<Code>InternalError</Code>"));
     assert_eq!(ec2(&aws, "DescribeSecurityGroups").unwrap().status, 200, "the window is over");
 }
 
@@ -180,12 +137,12 @@ fn a_missing_permission_shows_in_dry_runs_too_and_a_dry_run_counts_as_no_write()
     let (vpc, before) = (vpc(&aws), groups(&aws));
     let dry = format!("{}&DryRun=true", group_form(&vpc, "g"));
     let mark = aws.mark();
-    assert!(ec2(&aws, &dry).unwrap().body.contains("<Code>DryRunOperation</Code>"));
+    assert!(ec2(&aws, &dry).unwrap().text.contains("<Code>DryRunOperation</Code>"));
     aws.fault(Rule::every(Fault::Deny).on("ec2", "CreateSecurityGroup"));
     let denied = ec2(&aws, &dry).unwrap();
     assert_eq!(denied.status, 403);
-    assert!(denied.body.contains("<Code>UnauthorizedOperation</Code>"), "{}", denied.body);
-    assert!(denied.body.contains("not authorized to perform: ec2:CreateSecurityGroup"), "{}", denied.body);
+    assert!(denied.text.contains("<Code>UnauthorizedOperation</Code>"), "{}", denied.text);
+    assert!(denied.text.contains("not authorized to perform: ec2:CreateSecurityGroup"), "{}", denied.text);
     assert_eq!(aws.ledger(|ledger| ledger.mutating(mark).count()), 0);
     assert_eq!(groups(&aws), before);
 }
@@ -215,10 +172,10 @@ fn throttles_answer_with_the_services_own_codes_and_refill_on_the_clock() {
     let elb = || call_as(&aws, "AKIATEST", "elasticloadbalancing", "2012-06-01", "DescribeLoadBalancers").unwrap();
     assert_eq!([describe().status, describe().status], [200, 200]);
     let held = describe();
-    assert_eq!((held.status, held.body.contains("<Code>RequestLimitExceeded</Code>")), (503, true));
+    assert_eq!((held.status, held.text.contains("<Code>RequestLimitExceeded</Code>")), (503, true));
     let _ = (elb(), elb());
     let held = elb();
-    assert_eq!((held.status, held.body.contains("<Code>Throttling</Code>")), (400, true));
+    assert_eq!((held.status, held.text.contains("<Code>Throttling</Code>")), (400, true));
     aws.clock().step(Duration::from_secs(1));
     assert_eq!(describe().status, 200);
     assert_eq!(describe().status, 503);
@@ -248,8 +205,8 @@ fn latency_is_spent_and_the_clock_stands_still() {
 fn stale_reads_show_the_world_as_it_was() {
     let aws = start(Options { stale_reads: Duration::from_secs(3), ..Options::default() });
     let vpc = vpc(&aws);
-    let described = |name: &str| ec2(&aws, "DescribeSecurityGroups").unwrap().body.contains(&format!(">{name}<"));
-    let made = ec2(&aws, &group_form(&vpc, "a")).unwrap().body;
+    let described = |name: &str| ec2(&aws, "DescribeSecurityGroups").unwrap().text.contains(&format!(">{name}<"));
+    let made = ec2(&aws, &group_form(&vpc, "a")).unwrap().text;
     let id = made.split("<groupId>").nth(1).unwrap().split('<').next().unwrap().to_owned();
     assert!(!described("a"));
     aws.clock().step(Duration::from_secs(3));
@@ -276,7 +233,7 @@ fn the_ledger_reports_what_was_called_and_what_it_cost() {
     );
     assert!(entries[0].params.contains(&format!("VpcId={vpc}")), "{}", entries[0].params);
     assert_eq!((entries[1].items, entries[1].status, entries[1].user_agent.as_str()), (3, 200, "test/1"));
-    assert_eq!(entries[1].bytes_out, u64::try_from(page.body.len()).unwrap());
+    assert_eq!(entries[1].bytes_out, u64::try_from(page.text.len()).unwrap());
     assert_eq!(entries[1].unread, ["Unheard"]);
     assert_eq!(aws.ledger(|ledger| ledger.counts(0)["ec2:DescribeSecurityGroups"]), 2);
     let (mark, before) = (aws.mark(), groups(&aws));
@@ -292,15 +249,16 @@ fn the_ledger_reports_what_was_called_and_what_it_cost() {
 #[test]
 fn credentials_of_a_role_end_on_the_clock() {
     let aws = start(Options::default());
-    let form = "AssumeRole&RoleArn=arn:aws:iam::123456789012:role/ccm&RoleSessionName=s&DurationSeconds=900";
-    let made = call_as(&aws, "AKIATEST", "sts", "2011-06-15", form).unwrap().body;
-    let key = made.split("<AccessKeyId>").nth(1).unwrap().split('<').next().unwrap().to_owned();
-    let describe = || call_as(&aws, &key, "ec2", "2016-11-15", "DescribeVpcs").unwrap();
+    let ends = later(aws.clock().now(), Duration::from_secs(900));
+    aws.world(|world| world.sts.sessions.insert("ASIATEST".to_owned(), ends));
+    let describe = || call_as(&aws, "ASIATEST", "ec2", "2016-11-15", "DescribeVpcs").unwrap();
     assert_eq!(describe().status, 200);
-    assert_eq!(aws.ledger(|ledger| ledger.since(1).next().unwrap().access_key.clone()), key);
+    assert_eq!(aws.ledger(|ledger| ledger.since(0).next().unwrap().access_key.clone()), "ASIATEST");
     aws.clock().step(Duration::from_secs(901));
     let expired = describe();
-    assert_eq!((expired.status, expired.body.contains("RequestExpired")), (400, true));
+    assert_eq!((expired.status, expired.text.contains("RequestExpired")), (400, true));
+    let expired = call_as(&aws, "ASIATEST", "elasticloadbalancing", "2012-06-01", "DescribeLoadBalancers").unwrap();
+    assert_eq!((expired.status, expired.text.contains("ExpiredToken")), (403, true));
 }
 
 #[test]
@@ -319,22 +277,22 @@ fn instance_metadata_is_that_of_the_instance() {
         send(&imds.url(), "PUT", "/latest/api/token", &[ttl], "").unwrap()
     };
     assert_eq!(token_for("0").status, 400);
-    let token = token_for("60").body;
+    let token = token_for("60").text;
     let get = |path: &str| send(&imds.url(), "GET", path, &[("x-aws-ec2-metadata-token", &token)], "").unwrap();
     assert_eq!(send(&imds.url(), "GET", "/latest/meta-data/instance-id", &[], "").unwrap().status, 401);
-    assert_eq!(get("/latest/meta-data/instance-id").body, id);
-    assert_eq!(get("/latest/meta-data/local-hostname").body, dns);
-    assert_eq!(get("/latest/meta-data/placement/").body, "availability-zone\navailability-zone-id\nregion");
-    let mac = get("/latest/meta-data/mac").body;
-    assert_eq!(get("/latest/meta-data/network/interfaces/macs/").body, format!("{mac}/"));
-    assert!(get(&format!("/latest/meta-data/network/interfaces/macs/{mac}/vpc-id")).body.starts_with("vpc-"));
+    assert_eq!(get("/latest/meta-data/instance-id").text, id);
+    assert_eq!(get("/latest/meta-data/local-hostname").text, dns);
+    assert_eq!(get("/latest/meta-data/placement/").text, "availability-zone\navailability-zone-id\nregion");
+    let mac = get("/latest/meta-data/mac").text;
+    assert_eq!(get("/latest/meta-data/network/interfaces/macs/").text, format!("{mac}/"));
+    assert!(get(&format!("/latest/meta-data/network/interfaces/macs/{mac}/vpc-id")).text.starts_with("vpc-"));
     let identity: serde_json::Value =
-        serde_json::from_str(&get("/latest/dynamic/instance-identity/document").body).unwrap();
+        serde_json::from_str(&get("/latest/dynamic/instance-identity/document").text).unwrap();
     assert_eq!((identity["instanceId"].as_str(), identity["region"].as_str()), (Some(id.as_str()), Some("us-west-2")));
     assert_eq!(get("/latest/meta-data/nothing").status, 404);
-    assert_eq!(get("/latest/meta-data/iam/security-credentials/").body, "node");
-    let credentials = get("/latest/meta-data/iam/security-credentials/node").body;
-    assert_eq!(get("/latest/meta-data/iam/security-credentials/node").body, credentials, "the same until they end");
+    assert_eq!(get("/latest/meta-data/iam/security-credentials/").text, "node");
+    let credentials = get("/latest/meta-data/iam/security-credentials/node").text;
+    assert_eq!(get("/latest/meta-data/iam/security-credentials/node").text, credentials, "the same until they end");
     let credentials: serde_json::Value = serde_json::from_str(&credentials).unwrap();
     let key = credentials["AccessKeyId"].as_str().unwrap();
     assert_eq!(call_as(&aws, key, "ec2", "2016-11-15", "DescribeVpcs").unwrap().status, 200);
@@ -348,7 +306,8 @@ fn instance_metadata_is_that_of_the_instance() {
     let limit = aws.world(|world| world.ec2.instances[&id].metadata_hops);
     let far = aws.imds(&id, ImdsOptions { hops: limit + 1, ..ImdsOptions::default() }).unwrap();
     let ttl = [("x-aws-ec2-metadata-token-ttl-seconds", "60")];
-    let token = send_within(Duration::from_millis(200), &far.url(), "PUT", "/latest/api/token", &ttl, "");
+    let token =
+        client::send_within(Duration::from_millis(200), "PUT", &format!("{}/latest/api/token", far.url()), &ttl, "");
     assert!(token.is_err(), "too many hops: the answer never arrives");
     assert!(aws.imds("i-00000000000000001", ImdsOptions::default()).is_err());
 }
@@ -362,13 +321,13 @@ fn the_admin_api_steps_breaks_and_reports() {
     });
     let admin = |method: &str, path: &str, body: &str| {
         let reply = send(&aws.admin_url(), method, path, &[], body).unwrap();
-        assert_eq!(reply.status, 200, "{method} {path}: {}", reply.body);
-        serde_json::from_str::<serde_json::Value>(&reply.body).unwrap()
+        assert_eq!(reply.status, 200, "{method} {path}: {}", reply.text);
+        serde_json::from_str::<serde_json::Value>(&reply.text).unwrap()
     };
     assert_eq!(admin("GET", "/", "")["endpoint"], aws.url());
-    assert!(ec2(&aws, "DescribeInstances").unwrap().body.contains("<name>pending</name>"));
+    assert!(ec2(&aws, "DescribeInstances").unwrap().text.contains("<name>pending</name>"));
     admin("POST", "/clock", r#"{"step_ms":10000}"#);
-    assert!(!ec2(&aws, "DescribeInstances").unwrap().body.contains("<name>pending</name>"));
+    assert!(!ec2(&aws, "DescribeInstances").unwrap().text.contains("<name>pending</name>"));
     admin("POST", "/faults", r#"{"action":"DescribeInstances","times":1,"fault":"throttle"}"#);
     assert_eq!(ec2(&aws, "DescribeInstances").unwrap().status, 503);
     assert_eq!(admin("GET", "/faults", "")[0]["struck"], 1);
@@ -377,7 +336,7 @@ fn the_admin_api_steps_breaks_and_reports() {
     assert_eq!(admin("POST", "/options", r#"{"limits":{"tags":1}}"#)["limits"]["tags"], 1);
     assert_eq!(admin("GET", "/dump", "")["ec2"]["instances"].as_object().unwrap().len(), 1);
     let bad = send(&aws.admin_url(), "POST", "/options", &[], r#"{"limitz":{}}"#).unwrap();
-    assert!(bad.status == 400 && bad.body.contains("limitz"), "{}", bad.body);
+    assert!(bad.status == 400 && bad.text.contains("limitz"), "{}", bad.text);
     assert_eq!(send(&aws.admin_url(), "GET", "/nothing", &[], "").unwrap().status, 404);
 }
 
@@ -404,7 +363,7 @@ fn thousands_of_instances_are_seeded_and_paged() {
     let (mut token, mut pages, mut seen) = (String::new(), 0, 0);
     loop {
         let begun = Instant::now();
-        let body = ec2(&aws, &format!("DescribeInstances&MaxResults=1000{token}")).unwrap().body;
+        let body = ec2(&aws, &format!("DescribeInstances&MaxResults=1000{token}")).unwrap().text;
         println!("page {pages}: {} bytes in {:?}", body.len(), begun.elapsed());
         pages += 1;
         seen += body.matches("<instanceId>").count();

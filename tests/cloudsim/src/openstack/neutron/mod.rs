@@ -336,22 +336,6 @@ fn matching<'a>(kind: &Kind, world: &'a World, call: &Call) -> Result<Vec<&'a Ro
     Ok(rows)
 }
 
-/// `GET /`
-pub(super) fn versions(world: &mut World, _: &Call) -> Result<Reply, Problem> {
-    let links = json!([link("self", &format!("{}/network/v2.0/", world.url))]);
-    Ok(Reply::json(200, &json!({"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]})))
-}
-
-/// `GET /v2.0`
-pub(super) fn resources(world: &mut World, _: &Call) -> Result<Reply, Problem> {
-    let entry = |kind: &Kind| {
-        let href = format!("{}/network/v2.0/{}", world.url, kind.listing.name.replace('_', "-"));
-        json!({"name": kind.listing.kind, "collection": kind.listing.name, "links": [link("self", &href)]})
-    };
-    let kinds = [&NETWORK, &SUBNET, &PORT, &ROUTER, &FLOATING, &GROUP, &RULE];
-    Ok(Reply::json(200, &json!({"resources": kinds.map(entry)})))
-}
-
 /// Extensions: alias, name, date.
 pub(super) const EXTENSIONS: &[(&str, &str, &str)] = &[
     ("allowed-address-pairs", "Allowed Address Pairs", "2013-07-23T10:00:00-00:00"),

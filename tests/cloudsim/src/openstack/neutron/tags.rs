@@ -1,14 +1,14 @@
 //! Tags of resources.
 
 use super::super::World;
-use super::{FLOATING, GROUP, Kind, NETWORK, PORT, ROUTER, SUBNET, bad, change, invalid};
+use super::{FLOATING, GROUP, Kind, PORT, SUBNET, bad, change, invalid};
 use crate::core::rest::{Call, Problem, Reply};
 use serde_json::{Map, Value, json};
 
 /// The kind of a call, from its path `/network/v2.0/<resources>/…`.
 fn kind(call: &Call) -> Result<&'static Kind, Problem> {
     let name = call.path.split('/').nth(3).unwrap_or_default().replace('-', "_");
-    let kinds: [&'static Kind; 6] = [&NETWORK, &SUBNET, &PORT, &ROUTER, &FLOATING, &GROUP];
+    let kinds: [&'static Kind; 4] = [&SUBNET, &PORT, &FLOATING, &GROUP];
     kinds
         .into_iter()
         .find(|kind| kind.listing.name == name)
@@ -31,11 +31,6 @@ fn missing(tag: &str) -> Problem {
     Problem::new(404, "TagNotFound", format!("Tag {tag} could not be found."))
 }
 
-/// `GET …/{id}/tags`
-pub(in super::super) fn list(world: &mut World, call: &Call) -> Result<Reply, Problem> {
-    Ok(Reply::json(200, &json!({"tags": tags(world, call)?})))
-}
-
 /// `PUT …/{id}/tags`
 pub(in super::super) fn replace(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let wrong = |text: &str| Err(Problem { violation: true, ..invalid(text) });
@@ -51,7 +46,7 @@ pub(in super::super) fn replace(world: &mut World, call: &Call) -> Result<Reply,
     }
     tags(world, call)?;
     store(world, call, new)?;
-    list(world, call)
+    Ok(Reply::json(200, &json!({"tags": tags(world, call)?})))
 }
 
 /// `PUT …/{id}/tags/{tag}`

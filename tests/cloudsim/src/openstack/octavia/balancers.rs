@@ -45,10 +45,11 @@ pub(in super::super) fn create(world: &mut World, call: &Call) -> Result<Reply, 
     if !world.options.providers.contains(&provider) {
         return Err(refused(400, format!("Provider '{provider}' is not enabled.")));
     }
-    if text("flavor_id").is_some_and(|flavor| !world.options.balancer_flavors.contains(&flavor)) {
+    // There are no flavors and zones, so each is unknown.
+    if text("flavor_id").is_some() {
         return Err(invalid("Invalid flavor_id."));
     }
-    if text("availability_zone").is_some_and(|zone| !world.options.balancer_zones.contains(&zone)) {
+    if text("availability_zone").is_some() {
         return Err(invalid("Invalid availability zone."));
     }
     if world.full("loadbalancer") {

@@ -31,12 +31,6 @@ pub(in super::super) fn list_all(world: &mut World, call: &Call) -> Result<Reply
     list_among(&MEMBER, world, call, members.iter().filter_map(|id| world.row("member", id)))
 }
 
-/// `GET /pools/{id}/members/{id}`
-pub(in super::super) fn get(world: &mut World, call: &Call) -> Result<Reply, Problem> {
-    member(world, call)?;
-    MEMBER.reply(world, 200, call.id(1))
-}
-
 /// Checks whether the members of a pool can be changed.
 fn open(world: &World, call: &Call) -> Result<(String, Vec<String>), Problem> {
     let row = POOL.find(world, call.id(0))?;
@@ -161,20 +155,6 @@ pub(in super::super) fn replace(world: &mut World, call: &Call) -> Result<Reply,
     all.extend(parts.iter().map(|(kind, id, status)| (*kind, id.as_str(), *status)));
     begin(world, &balancer, "PENDING_UPDATE", &all);
     Ok(Reply::empty(202))
-}
-
-/// `PUT /pools/{id}/members/{id}`
-pub(in super::super) fn update(world: &mut World, call: &Call) -> Result<Reply, Problem> {
-    let body = MEMBER.body(call, shapes::MEMBER_PUT)?;
-    member(world, call)?;
-    let (balancer, listeners) = open(world, call)?;
-    if let Some(row) = world.row_mut("member", call.id(1)) {
-        row.fields.extend(body);
-    }
-    let mut parts = around(call.id(0), "PENDING_UPDATE", &listeners);
-    parts.push(("member", call.id(1), "PENDING_UPDATE"));
-    begin(world, &balancer, "PENDING_UPDATE", &parts);
-    MEMBER.reply(world, 200, call.id(1))
 }
 
 /// `DELETE /pools/{id}/members/{id}`

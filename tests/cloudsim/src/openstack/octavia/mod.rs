@@ -312,25 +312,3 @@ pub(super) fn versions(world: &mut World, _: &Call) -> Result<Reply, Problem> {
     };
     Ok(Reply::json(200, &json!({"versions": (1..).zip(known).map(entry).collect::<Vec<Value>>()})))
 }
-
-/// `GET /providers`
-pub(super) fn list_providers(world: &mut World, _: &Call) -> Result<Reply, Problem> {
-    let names = world.options.providers.iter();
-    let found: Vec<Value> = names.map(|name| json!({"name": name, "description": name})).collect();
-    Ok(Reply::json(200, &json!({ "providers": found })))
-}
-
-/// `GET /flavors`
-pub(super) fn list_flavors(world: &mut World, _: &Call) -> Result<Reply, Problem> {
-    let entry =
-        |id: &String| json!({"id": id, "name": id, "description": "", "enabled": true, "flavor_profile_id": null});
-    let found: Vec<Value> = world.options.balancer_flavors.iter().map(entry).collect();
-    Ok(Reply::json(200, &json!({"flavors": found, "flavors_links": []})))
-}
-
-/// `GET /availabilityzones`
-pub(super) fn list_zones(world: &mut World, _: &Call) -> Result<Reply, Problem> {
-    let entry = |name: &String| json!({"name": name, "description": "", "enabled": true});
-    let found: Vec<Value> = world.options.balancer_zones.iter().map(entry).collect();
-    Ok(Reply::json(200, &json!({"availability_zones": found, "availability_zones_links": []})))
-}

@@ -97,29 +97,20 @@ const POOL_INSIDE: &[Field] = pool![
     may("healthmonitor", Kind::Object(MONITOR_INSIDE))
 ];
 
-macro_rules! member {
-    ($($more:expr),*) => {
-        &[
-            may("name", TEXT),
-            may("admin_state_up", Kind::Bool),
-            may("weight", Kind::Int(0, 256)),
-            may("backup", Kind::Bool),
-            may("monitor_port", PORT),
-            may("monitor_address", Kind::Address),
-            may("tags", TEXTS),
-            $($more),*
-        ]
-    };
-}
-
-pub(super) const MEMBER: &[Field] = member![
+pub(super) const MEMBER: &[Field] = &[
+    may("name", TEXT),
+    may("admin_state_up", Kind::Bool),
+    may("weight", Kind::Int(0, 256)),
+    may("backup", Kind::Bool),
+    may("monitor_port", PORT),
+    may("monitor_address", Kind::Address),
+    may("tags", TEXTS),
     must("address", Kind::Address),
     must("protocol_port", PORT),
     may("subnet_id", Kind::Uuid),
     may("project_id", Kind::Text(36)),
-    may("vnic_type", TEXT)
+    may("vnic_type", TEXT),
 ];
-pub(super) const MEMBER_PUT: &[Field] = member![];
 /// The list of a batch update.
 pub(super) const MEMBERS: &[Field] = &[must("members", Kind::List(&Kind::Object(MEMBER)))];
 

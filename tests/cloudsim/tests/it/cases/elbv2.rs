@@ -122,10 +122,6 @@ fn placement() -> Vec<Case> {
         new("elbv2: a balancer has an interface")
             .ok("ec2:DescribeNetworkInterfaces", "Filter.1.Name=description&Filter.1.Value.1=ELB%20net/lb/%2A")
             .each("networkInterfaceSet", "subnetId", "{subnet_a}"),
-        new("elbv2: subnets are set")
-            .ok("elbv2:SetSubnets", "LoadBalancerArn={lb}&Subnets.member.1={subnet_a}&Subnets.member.2={subnet_b}")
-            .each("AvailabilityZones", "SubnetId", "{subnet_a} {subnet_b}")
-            .fails("elbv2:SetSubnets", "LoadBalancerArn={lb}&Subnets.member.1={subnet_a}&Subnets.member.2={subnet_a2}", "InvalidConfigurationRequest"),
     ]
 }
 
@@ -164,6 +160,7 @@ fn groups() -> Vec<Case> {
             .is("TargetGroups/member/HealthCheckPort", "10256")
             .is("TargetGroups/member/HealthyThresholdCount", "3")
             .is("TargetGroups/member/UnhealthyThresholdCount", "4")
+            .is("TargetGroups/member/HealthCheckIntervalSeconds", "30")
             .is("TargetGroups/member/HealthCheckPath", "/a"),
         case("elbv2: an unknown target group")
             .fails("elbv2:DescribeTargetGroups", "Names.member.1=tg", "TargetGroupNotFound")
@@ -274,8 +271,11 @@ fn targets() -> Vec<Case> {
     };
     const H: &str = "TargetHealthDescriptions";
     vec![
-        forwarding("elbv2: targets are registered and healthy")
-            .ok("elbv2:SetSubnets", "LoadBalancerArn={lb}&Subnets.member.1={subnet_a}&Subnets.member.2={subnet_b}")
+        with_group(case("elbv2: targets are registered and healthy"), TG)
+            .ok("elbv2:CreateLoadBalancer", format!("{LB}&Subnets.member.2={{subnet_b}}"))
+            .each("LoadBalancers/member/AvailabilityZones", "SubnetId", "{subnet_a} {subnet_b}")
+            .save("lb", "LoadBalancers/member/LoadBalancerArn")
+            .ok("elbv2:CreateListener", listener(80, "TCP", "{tg}"))
             .ok("elbv2:RegisterTargets", of(&["{i1}", "{i2}"]))
             .ok("elbv2:RegisterTargets", of(&["{i1}"]))
             .ok("elbv2:DescribeTargetHealth", "TargetGroupArn={tg}")

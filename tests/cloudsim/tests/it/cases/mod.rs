@@ -3,13 +3,12 @@
 mod ec2;
 mod elb;
 mod elbv2;
-mod sts;
 
 use crate::case::Case;
 
 /// All cases.
 pub(crate) fn all() -> Vec<Case> {
-    [ec2::cases(), elb::cases(), elbv2::cases(), sts::cases()].into_iter().flatten().collect()
+    [ec2::cases(), elb::cases(), elbv2::cases()].into_iter().flatten().collect()
 }
 
 /// Cases that intentionally violate the service model, to test the error code of AWS, each with a part of the reported

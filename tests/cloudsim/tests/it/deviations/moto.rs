@@ -173,12 +173,6 @@ pub(crate) const OF_MOTO: &[Deviation] = &[
     )
     .decided_by("https://docs.aws.amazon.com/elasticloadbalancing/latest/network/network-load-balancers.html"),
     differs(
-        "elbv2: subnets are set",
-        &["step 3 elbv2:SetSubnets: answers SubnetNotFound, instead of InvalidConfigurationRequest"],
-        "moto takes every error about subnets for this one",
-    )
-    .decided_by("https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/API_SetSubnets.html"),
-    differs(
         "elbv2: a group's port outside of its limits",
         &["step 1 elbv2:CreateTargetGroup: succeeds, instead of ValidationError"],
         "moto doesn't look at numbers",

@@ -8,7 +8,6 @@ pub(crate) const OF_OPENSTACK: &[Deviation] = &[
         &["identity POST /auth/tokens: has.token.roles[].*"],
         "roles of trusts show more than others; nobody reads it",
     ),
-    differs("compute: versions", &["compute GET /: has.version.links[].type string"], "a link to the documents"),
     differs(
         "network: tags of subnets",
         &["network PUT /subnets/11111111-*"],

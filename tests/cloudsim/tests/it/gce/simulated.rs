@@ -81,33 +81,6 @@ fn a_service_account_gets_a_token_for_an_assertion() {
     assert!(!calls.contains("assertion"), "secrets are not kept");
 }
 
-#[test]
-fn a_token_of_another_identity_provider_is_exchanged_and_acts_as_a_service_account() {
-    let gce = scene::cloud();
-    let audience = "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/pool/providers/oidc";
-    let exchange = json!({
-        "grantType": "urn:ietf:params:oauth:grant-type:token-exchange", "audience": audience, "subjectToken": "jwt",
-        "subjectTokenType": "urn:ietf:params:oauth:token-type:jwt", "scope": "s",
-    });
-    let exchanged = send("POST", &gce.exchange_url(), &[], &exchange.to_string()).unwrap().json;
-    let form =
-        "grant_type=urn:ietf:params:oauth:grant-type:token-exchange&audience=x&subject_token=y&subject_token_type=z";
-    assert_eq!(send("POST", &gce.exchange_url(), &[], form).unwrap().status, 400);
-    let bearer = format!("Bearer {}", exchanged["access_token"].as_str().unwrap());
-    let act = |body: &str| send("POST", &gce.impersonation_url("a@p"), &[("Authorization", &bearer)], body).unwrap();
-    let acting = act(r#"{"scope": ["s"]}"#).json;
-    let client = Own { url: gce.url(), token: acting["accessToken"].as_str().unwrap().to_owned() };
-    assert_eq!(client.send("GET", NODE, &Value::Null).status, 200);
-    assert_eq!(act("{}").status, 400);
-    let denied = vec!["iam.*".to_owned()];
-    gce.change(|options| options.denied = BTreeMap::from([("-".to_owned(), denied)]));
-    assert_eq!(act(r#"{"scope": ["s"]}"#).status, 403);
-    let other = send("POST", &gce.alternate_token_url(), &[("Authorization", &bearer)], "any").unwrap().json;
-    let client = Own { url: gce.url(), token: other["accessToken"].as_str().unwrap().to_owned() };
-    assert_eq!(client.send("GET", NODE, &Value::Null).status, 200);
-    assert!(other["expireTime"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap() > gce.clock().now());
-}
-
 fn base64url(bytes: &[u8]) -> String {
     let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let part = |part: &[u8]| {

@@ -9,7 +9,7 @@ use ccm_provider::well_known::{
     LABEL_INSTANCE_TYPE, LABEL_INSTANCE_TYPE_BETA, LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA,
 };
 use ccm_test_apiserver::{Fault, Match, WriteEntry};
-use ccm_test_suite::{Object, Rig, node};
+use ccm_test_suite::{Object, Rig, Running, node};
 use serde_json::{Value, json};
 
 const NODES: &str = "--controllers=cloud-node";
@@ -20,6 +20,14 @@ const NOT_READY: &str = r#"{"effect":"NoSchedule","key":"node.kubernetes.io/not-
 
 fn initialized(node: &Object) -> bool {
     !node.is_uninitialized()
+}
+
+/// A manager and a node `a` that waits for initialization.
+async fn waiting(cloud: &str) -> (Rig, Running) {
+    let rig = Rig::new(cloud).await;
+    rig.create(node("a").uninitialized()).await;
+    let manager = rig.start(&[NODES]).await;
+    (rig, manager)
 }
 
 /// Subresource, content type and body of a write.
@@ -86,9 +94,7 @@ async fn a_restart_over_initialized_nodes_writes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn without_any_provider_id_the_taint_stays_and_the_node_is_tried_again() {
-    let rig = Rig::new("instances: [{name: a, providerID: ''}]").await;
-    rig.create(node("a").uninitialized()).await;
-    let _manager = rig.start(&[NODES]).await;
+    let (rig, _manager) = waiting("instances: [{name: a, providerID: ''}]").await;
     rig.until_calls("InstanceMetadata", 4).await;
     assert_eq!(rig.node("a").await.unwrap().taints(), [format!("{TAINT}:NoSchedule")]);
     assert_eq!(rig.writes(), []);
@@ -113,9 +119,7 @@ async fn a_provider_id_of_the_kubelet_stays_as_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn metadata_of_nothing_is_no_error_and_only_the_next_node_event_tries_again() {
-    let rig = Rig::new("instances: [{name: a, noMetadata: true}]").await;
-    rig.create(node("a").uninitialized()).await;
-    let _manager = rig.start(&[NODES]).await;
+    let (rig, _manager) = waiting("instances: [{name: a, noMetadata: true}]").await;
     rig.until_calls("InstanceMetadata", 1).await;
     rig.pass(20 * MINUTE).await;
     // There is no retry, and the periodic loop skips nodes that still wait for initialization.
@@ -145,9 +149,7 @@ async fn reserved_additional_labels_are_discarded_and_present_ones_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn labels_and_type_are_set_once_and_never_corrected_or_restored() {
-    let rig = Rig::new("instances: [{name: a, type: large, labels: {rack: r1, row: '1'}}]").await;
-    rig.create(node("a").uninitialized()).await;
-    let _manager = rig.start(&[NODES]).await;
+    let (rig, _manager) = waiting("instances: [{name: a, type: large, labels: {rack: r1, row: '1'}}]").await;
     rig.until_node("a", "initialized", initialized).await;
     rig.patch_node("a", json!({"metadata": {"labels": {"row": null}}})).await;
     rig.cloud.write(
@@ -239,18 +241,15 @@ async fn a_new_node_of_a_used_name_is_initialized_with_its_own_metadata() {
 
 #[tokio::test(start_paused = true)]
 async fn metadata_that_the_cloud_calls_invalid_is_asked_for_again_soon() {
-    let rig = Rig::new("faults: [{call: InstanceMetadata, kind: Invalid, error: no such topology, times: 8}]").await;
-    rig.create(node("a").uninitialized()).await;
-    let _manager = rig.start(&[NODES]).await;
+    let (rig, _manager) =
+        waiting("faults: [{call: InstanceMetadata, kind: Invalid, error: no such topology, times: 8}]").await;
     rig.until_node("a", "initialized", initialized).await;
     assert!(rig.count_events("a", "FailedToInitializeNode").await <= 8);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_shows_late_is_found_within_a_minute() {
-    let rig = Rig::new("unlisted: missing").await;
-    rig.create(node("a").uninitialized()).await;
-    let _manager = rig.start(&[NODES]).await;
+    let (rig, _manager) = waiting("unlisted: missing").await;
     rig.pass(30 * MINUTE).await;
     rig.cloud.write("unlisted: missing\ninstances: [{name: a}]");
     rig.until(MINUTE + Duration::from_secs(2), "initialized", async |rig| rig.node("a").await.filter(initialized))
@@ -259,9 +258,7 @@ async fn an_instance_that_shows_late_is_found_within_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_node_of_a_name_does_not_wait_for_the_failures_of_the_last() {
-    let rig = Rig::new("unlisted: missing").await;
-    rig.create(node("a").uninitialized()).await;
-    let _manager = rig.start(&[NODES]).await;
+    let (rig, _manager) = waiting("unlisted: missing").await;
     rig.pass(30 * MINUTE).await;
     rig.delete("nodes", "", "a").await;
     rig.pass(2 * MINUTE).await;

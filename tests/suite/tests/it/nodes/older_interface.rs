@@ -7,13 +7,11 @@ const LEGACY: &str =
 
 #[tokio::test(start_paused = true)]
 async fn the_older_interface_initializes_by_name_where_it_has_no_ids() {
-    let rig = Rig::new(&format!(
+    let (rig, _manager) = waiting(&format!(
         "{LEGACY}instances: [{{name: a, type: large, addresses: [{{type: InternalIP, address: 10.0.0.1}}]}}]\n\
          faults:\n- {{call: InstanceID, kind: NotImplemented}}\n- {{call: '*ByProviderID', error: no ids here}}"
     ))
     .await;
-    rig.create(node("a").uninitialized()).await;
-    let _manager = rig.start(&[NODES]).await;
     let done = rig.until_node("a", "has addresses", |node| !node.addresses().is_empty()).await;
     assert!(initialized(&done));
     assert_eq!(done.provider_id(), "");
@@ -35,9 +33,7 @@ async fn the_older_interface_initializes_by_name_where_it_has_no_ids() {
 
 #[tokio::test(start_paused = true)]
 async fn with_the_older_interface_another_error_of_the_id_keeps_the_taint() {
-    let rig = Rig::new(&format!("{LEGACY}faults: [{{call: InstanceID, error: broken}}]")).await;
-    rig.create(node("a").uninitialized()).await;
-    let _manager = rig.start(&[NODES]).await;
+    let (rig, _manager) = waiting(&format!("{LEGACY}faults: [{{call: InstanceID, error: broken}}]")).await;
     rig.until_calls("InstanceID", 4).await;
     assert!(rig.node("a").await.unwrap().is_uninitialized());
     assert_eq!(rig.writes(), []);

@@ -232,14 +232,11 @@ async fn a_deletion_that_the_cloud_has_not_finished_is_looked_at_again_without_a
 
 #[tokio::test(start_paused = true)]
 async fn an_ensure_and_a_host_update_that_are_not_finished_are_looked_at_again_without_a_warning() {
-    let rig = Rig::new(
+    let (rig, _manager) = unbalanced(
         "faults: [{call: EnsureLoadBalancer, times: 1, kind: InProgress, error: being made, retryAfter: 9s}, \
          {call: UpdateLoadBalancer, times: 1, kind: InProgress, error: being changed, retryAfter: 9s}]",
     )
     .await;
-    add_node(&rig, "n").await;
-    rig.create(service("s")).await;
-    let _manager = rig.start(&[SERVICES]).await;
     assert_moments(&rig.moments("EnsureLoadBalancer", MINUTE).await, &[0, 9]);
     add_node(&rig, "m").await;
     assert_moments(&rig.moments("UpdateLoadBalancer", MINUTE).await, &[0, 9]);

@@ -50,10 +50,7 @@ async fn a_service_with_a_class_is_never_touched() {
 
 #[tokio::test(start_paused = true)]
 async fn a_balancer_that_is_provided_elsewhere_is_left_alone_with_its_finalizer() {
-    let rig = Rig::new("faults: [{call: EnsureLoadBalancer, kind: ImplementedElsewhere}]").await;
-    add_node(&rig, "n").await;
-    rig.create(service("s")).await;
-    let _manager = rig.start(&[SERVICES]).await;
+    let (rig, _manager) = unbalanced("faults: [{call: EnsureLoadBalancer, kind: ImplementedElsewhere}]").await;
     rig.until_calls("EnsureLoadBalancer", 1).await;
     rig.pass(60 * MINUTE).await;
     assert_eq!(rig.cloud.calls("EnsureLoadBalancer").len(), 1, "no retry");
@@ -84,10 +81,7 @@ async fn a_wrapped_retry_comes_back_once_after_its_delay_and_counts_no_failure()
 
 #[tokio::test(start_paused = true)]
 async fn an_ensure_without_status_is_an_error_and_tried_again() {
-    let rig = Rig::new("loadBalancers: {statuses: [{missing: true}]}").await;
-    add_node(&rig, "n").await;
-    rig.create(service("s")).await;
-    let _manager = rig.start(&[SERVICES]).await;
+    let (rig, _manager) = unbalanced("loadBalancers: {statuses: [{missing: true}]}").await;
     rig.until_calls("EnsureLoadBalancer", 2).await;
     let event = rig.until_event("s", "SyncLoadBalancerFailed").await;
     let text = "Warning SyncLoadBalancerFailed: Error syncing load balancer: service status returned by EnsureLoadBalancer is nil";
@@ -266,10 +260,7 @@ async fn each_of_two_failing_services_has_its_own_back_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_storm_of_events_is_cut_and_slows_nothing() {
-    let rig = Rig::new("faults: [{call: EnsureLoadBalancer, error: broken}]").await;
-    add_node(&rig, "n").await;
-    rig.create(service("s")).await;
-    let _manager = rig.start(&[SERVICES]).await;
+    let (rig, _manager) = unbalanced("faults: [{call: EnsureLoadBalancer, error: broken}]").await;
     rig.pass(Duration::from_secs(1)).await;
     let events = Match::of("events");
     rig.faults().add(Fault::latency(Duration::from_secs(8)).on(events));

@@ -30,12 +30,18 @@ async fn add_node(rig: &Rig, name: &str) {
     rig.create(node(name).provider_id(&format!("fake://{name}"))).await;
 }
 
-/// A manager, a node `n`, and a Service `s` with its load balancer.
-async fn balanced(cloud: &str) -> (Rig, Running) {
+/// A manager, a node `n`, and a Service `s` without its load balancer.
+async fn unbalanced(cloud: &str) -> (Rig, Running) {
     let rig = Rig::new(cloud).await;
     add_node(&rig, "n").await;
     rig.create(service("s")).await;
     let manager = rig.start(&[SERVICES]).await;
+    (rig, manager)
+}
+
+/// The same after the load balancer is there.
+async fn balanced(cloud: &str) -> (Rig, Running) {
+    let (rig, manager) = unbalanced(cloud).await;
     rig.until_service("s", "has an address", has_address).await;
     (rig, manager)
 }

@@ -94,8 +94,6 @@ pub(super) fn all() -> Vec<Case> {
             .is("/region", NOTHING)
             .call("addresses.list", "region=us-central1&filter=address eq {ip}")
             .is("/items", NOTHING)
-            .call("addresses.aggregatedList", "")
-            .is("/items/global/addresses/0/name", "a")
             .send("targetPools.insert", REGION, json!({"name": "t"}))
             .send("forwardingRules.insert", REGION, rule("f", "{ip}", json!({})))
             .fails(400, "invalid"),

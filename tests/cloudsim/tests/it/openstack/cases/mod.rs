@@ -69,7 +69,6 @@ fn identity() -> Vec<Case> {
 fn compute() -> Vec<Case> {
     let version = "OpenStack-API-Version";
     vec![
-        case("compute: versions").call("compute GET /", 200).is("/version/id", "v2.1"),
         case("compute: names are patterns, and case makes no difference")
             .call("compute GET /servers/detail?name=%5Enode1%24", 200)
             .is("/servers/0/id", "{Node1}")

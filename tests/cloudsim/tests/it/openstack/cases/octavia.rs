@@ -266,9 +266,6 @@ pub(crate) fn parts() -> Vec<Case> {
                     &json!({"member": {"address": "10.77.0.14", "protocol_port": 1}}),
                     409,
                 )
-                .call("load-balancer GET /pools/{pool}/members/{member}", 200)
-                .send("load-balancer PUT /pools/{pool}/members/{member}", &json!({"member": {"weight": 3}}), 200)
-                .wait("{lb}")
                 .call("load-balancer DELETE /pools/{pool}/members/{member}", 204)
                 .wait("{lb}")
                 .call("load-balancer DELETE /pools/{pool}/members/{member}", 404),

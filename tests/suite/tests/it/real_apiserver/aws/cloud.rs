@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+pub(super) use ccm_cloudsim::aws::client::REGION;
 use ccm_cloudsim::aws::model::Element;
 use ccm_cloudsim::aws::options::Delays;
-use ccm_cloudsim::aws::{Aws, Options};
+use ccm_cloudsim::aws::{Aws, Options, client};
+use ccm_cloudsim::core::client::send;
 use ccm_cloudsim::core::server::{Answer, Handler, Request, Runtime, Server};
-use ccm_cloudsim::moto::{self, Moto};
-
-pub(super) const REGION: &str = "us-west-2";
+use ccm_cloudsim::moto::Moto;
 
 /// A call that the program made.
 #[derive(Debug, Clone)]
@@ -66,12 +66,12 @@ impl Recorder {
             .filter(|(name, _)| !of_the_connection.contains(&name.as_str()))
             .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
             .collect();
-        let answer = moto::post(self.address, "/", &headers, body);
+        let answer = send("POST", &format!("http://{}/", self.address), &headers, body);
         let action = body.split('&').find_map(|pair| pair.strip_prefix("Action=")).unwrap_or_default().to_owned();
-        let status = answer.as_ref().map_or(0, |(status, _)| *status);
+        let status = answer.as_ref().map_or(0, |answer| answer.status);
         self.calls.lock().unwrap().push(Call { action, status, at: Instant::now() });
-        let Ok((status, body)) = answer else { return Answer::Reset };
-        let mut reply = http::Response::new(body.into());
+        let Ok(answer) = answer else { return Answer::Reset };
+        let mut reply = http::Response::new(answer.text.into());
         *reply.status_mut() = http::StatusCode::from_u16(status).unwrap();
         reply.headers_mut().insert("content-type", http::HeaderValue::from_static("text/xml"));
         Answer::Reply(reply)
@@ -138,35 +138,7 @@ impl Cloud {
 
     /// Calls `service:Operation` as a client other than the program. Returns the code of the error, if there is one.
     pub(super) fn try_hand(&self, operation: &str, form: &str) -> Result<Element, String> {
-        let (service, action) = operation.split_once(':').unwrap();
-        let (scope, version) = match service {
-            "ec2" => ("ec2", "2016-11-15"),
-            "elb" => ("elasticloadbalancing", "2012-06-01"),
-            "elbv2" => ("elasticloadbalancing", "2015-12-01"),
-            other => panic!("unknown service {other}"),
-        };
-        // Signatures are not verified here.
-        let authorization = format!(
-            "AWS4-HMAC-SHA256 Credential=AKIAHAND/20261121/{REGION}/{scope}/aws4_request, \
-             SignedHeaders=host;x-amz-date, Signature={}",
-            "0123456789abcdef".repeat(4)
-        );
-        let headers = [
-            ("Content-Type", "application/x-www-form-urlencoded; charset=utf-8"),
-            ("X-Amz-Date", "20261121T120000Z"),
-            ("Authorization", authorization.as_str()),
-        ];
-        let body = format!("Action={action}&Version={version}&{form}");
-        let (status, text) = moto::post(self.address, "/", &headers, body.trim_end_matches('&')).unwrap();
-        let mut document =
-            Element::parse(&text).unwrap_or_else(|error| panic!("{operation}: {status} {error}: {text}"));
-        if status != 200 {
-            let code = document.at("Error/Code").or_else(|| document.at("Errors/Error/Code"));
-            return Err(code.map_or(text, |code| code.text.clone()));
-        }
-        let wrapper = format!("{action}Result");
-        let framed = document.children.iter().position(|child| child.name == wrapper);
-        Ok(framed.map(|index| document.children.swap_remove(index)).unwrap_or(document))
+        client::call(self.address, operation, form)
     }
 
     /// The same for a call that must succeed.
