@@ -20,6 +20,8 @@ use std::time::Duration;
 /// The options of the metadata service.
 #[derive(Debug, Clone)]
 pub struct ImdsOptions {
+    /// The port; 0 selects any free one.
+    pub port: u16,
     /// The number of hops to the caller: 1 on the host, 2 in a container. If it exceeds the instance's limit, the
     /// answer to a token request never arrives.
     pub hops: u8,
@@ -31,7 +33,7 @@ pub struct ImdsOptions {
 
 impl Default for ImdsOptions {
     fn default() -> Self {
-        ImdsOptions { hops: 1, role: Some("node".to_owned()), disabled: false }
+        ImdsOptions { port: 0, hops: 1, role: Some("node".to_owned()), disabled: false }
     }
 }
 

@@ -34,6 +34,9 @@ pub struct Options {
     /// Whether each call and answer is checked against the vendor's model, if the models are installed (see
     /// [`super::model`]). Disabled in benchmarks: it costs more than the call.
     pub validate: bool,
+    /// The port; 0 selects any free one.
+    pub port: u16,
+    pub admin_port: u16,
 }
 
 impl Default for Options {
@@ -51,6 +54,8 @@ impl Default for Options {
             delays: Delays::default(),
             ledger_entries: 100_000,
             validate: true,
+            port: 0,
+            admin_port: 0,
         }
     }
 }

@@ -4,7 +4,7 @@ use super::imds::{Imds, ImdsOptions, Metadata};
 use super::model::Models;
 use super::world::Dump;
 use super::{ApiError, Call, Options, Service, World, Xml};
-use crate::core::running::Running;
+use crate::core::running::{Running, Setup};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -16,13 +16,14 @@ impl Running<World> {
     /// Starts the simulation.
     ///
     /// # Errors
-    /// A socket or a thread can't be created, or the models for validation can't be read.
+    /// A port is in use, a thread can't be created, or the models for validation can't be read.
     pub fn start(options: Options) -> io::Result<Self> {
         let models = if options.validate { Models::shared()? } else { None };
-        let ledger_entries = options.ledger_entries;
+        let Options { port, admin_port, ledger_entries, .. } = options;
+        let setup = Setup { name: "cloudsim-aws", port, admin_port, ledger_entries };
         let mut world = World::new(Arc::new(options));
         world.models = models;
-        Running::serve(world, "cloudsim-aws", ledger_entries)
+        Running::serve(world, &setup)
     }
 
     /// Starts the metadata service of an instance.
@@ -30,6 +31,7 @@ impl Running<World> {
         if !self.world(|world| world.ec2.instances.contains_key(instance)) {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no instance {instance}")));
         }
+        let port = options.port;
         let metadata = Metadata {
             endpoint: self.endpoint.clone(),
             instance: instance.to_owned(),
@@ -37,7 +39,7 @@ impl Running<World> {
             tokens: Mutex::new(BTreeMap::new()),
             credentials: Mutex::new(None),
         };
-        Ok(Imds { server: self.runtime.spawner().serve(0, Arc::new(metadata))? })
+        Ok(Imds { server: self.runtime.spawner().serve(port, Arc::new(metadata))? })
     }
 
     /// Executes a call of another client: without signature, latency, faults and ledger. For changes in the account

@@ -21,17 +21,28 @@ pub struct Running<C: Cloud> {
     pub(crate) runtime: Runtime,
 }
 
+/// The parameters for starting a cloud.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    /// The name of the thread.
+    pub(crate) name: &'static str,
+    /// The port; 0 selects any free one.
+    pub(crate) port: u16,
+    pub(crate) admin_port: u16,
+    /// The number of calls that the ledger keeps.
+    pub(crate) ledger_entries: usize,
+}
+
 impl<C: Cloud> Running<C> {
-    /// Starts a cloud on a thread with this name; the ledger keeps so many calls.
-    pub(crate) fn serve(cloud: C, thread: &'static str, ledger_entries: usize) -> io::Result<Self> {
-        let runtime = Runtime::start(thread)?;
+    pub(crate) fn serve(cloud: C, setup: &Setup) -> io::Result<Self> {
+        let runtime = Runtime::start(setup.name)?;
         let clock = cloud.clock().clone();
-        let inside = Mutex::new(Inside::new(cloud, ledger_entries));
+        let inside = Mutex::new(Inside::new(cloud, setup.ledger_entries));
         let endpoint = Arc::new(Endpoint { inside });
-        let server = runtime.spawner().serve(0, endpoint.clone())?;
+        let server = runtime.spawner().serve(setup.port, endpoint.clone())?;
         lock(&endpoint.inside).cloud.listens(server.url());
         let admin = Admin { endpoint: endpoint.clone(), url: server.url() };
-        let admin = runtime.spawner().serve(0, Arc::new(admin))?;
+        let admin = runtime.spawner().serve(setup.admin_port, Arc::new(admin))?;
         Ok(Running { endpoint, clock, server, admin, runtime })
     }
 
@@ -55,7 +66,7 @@ impl<C: Cloud> Running<C> {
         self.endpoint.clone().answer(request).await
     }
 
-    /// Changes the options. The account, the region and the clock's mode stay the same.
+    /// Changes the options. The account, the region, the clock's mode and the ports stay the same.
     pub fn change(&self, change: impl FnOnce(&mut C::Options)) {
         lock(&self.endpoint.inside).change(change);
     }

@@ -24,6 +24,9 @@ pub struct Options {
     /// The time for which reads see the old state after the operation of a write has ended, by resource:
     /// `forwardingRules`, `routes`, …
     pub lag: Lag,
+    /// The port; 0 selects any free one.
+    pub port: u16,
+    pub admin_port: u16,
     /// The number of calls that the ledger keeps.
     pub ledger_entries: usize,
     /// The lifetime of tokens.
@@ -75,6 +78,8 @@ impl Default for Options {
             throttle: Vec::new(),
             throttle_status: 403,
             lag: Lag::default(),
+            port: 0,
+            admin_port: 0,
             ledger_entries: 100_000,
             token_lifetime: Duration::from_secs(3600),
             regions: BTreeMap::from([zones("us-central1", "abcf"), zones("us-east1", "bcd")]),

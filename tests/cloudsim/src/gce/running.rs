@@ -8,7 +8,7 @@ use super::world::World;
 use super::{kinds, places};
 use crate::core::rest::Problem;
 use crate::core::routes;
-use crate::core::running::Running;
+use crate::core::running::{Running, Setup};
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
@@ -20,12 +20,13 @@ impl Running<World> {
     /// Starts the simulation.
     ///
     /// # Errors
-    /// No socket or no thread can be created, or Google's description of the API is missing although `CI=true` is
+    /// A port is in use, a thread can't be started, or Google's description of the API is missing although `CI=true` is
     /// set.
     pub fn start(options: Options) -> io::Result<Self> {
         let model = if options.check { Model::shared()? } else { None };
-        let ledger_entries = options.ledger_entries;
-        Running::serve(World::new(options, model), "cloudsim-gce", ledger_entries)
+        let Options { port, admin_port, ledger_entries, .. } = options;
+        let setup = Setup { name: "cloudsim-gce", port, admin_port, ledger_entries };
+        Running::serve(World::new(options, model), &setup)
     }
 
     /// The token endpoint for service accounts with a key.

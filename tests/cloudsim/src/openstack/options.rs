@@ -27,6 +27,8 @@ pub struct Options {
     /// changes by tests do not count as writes.
     #[serde(with = "crate::core::millis")]
     pub stale_reads: Duration,
+    /// The port; 0 selects any free one.
+    pub port: u16,
     /// The number of calls that the ledger keeps.
     pub ledger_entries: usize,
     /// The lifetime of tokens.
@@ -91,6 +93,7 @@ impl Default for Options {
             retry_after: 1,
             lag: Lag::default(),
             stale_reads: Duration::ZERO,
+            port: 0,
             ledger_entries: 100_000,
             token_lifetime: Duration::from_secs(3600),
             catalog: vec![

@@ -6,7 +6,7 @@ use super::{Options, Who, World};
 use crate::core::rest::Problem;
 use crate::core::routes;
 use crate::core::rows::Row;
-use crate::core::running::Running;
+use crate::core::running::{Running, Setup};
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
@@ -18,10 +18,11 @@ impl Running<World> {
     /// Starts the simulation.
     ///
     /// # Errors
-    /// No socket or no thread can be created.
+    /// The port is in use, or no thread can be started.
     pub fn start(options: Options) -> io::Result<Self> {
-        let ledger_entries = options.ledger_entries;
-        Running::serve(World::new(options), "cloudsim-openstack", ledger_entries)
+        let Options { port, ledger_entries, .. } = options;
+        let setup = Setup { name: "cloudsim-openstack", port, admin_port: 0, ledger_entries };
+        Running::serve(World::new(options), &setup)
     }
 
     /// The URL of Keystone, without a version.

@@ -60,15 +60,18 @@ fn the_double_passes_every_case_and_follows_the_vendors_models() {
 /// Otherwise no test would notice that the checks of the simulation are disabled.
 #[test]
 fn without_models_that_can_be_read_nothing_starts() {
-    const STARTS: &str = "suite::the_double_passes_every_case_and_follows_the_vendors_models";
     let empty = env!("CARGO_TARGET_TMPDIR");
     for (variables, says) in [
         (vec![("CCM_AWS_MODELS", empty)], "ec2.json"),
         (vec![("XDG_CACHE_HOME", empty), ("CI", "true")], "no models of the AWS services"),
     ] {
-        let mut test = std::process::Command::new(std::env::current_exe().expect("this program"));
-        test.args([STARTS, "--exact", "--nocapture"]).env_remove("CCM_AWS_MODELS").env_remove("CI");
-        let output = test.envs(variables).output().expect("a process");
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_ccm-cloudsim"));
+        program
+            .args(["aws", "--until-eof"])
+            .stdin(std::process::Stdio::null())
+            .env_remove("CCM_AWS_MODELS")
+            .env_remove("CI");
+        let output = program.envs(variables).output().expect("a process");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && errors.contains(says), "{errors}");
     }
