@@ -277,7 +277,7 @@ service default/web
         let ended = run(&["orphans", "--cluster-is-gone", "--delete", "--yes", "--cloud-provider=fake", &config]);
         assert_eq!(ended.code, Some(1));
         assert!(ended.stdout.contains("not deleted LoadBalancer default/leaked: in use"), "{}", ended.stdout);
-        assert!(ended.stdout.contains("deleted LoadBalancer default/web"), "{}", ended.stdout);
+        assert!(ended.stdout.contains("\ndeleted LoadBalancer default/web"), "{}", ended.stdout);
         assert!(has("leaked") && !has("default/web"));
     }
 }

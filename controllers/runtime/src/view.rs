@@ -46,7 +46,7 @@ pub struct InstanceView {
     schemes: Schemes,
     // Number of nodes in the cluster, for the choice between lookup and list.
     cluster_size: Box<dyn Fn() -> usize + Send + Sync>,
-    state: Arc<Mutex<State>>,
+    state: Mutex<State>,
     metrics: Metrics,
 }
 
@@ -113,7 +113,7 @@ impl InstanceView {
             provider,
             schemes,
             cluster_size: Box::new(cluster_size),
-            state: Arc::new(Mutex::new(State { window: WINDOW_MIN, ..State::default() })),
+            state: Mutex::new(State { window: WINDOW_MIN, ..State::default() }),
             metrics,
         })
     }

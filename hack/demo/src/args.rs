@@ -86,7 +86,7 @@ fn command() -> Command {
                 .value_name("NAME")
                 .default_value("fake")
                 .value_parser(cloud)
-                .help("The simulated cloud: fake, openstack, or aws, whose SDK takes minutes to compile for the first time"),
+                .help("The simulated cloud: fake, openstack, gce, or aws, whose SDK takes minutes to compile for the first time"),
         )
 }
 

@@ -24,7 +24,7 @@ use crate::options::Options;
 /// The time limit for its answer.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Names of error classes: those that need no action, and those that say little about the cause.
-const PASSING: &[&str] = &["throttled", "transient", "conflict"];
+const PASSING: &[&str] = &["throttled", "transient", "in-progress", "conflict"];
 const VAGUE: &[&str] = &["unknown", "not-found"];
 
 /// The replica to query.

@@ -3,8 +3,7 @@ use ccm_provider::{FlagValues, LoadBalancerExt as _, ProviderFactory, ServiceAct
 use super::*;
 use crate::tests::{Bed, balancers, ensure, node, service};
 
-async fn get(bed: &Bed, cloud: &crate::Fake, key: &str) -> Json {
-    let _ = bed;
+async fn get(cloud: &crate::Fake, key: &str) -> Json {
     let status = balancers(cloud).get("kubernetes", &service(key)).await.unwrap();
     json!(status.map(|status| status.ingress))
 }
@@ -13,14 +12,14 @@ async fn get(bed: &Bed, cloud: &crate::Fake, key: &str) -> Json {
 async fn a_balancer_lives_from_ensure_to_deletion() {
     let bed = Bed::new("");
     let cloud = bed.cloud();
-    assert_eq!(get(&bed, &cloud, "default/a").await, json!(null));
+    assert_eq!(get(&cloud, "default/a").await, json!(null));
     assert_eq!(ensure(&cloud, "default/a").await.unwrap(), json!([{"ip": "203.0.113.1"}]));
-    assert_eq!(get(&bed, &cloud, "default/a").await, json!([{"ip": "203.0.113.1"}]));
+    assert_eq!(get(&cloud, "default/a").await, json!([{"ip": "203.0.113.1"}]));
     let all = balancers(&cloud);
     all.update("kubernetes", &service("default/a"), &[node("n2", ""), node("n1", "")]).await.unwrap();
     all.ensure_deleted("kubernetes", &service("default/a")).await.unwrap();
     all.ensure_deleted("kubernetes", &service("default/a")).await.unwrap();
-    assert_eq!(get(&bed, &cloud, "default/a").await, json!(null));
+    assert_eq!(get(&cloud, "default/a").await, json!(null));
     let error = all.update("kubernetes", &service("default/a"), &[]).await.unwrap_err();
     assert_eq!(error.to_string(), "load balancer not found");
     let ends = bed.ends();
@@ -46,7 +45,7 @@ async fn the_lowest_free_host_address_is_given_and_kept() {
         assert_eq!(ensure(&cloud, key).await.unwrap(), json!([{"ip": format!("192.0.2.{ip}")}]));
     }
     assert_eq!(ensure(&cloud, "d/more").await.unwrap_err().to_string(), "address pool exhausted");
-    assert_eq!(get(&bed, &cloud, "d/more").await, json!(null));
+    assert_eq!(get(&cloud, "d/more").await, json!(null));
     bed.write("loadBalancers: {pool: 198.51.100.0/24}");
     assert_eq!(ensure(&cloud, "d/x").await.unwrap(), json!([{"ip": "192.0.2.1"}]));
     assert_eq!(ensure(&cloud, "d/more").await.unwrap(), json!([{"ip": "198.51.100.1"}]));
@@ -89,7 +88,7 @@ async fn the_first_status_that_matches_decides_at_every_ensure() {
     );
     let cloud = bed.cloud();
     assert_eq!(ensure(&cloud, "d/none").await.unwrap(), json!(null));
-    assert_eq!(get(&bed, &cloud, "d/none").await, json!([]));
+    assert_eq!(get(&cloud, "d/none").await, json!([]));
     assert_eq!(ensure(&cloud, "d/empty").await.unwrap(), json!([]));
     assert_eq!(
         ensure(&cloud, "d/x").await.unwrap(),
@@ -100,23 +99,23 @@ async fn the_first_status_that_matches_decides_at_every_ensure() {
     assert_eq!((&ends[0]["result"], &ends[2]["result"]), (&json!(null), &json!({"ingress": []})));
     bed.write("loadBalancers: {statuses: [{ingress: [{hostname: all}]}]}");
     assert_eq!(ensure(&cloud, "other/x").await.unwrap(), json!([{"hostname": "all"}]));
-    assert_eq!(get(&bed, &cloud, "d/x").await[0]["ip"], "192.0.2.9");
+    assert_eq!(get(&cloud, "d/x").await[0]["ip"], "192.0.2.9");
 }
 
 #[tokio::test]
 async fn initial_balancers_exist_at_start_and_are_replaced_when_the_list_changes() {
     let bed = Bed::new("loadBalancers: {initial: [{service: d/a, ingress: [{ip: 203.0.113.1}]}]}");
     let cloud = bed.cloud();
-    assert_eq!(get(&bed, &cloud, "d/a").await, json!([{"ip": "203.0.113.1"}]));
+    assert_eq!(get(&cloud, "d/a").await, json!([{"ip": "203.0.113.1"}]));
     assert_eq!(ensure(&cloud, "d/b").await.unwrap(), json!([{"ip": "203.0.113.2"}]));
     assert_eq!(ensure(&cloud, "d/a").await.unwrap(), json!([{"ip": "203.0.113.1"}]));
     // Another key changes: the table stays unchanged.
     bed.write("loadBalancers: {ports: true, initial: [{service: d/a, ingress: [{ip: 203.0.113.1}]}]}");
-    assert_eq!(get(&bed, &cloud, "d/b").await, json!([{"ip": "203.0.113.2"}]));
+    assert_eq!(get(&cloud, "d/b").await, json!([{"ip": "203.0.113.2"}]));
     bed.write("loadBalancers: {initial: [{service: d/c, ingress: [{hostname: c}]}]}");
-    assert_eq!(get(&bed, &cloud, "d/b").await, json!(null));
-    assert_eq!(get(&bed, &cloud, "d/a").await, json!(null));
-    assert_eq!(get(&bed, &cloud, "d/c").await, json!([{"hostname": "c"}]));
+    assert_eq!(get(&cloud, "d/b").await, json!(null));
+    assert_eq!(get(&cloud, "d/a").await, json!(null));
+    assert_eq!(get(&cloud, "d/c").await, json!([{"hostname": "c"}]));
 }
 
 #[tokio::test]
@@ -132,9 +131,9 @@ async fn faults_filter_by_service_and_replace_statuses() {
     assert!(balancers(&cloud).ensure_deleted("kubernetes", &service("d/a")).await.is_err());
     balancers(&cloud).update("kubernetes", &service("d/b"), &[]).await.unwrap_err();
     assert_eq!(ensure(&cloud, "d/b").await.unwrap(), json!([{"ip": "192.0.2.7"}]));
-    assert_eq!(get(&bed, &cloud, "d/b").await, json!([{"ip": "203.0.113.1"}]));
+    assert_eq!(get(&cloud, "d/b").await, json!([{"ip": "203.0.113.1"}]));
     assert_eq!(ensure(&cloud, "d/c").await.unwrap(), json!(null));
-    assert_eq!(get(&bed, &cloud, "d/c").await, json!([{"hostname": "h"}]));
+    assert_eq!(get(&cloud, "d/c").await, json!([{"hostname": "h"}]));
 }
 
 fn work(key: &str, hosts: &[&str], action: ServiceAction) -> ServiceWork {
@@ -227,9 +226,9 @@ async fn a_plan_after_an_ensure_is_empty_and_one_after_an_edit_matches_the_next_
             assert!(planned(&cloud, &item).await.starts_with("service d/a: nothing to do"), "{before}");
             bed.write(after);
             let plan = planned(&cloud, &item).await;
-            let old = get(&bed, &cloud, "d/a").await;
+            let old = get(&cloud, "d/a").await;
             ensure(&cloud, "d/a").await.unwrap();
-            let new = get(&bed, &cloud, "d/a").await;
+            let new = get(&cloud, "d/a").await;
             assert!(old == new || !plan.contains("nothing to do"), "{before} -> {after}: {plan}");
             assert!(old != new || !plan.contains("ingress"), "{before} -> {after}: {plan}");
             assert!(planned(&cloud, &item).await.starts_with("service d/a: nothing to do"), "{before} -> {after}");

@@ -106,7 +106,7 @@ pub(crate) enum Act {
         hosts: Vec<Host>,
         has_others: bool,
     },
-    /// A write of a firewall rule, which only the network's administrators may have the permission for.
+    /// Removes instances.
     Leave {
         write: Write,
         hosts: Vec<Host>,

@@ -384,6 +384,9 @@ async fn what_octavia_would_refuse_leaves_no_port(scene: &mut Scene) {
 }
 
 async fn what_octavia_refuses_is_named_with_its_annotation(scene: &mut Scene) {
+    let mut present = web();
+    set(&mut present, "enable-health-monitor", "true");
+    scene.ensure(&mut present).await;
     for (key, value) in [
         ("connection-limit", "-5"),
         ("timeout-client-data", "-1"),
@@ -397,22 +400,22 @@ async fn what_octavia_refuses_is_named_with_its_annotation(scene: &mut Scene) {
         ("health-monitor-max-retries-down", "0"),
     ] {
         // On creation, and on update.
-        for is_there in [false, true] {
-            let mut web = web();
-            set(&mut web, "enable-health-monitor", "true");
-            if is_there {
-                scene.ensure(&mut web).await;
+        let mut new = service("new", &[(80, 30081)], json!({}));
+        set(&mut new, "enable-health-monitor", "true");
+        for (is_there, service) in [(false, &mut new), (true, &mut present)] {
+            if is_there && key == "lb-method" {
+                continue;
             }
-            set(&mut web, key, value);
-            if !(is_there && key == "lb-method") {
-                let error = scene.refused(&mut web).await;
-                let fix =
-                    format!("correct the annotation loadbalancer.openstack.org/{key}, or its default in cloud.conf: ");
-                assert!(error.starts_with(&fix) && error.contains(&format!("'{value}'")), "{error}");
-            }
-            scene.delete(&mut web).await;
-            scene.is_empty().await;
+            set(service, key, value);
+            let error = scene.refused(service).await;
+            let fix =
+                format!("correct the annotation loadbalancer.openstack.org/{key}, or its default in cloud.conf: ");
+            assert!(error.starts_with(&fix) && error.contains(&format!("'{value}'")), "{error}");
+            unset(service, key);
         }
+        scene.delete(&mut new).await;
     }
+    scene.delete(&mut present).await;
+    scene.is_empty().await;
     let _ = scene.simulation().take_violations();
 }

@@ -24,7 +24,7 @@ fn logins(bed: &Bed) -> usize {
 
 #[tokio::test]
 async fn a_short_token_is_not_renewed_at_each_request() {
-    for (lifetime, most) in [(60, 1), (3600, 1)] {
+    for lifetime in [60, 3600] {
         let bed = Bed::start(Options { token_lifetime: Duration::from_secs(lifetime), ..Options::default() });
         let node = bed.node("node-1");
         let provider = start(bed.config("")).await.unwrap();
@@ -32,7 +32,7 @@ async fn a_short_token_is_not_renewed_at_each_request() {
             let answers = provider.instances().unwrap().lookup(std::slice::from_ref(&node), Aspects::LIFECYCLE).await;
             assert!(matches!(answers[..], [Lookup::Found(_)]), "{answers:?}");
         }
-        assert_eq!(logins(&bed), most, "{lifetime} s");
+        assert_eq!(logins(&bed), 1, "{lifetime} s");
     }
 }
 
