@@ -8,19 +8,17 @@
 #   hack/test.sh ci           the fast lane, then the stages of the long lane that fit into the time of CI
 #   hack/test.sh STAGE...     single stages, by the names below
 #
-# The fast lane, in this order:
+# The fast lane, in this order (components are built while the stages before run; example and docs run beside the tests):
 #   toolchain    the Rust version of Cargo.toml, rustfmt, clippy, a C compiler, make
 #   fmt          formatting
 #   deny         licences, bans and sources of dependencies (hack/deny.sh)
 #   clippy       lints, as errors; compiles the tests on the way
 #   components   kube-apiserver, etcd and kubectl (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go); helm and CRDs
 #                (hack/tools/build.sh: the cache, or Go); moto and the service models of AWS (hack/moto.sh: the cache, or pip);
-#                Google's descriptions of its APIs and its Python client (hack/gce.sh: the cache, or pip); built while the
-#                stages before run
+#                Google's descriptions of its APIs and its Python client (hack/gce.sh: the cache, or pip)
 #   tests        all tests of the workspace, except those in modules named long_lane or real_openstack
 #   edges        who may depend on whom; crates that must not be in the program; generated manifests and pages are current
-#   example      the provider of an author outside of this tree (hack/example-provider), in a workspace of its own;
-#                compiled while the tests run
+#   example      the provider of an author outside of this tree (hack/example-provider), in a workspace of its own
 #   docs         the documentation builds without warnings, and its examples run
 # The long lane, the most valuable first:
 #   etcd-3.5     nodes, Services, routes and connections on an API server whose etcd cannot stream lists
@@ -61,15 +59,18 @@ reason=
 group=
 bed=hack/openstack/bed.sh
 bed_started=
-early=
+# Stages that run beside others: the process of each, and the folder with their output.
+declare -A beside=()
+outputs=
 
 stop() {
-	local status=$?
+	local status=$? process
 	trap - EXIT
-	if [[ -n $early ]]; then
-		kill -TERM "$early" 2>/dev/null || true
-		wait "$early" 2>/dev/null || true
-	fi
+	for process in "${beside[@]}"; do
+		kill -TERM "$process" 2>/dev/null || true
+		wait "$process" 2>/dev/null || true
+	done
+	if [[ -n $outputs ]]; then rm -rf "$outputs"; fi
 	if [[ -n $group ]]; then
 		kill -TERM -- "-$group" 2>/dev/null || true
 		wait "$group" 2>/dev/null || true
@@ -77,9 +78,12 @@ stop() {
 	if [[ -n $bed_started ]]; then "$bed" stop; fi
 	exit "$status"
 }
-trap stop EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+stop_at_exit() {
+	trap stop EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+}
+stop_at_exit
 
 # Runs a command in a process group of its own, so that stopping this script also stops what cargo started. `wait`, unlike
 # a command in the foreground, lets a signal through at once.
@@ -150,23 +154,33 @@ obtain() {
 	return "$status"
 }
 
-# Runs a stage beside others that leave cores idle, with the command that follows its name. What it builds is there when
-# its turn comes, which then reports the result.
+# Runs a stage beside the following ones, which leave cores idle, at this priority. Its result is reported at its turn.
 begin() {
+	outputs=${outputs:-$(mktemp -d)}
 	set -m
-	env -u CI "${@:2}" hack/test.sh "$1" </dev/null >/dev/null 2>&1 &
-	early=$!
+	(
+		renice -n "$2" "$BASHPID" >/dev/null
+		beside=() outputs=
+		stop_at_exit
+		"stage_$1"
+	) </dev/null >"$outputs/$1" 2>&1 &
+	beside[$1]=$!
 	set +m
 }
 
-await_early() {
-	if [[ -z $early ]]; then return; fi
-	wait "$early" || true
-	early=
+begin_requested() { if [[ " ${stages[*]} " == *" $1 "* ]]; then begin "$@"; fi; }
+
+# The result of a stage that runs beside others.
+finish() {
+	local status=0
+	wait "${beside[$1]}" || status=$?
+	unset "beside[$1]"
+	cat "$outputs/$1"
+	if ((status == not_run)); then reason=$(sed -n 's/^NOT RUN: //p' "$outputs/$1" | tail -n 1); fi
+	return "$status"
 }
 
 stage_components() {
-	await_early
 	obtain 'real API server' hack/k8s/build.sh etcd kube-apiserver kubectl || return
 	obtain helm hack/tools/build.sh || return
 	obtain moto hack/moto.sh || return
@@ -181,12 +195,51 @@ stage_advisories() { run hack/deny.sh advisories; }
 
 stage_clippy() { workspace test --all-targets --no-run; }
 
-# Most tests wait for paced calls, processes or leases, so one test per core would leave the cores idle.
-tests_at_once() { echo "${RUST_TEST_THREADS:-$(($(nproc) * 3))}"; }
+# The test binaries of the workspace, which are compiled already, the largest first: the folder of the package, and the file.
+test_binaries() {
+	local folder binary
+	workspace test --all-targets --no-run --message-format=json 2>/dev/null |
+		sed -n '/"test":true},"features"/s/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"executable":"\([^"]*\)".*/\1\t\2/p' |
+		while IFS=$'\t' read -r folder binary; do printf '%s\t%s\t%s\n' "$(wc -c <"$binary")" "$folder" "$binary"; done |
+		sort -rn | cut -f 2-
+}
+
+# Runs a test binary in the folder of its package, as cargo does, and shows the output at its end.
+run_binary() {
+	local output status=0
+	output=$(cd "$1" && "$2" --skip long_lane --skip real_openstack 2>&1) || status=$?
+	printf '\n     Running %s\n%s\n' "$2" "$output"
+	if ((status > 0)); then printf 'FAILED: %s\n' "$2"; fi
+	return "$status"
+}
+
+# Most tests wait for paced calls, processes or leases. So there are several per core, and two binaries run at once, which
+# cargo can't.
+run_binaries() {
+	local folder binary running=0 status=0
+	while IFS=$'\t' read -r folder binary; do
+		if ((running == 2)); then
+			wait -n || status=1
+			running=1
+		fi
+		run_binary "$folder" "$binary" &
+		running=$((running + 1))
+	done <"$1"
+	for ((; running > 0; running--)); do wait -n || status=1; done
+	return "$status"
+}
 
 stage_tests() {
-	RUST_TEST_THREADS=$(tests_at_once) \
-		workspace test --all-targets --no-fail-fast -- --skip long_lane --skip real_openstack
+	local binaries status=0
+	local -x RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3))}
+	stage_clippy || return
+	binaries=$(mktemp)
+	test_binaries >"$binaries"
+	begin_requested example 19
+	begin_requested docs 19
+	run run_binaries "$binaries" || status=$?
+	rm "$binaries"
+	return "$status"
 }
 
 # With the programs that the tests have built.
@@ -202,7 +255,6 @@ stage_edges() {
 
 stage_example() {
 	local status=0 manifest=hack/example-provider/Cargo.toml
-	await_early
 	run cargo fmt --manifest-path "$manifest" --check || status=1
 	run cargo test --manifest-path "$manifest" --locked ||
 		{ echo "if only its Cargo.lock is old: cargo update --workspace --manifest-path $manifest" >&2 && status=1; }
@@ -226,10 +278,9 @@ stage_tests-long() {
 
 # The tests in the binary `it` of a package, by its folder, with the variables and filters that follow.
 tests_of() {
-	local folder=$1 found
+	local folder=$PWD/$1 found
 	shift
-	found=$(workspace test --no-run --message-format=json 2>/dev/null |
-		sed -n "/\"manifest_path\":\"[^\"]*\/${folder//\//\\/}\/Cargo.toml\"/{/\"kind\":\[\"test\"\]/s/.*\"executable\":\"\([^\"]*\)\".*/\1/p;}")
+	found=$(test_binaries | sed -n "s|^$folder\t\(.*/it-[0-9a-f]*\)$|\1|p")
 	if [[ -z $found ]]; then
 		echo "$folder has no test binary, or does not compile" >&2
 		return 1
@@ -353,7 +404,7 @@ for stage in "${all_stages[@]}"; do
 	started=$SECONDS
 	status=0
 	reason=
-	"stage_$stage" || status=$?
+	if [[ -n ${beside[$stage]:-} ]]; then finish "$stage" || status=$?; else "stage_$stage" || status=$?; fi
 	if ((status == not_run)) && [[ ${CI:-} == true ]]; then status=1; fi
 	case $status in
 	0) result=passed passed=$((passed + 1)) ;;
@@ -362,8 +413,7 @@ for stage in "${all_stages[@]}"; do
 	esac
 	table+=("$(printf '%-16s %-8s %5d s%s' "$stage" "$result" "$((SECONDS - started))" "${reason:+  $reason}")")
 	if [[ $stage == toolchain && $result == FAILED ]]; then break; fi
-	if [[ $stage == toolchain && " ${stages[*]} " == *' components '* ]]; then begin components; fi
-	if [[ $stage == components && " ${stages[*]} " == *' tests '*' example '* ]]; then begin example nice -n 19; fi
+	if [[ $stage == toolchain ]]; then begin_requested components 0; fi
 done
 
 printf '\n'
