@@ -197,10 +197,15 @@ impl dyn Cloud {
         self.list(FIPS).await
     }
 
-    /// The groups that tests or the provider created.
+    /// The groups that tests or the provider created. Neutron returns their rules in any order; here they are sorted.
     pub async fn groups(&self) -> Vec<Value> {
-        let all = self.list(GROUPS).await;
-        all.into_iter().filter(|group| group["name"] != "default").collect()
+        let mut all = self.list(GROUPS).await;
+        all.retain(|group| group["name"] != "default");
+        for group in &mut all {
+            let rules = group["security_group_rules"].as_array_mut();
+            rules.into_iter().for_each(|rules| rules.sort_by_key(|rule| rule["id"].as_str().map(str::to_owned)));
+        }
+        all
     }
 
     /// The rules of the only group: `tcp 30080 10.50.0.0/24`.
