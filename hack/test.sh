@@ -61,7 +61,7 @@ bed=hack/openstack/bed.sh
 bed_started=
 # Stages that run beside others: the process of each, and the folder with their output.
 declare -A beside=()
-outputs=
+outputs=$(mktemp -d)
 
 stop() {
 	local status=$? process
@@ -156,7 +156,6 @@ obtain() {
 
 # Runs a stage beside the following ones, which leave cores idle, at this priority. Its result is reported at its turn.
 begin() {
-	outputs=${outputs:-$(mktemp -d)}
 	set -m
 	(
 		renice -n "$2" "$BASHPID" >/dev/null
@@ -193,12 +192,12 @@ stage_deny() { run hack/deny.sh; }
 
 stage_advisories() { run hack/deny.sh advisories; }
 
-stage_clippy() { workspace test --all-targets --no-run; }
+stage_clippy() { workspace test --no-run; }
 
 # The test binaries of the workspace, which are compiled already, the largest first: the folder of the package, and the file.
 test_binaries() {
 	local folder binary
-	workspace test --all-targets --no-run --message-format=json 2>/dev/null |
+	workspace test --no-run --message-format=json 2>/dev/null |
 		sed -n '/"test":true},"features"/s/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"executable":"\([^"]*\)".*/\1\t\2/p' |
 		while IFS=$'\t' read -r folder binary; do printf '%s\t%s\t%s\n' "$(wc -c <"$binary")" "$folder" "$binary"; done |
 		sort -rn | cut -f 2-
@@ -209,37 +208,32 @@ run_binary() {
 	local output status=0
 	output=$(cd "$1" && "$2" --skip long_lane --skip real_openstack 2>&1) || status=$?
 	printf '\n     Running %s\n%s\n' "$2" "$output"
-	if ((status > 0)); then printf 'FAILED: %s\n' "$2"; fi
-	return "$status"
+	if ((status > 0)); then echo "FAILED: $2" | tee -a "$outputs/failed"; fi
 }
 
 # Most tests wait for paced calls, processes or leases. So there are several per core, and two binaries run at once, which
-# cargo can't.
+# cargo can't. Failures are noted in a file, because `wait -n` of older shells misses processes that ended before.
 run_binaries() {
-	local folder binary running=0 status=0
+	local folder binary running=0
 	while IFS=$'\t' read -r folder binary; do
-		if ((running == 2)); then
-			wait -n || status=1
-			running=1
-		fi
+		if ((running++ >= 2)); then wait -n || true; fi
 		run_binary "$folder" "$binary" &
-		running=$((running + 1))
-	done <"$1"
-	for ((; running > 0; running--)); do wait -n || status=1; done
-	return "$status"
+	done <"$outputs/binaries"
+	wait
+	[[ ! -e $outputs/failed ]]
 }
 
 stage_tests() {
-	local binaries status=0
 	local -x RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3))}
 	stage_clippy || return
-	binaries=$(mktemp)
-	test_binaries >"$binaries"
+	test_binaries >"$outputs/binaries"
+	if [[ ! -s $outputs/binaries ]]; then
+		echo 'cargo lists no test binary: its output is not what test_binaries reads' >&2
+		return 1
+	fi
 	begin_requested example 19
 	begin_requested docs 19
-	run run_binaries "$binaries" || status=$?
-	rm "$binaries"
-	return "$status"
+	run run_binaries
 }
 
 # With the programs that the tests have built.
@@ -273,7 +267,7 @@ stage_tests-long() {
 		filter+=(--skip of_the_day)
 		echo 'NOT RUN in CI: the seeds of the day; hack/test.sh tests-long runs them'
 	fi
-	workspace test --all-targets --no-fail-fast -- "${filter[@]}"
+	workspace test --lib --bins --tests --no-fail-fast -- "${filter[@]}"
 }
 
 # The tests in the binary `it` of a package, by its folder, with the variables and filters that follow.
@@ -314,7 +308,7 @@ stage_openstack() {
 	fi
 	((status == 0)) || return "$status"
 	if ! "$bed" status >/dev/null; then bed_started=1; fi
-	run "$bed" start && workspace test --all-targets --no-fail-fast -- real_openstack || status=1
+	run "$bed" start && workspace test --lib --bins --tests --no-fail-fast -- real_openstack || status=1
 	if [[ -n $bed_started ]]; then run "$bed" stop || status=1; fi
 	bed_started=
 	return "$status"
@@ -324,6 +318,8 @@ stage_each() {
 	local status=0
 	run cargo run --quiet --locked --package xtask -- check-each || status=1
 	run cargo test --locked --package ccm-demo || status=1
+	# `docs` has the libraries, and these programs their own links.
+	run env RUSTDOCFLAGS=-Dwarnings cargo doc --locked --no-deps --package ccm-demo --package xtask || status=1
 	return "$status"
 }
 

@@ -266,8 +266,8 @@ pub(crate) fn calls_in_all(world: &World) {
     const WITHOUT_FAILURES: usize = 3 * 7 + 3 + 1;
     // A failed batch of up to eight nodes is looked up one by one the next time, a larger one in two halves.
     const PER_FAILURE: usize = 8;
-    // The time until the next lookup of a node: the longest delay of a retry in the fault phase.
-    const NEXT: Duration = Duration::from_secs(20);
+    // The longest time until the next lookup of a node: the longest delay of a retry.
+    const NEXT: Duration = Duration::from_secs(60);
     let cloud = world.cloud().lock();
     let mut recent: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
     for record in cloud.calls.iter().filter(|record| matches!(record.call, "lookup" | "list")) {
