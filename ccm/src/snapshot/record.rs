@@ -10,7 +10,7 @@ use ccm_provider::deadline::READ_DEADLINE;
 use ccm_provider::{
     Aspects, CloudProvider, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute, Node,
     NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, PodInterface, PodRanges,
-    ProviderContext, ProviderError, Related, Route, Routes, Schemes, Service, ServiceAction, ServiceAnswer,
+    ProviderContext, ProviderError, Related, Route, Routes, Schemes, Scope, Service, ServiceAction, ServiceAnswer,
     ServiceWork, Snapshot, VolumeLabels, VolumeSource, Volumes,
 };
 use ccm_runtime::panics::panic_text;
@@ -406,7 +406,7 @@ impl LoadBalancer for Recorded<dyn LoadBalancer> {
         self.inner.finalizers(service)
     }
 
-    async fn reconcile(&self, _: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+    async fn reconcile(&self, _: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
         work.iter().map(|_| Err(refused()).into()).collect()
     }
 

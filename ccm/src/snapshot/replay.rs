@@ -9,7 +9,7 @@ use ccm_provider::flag::FlagValues;
 use ccm_provider::{
     Aspects, CloudProvider, ErrorClass, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute,
     Node, NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, PodInterface, PodRanges,
-    ProviderError, Registry, Related, Route, Routes, Schemes, Service, ServiceAnswer, ServiceWork, Snapshot,
+    ProviderError, Registry, Related, Route, Routes, Schemes, Scope, Service, ServiceAnswer, ServiceWork, Snapshot,
     VolumeLabels, VolumeSource, Volumes,
 };
 use serde_json::Value;
@@ -193,7 +193,7 @@ impl LoadBalancer for Replay {
         self.planner.as_ref().map_or_else(|_| Vec::new(), |planner| planner.finalizers(service))
     }
 
-    async fn reconcile(&self, _: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+    async fn reconcile(&self, _: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
         work.iter().map(|_| Err(refused()).into()).collect()
     }
 

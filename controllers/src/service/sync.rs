@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
-    ErrorClass, EventType, LoadBalancerExt as _, LoadBalancerStatus, NodeRef, Notes, Plan, ProviderError, Service,
-    ServiceAction, ServiceAnswer, ServiceKey, ServiceWork, Subject,
+    ErrorClass, EventType, LoadBalancerExt as _, LoadBalancerStatus, NodeRef, Notes, Plan, ProviderError, Scope,
+    Service, ServiceAction, ServiceAnswer, ServiceKey, ServiceWork, Subject,
 };
 use ccm_runtime::GateError;
 use ccm_runtime::client::Call;
@@ -355,7 +355,7 @@ impl ServiceController {
         let mut answers = BTreeMap::new();
         for places in ccm_provider::batches(&*self.balancer, items) {
             let items: Vec<ServiceWork> = places.iter().filter_map(|place| items.get(*place).cloned()).collect();
-            let call = self.balancer.reconcile(&self.shared.cluster, &items);
+            let call = self.balancer.reconcile(&self.shared.cluster, &items, &Scope::default());
             match self.shared.gate.cloud_each("ReconcileLoadBalancers", GROUP_DEADLINE, items.len(), call).await {
                 Ok(group) => answers.extend(places.into_iter().zip(group.into_iter().map(Ok))),
                 Err(closed) => answers.extend(places.into_iter().map(|place| (place, Err(closed.clone())))),
@@ -373,7 +373,7 @@ impl ServiceController {
     ) -> Result<Outcome, SyncError> {
         let service = &work.service;
         let subject = Subject::service(service);
-        let ServiceAnswer { result: answer, notes } = answer;
+        let ServiceAnswer { result: answer, notes, .. } = answer;
         match purpose {
             Purpose::Hosts => self.finish_hosts(work, answer, &notes, took).await,
             Purpose::Ensure => {

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ccm_kit::balancer::{BalancerCloud, Items, Kind, Part, Plan, Reached, Step, Written};
 use ccm_provider::{
-    Change, GroupKey, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Planned, ProviderError, Risk, Service,
-    ServiceAction, ServiceWork, Step, Steps, Verb,
+    Change, GroupKey, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Risk, Scope, Service,
+    ServiceAction, ServiceWork, Step as Summary, Verb,
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +29,7 @@ pub(crate) struct Balancers(pub(crate) Arc<Rack>);
 const KIND: &str = "balancers";
 
 /// The request of a Service.
-pub(crate) struct Desired {
+pub(crate) struct Wanted {
     name: String,
     owner: String,
     action: ServiceAction,
@@ -66,24 +67,24 @@ impl Balancers {
     /// The desired state of one Service. Its address is not available to later ones.
     fn balancer(
         &self,
-        desired: &Desired,
+        wanted: &Wanted,
         now: Option<&Balancer>,
         taken: &mut BTreeSet<String>,
     ) -> Result<Option<Balancer>, ProviderError> {
-        if let Some(other) = now.filter(|now| now.owner != desired.owner) {
-            let text = format!("{KIND}/{}.json belongs to {}; remove or rename it", desired.name, other.owner);
-            return if desired.action == ServiceAction::Delete { Ok(None) } else { Err(ProviderError::unknown(text)) };
+        if let Some(other) = now.filter(|now| now.owner != wanted.owner) {
+            let text = format!("{KIND}/{}.json belongs to {}; remove or rename it", wanted.name, other.owner);
+            return if wanted.action == ServiceAction::Delete { Ok(None) } else { Err(ProviderError::unknown(text)) };
         }
-        let (owner, hosts) = (desired.owner.clone(), desired.hosts.clone());
-        match (desired.action, now) {
+        let (owner, hosts) = (wanted.owner.clone(), wanted.hosts.clone());
+        match (wanted.action, now) {
             (ServiceAction::Delete, _) => Ok(None),
             (ServiceAction::UpdateHosts, None) => {
-                Err(ProviderError::unknown(format!("there is no {KIND}/{}.json", desired.name)))
+                Err(ProviderError::unknown(format!("there is no {KIND}/{}.json", wanted.name)))
             }
             (ServiceAction::UpdateHosts, Some(now)) => Ok(Some(Balancer { hosts, ..now.clone() })),
             (ServiceAction::Ensure, now) => {
                 let address = now.map_or_else(|| self.free_address(taken), |now| Ok(now.address.clone()))?;
-                Ok(Some(Balancer { owner, address, ports: desired.ports.clone(), hosts }))
+                Ok(Some(Balancer { owner, address, ports: wanted.ports.clone(), hosts }))
             }
         }
     }
@@ -97,82 +98,93 @@ impl Balancers {
     }
 }
 
-impl Planned for Balancers {
-    type Desired = Vec<Desired>;
+impl BalancerCloud for Balancers {
+    type Wanted = Vec<Wanted>;
     type Observed = Observed;
-    type Step = Write;
-    type Outputs = ();
+    type Write = Write;
+    type Made = ();
 
     /// All Services use one pool of addresses.
     fn groups(&self, _: &Service) -> BTreeSet<GroupKey> {
         [GroupKey("addresses".into())].into()
     }
 
-    fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Self::Desired, Vec<Result<(), ProviderError>>) {
-        let desired = work.iter().map(|item| Desired {
+    fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Wanted>, Vec<Result<(), ProviderError>>) {
+        let wanted = work.iter().map(|item| Wanted {
             name: name(&item.service),
             owner: format!("{cluster}/{}", item.service.metadata.uid),
             action: item.action,
             ports: item.service.spec.ports.iter().map(|port| (port.port, port.node_port)).collect(),
             hosts: hosts(&item.nodes),
         });
-        (desired.collect(), vec![Ok(()); work.len()])
+        (wanted.collect(), vec![Ok(()); work.len()])
     }
 
-    async fn observe(&self, _: &str, _: &[ServiceWork], desired: &Self::Desired) -> Result<Observed, ProviderError> {
+    async fn observe(&self, _: &str, _: &[ServiceWork], wanted: &Vec<Wanted>) -> Result<Observed, ProviderError> {
         let all = self.0.list::<Balancer>(KIND)?;
         let taken = all.iter().map(|(_, balancer)| balancer.address.clone()).collect();
-        let asked = |name: &String| desired.iter().any(|one| one.name == *name);
+        let asked = |name: &String| wanted.iter().any(|one| one.name == *name);
         Ok(Observed { balancers: all.into_iter().filter(|(name, _)| asked(name)).collect(), taken })
     }
 
-    fn plan(&self, observed: &Observed, desired: &Self::Desired) -> Result<Steps<Write>, ProviderError> {
-        let (mut steps, mut failed, mut taken) = (Vec::new(), BTreeMap::new(), observed.taken.clone());
-        for (place, desired) in desired.iter().enumerate() {
-            let (name, before) = (desired.name.clone(), observed.balancers.get(&desired.name).cloned());
-            match self.balancer(desired, before.as_ref(), &mut taken) {
-                Err(error) => drop(failed.insert(place, error)),
-                Ok(after) if after == before => {}
-                Ok(Some(after)) => steps.push(Write::Put { name, before, after }),
-                Ok(None) if before.is_some_and(|before| before.owner == desired.owner) => {
-                    steps.push(Write::Remove { name });
+    /// Everything that is read is used.
+    fn strip(&self, _: &mut Observed, _: &Vec<Wanted>) {}
+
+    fn plan(&self, observed: &Observed, wanted: &Vec<Wanted>) -> Result<Plan<Write>, ProviderError> {
+        let (mut plan, mut taken) = (Plan::default(), observed.taken.clone());
+        for (place, wanted) in wanted.iter().enumerate() {
+            let (name, before) = (wanted.name.clone(), observed.balancers.get(&wanted.name).cloned());
+            let write = match self.balancer(wanted, before.as_ref(), &mut taken) {
+                Err(error) => {
+                    plan.failed.insert(place, error);
+                    continue;
                 }
-                Ok(None) => {}
-            }
+                Ok(after) if after == before => continue,
+                Ok(Some(after)) => Write::Put { name, before, after },
+                Ok(None) if before.is_some_and(|before| before.owner == wanted.owner) => Write::Remove { name },
+                Ok(None) => continue,
+            };
+            plan.steps.push(write.step(place));
         }
-        Ok(Steps { steps, findings: Vec::new(), failed })
+        Ok(plan)
     }
 
     /// Plans never have steps for foreign objects.
-    fn guard(&self, _: &Observed, _: &Self::Desired, _: &[Write]) -> Result<(), ProviderError> {
-        Ok(())
+    fn guard(&self, _: &Observed, _: &Vec<Wanted>, _: &[Step<Write>]) -> Vec<(usize, ProviderError)> {
+        Vec::new()
     }
 
-    async fn apply(&self, step: &Write, (): &()) -> Result<(), ProviderError> {
-        match step {
-            Write::Put { name, after, .. } => self.0.write(KIND, name, after),
-            Write::Remove { name } => self.0.remove(KIND, name),
+    async fn write(&self, step: &Step<Write>, (): &(), _: &Scope) -> Result<Written, ProviderError> {
+        match &step.write {
+            Write::Put { name, after, .. } => self.0.write(KIND, name, after)?,
+            Write::Remove { name } => self.0.remove(KIND, name)?,
         }
+        Ok(Written::Done)
     }
 
-    fn describe(&self, step: &Write) -> Step {
+    fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
+        let wanted = reached.wanted.get(reached.place)?;
+        let balancer = reached.observed.balancers.get(&wanted.name).filter(|found| found.owner == wanted.owner)?;
+        let ip = balancer.address.clone();
+        Some(LoadBalancerStatus { ingress: vec![LoadBalancerIngress { ip, ..LoadBalancerIngress::default() }] })
+    }
+}
+
+impl Write {
+    /// The whole configuration of a load balancer is one file.
+    fn step(self, place: usize) -> Step<Self> {
         let text = |balancer: &Balancer| format!("{} {:?} {:?}", balancer.address, balancer.ports, balancer.hosts);
-        let (verb, id, before, after, risk) = match step {
-            Write::Put { name, before, after } => {
+        let (verb, name, before, after, risk) = match &self {
+            Self::Put { name, before, after } => {
                 let verb = if before.is_some() { Verb::Update } else { Verb::Create };
                 (verb, name, before.as_ref().map(text), Some(text(after)), Risk::None)
             }
-            Write::Remove { name } => (Verb::Delete, name, None, None, Risk::Disruptive),
+            Self::Remove { name } => (Verb::Delete, name, None, None, Risk::Disruptive),
         };
         let change = (before != after).then(|| Change { field: "forwarding".into(), before, after });
-        let reason = "the Service says so".into();
-        Step { verb, kind: "LoadBalancer".into(), id: id.clone(), changes: change.into_iter().collect(), reason, risk }
-    }
-
-    fn status(&self, observed: &Observed, desired: &Self::Desired, service: &Service) -> Option<LoadBalancerStatus> {
-        let desired = desired.iter().find(|desired| desired.name == name(service))?;
-        let balancer = observed.balancers.get(&desired.name).filter(|balancer| balancer.owner == desired.owner)?;
-        let ip = balancer.address.clone();
-        Some(LoadBalancerStatus { ingress: vec![LoadBalancerIngress { ip, ..LoadBalancerIngress::default() }] })
+        let changes = change.into_iter().collect();
+        let (kind, id, reason) = ("LoadBalancer".into(), name.clone(), "the Service says so".into());
+        let part = Part::new(if verb == Verb::Delete { Kind::Release } else { Kind::Frame });
+        Step::new(self, Summary { verb, kind, id, changes, reason, risk }, Items::one(place), part)
     }
 }

@@ -15,8 +15,9 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use ccm_provider::flag::Kind;
+use ccm_kit::balancer::Engine;
 use ccm_provider::{
-    CloudConfig, CloudProvider, ErrorClass, Flag, FlagValues, InstancesV2, LoadBalancer, OneByOne, PlannedLoadBalancer,
+    CloudConfig, CloudProvider, ErrorClass, Flag, FlagValues, InstancesV2, LoadBalancer, OneByOne,
     ProviderError, ProviderFactory, Routes,
 };
 
@@ -95,7 +96,7 @@ impl CloudProvider for Example {
     }
 
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
-        Some(Arc::new(PlannedLoadBalancer(balancers::Balancers(Arc::clone(&self.0)))))
+        Some(Arc::new(Engine::new(balancers::Balancers(Arc::clone(&self.0)))))
     }
 
     fn routes(&self) -> Option<Arc<dyn Routes>> {

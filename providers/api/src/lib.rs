@@ -33,10 +33,10 @@ pub mod node;
 pub mod node_task;
 pub mod one_by_one;
 pub mod plan;
-pub mod planned;
 pub mod pod_ranges;
 pub mod registry;
 pub mod route;
+pub mod scope;
 pub mod service;
 pub mod service_controller;
 pub mod source_ranges;
@@ -63,10 +63,10 @@ pub use node::{Node, NodeName, NodeRef, Schemes, Taint, TaintEffect, TaintId};
 pub use node_task::{NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork};
 pub use one_by_one::{OneByOne, SingleInstances, SingleRoutes};
 pub use plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
-pub use planned::{Planned, PlannedLoadBalancer, Steps};
 pub use pod_ranges::{PodInterface, PodRanges};
 pub use registry::{ProviderFactory, Registry, RegistryError};
 pub use route::{NewRoute, Route, Routes};
+pub use scope::{Scope, Turn};
 pub use service::{
     Condition, LoadBalancerIngress, LoadBalancerStatus, PortStatus, Service, ServiceKey, ServicePort, ServiceSpec,
 };

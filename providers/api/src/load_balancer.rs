@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -12,12 +13,13 @@ use crate::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use crate::error::ProviderError;
 use crate::node::{Node, NodeRef, Pairs};
 use crate::plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
+use crate::scope::Scope;
 use crate::service::{LoadBalancerStatus, Service};
 
 /// Load balancers of the cloud, for the service controller. `cluster` is the value of `--cluster-name`.
 ///
-/// A provider that plans its writes implements [`crate::Planned`], wrapped in [`crate::PlannedLoadBalancer`]. If its
-/// Services share no cloud objects, it may implement [`SingleLoadBalancer`], wrapped in [`OneByOneBalancers`].
+/// A provider that plans its writes uses the engine of the kit (`ccm_kit::balancer`). If its Services share no cloud
+/// objects, it may implement [`SingleLoadBalancer`], wrapped in [`OneByOneBalancers`].
 ///
 /// The controller never runs two calls of [`LoadBalancer::reconcile`] for the same [`GroupKey`] concurrently.
 #[async_trait]
@@ -77,7 +79,9 @@ pub trait LoadBalancer: Send + Sync {
     /// host update; hosts are updated when the backends change; items are deleted when a Service is deleted or no
     /// longer requests a load balancer. The list of nodes may be empty. [`ProviderError::ImplementedElsewhere`] is a
     /// success without status; a delay in an error is applied exactly.
-    async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer>;
+    ///
+    /// A write begins only while [`Scope::may_write`] succeeds; a wait for the cloud is a [`Scope::waiting`].
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork], scope: &Scope) -> Vec<ServiceAnswer>;
 
     /// The cloud state that a plan for this item depends on, as a value that can be stored and used by another process
     /// (`ccm snapshot`). Must not contain secrets. Reads the cloud, writes nothing. The default contains only whether a
@@ -148,7 +152,8 @@ pub trait LoadBalancerExt: LoadBalancer {
         nodes: &[NodeRef],
         action: ServiceAction,
     ) -> ServiceAnswer {
-        let answers = self.reconcile(cluster, &[ServiceWork::new(service, nodes, action)]).await;
+        let work = [ServiceWork::new(service, nodes, action)];
+        let answers = self.reconcile(cluster, &work, &Scope::default()).await;
         answers.into_iter().next().unwrap_or_else(|| Err(ProviderError::bug("reconcile() gave no answer")).into())
     }
 
@@ -297,7 +302,7 @@ impl<B: SingleLoadBalancer> LoadBalancer for OneByOneBalancers<B> {
         self.0.get(cluster, service).await
     }
 
-    async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
         reconcile_one_by_one(&self.0, cluster, work).await
     }
 }
@@ -366,13 +371,17 @@ impl ServiceWork {
 pub struct ServiceAnswer {
     /// The status after an ensure, or the error. [`ProviderError::in_progress`] is not a failure and is retried later.
     pub result: Result<Option<LoadBalancerStatus>, ProviderError>,
+    /// The status if it is known although the work failed: a failed part does not withhold the address.
+    pub status: Option<LoadBalancerStatus>,
+    /// The delay of another sync although the work succeeded: something that is not visible yet is still missing.
+    pub again: Option<Duration>,
     /// The annotations and conditions that the provider writes on the Service, whatever the result.
     pub notes: Notes,
 }
 
 impl From<Result<Option<LoadBalancerStatus>, ProviderError>> for ServiceAnswer {
     fn from(result: Result<Option<LoadBalancerStatus>, ProviderError>) -> Self {
-        Self { result, notes: Notes::default() }
+        Self { result, status: None, again: None, notes: Notes::default() }
     }
 }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_kit::Cluster;
+use ccm_kit::balancer::Engine;
 use ccm_kit::call::Caller;
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::metric::Registry;
 use ccm_provider::{
-    CloudConfig, CloudProvider, Inspect, InstancesV2, Lint, LoadBalancer, NodeTask, NodeTaskSpec, PlannedLoadBalancer,
-    ProviderContext, ProviderError, ProviderFactory, Routes, Volumes,
+    CloudConfig, CloudProvider, Inspect, InstancesV2, Lint, LoadBalancer, NodeTask, NodeTaskSpec, ProviderContext,
+    ProviderError, ProviderFactory, Routes, Volumes,
 };
 use serde_json::Value;
 
@@ -81,7 +82,7 @@ struct Aws {
     registry: Registry,
     cluster: Cluster,
     instances: Arc<Ec2Instances>,
-    balancers: Arc<PlannedLoadBalancer<Balancers>>,
+    balancers: Arc<Engine<Balancers>>,
     routes: Arc<VpcRoutes>,
     volumes: Arc<EbsVolumes>,
     inspector: Arc<Inspector>,
@@ -97,7 +98,7 @@ impl Aws {
         let balancers = Balancers::new(api.clone(), fleet.clone(), zones, cluster.clone(), env(&start));
         let routes = VpcRoutes::new(VpcTable::new(route_settings(&start), api.clone(), fleet), cluster.clone());
         let volumes = EbsVolumes::new(api.clone());
-        let (instances, balancers) = (Arc::new(instances), Arc::new(PlannedLoadBalancer(balancers)));
+        let (instances, balancers) = (Arc::new(instances), Arc::new(Engine::new(balancers)));
         let inspector = Inspector {
             api,
             instances: instances.clone(),

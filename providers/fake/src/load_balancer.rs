@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_provider::{
-    LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Plan, PortStatus, ProviderError, Service,
+    LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Plan, PortStatus, ProviderError, Scope, Service,
     ServiceAnswer, ServiceWork, SingleLoadBalancer, reconcile_one_by_one,
 };
 use ipnet::IpNet;
@@ -164,7 +164,7 @@ impl LoadBalancer for FakeLoadBalancer {
         SingleLoadBalancer::get(self, cluster, service).await
     }
 
-    async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
         reconcile_one_by_one(self, cluster, work).await
     }
 

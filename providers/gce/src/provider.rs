@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ccm_kit::balancer::Engine;
 use ccm_kit::inspect::replay;
 use ccm_kit::{Cluster, gcfg, http};
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::metric::Registry;
 use ccm_provider::{
     CloudConfig, CloudProvider, ConfigMapSpec, ErrorClass, Finding, Inspect, InstancesV2, Lint, LoadBalancer,
-    PlannedLoadBalancer, PodRanges, ProviderContext, ProviderError, ProviderFactory, Routes, ServiceControllerSpec,
-    Volumes, address,
+    PodRanges, ProviderContext, ProviderError, ProviderFactory, Routes, ServiceControllerSpec, Volumes, address,
 };
 use ipnet::IpNet;
 use serde_json::Value;
@@ -93,7 +93,7 @@ impl ProviderFactory for Factory {
     }
 
     fn replay(&self, facts: &Value, _: &FlagValues) -> Result<Option<Arc<dyn LoadBalancer>>, ProviderError> {
-        Ok(Some(Arc::new(PlannedLoadBalancer(Balancers::without_cloud(replay::read(facts, "GCE")?)))))
+        Ok(Some(Arc::new(Engine::new(Balancers::without_cloud(replay::read(facts, "GCE")?)))))
     }
 
     fn service_controllers(&self) -> &'static [ServiceControllerSpec] {
@@ -179,7 +179,7 @@ struct Gce {
     volumes: Arc<PersistentDisks>,
     /// The inputs of plans, for snapshots.
     facts: Value,
-    balancers: Arc<PlannedLoadBalancer<Balancers>>,
+    balancers: Arc<Engine<Balancers>>,
     inspector: Arc<Inspector>,
     metrics: BalancerMetrics,
 }
@@ -196,9 +196,9 @@ impl Gce {
         let instances = GceInstances::new(settings, client.clone(), site.zones.clone(), cluster.clone());
         let table = NetworkRoutes::new(client.clone(), site.network.url.clone(), cluster_cidrs);
         let volumes = PersistentDisks::new(client, site.zones.clone());
-        let balancers = Arc::new(PlannedLoadBalancer(balancers(&site)));
+        let balancers = Arc::new(Engine::new(balancers(&site)));
         let metrics = BalancerMetrics::start(&site.registry, site.options.fine_lock);
-        let facts = replay::facts(balancers.0.env());
+        let facts = replay::facts(balancers.cloud().env());
         let (instances, routes) = (Arc::new(instances), Arc::new(GceRoutes::new(table, cluster)));
         let inspector = Inspector {
             site: site.clone(),

@@ -12,14 +12,14 @@
 //! * [`inspect`]: the common parts of `explain`, `orphans`, `migrate-check` and `snapshot`.
 //! * [`lock`]: a mutex without poisoning.
 //! * `http`: JSON requests over HTTP, behind the feature of that name.
-//! * [`background`]: load balancers whose changes take minutes.
+//! * [`balancer`]: the engine of load balancers.
 //! * [`glob`]: `*` and `?` patterns over whole strings.
 //!
 //! Code that only one provider needs, or that depends on a particular cloud, does not belong here.
 #![deny(missing_docs)]
 
 pub mod annotations;
-pub mod background;
+pub mod balancer;
 pub mod batch;
 pub mod call;
 pub mod cluster;
@@ -35,7 +35,6 @@ mod lock;
 pub mod routes;
 pub mod snapshot;
 
-pub use background::Background;
 pub use batch::{Batcher, Bulk, Interrupted, Limits};
 pub use cluster::Cluster;
 pub use directory::Directory;

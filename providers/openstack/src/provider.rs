@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ccm_kit::balancer::Engine;
 use ccm_kit::call::{Caller, ErrorKind};
 use ccm_kit::{Background, Cluster, gcfg, http};
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::metric::Registry;
 use ccm_provider::{
-    CloudConfig, CloudProvider, ErrorClass, Finding, Inspect, InstancesV2, Lint, LoadBalancer, PlannedLoadBalancer,
-    ProviderContext, ProviderError, ProviderFactory, Routes, ServiceAction, Severity, Volumes, address,
+    CloudConfig, CloudProvider, ErrorClass, Finding, Inspect, InstancesV2, Lint, LoadBalancer, ProviderContext,
+    ProviderError, ProviderFactory, Routes, ServiceAction, Severity, Volumes, address,
 };
 use ipnet::IpNet;
 use serde_json::Value;
@@ -191,7 +192,7 @@ struct Parts {
 }
 
 /// The load balancers for the service controller.
-type LoadBalancers = Background<PlannedLoadBalancer<Balancers>>;
+type LoadBalancers = Engine<Balancers>;
 
 #[derive(Debug)]
 struct OpenStack {
@@ -229,11 +230,11 @@ impl OpenStack {
         let volumes = Arc::new(CinderVolumes::new(settings, client.clone()));
         let (registry, router) = (parts.registry.clone(), config.route_router.clone());
         let (cluster_cidrs, findings) = (parts.cluster_cidrs.clone(), parts.findings.clone());
-        let (identity, metrics) = (parts.identity.clone(), parts.metrics.clone());
+        let identity = parts.identity.clone();
         let env = Env { config, identity: identity.clone() };
         let facts = replay::facts(&env);
         let planned = balancers(env, parts, ports, &cluster).await?.map(Arc::new);
-        let balancers = planned.clone().map(|planned| Arc::new(in_background(planned, metrics)));
+        let balancers = planned.clone();
         let inspector = Inspector {
             client: client.clone(),
             cluster: cluster.clone(),
@@ -293,8 +294,8 @@ async fn balancers(
     parts: Parts,
     ports: NodePorts,
     cluster: &Cluster,
-) -> Result<Option<PlannedLoadBalancer<Balancers>>, ProviderError> {
-    let Parts { client, environment, .. } = parts;
+) -> Result<Option<Engine<Balancers>>, ProviderError> {
+    let Parts { client, environment, metrics, .. } = parts;
     if !env.config.load_balancer.enabled {
         return Ok(None);
     }
@@ -304,20 +305,8 @@ async fn balancers(
     if let Some(error) = missing(&client, &[Service::KeyManager]).await {
         tracing::warn!(%error, "no load balancer can end TLS");
     }
-    let made = Balancers::new(client, ports, cluster.clone(), env, environment.wait_steps);
-    Ok(Some(PlannedLoadBalancer(made)))
-}
-
-fn in_background(planned: Arc<PlannedLoadBalancer<Balancers>>, metrics: Metrics) -> LoadBalancers {
-    let ended = Arc::new(move |action, succeeded, took| {
-        let operation = match action {
-            ServiceAction::Ensure => "loadbalancer_ensure",
-            ServiceAction::UpdateHosts => "loadbalancer_update",
-            ServiceAction::Delete => "loadbalancer_delete",
-        };
-        metrics.reconciled(operation, succeeded, took);
-    });
-    Background::new(planned, ended)
+    let made = Balancers::new(client, ports, cluster.clone(), env, environment.wait_steps, metrics);
+    Ok(Some(Engine::new(made)))
 }
 
 #[async_trait]

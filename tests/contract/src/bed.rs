@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ccm_provider::{
     CloudProvider, ErrorClass, InstancesV2, LegacyInstances, LoadBalancer, LoadBalancerStatus, Node, NodeRef, OneByOne,
-    ProviderError, Routes, Service, ServicePort, ServiceWork, Volumes,
+    ProviderError, Routes, Scope, Service, ServicePort, ServiceWork, Volumes,
 };
 
 use futures::FutureExt as _;
@@ -185,7 +185,7 @@ impl Bed {
             let batches = ccm_provider::batches(&*balancer, work);
             let given = join_all(batches.iter().map(async |places| {
                 let items: Vec<ServiceWork> = places.iter().filter_map(|place| work.get(*place).cloned()).collect();
-                balancer.reconcile(CLUSTER, &items).await
+                balancer.reconcile(CLUSTER, &items, &Scope::default()).await
             }))
             .await;
             let mut answers: Vec<_> =

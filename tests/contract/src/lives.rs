@@ -299,7 +299,7 @@ impl<C: LivingCloud> Life<C> {
         let Some(living) = self.services.get_mut(name) else { return Ok(None) };
         loop {
             let answer = self.process.reconcile_one(C::CLUSTER, &living.service, self.cloud.nodes(), action).await;
-            let ServiceAnswer { result, notes } = answer;
+            let ServiceAnswer { result, notes, .. } = answer;
             notes.annotations.into_iter().for_each(|(key, value)| living.note(key, value));
             match result {
                 Err(error) if self.cloud.wait(&error).await => {}

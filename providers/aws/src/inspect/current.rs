@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ccm_kit::inspect::{Current, DESIRED, Explained};
-use ccm_provider::{Fact, Planned, Service, ServiceAction};
+use ccm_provider::{Fact, Service, ServiceAction};
 
 use crate::loadbalancer::desired::{Desired, Goal, previous_balancer};
 use crate::loadbalancer::observed::Observed;
@@ -11,7 +11,7 @@ use crate::loadbalancer::step::scheme;
 use crate::loadbalancer::{Balancers, Observation};
 
 /// One Service. Both lists are empty if another controller manages its load balancer and this program has none left.
-pub(super) type Seen = Current<<Balancers as Planned>::Desired, <Balancers as Planned>::Observed>;
+pub(super) type Seen = Current<Vec<Desired>, Vec<Observation>>;
 
 impl Explained for Balancers {
     const NOT_FOUND: &'static str = "check whether it has another name or is in another account";

@@ -21,8 +21,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_kit::Cluster;
+use ccm_kit::balancer::Engine;
 use ccm_kit::inspect::{unchecked, unreadable};
-use ccm_provider::{Check, Claims, Fact, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service};
+use ccm_provider::{Check, Claims, Fact, Inspect, Node, Orphan, ProviderError, Service};
 
 use crate::client::ec2::SecurityGroup;
 use crate::client::{Answer, Api, Query};
@@ -36,7 +37,7 @@ use crate::routes;
 pub(crate) struct Inspector {
     pub(crate) api: Arc<dyn Api>,
     pub(crate) instances: Arc<Ec2Instances>,
-    pub(crate) balancers: Arc<PlannedLoadBalancer<Balancers>>,
+    pub(crate) balancers: Arc<Engine<Balancers>>,
     pub(crate) settings: Settings,
     pub(crate) routes: routes::Settings,
     pub(crate) cluster: Cluster,
@@ -44,11 +45,11 @@ pub(crate) struct Inspector {
 
 impl Inspector {
     fn balancers(&self) -> &Balancers {
-        &self.balancers.0
+        self.balancers.cloud()
     }
 
     fn env(&self) -> &Env {
-        &self.balancers.0.env
+        &self.balancers.cloud().env
     }
 
     /// `kubernetes.io/cluster/<ID>`; empty without a cluster.

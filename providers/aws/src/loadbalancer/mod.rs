@@ -30,14 +30,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ccm_kit::balancer::{self, BalancerCloud, Items, Kind, Part, Plan, Reached, Written};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
-    ErrorClass, EventType, Finding, LoadBalancerIngress, LoadBalancerStatus, NodeRef, Planned, ProviderError, Service,
-    ServiceKey, ServiceWork, Severity, Steps, Subject,
+    ErrorClass, EventType, Finding, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Scope, Service,
+    ServiceKey, ServiceWork, Severity, Subject,
 };
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 use crate::client::Api;
 use crate::node::age;
@@ -67,13 +67,9 @@ pub(crate) struct Balancers {
 pub(crate) struct Cloud {
     pub(crate) reads: Reads,
     settling: Settling,
-    /// Observations for deletions that are about to start, by balancer name, each used once.
-    recent: Mutex<BTreeMap<String, (Instant, Observed)>>,
     cluster: Cluster,
 }
 
-/// Maximum age of an observation that serves the deletion of its balancer.
-const OBSERVATION_TTL: Duration = Duration::from_secs(1);
 /// Delay before an instance that EC2 does not show yet is read again.
 const INSTANCE_RECHECK: Duration = Duration::from_secs(10);
 
@@ -91,7 +87,7 @@ impl Balancers {
     pub(crate) fn new(api: Arc<dyn Api>, fleet: Fleet, zones: Arc<Zones>, cluster: Cluster, env: Env) -> Self {
         let reads = Reads::new(api, fleet, zones, cluster.clone(), &env);
         let settling = Settling::new(cluster.clone());
-        let cloud = Some(Cloud { reads, settling, recent: Mutex::default(), cluster });
+        let cloud = Some(Cloud { reads, settling, cluster });
         Self { env, cloud }
     }
 
@@ -139,18 +135,6 @@ impl Cloud {
         let is_one = |node: &NodeRef| instance_of(node).is_some_and(|id| instances.contains(id.as_str()));
         !instances.is_empty() && work.iter().flat_map(|item| &*item.nodes).any(|node| is_young(node) && is_one(node))
     }
-
-    /// Keeps the observation for the deletion that the core starts after checking whether there is anything to delete.
-    fn keep_observation(&self, balancer: &str, observed: &Observed) {
-        let mut recent = lock(&self.recent);
-        recent.retain(|_, (at, _)| at.elapsed() < OBSERVATION_TTL);
-        recent.insert(balancer.to_owned(), (Instant::now(), observed.clone()));
-    }
-
-    fn take_observation(&self, balancer: &str) -> Option<Observed> {
-        let (at, observed) = lock(&self.recent).remove(balancer)?;
-        (at.elapsed() < OBSERVATION_TTL).then_some(observed)
-    }
 }
 
 /// The status of a Service: empty until its balancer has a DNS name.
@@ -187,13 +171,20 @@ fn of_other_kind(desired: &Desired, observed: &Observed) -> Option<Finding> {
     Some(Finding::warning("load balancer", text).value(other.clone()))
 }
 
-impl Planned for Balancers {
-    type Desired = Vec<Desired>;
-    type Observed = Vec<Observation>;
-    type Step = Step;
-    type Outputs = Mutex<Outputs>;
+impl From<Step> for balancer::Step<Step> {
+    fn from(step: Step) -> Self {
+        let summary = step.summary.clone();
+        Self::new(step, summary, Items::one(0), Part::new(Kind::Frame))
+    }
+}
 
-    fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Desired>, Vec<Result<(), ProviderError>>) {
+impl BalancerCloud for Balancers {
+    type Wanted = Vec<Desired>;
+    type Observed = Vec<Observation>;
+    type Write = Step;
+    type Made = Mutex<Outputs>;
+
+    fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Desired>, Vec<Result<(), ProviderError>>) {
         let mut wanted = Vec::new();
         let mut verdicts = Vec::new();
         for item in work {
@@ -218,16 +209,7 @@ impl Planned for Balancers {
         let mut all = Vec::new();
         for desired in wanted {
             let deleting = matches!(desired.goal, Goal::Absent);
-            let observed = match cloud.take_observation(&desired.name).filter(|_| deleting) {
-                Some(observed) => observed,
-                None => {
-                    let observed = observe::gather(desired, &cloud.reads, &self.env).await?;
-                    if deleting {
-                        cloud.keep_observation(&desired.name, &observed);
-                    }
-                    observed
-                }
-            };
+            let observed = observe::gather(desired, &cloud.reads, &self.env).await?;
             let unsettled = cloud.settling.left(&desired.name, &observed, deleting);
             let instance_recheck = cloud.has_young(work, &observed.missing_instances).then_some(INSTANCE_RECHECK);
             all.push(Observation { observed, unsettled, instance_recheck });
@@ -241,7 +223,7 @@ impl Planned for Balancers {
         }
     }
 
-    fn plan(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>) -> Result<Steps<Step>, ProviderError> {
+    fn plan(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>) -> Result<Plan<Step>, ProviderError> {
         let (mut steps, mut findings) = (Vec::new(), Vec::new());
         for (desired, observation) in wanted.iter().zip(observed) {
             let planned = self.plan_one(desired, &observation.observed)?;
@@ -258,29 +240,43 @@ impl Planned for Balancers {
                     Purpose { balancer: desired.name.clone(), keeps: !matches!(desired.goal, Goal::Absent), recheck }
                 }
             };
-            steps.extend(planned.steps.into_iter().map(|step| Step { purpose: purpose.clone(), ..step }));
+            let purposeful = |step| Step { purpose: purpose.clone(), ..step };
+            steps.extend(planned.steps.into_iter().map(purposeful).map(balancer::Step::from));
             findings.extend(desired.findings.iter().cloned());
             findings.extend(of_other_kind(desired, &observation.observed));
             findings.extend(missing_instances(desired, &observation.observed));
             findings.extend(planned.findings);
         }
-        Ok(Steps { steps, findings, failed: BTreeMap::new() })
+        Ok(Plan { steps, findings, failed: BTreeMap::new() })
     }
 
-    fn guard(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>, steps: &[Step]) -> Result<(), ProviderError> {
+    fn guard(
+        &self,
+        observed: &Vec<Observation>,
+        wanted: &Vec<Desired>,
+        steps: &[balancer::Step<Step>],
+    ) -> Vec<(usize, ProviderError)> {
+        let writes: Vec<Step> = steps.iter().map(|step| step.write.clone()).collect();
         let mut observation = wanted.iter().zip(observed);
-        observation
-            .try_for_each(|(desired, observation)| guard::guard(desired, &observation.observed, &self.env, steps))
+        let refused = observation
+            .try_for_each(|(desired, observation)| guard::guard(desired, &observation.observed, &self.env, &writes));
+        let refused = refused.err().into_iter();
+        refused.flat_map(|error| (0..steps.len()).map(move |index| (index, error.clone()))).collect()
     }
 
-    async fn apply(&self, step: &Step, shared: &Mutex<Outputs>) -> Result<(), ProviderError> {
+    async fn write(
+        &self,
+        step: &balancer::Step<Step>,
+        shared: &Mutex<Outputs>,
+        _: &Scope,
+    ) -> Result<Written, ProviderError> {
+        let step = &step.write;
         let cloud = self.cloud()?;
         // One write at a time.
         let mut outputs = std::mem::take(&mut *lock(shared));
         tracing::info!(step = %step.summary, "writing");
         let Purpose { balancer, keeps, recheck } = &step.purpose;
         outputs.recheck.clone_from(recheck);
-        lock(&cloud.recent).remove(balancer);
         let write = outputs.completed(&step.write);
         // Recorded before the call too: the answer may be lost.
         if *keeps {
@@ -293,7 +289,7 @@ impl Planned for Balancers {
             Err(_) if !keeps => {}
             _ => cloud.settling.wrote(balancer, &write),
         }
-        answer
+        answer.map(|()| Written::Done)
     }
 
     fn finish(&self, outputs: &Mutex<Outputs>) -> Result<(), ProviderError> {
@@ -308,18 +304,10 @@ impl Planned for Balancers {
         }
     }
 
-    fn describe(&self, step: &Step) -> ccm_provider::Step {
-        step.summary.clone()
-    }
-
-    fn status(
-        &self,
-        observed: &Vec<Observation>,
-        wanted: &Vec<Desired>,
-        service: &Service,
-    ) -> Option<LoadBalancerStatus> {
-        let key: ServiceKey = service.key();
-        let (desired, observation) = wanted.iter().zip(observed).find(|(desired, _)| desired.service == key)?;
+    fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
+        let key: ServiceKey = reached.service.key();
+        let (desired, observation) =
+            reached.wanted.iter().zip(reached.observed).find(|(desired, _)| desired.service == key)?;
         let network = observation.observed.network.as_ref().map(|network| &network.balancer);
         let network = network.filter(|balancer| balancer.kind == network::KIND).map(network::status);
         let classic = observation.observed.classic.as_ref().map(|classic| status(&classic.balancer.dns_name));

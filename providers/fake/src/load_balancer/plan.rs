@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_provider::{
     Change, ErrorClass, Finding, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, Plan, ProviderError, Risk,
-    Service, ServiceAction, ServiceAnswer, ServiceWork, Severity, Step, Verb,
+    Scope, Service, ServiceAction, ServiceAnswer, ServiceWork, Severity, Step, Verb,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -162,7 +162,7 @@ impl LoadBalancer for Replayed {
         Err(no_cloud("the cloud"))
     }
 
-    async fn reconcile(&self, _: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+    async fn reconcile(&self, _: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
         work.iter().map(|_| Err(no_cloud("the cloud")).into()).collect()
     }
 

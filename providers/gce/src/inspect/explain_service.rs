@@ -18,7 +18,7 @@ pub(super) async fn explain(gce: &Inspector, cluster: &str, service: &Service) -
         Some(item) => parts(gce, service, item, &seen.observed),
         None => Vec::new(),
     };
-    service::explain(&gce.balancers.0, cluster, service, &nodes, parts).await
+    service::explain(gce.balancers.cloud(), cluster, service, &nodes, parts).await
 }
 
 fn parts(gce: &Inspector, service: &Service, item: &Item, observed: &Observed) -> Vec<Fact> {

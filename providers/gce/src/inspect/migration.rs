@@ -21,7 +21,7 @@ pub(super) async fn checks(gce: &Inspector, cluster: &str, claims: &Claims) -> V
     checks.extend(permissions(gce).await);
     let answers = gce.instances.lookup(&claims.nodes, Aspects::ALL).await;
     checks.extend(nodes(&claims.nodes, &answers, "instance", "project-id is the project", |_, _| None));
-    checks.extend(services(&gce.balancers.0, cluster, claims).await);
+    checks.extend(services(gce.balancers.cloud(), cluster, claims).await);
     checks
 }
 

@@ -10,8 +10,9 @@ mod orphans;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ccm_kit::balancer::Engine;
 use ccm_kit::inspect::{unchecked, unreadable};
-use ccm_provider::{Check, Claims, Fact, Finding, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service};
+use ccm_provider::{Check, Claims, Fact, Finding, Inspect, Node, Orphan, ProviderError, Service};
 
 use crate::loadbalancer::Balancers;
 use crate::node::instances::GceInstances;
@@ -24,7 +25,7 @@ pub(crate) struct Inspector {
     pub(crate) site: Site,
     pub(crate) instances: Arc<GceInstances>,
     pub(crate) routes: Arc<GceRoutes>,
-    pub(crate) balancers: Arc<PlannedLoadBalancer<Balancers>>,
+    pub(crate) balancers: Arc<Engine<Balancers>>,
     /// Findings about the configuration from the start.
     pub(crate) findings: Vec<Finding>,
 }

@@ -61,7 +61,7 @@ pub(super) async fn find(gce: &Inspector, claims: &Claims) -> Result<Vec<Orphan>
 }
 
 async fn read(gce: &Inspector) -> Result<Inventory, ProviderError> {
-    let (client, region, all) = (&gce.site.client, gce.balancers.0.env().region(), Filter::default());
+    let (client, region, all) = (&gce.site.client, gce.balancers.cloud().env().region(), Filter::default());
     let (rules, pools, backends) = futures::try_join!(
         client.list(FORWARDING_RULE_LIST, &region, &all),
         client.list(TARGET_POOL_LIST, &region, &all),
@@ -183,5 +183,5 @@ pub(super) async fn delete(gce: &Inspector, cluster: &str, orphan: &Orphan) -> R
         }
         _ => Ok(true),
     };
-    orphans::delete(&gce.balancers.0, cluster, &service, is_there, |_| true).await
+    orphans::delete(gce.balancers.cloud(), cluster, &service, is_there, |_| true).await
 }

@@ -6,19 +6,18 @@
 //! kind share health checks, firewall rules and instance groups, so they are planned together.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_kit::Cluster;
+use ccm_kit::balancer::{self, BalancerCloud, Items, Kind, Part, Plan, Reached, Written};
 use ccm_kit::inspect::replay::no_cloud;
-use ccm_kit::{Cluster, lock};
 use ccm_provider::{
-    Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Note, Notes, Planned, ProviderError, Service,
-    ServiceAction, ServiceWork, Steps,
+    Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Note, Notes, ProviderError, Scope, Service,
+    ServiceAction, ServiceWork,
 };
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 use crate::annotations::{BACKEND_SERVICE, Scheme, TARGET_POOL};
 use crate::client::Client;
@@ -48,8 +47,6 @@ use observed::Observed;
 use step::{Outputs, Step};
 pub(crate) use surroundings::{Here, Surroundings};
 
-/// An observation may be reused for the deletion of its balancer within this time.
-const LOOKED: Duration = Duration::from_secs(1);
 /// The time limit of a step: the write, and the reads after it.
 const STEP_DEADLINE: Duration = Duration::from_secs(20 * 60);
 
@@ -110,25 +107,12 @@ struct Cloud {
     client: Client,
     reads: Reads,
     events: Events,
-    /// Observations for deletions that are about to begin, by the name of the balancer. Each is used once.
-    looked: Mutex<BTreeMap<String, (Instant, Observed)>>,
-    /// Incremented when a write begins and when it ends.
-    writes: AtomicU64,
-}
-
-impl Cloud {
-    /// Records that a write begins or ends.
-    fn written(&self) {
-        self.writes.fetch_add(1, Ordering::SeqCst);
-        lock(&self.looked).clear();
-    }
 }
 
 impl Balancers {
     pub(crate) fn new(client: Client, surroundings: Arc<dyn Surroundings>, cluster: Cluster, env: Env) -> Self {
         let reads = Reads::new(client.clone(), surroundings);
-        let cloud =
-            Cloud { client, reads, events: Events::new(cluster), looked: Mutex::default(), writes: AtomicU64::new(0) };
+        let cloud = Cloud { client, reads, events: Events::new(cluster) };
         Self { env, cloud: Some(cloud) }
     }
 
@@ -146,11 +130,11 @@ impl Balancers {
     }
 }
 
-impl Planned for Balancers {
-    type Desired = Desired;
+impl BalancerCloud for Balancers {
+    type Wanted = Desired;
     type Observed = Observed;
-    type Step = Step;
-    type Outputs = Outputs;
+    type Write = Step;
+    type Made = Outputs;
 
     /// One group for each of its kinds, and none of its own: Services with the same groups are processed together, and
     /// their operations run concurrently.
@@ -172,62 +156,39 @@ impl Planned for Balancers {
         Some(hosts::backend(node).into())
     }
 
-    fn desired(&self, _: &str, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
+    fn wanted(&self, _: &str, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
         desired::desired(&self.env.options, work)
     }
 
     async fn observe(&self, _: &str, _: &[ServiceWork], desired: &Desired) -> Result<Observed, ProviderError> {
-        let cloud = self.cloud()?;
-        let mut items = desired.items.values();
-        let deleted = match (items.next(), items.next()) {
-            (Some(item), None) if item.action == ServiceAction::Delete => Some(&item.names.balancer),
-            _ => None,
-        };
-        // The core checks whether there is anything to delete, and deletes immediately afterwards.
-        if let Some((at, observed)) = deleted.and_then(|name| lock(&cloud.looked).remove(name))
-            && at.elapsed() < LOOKED
-        {
-            return Ok(observed);
-        }
-        let written = cloud.writes.load(Ordering::SeqCst);
-        let observed = cloud.reads.observe(&self.env, desired).await?;
-        // An observation during a write may be inconsistent.
-        if let Some(name) = deleted.filter(|_| written == cloud.writes.load(Ordering::SeqCst)) {
-            let mut looked = lock(&cloud.looked);
-            looked.retain(|_, (at, _)| at.elapsed() < LOOKED);
-            looked.insert(name.clone(), (Instant::now(), observed.clone()));
-        }
-        Ok(observed)
+        self.cloud()?.reads.observe(&self.env, desired).await
     }
 
-    fn plan(&self, observed: &Observed, desired: &Desired) -> Result<Steps<Step>, ProviderError> {
-        Ok(plan::plan(&self.env, observed, desired))
+    fn strip(&self, _: &mut Observed, _: &Desired) {}
+
+    fn plan(&self, observed: &Observed, desired: &Desired) -> Result<Plan<Step>, ProviderError> {
+        Ok(plan::plan(&self.env, observed, desired).into())
     }
 
-    fn item(&self, step: &Step) -> Option<usize> {
-        step.item
+    fn guard(
+        &self,
+        observed: &Observed,
+        desired: &Desired,
+        steps: &[balancer::Step<Step>],
+    ) -> Vec<(usize, ProviderError)> {
+        let writes: Vec<Step> = steps.iter().map(|step| step.write.clone()).collect();
+        let refused = guard::guard(&self.env, observed, desired, &writes).err().into_iter();
+        refused.flat_map(|error| (0..steps.len()).map(move |index| (index, error.clone()))).collect()
     }
 
-    fn stage(&self, step: &Step) -> Option<u32> {
-        Some(step.stage())
-    }
-
-    fn guard(&self, observed: &Observed, desired: &Desired, steps: &[Step]) -> Result<(), ProviderError> {
-        guard::guard(&self.env, observed, desired, steps)
-    }
-
-    fn step_deadline(&self) -> Duration {
+    fn write_deadline(&self) -> Duration {
         STEP_DEADLINE
     }
 
-    async fn apply(&self, step: &Step, outputs: &Outputs) -> Result<(), ProviderError> {
-        tracing::info!(step = %step.describe(), "writing");
-        let cloud = self.cloud()?;
-        let Cloud { client, reads, events, .. } = cloud;
-        cloud.written();
-        let done = Writer { env: &self.env, client, reads, events }.apply(step, outputs).await;
-        cloud.written();
-        done
+    async fn write(&self, step: &balancer::Step<Step>, outputs: &Outputs, _: &Scope) -> Result<Written, ProviderError> {
+        tracing::info!(step = %step.summary, "writing");
+        let Cloud { client, reads, events, .. } = self.cloud()?;
+        Writer { env: &self.env, client, reads, events }.apply(&step.write, outputs).await.map(|()| Written::Done)
     }
 
     fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
@@ -235,18 +196,12 @@ impl Planned for Balancers {
         work.iter().for_each(|item| cloud.events.report(&item.service, findings));
     }
 
-    fn describe(&self, step: &Step) -> ccm_provider::Step {
-        step.describe()
-    }
-
-    fn status(&self, observed: &Observed, desired: &Desired, service: &Service) -> Option<LoadBalancerStatus> {
-        let (place, item) = desired.item_of(service)?;
+    fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
+        let observed = reached.observed;
+        let item = reached.wanted.items.get(&reached.place)?;
         let rule = observed.rule(&item.names).filter(|rule| !rule.ip_address.is_empty());
         if item.action == ServiceAction::Delete {
-            let planned = plan::plan(&self.env, observed, &desired.only(place, item));
-            // Writes to objects that other Services may use do not count.
-            let is_left = planned.steps.iter().any(|step| step.item.is_some()) || !item.begun.is_empty();
-            is_left.then_some(())?;
+            (reached.remains() || !item.begun.is_empty()).then_some(())?;
         }
         match rule {
             None => (item.action == ServiceAction::Delete).then(LoadBalancerStatus::default),
@@ -257,8 +212,9 @@ impl Planned for Balancers {
         }
     }
 
-    fn notes(&self, observed: &Observed, _: &Outputs, desired: &Desired, service: &Service) -> Notes {
-        let Some((place, item)) = desired.item_of(service) else { return Notes::default() };
+    fn notes(&self, reached: &Reached<'_, Self>) -> Notes {
+        let observed = reached.observed;
+        let Some(item) = reached.wanted.items.get(&reached.place) else { return Notes::default() };
         let mut notes = Notes::default();
         if item.action == ServiceAction::Ensure && item.owner != Owner::Other && (item.is_mixed || item.says_mixed) {
             notes.conditions.push(Note {
@@ -274,8 +230,7 @@ impl Planned for Balancers {
         if item.action != ServiceAction::Ensure || item.is_mixed {
             return notes;
         }
-        let planned = plan::plan(&self.env, observed, &desired.only(place, item));
-        let is_done = planned.steps.is_empty() && planned.failed.is_empty();
+        let is_done = !reached.remains();
         if let Some(cloud) = self.cloud.as_ref().filter(|_| is_done) {
             cloud.reads.settle(item);
         }
@@ -288,13 +243,13 @@ impl Planned for Balancers {
     }
 }
 
-impl Desired {
-    fn only(&self, place: usize, item: &desired::Item) -> Self {
-        Self { items: [(place, item.clone())].into() }
-    }
-
-    fn item_of(&self, service: &Service) -> Option<(usize, &desired::Item)> {
-        let key = service.key().to_string();
-        self.items.iter().find(|(_, item)| item.key == key).map(|(place, item)| (*place, item))
+impl From<plan::Steps> for Plan<Step> {
+    fn from(plan::Steps { steps, findings, failed }: plan::Steps) -> Self {
+        let wrapped = |step: Step| {
+            let (summary, stage) = (step.describe(), step.stage());
+            let items = step.item.map_or(Items::All, Items::one);
+            balancer::Step::new(step, summary, items, Part::new(Kind::Frame)).stage(stage)
+        };
+        Self { steps: steps.into_iter().map(wrapped).collect(), findings, failed }
     }
 }

@@ -1,12 +1,14 @@
 //! The desired and the observed state of one Service, and the remaining steps.
 
-use ccm_provider::{Fact, Plan, Planned, ProviderError, Service, ServiceAction, ServiceWork, Steps};
+use ccm_provider::{Fact, Plan, ProviderError, Service, ServiceAction, ServiceWork};
+
+use crate::balancer::{BalancerCloud, Plan as Planned, Step};
 
 /// The subject of facts about the desired state of a Service.
 pub const DESIRED: &str = "desired state";
 
 /// The load balancers of a cloud, for commands that handle one Service at a time. The functions are pure.
-pub trait Explained: Planned {
+pub trait Explained: BalancerCloud {
     /// The remediation if the load balancer of a Service with an address is not found.
     const NOT_FOUND: &'static str;
     /// The effect on the load balancer of an invalid Service until it is corrected.
@@ -27,17 +29,17 @@ pub trait Explained: Planned {
     }
 
     /// Describes the load balancer of a Service; `None` if it has none.
-    fn in_words(desired: &Self::Desired) -> Option<String>;
+    fn in_words(desired: &Self::Wanted) -> Option<String>;
 
     /// Whether the load balancer of the Service exists.
-    fn is_there(desired: &Self::Desired, observed: &Self::Observed) -> bool;
+    fn is_there(desired: &Self::Wanted, observed: &Self::Observed) -> bool;
 
     /// Clears data that would save a read.
-    fn read_all(_desired: &mut Self::Desired) {}
+    fn read_all(_desired: &mut Self::Wanted) {}
 
     /// Keeps only the currently registered nodes in the desired state, or all if none is registered: only the core
     /// knows which nodes are eligible, and `ccm plan` shows missing ones.
-    fn keep_registered(desired: &mut Self::Desired, observed: &Self::Observed);
+    fn keep_registered(desired: &mut Self::Wanted, observed: &Self::Observed);
 }
 
 /// One Service and its load balancer.
@@ -52,7 +54,7 @@ pub struct Current<D, O> {
 }
 
 /// The [`Current`] type of a provider.
-pub(super) type Of<P> = Current<<P as Planned>::Desired, <P as Planned>::Observed>;
+pub(super) type Of<P> = Current<<P as BalancerCloud>::Wanted, <P as BalancerCloud>::Observed>;
 
 /// The action that the Service requests.
 pub(super) fn action(service: &Service) -> ServiceAction {
@@ -65,14 +67,14 @@ pub(super) fn action(service: &Service) -> ServiceAction {
 /// # Errors
 ///
 /// The Service is invalid or belongs to another controller. Nothing is read.
-pub(super) fn desired<P: Planned>(
-    balancers: &P,
+pub(super) fn wanted<C: BalancerCloud>(
+    balancers: &C,
     cluster: &str,
     work: &[ServiceWork],
-) -> Result<P::Desired, ProviderError> {
-    let (desired, verdicts) = balancers.desired(cluster, work);
+) -> Result<C::Wanted, ProviderError> {
+    let (wanted, verdicts) = balancers.wanted(cluster, work);
     verdicts.into_iter().collect::<Result<Vec<()>, _>>()?;
-    Ok(desired)
+    Ok(wanted)
 }
 
 /// The remaining steps that `counts` accepts.
@@ -80,17 +82,17 @@ pub(super) fn desired<P: Planned>(
 /// # Errors
 ///
 /// The state of the cloud prevents a plan, or the guard rejects it.
-pub(super) fn steps<P: Planned>(
-    balancers: &P,
-    observed: &P::Observed,
-    desired: &P::Desired,
-    counts: impl Fn(&P::Step) -> bool,
-) -> Result<Steps<P::Step>, ProviderError> {
-    let mut steps = balancers.plan(observed, desired)?;
-    std::mem::take(&mut steps.failed).into_values().next().map_or(Ok(()), Err)?;
-    steps.steps.retain(counts);
-    balancers.guard(observed, desired, &steps.steps)?;
-    Ok(steps)
+pub(super) fn steps<C: BalancerCloud>(
+    balancers: &C,
+    observed: &C::Observed,
+    wanted: &C::Wanted,
+    counts: impl Fn(&Step<C::Write>) -> bool,
+) -> Result<Planned<C::Write>, ProviderError> {
+    let mut planned = balancers.plan(observed, wanted)?;
+    std::mem::take(&mut planned.failed).into_values().next().map_or(Ok(()), Err)?;
+    planned.steps.retain(counts);
+    let refused = balancers.guard(observed, wanted, &planned.steps).into_iter().next();
+    refused.map_or(Ok(planned), |(_, error)| Err(error))
 }
 
 /// Observes and plans.
@@ -102,13 +104,13 @@ pub(super) async fn look<P: Explained>(
     balancers: &P,
     cluster: &str,
     work: &[ServiceWork],
-    mut desired: P::Desired,
+    mut desired: P::Wanted,
 ) -> Result<Of<P>, ProviderError> {
     P::read_all(&mut desired);
     let observed = balancers.observe(cluster, work, &desired).await?;
     P::keep_registered(&mut desired, &observed);
-    let plan = steps(balancers, &observed, &desired, |_| true).map(|Steps { steps, findings, .. }| Plan {
-        steps: steps.iter().map(|step| balancers.describe(step)).collect(),
+    let plan = steps(balancers, &observed, &desired, |_| true).map(|Planned { steps, findings, .. }| Plan {
+        steps: steps.into_iter().map(Step::printed).collect(),
         findings,
         ..Plan::default()
     });

@@ -89,7 +89,7 @@ pub async fn services<P: Explained>(balancers: &P, cluster: &str, claims: &Claim
 async fn check<P: Explained>(balancers: &P, cluster: &str, service: &Service, nodes: &[NodeRef]) -> Check {
     let subject = format!("service {}", service.key());
     let work = [ServiceWork::new(service, nodes, current::action(service))];
-    let desired = match current::desired(balancers, cluster, &work) {
+    let desired = match current::wanted(balancers, cluster, &work) {
         Ok(desired) => desired,
         Err(error) => return of_error::<P>(subject, &error),
     };

@@ -1,7 +1,7 @@
 //! The common parts of `ccm explain`, `ccm orphans`, `ccm migrate-check` and `ccm snapshot` for all clouds.
 //!
 //! Functions for the clouds, and one trait, [`Explained`]: the requirements on a cloud's load balancers in addition to
-//! [`Planned`](ccm_provider::Planned).
+//! [`BalancerCloud`](crate::balancer::BalancerCloud).
 //!
 //! * [`Current`]: the desired and the observed state of one Service, and the remaining steps.
 //! * [`service`]: explains a Service.

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use ccm_provider::{
-    Claims, Orphan, Planned, ProviderError, Risk, Service, ServiceAction, ServiceKey, ServiceWork, Step, Verb,
-};
+use ccm_provider::{Claims, Orphan, ProviderError, Risk, Service, ServiceAction, ServiceKey, ServiceWork, Step, Verb};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::current;
+use crate::balancer::{BalancerCloud, Step as Planned, write_all};
 
 /// The Services of a cluster.
 #[derive(Debug)]
@@ -144,15 +143,15 @@ pub fn former(key: &str, uid: &str) -> Result<Service, ProviderError> {
 /// # Errors
 ///
 /// A read or a write failed, or the deletion was refused.
-pub async fn delete<P: Planned>(
-    balancers: &P,
+pub async fn delete<C: BalancerCloud>(
+    balancers: &C,
     cluster: &str,
     service: &Service,
-    is_there: impl FnOnce(&P::Observed) -> Result<bool, ProviderError>,
-    counts: impl Fn(&P::Step) -> bool,
+    is_there: impl FnOnce(&C::Observed) -> Result<bool, ProviderError>,
+    counts: impl Fn(&Planned<C::Write>) -> bool,
 ) -> Result<(), ProviderError> {
     let work = [ServiceWork::new(service, &[], ServiceAction::Delete)];
-    let desired = current::desired(balancers, cluster, &work)?;
+    let desired = current::wanted(balancers, cluster, &work)?;
     let observed = balancers.observe(cluster, &work, &desired).await?;
     if !is_there(&observed)? {
         return Ok(());
@@ -160,15 +159,12 @@ pub async fn delete<P: Planned>(
     write(balancers, &current::steps(balancers, &observed, &desired, counts)?.steps).await
 }
 
-/// Executes the writes one after the other.
+/// Executes steps about one owner.
 ///
 /// # Errors
 ///
-/// A write failed; the writes after it are not executed.
-pub async fn write<P: Planned>(balancers: &P, steps: &[P::Step]) -> Result<(), ProviderError> {
-    let outputs = P::Outputs::default();
-    for step in steps {
-        balancers.apply(step, &outputs).await?;
-    }
-    balancers.finish(&outputs)
+/// A write failed; those that depend on it were not sent.
+pub async fn write<C: BalancerCloud>(balancers: &C, steps: &[Planned<C::Write>]) -> Result<(), ProviderError> {
+    let work = [ServiceWork::new(&Service::default(), &[], ServiceAction::Delete)];
+    write_all(balancers, &work, steps).await
 }

@@ -25,7 +25,7 @@ pub async fn explain<P: Explained>(
         return Ok(vec![Fact::good(DESIRED, text)]);
     }
     let work = [ServiceWork::new(service, nodes, current::action(service))];
-    let invalid = match current::desired(balancers, cluster, &work) {
+    let invalid = match current::wanted(balancers, cluster, &work) {
         Ok(desired) => {
             let text = P::in_words(&desired).unwrap_or_else(|| "no load balancer (any more)".to_owned());
             let current = current::look(balancers, cluster, &work, desired).await?;
@@ -37,7 +37,7 @@ pub async fn explain<P: Explained>(
     };
     let mut facts = vec![refused(DESIRED, &invalid)];
     let work = [ServiceWork::new(service, nodes, P::READ_WHILE_INVALID)];
-    if let Ok(desired) = current::desired(balancers, cluster, &work) {
+    if let Ok(desired) = current::wanted(balancers, cluster, &work) {
         match current::look(balancers, cluster, &work, desired).await {
             Ok(current) => facts.extend(parts(&current)),
             Err(error) => facts.push(unreadable("load balancer", error)),

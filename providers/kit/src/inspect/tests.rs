@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime};
 use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
 use ccm_provider::{
     AddressType, Check, Claims, ErrorClass, Evidence, EvidenceKind, Fact, Finding, Instance, InstanceMetadata,
-    LoadBalancerIngress, LoadBalancerStatus, Lookup, Node, NodeAddress, NodeRef, Orphan, Planned, ProviderError, Risk,
-    Service, ServiceAction, ServicePort, ServiceWork, Severity, Step, Steps, Verb,
+    LoadBalancerIngress, LoadBalancerStatus, Lookup, Node, NodeAddress, NodeRef, Orphan, ProviderError, Risk, Scope,
+    Service, ServiceAction, ServicePort, ServiceWork, Severity, Step, Verb,
 };
 
 use super::orphans::{Services, Unclaimed};
 use super::{Explained, migration, node, orphans, replay, service};
+use crate::balancer::{BalancerCloud, Items, Kind, Part, Plan, Reached, Step as Planned, Written};
 use crate::routes::{Entry, Target};
 
 type Hosts = BTreeSet<String>;
@@ -26,13 +27,13 @@ struct Cloud {
 /// The Service, and its hosts; `None` for no load balancer.
 type Wanted = (String, Option<Hosts>);
 
-impl Planned for Cloud {
-    type Desired = Vec<Wanted>;
+impl BalancerCloud for Cloud {
+    type Wanted = Vec<Wanted>;
     type Observed = BTreeMap<String, Hosts>;
-    type Step = Wanted;
-    type Outputs = ();
+    type Write = Wanted;
+    type Made = ();
 
-    fn desired(&self, _: &str, work: &[ServiceWork]) -> (Vec<Wanted>, Vec<Result<(), ProviderError>>) {
+    fn wanted(&self, _: &str, work: &[ServiceWork]) -> (Vec<Wanted>, Vec<Result<(), ProviderError>>) {
         let (mut desired, mut verdicts) = (Vec::new(), Vec::new());
         for item in work {
             let is_wanted = item.action == ServiceAction::Ensure;
@@ -56,32 +57,33 @@ impl Planned for Cloud {
         if self.is_down { Err(ProviderError::unknown("down")) } else { Ok(self.rules.lock().unwrap().clone()) }
     }
 
-    fn plan(&self, observed: &Self::Observed, desired: &Vec<Wanted>) -> Result<Steps<Wanted>, ProviderError> {
-        let differs = |(key, hosts): &&Wanted| observed.get(key) != hosts.as_ref();
-        let steps = desired.iter().filter(differs).cloned().collect();
-        Ok(Steps { steps, findings: Vec::new(), failed: BTreeMap::new() })
+    fn strip(&self, _: &mut Self::Observed, _: &Vec<Wanted>) {}
+
+    fn plan(&self, observed: &Self::Observed, wanted: &Vec<Wanted>) -> Result<Plan<Wanted>, ProviderError> {
+        let differs = |(_, (key, hosts)): &(usize, &Wanted)| observed.get(key) != hosts.as_ref();
+        let step = |(place, wanted): (usize, &Wanted)| {
+            let (verb, kind, id, reason) = (Verb::Update, "LoadBalancer".into(), "shared".to_owned(), wanted.0.clone());
+            let summary = Step { verb, kind, id, changes: Vec::new(), reason, risk: Risk::None };
+            Planned::new(wanted.clone(), summary, Items::one(place), Part::new(Kind::Members))
+        };
+        Ok(Plan { steps: wanted.iter().enumerate().filter(differs).map(step).collect(), ..Plan::default() })
     }
 
-    fn guard(&self, _: &Self::Observed, _: &Vec<Wanted>, steps: &[Wanted]) -> Result<(), ProviderError> {
-        match steps.iter().any(|(_, hosts)| hosts.as_ref().is_some_and(BTreeSet::is_empty)) {
-            true => Err(ProviderError::unknown("no host is left")),
-            false => Ok(()),
-        }
+    fn guard(&self, _: &Self::Observed, _: &Vec<Wanted>, steps: &[Planned<Wanted>]) -> Vec<(usize, ProviderError)> {
+        let is_emptied = |step: &Planned<Wanted>| step.write.1.as_ref().is_some_and(BTreeSet::is_empty);
+        let emptied = steps.iter().enumerate().filter(|(_, step)| is_emptied(step));
+        emptied.map(|(index, _)| (index, ProviderError::unknown("no host is left"))).collect()
     }
 
-    async fn apply(&self, (key, hosts): &Wanted, (): &()) -> Result<(), ProviderError> {
+    async fn write(&self, step: &Planned<Wanted>, (): &(), _: &Scope) -> Result<Written, ProviderError> {
+        let (key, hosts) = &step.write;
         let mut rules = self.rules.lock().unwrap();
         rules.remove(key);
         rules.extend(hosts.clone().map(|hosts| (key.clone(), hosts)));
-        Ok(())
+        Ok(Written::Done)
     }
 
-    fn describe(&self, (key, _): &Wanted) -> Step {
-        let (verb, kind, id, reason) = (Verb::Update, "LoadBalancer".into(), "shared".to_owned(), key.clone());
-        Step { verb, kind, id, changes: Vec::new(), reason, risk: Risk::None }
-    }
-
-    fn status(&self, _: &Self::Observed, _: &Vec<Wanted>, _: &Service) -> Option<LoadBalancerStatus> {
+    fn status(&self, _: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
         None
     }
 }

@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_kit::Cluster;
+use ccm_kit::balancer::Engine;
 use ccm_kit::inspect::{unchecked, unreadable};
-use ccm_provider::{Check, Claims, Fact, Finding, Inspect, Node, Orphan, PlannedLoadBalancer, ProviderError, Service};
+use ccm_provider::{Check, Claims, Fact, Finding, Inspect, Node, Orphan, ProviderError, Service};
 use ipnet::IpNet;
 
 use crate::client::Client;
@@ -35,7 +36,7 @@ pub(crate) struct Inspector {
     /// `None`: the catalog lacks a required service.
     pub(crate) instances: Option<Arc<NovaInstances>>,
     /// `None`: disabled.
-    pub(crate) balancers: Option<Arc<PlannedLoadBalancer<Balancers>>>,
+    pub(crate) balancers: Option<Arc<Engine<Balancers>>>,
     /// `[Route] router-id`
     pub(crate) router: Option<String>,
     /// `--cluster-cidr`
@@ -47,7 +48,7 @@ pub(crate) struct Inspector {
 impl Inspector {
     fn balancers(&self) -> Result<&Balancers, ProviderError> {
         let off = || ProviderError::unknown("load balancers are switched off: [LoadBalancer] enabled is false");
-        self.balancers.as_ref().map(|planned| &planned.0).ok_or_else(off)
+        self.balancers.as_ref().map(|engine| engine.cloud()).ok_or_else(off)
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use ccm_kit::balancer::Engine;
 use ccm_kit::inspect::replay;
-use ccm_provider::{PlannedLoadBalancer, ProviderError};
+use ccm_provider::ProviderError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -35,10 +36,10 @@ pub(crate) fn facts(env: &Env) -> Value {
 }
 
 /// Balancers that plan from facts and observations; reads and writes are errors.
-pub(crate) fn balancers(facts: &Value) -> Result<PlannedLoadBalancer<Balancers>, ProviderError> {
+pub(crate) fn balancers(facts: &Value) -> Result<Engine<Balancers>, ProviderError> {
     let Facts { load_balancer, classes, region, is_regional } = replay::read(facts, "OpenStack")?;
     let config = Config { load_balancer, classes, ..Config::default() };
-    Ok(PlannedLoadBalancer(Balancers::without_cloud(Env { config, identity: Identity { region, is_regional } })))
+    Ok(Engine::new(Balancers::without_cloud(Env { config, identity: Identity { region, is_regional } })))
 }
 
 #[cfg(test)]
@@ -57,7 +58,7 @@ mod tests {
             assert!(!recorded.to_string().contains(hidden), "{recorded}");
         }
         let replayed = balancers(&recorded).unwrap();
-        let again = replayed.0.env();
+        let again = replayed.cloud().env();
         assert_eq!(again.config.load_balancer, env.config.load_balancer);
         assert_eq!((&again.config.classes, &again.identity), (&env.config.classes, &env.identity));
         assert_eq!(balancers(&Value::Object(serde_json::Map::new())).unwrap().0.env().identity, Identity::default());

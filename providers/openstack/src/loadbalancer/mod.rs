@@ -2,21 +2,23 @@
 //!
 //! Upstream: `pkg/openstack/loadbalancer*.go`. The desired state is derived from the Service ([`desired`], pure), the
 //! cloud is read ([`observe`]), the writes are planned ([`plan`], pure), checked ([`guard`]) and sent one by one
-//! ([`apply`]). A balancer takes one change at a time, about a second each: [`ccm_kit::Background`] frees the worker.
+//! ([`apply`]). A balancer takes one change at a time, about a second each; the waits for it occupy no worker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use ccm_kit::balancer::{self, BalancerCloud, Items, Kind, Part, Plan, Reached, Written};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
-    EventType, Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Notes, Planned, ProviderError,
-    Service, ServiceAction, ServiceWork, Severity, Steps, Subject,
+    EventType, Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Notes, ProviderError, Scope, Service,
+    ServiceAction, ServiceWork, Severity, Subject,
 };
 
 use crate::annotations::{LB_METHOD, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use crate::client::Client;
+use crate::client::metrics::Metrics;
 use crate::node::identity::Identity;
 use crate::node::ports::NodePorts;
 use crate::start::config::{Config, OVN};
@@ -45,12 +47,9 @@ use observe::Reads;
 use observed::Observed;
 use settling::{Settling, Trace};
 use step::{Outputs, Step, Write};
-use tokio::time::Instant;
 
 /// The annotation that records the last match of the balancer; see [`applied`].
 pub(crate) const APPLIED: &str = "cloud-controller-manager/openstack-applied";
-/// The maximum age of an observation that a deletion reuses.
-const LOOKED: Duration = Duration::from_secs(1);
 /// The deadline of a step: the polls of [`apply`] and the call itself.
 const STEP_DEADLINE: Duration = Duration::from_secs(1200);
 
@@ -85,20 +84,26 @@ struct Cloud {
     reads: Reads,
     writer: Writer,
     cluster: Cluster,
+    metrics: Metrics,
     /// The last emitted events by Service: none is repeated.
     reported: Mutex<BTreeMap<String, BTreeSet<(String, String)>>>,
-    /// Observations for imminent deletions, by balancer name; each is used once.
-    looked: Mutex<BTreeMap<String, (Instant, Observed)>>,
 }
 
 impl Balancers {
-    pub(crate) fn new(client: Client, ports: NodePorts, cluster: Cluster, env: Env, wait_steps: Option<u32>) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        ports: NodePorts,
+        cluster: Cluster,
+        env: Env,
+        wait_steps: Option<u32>,
+        metrics: Metrics,
+    ) -> Self {
         let cloud = Cloud {
             reads: Reads::new(client.clone(), ports),
             writer: Writer::new(client, wait_steps, Settling::new(cluster.clone())),
             cluster,
+            metrics,
             reported: Mutex::default(),
-            looked: Mutex::default(),
         };
         Self { env, cloud: Some(cloud) }
     }
@@ -152,11 +157,11 @@ impl Cloud {
     }
 }
 
-impl Planned for Balancers {
-    type Desired = Desired;
+impl BalancerCloud for Balancers {
+    type Wanted = Desired;
     type Observed = Observed;
-    type Step = Step;
-    type Outputs = Outputs;
+    type Write = Step;
+    type Made = Outputs;
 
     /// The keys of the Service and of the balancer that it has or shares.
     fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
@@ -169,30 +174,14 @@ impl Planned for Balancers {
         desired::backend_of(&self.env.config, service, node).map(Into::into)
     }
 
-    fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
+    fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
         desired::desired(&self.env, cluster, work)
     }
 
     async fn observe(&self, _: &str, _: &[ServiceWork], desired: &Desired) -> Result<Observed, ProviderError> {
         let cloud = self.cloud()?;
-        let mut items = desired.items.values();
-        let deleted = match (items.next(), items.next()) {
-            (Some(item), None) if item.action == ServiceAction::Delete => Some(&item.name),
-            _ => None,
-        };
-        // The core checks whether there is anything to delete, and deletes right after.
-        if let Some((at, observed)) = deleted.and_then(|name| lock(&cloud.looked).remove(name))
-            && at.elapsed() < LOOKED
-        {
-            return Ok(observed);
-        }
         let mut observed = cloud.reads.observe(desired).await?;
         cloud.writer.settling.mark(&mut observed, desired);
-        if let Some(name) = deleted {
-            let mut looked = lock(&cloud.looked);
-            looked.retain(|_, (at, _)| at.elapsed() < LOOKED);
-            looked.insert(name.clone(), (Instant::now(), observed.clone()));
-        }
         Ok(observed)
     }
 
@@ -200,33 +189,42 @@ impl Planned for Balancers {
         redact::redact(desired, observed);
     }
 
-    fn plan(&self, observed: &Observed, desired: &Desired) -> Result<Steps<Step>, ProviderError> {
+    fn plan(&self, observed: &Observed, desired: &Desired) -> Result<Plan<Step>, ProviderError> {
         let mut planned = plan::plan(&self.env, observed, desired);
         for place in &observed.unsettled {
             if !planned.failed.contains_key(place) && planned.steps.iter().all(|step| step.item != *place) {
                 planned.failed.insert(*place, settling::not_shown());
             }
         }
-        Ok(planned)
+        Ok(planned.into())
     }
 
-    fn item(&self, step: &Step) -> Option<usize> {
-        Some(step.item)
+    fn guard(
+        &self,
+        observed: &Observed,
+        desired: &Desired,
+        steps: &[balancer::Step<Step>],
+    ) -> Vec<(usize, ProviderError)> {
+        let writes: Vec<Step> = steps.iter().map(|step| step.write.clone()).collect();
+        let refused = guard::guard(observed, desired, &writes).err().into_iter();
+        refused.flat_map(|error| (0..steps.len()).map(move |index| (index, error.clone()))).collect()
     }
 
-    fn guard(&self, observed: &Observed, desired: &Desired, steps: &[Step]) -> Result<(), ProviderError> {
-        guard::guard(observed, desired, steps)
-    }
-
-    fn step_deadline(&self) -> Duration {
+    fn write_deadline(&self) -> Duration {
         STEP_DEADLINE
     }
 
-    async fn apply(&self, step: &Step, outputs: &Outputs) -> Result<(), ProviderError> {
+    async fn write(
+        &self,
+        step: &balancer::Step<Step>,
+        outputs: &Outputs,
+        scope: &Scope,
+    ) -> Result<Written, ProviderError> {
+        let step = &step.write;
         tracing::info!(step = %step.describe(), "writing");
         let cloud = self.cloud()?;
-        lock(&cloud.looked).clear();
-        let done = cloud.writer.apply(step, outputs, &|subject, message| cloud.refused(subject, message)).await;
+        let apply = cloud.writer.apply(step, outputs, &|subject, message| cloud.refused(subject, message));
+        let done = apply.await;
         match &step.write {
             Write::CreateBalancer { name, .. } if done.is_ok() => {
                 if let Some(id) = outputs.lock().ids.get(&plan::create::balancer_id(name)) {
@@ -237,7 +235,7 @@ impl Planned for Balancers {
             Write::Octavia { balancer, .. } if done.is_err() => cloud.reads.parts.forget(balancer),
             _ => {}
         }
-        done
+        done.map(|()| Written::Done)
     }
 
     fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
@@ -256,23 +254,26 @@ impl Planned for Balancers {
         }
     }
 
-    fn describe(&self, step: &Step) -> ccm_provider::Step {
-        step.describe()
+    fn ended(&self, action: ServiceAction, succeeded: bool, took: Duration) {
+        let operation = match action {
+            ServiceAction::Ensure => "loadbalancer_ensure",
+            ServiceAction::UpdateHosts => "loadbalancer_update",
+            ServiceAction::Delete => "loadbalancer_delete",
+        };
+        if let Some(cloud) = &self.cloud {
+            cloud.metrics.reconciled(operation, succeeded, took);
+        }
     }
 
-    fn status(&self, observed: &Observed, desired: &Desired, service: &Service) -> Option<LoadBalancerStatus> {
-        let (place, item) = desired.item_of(service)?;
+    fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
+        let (observed, place) = (reached.observed, reached.place);
+        let item = reached.wanted.items.get(&place)?;
         // After a change of the address, reads may still show the previous one.
-        let planned = || plan::plan(&self.env, observed, &desired.only(place, item));
         let is_late = item.action == ServiceAction::Ensure
-            && (observed.hidden.contains(&place) || planned().steps.iter().any(Step::changes_address));
+            && (observed.hidden.contains(&place) || reached.steps().any(|step| step.write.changes_address()));
         let Some(address) = address(observed, place).filter(|_| !is_late) else {
             // A deletion has work left if anything would be deleted.
-            let is_left = item.action == ServiceAction::Delete && {
-                let only = desired.only(place, item);
-                let planned = plan::plan(&self.env, observed, &only);
-                !planned.steps.is_empty() || !planned.failed.is_empty()
-            };
+            let is_left = item.action == ServiceAction::Delete && reached.remains();
             return is_left.then(LoadBalancerStatus::default);
         };
         let ingress = match &item.settings {
@@ -282,10 +283,11 @@ impl Planned for Balancers {
         Some(LoadBalancerStatus { ingress: vec![ingress] })
     }
 
-    fn notes(&self, observed: &Observed, outputs: &Outputs, desired: &Desired, service: &Service) -> Notes {
-        let Some((place, item)) = desired.item_of(service) else { return Notes::default() };
+    fn notes(&self, reached: &Reached<'_, Self>) -> Notes {
+        let (observed, outputs, place) = (reached.observed, reached.made, reached.place);
+        let Some(item) = reached.wanted.items.get(&place) else { return Notes::default() };
         let mut notes = Notes::default();
-        self.settle(observed, outputs, (place, item), desired);
+        self.settle(reached, item);
         let mut note = |key: &str, value: Option<String>| drop(notes.annotations.insert(key.to_owned(), value));
         let made = outputs.lock();
         let lb = observed.balancer(place).map(|balancer| &balancer.lb);
@@ -305,22 +307,21 @@ impl Planned for Balancers {
             (action, Some(lb)) => {
                 note(LOAD_BALANCER_ID.row.key, Some(lb.id.clone()));
                 // A balancer matches only if it has no work left.
-                let only = desired.only(place, item);
-                let planned = plan::plan(&self.env, observed, &only);
+                let is_possible = !reached.left.failed.contains_key(&place);
                 if action == ServiceAction::Ensure
-                    && planned.failed.is_empty()
+                    && is_possible
                     && let Some(address) = address(observed, place)
                 {
                     note(LOAD_BALANCER_ADDRESS.row.key, Some(address));
                 }
                 let is_done = match action {
                     ServiceAction::UpdateHosts => {
-                        (planned.steps.is_empty() || made.balancers.contains_key(&lb.id))
+                        (reached.steps().next().is_none() || made.balancers.contains_key(&lb.id))
                             && plan::only_hosts_differ(&self.env, observed, place, item)
                     }
-                    _ => planned.steps.is_empty(),
+                    _ => reached.steps().next().is_none(),
                 };
-                let is_done = is_done && planned.failed.is_empty();
+                let is_done = is_done && is_possible;
                 if let (true, Some(cloud), Some(balancer)) = (is_done, &self.cloud, observed.balancer(place)) {
                     cloud.reads.parts.keep(lb, balancer);
                 }
@@ -333,19 +334,11 @@ impl Planned for Balancers {
 
 impl Balancers {
     /// Checks after writes whether reads show them. An update of members ends by reading only the balancer.
-    fn settle(
-        &self,
-        observed: &Observed,
-        outputs: &Outputs,
-        (place, item): (usize, &desired::Item),
-        desired: &Desired,
-    ) {
-        let Some(cloud) = self.cloud.as_ref().filter(|_| outputs.lock().owners.contains(&item.name)) else { return };
+    fn settle(&self, reached: &Reached<'_, Self>, item: &desired::Item) {
+        let is_own = |_: &&Cloud| reached.made.lock().owners.contains(&item.name);
+        let Some(cloud) = self.cloud.as_ref().filter(is_own) else { return };
         let is_seen = match item.action {
-            ServiceAction::Ensure => {
-                let planned = plan::plan(&self.env, observed, &desired.only(place, item));
-                planned.steps.is_empty() && planned.failed.is_empty()
-            }
+            ServiceAction::Ensure => !reached.remains(),
             ServiceAction::UpdateHosts | ServiceAction::Delete => true,
         };
         if is_seen {
@@ -361,14 +354,13 @@ fn address(observed: &Observed, place: usize) -> Option<String> {
     Some(floating.unwrap_or_else(|| lb.vip_address.clone())).filter(|address| !address.is_empty())
 }
 
-impl Desired {
-    fn only(&self, place: usize, item: &desired::Item) -> Self {
-        Self { items: [(place, item.clone())].into(), ..*self }
-    }
-
-    fn item_of(&self, service: &Service) -> Option<(usize, &desired::Item)> {
-        let key = service.key().to_string();
-        self.items.iter().find(|(_, item)| item.key == key).map(|(place, item)| (*place, item))
+impl From<plan::Steps> for Plan<Step> {
+    fn from(plan::Steps { steps, findings, failed }: plan::Steps) -> Self {
+        let wrapped = |step: Step| {
+            let (summary, items) = (step.describe(), Items::one(step.item));
+            balancer::Step::new(step, summary, items, Part::new(Kind::Frame))
+        };
+        Self { steps: steps.into_iter().map(wrapped).collect(), findings, failed }
     }
 }
 

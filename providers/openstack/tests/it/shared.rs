@@ -1,6 +1,6 @@
 //! Balancers that several Services use, and those of other clusters.
 
-use ccm_provider::{ProviderError, Service, ServiceAction, ServiceAnswer, ServiceWork};
+use ccm_provider::{ProviderError, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork};
 use serde_json::{Value, json};
 
 use crate::scene::{CLUSTER, GROUPS, INTERNAL, LBS, Scene, annotation, forget, id, service, set, texts, unset, web};
@@ -68,7 +68,7 @@ async fn what_is_wrong_with_a_sharer_does_not_hold_up_the_others(scene: &mut Sce
     }
     let work = [&web, &api].map(|service| ServiceWork::new(service, &scene.nodes, ServiceAction::Ensure));
     let answers = loop {
-        let answers = scene.process.balancers.reconcile(CLUSTER, &work).await;
+        let answers = scene.process.balancers.reconcile(CLUSTER, &work, &Scope::default()).await;
         let is_at_work = |answer: &ServiceAnswer| answer.result.as_ref().is_err_and(ProviderError::is_in_progress);
         if !answers.iter().any(is_at_work) {
             break answers;

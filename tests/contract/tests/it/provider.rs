@@ -9,8 +9,8 @@ use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::{
     Aspects, CloudProvider, Evidence, EvidenceKind, GroupKey, Instance, InstanceMetadata, InstancesV2, LoadBalancer,
     LoadBalancerIngress, LoadBalancerStatus, Lookup, NewRoute, Node, NodeRef, Plan, ProviderContext, ProviderError,
-    Risk, Route, Routes, Service, ServiceAction, ServiceAnswer, ServiceWork, SingleLoadBalancer, Snapshot, Step, Verb,
-    reconcile_one_by_one,
+    Risk, Route, Routes, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork, SingleLoadBalancer, Snapshot, Step,
+    Verb, reconcile_one_by_one,
 };
 use serde_json::Value;
 
@@ -332,7 +332,7 @@ impl LoadBalancer for Memorial {
     }
 
     /// Reconciles one after the other: each item sees the result of the previous one.
-    async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
         if self.is(Defect::GroupItemByItem) {
             return reconcile_one_by_one(self, cluster, work).await;
         }

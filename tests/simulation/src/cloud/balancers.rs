@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_provider::{
-    GroupKey, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Service, ServiceAnswer,
-    ServiceWork, SingleLoadBalancer, reconcile_one_by_one,
+    GroupKey, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Scope, Service,
+    ServiceAnswer, ServiceWork, SingleLoadBalancer, reconcile_one_by_one,
 };
 
 use super::{Handle, State, names};
@@ -214,7 +214,7 @@ impl LoadBalancer for Handle {
         SingleLoadBalancer::get(self, cluster, service).await
     }
 
-    async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
         let mut answers = reconcile_one_by_one(self, cluster, work).await;
         let mut state = self.lock();
         if state.mishaps.miscounts > 0 && work.len() > 1 {

@@ -1,8 +1,9 @@
 //! Plans for Services without AWS: from recorded observations and settings.
 
-pub(crate) use ccm_kit::inspect::replay::facts;
+pub(crate) use ccm_kit::balancer::Engine;
+use ccm_kit::inspect::replay::facts;
 use ccm_kit::inspect::replay::read;
-use ccm_provider::{PlannedLoadBalancer, ProviderError};
+use ccm_provider::ProviderError;
 use serde_json::Value;
 
 use crate::loadbalancer::Balancers;
@@ -11,6 +12,6 @@ use crate::loadbalancer::Balancers;
 mod tests;
 
 /// Balancers that plan from facts and observations; reads and writes are errors.
-pub(crate) fn balancers(facts: &Value) -> Result<PlannedLoadBalancer<Balancers>, ProviderError> {
-    Ok(PlannedLoadBalancer(Balancers::without_cloud(read(facts, "AWS")?)))
+pub(crate) fn balancers(facts: &Value) -> Result<Engine<Balancers>, ProviderError> {
+    Ok(Engine::new(Balancers::without_cloud(read(facts, "AWS")?)))
 }

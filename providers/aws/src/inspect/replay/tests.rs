@@ -29,14 +29,14 @@ fn facts_are_settings_and_ids_and_come_back_whole() {
             "sharedProbe": {"port": 10256, "path": "/healthz"},
         })
     );
-    let read = balancers(&facts).unwrap().0.env;
+    let read = balancers(&facts).unwrap().cloud().env.clone();
     assert_eq!(format!("{read:?}"), format!("{:?}", env()));
 }
 
 #[test]
 fn facts_of_an_older_version_have_defaults_and_foreign_ones_are_refused() {
     let old = json!({"cluster": "c1", "vpc": "vpc-1", "fromTheFuture": {"x": 1}});
-    let read = balancers(&old).unwrap().0.env;
+    let read = balancers(&old).unwrap().cloud().env.clone();
     assert_eq!((&*read.ownership.cluster, read.ownership.legacy, read.shared_probe), ("c1", false, None));
     for odd in [json!(null), json!({}), json!({"cluster": "c1"}), json!({"cluster": 1, "vpc": "v"}), json!("x")] {
         let error = balancers(&odd).unwrap_err().to_string();

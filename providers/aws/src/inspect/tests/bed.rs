@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use ccm_kit::Cluster;
-use ccm_provider::{
-    Claims, Inspect as _, LoadBalancerExt as _, Node, NodeRef, Orphan, PlannedLoadBalancer, Service, ServicePort,
-};
+use ccm_kit::balancer::Engine;
+use ccm_provider::{Claims, Inspect as _, LoadBalancerExt as _, Node, NodeRef, Orphan, Service, ServicePort};
 
 use ccm_cloudsim::aws::ec2::model::RouteTable;
 
@@ -123,7 +122,7 @@ impl Bed {
             table: self.own_table.clone(),
             ownership: self.env.ownership.clone(),
         };
-        let (instances, balancers) = (Arc::new(instances), Arc::new(PlannedLoadBalancer(balancers)));
+        let (instances, balancers) = (Arc::new(instances), Arc::new(Engine::new(balancers)));
         Inspector { api, instances, balancers, settings, routes, cluster }
     }
 

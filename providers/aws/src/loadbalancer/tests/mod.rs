@@ -6,9 +6,10 @@ pub(in crate::loadbalancer) mod scene;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ccm_kit::balancer::Engine;
 use ccm_provider::{
-    LoadBalancer, LoadBalancerExt as _, LoadBalancerIngress, Node, NodeRef, Planned as _, PlannedLoadBalancer,
-    ServiceAction, ServicePort, ServiceWork,
+    LoadBalancer, LoadBalancerExt as _, LoadBalancerIngress, Node, NodeRef, Planned as _, ServiceAction, ServicePort,
+    ServiceWork,
 };
 use futures::future::join_all;
 
@@ -32,7 +33,7 @@ fn world() -> World {
 
 /// Creates the balancer of a Service in another process.
 async fn make(world: &World, service: &Service) {
-    PlannedLoadBalancer(balancers(world)).ensure("kubernetes", service, &nodes()).await.unwrap();
+    Engine::new(balancers(world)).ensure("kubernetes", service, &nodes()).await.unwrap();
     world.calls();
 }
 
@@ -384,7 +385,7 @@ async fn pitfall_15_nodes_that_are_no_instances_cost_nothing() {
 #[tokio::test(start_paused = true)]
 async fn pitfalls_18_46_47_need_no_call() {
     let world = world();
-    let provider = PlannedLoadBalancer(balancers(&world));
+    let provider = Engine::new(balancers(&world));
     for kind in ["external", "nlb-ip"] {
         let theirs = service(1, kind);
         assert!(provider.ensure("kubernetes", &theirs, &[]).await.unwrap_err().is_implemented_elsewhere());

@@ -1,5 +1,6 @@
 //! An observation gives the same plan in another process: for states of both kinds, with refusals and findings.
 
+use ccm_kit::balancer::Engine;
 use ccm_provider::{LoadBalancerExt as _, Plan, ServiceAction};
 
 use super::super::desired;
@@ -153,8 +154,7 @@ async fn outcomes(before: &Asked, after: &Asked) -> BTreeSet<&'static str> {
         for bits in 0..16 {
             let bit = |place: u32| bits >> place & 1 == 1;
             let odd = Odd { unrouted: bit(0), unmarked: bit(1), unsettled: bit(2), lost: bit(3) };
-            let here =
-                PlannedLoadBalancer(Seen { balancers: scene.balancers(&asked), observed: observed.clone(), odd });
+            let here = Engine::new(Seen { balancers: scene.balancers(&asked), observed: observed.clone(), odd });
             outcomes.insert(match same(&here, &asked).await {
                 Err(_) => "refusal",
                 Ok(plan) if plan.findings.iter().any(|finding| finding.key == "guard") => "refusal of the guard",
@@ -206,7 +206,7 @@ async fn what_is_refused_is_refused_elsewhere_without_any_observation() {
     let scene = Scene::with_nodes(1);
     let mut asked = nlb(&[(80, 31080)]);
     asked.service.spec.session_affinity = "ClientIP".to_owned();
-    let here = PlannedLoadBalancer(scene.balancers(&asked));
+    let here = Engine::new(scene.balancers(&asked));
     let refusal = same(&here, &asked).await.unwrap_err();
     assert!(refusal.contains("unsupported load balancer affinity"), "{refusal}");
     assert_eq!(scene.world.calls(), [""; 0]);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use ccm_cloudsim::aws;
 use ccm_cloudsim::aws::ec2::model::{Address, Peer};
 use ccm_kit::Cluster;
-use ccm_provider::{Finding, Node, NodeRef, Planned as _, ProviderError, Service, ServiceAction, ServiceWork};
+use ccm_kit::balancer::BalancerCloud as _;
+use ccm_provider::{Finding, Node, NodeRef, ProviderError, Scope, Service, ServiceAction, ServiceWork};
 use serde_json::{Value, json};
 
 use crate::annotations::{Key, TYPE};
@@ -235,7 +236,11 @@ impl Scene {
     pub(in crate::loadbalancer) async fn apply(&self, asked: &Asked, steps: &[Step]) {
         let (balancers, outputs) = (self.balancers(asked), Mutex::default());
         for step in steps {
-            balancers.apply(step, &outputs).await.unwrap_or_else(|error| panic!("{error}: {step:#?}"));
+            balancers
+                .write(&step.clone().into(), &outputs, &Scope::default())
+                .await
+                .map(drop)
+                .unwrap_or_else(|error| panic!("{error}: {step:#?}"));
         }
         balancers.finish(&outputs).unwrap();
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_provider::{Change, Finding, ProviderError, Risk, ServiceAction, Steps, Verb};
+use ccm_provider::{Change, Finding, ProviderError, Risk, ServiceAction, Verb};
 use serde_json::{Value, json};
 
 use super::Env;
@@ -78,8 +78,16 @@ impl Needed {
 }
 
 /// The plan for all items.
-pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps<Step> {
-    let mut all = Steps { steps: Vec::new(), findings: Vec::new(), failed: BTreeMap::new() };
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    pub(super) steps: Vec<Step>,
+    pub(super) findings: Vec<Finding>,
+    pub(super) failed: BTreeMap<usize, ProviderError>,
+}
+
+/// Plans all items.
+pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps {
+    let mut all = Steps::default();
     let needed = Needed::of(observed, desired);
     for (place, item) in &desired.items {
         let mut draft = Draft {

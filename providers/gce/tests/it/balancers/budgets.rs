@@ -1,7 +1,7 @@
 //! The number of calls for each task.
 
 use ccm_cloudsim::gce::Options;
-use ccm_provider::{ServiceAction, ServiceWork};
+use ccm_provider::{Scope, ServiceAction, ServiceWork};
 use serde_json::json;
 
 use super::scene::{Scene, internal, local, service, web};
@@ -84,7 +84,7 @@ async fn all(scene: &Scene, work: &[ServiceWork]) {
     let balancers = scene.balancers();
     assert_eq!(ccm_provider::batches(&*balancers, work).len(), 1);
     loop {
-        let answers = balancers.reconcile(CLUSTER, work).await;
+        let answers = balancers.reconcile(CLUSTER, work, &Scope::default()).await;
         let failed = answers.into_iter().find_map(|answer| answer.result.err());
         match failed {
             None => return,

@@ -2,7 +2,7 @@
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::gce::Options;
-use ccm_provider::{ErrorClass, ServiceAction, ServiceWork};
+use ccm_provider::{ErrorClass, Scope, ServiceAction, ServiceWork};
 use serde_json::json;
 
 use super::scene::{LB, Scene, internal, ports, service, texts, web};
@@ -121,7 +121,7 @@ async fn an_operation_that_fails_at_its_end_is_the_error_of_its_service_only() {
     let work: Vec<ServiceWork> =
         services.iter().map(|service| ServiceWork::new(service, &scene.nodes, ServiceAction::Ensure)).collect();
     let answers = loop {
-        let answers = scene.balancers().reconcile(CLUSTER, &work).await;
+        let answers = scene.balancers().reconcile(CLUSTER, &work, &Scope::default()).await;
         if !answers.iter().any(|answer| answer.result.as_ref().is_err_and(ccm_provider::ProviderError::is_in_progress))
         {
             break answers;

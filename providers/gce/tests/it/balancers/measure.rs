@@ -5,7 +5,7 @@ mod long_lane {
 
     use ccm_cloudsim::core::latency::Latency;
     use ccm_cloudsim::gce::Options;
-    use ccm_provider::{ServiceAction, ServiceWork};
+    use ccm_provider::{Scope, ServiceAction, ServiceWork};
     use serde_json::json;
 
     use crate::balancers::scene::{Scene, internal, service};
@@ -28,7 +28,7 @@ mod long_lane {
             {
                 let work: Vec<ServiceWork> = work.iter().map(|item| ServiceWork { action, ..item.clone() }).collect();
                 let (begin, mark) = (Instant::now(), scene.cloud().mark());
-                let answers = scene.balancers().reconcile(CLUSTER, &work).await;
+                let answers = scene.balancers().reconcile(CLUSTER, &work, &Scope::default()).await;
                 let failed = answers.iter().find_map(|answer| answer.result.as_ref().err());
                 assert!(failed.is_none(), "{failed:?}");
                 times.push((action, begin.elapsed(), scene.bed.calls(mark).len(), scene.writes(mark).len()));

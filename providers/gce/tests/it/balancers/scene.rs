@@ -112,7 +112,7 @@ impl Scene {
             add(service, finalizers.iter().filter(|(_, needed)| *needed).map(|(name, _)| *name));
         }
         let nodes: &[NodeRef] = if action == ServiceAction::Delete { &[] } else { &self.nodes };
-        let ServiceAnswer { result, notes } = controller::work(&*balancers, CLUSTER, service, nodes, action).await;
+        let ServiceAnswer { result, notes, .. } = controller::work(&*balancers, CLUSTER, service, nodes, action).await;
         if result.is_ok() {
             let goes =
                 |name: &&(&str, bool)| action == ServiceAction::Delete || !name.1 && action == ServiceAction::Ensure;

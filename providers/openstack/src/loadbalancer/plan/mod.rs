@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ccm_provider::{Change, ErrorClass, Finding, ProviderError, Risk, ServiceAction, Steps, Verb};
+use ccm_provider::{Change, ErrorClass, Finding, ProviderError, Risk, ServiceAction, Verb};
 use serde_json::{Map, Value, json};
 
 use super::Env;
@@ -69,9 +69,17 @@ pub(super) struct Draft<'a> {
     findings: Vec<Finding>,
 }
 
+/// The plan for all items.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    pub(super) steps: Vec<Step>,
+    pub(super) findings: Vec<Finding>,
+    pub(super) failed: BTreeMap<usize, ProviderError>,
+}
+
 /// The plan for all items in order: each item sees the tags that earlier items add.
-pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps<Step> {
-    let mut all = Steps { steps: Vec::new(), findings: Vec::new(), failed: BTreeMap::new() };
+pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps {
+    let mut all = Steps::default();
     let mut observed = observed.clone();
     for (place, item) in &desired.items {
         let mut draft = Draft::new(env, &observed, *place, item);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use ccm_provider::{
-    CloudProvider, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, ProviderError, Related, Service,
+    CloudProvider, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, ProviderError, Related, Scope, Service,
     ServiceAction, ServiceAnswer, ServiceWork,
 };
 use ccm_test_suite::Make;
@@ -45,7 +45,7 @@ impl LoadBalancer for Local {
         Ok(Some(LoadBalancerStatus::default()))
     }
 
-    async fn reconcile(&self, _: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+    async fn reconcile(&self, _: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
         let call = |item: &ServiceWork| {
             let hosts: Vec<&str> = item.nodes.iter().map(|node| node.name.as_str()).collect();
             let tier = item.namespace.as_ref().and_then(|labels| labels.get("tier")).unwrap_or("none");

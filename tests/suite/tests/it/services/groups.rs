@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use ccm_provider::{
-    CloudProvider, GroupKey, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Service,
-    ServiceAnswer, ServiceWork, SingleLoadBalancer, reconcile_one_by_one,
+    CloudProvider, GroupKey, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Scope,
+    Service, ServiceAnswer, ServiceWork, SingleLoadBalancer, reconcile_one_by_one,
 };
 
 use super::*;
@@ -106,7 +106,7 @@ impl LoadBalancer for Shared {
         SingleLoadBalancer::get(self, cluster, service).await
     }
 
-    async fn reconcile(&self, cluster: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
         let mut answers = Vec::new();
         for item in work {
             answers.extend(reconcile_one_by_one(self, cluster, std::slice::from_ref(item)).await);

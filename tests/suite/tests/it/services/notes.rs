@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use ccm_provider::{
-    CloudProvider, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, Node, Note, Notes, ProviderError, Service,
-    ServiceAction, ServiceAnswer, ServiceWork,
+    CloudProvider, LoadBalancer, LoadBalancerIngress, LoadBalancerStatus, Node, Note, Notes, ProviderError, Scope,
+    Service, ServiceAction, ServiceAnswer, ServiceWork,
 };
 
 use ccm_test_suite::Make;
@@ -67,7 +67,7 @@ impl LoadBalancer for Registers {
         Ok(Some(LoadBalancerStatus::default()))
     }
 
-    async fn reconcile(&self, _: &str, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+    async fn reconcile(&self, _: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
         let mut state = self.0.lock().unwrap();
         let mut answers = Vec::new();
         for ServiceWork { service, nodes, action, .. } in work {
@@ -87,7 +87,7 @@ impl LoadBalancer for Registers {
             let note =
                 Note { kind: "PortsOpen", status: !state.fails, reason: "Quota", message: "one of one".to_owned() };
             let notes = Notes { annotations: BTreeMap::from(annotations), conditions: vec![note] };
-            answers.push(ServiceAnswer { result, notes });
+            answers.push(ServiceAnswer { notes, ..ServiceAnswer::from(result) });
         }
         answers
     }

@@ -1,14 +1,17 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ccm_provider::deadline::READ_DEADLINE;
+use ccm_provider::{
+    ErrorClass, LoadBalancer, LoadBalancerExt as _, LoadBalancerIngress, NodeRef, Risk, ServiceAction, ServicePort,
+    Severity, Step as Summary, Verb,
+};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::engine::NOT_SHOWN;
 use super::*;
-use crate::load_balancer::LoadBalancerExt as _;
-use crate::node::NodeRef;
-use crate::plan::{Risk, Verb};
-use crate::service::LoadBalancerIngress;
 
 /// Load balancers by Service, with their listeners and hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -58,11 +61,11 @@ impl Cloud {
     }
 }
 
-impl Planned for Cloud {
-    type Desired = State;
+impl BalancerCloud for Cloud {
+    type Wanted = State;
     type Observed = State;
-    type Step = Write;
-    type Outputs = ();
+    type Write = Write;
+    type Made = ();
 
     fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
         [GroupKey(service.metadata.namespace.to_string())].into()
@@ -78,7 +81,7 @@ impl Planned for Cloud {
         Ok(State(ours.filter_map(|key| all.get_key_value(&key)).map(|(k, v)| (k.clone(), v.clone())).collect()))
     }
 
-    fn desired(&self, _: &str, work: &[ServiceWork]) -> (State, Vec<Result<(), ProviderError>>) {
+    fn wanted(&self, _: &str, work: &[ServiceWork]) -> (State, Vec<Result<(), ProviderError>>) {
         let mut desired = State::default();
         let mut verdicts = Vec::new();
         for item in work {
@@ -104,10 +107,12 @@ impl Planned for Cloud {
         (desired, verdicts)
     }
 
-    fn plan(&self, observed: &State, desired: &State) -> Result<Steps<Write>, ProviderError> {
+    fn strip(&self, _: &mut State, _: &State) {}
+
+    fn plan(&self, observed: &State, wanted: &State) -> Result<Plan<Write>, ProviderError> {
         let mut steps = Vec::new();
         let nothing = Default::default();
-        for (key, (ports, hosts)) in &desired.0 {
+        for (key, (ports, hosts)) in &wanted.0 {
             let (old_ports, old_hosts) = observed.0.get(key).unwrap_or_else(|| {
                 steps.push(Write::Create(key.clone()));
                 &nothing
@@ -117,35 +122,23 @@ impl Planned for Cloud {
             steps.extend(old_ports.difference(ports).map(|port| Write::Unlisten(key.clone(), *port)));
             steps.extend(old_hosts.difference(hosts).map(|host| Write::Detach(key.clone(), host.clone())));
         }
-        let unwanted = observed.0.keys().filter(|key| !desired.0.contains_key(*key));
+        let unwanted = observed.0.keys().filter(|key| !wanted.0.contains_key(*key));
         steps.extend(unwanted.map(|key| Write::Delete(key.clone())));
-        Ok(Steps { steps, findings: Vec::new(), failed: BTreeMap::new() })
+        Ok(Plan { steps: steps.into_iter().map(|write| self.step(write)).collect(), ..Plan::default() })
     }
 
-    fn guard(&self, observed: &State, _: &State, steps: &[Write]) -> Result<(), ProviderError> {
-        let detached = steps.iter().filter(|step| matches!(step, Write::Detach(..))).count();
-        let attached = steps.iter().filter(|step| matches!(step, Write::Attach(..))).count();
+    fn guard(&self, observed: &State, _: &State, steps: &[Step<Write>]) -> Vec<(usize, ProviderError)> {
+        let attaches = steps.iter().any(|step| matches!(step.write, Write::Attach(..)));
+        let detached = steps.iter().enumerate().filter(|(_, step)| matches!(step.write, Write::Detach(..)));
+        let detached: Vec<usize> = detached.map(|(index, _)| index).collect();
         let present: usize = observed.0.values().map(|(_, hosts)| hosts.len()).sum();
-        if present > 2 && detached == present && attached == 0 {
-            return Err(ProviderError::unknown("all hosts would be detached at once"));
-        }
-        Ok(())
+        let is_mistake = present > 2 && detached.len() == present && !attaches;
+        let refused = |index| (index, ProviderError::unknown("all hosts would be detached at once"));
+        detached.into_iter().filter(|_| is_mistake).map(refused).collect()
     }
 
-    fn item(&self, step: &Write) -> Option<usize> {
-        let (Write::Create(key) | Write::Listen(key, _) | Write::Unlisten(key, _) | Write::Attach(key, _)) = step
-        else {
-            return None;
-        };
-        self.items.iter().position(|item| item == key)
-    }
-
-    fn stage(&self, step: &Write) -> Option<u32> {
-        let dependent = matches!(step, Write::Create(_) | Write::Delete(_));
-        (!self.items.is_empty()).then_some(u32::from(!dependent))
-    }
-
-    async fn apply(&self, step: &Write, (): &()) -> Result<(), ProviderError> {
+    async fn write(&self, step: &Step<Write>, (): &(), _: &Scope) -> Result<Written, ProviderError> {
+        let step = &step.write;
         {
             let (now, most) = &mut *self.at_once.lock().unwrap();
             *now += 1;
@@ -174,32 +167,46 @@ impl Planned for Cloud {
             Write::Attach(key, host) => drop(all.get_mut(&key).unwrap().1.insert(host)),
             Write::Detach(key, host) => drop(all.get_mut(&key).unwrap().1.remove(&host)),
         }
-        Ok(())
+        Ok(Written::Done)
     }
 
-    fn describe(&self, step: &Write) -> crate::plan::Step {
-        let (verb, kind, id, risk) = match step {
-            Write::Create(key) => (Verb::Create, "Balancer", key.clone(), Risk::None),
-            Write::Delete(key) => (Verb::Delete, "Balancer", key.clone(), Risk::Disruptive),
-            Write::Listen(key, port) => (Verb::Create, "Listener", format!("{key}:{port}"), Risk::None),
-            Write::Unlisten(key, port) => (Verb::Delete, "Listener", format!("{key}:{port}"), Risk::Disruptive),
-            Write::Attach(key, host) => (Verb::Attach, "Host", format!("{key} {host}"), Risk::None),
-            Write::Detach(key, host) => (Verb::Detach, "Host", format!("{key} {host}"), Risk::Brief),
-        };
-        crate::plan::Step {
-            verb,
-            kind: kind.into(),
-            id,
-            changes: Vec::new(),
-            reason: "the Service wants it so".into(),
-            risk,
-        }
-    }
-
-    fn status(&self, observed: &State, _: &State, service: &Service) -> Option<LoadBalancerStatus> {
-        let (ports, _) = observed.0.get(&service.key().to_string())?;
-        let hostname = format!("{}-{}.example", service.metadata.name, ports.len());
+    fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
+        let (ports, _) = reached.observed.0.get(&reached.service.key().to_string())?;
+        let hostname = format!("{}-{}.example", reached.service.metadata.name, ports.len());
         Some(LoadBalancerStatus { ingress: vec![LoadBalancerIngress { hostname, ..Default::default() }] })
+    }
+}
+
+impl Cloud {
+    fn step(&self, write: Write) -> Step<Write> {
+        let (verb, kind, id, risk, part) = match &write {
+            Write::Create(key) => (Verb::Create, "Balancer", key.clone(), Risk::None, Part::new(Kind::Frame)),
+            Write::Delete(key) => (Verb::Delete, "Balancer", key.clone(), Risk::Disruptive, Part::new(Kind::Release)),
+            Write::Listen(key, port) => {
+                let part = Part::of(Kind::Frame, port.to_string());
+                (Verb::Create, "Listener", format!("{key}:{port}"), Risk::None, part)
+            }
+            Write::Unlisten(key, port) => {
+                let part = Part::of(Kind::Retire, port.to_string());
+                (Verb::Delete, "Listener", format!("{key}:{port}"), Risk::Disruptive, part)
+            }
+            Write::Attach(key, host) => {
+                (Verb::Attach, "Host", format!("{key} {host}"), Risk::None, Part::new(Kind::Members))
+            }
+            Write::Detach(key, host) => {
+                (Verb::Detach, "Host", format!("{key} {host}"), Risk::Brief, Part::new(Kind::Members))
+            }
+        };
+        let reason = "the Service wants it so".to_owned();
+        let summary = Summary { verb, kind: kind.into(), id, changes: Vec::new(), reason, risk };
+        let of = match &write {
+            Write::Create(key) | Write::Listen(key, _) | Write::Unlisten(key, _) | Write::Attach(key, _) => Some(key),
+            Write::Detach(..) | Write::Delete(_) => None,
+        };
+        let items = of.and_then(|key| self.items.iter().position(|item| item == key)).map_or(Items::All, Items::one);
+        let is_first = matches!(write, Write::Create(_) | Write::Delete(_));
+        let step = Step::new(write, summary, items, part);
+        if self.items.is_empty() { step } else { step.stage(u32::from(!is_first)) }
     }
 }
 
@@ -207,7 +214,7 @@ fn service(name: &str, ports: &[i32]) -> Service {
     let mut service = Service::default();
     service.metadata.namespace = "default".into();
     service.metadata.name = name.into();
-    service.spec.ports = ports.iter().map(|&port| crate::ServicePort { port, ..Default::default() }).collect();
+    service.spec.ports = ports.iter().map(|&port| ServicePort { port, ..Default::default() }).collect();
     service
 }
 
@@ -217,14 +224,14 @@ fn nodes(names: &[&str]) -> Vec<NodeRef> {
 
 #[tokio::test]
 async fn a_balancer_that_was_made_and_is_not_shown_yet_is_looked_for_again() {
-    let lagging = PlannedLoadBalancer(Cloud { lags: true, ..Cloud::default() });
+    let lagging = Engine::new(Cloud { lags: true, ..Cloud::default() });
     let answer = lagging.ensure("c", &service("a", &[80]), &nodes(&["n1"])).await;
     assert_eq!(answer.unwrap_err().retry_after(), Some(NOT_SHOWN));
-    assert!(lagging.0.state().0.contains_key("default/a"));
+    assert!(lagging.cloud().state().0.contains_key("default/a"));
 }
 
-fn adapter() -> PlannedLoadBalancer<Cloud> {
-    PlannedLoadBalancer(Cloud::default())
+fn adapter() -> Engine<Cloud> {
+    Engine::new(Cloud::default())
 }
 
 fn hostname(status: Option<LoadBalancerStatus>) -> String {
@@ -237,9 +244,9 @@ async fn second_reconcile_writes_nothing() {
     let (web, hosts) = (service("web", &[80, 443]), nodes(&["a", "b"]));
     let first = balancer.ensure("c", &web, &hosts).await.unwrap();
     assert_eq!(hostname(first.clone()), "web-2.example", "the status is that after the writes");
-    assert_eq!(balancer.0.writes(), 5);
+    assert_eq!(balancer.cloud().writes(), 5);
     assert_eq!(balancer.ensure("c", &web, &hosts).await.unwrap(), first);
-    assert_eq!(balancer.0.calls(), ["observe"], "nothing written, so nothing read again");
+    assert_eq!(balancer.cloud().calls(), ["observe"], "nothing written, so nothing read again");
 }
 
 #[tokio::test]
@@ -253,9 +260,9 @@ async fn a_plan_does_not_write() {
          2. attach Host default/web a (because the Service wants it so)\n  \
          3. create Listener default/web:80 (because the Service wants it so)"
     );
-    assert_eq!(balancer.0.calls(), ["observe"]);
-    assert_eq!(balancer.0.state(), State::default());
-    balancer.reconcile("c", std::slice::from_ref(&work)).await.remove(0).result.unwrap();
+    assert_eq!(balancer.cloud().calls(), ["observe"]);
+    assert_eq!(balancer.cloud().state(), State::default());
+    balancer.reconcile("c", std::slice::from_ref(&work), &Scope::default()).await.remove(0).result.unwrap();
     assert!(balancer.plan("c", &work).await.unwrap().is_empty());
 }
 
@@ -269,7 +276,7 @@ async fn a_plan_for_a_bad_service_is_its_error() {
 async fn invalid_requests_cost_no_call() {
     let balancer = adapter();
     balancer.ensure("c", &service("web", &[0]), &[]).await.unwrap_err();
-    assert!(balancer.0.calls().is_empty());
+    assert!(balancer.cloud().calls().is_empty());
 }
 
 #[tokio::test]
@@ -278,7 +285,7 @@ async fn a_service_of_another_controller_has_an_empty_plan_and_costs_no_call() {
     let balancer = adapter();
     assert!(balancer.plan("c", &work).await.unwrap().is_empty());
     assert!(balancer.ensure("c", &work.service, &[]).await.unwrap_err().is_implemented_elsewhere());
-    assert!(balancer.0.calls().is_empty());
+    assert!(balancer.cloud().calls().is_empty());
 }
 
 #[tokio::test]
@@ -286,11 +293,11 @@ async fn the_guard_stops_a_run_before_its_first_write_and_a_dry_run_says_so() {
     let balancer = adapter();
     let web = service("web", &[80]);
     balancer.ensure("c", &web, &nodes(&["a", "b", "c"])).await.unwrap();
-    let before = balancer.0.state();
-    balancer.0.calls();
+    let before = balancer.cloud().state();
+    balancer.cloud().calls();
     let error = balancer.update("c", &web, &[]).await.unwrap_err();
     assert_eq!(error.to_string(), "all hosts would be detached at once");
-    assert_eq!((balancer.0.writes(), balancer.0.state()), (0, before));
+    assert_eq!((balancer.cloud().writes(), balancer.cloud().state()), (0, before));
     let plan = balancer.plan("c", &ServiceWork::new(&web, &[], ServiceAction::UpdateHosts)).await.unwrap();
     assert_eq!(plan.steps.len(), 3);
     assert_eq!(plan.findings[0].severity, Severity::Error);
@@ -302,7 +309,7 @@ async fn a_group_is_read_once_and_a_bad_service_fails_alone() {
     let balancer = adapter();
     balancer.ensure("c", &service("other", &[1]), &[]).await.unwrap();
     balancer.ensure("c", &service("old", &[1]), &[]).await.unwrap();
-    balancer.0.calls();
+    balancer.cloud().calls();
     let hosts = nodes(&["a"]);
     let work = [
         ServiceWork::new(&service("web", &[80]), &hosts, ServiceAction::Ensure),
@@ -310,22 +317,22 @@ async fn a_group_is_read_once_and_a_bad_service_fails_alone() {
         ServiceWork::new(&service("old", &[1]), &[], ServiceAction::Delete),
         ServiceWork::new(&service("api", &[8443]), &hosts, ServiceAction::UpdateHosts),
     ];
-    let mut answers = balancer.reconcile("c", &work).await.into_iter();
+    let mut answers = balancer.reconcile("c", &work, &Scope::default()).await.into_iter();
     assert_eq!(hostname(answers.next().unwrap().result.unwrap()), "web-1.example");
     assert_eq!(answers.next().unwrap().result.unwrap_err().to_string(), "port 0 cannot be served");
     assert_eq!(answers.next().unwrap().result.unwrap(), None);
     assert_eq!(answers.next().unwrap().result.unwrap(), None);
-    assert_eq!(balancer.0.calls().iter().filter(|call| *call == "observe").count(), 2);
-    let keys: Vec<_> = balancer.0.state().0.into_keys().collect();
+    assert_eq!(balancer.cloud().calls().iter().filter(|call| *call == "observe").count(), 2);
+    let keys: Vec<_> = balancer.cloud().state().0.into_keys().collect();
     assert_eq!(keys, ["default/api", "default/other", "default/web"], "what is not in the work stays");
     assert_eq!(LoadBalancer::groups(&balancer, &service("web", &[])), [GroupKey("default".into())].into());
 }
 
 #[tokio::test]
 async fn every_item_gets_an_answer_even_from_a_broken_provider() {
-    let balancer = PlannedLoadBalancer(Cloud { no_verdicts: true, ..Cloud::default() });
+    let balancer = Engine::new(Cloud { no_verdicts: true, ..Cloud::default() });
     let work = ["a", "b"].map(|name| ServiceWork::new(&service(name, &[80]), &[], ServiceAction::Ensure));
-    let answers = balancer.reconcile("c", &work).await;
+    let answers = balancer.reconcile("c", &work, &Scope::default()).await;
     assert_eq!(answers.len(), 2);
     assert!(answers.iter().all(|answer| answer.result.as_ref().unwrap_err().class() == ErrorClass::Bug));
     assert_eq!(balancer.ensure_deleted("c", &work[0].service).await.unwrap_err().class(), ErrorClass::Bug);
@@ -334,39 +341,39 @@ async fn every_item_gets_an_answer_even_from_a_broken_provider() {
 #[tokio::test]
 async fn a_step_that_is_for_one_item_fails_that_item_only() {
     let items = ["default/a", "default/b"].map(str::to_owned).to_vec();
-    let balancer = PlannedLoadBalancer(Cloud { items, ..Cloud::default() });
+    let balancer = Engine::new(Cloud { items, ..Cloud::default() });
     let hosts = nodes(&["n"]);
     let work = [("a", 6666), ("b", 80)]
         .map(|(name, port)| ServiceWork::new(&service(name, &[port, 443]), &hosts, ServiceAction::Ensure));
-    let answers = balancer.reconcile("c", &work).await;
+    let answers = balancer.reconcile("c", &work, &Scope::default()).await;
     assert_eq!(answers[0].result.as_ref().unwrap_err().to_string(), "the port is refused");
     assert_eq!(hostname(answers[1].result.clone().unwrap()), "b-2.example");
     // Steps of one stage ran concurrently: those of both items that do not depend on each other.
-    assert!(balancer.0.at_once.lock().unwrap().1 > 1);
-    assert_eq!(balancer.0.state().0["default/b"].0, BTreeSet::from([80, 443]));
+    assert!(balancer.cloud().at_once.lock().unwrap().1 > 1);
+    assert_eq!(balancer.cloud().state().0["default/b"].0, BTreeSet::from([80, 443]));
 }
 
 #[tokio::test]
 async fn a_failed_write_is_the_answer_of_the_whole_group() {
-    let balancer = PlannedLoadBalancer(Cloud { writes_left: Mutex::new(Some(1)), ..Cloud::default() });
+    let balancer = Engine::new(Cloud { writes_left: Mutex::new(Some(1)), ..Cloud::default() });
     let work = ["a", "b"].map(|name| ServiceWork::new(&service(name, &[80]), &[], ServiceAction::Ensure));
-    let answers = balancer.reconcile("c", &work).await;
+    let answers = balancer.reconcile("c", &work, &Scope::default()).await;
     assert!(answers.iter().all(|answer| answer.result.as_ref().unwrap_err().to_string() == "the cloud is down"));
     assert_eq!(answers.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hanging_cloud_is_an_error_after_the_deadline() {
-    let balancer = PlannedLoadBalancer(Cloud { hangs: true, ..Cloud::default() });
+    let balancer = Engine::new(Cloud { hangs: true, ..Cloud::default() });
     let began = tokio::time::Instant::now();
     let work = [ServiceWork::new(&service("web", &[80]), &[], ServiceAction::Ensure)];
-    let error = balancer.reconcile("c", &work).await.remove(0).result.unwrap_err();
+    let error = balancer.reconcile("c", &work, &Scope::default()).await.remove(0).result.unwrap_err();
     assert_eq!(error.to_string(), "observing the load balancer did not answer within 2m0s");
     assert_eq!(began.elapsed(), READ_DEADLINE);
 
     let slow = adapter();
     let work = [ServiceWork::new(&service("web", &[9999]), &[], ServiceAction::Ensure)];
-    let error = slow.reconcile("c", &work).await.remove(0).result.unwrap_err();
+    let error = slow.reconcile("c", &work, &Scope::default()).await.remove(0).result.unwrap_err();
     assert_eq!(error.to_string(), "create Listener default/web:9999 did not answer within 10m0s");
 }
 
@@ -392,11 +399,11 @@ proptest! {
             let balancer = adapter();
             block_on(balancer.ensure("c", &service("web", &list(&old_ports)), &names(&old_hosts))).unwrap();
             block_on(balancer.ensure("c", &service("bystander", &[7]), &names(&old_hosts))).unwrap();
-            balancer.0.calls();
-            *balancer.0.writes_left.lock().unwrap() = writes_left;
+            balancer.cloud().calls();
+            *balancer.cloud().writes_left.lock().unwrap() = writes_left;
             balancer
         };
-        let run = |balancer: &PlannedLoadBalancer<Cloud>| {
+        let run = |balancer: &Engine<Cloud>| {
             let web = service("web", &list(&ports));
             match goes {
                 true => block_on(balancer.ensure_deleted("c", &web)),
@@ -405,17 +412,17 @@ proptest! {
         };
         let whole = start(None);
         run(&whole).unwrap();
-        let writes = whole.0.writes();
+        let writes = whole.cloud().writes();
         for prefix in 0..writes {
             let broken = start(Some(prefix));
             run(&broken).unwrap_err();
             // No earlier observation or decision is reused.
-            *broken.0.writes_left.lock().unwrap() = None;
+            *broken.cloud().writes_left.lock().unwrap() = None;
             run(&broken).unwrap();
-            prop_assert_eq!(broken.0.state(), whole.0.state());
-            broken.0.calls();
+            prop_assert_eq!(broken.cloud().state(), whole.cloud().state());
+            broken.cloud().calls();
             run(&broken).unwrap();
-            prop_assert_eq!(broken.0.writes(), 0);
+            prop_assert_eq!(broken.cloud().writes(), 0);
         }
     }
 }

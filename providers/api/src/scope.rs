@@ -1,0 +1,96 @@
+//! What a call of [`LoadBalancer::reconcile`](crate::LoadBalancer::reconcile) asks of its caller: whether a write may
+//! begin, and that a wait for the cloud occupies no worker.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::{Either, select};
+
+use crate::error::ProviderError;
+
+/// The delay in the error of work that ended because the process stops.
+const NEXT_LEADER: Duration = Duration::from_secs(1);
+
+/// The caller's side of a [`Scope`].
+#[async_trait]
+pub trait Turn: Send + Sync {
+    /// Whether a write may begin: this process leads, and no shutdown has begun.
+    fn may_write(&self) -> bool;
+    /// Completes when no write may begin any more.
+    async fn ended(&self);
+    /// The work waits for the cloud, in one more place.
+    fn wait_begins(&self);
+    /// The wait has ended or was dropped.
+    fn wait_ends(&self);
+    /// Completes when the work may go on.
+    async fn resumed(&self);
+}
+
+/// The scope of one call. The default one is that of tools and tests: nothing limits the call.
+#[derive(Clone, Default)]
+pub struct Scope(Option<Arc<dyn Turn>>);
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("may_write", &self.may_write().is_ok()).finish()
+    }
+}
+
+impl Scope {
+    /// The scope of a call from this turn.
+    pub fn new(turn: Arc<dyn Turn>) -> Self {
+        Self(Some(turn))
+    }
+
+    /// Succeeds if a write may begin now. Ask before each write: a shutdown begins at any time.
+    ///
+    /// # Errors
+    ///
+    /// The process stops, or no longer leads. The work is left to the next leader.
+    pub fn may_write(&self) -> Result<(), ProviderError> {
+        match &self.0 {
+            Some(turn) if !turn.may_write() => Err(stopping()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the cloud without occupying a worker. A wait only reads, so a shutdown ends it.
+    ///
+    /// # Errors
+    ///
+    /// The process stops, or no longer leads.
+    pub async fn waiting<T>(&self, wait: impl Future<Output = T> + Send) -> Result<T, ProviderError> {
+        let Some(turn) = &self.0 else { return Ok(wait.await) };
+        let waiting = Waiting::new(&**turn);
+        let ended = match select(std::pin::pin!(wait), turn.ended()).await {
+            Either::Left((value, _)) => Some(value),
+            Either::Right(_) => None,
+        };
+        drop(waiting);
+        let value = ended.ok_or_else(stopping)?;
+        turn.resumed().await;
+        Ok(value)
+    }
+}
+
+fn stopping() -> ProviderError {
+    ProviderError::in_progress("the process stops; the next leader continues", NEXT_LEADER)
+}
+
+/// Ends the wait also if its future is dropped.
+struct Waiting<'a>(&'a dyn Turn);
+
+impl<'a> Waiting<'a> {
+    fn new(turn: &'a dyn Turn) -> Self {
+        turn.wait_begins();
+        Self(turn)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.wait_ends();
+    }
+}

@@ -1,0 +1,443 @@
+//! [`Engine`]: the passes over a group of Services.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_provider::deadline::{READ_DEADLINE, within};
+use ccm_provider::{
+    ErrorClass, Finding, GroupKey, LoadBalancer, LoadBalancerStatus, Node, Plan as Printed, ProviderError, Related,
+    Scope, Service, ServiceAction, ServiceAnswer, ServiceKey, ServiceWork, Severity,
+};
+use futures::future::join_all;
+use serde::Deserialize as _;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::memory::{Memory, Parked};
+use super::run::{Results, Run, is_definite};
+use super::step::{Plan, Step};
+use super::{BalancerCloud, Progress, Reached};
+use crate::lock::lock;
+
+/// An observation for a deletion may be used for the deletion itself within this time.
+const RECENT: Duration = Duration::from_secs(1);
+/// The delay before the next read of a new load balancer that the cloud does not show yet.
+pub(super) const NOT_SHOWN: Duration = Duration::from_secs(5);
+/// The limit of a read of an operation of an earlier call.
+const POLL: Duration = Duration::from_secs(5);
+
+/// The load balancers of a cloud.
+///
+/// Each read and each write has its own deadline, so that a long plan is not cancelled while it progresses, and a
+/// hanging call does not block its group indefinitely.
+pub struct Engine<C: BalancerCloud> {
+    cloud: C,
+    memory: Memory,
+    /// Observations that found something to delete, by Service; each is used once.
+    recent: Mutex<BTreeMap<ServiceKey, Recent<C::Observed>>>,
+    /// Counts runs with writes: an observation during one is not used again.
+    runs: AtomicU64,
+}
+
+struct Recent<O> {
+    at: Instant,
+    runs: u64,
+    uid: String,
+    observed: O,
+}
+
+impl<C: BalancerCloud + fmt::Debug> fmt::Debug for Engine<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("cloud", &self.cloud).finish_non_exhaustive()
+    }
+}
+
+impl<C: BalancerCloud> Engine<C> {
+    /// The load balancers of `cloud`.
+    pub fn new(cloud: C) -> Self {
+        Self { cloud, memory: Memory::default(), recent: Mutex::default(), runs: AtomicU64::default() }
+    }
+
+    /// The cloud.
+    pub fn cloud(&self) -> &C {
+        &self.cloud
+    }
+
+    async fn run(
+        &self,
+        cluster: &str,
+        work: &[ServiceWork],
+        scope: &Scope,
+    ) -> Result<Vec<ServiceAnswer>, ProviderError> {
+        let mut results = Results::new(work.len());
+        let (work, wanted) = self.wanted(cluster, work, &mut results);
+        let Some(wanted) = wanted else { return Ok(failed_all(&results)) };
+        let groups: BTreeSet<GroupKey> = work.iter().flat_map(|item| self.cloud.groups(&item.service)).collect();
+        let parked = self.poll_parked(&groups, &work, &mut results).await;
+        let mut observed = match self.recent_of(&work) {
+            Some(observed) => observed,
+            None => self.look(cluster, &work, &wanted).await?,
+        };
+        let made = C::Made::default();
+        let run = Run {
+            cloud: &self.cloud,
+            memory: &self.memory,
+            work: &work,
+            groups: &groups,
+            made: &made,
+            scope,
+            parked: &parked,
+        };
+        let mut plan = self.cloud.plan(&observed, &wanted)?;
+        self.cloud.report(&work, &plan.findings);
+        let mut conflicts = self.execute(&run, &observed, &wanted, &plan, &mut results).await;
+        if !conflicts.is_empty() {
+            observed = self.look(cluster, &work, &wanted).await?;
+            plan = self.cloud.plan(&observed, &wanted)?;
+            plan.steps.retain(|step| conflicts.iter().any(|place| step.items.contains(*place)));
+            plan.failed.retain(|place, _| conflicts.contains(place));
+            let mut second = Results::new(work.len());
+            conflicts = self.execute(&run, &observed, &wanted, &plan, &mut second).await;
+            results.take_over(second, &conflicts);
+        }
+        if let Err(error) = self.cloud.finish(&made) {
+            (0..work.len()).for_each(|place| results.fail(place, &error));
+        }
+        let is_planned = !plan.steps.is_empty();
+        // Read again only if something was written and the status is needed: the addresses may be new.
+        if results.written > 0 && work.iter().any(|item| item.action == ServiceAction::Ensure) {
+            match self.look(cluster, &work, &wanted).await {
+                Ok(after) => {
+                    observed = after;
+                    plan = self.cloud.plan(&observed, &wanted)?;
+                }
+                // Only those whose state has changed need the read.
+                Err(error) => {
+                    let is_changed = |place: &usize| plan.steps.iter().any(|step| step.items.contains(*place));
+                    (0..work.len()).filter(is_changed).for_each(|place| results.fail(place, &error));
+                }
+            }
+        }
+        let answers = work.iter().zip(results.errors).enumerate().map(|(place, (item, error))| {
+            let service = &*item.service;
+            let reached = Reached { observed: &observed, made: &made, wanted: &wanted, service, place, left: &plan };
+            self.answer(item, error, &reached, is_planned)
+        });
+        Ok(answers.collect())
+    }
+
+    /// The desired state, with the errors of invalid items; `None` if nothing is left to do. An invalid Service keeps
+    /// its load balancer: the members are updated.
+    fn wanted<'w>(
+        &self,
+        cluster: &str,
+        work: &'w [ServiceWork],
+        results: &mut Results,
+    ) -> (Cow<'w, [ServiceWork]>, Option<C::Wanted>) {
+        let mut work = Cow::Borrowed(work);
+        let (mut wanted, mut verdicts) = self.verdicts(cluster, &work);
+        let serves = |item: &ServiceWork| {
+            item.action == ServiceAction::Ensure && !item.service.status.load_balancer.ingress.is_empty()
+        };
+        let is_refused = |verdict: &Result<(), ProviderError>| {
+            verdict.as_ref().is_err_and(|error| !error.is_implemented_elsewhere() && error.class() != ErrorClass::Bug)
+        };
+        let refused: Vec<usize> = work
+            .iter()
+            .zip(&verdicts)
+            .enumerate()
+            .filter(|(_, (item, verdict))| serves(item) && is_refused(verdict))
+            .map(|(place, _)| place)
+            .collect();
+        for (place, verdict) in verdicts.iter().enumerate() {
+            if let Err(error) = verdict {
+                results.fail(place, error);
+            }
+        }
+        if !refused.is_empty() {
+            for place in refused {
+                if let Some(item) = work.to_mut().get_mut(place) {
+                    item.action = ServiceAction::UpdateHosts;
+                }
+            }
+            (wanted, verdicts) = self.verdicts(cluster, &work);
+        }
+        let is_nothing = verdicts.iter().all(Result::is_err);
+        (work, Some(wanted).filter(|_| !is_nothing))
+    }
+
+    /// One verdict per item, even if the cloud gives fewer or more.
+    fn verdicts(&self, cluster: &str, work: &[ServiceWork]) -> (C::Wanted, Vec<Result<(), ProviderError>>) {
+        let (wanted, mut verdicts) = self.cloud.wanted(cluster, work);
+        verdicts.resize_with(work.len(), || Err(ProviderError::bug("wanted() gave no verdict")));
+        (wanted, verdicts)
+    }
+
+    /// Executes a plan, and returns the items that failed because another writer was faster.
+    async fn execute(
+        &self,
+        run: &Run<'_, C>,
+        observed: &C::Observed,
+        wanted: &C::Wanted,
+        plan: &Plan<C::Write>,
+        results: &mut Results,
+    ) -> BTreeSet<usize> {
+        let refused: BTreeMap<usize, ProviderError> =
+            self.cloud.guard(observed, wanted, &plan.steps).into_iter().collect();
+        for (place, error) in &plan.failed {
+            results.fail(*place, error);
+        }
+        if !plan.steps.is_empty() {
+            self.runs.fetch_add(1, Ordering::SeqCst);
+            lock(&self.recent).clear();
+            run.steps(&plan.steps, &refused, results).await;
+            self.runs.fetch_add(1, Ordering::SeqCst);
+        }
+        results.conflicts()
+    }
+
+    /// Reads the operations of earlier calls for these groups. Returns those that are not done; failures are errors of
+    /// the Services that waited.
+    async fn poll_parked(
+        &self,
+        groups: &BTreeSet<GroupKey>,
+        work: &[ServiceWork],
+        results: &mut Results,
+    ) -> BTreeMap<String, Parked> {
+        let mut parked = self.memory.parked(groups);
+        let polls = parked.iter().map(|(object, parked)| async move {
+            let poll = within("the operation", POLL, self.cloud.poll(&parked.operation));
+            (object.clone(), poll.await)
+        });
+        for (object, state) in join_all(polls).await {
+            match state {
+                Err(error) if is_definite(&error) => {
+                    let of = parked.remove(&object).map(|parked| parked.services).unwrap_or_default();
+                    for (place, _) in work.iter().enumerate().filter(|(_, item)| of.contains(&item.service.key())) {
+                        results.fail(place, &error);
+                    }
+                }
+                Ok(Progress::Done) => drop(parked.remove(&object)),
+                Ok(Progress::Running) | Err(_) => continue,
+            }
+            self.memory.unpark(&object);
+        }
+        parked
+    }
+
+    fn answer(
+        &self,
+        item: &ServiceWork,
+        error: Option<ProviderError>,
+        reached: &Reached<'_, C>,
+        is_planned: bool,
+    ) -> ServiceAnswer {
+        let status = match item.action {
+            ServiceAction::Delete => None,
+            ServiceAction::Ensure | ServiceAction::UpdateHosts => self.cloud.status(reached),
+        };
+        let notes = self.cloud.notes(reached);
+        let result = match (error, item.action, status.clone()) {
+            (Some(error), _, _) => Err(error),
+            (None, ServiceAction::Delete | ServiceAction::UpdateHosts, _) => Ok(None),
+            // The cloud still returns the state before the writes. Without another read the address would never become
+            // known.
+            (None, ServiceAction::Ensure, None) if is_planned => Err(not_shown_yet()),
+            (None, ServiceAction::Ensure, status) => Ok(status),
+        };
+        let again = if result.is_ok() { self.cloud.again(reached) } else { None };
+        let status = if result.is_err() { status } else { None };
+        ServiceAnswer { result, status, again, notes }
+    }
+
+    async fn look(
+        &self,
+        cluster: &str,
+        work: &[ServiceWork],
+        wanted: &C::Wanted,
+    ) -> Result<C::Observed, ProviderError> {
+        within("observing the load balancer", READ_DEADLINE, self.cloud.observe(cluster, work, wanted)).await
+    }
+
+    /// The observation that has just found something to delete.
+    fn recent_of(&self, work: &[ServiceWork]) -> Option<C::Observed> {
+        let [item] = work else { return None };
+        if item.action != ServiceAction::Delete {
+            return None;
+        }
+        let recent = lock(&self.recent).remove(&item.service.key())?;
+        let is_current = recent.at.elapsed() < RECENT
+            && recent.runs == self.runs.load(Ordering::SeqCst)
+            && *recent.uid == *item.service.metadata.uid;
+        is_current.then_some(recent.observed)
+    }
+
+    /// The desired state; `None` if another controller implements it: a real run treats that as done, so the plan is
+    /// empty and there is no error.
+    fn wanted_of(&self, cluster: &str, work: &[ServiceWork]) -> Result<Option<C::Wanted>, ProviderError> {
+        let (wanted, verdicts) = self.cloud.wanted(cluster, work);
+        match verdicts.into_iter().collect::<Result<Vec<_>, _>>() {
+            Err(error) if error.is_implemented_elsewhere() => Ok(None),
+            verdicts => verdicts.map(|_| Some(wanted)),
+        }
+    }
+
+    /// The plan, with the refusals of a real run as findings.
+    fn printed(
+        &self,
+        work: &ServiceWork,
+        observed: &C::Observed,
+        wanted: &C::Wanted,
+    ) -> Result<Printed, ProviderError> {
+        let Plan { steps, mut findings, failed } = self.cloud.plan(observed, wanted)?;
+        if let Some(error) = failed.into_values().next() {
+            if steps.is_empty() {
+                return Err(error);
+            }
+            findings.push(Finding::new(Severity::Error, "load balancer", error.to_string()));
+        }
+        // A real run would not execute these, so the dry run must not look successful.
+        for (_, refusal) in self.cloud.guard(observed, wanted, &steps) {
+            findings.push(Finding::new(Severity::Error, "guard", format!("the plan would be refused: {refusal}")));
+        }
+        Ok(Printed { subject: subject(work), steps: steps.into_iter().map(Step::printed).collect(), findings })
+    }
+}
+
+impl Results {
+    /// Replaces the results of the items that were planned again.
+    fn take_over(&mut self, second: Results, still: &BTreeSet<usize>) {
+        let again = self.conflicts();
+        self.written += second.written;
+        for (place, error) in second.errors.into_iter().enumerate() {
+            if !again.contains(&place) {
+                continue;
+            }
+            if let Some(known) = self.errors.get_mut(place) {
+                *known = error;
+            }
+        }
+        if !still.is_empty() {
+            tracing::debug!(items = ?still, "another writer was faster twice");
+        }
+    }
+}
+
+/// Executes steps outside of the controllers, for commands.
+///
+/// # Errors
+///
+/// A write failed; those that depend on it were not sent.
+pub async fn write_all<C: BalancerCloud>(
+    cloud: &C,
+    work: &[ServiceWork],
+    steps: &[Step<C::Write>],
+) -> Result<(), ProviderError> {
+    let made = C::Made::default();
+    let run = Run {
+        cloud,
+        memory: &Memory::default(),
+        work,
+        groups: &BTreeSet::new(),
+        made: &made,
+        scope: &Scope::default(),
+        parked: &BTreeMap::new(),
+    };
+    let mut results = Results::new(work.len());
+    run.steps(steps, &BTreeMap::new(), &mut results).await;
+    results.errors.into_iter().flatten().next().map_or(Ok(()), Err)?;
+    cloud.finish(&made)
+}
+
+fn failed_all(results: &Results) -> Vec<ServiceAnswer> {
+    let answer = |error: &Option<ProviderError>| error.clone().map_or(Ok(None), Err).into();
+    results.errors.iter().map(answer).collect()
+}
+
+fn not_shown_yet() -> ProviderError {
+    ProviderError::retry("the load balancer was created, but the cloud does not show it yet; checked again", NOT_SHOWN)
+}
+
+fn subject(work: &ServiceWork) -> String {
+    format!("service {}", work.service.key())
+}
+
+#[async_trait]
+impl<C: BalancerCloud> LoadBalancer for Engine<C> {
+    async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        // Observed as for a deletion, which finds all owned objects and ignores annotations.
+        let work = [ServiceWork::new(service, &[], ServiceAction::Delete)];
+        let Some(wanted) = self.wanted_of(cluster, &work)? else { return Ok(None) };
+        let runs = self.runs.load(Ordering::SeqCst);
+        let observed = self.look(cluster, &work, &wanted).await?;
+        let plan = self.cloud.plan(&observed, &wanted)?;
+        let made = C::Made::default();
+        let reached = Reached { observed: &observed, made: &made, wanted: &wanted, service, place: 0, left: &plan };
+        let is_left = reached.remains() || !self.memory.parked(&self.cloud.groups(service)).is_empty();
+        let found = self.cloud.status(&reached).or_else(|| is_left.then(LoadBalancerStatus::default));
+        if found.is_some() {
+            let mut recent = lock(&self.recent);
+            recent.retain(|_, recent| recent.at.elapsed() < RECENT);
+            let uid = service.metadata.uid.to_string();
+            recent.insert(service.key(), Recent { at: Instant::now(), runs, uid, observed });
+        }
+        Ok(found)
+    }
+
+    fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
+        self.cloud.backend(service, node)
+    }
+
+    fn related(&self) -> Related {
+        self.cloud.related()
+    }
+
+    fn only_nodes_with_endpoints(&self, service: &Service) -> bool {
+        self.cloud.only_nodes_with_endpoints(service)
+    }
+
+    fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
+        self.cloud.groups(service)
+    }
+
+    fn finalizers(&self, service: &Service) -> Vec<(&'static str, bool)> {
+        self.cloud.finalizers(service)
+    }
+
+    async fn reconcile(&self, cluster: &str, work: &[ServiceWork], scope: &Scope) -> Vec<ServiceAnswer> {
+        let began = Instant::now();
+        let failed = |error: ProviderError| work.iter().map(|_| Err(error.clone()).into()).collect();
+        let answers: Vec<ServiceAnswer> = self.run(cluster, work, scope).await.unwrap_or_else(failed);
+        for (item, answer) in work.iter().zip(&answers) {
+            if !answer.result.as_ref().is_err_and(ProviderError::is_in_progress) {
+                self.cloud.ended(item.action, answer.result.is_ok(), began.elapsed());
+            }
+        }
+        answers
+    }
+
+    async fn observe(&self, cluster: &str, work: &ServiceWork) -> Result<Value, ProviderError> {
+        let one = std::slice::from_ref(work);
+        let Some(wanted) = self.wanted_of(cluster, one)? else { return Ok(Value::Null) };
+        let mut observed = self.look(cluster, one, &wanted).await?;
+        self.cloud.strip(&mut observed, &wanted);
+        serde_json::to_value(observed)
+            .map_err(|error| ProviderError::bug(format!("the observed state is not JSON: {error}")))
+    }
+
+    fn plan_observed(&self, cluster: &str, work: &ServiceWork, observed: &Value) -> Result<Printed, ProviderError> {
+        let Some(wanted) = self.wanted_of(cluster, std::slice::from_ref(work))? else {
+            return Ok(Printed::new(subject(work)));
+        };
+        let observed = C::Observed::deserialize(observed).map_err(|error| {
+            let text = format!("the observed state for the Service {} cannot be read: {error}", work.service.key());
+            ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text)
+        })?;
+        self.printed(work, &observed, &wanted)
+    }
+}

@@ -1,0 +1,266 @@
+//! Executes the steps of a plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use ccm_provider::{ErrorClass, GroupKey, ProviderError, Scope, ServiceWork};
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use tokio::time::Instant;
+
+use super::memory::{Memory, Parked, is_final};
+use super::schedule::Schedule;
+use super::step::{Part, Step};
+use super::{BalancerCloud, Operation, Progress, Written};
+use crate::lock::lock;
+
+/// A call waits so long for operations while nothing else happens.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The same if other Services of the call are ready for their answers.
+const OTHERS_WAIT: Duration = Duration::from_secs(1);
+/// The shortest and the longest pause between two polls of an operation.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
+
+/// The execution of one plan.
+pub(super) struct Run<'a, C: BalancerCloud> {
+    pub(super) cloud: &'a C,
+    pub(super) memory: &'a Memory,
+    pub(super) work: &'a [ServiceWork],
+    pub(super) groups: &'a BTreeSet<GroupKey>,
+    pub(super) made: &'a C::Made,
+    pub(super) scope: &'a Scope,
+    /// Operations of earlier calls that are not done, by object.
+    pub(super) parked: &'a BTreeMap<String, Parked>,
+}
+
+/// The result of a run.
+#[derive(Debug)]
+pub(super) struct Results {
+    /// The first failure of each item; one that is only in progress gives way to others.
+    pub(super) errors: Vec<Option<ProviderError>>,
+    /// The number of writes that succeeded.
+    pub(super) written: usize,
+    /// The parts that failed, by item.
+    failed: Vec<BTreeSet<Part>>,
+}
+
+impl Results {
+    pub(super) fn new(count: usize) -> Self {
+        Self { errors: vec![None; count], written: 0, failed: vec![BTreeSet::new(); count] }
+    }
+
+    /// Records an error of one item.
+    pub(super) fn fail(&mut self, place: usize, error: &ProviderError) {
+        if let Some(known) = self.errors.get_mut(place)
+            && known.as_ref().is_none_or(|known| known.is_in_progress() && !error.is_in_progress())
+        {
+            *known = Some(error.clone());
+        }
+    }
+
+    /// The items that failed because another writer was faster.
+    pub(super) fn conflicts(&self) -> BTreeSet<usize> {
+        let is_conflict = |error: &ProviderError| error.class() == ErrorClass::Conflict;
+        let conflicts = self.errors.iter().enumerate().filter(|(_, error)| error.as_ref().is_some_and(is_conflict));
+        conflicts.map(|(place, _)| place).collect()
+    }
+
+    /// Records the failure of a step for its items.
+    fn fail_step<W>(&mut self, step: &Step<W>, error: &ProviderError) {
+        for place in step.items.of(self.errors.len()) {
+            if self.blocks(place, step) {
+                continue;
+            }
+            self.fail(place, error);
+            if let Some(failed) = self.failed.get_mut(place) {
+                failed.insert(step.part.clone());
+            }
+        }
+    }
+
+    fn blocks<W>(&self, place: usize, step: &Step<W>) -> bool {
+        self.failed.get(place).is_some_and(|failed| failed.iter().any(|part| step.is_blocked_by(part)))
+    }
+
+    /// Whether earlier failures leave no item for the step.
+    fn is_blocked<W>(&self, step: &Step<W>) -> bool {
+        step.items.of(self.errors.len()).into_iter().all(|place| self.blocks(place, step))
+    }
+}
+
+/// The accepted writes of a run, by step.
+type Accepted = Mutex<BTreeMap<usize, (Operation, Instant)>>;
+
+impl<C: BalancerCloud> Run<'_, C> {
+    /// Executes the steps; `refused` are those that the guard refuses.
+    pub(super) async fn steps(
+        &self,
+        steps: &[Step<C::Write>],
+        refused: &BTreeMap<usize, ProviderError>,
+        results: &mut Results,
+    ) {
+        let mut schedule = Schedule::new(steps, self.work.len());
+        let accepted = Accepted::default();
+        let mut running = FuturesUnordered::new();
+        let mut due = schedule.first();
+        let mut last = Instant::now();
+        loop {
+            while let Some(index) = due.pop() {
+                let Some(step) = steps.get(index) else { continue };
+                let prevented = match refused.get(&index) {
+                    _ if results.is_blocked(step) => None,
+                    Some(error) => Some(error.clone()),
+                    None => match self.prevented(step) {
+                        Some(error) => Some(error),
+                        None => {
+                            running.push(self.step(index, step, &accepted));
+                            continue;
+                        }
+                    },
+                };
+                if let Some(error) = prevented {
+                    results.fail_step(step, &error);
+                }
+                due.extend(schedule.after(index));
+            }
+            if running.is_empty() {
+                return;
+            }
+            let only_operations = lock(&accepted).len() == running.len();
+            let others_wait = (0..self.work.len()).any(|place| schedule.has_ended(place));
+            let patience = if others_wait { OTHERS_WAIT } else { PATIENCE };
+            let ended = match only_operations {
+                false => running.next().await,
+                true => tokio::time::timeout_at(last + patience, running.next()).await.unwrap_or_default(),
+            };
+            match ended {
+                Some((index, result)) => {
+                    last = Instant::now();
+                    if let Some(step) = steps.get(index) {
+                        self.ended(step, result, results);
+                    }
+                    due.extend(schedule.after(index));
+                }
+                None => {
+                    running.clear();
+                    for (index, (operation, since)) in std::mem::take(&mut *lock(&accepted)) {
+                        let Some(step) = steps.get(index) else { continue };
+                        results.fail_step(step, &self.park(step, operation, since));
+                        due.extend(schedule.after(index));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The reason not to execute a step.
+    fn prevented(&self, step: &Step<C::Write>) -> Option<ProviderError> {
+        let of_object = self.parked.get(&step.object()).map(Parked::in_progress);
+        of_object.or_else(|| self.memory.refusal(step, self.work)).or_else(|| self.scope.may_write().err())
+    }
+
+    fn park(&self, step: &Step<C::Write>, operation: Operation, since: Instant) -> ProviderError {
+        let services = step.items.of(self.work.len()).into_iter();
+        let services = services.filter_map(|place| Some(self.work.get(place)?.service.key()));
+        let parked = Parked { operation, groups: self.groups.clone(), services: services.collect(), since };
+        let error = parked.in_progress();
+        self.memory.park(step.object(), parked);
+        error
+    }
+
+    fn ended(&self, step: &Step<C::Write>, result: Result<(), ProviderError>, results: &mut Results) {
+        match result {
+            Ok(()) => results.written += 1,
+            Err(error) if step.optional && is_refusal(&error) => {
+                let concerned = step.items.of(self.work.len()).into_iter();
+                let work: Vec<ServiceWork> = concerned.filter_map(|place| self.work.get(place).cloned()).collect();
+                self.cloud.report_refusal(&work, step, &error);
+            }
+            Err(error) => results.fail_step(step, &error),
+        }
+    }
+
+    /// One step, with its replacement or the removal of its remains.
+    async fn step(
+        &self,
+        index: usize,
+        step: &Step<C::Write>,
+        accepted: &Accepted,
+    ) -> (usize, Result<(), ProviderError>) {
+        let mut result = self.write(index, step, accepted).await;
+        if let Err(Failure { error, .. }) = &result {
+            self.memory.note(step, self.work, error);
+        }
+        if let (Err(failure), Some(instead)) = (&result, &step.instead)
+            && is_refusal(&failure.error)
+        {
+            result = self.write(index, instead, accepted).await;
+        }
+        if let (Err(Failure { error, was_accepted: true }), Some(undo)) = (&result, &step.undo)
+            && let Err(Failure { error: second, .. }) = self.write(index, undo, accepted).await
+        {
+            tracing::warn!(object = undo.object(), %error, %second, "the rest of a failed write is not removed yet");
+        }
+        (index, result.map_err(|failure| failure.error))
+    }
+
+    async fn write(&self, index: usize, step: &Step<C::Write>, accepted: &Accepted) -> Result<(), Failure> {
+        self.scope.may_write()?;
+        let limit = self.cloud.write_deadline();
+        let late = || {
+            let summary = &step.summary;
+            let call = format!("{} {} {}", summary.verb.as_str(), summary.kind, summary.id);
+            Err(ProviderError::deadline(&call, limit))
+        };
+        let write = self.cloud.write(step, self.made, self.scope);
+        let operation = match tokio::time::timeout(limit, write).await.unwrap_or_else(|_| late())? {
+            Written::Done => return Ok(()),
+            Written::Failed(error) => return Err(Failure { error, was_accepted: true }),
+            Written::Accepted(operation) => operation,
+        };
+        lock(accepted).insert(index, (operation.clone(), Instant::now()));
+        let end = self.until_done(&operation).await;
+        lock(accepted).remove(&index);
+        end.map_err(|error| Failure { was_accepted: !error.is_in_progress(), error })?;
+        Ok(self.cloud.completed(step, self.made).await?)
+    }
+
+    async fn until_done(&self, operation: &Operation) -> Result<(), ProviderError> {
+        let mut pause = PAUSE.0;
+        loop {
+            match self.scope.waiting(self.cloud.poll(operation)).await? {
+                Ok(Progress::Done) => return Ok(()),
+                Ok(Progress::Running) => {}
+                Err(error) if !is_definite(&error) => {
+                    tracing::debug!(operation = operation.name, %error, "the operation is read again");
+                }
+                Err(error) => return Err(error),
+            }
+            self.scope.waiting(tokio::time::sleep(pause)).await?;
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+}
+
+/// The failure of a write.
+struct Failure {
+    error: ProviderError,
+    was_accepted: bool,
+}
+
+impl From<ProviderError> for Failure {
+    fn from(error: ProviderError) -> Self {
+        Self { error, was_accepted: false }
+    }
+}
+
+/// Whether the cloud changed nothing and refuses the request.
+fn is_refusal(error: &ProviderError) -> bool {
+    is_final(error) || matches!(error.class(), ErrorClass::Denied { .. })
+}
+
+/// Whether the answer to a poll says that the operation has failed.
+pub(super) fn is_definite(error: &ProviderError) -> bool {
+    use ErrorClass::{InProgress, Throttled, Transient, Unknown};
+    !matches!(error.class(), InProgress { .. } | Throttled { .. } | Transient { .. } | Unknown)
+}

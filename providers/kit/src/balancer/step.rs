@@ -1,0 +1,211 @@
+//! The steps of a plan: one envelope for the writes of all clouds.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_provider::{Finding, ProviderError, Step as Summary};
+
+/// The writes of a plan.
+#[derive(Debug)]
+pub struct Plan<W> {
+    /// In an order in which the process may be interrupted after any prefix.
+    pub steps: Vec<Step<W>>,
+    /// Findings for the user.
+    pub findings: Vec<Finding>,
+    /// Items, by index in the work, of which some or all is impossible. Their steps are executed nevertheless: those
+    /// that the error does not concern.
+    pub failed: BTreeMap<usize, ProviderError>,
+}
+
+impl<W> Default for Plan<W> {
+    fn default() -> Self {
+        Self { steps: Vec::new(), findings: Vec::new(), failed: BTreeMap::new() }
+    }
+}
+
+/// One write of a plan.
+#[derive(Debug, Clone)]
+pub struct Step<W> {
+    /// The write.
+    pub write: W,
+    /// Its description for users.
+    pub summary: Summary,
+    /// The items for which it is.
+    pub items: Items,
+    /// The part of the load balancer to which it belongs.
+    pub part: Part,
+    /// The kinds of parts without which it is not executed.
+    pub needs: &'static [Kind],
+    /// For clouds that change objects concurrently: a step begins when all steps of its items with a smaller stage have
+    /// ended. `None`: steps run one after the other.
+    pub stage: Option<u32>,
+    /// Whether a refusal is only a finding: the load balancer works without it.
+    pub optional: bool,
+    /// Executed instead if the cloud refuses the write.
+    pub instead: Option<Box<Step<W>>>,
+    /// Executed if the cloud accepts the write and it fails afterwards: removes what is left of it.
+    pub undo: Option<Box<Step<W>>>,
+}
+
+/// The items of a step, by index in the work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Items {
+    /// All items of the work.
+    All,
+    /// These.
+    Some(BTreeSet<usize>),
+}
+
+/// A part of a load balancer. Parts fail alone: a failed step ends its part, and the parts that need it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Part {
+    /// The kind of the part.
+    pub kind: Kind,
+    /// The listener, port or group to which it is limited; empty: the whole load balancer.
+    pub of: Cow<'static, str>,
+}
+
+/// The kinds of parts, in the usual order of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The mark of the owner on an object that exists: the first write of a join, the last of a deletion.
+    Claim,
+    /// The objects that traffic passes: balancer, listener, pool, forwarding rule.
+    Frame,
+    /// The nodes behind the load balancer.
+    Members,
+    /// Rules that admit the traffic: security groups, firewalls.
+    Rules,
+    /// Everything else that the Service requests.
+    Settings,
+    /// Objects that Services share.
+    Shared,
+    /// The removal of objects that are no longer used.
+    Retire,
+    /// The removal of the claim.
+    Release,
+}
+
+impl Kind {
+    /// The kinds whose failure prevents a step of this kind, unless the step says otherwise.
+    fn needs(self) -> &'static [Self] {
+        match self {
+            Self::Claim | Self::Shared => &[],
+            Self::Frame | Self::Rules => &[Self::Claim],
+            Self::Members | Self::Settings => &[Self::Claim, Self::Frame],
+            Self::Retire => &[Self::Claim, Self::Frame, Self::Members],
+            Self::Release => &[
+                Self::Claim,
+                Self::Frame,
+                Self::Members,
+                Self::Rules,
+                Self::Settings,
+                Self::Shared,
+                Self::Retire,
+                Self::Release,
+            ],
+        }
+    }
+}
+
+impl Items {
+    /// One item.
+    pub fn one(place: usize) -> Self {
+        Self::Some([place].into())
+    }
+
+    /// Whether the item is one of them.
+    pub fn contains(&self, place: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(places) => places.contains(&place),
+        }
+    }
+
+    /// The items of a work of `count` items.
+    pub(super) fn of(&self, count: usize) -> Vec<usize> {
+        (0..count).filter(|place| self.contains(*place)).collect()
+    }
+}
+
+impl Part {
+    /// A part of the whole load balancer.
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, of: Cow::Borrowed("") }
+    }
+
+    /// The part of one listener, port or group.
+    pub fn of(kind: Kind, of: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, of: of.into() }
+    }
+}
+
+impl<W> Step<W> {
+    /// A step that runs after the steps before it.
+    pub fn new(write: W, summary: Summary, items: Items, part: Part) -> Self {
+        let needs = part.kind.needs();
+        Self { write, summary, items, part, needs, stage: None, optional: false, instead: None, undo: None }
+    }
+
+    /// The step with other needs than usual for its kind.
+    #[must_use]
+    pub fn needs(mut self, needs: &'static [Kind]) -> Self {
+        self.needs = needs;
+        self
+    }
+
+    /// The step at a stage.
+    #[must_use]
+    pub fn stage(mut self, stage: u32) -> Self {
+        self.stage = Some(stage);
+        self
+    }
+
+    /// The step as an optional one.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+
+    /// The step with another one for the case that the cloud refuses it.
+    #[must_use]
+    pub fn instead(mut self, step: Self) -> Self {
+        self.instead = Some(Box::new(step));
+        self
+    }
+
+    /// The step with another one for the case that it fails after it was accepted.
+    #[must_use]
+    pub fn undo(mut self, step: Self) -> Self {
+        self.undo = Some(Box::new(step));
+        self
+    }
+
+    /// The object that it changes.
+    pub fn object(&self) -> String {
+        format!("{} {}", self.summary.kind, self.summary.id)
+    }
+
+    /// The description for users, with the steps for the case that it fails.
+    pub(crate) fn printed(self) -> Summary {
+        let Self { mut summary, instead, undo, .. } = self;
+        let named = |step: &Self| format!("{} {} {}", step.summary.verb.as_str(), step.summary.kind, step.summary.id);
+        if let Some(instead) = instead {
+            summary.reason = format!("{}; if it is refused: {}", summary.reason, named(&instead));
+        }
+        if let Some(undo) = undo {
+            summary.reason = format!("{}; if it fails afterwards: {}", summary.reason, named(&undo));
+        }
+        summary
+    }
+
+    /// Whether the failure of `part` prevents this step.
+    pub(super) fn is_blocked_by(&self, part: &Part) -> bool {
+        if *part == self.part {
+            return true;
+        }
+        let is_whole = self.part.of.is_empty() && self.part.kind >= Kind::Retire;
+        self.needs.contains(&part.kind) && (part.of.is_empty() || part.of == self.part.of || is_whole)
+    }
+}
