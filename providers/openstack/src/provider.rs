@@ -7,12 +7,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ccm_kit::balancer::Engine;
 use ccm_kit::call::{Caller, ErrorKind};
-use ccm_kit::{Background, Cluster, gcfg, http};
+use ccm_kit::{Cluster, gcfg, http};
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::metric::Registry;
 use ccm_provider::{
     CloudConfig, CloudProvider, ErrorClass, Finding, Inspect, InstancesV2, Lint, LoadBalancer, ProviderContext,
-    ProviderError, ProviderFactory, Routes, ServiceAction, Severity, Volumes, address,
+    ProviderError, ProviderFactory, Routes, Severity, Volumes, address,
 };
 use ipnet::IpNet;
 use serde_json::Value;

@@ -14,7 +14,7 @@ use ccm_kit::Cluster;
 use ccm_kit::balancer::{self, BalancerCloud, Items, Kind, Part, Plan, Reached, Written};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_provider::{
-    Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Note, Notes, ProviderError, Scope, Service,
+    Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Note, Notes, ProviderError, Service,
     ServiceAction, ServiceWork,
 };
 use serde::{Deserialize, Serialize};
@@ -185,7 +185,12 @@ impl BalancerCloud for Balancers {
         STEP_DEADLINE
     }
 
-    async fn write(&self, step: &balancer::Step<Step>, outputs: &Outputs, _: &Scope) -> Result<Written, ProviderError> {
+    async fn write(
+        &self,
+        step: &balancer::Step<Step>,
+        outputs: &Outputs,
+        _: &ccm_provider::Scope,
+    ) -> Result<Written, ProviderError> {
         tracing::info!(step = %step.summary, "writing");
         let Cloud { client, reads, events, .. } = self.cloud()?;
         Writer { env: &self.env, client, reads, events }.apply(&step.write, outputs).await.map(|()| Written::Done)

@@ -61,7 +61,10 @@ mod tests {
         let again = replayed.cloud().env();
         assert_eq!(again.config.load_balancer, env.config.load_balancer);
         assert_eq!((&again.config.classes, &again.identity), (&env.config.classes, &env.identity));
-        assert_eq!(balancers(&Value::Object(serde_json::Map::new())).unwrap().0.env().identity, Identity::default());
+        assert_eq!(
+            balancers(&Value::Object(serde_json::Map::new())).unwrap().cloud().env().identity,
+            Identity::default()
+        );
         assert!(balancers(&serde_json::json!({"region": 1})).is_err());
     }
 }

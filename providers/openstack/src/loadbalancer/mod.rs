@@ -214,17 +214,12 @@ impl BalancerCloud for Balancers {
         STEP_DEADLINE
     }
 
-    async fn write(
-        &self,
-        step: &balancer::Step<Step>,
-        outputs: &Outputs,
-        scope: &Scope,
-    ) -> Result<Written, ProviderError> {
+    async fn write(&self, step: &balancer::Step<Step>, outputs: &Outputs, _: &Scope) -> Result<Written, ProviderError> {
         let step = &step.write;
         tracing::info!(step = %step.describe(), "writing");
         let cloud = self.cloud()?;
-        let apply = cloud.writer.apply(step, outputs, &|subject, message| cloud.refused(subject, message));
-        let done = apply.await;
+        let refused = |subject: &Subject, message: &str| cloud.refused(subject, message);
+        let done = cloud.writer.apply(step, outputs, &refused).await;
         match &step.write {
             Write::CreateBalancer { name, .. } if done.is_ok() => {
                 if let Some(id) = outputs.lock().ids.get(&plan::create::balancer_id(name)) {

@@ -33,7 +33,7 @@ pub(in crate::inspect) async fn delete(
             // A floating IP is a separate orphan.
             annotations.insert(KEEP_FLOATING_IP.row.key.to_owned(), "true".to_owned());
             let kinds = ["LoadBalancer", "Listener", "Pool", "HealthMonitor"];
-            orphans::delete(balancers, cluster, &made_for, is_there, |step| kinds.contains(&step.kind)).await
+            orphans::delete(balancers, cluster, &made_for, is_there, |step| kinds.contains(&&*step.summary.kind)).await
         }
         OrphanRef::SecurityGroup { id, name, uid, service } => {
             let is_there = |observed: &Observed| {
@@ -45,7 +45,7 @@ pub(in crate::inspect) async fn delete(
                 }
             };
             let (made_for, kinds) = (orphans::former(service, uid)?, ["Port", "SecurityGroup"]);
-            orphans::delete(balancers, cluster, &made_for, is_there, |step| kinds.contains(&step.kind)).await
+            orphans::delete(balancers, cluster, &made_for, is_there, |step| kinds.contains(&&*step.summary.kind)).await
         }
         OrphanRef::FloatingIp { id, description, port } => {
             let found = openstack.client.floating_ips(Query::default().with("id", id)).await?;
