@@ -355,7 +355,8 @@ impl ServiceController {
         let mut answers = BTreeMap::new();
         for places in ccm_provider::batches(&*self.balancer, items) {
             let items: Vec<ServiceWork> = places.iter().filter_map(|place| items.get(*place).cloned()).collect();
-            let call = self.balancer.reconcile(&self.shared.cluster, &items, &Scope::default());
+            let scope = Scope::default();
+            let call = self.balancer.reconcile(&self.shared.cluster, &items, &scope);
             match self.shared.gate.cloud_each("ReconcileLoadBalancers", GROUP_DEADLINE, items.len(), call).await {
                 Ok(group) => answers.extend(places.into_iter().zip(group.into_iter().map(Ok))),
                 Err(closed) => answers.extend(places.into_iter().map(|place| (place, Err(closed.clone())))),

@@ -18,7 +18,7 @@ use crate::lock::lock;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The same if other Services of the call are ready for their answers.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
-/// The shortest and the longest pause between two polls of an operation.
+/// The shortest and the longest pause between two polls of an operation; in between it is a fifth of its age.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 
 /// The execution of one plan.
@@ -226,7 +226,7 @@ impl<C: BalancerCloud> Run<'_, C> {
     }
 
     async fn until_done(&self, operation: &Operation) -> Result<(), ProviderError> {
-        let mut pause = PAUSE.0;
+        let began = Instant::now();
         loop {
             match self.scope.waiting(self.cloud.poll(operation)).await? {
                 Ok(Progress::Done) => return Ok(()),
@@ -236,8 +236,8 @@ impl<C: BalancerCloud> Run<'_, C> {
                 }
                 Err(error) => return Err(error),
             }
+            let pause = (began.elapsed() / 5).clamp(PAUSE.0, PAUSE.1);
             self.scope.waiting(tokio::time::sleep(pause)).await?;
-            pause = (pause * 2).min(PAUSE.1);
         }
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ccm_provider::deadline::READ_DEADLINE;
 use ccm_provider::{
-    ErrorClass, LoadBalancer, LoadBalancerExt as _, LoadBalancerIngress, NodeRef, Risk, ServiceAction, ServicePort,
-    Severity, Step as Summary, Verb,
+    ErrorClass, LoadBalancer, LoadBalancerExt as _, LoadBalancerIngress, NodeRef, Risk, ServiceAction, ServiceAnswer,
+    ServicePort, Severity, Step as Summary, Verb,
 };
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -426,3 +426,5 @@ proptest! {
         }
     }
 }
+
+mod parts;

@@ -35,7 +35,7 @@ pub(in crate::inspect) async fn delete(aws: &Inspector, cluster: &str, orphan: &
                 return Ok(());
             }
             check_tags(aws, orphan, &tags.unwrap_or_default(), service)?;
-            orphans::write(aws.balancers(), &of_balancer(aws, cluster, &handle).await?.1).await
+            execute(aws, of_balancer(aws, cluster, &handle).await?.1).await
         }
         OrphanRef::Network { name, arn, service } => {
             let which = elbv2::Which::Names(vec![name.clone()]);
@@ -44,7 +44,7 @@ pub(in crate::inspect) async fn delete(aws: &Inspector, cluster: &str, orphan: &
                 return Ok(());
             }
             check_tags(aws, orphan, &network_tags(aws, arn).await?, service)?;
-            orphans::write(aws.balancers(), &of_balancer(aws, cluster, &handle).await?.1).await
+            execute(aws, of_balancer(aws, cluster, &handle).await?.1).await
         }
         OrphanRef::TargetGroup { name, arn, service, balancers } => {
             target_group(aws, orphan, (name, arn), service, balancers).await
@@ -133,7 +133,12 @@ async fn target_group(
     }
     let write = Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group: arn.clone() });
     let step = step::Step::new(Verb::Delete, "TargetGroup", name, "nothing claims it", write);
-    orphans::write(aws.balancers(), &[step]).await
+    execute(aws, vec![step]).await
+}
+
+async fn execute(aws: &Inspector, steps: Vec<step::Step>) -> Result<(), ProviderError> {
+    let steps: Vec<_> = steps.into_iter().map(Into::into).collect();
+    orphans::write(aws.balancers(), &steps).await
 }
 
 /// The groups with rules that refer to one of these: such rules must be revoked first, or they block the deletion.
@@ -166,7 +171,7 @@ async fn security_group(
     }
     let write = Write::Ec2(Ec2Write::DeleteSecurityGroup { group: id.clone().into() });
     steps.push(step::Step::new(Verb::Delete, "SecurityGroup", id, "nothing claims it", write));
-    orphans::write(aws.balancers(), &steps).await
+    execute(aws, steps).await
 }
 
 async fn route(aws: &Inspector, orphan: &Orphan, table: &str, destination: &str) -> Result<(), ProviderError> {

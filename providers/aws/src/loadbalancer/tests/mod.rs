@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use ccm_kit::balancer::Engine;
 use ccm_provider::{
-    LoadBalancer, LoadBalancerExt as _, LoadBalancerIngress, Node, NodeRef, Planned as _, ServiceAction, ServicePort,
-    ServiceWork,
+    LoadBalancer, LoadBalancerExt as _, LoadBalancerIngress, Node, NodeRef, ServiceAction, ServicePort, ServiceWork,
 };
 use futures::future::join_all;
 
@@ -112,12 +111,23 @@ fn work(service: &Service, action: ServiceAction) -> [ServiceWork; 1] {
 }
 
 fn desired(balancers: &Balancers, service: &Service, action: ServiceAction) -> Desired {
-    balancers.desired("kubernetes", &work(service, action)).0.remove(0)
+    balancers.wanted("kubernetes", &work(service, action)).0.remove(0)
+}
+
+fn status_of(
+    balancers: &Balancers,
+    seen: Observation,
+    service: &Service,
+    action: ServiceAction,
+) -> Option<LoadBalancerStatus> {
+    let (observed, wanted, made) = (vec![seen], vec![desired(balancers, service, action)], Mutex::default());
+    let left = balancers.plan(&observed, &wanted).unwrap();
+    balancers.status(&Reached { observed: &observed, made: &made, wanted: &wanted, service, place: 0, left: &left })
 }
 
 async fn see(balancers: &Balancers, service: &Service, action: ServiceAction) -> Result<Observation, ProviderError> {
     let work = work(service, action);
-    let (wanted, verdicts) = balancers.desired("kubernetes", &work);
+    let (wanted, verdicts) = balancers.wanted("kubernetes", &work);
     verdicts.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(balancers.observe("kubernetes", &work, &wanted).await?.remove(0))
 }
@@ -272,10 +282,7 @@ async fn a_deletion_looks_for_both_kinds_and_finds_what_was_left() {
     assert!(calls.contains(&"DescribeLoadBalancers classic 1 IDs".to_owned()), "{calls:?}");
     assert!(calls.contains(&"DescribeLoadBalancers 1 IDs".to_owned()), "{calls:?}");
     // The core first checks whether there is anything to delete: there is.
-    assert_eq!(
-        balancers.status(&vec![seen], &vec![desired(&balancers, &service, ServiceAction::Delete)], &service),
-        Some(LoadBalancerStatus::default())
-    );
+    assert_eq!(status_of(&balancers, seen, &service, ServiceAction::Delete), Some(LoadBalancerStatus::default()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -300,10 +307,7 @@ async fn nothing_left_is_nothing_to_delete() {
     make(&world, &other).await;
     let balancers = balancers(&world);
     let seen = see(&balancers, &service, ServiceAction::Delete).await.unwrap();
-    assert_eq!(
-        balancers.status(&vec![seen], &vec![desired(&balancers, &service, ServiceAction::Delete)], &service),
-        None
-    );
+    assert_eq!(status_of(&balancers, seen, &service, ServiceAction::Delete), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -375,7 +379,7 @@ async fn pitfall_15_nodes_that_are_no_instances_cost_nothing() {
             namespace: None,
         };
         let work = [item];
-        let (wanted, _) = balancers.desired("kubernetes", &work);
+        let (wanted, _) = balancers.wanted("kubernetes", &work);
         balancers.observe("kubernetes", &work, &wanted).await.unwrap();
     }
     let calls = world.calls();
@@ -408,8 +412,7 @@ async fn pitfall_49_an_impaired_balancer_keeps_its_hostname() {
     let (world, service, balancers) = made("nlb").await;
     world.state(|state| state.elbv2.balancers.values_mut().for_each(|one| one.state = "active_impaired".to_owned()));
     let seen = see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
-    let status =
-        balancers.status(&vec![seen], &vec![desired(&balancers, &service, ServiceAction::Ensure)], &service).unwrap();
+    let status = status_of(&balancers, seen, &service, ServiceAction::Ensure).unwrap();
     assert!(status.ingress[0].hostname.ends_with(".elb.us-west-2.amazonaws.com"), "{status:?}");
 }
 

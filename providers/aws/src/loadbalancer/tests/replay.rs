@@ -1,7 +1,7 @@
 //! An observation gives the same plan in another process: for states of both kinds, with refusals and findings.
 
 use ccm_kit::balancer::Engine;
-use ccm_provider::{LoadBalancerExt as _, Plan, ServiceAction};
+use ccm_provider::{LoadBalancerExt as _, Plan as Printed, ServiceAction};
 
 use super::super::desired;
 use super::scene::{Asked, Scene, clb, nlb};
@@ -31,14 +31,14 @@ struct Seen {
     odd: Odd,
 }
 
-impl Planned for Seen {
-    type Desired = Vec<Desired>;
+impl BalancerCloud for Seen {
+    type Wanted = Vec<Desired>;
     type Observed = Vec<Observation>;
-    type Step = Step;
-    type Outputs = Mutex<Outputs>;
+    type Write = Step;
+    type Made = Mutex<Outputs>;
 
-    fn desired(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Desired>, Vec<Result<(), ProviderError>>) {
-        self.balancers.desired(cluster, work)
+    fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Desired>, Vec<Result<(), ProviderError>>) {
+        self.balancers.wanted(cluster, work)
     }
 
     async fn observe(
@@ -63,29 +63,31 @@ impl Planned for Seen {
         self.balancers.strip(observed, wanted);
     }
 
-    fn plan(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>) -> Result<Steps<Step>, ProviderError> {
+    fn plan(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>) -> Result<Plan<Step>, ProviderError> {
         self.balancers.plan(observed, wanted)
     }
 
-    fn guard(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>, steps: &[Step]) -> Result<(), ProviderError> {
-        self.balancers.guard(observed, wanted, steps)
-    }
-
-    async fn apply(&self, step: &Step, _: &Mutex<Outputs>) -> Result<(), ProviderError> {
-        unreachable!("{step:?}")
-    }
-
-    fn describe(&self, step: &Step) -> ccm_provider::Step {
-        self.balancers.describe(step)
-    }
-
-    fn status(
+    fn guard(
         &self,
         observed: &Vec<Observation>,
         wanted: &Vec<Desired>,
-        service: &Service,
-    ) -> Option<LoadBalancerStatus> {
-        self.balancers.status(observed, wanted, service)
+        steps: &[balancer::Step<Step>],
+    ) -> Vec<(usize, ProviderError)> {
+        self.balancers.guard(observed, wanted, steps)
+    }
+
+    async fn write(
+        &self,
+        step: &balancer::Step<Step>,
+        _: &Mutex<Outputs>,
+        _: &Scope,
+    ) -> Result<Written, ProviderError> {
+        unreachable!("{step:?}")
+    }
+
+    fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
+        let Reached { observed, made, wanted, service, place, left } = *reached;
+        self.balancers.status(&Reached { observed, made, wanted, service, place, left })
     }
 }
 
@@ -181,7 +183,7 @@ async fn a_plan_from_a_snapshot_is_the_plan() {
 }
 
 /// The plan of these balancers, which equals the plan from their observation: as JSON, byte for byte.
-async fn same(here: &dyn LoadBalancer, asked: &Asked) -> Result<Plan, String> {
+async fn same(here: &dyn LoadBalancer, asked: &Asked) -> Result<Printed, String> {
     let item = &asked.work();
     let planned = here.plan("kubernetes", item).await;
     let kept = here.observe("kubernetes", item).await;
@@ -191,7 +193,7 @@ async fn same(here: &dyn LoadBalancer, asked: &Asked) -> Result<Plan, String> {
     let facts = replay::facts(&asked.env).to_string();
     let there = replay::balancers(&serde_json::from_str(&facts).unwrap()).unwrap();
     let replayed = there.plan_observed("kubernetes", item, &serde_json::from_str(&kept).unwrap());
-    let text = |answer: &Result<Plan, ProviderError>| match answer {
+    let text = |answer: &Result<Printed, ProviderError>| match answer {
         Ok(plan) => serde_json::to_string(plan).unwrap(),
         Err(error) => format!("{:?} {error}", error.class()),
     };
@@ -220,7 +222,7 @@ fn desired_states_are_the_same_from_the_facts() {
         let there = replay::balancers(&replay::facts(&env)).unwrap();
         let [item] = work(&service(1, "nlb"), ServiceAction::Ensure);
         let here = desired::of_service("kubernetes", &item, &env).unwrap().unwrap();
-        let read = there.0.desired("kubernetes", std::slice::from_ref(&item)).0.remove(0);
+        let read = there.cloud().wanted("kubernetes", std::slice::from_ref(&item)).0.remove(0);
         assert_eq!(format!("{here:?}"), format!("{read:?}"));
     }
 }

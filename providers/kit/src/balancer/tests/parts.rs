@@ -1,0 +1,338 @@
+//! Parts, operations, refusals and conflicts, with plans that the tests write down.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use ccm_provider::Turn;
+use tokio::time::Instant;
+
+use super::*;
+
+/// What becomes of a write.
+#[derive(Debug, Clone)]
+enum Fate {
+    Refused(ErrorClass),
+    /// Accepted, and done after this time.
+    Takes(Duration),
+    /// Accepted, and failed after that.
+    Fails,
+    /// A conflict at the first try.
+    Loses,
+}
+
+/// A cloud whose plan is the list of its steps that are not written.
+#[derive(Default)]
+struct Script {
+    steps: Vec<Step<&'static str>>,
+    fates: BTreeMap<&'static str, Fate>,
+    written: Mutex<Vec<&'static str>>,
+    tried: Mutex<Vec<&'static str>>,
+    accepted: Mutex<BTreeMap<String, Instant>>,
+    reported: Mutex<Vec<String>>,
+    /// Services of this name are refused when they are ensured.
+    refuses: Option<&'static str>,
+}
+
+fn step(name: &'static str, items: Items, part: Part) -> Step<&'static str> {
+    let (verb, kind, id) = (Verb::Update, "Thing".into(), name.to_owned());
+    let summary = Summary { verb, kind, id, changes: Vec::new(), reason: "wanted".into(), risk: Risk::None };
+    Step::new(name, summary, items, part)
+}
+
+impl BalancerCloud for Script {
+    type Wanted = ();
+    type Observed = ();
+    type Write = &'static str;
+    type Made = ();
+
+    fn groups(&self, _: &Service) -> BTreeSet<GroupKey> {
+        [GroupKey("all".into())].into()
+    }
+
+    fn wanted(&self, _: &str, work: &[ServiceWork]) -> ((), Vec<Result<(), ProviderError>>) {
+        let verdict = |item: &ServiceWork| {
+            let is_refused = self.refuses == Some(&item.service.metadata.name) && item.action == ServiceAction::Ensure;
+            let invalid = ErrorClass::Invalid { findings: Vec::new() };
+            if is_refused { Err(ProviderError::new(invalid, "the annotation is wrong")) } else { Ok(()) }
+        };
+        ((), work.iter().map(verdict).collect())
+    }
+
+    async fn observe(&self, _: &str, _: &[ServiceWork], (): &()) -> Result<(), ProviderError> {
+        Ok(())
+    }
+
+    fn strip(&self, (): &mut (), (): &()) {}
+
+    fn plan(&self, (): &(), (): &()) -> Result<Plan<&'static str>, ProviderError> {
+        let written = self.written.lock().unwrap();
+        let steps = self.steps.iter().filter(|step| !written.contains(&step.write)).cloned().collect();
+        Ok(Plan { steps, ..Plan::default() })
+    }
+
+    fn guard(&self, (): &(), (): &(), _: &[Step<&'static str>]) -> Vec<(usize, ProviderError)> {
+        Vec::new()
+    }
+
+    async fn write(&self, step: &Step<&'static str>, (): &(), _: &Scope) -> Result<Written, ProviderError> {
+        let is_first = !self.tried.lock().unwrap().contains(&step.write);
+        self.tried.lock().unwrap().push(step.write);
+        let operation = Operation { name: step.write.to_owned(), text: format!("changing {}", step.write) };
+        match self.fates.get(step.write) {
+            Some(Fate::Refused(class)) => return Err(ProviderError::new(class.clone(), "refused")),
+            Some(Fate::Loses) if is_first => return Err(ProviderError::new(ErrorClass::Conflict, "changed")),
+            Some(Fate::Fails) => return Ok(Written::Failed(ProviderError::unknown("it failed"))),
+            Some(Fate::Takes(time)) => {
+                self.accepted.lock().unwrap().insert(operation.name.clone(), Instant::now() + *time);
+                return Ok(Written::Accepted(operation));
+            }
+            Some(Fate::Loses) | None => {}
+        }
+        self.written.lock().unwrap().push(step.write);
+        Ok(Written::Done)
+    }
+
+    async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
+        if self.accepted.lock().unwrap()[&operation.name] > Instant::now() {
+            return Ok(Progress::Running);
+        }
+        let step = self.steps.iter().find(|step| step.write == operation.name).unwrap();
+        self.written.lock().unwrap().push(step.write);
+        Ok(Progress::Done)
+    }
+
+    fn report(&self, _: &[ServiceWork], findings: &[Finding]) {
+        self.reported.lock().unwrap().extend(findings.iter().map(ToString::to_string));
+    }
+
+    fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
+        let hostname = reached.service.metadata.name.to_string();
+        Some(LoadBalancerStatus { ingress: vec![LoadBalancerIngress { hostname, ..Default::default() }] })
+    }
+}
+
+fn engine(steps: Vec<Step<&'static str>>, fates: &[(&'static str, Fate)]) -> Engine<Script> {
+    Engine::new(Script { steps, fates: fates.iter().cloned().collect(), ..Script::default() })
+}
+
+fn ensure(names: &[&str]) -> Vec<ServiceWork> {
+    names.iter().map(|name| ServiceWork::new(&service(name, &[80]), &[], ServiceAction::Ensure)).collect()
+}
+
+async fn reconcile(engine: &Engine<Script>, work: &[ServiceWork]) -> Vec<ServiceAnswer> {
+    engine.reconcile("c", work, &Scope::default()).await
+}
+
+fn written(engine: &Engine<Script>) -> Vec<&'static str> {
+    engine.cloud().written.lock().unwrap().clone()
+}
+
+fn tried(engine: &Engine<Script>) -> Vec<&'static str> {
+    std::mem::take(&mut engine.cloud().tried.lock().unwrap())
+}
+
+fn invalid() -> Fate {
+    Fate::Refused(ErrorClass::Invalid { findings: Vec::new() })
+}
+
+#[tokio::test]
+async fn a_failed_part_stops_what_needs_it_and_nothing_else() {
+    let one = || Items::one(0);
+    let steps = vec![
+        step("listener 443", one(), Part::of(Kind::Frame, "443")),
+        step("members 443", one(), Part::of(Kind::Members, "443")),
+        step("listener 80", one(), Part::of(Kind::Frame, "80")),
+        step("members 80", one(), Part::of(Kind::Members, "80")),
+        step("rules", one(), Part::new(Kind::Rules)),
+        step("settings", one(), Part::new(Kind::Settings)),
+        step("old listener", one(), Part::new(Kind::Retire)),
+        step("claim", one(), Part::new(Kind::Release)),
+    ];
+    let engine = engine(steps, &[("listener 443", invalid())]);
+    let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
+    assert_eq!(written(&engine), ["listener 80", "members 80", "rules", "settings"]);
+    assert_eq!(answer.result.unwrap_err().to_string(), "refused");
+    assert_eq!(hostname(answer.status), "web", "the address is known nevertheless");
+}
+
+#[tokio::test]
+async fn a_failed_step_concerns_only_its_items() {
+    let both = || Items::Some([0, 1].into());
+    let shared = step("check of both", both(), Part::of(Kind::Shared, "check")).stage(1);
+    let steps = vec![
+        shared,
+        step("frame of a", Items::one(0), Part::new(Kind::Frame)).needs(&[Kind::Shared]).stage(2),
+        step("frame of b", Items::one(1), Part::new(Kind::Frame)).stage(2),
+        step("frame of c", Items::one(2), Part::new(Kind::Frame)).stage(2),
+    ];
+    let denied = Fate::Refused(ErrorClass::Denied { action: "checks.insert".into() });
+    let engine = engine(steps, &[("check of both", denied)]);
+    let answers = reconcile(&engine, &ensure(&["a", "b", "c"])).await;
+    let failed: Vec<bool> = answers.iter().map(|answer| answer.result.is_err()).collect();
+    assert_eq!(failed, [true, true, false]);
+    assert!(!written(&engine).contains(&"check of both"));
+    assert!(written(&engine).contains(&"frame of b"), "what does not need the shared object goes on");
+}
+
+#[tokio::test]
+async fn the_members_of_an_invalid_service_are_updated() {
+    let engine = Engine::new(Script {
+        steps: vec![step("members", Items::one(0), Part::new(Kind::Members))],
+        refuses: Some("web"),
+        ..Script::default()
+    });
+    let mut work = ensure(&["web"]);
+    let answer = reconcile(&engine, &work).await.remove(0);
+    assert_eq!(answer.result.unwrap_err().to_string(), "the annotation is wrong");
+    assert!(tried(&engine).is_empty(), "a Service that has nothing is not looked at");
+    let mut served = service("web", &[80]);
+    served.status.load_balancer.ingress.push(LoadBalancerIngress::default());
+    work[0].service = served.into();
+    let answer = reconcile(&engine, &work).await.remove(0);
+    assert_eq!(answer.result.unwrap_err().to_string(), "the annotation is wrong");
+    assert_eq!(written(&engine), ["members"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_takes_long_withholds_nothing_from_others_and_is_not_sent_twice() {
+    let steps = vec![
+        step("rule of a", Items::one(0), Part::new(Kind::Frame)).stage(1),
+        step("rule of b", Items::one(1), Part::new(Kind::Frame)).stage(1),
+        step("members of a", Items::one(0), Part::new(Kind::Members)).stage(2),
+    ];
+    let (long, short) = (Duration::from_secs(90), Duration::from_secs(5));
+    let engine = engine(steps, &[("rule of a", Fate::Takes(long)), ("rule of b", Fate::Takes(short))]);
+    let (began, work) = (Instant::now(), ensure(&["a", "b"]));
+    let answers = reconcile(&engine, &work).await;
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    let error = answers[0].result.as_ref().unwrap_err();
+    assert!(error.is_in_progress(), "{error}");
+    assert_eq!(error.to_string(), "the cloud is still changing rule of a");
+    assert_eq!(hostname(answers[1].result.clone().unwrap()), "b");
+    tried(&engine);
+    while reconcile(&engine, &work).await[0].result.is_err() {
+        tokio::time::advance(Duration::from_secs(10)).await;
+    }
+    assert_eq!(tried(&engine), ["members of a"], "the operation was awaited, not repeated");
+}
+
+#[tokio::test]
+async fn a_refusal_is_repeated_only_for_a_changed_service_or_after_an_hour() {
+    tokio::time::pause();
+    let steps = vec![step("frame", Items::one(0), Part::new(Kind::Frame))];
+    let engine = engine(steps, &[("frame", invalid())]);
+    let mut work = ensure(&["web"]);
+    for expected in [1, 0, 0] {
+        let answer = reconcile(&engine, &work).await.remove(0);
+        assert_eq!(answer.result.unwrap_err().to_string(), "refused", "the reason stays visible");
+        assert_eq!(tried(&engine).len(), expected);
+    }
+    let mut changed = service("web", &[80]);
+    changed.metadata.annotations.insert("x".into(), "y".into());
+    work[0].service = changed.into();
+    for (expected, minutes) in [(1, 1), (0, 60), (1, 0)] {
+        reconcile(&engine, &work).await;
+        assert_eq!(tried(&engine).len(), expected);
+        tokio::time::advance(Duration::from_secs(60 * minutes)).await;
+    }
+}
+
+#[tokio::test]
+async fn members_are_sent_again_after_a_refusal() {
+    let steps = vec![step("members", Items::one(0), Part::new(Kind::Members))];
+    let engine = engine(steps, &[("members", invalid())]);
+    for _ in 0..2 {
+        reconcile(&engine, &ensure(&["web"])).await;
+        assert_eq!(tried(&engine).len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_conflict_is_planned_again_once_and_silently() {
+    let steps = vec![
+        step("first", Items::one(0), Part::new(Kind::Frame)),
+        step("second", Items::one(0), Part::new(Kind::Members)),
+    ];
+    let engine = engine(steps, &[("first", Fate::Loses)]);
+    let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
+    assert_eq!(hostname(answer.result.unwrap()), "web");
+    assert_eq!(tried(&engine), ["first", "first", "second"]);
+}
+
+#[tokio::test]
+async fn what_happens_after_a_refusal_or_a_failure_is_part_of_the_plan() {
+    let one = || Items::one(0);
+    let part = || Part::new(Kind::Frame);
+    let steps = vec![
+        step("batch", one(), part()).instead(step("one by one", one(), part())),
+        step("balancer", one(), part()).undo(step("remains", one(), part())),
+    ];
+    let engine = engine(steps, &[("batch", invalid()), ("balancer", Fate::Fails)]);
+    let work = ensure(&["web"]);
+    assert_eq!(
+        engine.plan("c", &work[0]).await.unwrap().to_string(),
+        "service default/web:\n  \
+         1. update Thing batch (because wanted; if it is refused: update Thing one by one)\n  \
+         2. update Thing balancer (because wanted; if it fails afterwards: update Thing remains)"
+    );
+    let answer = reconcile(&engine, &work).await.remove(0);
+    assert_eq!(answer.result.unwrap_err().to_string(), "it failed");
+    assert_eq!(tried(&engine), ["batch", "one by one", "balancer", "remains"]);
+}
+
+#[tokio::test]
+async fn the_refusal_of_an_optional_step_is_a_finding() {
+    let steps = vec![
+        step("method", Items::one(0), Part::new(Kind::Frame)).optional(),
+        step("members", Items::one(0), Part::new(Kind::Members)),
+    ];
+    let engine = engine(steps, &[("method", Fate::Refused(ErrorClass::Unsupported))]);
+    let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
+    assert!(answer.result.is_ok());
+    assert_eq!(written(&engine), ["members"]);
+    assert_eq!(*engine.cloud().reported.lock().unwrap(), ["Thing method: refused"]);
+}
+
+/// A process that is asked to stop.
+#[derive(Default)]
+struct Stopping(AtomicBool, tokio::sync::Notify);
+
+#[async_trait]
+impl Turn for Stopping {
+    fn may_write(&self) -> bool {
+        !self.0.load(Ordering::SeqCst)
+    }
+
+    async fn ended(&self) {
+        self.1.notified().await;
+    }
+
+    fn wait_begins(&self) {}
+
+    fn wait_ends(&self) {}
+
+    async fn resumed(&self) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_write_begins_after_a_shutdown_has_begun_and_the_next_leader_continues() {
+    let steps = vec![
+        step("rule", Items::one(0), Part::new(Kind::Frame)),
+        step("members", Items::one(0), Part::new(Kind::Members)),
+    ];
+    let engine = engine(steps, &[("rule", Fate::Takes(Duration::from_secs(30)))]);
+    let stopping = Arc::new(Stopping::default());
+    let (scope, work) = (Scope::new(stopping.clone()), ensure(&["web"]));
+    let began = Instant::now();
+    let (answers, ()) = tokio::join!(engine.reconcile("c", &work, &scope), async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        stopping.0.store(true, Ordering::SeqCst);
+        stopping.1.notify_waiters();
+    });
+    assert_eq!(began.elapsed(), Duration::from_secs(5));
+    assert!(answers[0].result.as_ref().unwrap_err().is_in_progress());
+    assert_eq!(tried(&engine), ["rule"]);
+    tokio::time::advance(Duration::from_secs(30)).await;
+    let answer = reconcile(&engine, &work).await.remove(0);
+    assert!(answer.result.is_ok(), "{answer:?}");
+}
