@@ -114,7 +114,8 @@ impl<C: BalancerCloud> Engine<C> {
             match self.look(cluster, &work, &wanted).await {
                 Ok(after) => {
                     observed = after;
-                    plan = self.cloud.plan(&observed, &wanted)?;
+                    let unclear = |error: ProviderError| Plan::impossible(work.len(), &error);
+                    plan = self.cloud.plan(&observed, &wanted).unwrap_or_else(unclear);
                 }
                 // Only those whose state has changed need the read.
                 Err(error) => {

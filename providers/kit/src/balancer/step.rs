@@ -23,6 +23,13 @@ impl<W> Default for Plan<W> {
     }
 }
 
+impl<W> Plan<W> {
+    /// The plan for a state that makes all items of the work impossible.
+    pub(super) fn impossible(count: usize, error: &ProviderError) -> Self {
+        Self { failed: (0..count).map(|place| (place, error.clone())).collect(), ..Self::default() }
+    }
+}
+
 /// One write of a plan.
 #[derive(Debug, Clone)]
 pub struct Step<W> {
