@@ -24,7 +24,7 @@ use std::sync::Arc;
 use ccm_provider::{Clock, Node, Service};
 use ccm_runtime::metrics::Def;
 use ccm_runtime::writer::{NodeWriter, ServiceWriter};
-use ccm_runtime::{Gate, InstanceView, Leadership, Metrics, Store};
+use ccm_runtime::{Gate, InstanceView, Leadership, Metrics, Queue, RateLimit, Store, queue};
 pub use managed::Unmanaged;
 
 /// Every metric of the controllers, for the reference page.
@@ -69,6 +69,11 @@ pub struct Shared {
 impl Shared {
     fn instances(&self) -> Result<Arc<InstanceView>, NotStarted> {
         self.view.clone().ok_or_else(|| NotStarted("cloud provider does not support instances".into()))
+    }
+
+    /// A queue whose retries are spread.
+    fn queue<K: queue::Key>(&self, name: &str, limit: RateLimit) -> Arc<Queue<K>> {
+        Queue::with_jitter(name, limit, self.clock.clone(), &self.metrics)
     }
 
     fn node_writer(&self) -> NodeWriter<'_> {

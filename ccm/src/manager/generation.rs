@@ -11,6 +11,7 @@ use ccm_controllers::{NotStarted, Shared, Unmanaged, persistent_volume};
 use ccm_provider::{CloudProvider, LeaderToken, ProviderContext, duration};
 use ccm_runtime::client::ConnectError;
 use ccm_runtime::config_maps::ApiConfigMaps;
+use ccm_runtime::gate::SETTLE;
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::store::Informers;
 use ccm_runtime::{InstanceView, Leadership};
@@ -29,8 +30,9 @@ use crate::providers::Loaded;
 
 /// The time limit for the provider's initialization.
 const INITIALIZE: Duration = Duration::from_secs(120);
-/// The time limit for work in flight after a signal or before the next generation.
-const DRAIN: Duration = Duration::from_secs(20);
+/// The time limit for work in flight after a signal or before the next generation. What is dropped then settles for
+/// [`SETTLE`] before the lease is given back; pods are killed after 30 seconds by default.
+const DRAIN: Duration = Duration::from_secs(18);
 /// The time limit for the controllers to drop that work.
 const DROP: Duration = Duration::from_secs(1);
 
@@ -45,6 +47,8 @@ pub(super) struct Generation {
     pub(super) started: Vec<(&'static str, &'static str)>,
     /// The time at which work in flight is dropped.
     deadline: Option<Instant>,
+    /// The time at which it was dropped.
+    dropped: Option<Instant>,
 }
 
 /// The reason for the end of a generation.
@@ -63,16 +67,20 @@ impl Generation {
         [&self.shared.leadership].into_iter().chain(&self.second)
     }
 
-    /// Waits until work in flight has ended, or drops it. No new work may start.
+    /// Waits until work in flight has ended, or drops it and waits until it has settled. No new work may start.
     pub(super) async fn drained(&mut self) {
         let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + DRAIN);
         let drained = async |running: &mut JoinSet<_>| while running.join_next().await.is_some() {};
         if tokio::time::timeout_at(deadline, drained(&mut self.running)).await.is_err() {
             tracing::warn!("work in flight did not end within {}s and is dropped", DRAIN.as_secs());
+            let dropped = *self.dropped.insert(Instant::now());
             self.leaderships().for_each(Leadership::lose);
-            if tokio::time::timeout(DROP, drained(&mut self.running)).await.is_err() {
+            if tokio::time::timeout_at(dropped + DROP, drained(&mut self.running)).await.is_err() {
                 self.running.shutdown().await;
             }
+        }
+        if let Some(dropped) = self.dropped {
+            tokio::time::sleep_until(dropped + SETTLE).await;
         }
     }
 }
@@ -97,7 +105,15 @@ impl Manager {
             unmanaged: Unmanaged::of(&*provider),
             owners: Owners::default(),
         };
-        Generation { provider, shared, second: None, running: JoinSet::new(), started: Vec::new(), deadline: None }
+        Generation {
+            provider,
+            shared,
+            second: None,
+            running: JoinSet::new(),
+            started: Vec::new(),
+            deadline: None,
+            dropped: None,
+        }
     }
 
     /// Initializes the provider, before any controller starts.

@@ -14,11 +14,12 @@ use std::time::Duration;
 
 use ccm_provider::{Clock, CloudProvider, InstancesV2, LegacyInstances, Node, OneByOne, Service, Subject};
 use ccm_runtime::client::ConnectOptions;
+use ccm_runtime::clock::JitteryClock;
 use ccm_runtime::election::{Election, ElectionConfig, Ended};
 use ccm_runtime::events::Recorder;
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::store::{Cached, FieldFilter, Reflector};
-use ccm_runtime::{Client, Gate, Leadership, Metrics, Store, SystemClock};
+use ccm_runtime::{Client, Gate, Leadership, Metrics, Store};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rand::rngs::StdRng;
@@ -85,7 +86,7 @@ pub struct Surroundings {
 
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock), seed: rand::random() }
+        Self { clock: Arc::new(JitteryClock), seed: rand::random() }
     }
 }
 

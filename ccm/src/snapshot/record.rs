@@ -368,6 +368,10 @@ impl InstancesV2 for Recorded<dyn InstancesV2> {
         answer
     }
 
+    fn is_one_by_one(&self) -> bool {
+        self.inner.is_one_by_one()
+    }
+
     fn provider_id_required(&self) -> bool {
         self.inner.provider_id_required()
     }

@@ -18,6 +18,24 @@ impl Clock for SystemClock {
     }
 }
 
+/// The machine's clock of a process whose retries are spread.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct JitteryClock;
+
+impl Clock for JitteryClock {
+    fn now(&self) -> Instant {
+        SystemClock.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemClock.wall()
+    }
+
+    fn jitter(&self) -> f64 {
+        rand::random()
+    }
+}
+
 /// A time as the Kubernetes API writes it: UTC, whole seconds.
 pub fn rfc3339(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

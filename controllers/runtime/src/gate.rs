@@ -1,5 +1,6 @@
 //! The gate for all writes to the API server and to the cloud.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -22,6 +23,24 @@ use crate::priority::Priority;
 const IN_FLIGHT: usize = 32;
 /// The maximum number of plans of a dry run that are remembered, so that they are not repeated.
 const SHOWN_AT_MOST: usize = 20_000;
+
+/// The time after which a write that was dropped in flight has taken effect in the cloud, or never does. Until then
+/// neither another write to the same objects nor another process may follow it.
+pub const SETTLE: Duration = Duration::from_secs(5);
+
+tokio::task_local! {
+    /// Whether a time limit dropped a write of this work.
+    static DROPPED: Cell<bool>;
+}
+
+/// Runs work that may write to the cloud. If a time limit dropped a write, ends when that write has settled.
+pub async fn settled<R>(work: impl Future<Output = R>) -> R {
+    let (result, dropped) = DROPPED.scope(Cell::new(false), async { (work.await, DROPPED.with(Cell::get)) }).await;
+    if dropped {
+        tokio::time::sleep(SETTLE).await;
+    }
+    result
+}
 
 /// Checks before each write that this process leads and that this is no dry run, limits the writes in flight, and
 /// counts them.
@@ -261,8 +280,12 @@ impl Gate {
             Err(_) => Err(ProviderError::deadline(call, limit)),
         };
         let answers = failure.unwrap_or_else(|error| (0..count).map(|_| A::failed(error.clone())).collect());
-        let errors = answers.iter().filter_map(A::error);
-        self.metrics.provider_call(call, errors.min_by_key(|error| error.is_in_progress()), began.elapsed());
+        let errors = || answers.iter().filter_map(A::error);
+        self.metrics.provider_call(call, errors().min_by_key(|error| error.is_in_progress()), began.elapsed());
+        if errors().any(ProviderError::is_deadline) {
+            // Outside of `settled`, nothing waits for it.
+            let _ = DROPPED.try_with(|dropped| dropped.set(true));
+        }
         Ok(answers)
     }
 }
@@ -367,6 +390,23 @@ mod tests {
         assert_eq!(panicked, [(ErrorClass::Bug, "the provider panicked: thirteen".to_owned())]);
         let late = classes(gate.cloud_each("Do", limit, 1, std::future::pending()).await);
         assert_eq!(late, [(ErrorClass::Transient { after: None }, "Do did not answer within 5s".to_owned())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_whose_write_a_time_limit_dropped_ends_when_it_has_settled() {
+        let (gate, leadership) = gate();
+        leadership.lead(None);
+        let limit = Duration::from_secs(5);
+        let took = async |call: futures::future::BoxFuture<'static, Vec<Result<(), ProviderError>>>| {
+            let began = Instant::now();
+            settled(gate.cloud_each("Do", limit, 1, call)).await.unwrap();
+            began.elapsed()
+        };
+        assert_eq!(took(std::future::pending().boxed()).await, limit + SETTLE);
+        // The provider's own limit.
+        let inner = async { vec![Err(ProviderError::deadline("Create", Duration::from_secs(1)).wrap("rule 1"))] };
+        assert_eq!(took(inner.boxed()).await, SETTLE);
+        assert_eq!(took(async { vec![Err(ProviderError::unknown("refused"))] }.boxed()).await, Duration::ZERO);
     }
 
     #[tokio::test]

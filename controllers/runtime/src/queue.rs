@@ -18,6 +18,7 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use ccm_provider::Clock;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -50,12 +51,17 @@ impl RateLimit {
         bucket: Some(Rate { qps: 10.0, burst: 100 }),
     };
 
-    /// The delay after `failures` earlier failures.
-    fn delay(&self, failures: u32) -> Duration {
+    /// The delay after `failures` earlier failures, with this share of the longest jitter.
+    fn delay(&self, failures: u32, jitter: f64) -> Duration {
         let factor = 1u32.checked_shl(failures).unwrap_or(u32::MAX);
-        self.base.checked_mul(factor).map_or(self.max, |delay| delay.min(self.max))
+        let delay = self.base.checked_mul(factor).map_or(self.max, |delay| delay.min(self.max));
+        delay + delay.mul_f64(JITTER * jitter.clamp(0.0, 1.0))
     }
 }
+
+/// The longest jitter, as a share of the delay: keys that failed together are not all retried at the same moment. Never
+/// earlier than client-go.
+const JITTER: f64 = 0.2;
 
 /// A queue of keys.
 pub struct Queue<K: Key> {
@@ -63,6 +69,8 @@ pub struct Queue<K: Key> {
     changed: Notify,
     limit: RateLimit,
     bucket: Option<Limiter>,
+    /// The source of the jitter; `None`: none.
+    clock: Option<Arc<dyn Clock>>,
     metrics: QueueMetrics,
 }
 
@@ -110,8 +118,17 @@ impl<K: Key> Debug for Queue<K> {
 }
 
 impl<K: Key> Queue<K> {
-    /// An empty queue; `name` is the label of its metrics.
+    /// An empty queue without jitter; `name` is the label of its metrics.
     pub fn new(name: &str, limit: RateLimit, metrics: &Metrics) -> Arc<Self> {
+        Self::of(name, limit, None, metrics)
+    }
+
+    /// An empty queue whose retries the clock spreads.
+    pub fn with_jitter(name: &str, limit: RateLimit, clock: Arc<dyn Clock>, metrics: &Metrics) -> Arc<Self> {
+        Self::of(name, limit, Some(clock), metrics)
+    }
+
+    fn of(name: &str, limit: RateLimit, clock: Option<Arc<dyn Clock>>, metrics: &Metrics) -> Arc<Self> {
         Arc::new_cyclic(|me: &Weak<Self>| Self {
             state: Mutex::new(State {
                 ready: VecDeque::new(),
@@ -127,6 +144,7 @@ impl<K: Key> Queue<K> {
             changed: Notify::new(),
             limit,
             bucket: limit.bucket.map(|rate| Limiter::new(rate, Instant::now().into_std())),
+            clock,
             metrics: QueueMetrics::new(metrics, name, me.clone()),
         })
     }
@@ -188,7 +206,7 @@ impl<K: Key> Queue<K> {
     pub fn add_rate_limited(&self, key: K) -> Duration {
         let mut state = self.lock();
         let failures = state.failures.entry(key.clone()).or_insert(0);
-        let own = self.limit.delay(*failures);
+        let own = self.limit.delay(*failures, self.clock.as_ref().map_or(0.0, |clock| clock.jitter()));
         *failures = failures.saturating_add(1);
         drop(state);
         let now = Instant::now().into_std();
@@ -371,6 +389,40 @@ mod tests {
         assert_eq!(q.failures(&"a"), 0);
         // Each key has its own count.
         assert_eq!(q.add_rate_limited("b").as_secs(), 5);
+    }
+
+    /// A clock with this jitter.
+    #[derive(Debug)]
+    struct Jittery(f64);
+
+    impl Clock for Jittery {
+        fn now(&self) -> std::time::Instant {
+            Instant::now().into_std()
+        }
+        fn wall(&self) -> std::time::SystemTime {
+            std::time::SystemTime::UNIX_EPOCH
+        }
+        fn jitter(&self) -> f64 {
+            self.0
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retries_are_spread_by_up_to_a_fifth_and_never_come_early() {
+        for (jitter, delays) in [(0.0, [5.0, 10.0, 20.0]), (0.5, [5.5, 11.0, 22.0]), (1.0, [6.0, 12.0, 24.0])] {
+            let q = Queue::with_jitter("jitter", LIMIT, Arc::new(Jittery(jitter)), &Metrics::new());
+            let taken: Vec<f64> = (0..3)
+                .map(|_| {
+                    q.lock().waiting.clear();
+                    q.lock().due.clear();
+                    q.add_rate_limited("a").as_secs_f64()
+                })
+                .collect();
+            assert_eq!(taken, delays);
+        }
+        let shares: Vec<f64> = (0..100).map(|_| crate::clock::JitteryClock.jitter()).collect();
+        assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)));
+        assert!(shares.iter().any(|share| *share != shares[0]), "the clock of the process has jitter");
     }
 
     #[tokio::test(start_paused = true)]

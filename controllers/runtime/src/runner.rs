@@ -1,18 +1,19 @@
 //! Drives controllers: takes keys in batches, serializes groups, limits concurrency, catches panics, requeues keys.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_provider::{ErrorClass, ProviderError};
 use futures::FutureExt;
-use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinSet;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::{JoinError, JoinSet};
 
-use crate::gate::GateError;
+use crate::gate::{GateError, settled};
 use crate::leader::Leadership;
 use crate::metrics::{Def, IntCounterVec, Metrics};
 use crate::panics::panic_text;
@@ -121,6 +122,12 @@ pub trait Reconciler: Send + Sync + 'static {
         format!("{key:?}")
     }
 
+    /// Whether [`Reconciler::observe`] reads only the stores. Then it is called when the work begins: what changed
+    /// during the wait for a slot is seen. Otherwise it is called before that wait, for all groups at once.
+    fn reads_stores(&self) -> bool {
+        false
+    }
+
     /// Reads for all keys at once: one answer per key, in order.
     async fn observe(&self, keys: &[Self::Key]) -> Vec<Result<Self::Observed, SyncError>>;
 
@@ -128,12 +135,24 @@ pub trait Reconciler: Send + Sync + 'static {
     async fn reconcile(&self, work: Vec<(Self::Key, Self::Observed)>) -> Vec<(Self::Key, Result<Outcome, SyncError>)>;
 }
 
+/// The time for which a sync holds its slot: one that hangs must not keep others from starting.
+const SLOT_AT_MOST: Duration = Duration::from_secs(20);
+
+/// Runs a sync with its slot, which is free again when the sync ends or takes long.
+async fn with_slot(slot: OwnedSemaphorePermit, sync: impl Future<Output = ()>) {
+    let mut sync = pin!(sync);
+    if tokio::time::timeout(SLOT_AT_MOST, &mut sync).await.is_err() {
+        drop(slot);
+        sync.await;
+    }
+}
+
 /// Bounds of a runner.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Keys per batch.
     pub batch: usize,
-    /// Groups in progress at once.
+    /// Groups in progress at once, without those that take long.
     pub groups: usize,
 }
 
@@ -163,7 +182,12 @@ pub async fn run<R: Reconciler>(
                 }
                 waiting
             }
-            Some(_) = tasks.join_next() => continue,
+            Some(ended) = tasks.join_next() => {
+                if let Some(panic) = ended.err().and_then(|error: JoinError| error.try_into_panic().ok()) {
+                    panicked(&metrics, reconciler.name(), &*panic);
+                }
+                continue;
+            }
             keys = leadership.until_ended(queue.take_ready(limits.batch)) => match keys.flatten() {
                 Some(keys) => keys,
                 None => break,
@@ -210,6 +234,43 @@ struct Batch<R: Reconciler> {
     metrics: Metrics,
 }
 
+/// Groups in progress, with the keys that have no answer yet. The groups are free again when this is dropped, however
+/// their task ends.
+struct Held<R: Reconciler> {
+    batch: Arc<Batch<R>>,
+    groups: BTreeSet<R::Group>,
+    open: BTreeSet<R::Key>,
+}
+
+impl<R: Reconciler> Held<R> {
+    fn put_back(&mut self, key: &R::Key, answer: &Result<Outcome, SyncError>) {
+        if self.open.contains(key) {
+            self.batch.put_back(key, answer);
+            self.open.remove(key);
+        }
+    }
+
+    fn put_back_rest(&mut self, text: &str) {
+        for key in self.open.clone() {
+            self.put_back(&key, &Err(SyncError::Retry(text.to_owned())));
+        }
+    }
+}
+
+impl<R: Reconciler> Drop for Held<R> {
+    fn drop(&mut self) {
+        // At the end, open keys are left to the next leader. A panic outside the controller must not lose them.
+        if std::thread::panicking() {
+            for key in std::mem::take(&mut self.open) {
+                self.batch.queue.add_rate_limited(key.clone());
+                self.batch.queue.done(&key);
+            }
+        }
+        // The runner has been dropped only if the process is ending.
+        let _ = self.batch.ended.send(std::mem::take(&mut self.groups));
+    }
+}
+
 impl<R: Reconciler> Batch<R> {
     /// `None` when the provider panicked while reading it; the key is retried.
     fn groups(&self, key: &R::Key) -> Option<BTreeSet<R::Group>> {
@@ -218,74 +279,97 @@ impl<R: Reconciler> Batch<R> {
     }
 
     async fn run(self, batch: Groups<R>) {
-        let keys: Vec<R::Key> = batch.values().flatten().cloned().collect();
-        let observed = AssertUnwindSafe(self.reconciler.observe(&keys)).catch_unwind();
-        // Nothing is written yet.
-        let Some(observed) = self.leadership.until_ended(observed).await else { return };
-        let observed = match observed {
-            Ok(answers) if answers.len() == keys.len() => Ok(answers),
-            Ok(answers) => Err(format!("observe answered for {} of {} keys", answers.len(), keys.len())),
-            Err(panic) => Err(self.panicked(&*panic)),
-        };
-        let failed = |text: String| keys.iter().map(|_| Err(SyncError::Retry(text.clone()))).collect::<Vec<_>>();
-        let mut observed = observed.unwrap_or_else(failed).into_iter();
         let me = Arc::new(self);
+        let hold = |(groups, keys): (BTreeSet<R::Group>, Vec<R::Key>)| {
+            (Held { batch: me.clone(), groups, open: keys.iter().cloned().collect() }, keys)
+        };
+        let held: Vec<(Held<R>, Vec<R::Key>)> = batch.into_iter().map(hold).collect();
+        let mut observed = None;
+        if !me.reconciler.reads_stores() {
+            let keys: Vec<R::Key> = held.iter().flat_map(|(_, keys)| keys).cloned().collect();
+            // Nothing is written yet.
+            let Some(seen) = me.leadership.until_ended(me.observe(&keys)).await else { return };
+            observed = Some(seen.into_iter());
+        }
         let mut groups = JoinSet::new();
-        for (of, keys) in batch {
-            let mut work = Vec::new();
-            for key in keys {
-                match observed.next() {
-                    Some(Ok(seen)) => match me.groups(&key) {
-                        Some(now) if now.is_subset(&of) => work.push((key, seen)),
-                        // Its groups changed since it was taken, so not all of them are locked for it.
-                        Some(_) => {
-                            me.queue.add(key.clone());
-                            me.queue.done(&key);
-                        }
-                        None => {}
-                    },
-                    Some(Err(error)) => me.put_back(&key, &Err(error)),
-                    None => me.put_back(&key, &Err(SyncError::Retry("not observed".into()))),
-                }
-            }
-            groups.spawn(Self::run_groups(me.clone(), of, work));
+        for (held, keys) in held {
+            let observed = observed.as_mut().map(|observed| observed.by_ref().take(keys.len()).collect());
+            groups.spawn(me.clone().run_groups(held, keys, observed));
         }
         tokio::select! {
             biased;
-            () = async { while groups.join_next().await.is_some() {} } => {}
+            () = me.all(&mut groups) => {}
             // No write is permitted any more: drop running work, and wait until it is dropped.
             () = me.leadership.lost() => groups.shutdown().await,
         }
     }
 
-    async fn run_groups(self: Arc<Self>, groups: BTreeSet<R::Group>, work: Vec<(R::Key, R::Observed)>) {
+    /// Waits for all tasks.
+    async fn all(&self, tasks: &mut JoinSet<()>) {
+        while let Some(ended) = tasks.join_next().await {
+            if let Some(panic) = ended.err().and_then(|error| error.try_into_panic().ok()) {
+                self.panicked(&*panic);
+            }
+        }
+    }
+
+    /// One answer per key.
+    async fn observe(&self, keys: &[R::Key]) -> Vec<Result<R::Observed, SyncError>> {
+        let text = match AssertUnwindSafe(self.reconciler.observe(keys)).catch_unwind().await {
+            Ok(answers) if answers.len() == keys.len() => return answers,
+            Ok(answers) => format!("observe answered for {} of {} keys", answers.len(), keys.len()),
+            Err(panic) => self.panicked(&*panic),
+        };
+        keys.iter().map(|_| Err(SyncError::Retry(text.clone()))).collect()
+    }
+
+    async fn run_groups(
+        self: Arc<Self>,
+        mut held: Held<R>,
+        keys: Vec<R::Key>,
+        observed: Option<Vec<Result<R::Observed, SyncError>>>,
+    ) {
         // When no new work may begin, keys that wait for a slot are left to the next leader.
-        if let Some(Ok(_slot)) = self.leadership.until_ended(self.slots.acquire()).await
-            && !work.is_empty()
-        {
-            let keys: Vec<R::Key> = work.iter().map(|(key, _)| key.clone()).collect();
+        let Some(Ok(slot)) = self.leadership.until_ended(self.slots.clone().acquire_owned()).await else { return };
+        let run = async {
+            let observed = match observed {
+                Some(observed) => observed,
+                None => self.observe(&keys).await,
+            };
+            let mut work = Vec::new();
+            for (key, observed) in keys.into_iter().zip(observed) {
+                match observed {
+                    Ok(seen) => match self.groups(&key) {
+                        Some(now) if now.is_subset(&held.groups) => work.push((key, seen)),
+                        // Its groups changed since it was taken, so not all of them are locked for it.
+                        Some(_) => {
+                            held.open.remove(&key);
+                            self.queue.add(key.clone());
+                            self.queue.done(&key);
+                        }
+                        None => drop(held.open.remove(&key)),
+                    },
+                    Err(error) => held.put_back(&key, &Err(error)),
+                }
+            }
+            if work.is_empty() {
+                return;
+            }
             match AssertUnwindSafe(self.reconciler.reconcile(work)).catch_unwind().await {
                 Ok(answers) => {
-                    let mut open: HashSet<R::Key> = keys.into_iter().collect();
                     for (key, answer) in answers {
-                        if open.remove(&key) {
-                            self.put_back(&key, &answer);
-                        }
+                        held.put_back(&key, &answer);
                     }
-                    for key in open {
-                        self.put_back(&key, &Err(SyncError::Retry("no answer from the controller".into())));
-                    }
+                    held.put_back_rest("no answer from the controller");
                 }
                 Err(panic) => {
                     let text = self.panicked(&*panic);
-                    for key in keys {
-                        self.put_back(&key, &Err(SyncError::Retry(text.clone())));
-                    }
+                    held.put_back_rest(&text);
                 }
             }
-        }
-        // The runner has been dropped only if the process is ending.
-        let _ = self.ended.send(groups);
+        };
+        // The groups are not free before a dropped write has settled.
+        with_slot(slot, settled(run)).await;
     }
 
     fn put_back(&self, key: &R::Key, answer: &Result<Outcome, SyncError>) {
@@ -355,12 +439,15 @@ impl<R: Reconciler> Batch<R> {
     }
 
     fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> String {
-        let controller = self.reconciler.name();
-        self.metrics.panicked(controller);
-        let text = panic_text(panic);
-        tracing::error!(controller, panic = text, "a sync panicked");
-        format!("a sync panicked: {text}")
+        panicked(&self.metrics, self.reconciler.name(), panic)
     }
+}
+
+fn panicked(metrics: &Metrics, controller: &'static str, panic: &(dyn std::any::Any + Send)) -> String {
+    metrics.panicked(controller);
+    let text = panic_text(panic);
+    tracing::error!(controller, panic = text, "a sync panicked");
+    format!("a sync panicked: {text}")
 }
 
 /// The start of the period of [`periodically`].

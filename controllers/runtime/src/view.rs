@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +40,18 @@ const SUSPECTS_AT_MOST: usize = 64;
 /// failure is halved again.
 const SUSPECTS_KEPT: usize = 1024;
 
+/// The maximum number of calls into which a lookup is divided after time-outs.
+const PARTS_AT_MOST: usize = 64;
+
+/// What happened in one window.
+#[derive(Default)]
+struct Calls {
+    /// Additional calls.
+    extra: AtomicUsize,
+    /// Whether a call for more than a few nodes took too long.
+    timed_out: AtomicBool,
+}
+
 /// The instances as last seen.
 pub struct InstanceView {
     provider: Arc<dyn InstancesV2>,
@@ -62,6 +74,8 @@ struct State {
     pending: BTreeMap<Aspects, BTreeMap<Asked, Question>>,
     // Members of small batches that failed.
     suspects: BTreeSet<Asked>,
+    // The number of calls into which the next lookup is divided.
+    parts: usize,
     window: Duration,
     last_call: Option<Instant>,
     snapshot: Option<(Instant, Arc<Snapshot>)>,
@@ -113,7 +127,7 @@ impl InstanceView {
             provider,
             schemes,
             cluster_size: Box::new(cluster_size),
-            state: Mutex::new(State { window: WINDOW_MIN, ..State::default() }),
+            state: Mutex::new(State { window: WINDOW_MIN, parts: 1, ..State::default() }),
             metrics,
         })
     }
@@ -202,16 +216,42 @@ impl InstanceView {
     /// One call for all, except the members of a failed small batch: these are looked up one by one, so that one of
     /// them does not fail the others again.
     async fn lookup_all(&self, questions: Vec<Question>, aspects: Aspects) {
-        let (mut alone, mut together): (Vec<Question>, Vec<Question>) = {
+        if self.provider.is_one_by_one() {
+            return self.lookup_each(questions, aspects).await;
+        }
+        let (parts, (mut alone, mut together)): (usize, (Vec<Question>, Vec<Question>)) = {
             let state = self.lock();
-            questions.into_iter().partition(|question| state.suspects.contains(&question.asked()))
+            (state.parts, questions.into_iter().partition(|question| state.suspects.contains(&question.asked())))
         };
         // With so many suspects, the fault is not in single nodes: make no call for each.
         together.extend(alone.split_off(alone.len().min(SUSPECTS_AT_MOST)));
-        let calls = AtomicUsize::new(0);
-        let alone = alone.into_iter().map(|question| self.lookup(vec![question], aspects, &calls));
-        let batches = alone.chain((!together.is_empty()).then(|| self.lookup(together, aspects, &calls)));
+        let calls = Calls::default();
+        let mut batches: Vec<_> =
+            alone.into_iter().map(|question| self.lookup(vec![question], aspects, &calls)).collect();
+        let size = together.len().div_ceil(parts).max(1);
+        while !together.is_empty() {
+            let rest = together.split_off(size.min(together.len()));
+            batches.push(self.lookup(std::mem::replace(&mut together, rest), aspects, &calls));
+        }
         futures::future::join_all(batches).await;
+        // A call that hangs takes long. So halves are not tried after it, but at the next lookup, all at once.
+        self.lock().parts = if calls.timed_out.into_inner() { (parts * 2).min(PARTS_AT_MOST) } else { 1 };
+    }
+
+    /// A call for each, which answers for itself.
+    async fn lookup_each(&self, questions: Vec<Question>, aspects: Aspects) {
+        let began = Instant::now();
+        let answers = questions.into_iter().map(|question| async move {
+            let answer = match self.ask_provider(std::slice::from_ref(&question.node), aspects, Duration::MAX).await {
+                Ok(answers) => answers.into_iter().next(),
+                Err(error) => Some(Lookup::Unknown(error)),
+            };
+            let answer = answer.unwrap_or_else(|| Lookup::Unknown(ProviderError::bug("the look-up has no answer")));
+            question.answer(&answer);
+            answer
+        });
+        let answers = futures::future::join_all(answers).await;
+        self.count(&Ok(answers), began);
     }
 
     fn worth_a_list(&self, asked: usize) -> bool {
@@ -252,8 +292,9 @@ impl InstanceView {
     }
 
     /// Looks the nodes up in one call and answers the callers. A batch that fails as a whole is halved, since one node
-    /// may be the reason; the number of calls is limited, since that does not help when the cloud is down.
-    fn lookup<'a>(&'a self, questions: Vec<Question>, aspects: Aspects, calls: &'a AtomicUsize) -> BoxFuture<'a, ()> {
+    /// may be the reason; the number of calls is limited, since that does not help when the cloud is down. After a
+    /// time-out, it is not halved now.
+    fn lookup<'a>(&'a self, questions: Vec<Question>, aspects: Aspects, calls: &'a Calls) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let nodes: Vec<NodeRef> = questions.iter().map(|question| question.node.clone()).collect();
             let failure = match self.call(&nodes, aspects).await {
@@ -267,9 +308,12 @@ impl InstanceView {
                 }
                 Err(failure) => failure,
             };
-            let exhausted = calls.fetch_add(2, Ordering::Relaxed) >= EXTRA_CALLS;
-            if questions.len() <= SPLIT_TO || exhausted {
-                if !exhausted {
+            let is_small = questions.len() <= SPLIT_TO;
+            let timed_out = failure.is_deadline();
+            calls.timed_out.fetch_or(timed_out && !is_small, Ordering::Relaxed);
+            let exhausted = calls.extra.fetch_add(2, Ordering::Relaxed) >= EXTRA_CALLS;
+            if is_small || exhausted || timed_out {
+                if is_small && !exhausted {
                     let suspects = &mut self.lock().suspects;
                     if suspects.len() + nodes.len() > SUSPECTS_KEPT {
                         suspects.clear();
@@ -286,11 +330,22 @@ impl InstanceView {
         })
     }
 
-    /// One call to the provider. A panic, a hanging call and a wrong number of answers are failures of the whole call.
     async fn call(&self, nodes: &[NodeRef], aspects: Aspects) -> Result<Vec<Lookup>, ProviderError> {
         let began = Instant::now();
+        let answer = self.ask_provider(nodes, aspects, READ_DEADLINE).await;
+        self.count(&answer, began);
+        answer
+    }
+
+    /// One call to the provider. A panic, a hanging call and a wrong number of answers are failures of the whole call.
+    async fn ask_provider(
+        &self,
+        nodes: &[NodeRef],
+        aspects: Aspects,
+        limit: Duration,
+    ) -> Result<Vec<Lookup>, ProviderError> {
         let call = AssertUnwindSafe(self.provider.lookup(nodes, aspects)).catch_unwind();
-        let answer = match tokio::time::timeout(READ_DEADLINE, call).await {
+        match tokio::time::timeout(limit, call).await {
             Ok(Ok(answers)) if answers.len() == nodes.len() => Ok(answers),
             Ok(Ok(answers)) => {
                 let text = format!("the provider answered for {} of {} nodes", answers.len(), nodes.len());
@@ -298,8 +353,11 @@ impl InstanceView {
                 Err(ProviderError::bug(text))
             }
             Ok(Err(panic)) => Err(self.panicked(&*panic)),
-            Err(_) => Err(ProviderError::deadline("the look-up of instances", READ_DEADLINE)),
-        };
+            Err(_) => Err(ProviderError::deadline("the look-up of instances", limit)),
+        }
+    }
+
+    fn count(&self, answer: &Result<Vec<Lookup>, ProviderError>, began: Instant) {
         let unknown = answer.iter().flatten().find_map(|answer| match answer {
             Lookup::Unknown(error) => Some(error),
             _ => None,
@@ -309,7 +367,6 @@ impl InstanceView {
         if error.is_none() {
             self.metrics.observed("instances");
         }
-        answer
     }
 
     fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> ProviderError {
@@ -343,6 +400,8 @@ mod tests {
         lists: AtomicUsize,
         can_list: bool,
         poison: Option<&'static str>,
+        hangs: Option<&'static str>,
+        one_by_one: bool,
         short: bool,
     }
 
@@ -352,8 +411,15 @@ mod tests {
             self.calls.lock().unwrap().push(nodes.len());
             tokio::time::sleep(Duration::from_millis(50)).await;
             assert!(!nodes.iter().any(|node| Some(&*node.name) == self.poison), "poisoned");
+            if nodes.iter().any(|node| Some(&*node.name) == self.hangs) {
+                tokio::time::sleep(2 * READ_DEADLINE).await;
+            }
             let answers = nodes.iter().map(|_| Lookup::found(InstanceMetadata::default()));
             answers.skip(usize::from(self.short)).collect()
+        }
+
+        fn is_one_by_one(&self) -> bool {
+            self.one_by_one
         }
 
         async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
@@ -440,6 +506,37 @@ mod tests {
         let mut calls = cloud.calls.lock().unwrap().clone();
         calls.sort_unstable();
         assert_eq!(calls, [1, 1, 1, 1, 1, 1, 1, 1, 120]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_hangs_is_no_reason_for_more_calls_and_is_cornered_by_the_next_lookups() {
+        let (cloud, view) = view(Cloud { hangs: Some("n70"), ..Cloud::default() }, 128);
+        let mut unknown = Vec::new();
+        for _ in 0..6 {
+            let began = Instant::now();
+            let answers = view.get(&nodes(0..128), Aspects::METADATA, Duration::ZERO).await;
+            assert!(began.elapsed() < READ_DEADLINE + Duration::from_secs(2), "{:?}", began.elapsed());
+            unknown.push(answers.iter().filter(|answer| matches!(answer, Lookup::Unknown(_))).count());
+        }
+        assert_eq!(unknown, [128, 64, 32, 16, 8, 1]);
+        assert_eq!(cloud.calls.lock().unwrap()[..3], [128, 64, 64]);
+        assert_eq!(view.lock().parts, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cloud_with_a_call_per_node_answers_for_each_in_its_own_time() {
+        let (cloud, view) = view(Cloud { hangs: Some("n7"), one_by_one: true, ..Cloud::default() }, 300);
+        let began = Instant::now();
+        let asked = view.ask(&nodes(0..300), Aspects::METADATA, Duration::ZERO);
+        let times = asked.into_iter().map(|answer| async {
+            let answer = answer.await;
+            assert!(matches!(answer, Lookup::Found(_)), "{answer:?}");
+            began.elapsed()
+        });
+        let times = futures::future::join_all(times).await;
+        assert_eq!(times.iter().filter(|time| **time > Duration::from_secs(1)).count(), 1);
+        assert!(times[7] > 2 * READ_DEADLINE, "no limit beside that of each call");
+        assert_eq!(*cloud.calls.lock().unwrap(), [1; 300]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -111,7 +111,7 @@ fn start_ranges(
     events: Arc<dyn EventSink>,
     config: &Ranges,
 ) -> Result<impl Future<Output = ()> + Send + use<>, NotStarted> {
-    let queue = Queue::new("cidrallocator_node", RateLimit::DEFAULT, &shared.metrics);
+    let queue = shared.queue("cidrallocator_node", RateLimit::DEFAULT);
     let controller = Arc::new(IpamController::new(shared.clone(), events, queue.clone(), config)?);
     if config.services.is_empty() {
         tracing::info!("No Service CIDR provided. Skipping filtering out service addresses");
@@ -148,7 +148,7 @@ pub fn preview(
         }
         (Some(Config::Cloud(_)), None) => return Err(NotStarted(NO_RANGES.into())),
     };
-    let queue = Queue::new("cidrallocator_node", RateLimit::DEFAULT, &shared.metrics);
+    let queue = shared.queue("cidrallocator_node", RateLimit::DEFAULT);
     let nodes = shared.nodes.list();
     let keys = nodes.iter().map(|node| node.name.clone()).filter(|name| scope.has_node(name)).collect();
     let controller = IpamController::new(shared, events, queue, config)?;

@@ -19,7 +19,7 @@ use ccm_provider::{
 };
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
 use ccm_runtime::writer::NodePatch;
-use ccm_runtime::{GateError, InstanceView, Permission, Queue, RateLimit};
+use ccm_runtime::{GateError, InstanceView, Permission, RateLimit};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
@@ -78,7 +78,7 @@ pub fn start(
     config: Config,
 ) -> Result<impl Future<Output = ()> + Send, NotStarted> {
     let view = shared.instances()?;
-    let queue = Queue::new("Nodes", LIMIT, &shared.metrics);
+    let queue = shared.queue("Nodes", LIMIT);
     let controller = Arc::new(NodeController::new(shared.clone(), view, events));
     shared.on_managed_change({
         let queue = queue.clone();

@@ -67,7 +67,7 @@ pub fn start(
     let limits = task.limits();
     let rate = limits.rate.map(|(qps, burst)| Rate { qps, burst }).or(RateLimit::DEFAULT.bucket);
     let rate = RateLimit { bucket: rate, ..RateLimit::DEFAULT };
-    let queue = Queue::new(spec.queue, rate, &shared.metrics);
+    let queue = shared.queue(spec.queue, rate);
     let controller = Arc::new(NodeTaskController { shared: shared.clone(), task, spec, queue: queue.clone() });
     shared.nodes.on_change({
         let controller = controller.clone();
@@ -93,7 +93,7 @@ pub fn preview(
     nodes.retain(|node| scope.has_node(&node.name) && task.is_due(node));
     let key = |node: &NodeRef| Key { name: node.name.clone(), provider_id: node.provider_id.clone(), deleted: false };
     let keys = nodes.iter().map(key).collect();
-    let queue = Queue::new(spec.queue, RateLimit::DEFAULT, &shared.metrics);
+    let queue = shared.queue(spec.queue, RateLimit::DEFAULT);
     let controller = NodeTaskController { shared, task, spec, queue };
     Ok(Box::pin(async move { preview::sync_once(&controller, keys).await }))
 }
@@ -117,6 +117,10 @@ impl Reconciler for NodeTaskController {
 
     fn subject(&self, key: &Key) -> String {
         preview::node_subject(&key.name)
+    }
+
+    fn reads_stores(&self) -> bool {
+        true
     }
 
     async fn observe(&self, keys: &[Key]) -> Vec<Result<NodeWork, SyncError>> {

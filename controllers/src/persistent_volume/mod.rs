@@ -24,7 +24,7 @@ use ccm_provider::{
 use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
 use ccm_runtime::store::{FieldFilter, Reflector};
-use ccm_runtime::{Client, GateError, Metrics, Permission, Queue, RateLimit, Store};
+use ccm_runtime::{Client, GateError, Metrics, Permission, RateLimit, Store};
 
 use self::decide::When;
 use crate::preview::{self, Preview, Unplanned};
@@ -90,7 +90,7 @@ pub fn start(
     let seed = shared.clock.wall().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
     let reflector =
         Reflector::new(volumes.clone(), shared.gate.client().clone(), seed.into()).optional(NO_RIGHT, NO_WATCH);
-    let queue = Queue::new("pvLabels", RateLimit::DEFAULT, &shared.metrics);
+    let queue = shared.queue("pvLabels", RateLimit::DEFAULT);
     let controller = Arc::new(VolumeController::new(shared.clone(), volumes.clone(), labeller, events));
     volumes.on_change({
         let (queue, controller) = (queue.clone(), controller.clone());

@@ -17,6 +17,7 @@ use ccm_provider::{
     ErrorClass, EventSink, EventType, NewRoute, NodeName, NodeRef, ObjectChange, ProviderError, Route, Routes, Schemes,
     Subject, duration,
 };
+use ccm_runtime::gate::settled;
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{self, Pace};
 use ccm_runtime::writer::{Network, NodePatch};
@@ -80,7 +81,7 @@ pub fn start(
 ) -> Result<impl Future<Output = ()> + Send + use<>, NotStarted> {
     let Some(routes) = routes else { return Err(no_routes()) };
     let controller = Arc::new(RouteController::new(shared.clone(), routes, schemes, events, config.cluster_cidrs));
-    let queue = Queue::new("Routes", LIMIT, &shared.metrics);
+    let queue = shared.queue("Routes", LIMIT);
     controller.clone().listen(config.watch_based.then(|| queue.clone()));
     Ok(async move {
         shared.nodes.synced().await;
@@ -90,7 +91,7 @@ pub fn start(
             let pass = move || {
                 let controller = controller.clone();
                 async move {
-                    if let Err(error) = controller.reconcile().await {
+                    if let Err(error) = settled(controller.reconcile()).await {
                         controller.shared.metrics.failures().note(NAME, &error);
                         tracing::error!(error, "couldn't reconcile node routes");
                     }
@@ -167,7 +168,7 @@ impl RouteController {
         let leadership = &self.shared.leadership;
         let work = async {
             while let Some(Some(keys)) = leadership.until_ended(queue.take_ready(1)).await {
-                match self.reconcile_caught().await {
+                match settled(self.reconcile_caught()).await {
                     Ok(()) => keys.iter().for_each(|key| queue.forget(key)),
                     Err(error) => {
                         self.shared.metrics.failures().note(NAME, &error);

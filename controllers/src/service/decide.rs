@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ccm_provider::well_known::{LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED};
-use ccm_provider::{Node, NodeRef, Service};
+use ccm_provider::{Change, Node, NodeRef, Plan, Service, Step, Verb};
 
 /// Names in an event are limited to this many nodes.
 const NAMES_AT_MOST: usize = 20;
@@ -63,10 +63,29 @@ pub(super) fn candidates(nodes: Vec<NodeRef>) -> Vec<NodeRef> {
     nodes.into_iter().filter(|node| is_candidate(node)).collect()
 }
 
-/// Whether a change of a node may change the hosts of load balancers, whatever the provider registers there. (A new
-/// autoscaler taint alone does not.)
+/// Whether a change of a node may change the hosts of a load balancer. Most updates are heartbeats of the kubelet, and
+/// require no look at each Service. (A new autoscaler taint alone does not either.)
 pub(super) fn node_matters(old: &Node, new: &Node) -> bool {
-    is_excluded(old) != is_excluded(new) || old.provider_id != new.provider_id
+    is_excluded(old) != is_excluded(new) || old.provider_id != new.provider_id || may_be_another_backend(old, new)
+}
+
+/// Whether a field changed that [`ccm_provider::LoadBalancer::backend`] may depend on.
+fn may_be_another_backend(old: &Node, new: &Node) -> bool {
+    old.labels != new.labels || old.annotations != new.annotations || old.addresses != new.addresses
+}
+
+/// The first step of a plan that may take a host away; `None` if every host stays.
+pub(super) fn removal(plan: &Plan) -> Option<&Step> {
+    let words = |text: &Option<String>| -> BTreeSet<String> {
+        let text = text.as_deref().unwrap_or_default();
+        text.split([' ', ',']).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    };
+    let keeps = |change: &Change| words(&change.before).is_subset(&words(&change.after));
+    plan.steps.iter().find(|step| match step.verb {
+        Verb::Create | Verb::Attach => false,
+        Verb::Update => !step.changes.iter().all(keeps),
+        Verb::Delete | Verb::Detach => true,
+    })
 }
 
 /// Whether two lists contain the same hosts, with the same backends.
@@ -87,7 +106,7 @@ pub(super) fn union(old: &Arc<[NodeRef]>, new: &Arc<[NodeRef]>) -> Arc<[NodeRef]
     if only_old.is_empty() { new.clone() } else { new.iter().cloned().chain(only_old).collect() }
 }
 
-fn identity(host: &NodeRef) -> (&str, &str) {
+pub(super) fn identity(host: &NodeRef) -> (&str, &str) {
     (host.name.as_str(), host.provider_id_or_empty())
 }
 

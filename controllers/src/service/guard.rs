@@ -2,18 +2,26 @@
 //!
 //! A missing Node proves nothing about its instance: a restored backup, a mistaken `kubectl delete nodes` or a broken
 //! registration looks the same. So the last host is removed only when its instance is known to be gone, or the Node
-//! itself is excluded.
+//! itself is excluded. After a restart the hosts are not known: an empty result is then a sign of missing Nodes, unless
+//! the cloud shows that every host is a Node of the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_provider::{Aspects, EventType, EvidenceKind, Lookup, NodeRef, Service, Subject};
+use ccm_provider::deadline::{self, READ_DEADLINE};
+use ccm_provider::{
+    Aspects, EventType, EvidenceKind, Lookup, NodeRef, ProviderError, Service, ServiceAction, Severity, Subject,
+};
+use futures::FutureExt as _;
+use tokio::time::Instant;
 
-use super::{ServiceController, ServiceState};
+use super::{ServiceController, ServiceState, decide};
 use crate::evidence::too_young;
 
 /// The maximum age of a cached answer about an instance.
 const MAX_AGE: Duration = Duration::from_secs(5);
+/// The time after which the hosts of a load balancer are read again.
+const SEEN_FOR: Duration = Duration::from_secs(600);
 
 /// The reason why a load balancer keeps its hosts, and the hosts.
 pub(super) struct Kept {
@@ -22,29 +30,102 @@ pub(super) struct Kept {
     pub(super) hosts: Option<Arc<[NodeRef]>>,
 }
 
+/// The reason why the hosts of a load balancer do not count as nodes of the cluster.
+enum NotNodes {
+    /// The cloud shows others.
+    Seen(String),
+    /// They are not known.
+    Unknown(String),
+}
+
+impl From<ProviderError> for NotNodes {
+    fn from(error: ProviderError) -> Self {
+        Self::Unknown(error.to_string())
+    }
+}
+
+/// A reason that the cloud showed. It is not read at each check: that would be many reads for many Services.
+#[derive(Clone)]
+pub(super) struct Seen {
+    reason: String,
+    service: Arc<Service>,
+    at: Instant,
+}
+
+impl Seen {
+    fn holds(&self, known: &ServiceState) -> Option<String> {
+        let holds = Arc::ptr_eq(&self.service, &known.service) && self.at.elapsed() < SEEN_FOR;
+        holds.then(|| self.reason.clone())
+    }
+}
+
 impl ServiceController {
     /// Whether the load balancer of a Service may lose all hosts.
     pub(super) async fn may_empty(&self, known: &ServiceState) -> Result<(), Kept> {
         if self.config.allow_emptying {
             return Ok(());
         }
-        // Present nodes were excluded on purpose; nodes of another cloud do not count.
-        if !known.all_present && self.shows_no_node() {
-            let reason = "the cluster has no node, and the current hosts are unknown".to_owned();
-            return Err(Kept { reason, hosts: None });
-        }
         let is_missing = |host: &&NodeRef| self.shared.nodes.get(&host.name).is_none();
         let missing: Arc<[NodeRef]> = known.present.iter().filter(is_missing).cloned().collect();
-        if missing.is_empty() {
+        if !missing.is_empty()
+            && let Err(reason) = self.are_gone(&missing).await
+        {
+            // An earlier process may have set more hosts than these.
+            return Err(Kept { reason, hosts: known.all_present.then_some(missing) });
+        }
+        if known.all_present {
             return Ok(());
         }
-        self.are_gone(&missing).await.map_err(|reason| Kept { reason, hosts: Some(missing) })
+        // Only the cloud knows the hosts.
+        if let Some(reason) = known.kept.as_ref().and_then(|seen| seen.holds(known)) {
+            return Err(Kept { reason, hosts: None });
+        }
+        let reason = match self.hosts_are_nodes(&known.service).await {
+            Ok(()) => return Ok(()),
+            Err(NotNodes::Seen(reason)) => {
+                if let Some(now) = self.lock().get_mut(&known.service.key()) {
+                    let service = known.service.clone();
+                    now.kept = Some(Seen { reason: reason.clone(), service, at: Instant::now() });
+                }
+                reason
+            }
+            Err(NotNodes::Unknown(reason)) => format!("the current hosts are unknown: {reason}"),
+        };
+        Err(Kept { reason, hosts: None })
     }
 
-    /// Whether the cluster has no node of this cloud.
-    fn shows_no_node(&self) -> bool {
+    /// Whether all hosts of the load balancer are nodes of the cluster, which then were taken out on purpose: a host
+    /// update to all nodes takes none away. An empty cluster shows nothing.
+    async fn hosts_are_nodes(&self, service: &Arc<Service>) -> Result<(), NotNodes> {
         let foreign = |id: Option<&str>| self.shared.view.as_ref().is_some_and(|view| view.is_foreign(id));
-        self.shared.nodes.list().iter().all(|node| foreign(node.provider_id.as_deref()))
+        let nodes = self.shared.nodes.list();
+        let nodes: Arc<[NodeRef]> = nodes.into_iter().filter(|node| !foreign(node.provider_id.as_deref())).collect();
+        if nodes.is_empty() {
+            return Err(NotNodes::Unknown("the cluster has no node".into()));
+        }
+        let (balancer, cluster) = (&self.balancer, &self.shared.cluster);
+        let exists = deadline::within("GetLoadBalancer", READ_DEADLINE, balancer.get(cluster, service)).await?;
+        if exists.is_none() {
+            return Ok(());
+        }
+        let work = self.work(service.clone(), nodes, ServiceAction::UpdateHosts);
+        let observed = deadline::within("the plan", READ_DEADLINE, balancer.observe(cluster, &work)).await?;
+        if observed.is_boolean() {
+            return Err(NotNodes::Unknown("the provider does not show them".into()));
+        }
+        let plan = balancer.plan_observed(cluster, &work, &observed)?;
+        if let Some(finding) = plan.findings.iter().find(|finding| finding.severity == Severity::Error) {
+            return Err(NotNodes::Unknown(finding.message.clone()));
+        }
+        match decide::removal(&plan) {
+            None => Ok(()),
+            Some(step) => Err(NotNodes::Seen(format!(
+                "the load balancer has hosts that are no nodes of the cluster ({} {} {})",
+                step.verb.as_str(),
+                step.kind,
+                step.id
+            ))),
+        }
     }
 
     /// Whether the instances of all these hosts are gone. The error names one that may not be.
@@ -55,7 +136,10 @@ impl ServiceController {
                 missing.len()
             ));
         };
-        let answers = view.get(missing, Aspects::LIFECYCLE, MAX_AGE).await;
+        let look = view.get(missing, Aspects::LIFECYCLE, MAX_AGE).map(Ok);
+        let answers = deadline::within("the look-up of the missing nodes", READ_DEADLINE, look).await;
+        let answers = answers
+            .map_err(|error| format!("its {} nodes are missing from the cluster, and {error}", missing.len()))?;
         let now = self.shared.clock.wall();
         // Absence proves nothing about an instance that the cloud may not list yet.
         let young = |host: &NodeRef, answer: &Lookup| match answer {

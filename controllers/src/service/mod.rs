@@ -4,6 +4,7 @@
 //! and its host updates are never processed at the same time, Services that share cloud objects are handed to the
 //! provider together, and a burst of node changes is one pass.
 
+mod choice;
 pub mod conditions;
 pub mod decide;
 mod drift;
@@ -18,18 +19,21 @@ mod sync;
 mod tests;
 mod writes;
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use ccm_provider::{
-    EventSink, GroupKey, LoadBalancer, Node, NodeRef, ObjectChange, Plan, Service, ServiceAction, ServiceKey,
-    ServiceWork,
+    EventSink, GroupKey, LoadBalancer, NodeRef, ObjectChange, Plan, Service, ServiceAction, ServiceKey, ServiceWork,
 };
+use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
 use ccm_runtime::{Permission, Queue, RateLimit};
 
+use self::hosts::Chosen;
 use self::metrics::{Pass, ServiceMetrics};
 pub use self::related::RelatedObjects;
 pub use self::role::{Owners, Role};
@@ -96,6 +100,8 @@ struct ServiceState {
     service: Arc<Service>,
     /// The desired hosts, as of the last sync or pass over the nodes; `None` before the first one.
     hosts: Option<Arc<[NodeRef]>>,
+    /// The candidates among which these were chosen; `None` if more than the candidates decided.
+    among: Option<Arc<[NodeRef]>>,
     /// All hosts that its load balancer may have: those of the last successful call and of each later one, as a failed
     /// call may have taken effect in part. Checked by the guard.
     present: Arc<[NodeRef]>,
@@ -110,8 +116,11 @@ struct ServiceState {
     groups: BTreeSet<GroupKey>,
     /// The annotations that the provider last requested. When the watch shows them, that is not a change by the user.
     noted: BTreeMap<String, Option<String>>,
-    /// Whether the last ensure was not finished: the next one emits no event about its start.
-    in_progress: bool,
+    /// The work that began and is not finished: the next sync for it emits no event about its start.
+    at_work: Option<ServiceAction>,
+    /// Whether the guard prevents the ensure until there is a host, and the reason that the cloud showed.
+    waits: bool,
+    kept: Option<guard::Seen>,
 }
 
 impl ServiceState {
@@ -146,6 +155,8 @@ struct ServiceController {
     // Findings of the last drift check.
     drifted: Mutex<BTreeMap<ServiceKey, Plan>>,
     known: Mutex<BTreeMap<ServiceKey, ServiceState>>,
+    // The candidates, until a node changes: one list for all Services.
+    candidates: Mutex<Option<Arc<[NodeRef]>>>,
     queue: Arc<Queue<Work>>,
     // Every change of nodes has the same key, so that a burst is one pass.
     node_queue: Arc<Queue<()>>,
@@ -240,9 +251,10 @@ impl ServiceController {
             metrics: ServiceMetrics::prefixed(&shared.metrics, prefix),
             drift: Drift::new(&shared.metrics, name),
             drifted: Mutex::default(),
-            queue: Queue::new(&queue("service"), LIMIT, &shared.metrics),
-            node_queue: Queue::new(&queue("node"), LIMIT, &shared.metrics),
+            queue: shared.queue(&queue("service"), LIMIT),
+            node_queue: shared.queue(&queue("node"), LIMIT),
             known: Mutex::default(),
+            candidates: Mutex::default(),
             shared,
             balancer,
             related,
@@ -268,9 +280,10 @@ impl ServiceController {
         });
         let me = self.clone();
         self.shared.nodes.on_change(move |change| {
+            me.lock_candidates().take();
             let matters = match &change {
                 ObjectChange::Added(_) | ObjectChange::Deleted(_) => true,
-                ObjectChange::Updated(old, new) => decide::node_matters(old, new) || me.is_another_backend(old, new),
+                ObjectChange::Updated(old, new) => decide::node_matters(old, new),
             };
             if matters {
                 me.node_queue.add_after((), COLLECT_NODES);
@@ -286,7 +299,9 @@ impl ServiceController {
 
     /// Whether a change of the endpoints of a Service changes the hosts of its load balancer.
     fn endpoints_matter(&self, key: &ServiceKey) -> bool {
-        self.lock().get(key).is_some_and(|known| self.balancer.only_nodes_with_endpoints(&known.service))
+        let service = self.lock().get(key).map(|known| known.service.clone());
+        // After a panic, the pass over the hosts finds the Service.
+        service.is_some_and(|service| self.caught(|| self.is_restricted(&service)).unwrap_or(true))
     }
 
     /// Whether a Service changed in a way that matters, apart from the annotations that were written for the provider.
@@ -312,41 +327,61 @@ impl ServiceController {
         service
     }
 
-    /// Whether a node changed in a way that matters for load balancers.
-    fn is_another_backend(&self, old: &Node, new: &Node) -> bool {
-        // Most updates are heartbeats of the kubelet, which require no check of each Service.
-        let differs = |service: &Service| self.balancer.backend(service, old) != self.balancer.backend(service, new);
-        // If the provider panics, the pass over the hosts finds the effect and the affected Service.
-        let differs = |service| self.shared.metrics.caught(self.config.role.name, || differs(service)).unwrap_or(true);
-        let same = old.labels == new.labels && old.annotations == new.annotations && old.addresses == new.addresses;
-        !same && self.lock().values().any(|known| differs(&known.service))
+    /// The nodes that are hosts of load balancers, whatever the Service.
+    fn all_candidates(&self) -> Arc<[NodeRef]> {
+        if let Some(candidates) = self.lock_candidates().clone() {
+            return candidates;
+        }
+        // A change that is applied meanwhile comes with another call of the handler.
+        let mut kept = self.lock_candidates();
+        kept.insert(decide::candidates(self.shared.nodes.list()).into()).clone()
+    }
+
+    fn lock_candidates(&self) -> MutexGuard<'_, Option<Arc<[NodeRef]>>> {
+        self.candidates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The current hosts of the load balancer of a Service.
     fn candidates(&self, service: &Service) -> Arc<[NodeRef]> {
-        self.hosts_among(&decide::candidates(self.shared.nodes.list()).into(), service)
+        self.chosen(service, &self.all_candidates()).hosts
+    }
+
+    /// The hosts of the load balancer of a Service among these candidates: usually all of them, then without a copy.
+    fn chosen(&self, service: &Service, candidates: &Arc<[NodeRef]>) -> Chosen {
+        let is_restricted = self.is_restricted(service);
+        let ready = if is_restricted { self.related.ready_nodes(&service.key()) } else { None };
+        let belongs = |node: &NodeRef| {
+            ready.as_ref().is_none_or(|ready| ready.contains(&node.name))
+                && self.balancer.backend(service, node).is_some()
+        };
+        let hosts = match candidates.iter().all(belongs) {
+            true => candidates.clone(),
+            false => candidates.iter().filter(|node| belongs(node)).cloned().collect(),
+        };
+        Chosen { hosts, among: (!is_restricted).then(|| candidates.clone()) }
+    }
+
+    /// Whether the hosts of a Service depend on its endpoints.
+    fn is_restricted(&self, service: &Service) -> bool {
+        self.related.slices().is_some() && self.balancer.only_nodes_with_endpoints(service)
+    }
+
+    /// Calls code of the provider for one Service; its panic, as a text, fails only that Service.
+    fn caught<R>(&self, call: impl FnOnce() -> R) -> Result<R, String> {
+        std::panic::catch_unwind(AssertUnwindSafe(call)).map_err(|panic| self.panicked(&*panic))
+    }
+
+    fn panicked(&self, panic: &(dyn Any + Send)) -> String {
+        self.shared.metrics.panicked(self.config.role.name);
+        let text = panic_text(panic);
+        tracing::error!(controller = self.config.role.name, panic = text, "a sync panicked");
+        format!("a sync panicked: {text}")
     }
 
     /// One work item for the provider.
     fn work(&self, service: Arc<Service>, nodes: Arc<[NodeRef]>, action: ServiceAction) -> ServiceWork {
         let namespace = self.related.labels_of(&service);
         ServiceWork { service, nodes, action, namespace }
-    }
-
-    /// The candidates that are hosts of the load balancer of a Service: usually all of them, then without a copy.
-    fn hosts_among(&self, candidates: &Arc<[NodeRef]>, service: &Service) -> Arc<[NodeRef]> {
-        let with_endpoints = match self.balancer.only_nodes_with_endpoints(service) {
-            true => self.related.ready_nodes(&service.key()),
-            false => None,
-        };
-        let belongs = |node: &NodeRef| {
-            with_endpoints.as_ref().is_none_or(|ready| ready.contains(&node.name))
-                && self.balancer.backend(service, node).is_some()
-        };
-        match candidates.iter().all(belongs) {
-            true => candidates.clone(),
-            false => candidates.iter().filter(|node| belongs(node)).cloned().collect(),
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ServiceKey, ServiceState>> {
@@ -401,6 +436,10 @@ impl Reconciler for ServiceController {
             Work::Sync(key) => format!("service {key}"),
             Work::Hosts(key) => format!("service {key} hosts"),
         }
+    }
+
+    fn reads_stores(&self) -> bool {
+        true
     }
 
     async fn observe(&self, keys: &[Work]) -> Vec<Result<Self::Observed, SyncError>> {

@@ -6,31 +6,34 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
-    ErrorClass, EventType, LoadBalancerExt as _, LoadBalancerStatus, NodeRef, Notes, Plan, ProviderError, Scope,
-    Service, ServiceAction, ServiceAnswer, ServiceKey, ServiceWork, Subject,
+    ErrorClass, EventType, LoadBalancerExt as _, LoadBalancerStatus, Notes, Plan, ProviderError, Scope, Service,
+    ServiceAction, ServiceAnswer, ServiceKey, ServiceWork, Subject,
 };
 use ccm_runtime::GateError;
 use ccm_runtime::client::Call;
-use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{Outcome, SyncError};
 use ccm_runtime::writer::ServicePatch;
 use ccm_runtime::writer::service::path;
 use futures::FutureExt as _;
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use serde_json::Value;
 
 use super::conditions::Progress;
+use super::hosts::Chosen;
 use super::role::CHANGE_HANDS;
 use super::{ServiceController, ServiceState, Work, conditions, decide};
 
 /// The time until a Service whose first ensure would empty its load balancer is checked again.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
+/// Sync the Service as it is now.
+const AGAIN: Outcome = Outcome::After(Duration::ZERO);
 /// A provider that handles a whole group at once gets more time than a call for one Service.
 const GROUP_DEADLINE: Duration = Duration::from_secs(2 * WRITE_DEADLINE.as_secs());
 
@@ -42,6 +45,15 @@ enum Prepared {
     Provider(ServiceWork, Purpose),
     /// No provider call is needed before the end.
     Finish(Arc<Service>),
+}
+
+/// The reply to one item of the provider's work.
+enum Reply {
+    Answer(ServiceAnswer),
+    /// The Service changed since its preparation, so the provider was not called.
+    Outdated,
+    /// The write gate is closed.
+    Closed(GateError),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,20 +102,22 @@ impl ServiceController {
                 _ => None,
             })
             .collect();
-        let (answers, took) = self.call_provider(&items).await;
-        let mut answers = answers.into_iter();
+        let (replies, took) = self.call_provider(&items).await;
+        let mut replies = replies.into_iter();
         let finishing = prepared.into_iter().map(|(key, prepared)| {
-            let answer = match prepared {
-                Prepared::Provider(..) => answers.next(),
+            let reply = match prepared {
+                Prepared::Provider(..) => replies.next(),
                 _ => None,
             };
             async move {
                 let outcome = match prepared {
                     Prepared::Ended(outcome) => outcome,
-                    Prepared::Finish(service) => self.finish_cleanup(&service, &Notes::default()).await,
-                    Prepared::Provider(work, purpose) => match answer {
-                        Some(Ok(answer)) => self.finish(&work, purpose, answer, took).await,
-                        Some(Err(closed)) => Err(SyncError::Closed(closed)),
+                    Prepared::Finish(service) => {
+                        let notes = Notes::default();
+                        self.unless_panicked(&service, self.finish_cleanup(&service, &notes)).await
+                    }
+                    Prepared::Provider(work, purpose) => match reply {
+                        Some(reply) => self.finish(&work, purpose, reply, took).await,
                         None => Err(SyncError::Retry("no answer from the provider".into())),
                     },
                 };
@@ -113,19 +127,29 @@ impl ServiceController {
         join_all(finishing).await
     }
 
+    /// A part of the sync of one Service; its panic does not fail the other Services of the group.
+    async fn unless_panicked<R>(
+        &self,
+        service: &Service,
+        part: impl Future<Output = Result<R, SyncError>>,
+    ) -> Result<R, SyncError> {
+        AssertUnwindSafe(part).catch_unwind().await.unwrap_or_else(|panic| {
+            let error = SyncError::Retry(self.panicked(&*panic));
+            Err(self.failed(&Subject::service(service), error))
+        })
+    }
+
     /// Prepares a Service; its panic does not fail the other Services of the group.
     async fn prepare_caught(&self, key: &Work, service: Option<Arc<Service>>) -> Prepared {
-        let subject = service.as_deref().map(Subject::service);
-        let panic = match AssertUnwindSafe(self.prepare(key, service)).catch_unwind().await {
-            Ok(prepared) => return prepared,
-            Err(panic) => panic_text(&*panic),
+        let prepare = self.prepare(key, service.clone()).map(Ok);
+        let prepared = match service {
+            Some(service) => self.unless_panicked(&service, prepare).await,
+            None => AssertUnwindSafe(prepare)
+                .catch_unwind()
+                .await
+                .unwrap_or_else(|panic| Err(SyncError::Retry(self.panicked(&*panic)))),
         };
-        self.shared.metrics.panicked(self.config.role.name);
-        let error = SyncError::Retry(format!("a sync panicked: {panic}"));
-        Prepared::Ended(Err(match subject {
-            Some(subject) => self.failed(&subject, error),
-            None => error,
-        }))
+        prepared.unwrap_or_else(|error| Prepared::Ended(Err(error)))
     }
 
     async fn prepare(&self, key: &Work, service: Option<Arc<Service>>) -> Prepared {
@@ -171,19 +195,22 @@ impl ServiceController {
         if role.wants(&service) { self.prepare_ensure(service).await } else { self.prepare_cleanup(service).await }
     }
 
-    fn remember(&self, key: &ServiceKey, service: &Arc<Service>) {
+    pub(super) fn remember(&self, key: &ServiceKey, service: &Arc<Service>) {
         let groups = self.balancer.groups(service);
         let mut all = self.lock();
         let known = all.entry(key.clone()).or_insert_with(|| ServiceState {
             service: service.clone(),
             hosts: None,
+            among: None,
             present: Arc::default(),
             all_present: !service.has_finalizer() && service.status.load_balancer.ingress.is_empty(),
             pass: None,
             converged: None,
             groups: BTreeSet::new(),
             noted: BTreeMap::new(),
-            in_progress: false,
+            at_work: None,
+            waits: false,
+            kept: None,
         });
         known.service = service.clone();
         known.converged = None;
@@ -207,8 +234,7 @@ impl ServiceController {
         if self.shared.gate.is_dry_run() {
             self.forget(&known.service.key());
         } else {
-            let subject = Subject::service(&known.service);
-            self.events.event(&subject, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
+            self.begin(&known.service, ServiceAction::Delete);
         }
         let work = self.work(known.service, Arc::default(), ServiceAction::Delete);
         self.planned(work, Purpose::Forget).await
@@ -226,48 +252,76 @@ impl ServiceController {
                 due.push(work);
             }
         }
-        let (answers, took) = self.call_provider(&due).await;
+        let (replies, took) = self.call_provider(&due).await;
         let mut failed = BTreeMap::new();
-        for (work, answer) in due.iter().zip(answers) {
-            let ended = match answer {
-                Ok(answer) => self.finish(work, Purpose::Forget, answer, took).await,
-                Err(closed) => Err(SyncError::Closed(closed)),
-            };
+        for (work, reply) in due.iter().zip(replies) {
+            let ended = self.finish(work, Purpose::Forget, reply, took).await;
             failed.extend(ended.err().map(|error| (work.service.key(), error)));
         }
         failed
     }
 
+    /// Emits the event about the start of a piece of work, unless an earlier sync began it and has not finished it.
+    fn begin(&self, service: &Service, action: ServiceAction) {
+        let began =
+            self.lock().get_mut(&service.key()).is_some_and(|known| known.at_work.replace(action) == Some(action));
+        let (reason, text) = match action {
+            ServiceAction::Ensure => ("EnsuringLoadBalancer", "Ensuring load balancer"),
+            ServiceAction::Delete => ("DeletingLoadBalancer", "Deleting load balancer"),
+            ServiceAction::UpdateHosts => return,
+        };
+        if !began {
+            self.events.event(&Subject::service(service), EventType::Normal, reason, text);
+        }
+    }
+
+    /// Whether the Service changed since this work was prepared, so that the next sync does something else.
+    fn is_outdated(&self, work: &ServiceWork) -> bool {
+        let role = &self.config.role;
+        let now = self.shared.services.get(&work.service.key());
+        let now = now.filter(|now| now.metadata.uid == work.service.metadata.uid);
+        match work.action {
+            ServiceAction::Ensure => now.is_none_or(|now| !role.wants(&now) || self.needs_sync(&work.service, &now)),
+            ServiceAction::Delete => now.is_some_and(|now| role.wants(&now)),
+            // The next ensure or deletion follows by itself.
+            ServiceAction::UpdateHosts => false,
+        }
+    }
+
     async fn prepare_ensure(&self, service: Arc<Service>) -> Prepared {
         let subject = Subject::service(&service);
         let key = service.key();
-        let mut hosts = match self.hosts_of(&service).await {
-            Ok(hosts) => hosts,
+        let mut chosen = match self.hosts_of(&service).await {
+            Ok(chosen) => chosen,
             Err(ended) => return ended,
         };
+        let work = self.work(service.clone(), chosen.hosts.clone(), ServiceAction::Ensure);
         if self.shared.gate.is_dry_run() {
-            let work = self.work(service, hosts, ServiceAction::Ensure);
             return self.planned(work, Purpose::Ensure).await;
         }
-        if !self.known(&key).is_some_and(|known| known.in_progress) {
-            self.events.event(&subject, EventType::Normal, "EnsuringLoadBalancer", "Ensuring load balancer");
+        if self.is_outdated(&work) {
+            return Prepared::Ended(Ok(AGAIN));
         }
+        self.begin(&service, ServiceAction::Ensure);
         if !self.finalizers(&service).missing.is_empty() {
             if let Err(error) = self.add_finalizers(&service).await {
                 return Prepared::Ended(Err(self.failed(&subject, error)));
             }
             // The write took time, and a pass over the hosts skips a Service whose hosts are not recorded yet: a change
             // in the meantime would never be applied.
-            hosts = match self.hosts_of(&service).await {
-                Ok(hosts) => hosts,
+            chosen = match self.hosts_of(&service).await {
+                Ok(chosen) => chosen,
                 Err(ended) => return ended,
             };
         }
+        let Chosen { hosts, among } = chosen;
         if hosts.is_empty() {
             self.warn_no_nodes(&subject);
         }
         if let Some(known) = self.lock().get_mut(&key) {
             known.hosts = Some(hosts.clone());
+            known.among = among;
+            known.waits = false;
             known.attempt(&hosts);
         }
         let work = self.work(service, hosts, ServiceAction::Ensure);
@@ -276,33 +330,35 @@ impl ServiceController {
 
     /// The hosts to ensure, as of the time of the answer: the candidates or, if there are none, the hosts that the
     /// guard keeps. The error ends the sync.
-    async fn hosts_of(&self, service: &Service) -> Result<Arc<[NodeRef]>, Prepared> {
+    async fn hosts_of(&self, service: &Service) -> Result<Chosen, Prepared> {
         loop {
-            let seen = self.candidates(service);
-            if !seen.is_empty() {
-                return Ok(seen);
+            let mut chosen = self.chosen(service, &self.all_candidates());
+            if !chosen.hosts.is_empty() {
+                return Ok(chosen);
             }
-            let mut hosts = seen;
             let known = self.known(&service.key());
             if let Some(known) = &known
                 && let Err(kept) = self.may_empty(known).await
             {
                 self.refuse_emptying(service, &kept.reason);
-                match kept.hosts {
-                    Some(present) => hosts = present,
-                    None => return Err(Prepared::Ended(Ok(Outcome::After(CHECK_AGAIN)))),
-                }
+                let Some(hosts) = kept.hosts else {
+                    // A host that appears ends the wait.
+                    if let Some(known) = self.lock().get_mut(&service.key()) {
+                        known.waits = true;
+                    }
+                    return Err(Prepared::Ended(Ok(Outcome::After(CHECK_AGAIN))));
+                };
+                chosen = Chosen { hosts, among: None };
             }
             // The guard may have queried the cloud. Meanwhile a node may have been added, or a host update begun.
             let is_checked = |now: ServiceState| known.is_none_or(|known| Arc::ptr_eq(&now.present, &known.present));
             if self.candidates(service).is_empty() && self.known(&service.key()).is_none_or(is_checked) {
-                return Ok(hosts);
+                return Ok(chosen);
             }
         }
     }
 
     async fn prepare_cleanup(&self, service: Arc<Service>) -> Prepared {
-        let subject = Subject::service(&service);
         // A finalizer of the provider shows that parts may exist: then the deletion needs no lookup.
         let own = self.balancer.finalizers(&service);
         let has = |name: &str| service.metadata.finalizers.iter().any(|present| present == name);
@@ -316,12 +372,12 @@ impl ServiceController {
         match exists {
             Err(error) => {
                 let error = SyncError::provider("failed to check if load balancer exists before cleanup", &error);
-                Prepared::Ended(Err(self.failed(&subject, error)))
+                Prepared::Ended(Err(self.failed(&Subject::service(&service), error)))
             }
             Ok(false) => Prepared::Finish(service),
             Ok(true) => {
                 if !self.shared.gate.is_dry_run() {
-                    self.events.event(&subject, EventType::Normal, "DeletingLoadBalancer", "Deleting load balancer");
+                    self.begin(&service, ServiceAction::Delete);
                 }
                 let work = self.work(service, Arc::default(), ServiceAction::Delete);
                 self.planned(work, Purpose::Cleanup).await
@@ -349,23 +405,83 @@ impl ServiceController {
         }
     }
 
-    /// One call for each set of items with a common group, in sequence; one answer per item, and the total time.
-    async fn call_provider(&self, items: &[ServiceWork]) -> (Vec<Result<ServiceAnswer, GateError>>, Duration) {
+    /// One call for each set of items with a common group, in sequence; one reply per item, and the total time.
+    async fn call_provider(&self, items: &[ServiceWork]) -> (Vec<Reply>, Duration) {
         let began = Instant::now();
-        let mut answers = BTreeMap::new();
-        for places in ccm_provider::batches(&*self.balancer, items) {
-            let items: Vec<ServiceWork> = places.iter().filter_map(|place| items.get(*place).cloned()).collect();
-            let scope = Scope::default();
-            let call = self.balancer.reconcile(&self.shared.cluster, &items, &scope);
-            match self.shared.gate.cloud_each("ReconcileLoadBalancers", GROUP_DEADLINE, items.len(), call).await {
-                Ok(group) => answers.extend(places.into_iter().zip(group.into_iter().map(Ok))),
-                Err(closed) => answers.extend(places.into_iter().map(|place| (place, Err(closed.clone())))),
+        let (mut replies, mut sound) = (BTreeMap::new(), Vec::new());
+        for (place, item) in items.iter().enumerate() {
+            match self.caught(|| self.balancer.groups(&item.service)) {
+                Ok(_) => sound.push((place, item.clone())),
+                Err(panic) => drop(replies.insert(place, Reply::Answer(Err(ProviderError::bug(panic)).into()))),
             }
         }
-        (answers.into_values().collect(), began.elapsed())
+        let work: Vec<ServiceWork> = sound.iter().map(|(_, item)| item.clone()).collect();
+        for batch in ccm_provider::batches(&*self.balancer, &work) {
+            let batch = batch.into_iter().filter_map(|place| sound.get(place).cloned()).collect();
+            replies.extend(self.call_batch(batch).await);
+        }
+        (replies.into_values().collect(), began.elapsed())
+    }
+
+    /// One call for these items. If the provider panics, the call is made again for each half, so that only the
+    /// Services to blame fail.
+    fn call_batch(&self, batch: Vec<(usize, ServiceWork)>) -> BoxFuture<'_, Vec<(usize, Reply)>> {
+        async move {
+            let (outdated, mut batch): (Vec<_>, Vec<_>) =
+                batch.into_iter().partition(|(_, work)| self.is_outdated(work));
+            let mut replies: Vec<_> = outdated.into_iter().map(|(place, _)| (place, Reply::Outdated)).collect();
+            if batch.is_empty() {
+                return replies;
+            }
+            let items: Vec<ServiceWork> = batch.iter().map(|(_, work)| work.clone()).collect();
+            let (panicked, scope) = (AtomicBool::new(false), Scope::default());
+            let call = async {
+                let call = self.balancer.reconcile(&self.shared.cluster, &items, &scope);
+                AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|panic| {
+                    panicked.store(true, Ordering::Relaxed);
+                    resume_unwind(panic)
+                })
+            };
+            let answers =
+                self.shared.gate.cloud_each("ReconcileLoadBalancers", GROUP_DEADLINE, items.len(), call).await;
+            let places = || batch.iter().map(|(place, _)| *place);
+            match answers {
+                Ok(_) if panicked.into_inner() && batch.len() > 1 => {
+                    let half = batch.split_off(batch.len() / 2);
+                    replies.extend(self.call_batch(batch).await);
+                    replies.extend(self.call_batch(half).await);
+                }
+                Ok(answers) => replies.extend(places().zip(answers.into_iter().map(Reply::Answer))),
+                Err(closed) => replies.extend(places().map(|place| (place, Reply::Closed(closed.clone())))),
+            }
+            replies
+        }
+        .boxed()
     }
 
     async fn finish(
+        &self,
+        work: &ServiceWork,
+        purpose: Purpose,
+        reply: Reply,
+        took: Duration,
+    ) -> Result<Outcome, SyncError> {
+        let answer = match reply {
+            Reply::Answer(answer) => answer,
+            Reply::Outdated => return Ok(AGAIN),
+            Reply::Closed(closed) => return Err(SyncError::Closed(closed)),
+        };
+        let in_progress = matches!(&answer.result, Err(error) if error.is_in_progress());
+        if purpose != Purpose::Hosts
+            && !in_progress
+            && let Some(known) = self.lock().get_mut(&work.service.key())
+        {
+            known.at_work = None;
+        }
+        self.unless_panicked(&work.service, self.finish_answered(work, purpose, answer, took)).await
+    }
+
+    async fn finish_answered(
         &self,
         work: &ServiceWork,
         purpose: Purpose,
@@ -378,9 +494,6 @@ impl ServiceController {
         match purpose {
             Purpose::Hosts => self.finish_hosts(work, answer, &notes, took).await,
             Purpose::Ensure => {
-                if let Some(known) = self.lock().get_mut(&service.key()) {
-                    known.in_progress = matches!(&answer, Err(error) if error.is_in_progress());
-                }
                 let error = match self.finish_ensure(work, answer, &notes).await {
                     Ok(outcome) => return Ok(outcome),
                     Err(error) => self.failed(&subject, error),
@@ -438,10 +551,11 @@ impl ServiceController {
         let remove_finalizers = self.finalizers(service).surplus;
         let patch = ServicePatch { remove_finalizers, status: Some(status), conditions, ..ServicePatch::default() };
         self.write(service, patch, notes).await?;
+        let groups = self.balancer.groups(service);
         if let Some(known) = self.lock().get_mut(&service.key()) {
             known.reach(&work.nodes);
             known.converged = Some((service.clone(), work.nodes.clone()));
-            known.groups = self.balancer.groups(service);
+            known.groups = groups;
         }
         Ok(Outcome::Done)
     }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use ccm_provider::well_known::{FINALIZER_LOAD_BALANCER, LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED};
-use ccm_provider::{Node, NodeRef, Service, ServiceControllerSpec, Taint};
+use ccm_provider::{Change, Node, NodeRef, Plan, Risk, Service, ServiceControllerSpec, Step, Taint, Verb};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::decide::{candidates, host_names, is_excluded, node_matters};
+use super::choice::Choices;
+use super::decide::{candidates, host_names, is_excluded, node_matters, removal};
 use super::role::{CHANGE_HANDS, Owners, Role};
 
 fn web() -> Value {
@@ -288,6 +289,78 @@ proptest! {
         let hosts = |node: &Node| candidates(vec![NodeRef::new(node.clone())]);
         if !same_hosts(&hosts(&old), &hosts(&new)) {
             prop_assert!(node_matters(&old, &new));
+        }
+    }
+}
+
+#[test]
+fn a_plan_removes_a_host_if_it_detaches_deletes_or_shortens_a_list() {
+    let plan = |verb: Verb, before: Option<&str>, after: Option<&str>| {
+        let change =
+            Change { field: "hosts".into(), before: before.map(str::to_owned), after: after.map(str::to_owned) };
+        let step = Step {
+            verb,
+            kind: "LoadBalancer".into(),
+            id: "a".into(),
+            changes: vec![change],
+            reason: String::new(),
+            risk: Risk::None,
+        };
+        Plan::new("service default/s").with(step)
+    };
+    assert!(removal(&Plan::default()).is_none());
+    for (before, after) in [(None, None), (None, Some("a")), (Some("a"), Some("a b")), (Some("b,a"), Some("a, b, c"))] {
+        assert!(removal(&plan(Verb::Update, before, after)).is_none(), "{before:?} {after:?}");
+    }
+    for (before, after) in
+        [(Some("a"), None), (Some("a"), Some("b")), (Some("a,b"), Some("b")), (Some("ab"), Some("a b"))]
+    {
+        assert!(removal(&plan(Verb::Update, before, after)).is_some(), "{before:?} {after:?}");
+    }
+    for (verb, removes) in [(Verb::Create, false), (Verb::Attach, false), (Verb::Detach, true), (Verb::Delete, true)] {
+        assert_eq!(removal(&plan(verb, None, Some("a"))).is_some(), removes, "{verb:?}");
+    }
+}
+
+/// The hosts of a Service with this selector: all nodes, or those with a provider ID.
+fn chosen(all: bool, candidates: &Arc<[NodeRef]>) -> Arc<[NodeRef]> {
+    match all {
+        true => candidates.clone(),
+        false => candidates.iter().filter(|node| node.provider_id.is_some()).cloned().collect(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_hosts_after_a_change_are_those_that_a_look_at_every_node_finds(
+        (old, mut new) in (some_nodes(), some_nodes()),
+        all in any::<bool>(),
+        kept in proptest::collection::vec(any::<bool>(), 30),
+    ) {
+        // Some nodes are the same objects.
+        for node in &mut new {
+            let same = old.iter().zip(&kept).find(|(one, kept)| **kept && one.name == node.name);
+            if let Some((same, _)) = same {
+                *node = same.clone();
+            }
+        }
+        let (old, new): (Arc<[NodeRef]>, Arc<[NodeRef]>) = (old.into(), new.into());
+        let backend = |node: &Node| {
+            if all { Some(node.provider_id_or_empty().to_owned()) } else { node.provider_id.as_deref().map(str::to_owned) }
+        };
+        let (before, after) = (chosen(all, &old), chosen(all, &new));
+        let mut choices = Choices::new(new.clone());
+        let same = super::decide::same_hosts(&before, &after, |node| backend(node).map(Into::into));
+        match choices.after(&before, &old, backend) {
+            None => prop_assert!(same),
+            Some(found) => {
+                prop_assert!(!same);
+                let names = |hosts: &[NodeRef]| hosts.iter().map(|host| host.name.clone()).collect::<Vec<_>>();
+                prop_assert_eq!(names(&found), names(&after));
+                // Services with the same hosts share the list.
+                let again = choices.after(&before, &old, backend).unwrap();
+                prop_assert!(Arc::ptr_eq(&found, &again));
+            }
         }
     }
 }

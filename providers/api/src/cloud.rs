@@ -303,6 +303,10 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Instant;
     /// The wall clock; may jump.
     fn wall(&self) -> SystemTime;
+    /// A random share, from 0 to 1, of the longest time by which a retry is spread. By default 0, so that runs replay.
+    fn jitter(&self) -> f64 {
+        0.0
+    }
 }
 
 /// Whether this process leads.

@@ -64,6 +64,9 @@ pub struct CloudError {
     pub detail: String,
 }
 
+/// The detail of [`ProviderError::deadline`].
+const DROPPED: &str = "the call was dropped, and may still take effect";
+
 impl ErrorClass {
     /// The name of the class in commands and metrics.
     pub fn as_str(&self) -> &'static str {
@@ -199,10 +202,9 @@ impl ProviderError {
 
     /// The call took longer than the core allows.
     pub fn deadline(call: &str, after: Duration) -> Self {
-        Self::new(
-            ErrorClass::Transient { after: None },
-            format!("{call} did not answer within {}", crate::duration::format(after)),
-        )
+        let message = format!("{call} did not answer within {}", crate::duration::format(after));
+        let class = ErrorClass::Transient { after: None };
+        Self::Cloud(Arc::new(CloudError { class, message, detail: DROPPED.to_owned() }))
     }
 
     /// Prepends `<context>: `; the kind stays recognizable.
@@ -243,6 +245,11 @@ impl ProviderError {
     /// Whether the cloud only needs more time and nothing failed. See [`ErrorClass::InProgress`].
     pub fn is_in_progress(&self) -> bool {
         matches!(self.class(), ErrorClass::InProgress { .. })
+    }
+
+    /// Whether this is [`ProviderError::deadline`], through any wrapping: a write that was dropped may still happen.
+    pub fn is_deadline(&self) -> bool {
+        matches!(self.root(), Self::Cloud(error) if error.detail == DROPPED)
     }
 
     /// Whether this is [`ProviderError::InstanceNotFound`], through any wrapping.

@@ -36,6 +36,13 @@ pub trait InstancesV2: Send + Sync {
         None
     }
 
+    /// Whether a lookup consists of separate calls for each node, each with its own deadline. Then the core asks for
+    /// each node alone, so that none waits for the others, and limits nothing as a whole. True for
+    /// [`crate::OneByOne`].
+    fn is_one_by_one(&self) -> bool {
+        false
+    }
+
     /// Whether a node keeps its uninitialized taint until it has a provider ID. True for all but
     /// [`crate::LegacyInstances`].
     fn provider_id_required(&self) -> bool {

@@ -109,6 +109,10 @@ impl<T: SingleInstances> InstancesV2 for OneByOne<T> {
         join_all(nodes.iter().map(|node| self.lookup_one(node, aspects))).await
     }
 
+    fn is_one_by_one(&self) -> bool {
+        true
+    }
+
     fn provider_id_required(&self) -> bool {
         self.inner.provider_id_required()
     }

@@ -1,7 +1,8 @@
 //! Processes events before they are sent: counts repeats, combines similar events, limits their rate.
 //!
 //! The rules, their order and the numbers are those of `client-go/tools/record/events_cache.go`: an event is counted
-//! even if it is then dropped, so that the count is correct when a later one passes.
+//! even if it is then dropped, so that the count is correct when a later one passes. Beyond them, the last event of a
+//! deletion is never dropped.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
 const BURST: f64 = 25.0;
 /// After the burst, one event is allowed per this time.
 const REFILL: Duration = Duration::from_secs(300);
+/// The end of the work on an object, which no later event repeats: never dropped, however many events came before.
+const LAST: &[&str] = &["DeletedLoadBalancer"];
 const COMBINED: &str = "(combined from similar events): ";
 
 type ObjectKey = (Arc<str>, Subject);
@@ -82,8 +85,9 @@ impl Correlator {
         let combined = self.combine(&key, &event.message, now);
         let message = if combined { format!("{COMBINED}{}", event.message) } else { event.message.clone() };
         let key = (key, (!combined).then(|| message.clone()));
+        let is_last = LAST.contains(&&*event.reason);
         let outgoing = self.count(&key, event, &message);
-        self.admit(&object, now).then_some(outgoing)
+        (self.admit(&object, now) || is_last).then_some(outgoing)
     }
 
     /// Whether there were so many different recent messages that this one is combined with them.

@@ -240,3 +240,82 @@ async fn periods_count_from_start_or_end_and_survive_a_panic() {
         assert_eq!(log.lock().unwrap()[..3], expected);
     }
 }
+
+/// Hangs for key 1, and panics outside of its work for key 2, once. Its state is read when the work begins.
+#[derive(Default)]
+struct Odd {
+    state: AtomicUsize,
+    panicked: AtomicUsize,
+    synced: Mutex<Vec<(u32, usize)>>,
+}
+
+#[async_trait]
+impl Reconciler for Odd {
+    type Key = u32;
+    type Observed = usize;
+    type Group = u32;
+    fn name(&self) -> &'static str {
+        "odd"
+    }
+    fn groups(&self, key: &u32) -> BTreeSet<u32> {
+        [*key].into()
+    }
+    fn subject(&self, key: &u32) -> String {
+        assert!(*key != 2 || self.panicked.fetch_add(1, Ordering::SeqCst) > 0, "two has no name");
+        key.to_string()
+    }
+    fn reads_stores(&self) -> bool {
+        true
+    }
+    async fn observe(&self, keys: &[u32]) -> Vec<Result<usize, SyncError>> {
+        keys.iter().map(|_| Ok(self.state.load(Ordering::SeqCst))).collect()
+    }
+    async fn reconcile(&self, work: Vec<(u32, usize)>) -> Vec<(u32, Result<Outcome, SyncError>)> {
+        if work.iter().any(|(key, _)| *key == 1) {
+            std::future::pending::<()>().await;
+        }
+        self.synced.lock().unwrap().extend(&work);
+        let answer = |key| if key == 2 { Err(SyncError::Retry("two".into())) } else { Ok(Outcome::Done) };
+        work.into_iter().map(|(key, _)| (key, answer(key))).collect()
+    }
+}
+
+fn odd() -> (Arc<Odd>, Arc<Queue<u32>>, Metrics, tokio::task::JoinHandle<()>) {
+    let metrics = Metrics::new();
+    let limit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
+    let queue = Queue::new("odd", limit, &metrics);
+    let leadership = Leadership::new(Arc::new(SystemClock));
+    leadership.lead(None);
+    let odd = Arc::new(Odd::default());
+    let limits = Limits { batch: 1000, groups: 1 };
+    let task = tokio::spawn(run(odd.clone(), queue.clone(), limits, leadership, metrics.clone()));
+    (odd, queue, metrics, task)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_that_hangs_gives_its_slot_back_and_the_next_one_sees_the_state_of_its_own_begin() {
+    let (odd, queue, _metrics, _task) = odd();
+    queue.add(1);
+    queue.add(7);
+    tokio::time::sleep(SLOT_AT_MOST / 2).await;
+    odd.state.store(3, Ordering::SeqCst);
+    assert_eq!(*odd.synced.lock().unwrap(), []);
+    tokio::time::sleep(SLOT_AT_MOST).await;
+    assert_eq!(*odd.synced.lock().unwrap(), [(7, 3)]);
+    // The hanging one is still at work, so its group is not handed out again.
+    queue.add(1);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(queue.sizes().1, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_outside_of_a_sync_leaves_no_group_busy_and_is_counted() {
+    let (odd, queue, metrics, _task) = odd();
+    queue.add(2);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(odd.synced.lock().unwrap().len() >= 2, "{:?}", odd.synced);
+    queue.add(7);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(odd.synced.lock().unwrap().contains(&(7, 0)));
+    assert_eq!(metrics.sample("ccm_panics_total{place=\"odd\"}"), Some(1.0));
+}

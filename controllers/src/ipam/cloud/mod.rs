@@ -162,7 +162,7 @@ impl Reconciler for CloudController {
 
 impl CloudController {
     fn new(shared: Shared, events: Arc<dyn EventSink>, cloud: Cloud, families: Families) -> Self {
-        let queue = Queue::new(QUEUE, LIMIT, &shared.metrics);
+        let queue = shared.queue(QUEUE, LIMIT);
         let metrics = CloudMetrics::new(&shared.metrics);
         Self { shared, events, queue, cloud, families, metrics, unread: Mutex::default(), read: Mutex::default() }
     }

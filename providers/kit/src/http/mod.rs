@@ -9,6 +9,8 @@ mod answer;
 mod environment;
 mod query;
 #[cfg(test)]
+mod silence;
+#[cfg(test)]
 mod tests;
 mod tls;
 
@@ -42,6 +44,11 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// Idle connections are closed here before the server closes them: a request on a connection that was just closed
 /// fails.
 const IDLE: Duration = Duration::from_secs(30);
+/// An HTTP/2 connection on which nothing arrives for this long gets a ping. The server or a proxy may have forgotten the
+/// connection without closing it.
+const READ_IDLE: Duration = Duration::from_secs(30);
+/// The connection is closed if the ping is not answered within this time.
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// The maximum size of an answer, which is one page of a list.
 const LARGEST: usize = 64 << 20;
 /// The maximum size of an error answer.
@@ -230,6 +237,12 @@ fn tcp() -> HttpConnector {
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT));
+    // HTTP/1.1 has no pings: the kernel finds a dead peer within the same time.
+    tcp.set_keepalive(Some(READ_IDLE));
+    tcp.set_keepalive_interval(Some(PING_TIMEOUT / 3));
+    tcp.set_keepalive_retries(Some(3));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(READ_IDLE));
     tcp
 }
 
@@ -266,6 +279,12 @@ where
     C: hyper_util::client::legacy::connect::Connect + Clone,
 {
     let mut builder = Pool::builder(TokioExecutor::new());
-    builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
+    builder
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .http2_keep_alive_interval(READ_IDLE)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .http2_keep_alive_while_idle(true);
     builder.build(connector)
 }

@@ -176,6 +176,22 @@ async fn a_call_that_never_ends_holds_up_a_shutdown_for_a_limited_time_only() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_that_a_shutdown_drops_settles_before_another_process_leads() {
+    let rig = Rig::new("faults: [{call: EnsureLoadBalancer, hold: gate, times: 1}]").await;
+    let _release = rig.cloud.hold("gate");
+    let first = leader(&rig).await;
+    let _second = rig.start(&[ELECT]).await;
+    rig.create(service("stuck")).await;
+    rig.until_calls("EnsureLoadBalancer", 1).await;
+    first.ask_to_stop();
+    rig.until(MINUTE, "dropped", async |rig| (rig.cloud.ended("EnsureLoadBalancer").len() == 1).then_some(())).await;
+    rig.lap();
+    rig.until_calls("Initialize", 2).await;
+    let took = rig.lap();
+    assert!(took >= Duration::from_secs(4), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_restarted_leader_is_another_candidate_and_waits() {
     let rig = Rig::new("").await;
     let first = leader(&rig).await;

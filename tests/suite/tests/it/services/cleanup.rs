@@ -231,6 +231,36 @@ async fn a_deletion_that_the_cloud_has_not_finished_is_looked_at_again_without_a
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slow_deletion_is_announced_once_and_its_end_is_never_lost() {
+    for keep_the_finalizer in [true, false] {
+        let (rig, _manager) = balanced("").await;
+        rig.cloud.write(
+            "faults: [{call: EnsureLoadBalancerDeleted, times: 40, kind: InProgress, error: being deleted, retryAfter: 1s}]",
+        );
+        if !keep_the_finalizer {
+            rig.patch_service("s", json!({"metadata": {"finalizers": null}})).await;
+        }
+        rig.delete("services", "default", "s").await;
+        rig.until(MINUTE, "deleted", async |rig| {
+            (rig.count_events("s", "DeletedLoadBalancer").await == 1).then_some(())
+        })
+        .await;
+        assert_eq!(rig.count_events("s", "DeletingLoadBalancer").await, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_deletion_that_failed_many_times_is_not_lost() {
+    let (rig, _manager) = balanced("").await;
+    rig.cloud
+        .write("faults: [{call: EnsureLoadBalancerDeleted, times: 60, kind: Retry, error: busy, retryAfter: 10s}]");
+    rig.delete("services", "default", "s").await;
+    rig.pass(11 * MINUTE).await;
+    assert!(rig.service("s").await.is_none());
+    assert_eq!(rig.count_events("s", "DeletedLoadBalancer").await, 1, "{:?}", rig.events("s").await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_ensure_and_a_host_update_that_are_not_finished_are_looked_at_again_without_a_warning() {
     let (rig, _manager) = unbalanced(
         "faults: [{call: EnsureLoadBalancer, times: 1, kind: InProgress, error: being made, retryAfter: 9s}, \

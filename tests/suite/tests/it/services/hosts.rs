@@ -1,5 +1,7 @@
 //! Nodes of load balancers.
 
+use ccm_test_suite::Make;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -268,6 +270,96 @@ async fn a_restart_over_a_cluster_without_nodes_does_not_empty_its_balancers() {
         (hosts(rig, "EnsureLoadBalancer", "s") == ["n", "m"]).then_some(())
     })
     .await;
+}
+
+/// A balanced Service whose manager is stopped, beside a node that is no host.
+async fn stopped_beside(other: Make) -> Rig {
+    let rig = Rig::new("stateFile: state.json").await;
+    add_node(&rig, "n").await;
+    rig.create(other).await;
+    rig.create(service("s")).await;
+    let manager = rig.start(&[SERVICES]).await;
+    rig.until_service("s", "has an address", has_address).await;
+    manager.stop().await.unwrap();
+    rig
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_beside_a_node_that_is_no_host_does_not_empty_the_balancers() {
+    let autoscaled = |node: Make| {
+        node.with(|node| {
+            node["spec"]["taints"] = json!([{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]);
+        })
+    };
+    for (text, other) in [
+        ("excluded", node("cp").provider_id("fake://cp").label(EXCLUDE, "")),
+        ("excluded, without provider ID", node("cp").label(EXCLUDE, "")),
+        ("about to be removed", autoscaled(node("old").provider_id("fake://old"))),
+    ] {
+        let rig = stopped_beside(other).await;
+        rig.delete("nodes", "", "n").await;
+        let _manager = rig.start(&[SERVICES]).await;
+        rig.until_event("s", "LoadBalancerHostsKept").await;
+        rig.patch_service("s", json!({"metadata": {"annotations": {"touched": "1"}}})).await;
+        let looks = rig.cloud.calls("GetLoadBalancer").len();
+        rig.pass(9 * MINUTE).await;
+        assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s"), ["n"], "{text}");
+        assert!(rig.cloud.calls("UpdateLoadBalancer").is_empty(), "{text}");
+        let looks = rig.cloud.calls("GetLoadBalancer").len() - looks;
+        assert!(looks <= 4, "{text}: {looks} looks at a balancer whose hosts do not change");
+        // A host that appears ends the wait at once.
+        add_node(&rig, "m").await;
+        rig.until(Duration::from_secs(5), "ensured again", async |rig| {
+            (hosts(rig, "EnsureLoadBalancer", "s") == ["n", "m"]).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_does_not_empty_the_balancers_either() {
+    let rig = Rig::new("stateFile: state.json").await;
+    add_node(&rig, "n").await;
+    rig.create(node("cp").provider_id("fake://cp").label(EXCLUDE, "")).await;
+    rig.create(service("s")).await;
+    let first = rig.start(&[SERVICES, "--leader-elect=true"]).await;
+    let _second = rig.start(&[SERVICES, "--leader-elect=true"]).await;
+    rig.until_service("s", "has an address", has_address).await;
+    first.kill();
+    rig.delete("nodes", "", "n").await;
+    rig.until(2 * MINUTE, "hosts are kept", async |rig| {
+        (rig.count_events("s", "LoadBalancerHostsKept").await > 0).then_some(())
+    })
+    .await;
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s"), ["n"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_empties_a_balancer_whose_hosts_are_nodes_that_were_excluded_meanwhile() {
+    let rig = stopped_beside(node("cp").provider_id("fake://cp").label(EXCLUDE, "")).await;
+    rig.patch_node("n", json!({"metadata": {"labels": {(EXCLUDE): ""}}})).await;
+    let _manager = rig.start(&[SERVICES]).await;
+    rig.until_calls("EnsureLoadBalancer", 2).await;
+    assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s"), ["n", ""]);
+    assert_eq!(rig.count_events("s", "LoadBalancerHostsKept").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_a_balancer_whose_hosts_cannot_be_read_keeps_them() {
+    let rig = stopped_beside(node("cp").provider_id("fake://cp").label(EXCLUDE, "")).await;
+    rig.delete("nodes", "", "n").await;
+    let broken = "stateFile: state.json\nfaults: [{call: GetLoadBalancer, error: broken}]";
+    rig.cloud.write(broken);
+    let _manager = rig.start(&[SERVICES]).await;
+    let event = rig.until_event("s", "LoadBalancerHostsKept").await;
+    assert!(event.contains("the current hosts are unknown: broken"), "{event}");
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(hosts(&rig, "EnsureLoadBalancer", "s"), ["n"]);
+    // Without a balancer there is nothing to lose.
+    rig.cloud.write(&format!("{broken}\n").replace("error: broken", "result: {exists: false}"));
+    rig.until(2 * MINUTE, "ensured", async |rig| (hosts(rig, "EnsureLoadBalancer", "s").len() == 2).then_some(()))
+        .await;
 }
 
 #[tokio::test(start_paused = true)]

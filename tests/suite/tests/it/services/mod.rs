@@ -8,6 +8,9 @@ mod ensure;
 mod groups;
 mod hosts;
 mod notes;
+mod panics;
+mod pools;
+mod slots;
 
 use std::time::Duration;
 

@@ -1,0 +1,112 @@
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use async_trait::async_trait;
+use ccm_provider::service::ObjectMeta;
+use ccm_provider::{LoadBalancer, Scope, ServiceAnswer, ServiceSpec};
+
+use super::super::{Config, RelatedObjects, Role};
+use super::*;
+use crate::test_shared::{Events, shared};
+
+/// Counts the questions about backends.
+#[derive(Default)]
+struct Cloud(AtomicUsize);
+
+#[async_trait]
+impl LoadBalancer for Cloud {
+    fn backend<'n>(&self, _: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        node.provider_id.as_deref().map(Into::into)
+    }
+
+    async fn get(&self, _: &str, _: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        Ok(None)
+    }
+
+    async fn reconcile(&self, _: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
+        work.iter().map(|_| Ok(None).into()).collect()
+    }
+}
+
+const SERVICES: usize = 2000;
+const NODES: usize = 5000;
+
+fn node(number: usize, version: usize, color: &str) -> Node {
+    Node {
+        name: format!("n{number:04}").into(),
+        // Some nodes are no hosts.
+        provider_id: (number % 100 != 7).then(|| format!("fake://{number}").into()),
+        labels: [("color", color)].into_iter().collect(),
+        resource_version: version.to_string().into(),
+        ..Node::default()
+    }
+}
+
+/// A controller that has synced all Services.
+fn controller() -> (Arc<ServiceController>, Arc<Cloud>) {
+    let (shared, cloud) = (shared(), Arc::new(Cloud::default()));
+    let config = Config {
+        role: Role::standard([]),
+        concurrent_syncs: None,
+        drift_check_period: Duration::ZERO,
+        allow_emptying: false,
+        conditions: false,
+    };
+    let related = RelatedObjects::default();
+    let controller = ServiceController::new(shared, cloud.clone(), related, Arc::new(Events::default()), config);
+    let controller = Arc::new(controller);
+    controller.clone().listen();
+    (0..NODES).for_each(|number| controller.shared.nodes.apply(node(number, number + 1, "blue")));
+    let chosen = controller.chosen(&Service::default(), &controller.all_candidates());
+    for number in 0..SERVICES {
+        let metadata = ObjectMeta { name: format!("s{number}").into(), ..ObjectMeta::default() };
+        let spec = ServiceSpec { kind: "LoadBalancer".into(), ..ServiceSpec::default() };
+        let service = Arc::new(Service { metadata, spec, ..Service::default() });
+        controller.remember(&service.key(), &service);
+        let mut all = controller.lock();
+        let known = all.get_mut(&service.key()).unwrap();
+        known.hosts = Some(chosen.hosts.clone());
+        known.among = chosen.among.clone();
+    }
+    cloud.0.store(0, Ordering::Relaxed);
+    (controller, cloud)
+}
+
+/// One pass: the questions to the provider, the pieces between which other tasks have a turn, and the longest of them.
+async fn pass(controller: &ServiceController, cloud: &Cloud) -> (usize, usize, Duration) {
+    let (mut pieces, mut longest, mut under_check) = (0, Duration::ZERO, BTreeSet::new());
+    let mut pass = pin!(controller.node_pass(&mut under_check));
+    std::future::poll_fn(|cx| {
+        let began = Instant::now();
+        let polled = pass.as_mut().poll(cx).map(drop);
+        longest = longest.max(began.elapsed());
+        pieces += 1;
+        polled
+    })
+    .await;
+    (cloud.0.swap(0, Ordering::Relaxed), pieces, longest)
+}
+
+/// Every change of a node asks about this node only, whatever the number of nodes.
+#[tokio::test]
+async fn a_pass_over_many_services_asks_only_about_the_nodes_that_changed_and_gives_others_a_turn() {
+    let (controller, cloud) = controller();
+    let update = |number, version, color| controller.shared.nodes.apply(node(number, version, color));
+    let queued = || controller.queue.sizes().0;
+    update(3, NODES + 1, "red");
+    let (asked, pieces, longest) = pass(&controller, &cloud).await;
+    println!("a label of one node: {asked} questions, {pieces} pieces, the longest {longest:?}");
+    assert_eq!((asked, queued()), (2 * SERVICES, 0));
+    assert!(pieces >= SERVICES / 1000, "{pieces}");
+    // What was looked at is not looked at again.
+    assert_eq!(pass(&controller, &cloud).await.0, 0);
+    update(NODES + 1, NODES + 2, "blue");
+    let (asked, pieces, longest) = pass(&controller, &cloud).await;
+    println!("one more node: {asked} questions, {pieces} pieces, the longest {longest:?}");
+    assert_eq!((asked, queued()), (SERVICES, SERVICES));
+    let hosts = |name: &str| controller.known(&ServiceKey::parse(&format!("/{name}")).unwrap()).unwrap().hosts.unwrap();
+    assert_eq!(hosts("s7").len(), NODES - NODES / 100 + 1);
+    assert!(Arc::ptr_eq(&hosts("s7"), &hosts("s1999")), "all have one list");
+}
