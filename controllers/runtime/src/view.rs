@@ -390,7 +390,7 @@ mod tests {
     use std::time::SystemTime;
 
     use async_trait::async_trait;
-    use ccm_provider::{InstanceMetadata, Node};
+    use ccm_provider::{InstanceMetadata, LegacyInstances, Node, NodeAddress, OneByOne};
 
     use super::*;
 
@@ -537,6 +537,57 @@ mod tests {
         assert_eq!(times.iter().filter(|time| **time > Duration::from_secs(1)).count(), 1);
         assert!(times[7] > 2 * READ_DEADLINE, "no limit beside that of each call");
         assert_eq!(*cloud.calls.lock().unwrap(), [1; 300]);
+    }
+
+    /// The older interface of a slow cloud, with the number of its calls.
+    #[derive(Default)]
+    struct Slow(AtomicUsize);
+
+    impl Slow {
+        async fn call<T>(&self, answer: T) -> Result<T, ProviderError> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            Ok(answer)
+        }
+    }
+
+    #[async_trait]
+    impl ccm_provider::Instances for Slow {
+        async fn node_addresses(&self, _: &str) -> Result<Vec<NodeAddress>, ProviderError> {
+            self.call(Vec::new()).await
+        }
+        async fn node_addresses_by_provider_id(&self, _: &str) -> Result<Vec<NodeAddress>, ProviderError> {
+            self.call(Vec::new()).await
+        }
+        async fn instance_id(&self, node: &str) -> Result<String, ProviderError> {
+            self.call(node.to_owned()).await
+        }
+        async fn instance_type(&self, _: &str) -> Result<String, ProviderError> {
+            self.call(String::new()).await
+        }
+        async fn instance_type_by_provider_id(&self, _: &str) -> Result<String, ProviderError> {
+            self.call(String::new()).await
+        }
+        async fn instance_exists_by_provider_id(&self, _: &str) -> Result<bool, ProviderError> {
+            self.call(true).await
+        }
+        async fn instance_shutdown_by_provider_id(&self, _: &str) -> Result<bool, ProviderError> {
+            self.call(false).await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_older_interface_of_a_slow_cloud_answers_for_all_nodes_in_one_pass() {
+        let cloud = Arc::new(Slow::default());
+        let instances = OneByOne::new(LegacyInstances::new("fake", cloud.clone(), None), 20);
+        let view = InstanceView::new(Arc::new(instances), Schemes::new(["fake"]), || 300, Metrics::new());
+        let began = Instant::now();
+        let answers = view.get(&nodes(0..300), Aspects::ADDRESSES, Duration::ZERO).await;
+        assert!(began.elapsed() > READ_DEADLINE, "{:?}", began.elapsed());
+        let has_addresses =
+            |answer: &Lookup| matches!(answer, Lookup::Found(found) if matches!(found.metadata, Ok(Some(_))));
+        assert!(answers.iter().all(has_addresses), "{answers:?}");
+        assert_eq!(cloud.0.load(Ordering::SeqCst), 300);
     }
 
     #[tokio::test(start_paused = true)]

@@ -27,7 +27,8 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use ccm_provider::{
-    EventSink, GroupKey, LoadBalancer, NodeRef, ObjectChange, Plan, Service, ServiceAction, ServiceKey, ServiceWork,
+    EventSink, GroupKey, LoadBalancer, LoadBalancerStatus, NodeRef, ObjectChange, Plan, Service, ServiceAction,
+    ServiceKey, ServiceWork,
 };
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{self, Limits, Outcome, Pace, Reconciler, SyncError};
@@ -54,6 +55,8 @@ pub const PERMISSIONS: &[Permission] = &[
 const LIMIT: RateLimit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
 /// The time that a change of nodes waits for others.
 const COLLECT_NODES: Duration = Duration::from_millis(500);
+/// The time until a status that another client changed is restored: two clients that disagree must not cause a storm.
+const RESTORE: Duration = Duration::from_secs(5);
 /// Concurrent groups by default.
 const GROUPS: usize = 16;
 /// The maximum number of Services of one group that are planned together. They get their addresses when all of them are
@@ -112,6 +115,8 @@ struct ServiceState {
     pass: Option<Arc<Pass>>,
     /// The last ensured state; `None` during a change or after a failure.
     converged: Option<(Arc<Service>, Arc<[NodeRef]>)>,
+    /// The status of that state.
+    status: LoadBalancerStatus,
     /// All groups that may hold parts of the load balancer since the last ensure.
     groups: BTreeSet<GroupKey>,
     /// The annotations that the provider last requested. When the watch shows them, that is not a change by the user.
@@ -141,6 +146,13 @@ impl ServiceState {
             Arc::ptr_eq(service, &self.service) && self.hosts.as_ref().is_some_and(|now| Arc::ptr_eq(now, hosts))
         };
         self.converged.as_ref().is_some_and(same)
+    }
+
+    /// The status that another client changed or removed, if the load balancer needs no change.
+    fn lost_status(&self, now: &Service) -> Option<&LoadBalancerStatus> {
+        let is_same = self.service.metadata.uid == now.metadata.uid;
+        let lost = is_same && self.is_converged() && !self.status.same_as(&now.status.load_balancer);
+        lost.then_some(&self.status)
     }
 }
 
@@ -276,6 +288,10 @@ impl ServiceController {
             };
             if wanted {
                 me.queue.add(Work::Sync(key));
+            } else if let ObjectChange::Updated(_, new) = &change
+                && me.lock().get(&key).is_some_and(|known| known.lost_status(new).is_some())
+            {
+                me.queue.add_after(Work::Sync(key), RESTORE);
             }
         });
         let me = self.clone();

@@ -45,6 +45,8 @@ enum Prepared {
     Provider(ServiceWork, Purpose),
     /// No provider call is needed before the end.
     Finish(Arc<Service>),
+    /// Only the status is to be written.
+    Status(Arc<Service>, LoadBalancerStatus),
 }
 
 /// The reply to one item of the provider's work.
@@ -115,6 +117,11 @@ impl ServiceController {
                     Prepared::Finish(service) => {
                         let notes = Notes::default();
                         self.unless_panicked(&service, self.finish_cleanup(&service, &notes)).await
+                    }
+                    Prepared::Status(service, status) => {
+                        let patch = ServicePatch { status: Some(status), ..ServicePatch::default() };
+                        let written = self.write(&service, patch, &Notes::default()).await;
+                        written.map(|()| Outcome::Done).map_err(|error| self.failed(&Subject::service(&service), error))
                     }
                     Prepared::Provider(work, purpose) => match reply {
                         Some(reply) => self.finish(&work, purpose, reply, took).await,
@@ -191,6 +198,13 @@ impl ServiceController {
             },
             false => service,
         };
+        if let Some(known) = self.known(key).filter(|known| !self.needs_sync(&known.service, &service))
+            && let Some(status) = known.lost_status(&service)
+            && role.wants(&service)
+            && self.finalizers(&service).missing.is_empty()
+        {
+            return Prepared::Status(service, status.clone());
+        }
         self.remember(key, &service);
         if role.wants(&service) { self.prepare_ensure(service).await } else { self.prepare_cleanup(service).await }
     }
@@ -206,6 +220,7 @@ impl ServiceController {
             all_present: !service.has_finalizer() && service.status.load_balancer.ingress.is_empty(),
             pass: None,
             converged: None,
+            status: LoadBalancerStatus::default(),
             groups: BTreeSet::new(),
             noted: BTreeMap::new(),
             at_work: None,
@@ -549,12 +564,14 @@ impl ServiceController {
         self.events.event(&subject, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
         let conditions = self.conditions(service, Progress::Ensured(&status));
         let remove_finalizers = self.finalizers(service).surplus;
-        let patch = ServicePatch { remove_finalizers, status: Some(status), conditions, ..ServicePatch::default() };
+        let new = Some(status.clone());
+        let patch = ServicePatch { remove_finalizers, status: new, conditions, ..ServicePatch::default() };
         self.write(service, patch, notes).await?;
         let groups = self.balancer.groups(service);
         if let Some(known) = self.lock().get_mut(&service.key()) {
             known.reach(&work.nodes);
             known.converged = Some((service.clone(), work.nodes.clone()));
+            known.status = status;
             known.groups = groups;
         }
         Ok(Outcome::Done)

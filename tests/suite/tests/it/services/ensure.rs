@@ -355,3 +355,26 @@ async fn an_invalid_error_of_the_cloud_is_retried_from_five_seconds_on() {
     assert_eq!(rig.count_events("s", "SyncLoadBalancerFailed").await, 3);
     assert!(has_address(&rig.service("s").await.unwrap()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_another_client_wiped_or_changed_is_restored_without_a_call_to_the_cloud() {
+    let (rig, _manager) = balanced("").await;
+    rig.pass(MINUTE).await;
+    let calls = rig.cloud.log().len();
+    for ingress in [json!(null), json!([]), json!([{"ip": "192.0.2.66"}]), json!([{"hostname": "elsewhere.example"}])] {
+        rig.patch("services", "default", "s", "status", json!({"status": {"loadBalancer": {"ingress": ingress}}}))
+            .await;
+        rig.until_service("s", "has its address again", |s| s.ingress() == ["203.0.113.1"]).await;
+    }
+    assert_eq!(rig.cloud.log().len(), calls);
+    // Two clients that disagree are no storm.
+    let writes = rig.writes().len();
+    for number in 0..200 {
+        let ingress = json!([{"ip": format!("192.0.2.{number}")}]);
+        rig.patch("services", "default", "s", "status", json!({"status": {"loadBalancer": {"ingress": ingress}}}))
+            .await;
+        rig.pass(Duration::from_millis(100)).await;
+    }
+    assert!(rig.writes().len() - writes <= 5, "{}", rig.writes().len() - writes);
+    assert_eq!(rig.cloud.log().len(), calls);
+}
