@@ -115,6 +115,13 @@ impl Leadership {
         may_write(self.state(), self.clock.now()) && self.main.as_ref().is_none_or(|main| main.may_write())
     }
 
+    /// Whether new work may begin: leading, and no shutdown has begun.
+    pub fn may_begin(&self) -> bool {
+        matches!(self.state(), State::Leading { .. })
+            && self.may_write()
+            && self.main.as_ref().is_none_or(|main| main.may_begin())
+    }
+
     /// The time for which the lease has been expired without being lost: a sign that renewal hangs.
     pub fn overdue(&self) -> Option<Duration> {
         match self.state() {
@@ -292,9 +299,14 @@ mod tests {
     async fn draining_ends_new_work_but_not_writes_in_flight() {
         let leadership = Leadership::new(Arc::new(SystemClock));
         leadership.lead(None);
+        assert!(leadership.may_begin() && leadership.part().state() == State::Standby);
+        let part = leadership.part();
+        part.lead(None);
+        assert!(part.may_begin());
         leadership.drain();
         leadership.ended().await;
-        assert!(leadership.may_write());
+        assert!(leadership.may_write() && part.may_write());
+        assert!(!leadership.may_begin() && !part.may_begin());
         assert_eq!(leadership.left(), None);
     }
 

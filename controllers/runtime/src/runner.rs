@@ -1,16 +1,17 @@
 //! Drives controllers: takes keys in batches, serializes groups, limits concurrency, catches panics, requeues keys.
 
+mod slot;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_provider::{ErrorClass, ProviderError};
 use futures::FutureExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::gate::{GateError, settled};
@@ -18,6 +19,8 @@ use crate::leader::Leadership;
 use crate::metrics::{Def, IntCounterVec, Metrics};
 use crate::panics::panic_text;
 use crate::queue::{Key, Queue};
+use slot::Slot;
+pub use slot::scope;
 
 /// The result of a sync.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,18 +136,6 @@ pub trait Reconciler: Send + Sync + 'static {
 
     /// Decides and writes for keys of the same groups; one answer per key.
     async fn reconcile(&self, work: Vec<(Self::Key, Self::Observed)>) -> Vec<(Self::Key, Result<Outcome, SyncError>)>;
-}
-
-/// The time for which a sync holds its slot: one that hangs must not keep others from starting.
-const SLOT_AT_MOST: Duration = Duration::from_secs(20);
-
-/// Runs a sync with its slot, which is free again when the sync ends or takes long.
-async fn with_slot(slot: OwnedSemaphorePermit, sync: impl Future<Output = ()>) {
-    let mut sync = pin!(sync);
-    if tokio::time::timeout(SLOT_AT_MOST, &mut sync).await.is_err() {
-        drop(slot);
-        sync.await;
-    }
 }
 
 /// Bounds of a runner.
@@ -331,6 +322,7 @@ impl<R: Reconciler> Batch<R> {
     ) {
         // When no new work may begin, keys that wait for a slot are left to the next leader.
         let Some(Ok(slot)) = self.leadership.until_ended(self.slots.clone().acquire_owned()).await else { return };
+        let slot = Slot::new(self.slots.clone(), slot, self.leadership.clone());
         let run = async {
             let observed = match observed {
                 Some(observed) => observed,
@@ -369,7 +361,7 @@ impl<R: Reconciler> Batch<R> {
             }
         };
         // The groups are not free before a dropped write has settled.
-        with_slot(slot, settled(run)).await;
+        slot.run(settled(run)).await;
     }
 
     fn put_back(&self, key: &R::Key, answer: &Result<Outcome, SyncError>) {

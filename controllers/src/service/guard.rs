@@ -106,7 +106,13 @@ impl ServiceController {
         let (balancer, cluster) = (&self.balancer, &self.shared.cluster);
         let exists = deadline::within("GetLoadBalancer", READ_DEADLINE, balancer.get(cluster, service)).await?;
         if exists.is_none() {
-            return Ok(());
+            // An address without a load balancer is a contradiction, which a read of the past would explain.
+            return match service.status.load_balancer.ingress.is_empty() {
+                true => Ok(()),
+                false => {
+                    Err(NotNodes::Unknown("the cloud shows no load balancer, but the Service has an address".into()))
+                }
+            };
         }
         let work = self.work(service.clone(), nodes, ServiceAction::UpdateHosts);
         let observed = deadline::within("the plan", READ_DEADLINE, balancer.observe(cluster, &work)).await?;

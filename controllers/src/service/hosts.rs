@@ -252,13 +252,14 @@ impl ServiceController {
         &self,
         work: &ServiceWork,
         answer: Result<Option<LoadBalancerStatus>, ProviderError>,
+        status: Option<LoadBalancerStatus>,
         notes: &Notes,
         took: Duration,
     ) -> Result<Outcome, SyncError> {
         let key = work.service.key();
         self.metrics.update_latency.observe(took.as_secs_f64());
         self.end_pass(&key);
-        let written = self.write(&work.service, ServicePatch::default(), notes).await;
+        let written = self.write(&work.service, ServicePatch { status, ..ServicePatch::default() }, notes).await;
         if let Err(closed @ SyncError::Closed(_)) = written {
             return Err(closed);
         }

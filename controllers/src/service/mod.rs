@@ -123,6 +123,8 @@ struct ServiceState {
     noted: BTreeMap<String, Option<String>>,
     /// The work that began and is not finished: the next sync for it emits no event about its start.
     at_work: Option<ServiceAction>,
+    /// Whether the last ensure succeeded and is to be repeated: something was not visible yet.
+    repeats: bool,
     /// Whether the guard prevents the ensure until there is a host, and the reason that the cloud showed.
     waits: bool,
     kept: Option<guard::Seen>,

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use ccm_provider::deadline::{self, READ_DEADLINE, WRITE_DEADLINE};
 use ccm_provider::{
-    ErrorClass, EventType, LoadBalancerExt as _, LoadBalancerStatus, Notes, Plan, ProviderError, Scope, Service,
+    ErrorClass, EventType, LoadBalancerExt as _, LoadBalancerStatus, Notes, Plan, ProviderError, Service,
     ServiceAction, ServiceAnswer, ServiceKey, ServiceWork, Subject,
 };
 use ccm_runtime::GateError;
 use ccm_runtime::client::Call;
-use ccm_runtime::runner::{Outcome, SyncError};
+use ccm_runtime::runner::{self, Outcome, SyncError};
 use ccm_runtime::writer::ServicePatch;
 use ccm_runtime::writer::service::path;
 use futures::FutureExt as _;
@@ -224,9 +224,15 @@ impl ServiceController {
             groups: BTreeSet::new(),
             noted: BTreeMap::new(),
             at_work: None,
+            repeats: false,
             waits: false,
             kept: None,
         });
+        if !Arc::ptr_eq(&known.service, service) {
+            // Its hosts were chosen for another state of the Service.
+            known.among = None;
+            known.repeats = false;
+        }
         known.service = service.clone();
         known.converged = None;
         known.groups.extend(groups);
@@ -449,7 +455,7 @@ impl ServiceController {
                 return replies;
             }
             let items: Vec<ServiceWork> = batch.iter().map(|(_, work)| work.clone()).collect();
-            let (panicked, scope) = (AtomicBool::new(false), Scope::default());
+            let (panicked, scope) = (AtomicBool::new(false), runner::scope());
             let call = async {
                 let call = self.balancer.reconcile(&self.shared.cluster, &items, &scope);
                 AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|panic| {
@@ -486,12 +492,14 @@ impl ServiceController {
             Reply::Outdated => return Ok(AGAIN),
             Reply::Closed(closed) => return Err(SyncError::Closed(closed)),
         };
-        let in_progress = matches!(&answer.result, Err(error) if error.is_in_progress());
+        // Work that is not finished, or of which something is not visible yet, goes on with the next sync.
+        let goes_on = answer.again.is_some() || matches!(&answer.result, Err(error) if error.is_in_progress());
         if purpose != Purpose::Hosts
-            && !in_progress
+            && !goes_on
             && let Some(known) = self.lock().get_mut(&work.service.key())
         {
             known.at_work = None;
+            known.repeats &= answer.result.is_ok();
         }
         self.unless_panicked(&work.service, self.finish_answered(work, purpose, answer, took)).await
     }
@@ -505,15 +513,16 @@ impl ServiceController {
     ) -> Result<Outcome, SyncError> {
         let service = &work.service;
         let subject = Subject::service(service);
-        let ServiceAnswer { result: answer, notes, .. } = answer;
+        let ServiceAnswer { result: answer, status, again, notes } = answer;
+        let done = again.map_or(Outcome::Done, Outcome::After);
         match purpose {
-            Purpose::Hosts => self.finish_hosts(work, answer, &notes, took).await,
+            Purpose::Hosts => self.finish_hosts(work, answer, status, &notes, took).await.map(|_| done),
             Purpose::Ensure => {
-                let error = match self.finish_ensure(work, answer, &notes).await {
-                    Ok(outcome) => return Ok(outcome),
+                let error = match self.finish_ensure(work, answer, &notes, again.is_some()).await {
+                    Ok(()) => return Ok(done),
                     Err(error) => self.failed(&subject, error),
                 };
-                self.note_failure(service, &error, &notes).await;
+                self.note_failure(service, &error, status, &notes).await;
                 Err(error)
             }
             Purpose::Cleanup => match answer {
@@ -543,7 +552,8 @@ impl ServiceController {
         work: &ServiceWork,
         answer: Result<Option<LoadBalancerStatus>, ProviderError>,
         notes: &Notes,
-    ) -> Result<Outcome, SyncError> {
+        again: bool,
+    ) -> Result<(), SyncError> {
         let service = &work.service;
         let status = match answer {
             Ok(Some(status)) => status,
@@ -555,13 +565,16 @@ impl ServiceController {
                 tracing::debug!(service = %service.key(), "the load balancer is provided elsewhere");
                 let conditions = self.conditions(service, Progress::ImplementedElsewhere);
                 let patch = ServicePatch { conditions, ..ServicePatch::default() };
-                self.write(service, patch, notes).await?;
-                return Ok(Outcome::Done);
+                return self.write(service, patch, notes).await;
             }
             Err(error) => return Err(SyncError::provider("failed to ensure load balancer", &error)),
         };
         let subject = Subject::service(service);
-        self.events.event(&subject, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
+        let is_repeated =
+            self.lock().get_mut(&service.key()).is_some_and(|known| std::mem::replace(&mut known.repeats, again));
+        if !is_repeated {
+            self.events.event(&subject, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
+        }
         let conditions = self.conditions(service, Progress::Ensured(&status));
         let remove_finalizers = self.finalizers(service).surplus;
         let new = Some(status.clone());
@@ -574,7 +587,7 @@ impl ServiceController {
             known.status = status;
             known.groups = groups;
         }
-        Ok(Outcome::Done)
+        Ok(())
     }
 
     async fn finish_cleanup(&self, service: &Arc<Service>, notes: &Notes) -> Result<Outcome, SyncError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
-use ccm_provider::{Change, Notes, Risk, Service, ServiceAction, ServiceWork, Step, Verb};
+use ccm_provider::{Change, LoadBalancerStatus, Notes, Risk, Service, ServiceAction, ServiceWork, Step, Verb};
 use ccm_runtime::clock::timestamp;
 use ccm_runtime::runner::SyncError;
 use ccm_runtime::writer::{ConditionChanges, ServicePatch};
@@ -50,9 +50,15 @@ impl ServiceController {
         conditions::changes(service, present, progress, timestamp(self.shared.clock.wall()))
     }
 
-    /// Writes conditions for a provider call that failed or is not finished. If the write fails too, the event shows
-    /// the error.
-    pub(super) async fn note_failure(&self, service: &Arc<Service>, error: &SyncError, notes: &Notes) {
+    /// Writes conditions, and the status if it is known, for a provider call that failed or is not finished. If the
+    /// write fails too, the event shows the error.
+    pub(super) async fn note_failure(
+        &self,
+        service: &Arc<Service>,
+        error: &SyncError,
+        status: Option<LoadBalancerStatus>,
+        notes: &Notes,
+    ) {
         let Some(class) = error.class() else { return };
         let message = match error.is_in_progress() {
             true => format!("{}: {error}", conditions::ENSURING),
@@ -60,9 +66,9 @@ impl ServiceController {
         };
         let progress = Progress::Failed { class, message: &message };
         let conditions = self.conditions(service, progress);
-        let patch = ServicePatch { conditions, ..ServicePatch::default() };
+        let patch = ServicePatch { conditions, status, ..ServicePatch::default() };
         if let Err(error) = self.write(service, patch, notes).await {
-            tracing::debug!(service = %service.key(), %error, "the conditions could not be written");
+            tracing::debug!(service = %service.key(), %error, "the conditions or the status could not be written");
         }
     }
 

@@ -297,10 +297,10 @@ async fn a_sync_that_hangs_gives_its_slot_back_and_the_next_one_sees_the_state_o
     let (odd, queue, _metrics, _task) = odd();
     queue.add(1);
     queue.add(7);
-    tokio::time::sleep(SLOT_AT_MOST / 2).await;
+    tokio::time::sleep(slot::AT_MOST / 2).await;
     odd.state.store(3, Ordering::SeqCst);
     assert_eq!(*odd.synced.lock().unwrap(), []);
-    tokio::time::sleep(SLOT_AT_MOST).await;
+    tokio::time::sleep(slot::AT_MOST).await;
     assert_eq!(*odd.synced.lock().unwrap(), [(7, 3)]);
     // The hanging one is still at work, so its group is not handed out again.
     queue.add(1);
@@ -318,4 +318,61 @@ async fn a_panic_outside_of_a_sync_leaves_no_group_busy_and_is_counted() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(odd.synced.lock().unwrap().contains(&(7, 0)));
     assert_eq!(metrics.sample("ccm_panics_total{place=\"odd\"}"), Some(1.0));
+}
+
+/// Waits for the cloud a minute in each sync, and then writes.
+#[derive(Default)]
+struct Waits {
+    at_work: AtomicUsize,
+    ended: Log,
+}
+
+#[async_trait]
+impl Reconciler for Waits {
+    type Key = u32;
+    type Observed = ();
+    type Group = u32;
+    fn name(&self) -> &'static str {
+        "waits"
+    }
+    fn groups(&self, key: &u32) -> BTreeSet<u32> {
+        [*key].into()
+    }
+    async fn observe(&self, keys: &[u32]) -> Vec<Result<(), SyncError>> {
+        keys.iter().map(|_| Ok(())).collect()
+    }
+    async fn reconcile(&self, work: Vec<(u32, ())>) -> Vec<(u32, Result<Outcome, SyncError>)> {
+        let scope = scope();
+        assert!(scope.may_write().is_ok());
+        let waited = scope.waiting(tokio::time::sleep(Duration::from_secs(60))).await;
+        assert_eq!(waited.is_ok(), scope.may_write().is_ok());
+        // Only one at a time is at work.
+        assert_eq!(self.at_work.fetch_add(1, Ordering::SeqCst), 0);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.at_work.fetch_sub(1, Ordering::SeqCst);
+        self.ended.lock().unwrap().push(work.iter().filter(|_| waited.is_ok()).map(|(key, ())| *key).collect());
+        work.into_iter().map(|(key, ())| (key, Ok(Outcome::Done))).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_that_waits_for_the_cloud_needs_no_slot_and_a_shutdown_ends_its_wait() {
+    let (metrics, leadership) = (Metrics::new(), Leadership::new(Arc::new(SystemClock)));
+    leadership.lead(None);
+    let queue = Queue::new("waits", RateLimit::DEFAULT, &metrics);
+    let waits = Arc::new(Waits::default());
+    let limits = Limits { batch: 1000, groups: 1 };
+    let task = tokio::spawn(run(waits.clone(), queue.clone(), limits, leadership.clone(), metrics));
+    (1..=5).for_each(|key| queue.add(key));
+    tokio::time::sleep(Duration::from_secs(66)).await;
+    assert_eq!(*waits.ended.lock().unwrap(), [[1], [2], [3], [4], [5]]);
+    queue.add(6);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let began = tokio::time::Instant::now();
+    leadership.drain();
+    task.await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(waits.ended.lock().unwrap().last().unwrap(), &[]);
+    // Outside of a runner there is nothing to give back.
+    assert!(scope().waiting(std::future::ready(7)).await.is_ok_and(|value| value == 7));
 }

@@ -1,11 +1,14 @@
 //! Several replicas.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm::Exit;
-use ccm_provider::{CloudProvider, ProviderContext, ProviderError};
+use ccm_provider::{
+    CloudProvider, LoadBalancer, LoadBalancerStatus, ProviderContext, ProviderError, Scope, Service, ServiceAnswer,
+    ServiceWork,
+};
 use ccm_test_apiserver::{Fault, Match};
 use ccm_test_suite::{Rig, Running, node, service};
 use tokio::time::Instant;
@@ -269,4 +272,74 @@ async fn a_leader_whose_watch_panics_gives_the_lease_back_and_ends_with_code_1()
         rig.node("a").await.filter(|node| !node.is_uninitialized()).map(|_| ())
     })
     .await;
+}
+
+/// Load balancers of two writes, with a minute of the cloud's work between them.
+#[derive(Clone, Default)]
+struct TwoWrites(Arc<Mutex<Vec<&'static str>>>);
+
+impl TwoWrites {
+    fn log(&self) -> Vec<&'static str> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn note(&self, what: &'static str) {
+        self.0.lock().unwrap().push(what);
+    }
+}
+
+#[async_trait]
+impl CloudProvider for TwoWrites {
+    fn name(&self) -> &str {
+        "two-writes"
+    }
+
+    async fn initialize(&self, _: ProviderContext) -> Result<(), ProviderError> {
+        self.note("initialize");
+        Ok(())
+    }
+
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        Some(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl LoadBalancer for TwoWrites {
+    async fn get(&self, _: &str, _: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError> {
+        Ok(None)
+    }
+
+    async fn reconcile(&self, _: &str, work: &[ServiceWork], scope: &Scope) -> Vec<ServiceAnswer> {
+        let both = async {
+            scope.may_write()?;
+            self.note("first write");
+            scope.waiting(tokio::time::sleep(MINUTE)).await?;
+            scope.may_write()?;
+            self.note("second write");
+            Ok(Some(LoadBalancerStatus::default()))
+        };
+        let result: Result<_, ProviderError> = both.await;
+        work.iter().map(|_| result.clone().into()).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_a_wait_for_the_cloud_and_no_write_follows_it() {
+    let (rig, cloud) = (Rig::new("").await, TwoWrites::default());
+    let args = [ELECT, "--controllers=service"];
+    let first = rig.start_with(Arc::new(cloud.clone()), &args).await;
+    rig.until(MINUTE, "it leads", async |_| (cloud.log() == ["initialize"]).then_some(())).await;
+    let _second = rig.start_with(Arc::new(cloud.clone()), &args).await;
+    rig.create(service("slow")).await;
+    rig.until(MINUTE, "the first write", async |_| (cloud.log().len() == 2).then_some(())).await;
+    rig.pass(Duration::from_secs(5)).await;
+    rig.lap();
+    first.stop().await.unwrap();
+    let took = rig.lap();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    rig.pass(2 * MINUTE).await;
+    // The next leader finds the work by itself.
+    assert_eq!(cloud.log(), ["initialize", "first write", "initialize", "first write", "second write"]);
+    assert_eq!(rig.count_events("slow", "SyncLoadBalancerFailed").await, 0);
 }

@@ -30,6 +30,10 @@ struct State {
     looks: u32,
     /// The number of calls that stay unfinished.
     busy: u32,
+    /// Whether the address is known although the work failed or is not finished.
+    shows: bool,
+    /// The number of successful calls that are to be repeated.
+    again: u32,
 }
 
 impl Registers {
@@ -87,7 +91,11 @@ impl LoadBalancer for Registers {
             let note =
                 Note { kind: "PortsOpen", status: !state.fails, reason: "Quota", message: "one of one".to_owned() };
             let notes = Notes { annotations: BTreeMap::from(annotations), conditions: vec![note] };
-            answers.push(ServiceAnswer { notes, ..ServiceAnswer::from(result) });
+            let ingress = vec![LoadBalancerIngress { ip: "192.0.2.1".into(), ..Default::default() }];
+            let status = state.shows.then_some(LoadBalancerStatus { ingress });
+            let again = (state.again > 0).then_some(Duration::from_secs(7));
+            state.again = state.again.saturating_sub(1);
+            answers.push(ServiceAnswer { notes, status, again, ..ServiceAnswer::from(result) });
         }
         answers
     }
@@ -244,4 +252,39 @@ async fn finalizers_of_the_provider_are_there_before_the_first_call_and_go_last(
     assert_eq!((last, finalizers), (ServiceAction::Delete, vec![FINALIZER.to_owned(), OTHER.to_owned()]));
     // The finalizer showed that there was something to delete.
     assert_eq!(cloud.0.lock().unwrap().looks, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_address_of_a_balancer_that_fails_or_is_not_finished_is_written() {
+    for (fails, busy) in [(true, 0), (false, 100)] {
+        let state = State { fails, busy, shows: true, ..State::default() };
+        let cloud = Registers(Arc::new(Mutex::new(state)));
+        let (rig, _manager) = balanced_by(&cloud, service("s")).await;
+        rig.until_service("s", "has an address", has_address).await;
+        assert_eq!(rig.count_events("s", "EnsuredLoadBalancer").await, 0);
+        if fails {
+            rig.until_event("s", "SyncLoadBalancerFailed").await;
+        }
+        let writes = rig.writes_of("services", "s").len();
+        rig.pass(MINUTE).await;
+        assert_eq!(rig.writes_of("services", "s").len(), writes);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ensure_that_succeeded_and_is_repeated_makes_no_more_events() {
+    let cloud = Registers(Arc::new(Mutex::new(State { again: 3, ..State::default() })));
+    let (rig, _manager) = balanced_by(&cloud, service("s")).await;
+    rig.until_service("s", "has an address", has_address).await;
+    rig.pass(MINUTE).await;
+    assert_eq!(cloud.hosts().len(), 4);
+    let events =
+        (rig.count_events("s", "EnsuringLoadBalancer").await, rig.count_events("s", "EnsuredLoadBalancer").await);
+    assert_eq!(events, (1, 1));
+    // A change of the Service is another piece of work.
+    rig.patch_service("s", json!({"metadata": {"annotations": {"touched": "1"}}})).await;
+    rig.until(MINUTE, "ensured again", async |rig| {
+        (rig.count_events("s", "EnsuredLoadBalancer").await == 2).then_some(())
+    })
+    .await;
 }

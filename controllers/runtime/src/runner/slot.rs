@@ -1,0 +1,99 @@
+//! The slot of a sync: one of a limited number, given back while the sync waits for the cloud or takes long.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_provider::{Scope, Turn};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use crate::leader::Leadership;
+
+/// The time for which a sync holds its slot: one that hangs must not keep others from starting.
+pub(super) const AT_MOST: Duration = Duration::from_secs(20);
+
+tokio::task_local! {
+    static SCOPE: Scope;
+}
+
+/// The scope of the provider's calls in the current sync: their waits give its slot back, and no write begins when the
+/// process stops. Outside of a runner, nothing limits them.
+pub fn scope() -> Scope {
+    SCOPE.try_with(Clone::clone).unwrap_or_default()
+}
+
+pub(super) struct Slot {
+    slots: Arc<Semaphore>,
+    leadership: Leadership,
+    held: Mutex<Option<(OwnedSemaphorePermit, Instant)>>,
+    /// The slot was taken or given back.
+    changed: Notify,
+}
+
+impl Slot {
+    pub(super) fn new(slots: Arc<Semaphore>, permit: OwnedSemaphorePermit, leadership: Leadership) -> Arc<Self> {
+        let held = Mutex::new(Some((permit, Instant::now())));
+        Arc::new(Self { slots, leadership, held, changed: Notify::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(OwnedSemaphorePermit, Instant)>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give_back(&self) {
+        drop(self.lock().take());
+        self.changed.notify_one();
+    }
+
+    /// Runs a sync. Its slot is free when it ends, and earlier if it takes long.
+    pub(super) async fn run(self: Arc<Self>, sync: impl Future<Output = ()>) {
+        let mut sync = pin!(SCOPE.scope(Scope::new(self.clone()), sync));
+        loop {
+            let since = self.lock().as_ref().map(|(_, since)| *since);
+            let too_long = async {
+                match since {
+                    Some(since) => tokio::time::sleep_until(since + AT_MOST).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = &mut sync => break,
+                () = too_long => self.give_back(),
+                () = self.changed.notified() => {}
+            }
+        }
+        self.give_back();
+    }
+}
+
+#[async_trait]
+impl Turn for Slot {
+    fn may_write(&self) -> bool {
+        self.leadership.may_begin()
+    }
+
+    async fn ended(&self) {
+        self.leadership.ended().await;
+    }
+
+    fn wait_begins(&self) {
+        self.give_back();
+    }
+
+    fn wait_ends(&self) {}
+
+    /// A sync that waits in several places needs its slot as soon as one of them goes on.
+    async fn resumed(&self) {
+        if self.lock().is_some() {
+            return;
+        }
+        // The semaphore is never closed.
+        if let Ok(permit) = self.slots.clone().acquire_owned().await {
+            *self.lock() = Some((permit, Instant::now()));
+            self.changed.notify_one();
+        }
+    }
+}
