@@ -376,7 +376,8 @@ impl<C: BalancerCloud> LoadBalancer for Engine<C> {
         let Some(wanted) = self.wanted_of(cluster, &work)? else { return Ok(None) };
         let runs = self.runs.load(Ordering::SeqCst);
         let observed = self.look(cluster, &work, &wanted).await?;
-        let plan = self.cloud.plan(&observed, &wanted)?;
+        // A state that allows no plan shows that something is there.
+        let plan = self.cloud.plan(&observed, &wanted).unwrap_or_else(|error| Plan::impossible(1, &error));
         let made = C::Made::default();
         let reached = Reached { observed: &observed, made: &made, wanted: &wanted, service, place: 0, left: &plan };
         let is_left = reached.remains() || !self.memory.parked(&self.cloud.groups(service)).is_empty();
