@@ -372,7 +372,7 @@ async fn a_sync_that_waits_for_the_cloud_needs_no_slot_and_a_shutdown_ends_its_w
     leadership.drain();
     task.await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
-    assert_eq!(waits.ended.lock().unwrap().last().unwrap(), &[]);
+    assert!(waits.ended.lock().unwrap().last().unwrap().is_empty());
     // Outside of a runner there is nothing to give back.
     assert!(scope().waiting(std::future::ready(7)).await.is_ok_and(|value| value == 7));
 }
