@@ -6,7 +6,8 @@
 //! * [`batch`]: joins many requests into one call; [`snapshot`]: one read that many callers share; [`known`]: cached
 //!   answers by key.
 //! * [`call`]: calls of a cloud's API: pace, retries, lease, pages, errors, metrics.
-//! * [`directory`]: instances of nodes, listed or looked up, with evidence.
+//! * [`directory`]: instances of nodes, listed or looked up, with evidence; [`near_miss`]: nodes whose name no machine
+//!   has.
 //! * [`routes`]: routes to pods, planned for a cloud's route table.
 //! * [`cluster`]: the context that the core passes to the provider.
 //! * [`inspect`]: the common parts of `explain`, `orphans`, `migrate-check` and `snapshot`.
@@ -32,6 +33,7 @@ pub mod http;
 pub mod inspect;
 pub mod known;
 mod lock;
+pub mod near_miss;
 pub mod routes;
 pub mod snapshot;
 

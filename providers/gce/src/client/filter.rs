@@ -1,65 +1,58 @@
-//! Filters of lists, in the older syntax of patterns: `name eq a.*`, `(name eq a.*) (network eq .*/n)`.
+//! The filter of a list: one condition with a pattern, `name eq "a.*"`.
 //!
-//! A pattern is RE2 and has to match the whole field. Literal text is escaped.
+//! A pattern is RE2 and has to match the whole field. Google's own tool quotes every pattern, and its documentation says
+//! that patterns for several fields cannot be combined: callers check further conditions themselves. Literal text is
+//! escaped.
 
 use std::fmt;
 
-/// A filter; all of its conditions must hold.
+/// A condition that the objects of a list must meet; by default none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Filter(Vec<(&'static str, String)>);
+pub(crate) struct Filter(Option<(&'static str, String)>);
 
 impl Filter {
     /// A field is exactly this text.
-    #[must_use]
-    pub(crate) fn is(self, field: &'static str, text: &str) -> Self {
-        self.matches(field, &literal(text))
+    pub(crate) fn is(field: &'static str, text: &str) -> Self {
+        Self(Some((field, literal(text))))
     }
 
     /// A field begins with this text.
-    #[must_use]
-    pub(crate) fn begins(self, field: &'static str, text: &str) -> Self {
-        self.matches(field, &format!("{}.*", literal(text)))
+    pub(crate) fn begins(field: &'static str, text: &str) -> Self {
+        Self(Some((field, format!("{}.*", literal(text)))))
     }
 
     /// A field ends with this text.
-    #[must_use]
-    pub(crate) fn ends(self, field: &'static str, text: &str) -> Self {
-        self.matches(field, &format!(".*{}", literal(text)))
+    pub(crate) fn ends(field: &'static str, text: &str) -> Self {
+        Self(Some((field, format!(".*{}", literal(text)))))
     }
 
     /// A field is exactly one of these texts.
-    #[must_use]
-    pub(crate) fn one_of<'a>(self, field: &'static str, texts: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(crate) fn one_of<'a>(field: &'static str, texts: impl IntoIterator<Item = &'a str>) -> Self {
         let texts: Vec<String> = texts.into_iter().map(literal).collect();
-        match &*texts {
-            [one] => self.matches(field, one),
-            several => self.matches(field, &format!("({})", several.join("|"))),
-        }
-    }
-
-    fn matches(mut self, field: &'static str, pattern: &str) -> Self {
-        self.0.push((field, pattern.to_owned()));
-        self
+        let pattern = match &*texts {
+            [one] => one.clone(),
+            several => format!("({})", several.join("|")),
+        };
+        Self(Some((field, pattern)))
     }
 }
 
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let [(field, pattern)] = &*self.0 {
-            return write!(f, "{field} eq {pattern}");
+        match &self.0 {
+            Some((field, pattern)) => write!(f, "{field} eq \"{pattern}\""),
+            None => Ok(()),
         }
-        let all: Vec<String> = self.0.iter().map(|(field, pattern)| format!("({field} eq {pattern})")).collect();
-        f.write_str(&all.join(" "))
     }
 }
 
-/// Escapes literal text, if possible without backslashes: within quotes the API takes them for its own escapes.
+/// Escapes literal text for a quoted pattern, if possible without backslashes.
 fn literal(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '.' | '+' | '*' | '?' | '(' | ')' | '|' | '{' | '}' | '$' => pattern.extend(['[', c, ']']),
-            '[' | ']' | '^' | '\\' => pattern.extend(['\\', c]),
+            '[' | ']' | '^' | '\\' | '"' => pattern.extend(['\\', c]),
             c => pattern.push(c),
         }
     }
@@ -71,12 +64,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_condition_stands_alone_and_several_in_parentheses() {
-        assert_eq!(Filter::default().is("address", "10.0.0.1").to_string(), "address eq 10[.]0[.]0[.]1");
-        let filter = Filter::default().begins("name", "kubernetes-").ends("network", "/n");
-        assert_eq!(filter.to_string(), "(name eq kubernetes-.*) (network eq .*/n)");
-        assert_eq!(Filter::default().one_of("name", ["a"]).to_string(), "name eq a");
-        assert_eq!(Filter::default().one_of("name", ["a", "b"]).to_string(), "name eq (a|b)");
-        assert_eq!(Filter::default().to_string(), "");
+    fn a_pattern_is_quoted() {
+        for (filter, expected) in [
+            (Filter::is("address", "10.0.0.1"), r#"address eq "10[.]0[.]0[.]1""#),
+            (Filter::begins("name", "kubernetes-"), r#"name eq "kubernetes-.*""#),
+            (Filter::begins("name", r#"a"b\"#), r#"name eq "a\"b\\.*""#),
+            (Filter::ends("network", "/n"), r#"network eq ".*/n""#),
+            (Filter::one_of("name", ["a"]), r#"name eq "a""#),
+            (Filter::one_of("name", ["a", "b.c"]), r#"name eq "(a|b[.]c)""#),
+            (Filter::default(), ""),
+        ] {
+            assert_eq!(filter.to_string(), expected);
+        }
     }
 }

@@ -109,7 +109,7 @@ impl Client {
     pub(crate) async fn instances(&self, zone: &str, prefix: &str) -> Result<Vec<Instance>, ApiError> {
         let filter = match prefix {
             "" => Filter::default(),
-            prefix => Filter::default().begins("name", prefix),
+            prefix => Filter::begins("name", prefix),
         };
         self.list(INSTANCE_LIST, &Scope::zone(zone), &filter).await
     }
@@ -117,6 +117,6 @@ impl Client {
     /// The instances of the whole project that have one of these names.
     pub(crate) async fn instances_named(&self, names: &[String]) -> Result<Vec<Instance>, ApiError> {
         let names = names.iter().map(|name| &**name);
-        self.list_all(INSTANCE_LIST_ALL, &Filter::default().one_of("name", names)).await
+        self.list_all(INSTANCE_LIST_ALL, &Filter::one_of("name", names)).await
     }
 }

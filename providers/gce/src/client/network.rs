@@ -71,7 +71,7 @@ impl Client {
 
     /// The subnetworks of a network in a region.
     pub(crate) async fn subnetworks(&self, region: &str, network: &str) -> Result<Vec<Subnetwork>, ApiError> {
-        let filter = Filter::default().ends("network", &format!("/{network}"));
+        let filter = Filter::ends("network", &format!("/{network}"));
         self.list(SUBNETWORK_LIST, &Scope::region(region), &filter).await
     }
 
@@ -82,7 +82,7 @@ impl Client {
 
     /// The names of the zones of a region, sorted.
     pub(crate) async fn zones(&self, region: &str) -> Result<Vec<String>, ApiError> {
-        let filter = Filter::default().ends("region", &format!("/regions/{region}"));
+        let filter = Filter::ends("region", &format!("/regions/{region}"));
         let zones: Vec<Named> = self.list(ZONE_LIST, &Scope::Project, &filter).await?;
         let mut zones: Vec<String> = zones.into_iter().map(|zone| zone.name).collect();
         zones.sort();

@@ -335,7 +335,7 @@ impl Reads {
     ) -> Result<BTreeMap<String, T>, ProviderError> {
         if names.len() > ONE_BY_ONE && !lock(&self.unlisted).contains(&list) {
             let filter = match names.len() <= MOST_NAMES {
-                true => Filter::default().one_of("name", names.iter().map(String::as_str)),
+                true => Filter::one_of("name", names.iter().map(String::as_str)),
                 false => Filter::default(),
             };
             match self.client.list::<T>(list, scope, &filter).await {
@@ -360,7 +360,7 @@ impl Reads {
     /// The reservation of an address in the region.
     async fn reserved(&self, env: &Env, ip: &str) -> Result<Option<Address>, ApiError> {
         let list: Vec<Address> =
-            self.client.list(ADDRESS_LIST, &env.region(), &Filter::default().is("address", ip)).await?;
+            self.client.list(ADDRESS_LIST, &env.region(), &Filter::is("address", ip)).await?;
         Ok(list.into_iter().find(|address| address.address == ip))
     }
 
@@ -403,7 +403,7 @@ impl Reads {
     }
 
     async fn groups_beginning(&self, zone: &Scope, prefix: &str) -> Result<Vec<String>, ApiError> {
-        let filter = Filter::default().begins("name", prefix);
+        let filter = Filter::begins("name", prefix);
         let list: Vec<InstanceGroup> = self.client.list(INSTANCE_GROUP_FILTER, zone, &filter).await?;
         Ok(list.into_iter().map(|group| group.name).filter(|name| name.starts_with(prefix)).collect())
     }

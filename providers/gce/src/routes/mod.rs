@@ -104,9 +104,7 @@ impl NetworkRoutes {
         let mut lists = lock(&self.lists);
         let new = || {
             let (client, prefix) = (self.client.clone(), prefix(cluster));
-            let network = ResourceId::parse(&self.network).map_or_else(|| self.network.clone(), |id| id.to_string());
-            let filter = Filter::default();
-            let filter = filter.begins("name", &prefix).ends("network", &network).is("description", DESCRIPTION);
+            let filter = Filter::begins("name", &prefix);
             let read = move || {
                 let (client, filter) = (client.clone(), filter.clone());
                 async move { client.routes(&filter).await }.boxed()
@@ -184,7 +182,7 @@ impl RouteTable for NetworkRoutes {
         let is_ours = |route: &&Route| {
             let rest = route.name.strip_prefix(&prefix);
             let is_named = rest.is_some_and(|rest| !rest.is_empty() && !is_of_longer_cluster(rest));
-            // The server's filtering is not relied on.
+            // A filter can have one condition only, and the server's filtering is not relied on.
             is_named && route.description == DESCRIPTION && same_url(&route.network, &self.network)
         };
         let project = &self.client.links().network_project;

@@ -120,9 +120,37 @@ async fn p09_a_node_outside_the_managed_zones_is_found_by_name() {
     let mark = bed.cloud.mark();
     assert_eq!(metadata(&look_up(&provider, &node("n1", "")).await).zone, "us-central1-c");
     assert_eq!(bed.calls(mark), ["instances.aggregatedList"]);
-    // A search of the whole project shows absence.
-    let gone = look_up(&provider, &node("n2", "")).await;
+    // A search of the whole project shows absence, of a name that was that of an instance.
+    bed.cloud.world(|world| world.delete_instance("projects/p/zones/us-central1-c/instances/n1"));
+    let gone = look_up(&provider, &node("n1", "")).await;
     assert!(matches!(&gone, Lookup::Gone(evidence) if evidence.kind == EvidenceKind::Unlisted), "{gone:?}");
+}
+
+/// Such a node may be spelled differently from its instance: it waits for its network, and its instance works.
+#[tokio::test]
+async fn a_node_whose_name_no_instance_had_is_kept_and_the_error_names_what_comes_close() {
+    let bed = Bed::start(Options::default());
+    for name in ["node-2", "md-0-v1-26-3-x", "other"] {
+        bed.instance_in(ZONE, name, json!({}));
+    }
+    let provider = with_flags(&bed, "node-instance-prefix = other", &[]).await;
+    let address = bed.address("node-2");
+    let addresses = [ccm_provider::NodeAddress::new(ccm_provider::AddressType::InternalIp, &*address)].into();
+    let worker: NodeRef = Node { name: "worker-2".into(), addresses, ..Node::default() }.into();
+    let near = [
+        (worker, format!("node-2 ({ZONE}) has the address {address} of the Node")),
+        (node("md-0-v1.26.3-x", ""), format!("md-0-v1-26-3-x ({ZONE}) differs in dots and dashes only")),
+        (node("absent", ""), "no machine has a similar name".to_owned()),
+    ];
+    for (node, near) in near {
+        for _ in 0..3 {
+            let error = unknown(&look_up(&provider, &node).await);
+            for part in [&*near, r#"no instance of project "p" has the name"#, "set its provider ID"] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+    }
+    assert_eq!(bed.cloud.violations(), Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use aws_lc_rs::rsa::{KeyPair, KeySize};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ccm_cloudsim::gce::Options;
-use ccm_provider::{CloudConfig, CloudProvider, ProviderError, ProviderFactory as _};
+use ccm_provider::{CloudConfig, CloudProvider, NewRoute, ProviderError, ProviderFactory as _, Route};
 use ccm_provider_contract::TestCluster;
 use ccm_provider_gce::Factory;
 use serde_json::json;
@@ -71,10 +71,9 @@ async fn p06_a_project_by_number_is_used_by_name() {
     let number = bed.cloud.world(|world| world.projects[PROJECT]);
     let keys = format!("project-id = {number}\nlocal-zone = {ZONE}\nnetwork-name = default");
     let provider = start(&bed, bed.config(&keys), &[]).await.unwrap();
-    let mark = bed.cloud.mark();
-    assert_eq!(routes(&provider).await.unwrap(), 0);
-    let paths = bed.cloud.ledger(|ledger| ledger.since(mark).map(|entry| entry.params.clone()).collect::<Vec<_>>());
-    assert!(paths.iter().any(|params| params.contains("projects/p/global/networks/default")), "{paths:?}");
+    let calls = route_calls(&bed, &provider).await;
+    assert!(calls.iter().all(|params| params.contains("projects/p/global/routes")), "{calls:?}");
+    assert!(calls[1].contains("projects/p/global/networks/default"), "{calls:?}");
 }
 
 /// The number is used unchanged, with a warning.
@@ -156,13 +155,28 @@ async fn a_shared_vpc_has_its_routes_in_the_project_of_the_network() {
     let bed = Bed::start(Options::default());
     bed.cloud.world(|world| drop(world.network("host", "shared", false)));
     let provider = start(&bed, bed.config("network-project-id = host\nnetwork-name = shared"), &[]).await.unwrap();
+    let calls = route_calls(&bed, &provider).await;
+    assert!(calls.iter().all(|params| params.contains("projects/host/global/routes")), "{calls:?}");
+    assert!(calls[1].contains("projects/host/global/networks/shared"), "{calls:?}");
+}
+
+/// The calls of a list of routes, and of the creation of one.
+async fn route_calls(bed: &Bed, provider: &Arc<dyn CloudProvider>) -> Vec<String> {
+    let node = bed.node("n1");
+    let cluster = Arc::<TestCluster>::default();
+    cluster.add_node(node.clone());
+    // The first context counts.
+    provider.initialize(cluster.context(CLUSTER)).await.unwrap();
     let mark = bed.cloud.mark();
-    assert_eq!(routes(&provider).await.unwrap(), 0);
-    let lists = bed.cloud.ledger(|ledger| {
-        let lists = ledger.since(mark).filter(|entry| entry.action == "routes.list");
-        lists.map(|entry| entry.params.clone()).collect::<Vec<_>>()
-    });
-    assert!(lists.iter().all(|params| params.contains("projects/host/global/networks/shared")), "{lists:?}");
+    assert_eq!(routes(provider).await.unwrap(), 0);
+    let route =
+        Route { target_node: Some(node.name.clone()), destination_cidr: "10.244.1.0/24".into(), ..Route::default() };
+    let new = NewRoute { name_hint: "11111111-2222-3333-4444-555555555555".to_owned(), route };
+    provider.routes().unwrap().create(CLUSTER, &[new]).await.remove(0).unwrap();
+    bed.cloud.ledger(|ledger| {
+        let calls = ledger.since(mark).filter(|entry| entry.action.starts_with("routes."));
+        calls.map(|entry| entry.params.clone()).collect()
+    })
 }
 
 #[tokio::test]

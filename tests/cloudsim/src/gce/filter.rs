@@ -1,5 +1,9 @@
-//! The `filter` of lists, in its old form: `name eq regex`, `(name eq regex) (network ne regex)`. Nested fields and the
-//! comparisons of AIP-160 are not simulated.
+//! The `filter` of lists, in its old form: `name eq regex`, `name eq "(a|b)"`, `(name eq regex) (network ne regex)`.
+//! Nested fields and the comparisons of AIP-160 are not simulated.
+//!
+//! Only forms that Google's documentation, command line tool or Kubernetes programs show are accepted. A pattern may be
+//! without quotes if it has only the characters that those programs send without them; parentheses and `|` are quoted by
+//! all of them.
 
 use super::errors;
 use crate::core::rest::Problem;
@@ -42,7 +46,7 @@ impl Filter {
     }
 }
 
-/// The conditions, each without its parentheses. A single one needs no parentheses.
+/// The conditions: a single one without parentheses, several with.
 fn parts(text: &str) -> Option<Vec<&str>> {
     let mut rest = text.trim();
     if !rest.starts_with('(') {
@@ -55,17 +59,19 @@ fn parts(text: &str) -> Option<Vec<&str>> {
         parts.push(inside.get(..end)?.trim());
         rest = inside.get(end + 1..)?.trim_start();
     }
-    Some(parts)
+    (parts.len() > 1).then_some(parts)
 }
 
-/// The end of the parenthesis that was opened before the text.
+/// The end of the parenthesis that was opened before the text, outside of quotes.
 fn closing(text: &str) -> Option<usize> {
-    let mut depth = 0_usize;
+    let (mut quote, mut escaped) = (None, false);
     for (at, letter) in text.char_indices() {
-        match letter {
-            '(' => depth += 1,
-            ')' if depth == 0 => return Some(at),
-            ')' => depth -= 1,
+        match (letter, quote) {
+            _ if escaped => escaped = false,
+            ('\\', Some(_)) => escaped = true,
+            ('"' | '\'', None) => quote = Some(letter),
+            (_, Some(open)) if letter == open => quote = None,
+            (')', None) => return Some(at),
             _ => {}
         }
     }
@@ -80,16 +86,31 @@ fn condition(text: &str) -> Option<Condition> {
         "ne" => false,
         _ => return None,
     };
-    // Only comparisons are joined by words.
-    let joined = regex.split(' ').any(|word| matches!(word, "AND" | "OR"));
     let named = !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let regex = Regex::new(&format!("^(?:{})$", unquoted(regex.trim()))).ok()?;
-    (named && !joined).then(|| Condition { field: field.to_owned(), regex, matches })
+    let regex = Regex::new(&format!("^(?:{})$", pattern(regex.trim())?)).ok()?;
+    named.then(|| Condition { field: field.to_owned(), regex, matches })
 }
 
-fn unquoted(text: &str) -> &str {
-    let inside = |quote: char| text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote));
-    inside('"').or_else(|| inside('\'')).unwrap_or(text)
+/// The pattern of a literal. Within quotes a backslash before a quote escapes it, before anything else it is part of the
+/// pattern.
+fn pattern(text: &str) -> Option<String> {
+    let Some(quote) = text.chars().next().filter(|first| matches!(first, '"' | '\'')) else {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.*+?/:$^[]{}\\".contains(c);
+        return (!text.is_empty() && text.chars().all(plain)).then(|| text.to_owned());
+    };
+    let inside = text.strip_prefix(quote)?.strip_suffix(quote)?;
+    let (mut pattern, mut letters) = (String::new(), inside.chars());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => match letters.next()? {
+                escaped if escaped == quote => pattern.push(quote),
+                other => pattern.extend(['\\', other]),
+            },
+            letter if letter == quote => return None,
+            letter => pattern.push(letter),
+        }
+    }
+    Some(pattern)
 }
 
 impl Condition {
@@ -125,7 +146,10 @@ mod tests {
         assert_eq!(passes("canIpForward eq true"), Some(true));
         assert_eq!(passes("network eq .*/net$"), Some(true));
         assert_eq!(passes("(name eq dev-.*) (description eq k8s-node-route) (network eq https://h/.*)"), Some(true));
-        assert_eq!(passes("(name eq (dev|x)-.*) (description eq other)"), Some(false));
+        assert_eq!(passes(r#"(name eq "(dev|x)-.*")(description eq 'other')"#), Some(false));
+        assert_eq!(passes(r#"name eq "(dev|x)-.*""#), Some(true));
+        assert_eq!(passes(r#"name eq "dev\-2[-]x""#), Some(true));
+        assert_eq!(passes(r#"name ne "a\"b""#), Some(true));
         assert_eq!(passes("nosuch eq .*"), Some(false));
     }
 
@@ -139,6 +163,14 @@ mod tests {
             "name ~ x",
             "(name = a) OR",
             "name eq a AND name eq b",
+            // Nothing shows these to be accepted.
+            "name eq (a|b)",
+            "name eq a|b",
+            "(name eq a)",
+            "name eq",
+            "name eq a b",
+            r#"name eq "a" b""#,
+            r#"name eq "a"#,
         ] {
             assert_eq!(passes(wrong), None, "{wrong}");
         }

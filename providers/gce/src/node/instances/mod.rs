@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_kit::{Cluster, Directory, call, directory, lock};
+use ccm_kit::near_miss::{FoundNames, Machine, no_machine};
+use ccm_kit::{Cached, Cluster, Directory, Interrupted, call, directory, lock};
 use ccm_provider::{
-    Aspects, Instance, InstanceMetadata, InstancesV2, Lookup, Node, NodeRef, PodInterface, PodRanges, ProviderError,
-    Snapshot,
+    Aspects, EvidenceKind, Instance, InstanceMetadata, InstancesV2, Lookup, Node, NodeRef, PodInterface, PodRanges,
+    ProviderError, Snapshot,
 };
+use futures::FutureExt;
 
 use self::source::Compute;
 use super::identity::{BadProviderId, InstanceId, Wanted, wanted};
@@ -26,6 +28,8 @@ mod source;
 
 /// Lists may show new instances late: for a node younger than this, absence is no evidence.
 const GRACE: Duration = Duration::from_secs(60);
+/// How long the instances are kept that are compared with a name that none has.
+const MACHINES_AGE: Duration = Duration::from_secs(300);
 /// The states of a stopped instance.
 const STOPPED: [&str; 3] = ["TERMINATED", "STOPPED", "SUSPENDED"];
 
@@ -51,15 +55,27 @@ pub(crate) struct GceInstances {
     directory: Directory<Compute>,
     /// The names of projects that provider IDs contain as numbers.
     projects: Mutex<BTreeMap<String, String>>,
+    /// Names of nodes that were those of instances: only their absence is evidence.
+    found: FoundNames,
+    /// All instances, to show those that come close to a name that none has.
+    machines: Cached<Vec<Machine>, ProviderError>,
 }
 
 type Observed = directory::Observed<Compute>;
 
 impl GceInstances {
     pub(crate) fn new(settings: Settings, client: Client, zones: Zones, cluster: Cluster) -> Self {
-        let source = Compute::new(client.clone(), zones, settings.prefix.clone());
+        let source = Compute::new(client.clone(), zones.clone(), settings.prefix.clone());
         let directory = Directory::new(source, cluster.clone());
-        Self { settings, client, cluster, directory, projects: Mutex::default() }
+        let reader = client.clone();
+        let read = move || {
+            let (client, zones) = (reader.clone(), zones.clone());
+            async move { Compute::machines(&client, &zones).await }.boxed()
+        };
+        let interrupted = |how: Interrupted| ProviderError::unknown(how.to_string());
+        let machines = Cached::new(read, interrupted as fn(Interrupted) -> ProviderError);
+        let (projects, found) = (Mutex::default(), FoundNames::default());
+        Self { settings, client, cluster, directory, projects, found, machines }
     }
 
     /// The keys of nodes, in order. Without multi-project, the project of a provider ID is ignored.
@@ -78,9 +94,16 @@ impl GceInstances {
         Judge { settings: &self.settings, project: &self.client.links().project, observed }
     }
 
-    /// The answer for a node. An instance missing in the project of the cluster says nothing about other projects.
+    /// The answer for a node. An instance missing in the project of the cluster says nothing about other projects, nor
+    /// does a name that no instance ever had.
     async fn answer(&self, judge: &Judge<'_>, node: &Node, key: &Wanted) -> Lookup {
         let answer = judge.node(node, key);
+        if let (Wanted::Name(name), Lookup::Unknown(ProviderError::InstanceNotFound)) = (key, &answer) {
+            return match self.found.contains(name) {
+                true => judge.observed.gone(EvidenceKind::Unlisted, GRACE),
+                false => answer,
+            };
+        }
         match (&answer, InstanceId::of(node)) {
             (Lookup::Gone(_), Some(id)) if !self.settings.multi_project && !self.is_own(&id.project).await => {
                 Lookup::Unknown(ProviderError::unknown(format!(
@@ -91,6 +114,15 @@ impl GceInstances {
             }
             _ => answer,
         }
+    }
+
+    /// The error for a node without provider ID whose name no instance has.
+    async fn never_found(&self, node: &Node, name: &str) -> ProviderError {
+        let machines = self.machines.get(MACHINES_AGE, None).await;
+        let looked_for = format!("no instance of project {:?} has the name {name:?}", self.client.links().project);
+        let remedy = "name the Node like its instance, or set its provider ID (gce://<project>/<zone>/<instance>)";
+        let machines = machines.as_ref().map(|machines| machines.value.as_slice()).map_err(ToString::to_string);
+        no_machine(node, &looked_for, machines, remedy)
     }
 
     /// Whether this is the project of the cluster, by ID or number.
@@ -109,6 +141,11 @@ impl GceInstances {
     }
 
     async fn answers(&self, observed: &Observed, nodes: &[NodeRef], wanted: &[Wanted]) -> Vec<Lookup> {
+        let named = wanted.iter().filter_map(|key| match key {
+            Wanted::Name(name) if observed.one(key).is_some() => Some(&**name),
+            _ => None,
+        });
+        self.found.add(named);
         let judge = self.judge(observed);
         let mut answers = Vec::with_capacity(nodes.len());
         for (node, key) in nodes.iter().zip(wanted) {
@@ -135,7 +172,13 @@ impl InstancesV2 for GceInstances {
             Aspects::ADDRESSES => call::refreshing(self.directory.recent(keys)).await,
             _ => self.directory.recent(keys).await,
         };
-        self.answers(&observed, nodes, &wanted).await
+        let mut answers = self.answers(&observed, nodes, &wanted).await;
+        for ((node, key), answer) in nodes.iter().zip(&wanted).zip(&mut answers) {
+            if let (Wanted::Name(name), Lookup::Unknown(ProviderError::InstanceNotFound)) = (key, &answer) {
+                *answer = Lookup::Unknown(self.never_found(node, name).await);
+            }
+        }
+        answers
     }
 
     async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ccm_kit::Interrupted;
 use ccm_kit::directory::{Answer, Seen, Source};
-use ccm_provider::ProviderError;
+use ccm_kit::near_miss::Machine;
+use ccm_provider::{NodeAddress, ProviderError};
 use futures::{StreamExt, stream};
 
+use super::addresses::of_instance;
 use crate::client::instance::Instance;
 use crate::client::operation::INSTANCE_LIST;
 use crate::client::{ApiError, Client};
@@ -59,6 +61,18 @@ impl Compute {
         let id = |name: &str| InstanceId { project: project.to_owned(), zone: zone.to_owned(), name: name.to_owned() };
         let entry = |instance: Instance| (Wanted::Instance(id(&instance.name)), Seen::One(Arc::new(instance)));
         Ok(found.into_iter().map(entry).collect())
+    }
+
+    /// The instances of the managed zones, whatever their names, to compare with those of nodes.
+    pub(super) async fn machines(client: &Client, zones: &Zones) -> Result<Vec<Machine>, ProviderError> {
+        let zones = zones.managed().await?;
+        let lists = futures::future::try_join_all(zones.iter().map(|zone| client.instances(zone, ""))).await?;
+        let machine = |instance: Instance| Machine {
+            place: instance.zone().to_owned(),
+            addresses: of_instance(&instance, "").iter().filter_map(NodeAddress::ip).collect(),
+            name: instance.name,
+        };
+        Ok(lists.into_iter().flatten().map(machine).collect())
     }
 
     /// Instances by ID, from the list of their zone if there are many. Instances that it lacks are read one by one.
@@ -158,9 +172,9 @@ impl Source for Compute {
         instance.status == RUNNING && instance.network_interfaces.iter().any(|nic| !nic.network_ip.is_empty())
     }
 
-    /// The name of a node is that of its instance.
-    fn is_evidence(_: &Wanted) -> bool {
-        true
+    /// A node may have another name than its instance.
+    fn is_evidence(key: &Wanted) -> bool {
+        matches!(key, Wanted::Instance(_))
     }
 
     fn ambiguous(&self, key: &Wanted, zones: &[String]) -> ProviderError {
