@@ -194,7 +194,7 @@ impl Gce {
             taint_stopped: site.options.taint_stopped,
         };
         let instances = GceInstances::new(settings, client.clone(), site.zones.clone(), cluster.clone());
-        let table = NetworkRoutes::new(client.clone(), site.network.url.clone(), cluster_cidrs);
+        let table = NetworkRoutes::new(client.clone(), cluster.clone(), site.network.url.clone(), cluster_cidrs);
         let volumes = PersistentDisks::new(client, site.zones.clone());
         let balancers = Arc::new(Engine::new(balancers(&site)));
         let metrics = BalancerMetrics::start(&site.registry, site.options.fine_lock);

@@ -8,7 +8,7 @@
 //!
 //! * the second range of a node gets a name of its own;
 //! * a route leads to the instance of the node's provider ID, regardless of the node's name and zone;
-//! * the routes of a cluster `dev-2` do not belong to `dev`.
+//! * the routes of a cluster `dev-2` do not belong to `dev`, nor do those that users made with such names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::routes::{Entry, RouteTable, Table, Target};
-use ccm_kit::{Cached, Interrupted, PlannedRoutes, lock};
-use ccm_provider::{NewRoute, Node, ProviderError};
+use ccm_kit::{Cached, Cluster, Interrupted, PlannedRoutes, lock};
+use ccm_provider::{NewRoute, Node, NodeReader, ProviderError};
 use futures::FutureExt;
 use ipnet::IpNet;
 use serde_json::json;
@@ -29,7 +29,8 @@ use crate::client::network::Route;
 use crate::client::operation::{ROUTE_CREATE, ROUTE_DELETE, ROUTE_LIST};
 use crate::client::resource::{Collection, ResourceId, Scope, same_url};
 use crate::client::{ApiError, Client, Write};
-use crate::node::identity::InstanceId;
+use crate::node::identity::{InstanceId, Wanted, wanted};
+use crate::node::zones::zone_of;
 
 #[cfg(test)]
 mod tests;
@@ -41,8 +42,6 @@ const PRIORITY: u32 = 1000;
 /// The maximum length of the cluster's name in the names of its routes.
 const CLUSTER_PART: usize = 26;
 const MISSING: &str = "NEXT_HOP_INSTANCE_NOT_FOUND";
-/// The length of a UID with its hyphens.
-const UID: usize = 36;
 
 /// The routes of a cluster.
 pub(crate) type GceRoutes = PlannedRoutes<NetworkRoutes>;
@@ -59,6 +58,9 @@ pub(crate) struct NetworkRoutes {
     cluster_cidrs: Arc<[IpNet]>,
     /// By the name of the cluster; there is only one.
     lists: Mutex<BTreeMap<String, Read>>,
+    cluster: Cluster,
+    /// The UIDs of other forms, of nodes that this process knows or knew.
+    uids: Mutex<BTreeSet<Box<str>>>,
 }
 
 /// The context of writes.
@@ -96,8 +98,9 @@ impl fmt::Display for Writes {
 }
 
 impl NetworkRoutes {
-    pub(crate) fn new(client: Client, network: String, cluster_cidrs: Vec<IpNet>) -> Self {
-        Self { client, network, cluster_cidrs: cluster_cidrs.into(), lists: Mutex::default() }
+    pub(crate) fn new(client: Client, cluster: Cluster, network: String, cluster_cidrs: Vec<IpNet>) -> Self {
+        let (lists, uids) = (Mutex::default(), Mutex::default());
+        Self { client, network, cluster_cidrs: cluster_cidrs.into(), lists, cluster, uids }
     }
 
     fn list(&self, cluster: &str) -> Read {
@@ -112,6 +115,13 @@ impl NetworkRoutes {
             Cached::new(read, (|how| ApiError::interrupted(ROUTE_LIST, how)) as fn(Interrupted) -> ApiError)
         };
         lists.entry(cluster.to_owned()).or_insert_with(new).clone()
+    }
+
+    fn known_uids(&self) -> BTreeSet<Box<str>> {
+        let nodes = self.cluster.nodes().map(NodeReader::list).unwrap_or_default();
+        let mut uids = lock(&self.uids);
+        uids.extend(nodes.iter().map(|node| node.uid.clone()).filter(|uid| !uid.is_empty() && !is_uid(uid)));
+        uids.clone()
     }
 }
 
@@ -137,18 +147,27 @@ fn name(context: &Context, hint: &str, destination: &IpNet) -> String {
     free.unwrap_or_else(|| format!("{prefix}{bare}"))
 }
 
-/// Whether a route with our prefix belongs to a cluster whose name begins with ours: text precedes the UID.
-fn is_of_longer_cluster(rest: &str) -> bool {
-    let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let is_uid = |text: &str| {
-        let parts: Vec<&str> = text.split('-').collect();
-        parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(|part| is_hex(part))
+/// Whether the end of a name, after the name of the cluster, is that of a route of a node: its UID, or the UID without
+/// hyphens and a suffix. Anything else is of a cluster whose name begins with ours, or made by a user.
+fn is_of_node(rest: &str, uids: &BTreeSet<Box<str>>) -> bool {
+    let is_bare = |text: &str| text.len() == 32 && is_hex(text);
+    let is_suffix = |text: &str| {
+        let letter = text.strip_prefix(['4', '6']);
+        letter.is_some_and(|letter| {
+            letter.is_empty() || letter.len() == 1 && letter.bytes().all(|it| it.is_ascii_lowercase())
+        })
     };
-    let ends_with_uid = rest.len() > UID && rest.get(rest.len() - UID..).is_some_and(is_uid);
-    // With a suffix: …-<32 digits>-4
-    let mut parts = rest.rsplit('-').skip(1);
-    let ends_with_bare = parts.next().is_some_and(|bare| bare.len() == 32 && is_hex(bare)) && parts.next().is_some();
-    ends_with_uid || ends_with_bare
+    let bare = rest.rsplit_once('-').filter(|(_, suffix)| is_suffix(suffix)).map_or(rest, |(bare, _)| bare);
+    is_uid(rest) || uids.contains(rest) || is_bare(bare) || uids.iter().any(|uid| uid.replace('-', "") == bare)
+}
+
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Whether a text has the form of UIDs.
+fn is_uid(text: &str) -> bool {
+    text.split('-').map(str::len).eq([8, 4, 4, 4, 12]) && is_hex(&text.replace('-', ""))
 }
 
 /// The target of a route.
@@ -179,9 +198,10 @@ impl RouteTable for NetworkRoutes {
     ) -> Result<Table<Context, Hop>, ProviderError> {
         let routes = self.list(cluster).get(max_age, not_before).await?.value;
         let prefix = prefix(cluster);
+        let uids = self.known_uids();
         let is_ours = |route: &&Route| {
             let rest = route.name.strip_prefix(&prefix);
-            let is_named = rest.is_some_and(|rest| !rest.is_empty() && !is_of_longer_cluster(rest));
+            let is_named = rest.is_some_and(|rest| is_of_node(rest, &uids));
             // A filter can have one condition only, and the server's filtering is not relied on.
             is_named && route.description == DESCRIPTION && same_url(&route.network, &self.network)
         };
@@ -221,6 +241,12 @@ impl RouteTable for NetworkRoutes {
 
     fn hops(node: &Node) -> Vec<Hop> {
         InstanceId::of(node).map(|id| Hop { zone: id.zone, name: id.name }).into_iter().collect()
+    }
+
+    /// The instance of a node without provider ID has its name.
+    fn may_be(node: &Node, hop: &Hop) -> bool {
+        matches!(wanted(node), Wanted::Name(name) if name == hop.name)
+            && zone_of(node).is_none_or(|zone| zone == hop.zone)
     }
 
     /// All entries belong to a cluster of this name, and no other cluster has these ranges.

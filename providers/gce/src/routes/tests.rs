@@ -29,17 +29,24 @@ fn p14_each_range_of_a_node_has_a_name_of_its_own() {
 }
 
 #[test]
-fn p15_the_routes_of_a_cluster_with_a_longer_name_are_not_ours() {
+fn p15_the_routes_of_a_cluster_with_a_longer_name_and_those_of_users_are_not_ours() {
     let bare = "11111111222233334444555555555555";
+    let uids = ["uid-of-n1".into()].into();
     for (rest, expected) in [
-        (NODE.to_owned(), false),
-        (format!("{bare}-6"), false),
-        ("uid-of-n1".to_owned(), false),
-        (format!("2-{NODE}"), true),
-        (format!("2-{bare}-6"), true),
-        (format!("a-b-{NODE}"), true),
+        (NODE.to_owned(), true),
+        (bare.to_owned(), true),
+        (format!("{bare}-6"), true),
+        (format!("{bare}-4a"), true),
+        ("uid-of-n1".to_owned(), true),
+        ("uidofn1-6".to_owned(), true),
+        (format!("2-{NODE}"), false),
+        (format!("2-{bare}-6"), false),
+        (format!("a-b-{NODE}"), false),
+        (format!("{NODE}-by-hand"), false),
+        ("my-own-route".to_owned(), false),
+        (String::new(), false),
     ] {
-        assert_eq!(is_of_longer_cluster(&rest), expected, "{rest}");
+        assert_eq!(is_of_node(&rest, &uids), expected, "{rest}");
     }
     assert_eq!(prefix("dev"), "dev-");
     assert_eq!(prefix(&"x".repeat(30)), format!("{}-", "x".repeat(26)));

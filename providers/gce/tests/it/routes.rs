@@ -56,6 +56,61 @@ async fn a_route_has_upstreams_shape_and_leads_to_any_zone_and_name() {
     assert_eq!(bed.cloud.violations(), Vec::<String>::new());
 }
 
+/// After Nodes are registered again, they have no provider ID until the node controller has come to them.
+#[tokio::test]
+async fn the_route_of_a_node_without_provider_id_is_its_own_and_no_blackhole() {
+    let bed = Bed::start(Options::default());
+    let (provider, node) = scene(&bed, "n1").await;
+    create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await.unwrap();
+    for (name, range, target) in [
+        ("n1", "10.244.1.0/24", Some("n1")),
+        // Its range changed meanwhile: the core deletes the route as that of the node.
+        ("n1", "10.244.9.0/24", Some("n1")),
+        // The instance has another name, and the range is that of the node: nothing is known.
+        ("other", "10.244.1.0/24", None),
+    ] {
+        let cluster = Arc::<TestCluster>::default();
+        cluster.add_node(Node { name: name.into(), pod_cidrs: [range.into()].into(), ..Node::default() }.into());
+        let listed = bed.process("", &cluster).await.routes().unwrap().list("kubernetes").await.unwrap();
+        let named: Vec<_> = listed.iter().map(|route| (route.target_node.as_deref(), route.blackhole)).collect();
+        assert_eq!(named, target.map(|target| (Some(target), false)).into_iter().collect::<Vec<_>>(), "{name} {range}");
+    }
+    // Without any such node, it is that of a former node.
+    let listed = bed.process("", &Arc::default()).await.routes().unwrap().list("kubernetes").await.unwrap();
+    assert!(listed[0].blackhole);
+}
+
+#[tokio::test]
+async fn a_route_of_a_user_is_left_alone_whatever_its_name_begins_with() {
+    let bed = Bed::start(Options::default());
+    let (provider, _) = scene(&bed, "n1").await;
+    let network = "https://www.googleapis.com/compute/v1/projects/p/global/networks/default";
+    let hop = "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-b/instances/control";
+    for name in ["kubernetes-my-own-route", "kubernetes-vpn-11111111-2222-3333-4444-555555555555"] {
+        let route = json!({"network": network, "destRange": "10.244.7.0/24", "priority": 1000,
+            "description": "k8s-node-route", "nextHopInstance": hop});
+        bed.cloud.world(|world| world.put(&format!("projects/p/global/routes/{name}"), route));
+    }
+    assert_eq!(provider.routes().unwrap().list("kubernetes").await.unwrap(), []);
+}
+
+/// The number of a project is that of its ID, so the routes are found.
+#[tokio::test]
+async fn a_network_by_the_number_of_its_project_has_the_same_routes() {
+    let bed = Bed::start(Options::default());
+    let (provider, node) = scene(&bed, "n1").await;
+    create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await.unwrap();
+    let number = bed.cloud.world(|world| world.projects[PROJECT]);
+    let cluster = Arc::<TestCluster>::default();
+    cluster.add_node(node.clone());
+    let url = format!("network-name = https://www.googleapis.com/compute/v1/projects/{number}/global/networks/default");
+    let provider = bed.process(&url, &cluster).await;
+    assert_eq!(provider.routes().unwrap().list("kubernetes").await.unwrap().len(), 1);
+    let mark = bed.cloud.mark();
+    create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await.unwrap();
+    assert!(bed.cloud.writes(mark).is_empty());
+}
+
 #[tokio::test]
 async fn p14_both_ranges_of_a_node_have_routes() {
     let bed = Bed::start(Options::default());

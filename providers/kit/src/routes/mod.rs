@@ -125,6 +125,12 @@ pub trait RouteTable: Debug + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Whether a hop without a node may be that of this node, which has none yet: a route to it is that of the node, but
+    /// no new route gets it.
+    fn may_be(_node: &Node, _hop: &Self::Hop) -> bool {
+        false
+    }
+
     /// The hop to use for a range.
     fn hop<'a>(hops: &'a [Self::Hop], _destination: &IpNet) -> Option<&'a Self::Hop> {
         hops.first()

@@ -17,6 +17,8 @@ pub struct Observed<T: RouteTable> {
     nodes: BTreeMap<T::Hop, NodeName>,
     contested: BTreeSet<T::Hop>,
     hops: BTreeMap<NodeName, Vec<T::Hop>>,
+    // The ranges of nodes without a hop: the routes for them may lead to these nodes.
+    waiting: BTreeSet<IpNet>,
     // The last known node of each hop that a route leads to.
     pub(super) former: BTreeMap<T::Hop, NodeName>,
     pub(super) facts: T::Facts,
@@ -45,6 +47,13 @@ impl<T: RouteTable> Observed<T> {
     pub fn new(table: Table<T::Id, T::Hop>, nodes: &[NodeRef], former: &BTreeMap<T::Hop, NodeName>) -> Self {
         let hops: BTreeMap<NodeName, Vec<T::Hop>> =
             nodes.iter().map(|node| (node.name.clone(), T::hops(node))).collect();
+        let without: Vec<&NodeRef> =
+            nodes.iter().filter(|node| hops.get(&node.name).is_none_or(Vec::is_empty)).collect();
+        let waiting = without
+            .iter()
+            .flat_map(|node| node.pod_cidrs.iter())
+            .filter_map(|cidr| address::parse_cidr(cidr))
+            .collect();
         let mut claims: BTreeMap<T::Hop, BTreeSet<&NodeName>> = BTreeMap::new();
         for node in nodes {
             for hop in hops.get(&node.name).into_iter().flatten().cloned().chain(T::other_hops(node)) {
@@ -71,10 +80,11 @@ impl<T: RouteTable> Observed<T> {
         let has_none = |node: &&NodeName| hops.get(*node).is_none_or(Vec::is_empty);
         let name = |entry: &Entry<T::Hop>| {
             let Target::Hop(hop) = &entry.target else { return None };
-            Some((hop.clone(), nodes.get(hop).or_else(|| former.get(hop).filter(has_none))?.clone()))
+            let may_be = || without.iter().find(|node| T::may_be(node, hop)).map(|node| &node.name);
+            Some((hop.clone(), nodes.get(hop).or_else(|| former.get(hop).filter(has_none)).or_else(may_be)?.clone()))
         };
         let former = entries.values().flatten().filter_map(name).collect();
-        Self { id: table.id, entries, nodes, contested, hops, former, facts: T::Facts::default() }
+        Self { id: table.id, entries, nodes, contested, hops, waiting, former, facts: T::Facts::default() }
     }
 
     /// The routes of this cluster: those to its nodes, including deleted nodes whose instances still exist, and all
@@ -100,9 +110,11 @@ impl<T: RouteTable> Observed<T> {
             .collect()
     }
 
-    /// Whether a route to a hop is a blackhole because no node has the hop.
+    /// Whether a route to a hop is a blackhole because no node has the hop. A node with this range and without a hop may
+    /// have it.
     fn is_stray(&self, range: &IpNet, hop: &T::Hop) -> bool {
-        !self.former.contains_key(hop) && !self.contested.contains(hop) && T::is_blackhole(&self.id, range)
+        let is_known = self.former.contains_key(hop) || self.contested.contains(hop) || self.waiting.contains(range);
+        !is_known && T::is_blackhole(&self.id, range)
     }
 
     fn of_range(&self, range: Option<&IpNet>) -> &[Entry<T::Hop>] {

@@ -162,6 +162,17 @@ fn a_route_to_no_node_is_a_blackhole_in_the_ranges_of_the_cluster_and_foreign_el
 }
 
 #[test]
+fn the_route_of_a_node_without_a_hop_is_no_blackhole() {
+    let mut waits = Node { name: "a".into(), ..Node::default() };
+    waits.pod_cidrs = ["10.1.1.0/24".into()].into();
+    let routes = [("10.1.1.0/24", "10.9.9.9"), ("10.1.2.0/24", "10.9.9.9")];
+    let observed = observed(&[Arc::new(waits)], &routes, &BTreeMap::new());
+    assert_eq!(listed(&observed), ["10.1.2.0/24 -> nowhere"]);
+    let nowhere = Route { target_node: None, ..route("", "10.1.1.0/24") };
+    assert_eq!(observed.delete(&nowhere).unwrap_err().class(), ErrorClass::Conflict);
+}
+
+#[test]
 fn each_of_two_routes_of_a_range_is_listed_and_removed_by_itself() {
     for routes in [
         [("10.1.1.0/24", "10.9.9.9"), ("10.1.1.0/24", "10.0.0.1")],
