@@ -246,6 +246,7 @@ fn balancers(site: &Site) -> Balancers {
         region: site.region.clone(),
         network: site.network.clone(),
         cluster_id: site.cluster_id.clone(),
+        is_denied: false.into(),
     };
     Balancers::new(site.client.clone(), Arc::new(here), site.cluster.clone(), env)
 }

@@ -5,6 +5,7 @@
 
 use ccm_kit::annotations::{BalancerKind, On, Parsed, Table, Wrong, value};
 use ccm_provider::Finding;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use ccm_kit::annotations::Annotations;
 
@@ -12,7 +13,7 @@ pub(crate) use ccm_kit::annotations::Annotations;
 mod tests;
 
 /// The location of a load balancer's clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Scheme {
     /// Anywhere: a forwarding rule with a target pool.
     External,

@@ -8,6 +8,11 @@ use super::operation::{INSTANCE_GET, INSTANCE_LIST, INSTANCE_LIST_ALL};
 use super::resource::{Scope, last_part};
 use super::{ApiError, Client};
 
+/// The fields of a list. The metadata of an instance may have 512 KB, and a page 500 instances.
+pub(super) const LISTED: &str = "nextPageToken,warning,items(name,status,zone,machineType,tags/items,\
+    networkInterfaces(name,fingerprint,network,subnetwork,networkIP,accessConfigs/natIP,ipv6Address,ipv6AccessType,\
+    ipv6AccessConfigs/externalIpv6,aliasIpRanges/ipCidrRange))";
+
 /// An instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

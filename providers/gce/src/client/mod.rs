@@ -32,7 +32,7 @@ use tokio::time::Instant;
 
 use self::filter::Filter;
 use self::metrics::Metrics;
-use self::operation::{DISK_GET, Operation, Verb};
+use self::operation::{DISK_GET, INSTANCE_LIST, Operation, Verb};
 use self::resource::{Collection, Links, Scope};
 use self::session::{Message, Session};
 pub(crate) use self::write::Write;
@@ -185,7 +185,8 @@ impl Client {
     ) -> Result<Vec<T>, ApiError> {
         let start = Instant::now();
         let send = |token: Option<String>| {
-            let message = self.read(operation, &format!("{path}{}", paged(filter, token.as_deref())), body.clone());
+            let message =
+                self.read(operation, &format!("{path}{}", paged(operation, filter, token.as_deref())), body.clone());
             async move {
                 let page: Page<T> = self.session.send(&message).await?.json()?;
                 page.warning.map_or(Ok(()), Warning::check)?;
@@ -208,7 +209,7 @@ impl Client {
         let path = self.path(operation, &Scope::Project, "");
         let send = |token: Option<String>| {
             // Without the parameter that allows it, a partial list is an error.
-            let message = self.read(operation, &format!("{path}{}", paged(filter, token.as_deref())), None);
+            let message = self.read(operation, &format!("{path}{}", paged(operation, filter, token.as_deref())), None);
             async move {
                 let page: ScopedPage = self.session.send(&message).await?.json()?;
                 if let Some(scope) = page.unreachables.first() {
@@ -251,10 +252,12 @@ impl Client {
     }
 }
 
-fn paged(filter: &Filter, token: Option<&str>) -> Query {
+fn paged(operation: Operation, filter: &Filter, token: Option<&str>) -> Query {
     let filter = filter.to_string();
     let query = if filter.is_empty() { Query::default() } else { Query::default().with("filter", &filter) };
     let query = query.with("maxResults", "500");
+    let fields = (operation == INSTANCE_LIST).then_some(instance::LISTED);
+    let query = fields.iter().fold(query, |query, fields| query.with("fields", fields));
     token.iter().fold(query, |query, token| query.with("pageToken", token))
 }
 

@@ -46,8 +46,8 @@ impl Explained for Balancers {
     fn keep_registered(desired: &mut Desired, observed: &Observed) {
         let Some(item) = desired.items.get_mut(&PLACE) else { return };
         let registered = members(item, observed);
-        if let Some(settings) = item.settings.as_mut().filter(|_| !registered.is_empty()) {
-            settings.hosts.known.retain(|host, _| registered.contains(host));
+        if item.settings.is_some() && !registered.is_empty() {
+            item.hosts.known.retain(|host, _| registered.contains(host));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Checks without a cloud: `ccm lint`.
 
-use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::{ErrorClass, Finding, Lint, ProviderError, Service, Severity};
 
 use crate::annotations::{Annotations, lint};
+use crate::loadbalancer::desired::{MIXED, is_mixed, problems};
 use crate::loadbalancer::dispatch;
 use crate::ownership::CLASSES;
 use crate::start::config::Config;
@@ -19,10 +19,13 @@ impl Lint for Checks {
             return Vec::new();
         }
         let annotations = Annotations::read(&service.metadata.annotations);
-        let mut findings = lint(annotations, dispatch::scheme(service));
-        if let Err(error) = SourceRanges::of(service) {
-            findings.push(Finding::new(Severity::Error, "spec.loadBalancerSourceRanges", error.to_string()));
-        }
+        let scheme = dispatch::scheme(service);
+        let mut findings = lint(annotations, scheme);
+        let mixed = is_mixed(service).then(|| ("spec.ports", MIXED.to_owned()));
+        // The API server requires ports.
+        let is_known = |(field, _): &(&str, String)| *field != "spec.ports" || !service.spec.ports.is_empty();
+        let problems = problems(scheme, service).into_iter().filter(is_known).chain(mixed);
+        findings.extend(problems.map(|(field, problem)| Finding::new(Severity::Error, field, problem)));
         findings
     }
 
@@ -44,6 +47,8 @@ fn refused(error: &ProviderError) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -55,6 +60,34 @@ mod tests {
         assert_eq!(Checks.service(&service)[0].key, key);
         service.metadata.annotations = [(key, "Standard".to_owned())].into();
         assert_eq!(Checks.service(&service), []);
+    }
+
+    #[test]
+    fn what_a_load_balancer_cannot_have_is_found_by_the_pair_of_its_settings() {
+        let internal = [("networking.gke.io/load-balancer-type".to_owned(), "Internal".to_owned())];
+        for (is_internal, spec, expected) in [
+            (false, json!({"loadBalancerIP": "10.0.0.7"}), Some("spec.loadBalancerIP")),
+            (true, json!({"loadBalancerIP": "10.0.0.7"}), None),
+            (false, json!({"loadBalancerIP": "fd00::1"}), Some("spec.loadBalancerIP")),
+            (true, json!({"loadBalancerSourceRanges": ["fd00::/8"]}), Some("spec.loadBalancerSourceRanges")),
+            (false, json!({"ports": [{"port": 5060, "protocol": "SCTP"}]}), Some("spec.ports")),
+            (
+                true,
+                json!({"ports": [{"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]}),
+                Some("spec.ports"),
+            ),
+            (true, json!({"externalTrafficPolicy": "Local"}), Some("spec.healthCheckNodePort")),
+        ] {
+            let mut fields = json!({"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]});
+            fields.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+            let mut service: Service = serde_json::from_value(json!({"spec": fields})).unwrap();
+            if is_internal {
+                service.metadata.annotations = internal.clone().into();
+            }
+            let keys: Vec<String> =
+                Checks.service(&service).into_iter().map(|finding| finding.key.to_string()).collect();
+            assert_eq!(keys, expected.into_iter().collect::<Vec<_>>(), "{spec}");
+        }
     }
 
     #[test]

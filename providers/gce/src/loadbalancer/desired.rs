@@ -6,7 +6,7 @@ use ccm_kit::annotations::Annotations;
 use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::{ErrorClass, Finding, ProviderError, Service, ServiceAction, ServiceWork, Subject};
 
-use super::Options;
+use super::Env;
 use super::dispatch::{self, Owner};
 use super::hosts::Hosts;
 use crate::annotations::{self as keys, Scheme, Tier};
@@ -18,6 +18,12 @@ pub(super) const PORTS_ERROR: &str = "LoadBalancerPortsError";
 pub(super) const MIXED_PROTOCOLS: &str = "LoadBalancerMixedProtocolNotSupported";
 pub(super) const CONFLICT: &str = "ConflictingConfiguration";
 pub(super) const OPTIONS_IGNORED: &str = "ILBOptionsIgnored";
+/// The keys of findings about nodes.
+pub(super) const HOSTS: &str = "hosts";
+
+/// The error of a Service whose ports differ in protocol.
+pub(crate) const MIXED: &str =
+    "mixed protocol is not supported for LoadBalancer: spec.ports has several; make a Service for each protocol";
 
 /// The most discrete ports that the API accepts in a forwarding rule.
 pub(super) const MOST_PORTS: usize = 5;
@@ -44,7 +50,9 @@ pub(crate) struct Item {
     /// Whether its ports differ in protocol, and whether a condition reports that.
     pub(crate) is_mixed: bool,
     pub(crate) says_mixed: bool,
-    /// `None` for a deletion, and for mixed protocols.
+    /// The nodes; none for a deletion.
+    pub(crate) hosts: Hosts,
+    /// `None` for a deletion, for mixed protocols, and for an update of hosts of a Service that cannot be ensured.
     pub(crate) settings: Option<Settings>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) subject: Subject,
@@ -67,7 +75,6 @@ pub(crate) struct Settings {
     /// External: the tier of the annotation.
     pub(crate) tier: Option<Tier>,
     pub(crate) internal: Internal,
-    pub(crate) hosts: Hosts,
 }
 
 /// Settings that only internal load balancers have.
@@ -93,19 +100,19 @@ impl Settings {
 }
 
 /// The desired state for the work, and one result for each item.
-pub(super) fn desired(options: &Options, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
+pub(super) fn desired(env: &Env, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
     let mut desired = Desired::default();
     let mut verdicts = Vec::with_capacity(work.len());
     for (place, item) in work.iter().enumerate() {
-        verdicts.push(one(options, item).map(|item| drop(desired.items.insert(place, item))));
+        verdicts.push(one(env, item).map(|item| drop(desired.items.insert(place, item))));
     }
     (desired, verdicts)
 }
 
-fn one(options: &Options, work: &ServiceWork) -> Result<Item, ProviderError> {
+fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
     let service = &*work.service;
     let scheme = dispatch::scheme(service);
-    let owner = dispatch::owner(options, service, work.action);
+    let owner = dispatch::owner(&env.options, service, work.action);
     let begun = dispatch::begun(service);
     let has_others = begun.contains(&scheme.other()) && work.action != ServiceAction::UpdateHosts;
     // Services of a foreign class are never touched.
@@ -122,11 +129,23 @@ fn one(options: &Options, work: &ServiceWork) -> Result<Item, ProviderError> {
         begun,
         is_mixed: work.action == ServiceAction::Ensure && is_mixed(service),
         says_mixed: service.status.conditions.iter().any(|it| it.kind == PORTS_ERROR && it.status == "True"),
+        hosts: Hosts::of(work.nodes.iter().map(|node| &**node)).in_region(&env.region),
         settings: None,
         findings: Vec::new(),
         subject: Subject::service(service),
     };
     if owner == Owner::Other || work.action == ServiceAction::Delete {
+        return Ok(item);
+    }
+    item.findings.extend(elsewhere(&item, &env.region));
+    if let (Some(finding), true) =
+        (item.findings.first(), item.hosts.known.is_empty() && item.hosts.unplaced.is_empty())
+    {
+        return Err(ProviderError::unknown(format!("instance not found: {}", finding.message)));
+    }
+    if item.hosts_only() {
+        // Hosts follow the nodes, whatever else the Service asks for by now.
+        item.settings = settings(scheme, service).ok().filter(|_| !is_mixed(service));
         return Ok(item);
     }
     if item.is_mixed {
@@ -137,7 +156,10 @@ fn one(options: &Options, work: &ServiceWork) -> Result<Item, ProviderError> {
         return Ok(item);
     }
     item.findings.extend(remarks(&item, service));
-    item.settings = Some(settings(&item, service, work)?);
+    item.settings = Some(settings(scheme, service)?);
+    if scheme == Scheme::External && work.nodes.is_empty() {
+        return Err(ProviderError::unknown("cannot EnsureLoadBalancer() with no hosts"));
+    }
     Ok(item)
 }
 
@@ -156,6 +178,19 @@ impl Item {
     pub(super) fn hosts_only(&self) -> bool {
         self.action == ServiceAction::UpdateHosts
     }
+}
+
+/// The finding about nodes of other regions, which would make the calls for all hosts fail.
+fn elsewhere(item: &Item, region: &str) -> Option<Finding> {
+    let first = item.hosts.elsewhere.first()?;
+    let text = format!(
+        "nodes of other regions are no hosts: {} in {} and {} more; load balancers are in {region}, and have instances of \
+         it only",
+        first.name,
+        first.zone,
+        item.hosts.elsewhere.len() - 1
+    );
+    Some(item.finding(HOSTS, text))
 }
 
 /// Findings that a user should know about a Service that works.
@@ -184,75 +219,91 @@ fn remarks(item: &Item, service: &Service) -> Vec<Finding> {
     findings
 }
 
-fn is_mixed(service: &Service) -> bool {
+/// Whether the ports differ in protocol.
+pub(crate) fn is_mixed(service: &Service) -> bool {
     let first = service.spec.ports.first().map(|port| &port.protocol);
     service.spec.ports.iter().any(|port| Some(&port.protocol) != first)
 }
 
-fn settings(item: &Item, service: &Service, work: &ServiceWork) -> Result<Settings, ProviderError> {
+fn settings(scheme: Scheme, service: &Service) -> Result<Settings, ProviderError> {
+    if let Some((_, problem)) = problems(scheme, service).into_iter().next() {
+        return Err(refused(problem));
+    }
     let annotations = Annotations::read(&service.metadata.annotations);
-    let (spec, is_internal) = (&service.spec, item.scheme == Scheme::Internal);
-    let (path, port) = service.health_check_path_port();
-    if is_internal && path.is_empty() && service.needs_health_check() {
-        return Err(refused(
-            "spec.healthCheckNodePort is 0 although externalTrafficPolicy is Local: an internal load balancer cannot ask the \
-             nodes for their health; set the port, or the policy Cluster",
-        ));
-    }
-    let tier = match is_internal || item.hosts_only() {
-        true => annotations.readable(&keys::NETWORK_TIER),
-        false => annotations.get(&keys::NETWORK_TIER)?,
+    let spec = &service.spec;
+    let tier = match scheme {
+        Scheme::Internal => annotations.readable(&keys::NETWORK_TIER),
+        Scheme::External => annotations.get(&keys::NETWORK_TIER)?,
     };
-    let sources = SourceRanges::of(service).map_err(|error| refused(error.to_string()))?;
-    // The address is an IPv4 one: IPv6 networks cannot reach it, and a rule cannot mix families.
-    let sources = sources.iter().filter(|net| net.addr().is_ipv4()).map(ToString::to_string).collect::<BTreeSet<_>>();
-    if sources.is_empty() {
-        return Err(refused(
-            "spec.loadBalancerSourceRanges holds no IPv4 network, and the load balancer has an IPv4 address: nobody could connect; \
-             add one",
-        ));
-    }
-    let hosts = Hosts::of(work.nodes.iter().map(|node| &**node));
-    if !is_internal && !item.hosts_only() && work.nodes.is_empty() {
-        return Err(ProviderError::unknown("cannot EnsureLoadBalancer() with no hosts"));
-    }
     let shares = [&keys::BACKEND_SHARE, &keys::OLD_BACKEND_SHARE];
     let shares = shares.iter().any(|key| annotations.readable(key) == Some(true));
     Ok(Settings {
-        protocol: protocol(spec, is_internal, item.hosts_only())?,
+        // Upstream's default without ports.
+        protocol: spec.ports.first().map_or("UDP", |port| &*port.protocol).to_owned(),
         ports: spec.ports.iter().filter_map(|port| u16::try_from(port.port).ok()).collect(),
-        ip: address(&spec.load_balancer_ip)?,
+        ip: Some(spec.load_balancer_ip.clone()).filter(|ip| !ip.is_empty()),
         affinity: spec.session_affinity.clone(),
-        sources: sources.into_iter().collect(),
-        health_port: u16::try_from(port).ok().filter(|port| *port != 0),
+        sources: sources(service).map_err(refused)?,
+        health_port: u16::try_from(service.health_check_path_port().1).ok().filter(|port| *port != 0),
         tier,
         internal: Internal {
             has_global_access: annotations.readable(&keys::GLOBAL_ACCESS) == Some(true),
             subnet: annotations.readable(&keys::SUBNET),
             shares_backend: shares && !service.requests_only_local_traffic(),
         },
-        hosts,
     })
 }
 
-fn address(ip: &str) -> Result<Option<String>, ProviderError> {
-    match ip {
-        "" => Ok(None),
-        ip if ip.parse::<std::net::Ipv4Addr>().is_ok() => Ok(Some(ip.to_owned())),
-        ip => Err(refused(format!("spec.loadBalancerIP {ip:?} is no IPv4 address; write one or remove it"))),
+/// The fields that make a load balancer of this kind impossible whatever the cloud has, each with what is wrong.
+pub(crate) fn problems(scheme: Scheme, service: &Service) -> Vec<(&'static str, String)> {
+    let (spec, is_internal) = (&service.spec, scheme == Scheme::Internal);
+    let mut problems = Vec::new();
+    if is_internal && service.health_check_path_port().0.is_empty() && service.needs_health_check() {
+        let text = "spec.healthCheckNodePort is 0 although externalTrafficPolicy is Local: an internal load balancer cannot ask \
+                    the nodes for their health; set the port, or the policy Cluster";
+        problems.push(("spec.healthCheckNodePort", text.to_owned()));
+    }
+    problems.extend(sources(service).err().map(|problem| ("spec.loadBalancerSourceRanges", problem)));
+    let protocol = match spec.ports.first().map(|port| &*port.protocol) {
+        None if !is_internal => Some("no ports specified for GCE load balancer".to_owned()),
+        None | Some("TCP" | "UDP") => None,
+        Some(other) => {
+            let begin = if is_internal { "Invalid" } else { "invalid" };
+            Some(format!("{begin} protocol {other}, only TCP and UDP are supported"))
+        }
+    };
+    problems.extend(protocol.map(|problem| ("spec.ports", problem)));
+    problems.extend(address_problem(is_internal, &spec.load_balancer_ip).map(|it| ("spec.loadBalancerIP", it)));
+    problems
+}
+
+/// The networks of clients, sorted; or what is wrong with them.
+fn sources(service: &Service) -> Result<Vec<String>, String> {
+    let sources = SourceRanges::of(service).map_err(|error| error.to_string())?;
+    // The address is an IPv4 one: IPv6 networks cannot reach it, and a rule cannot mix families.
+    let sources = sources.iter().filter(|net| net.addr().is_ipv4()).map(ToString::to_string).collect::<BTreeSet<_>>();
+    match sources.is_empty() {
+        true => Err(
+            "spec.loadBalancerSourceRanges holds no IPv4 network, and the load balancer has an IPv4 address: nobody \
+                     could connect; add one"
+                .to_owned(),
+        ),
+        false => Ok(sources.into_iter().collect()),
     }
 }
 
-fn protocol(spec: &ccm_provider::ServiceSpec, is_internal: bool, hosts_only: bool) -> Result<String, ProviderError> {
-    match spec.ports.first().map(|port| &*port.protocol) {
-        None if is_internal => Ok("UDP".to_owned()),
-        None => Err(refused("no ports specified for GCE load balancer")),
-        Some(protocol @ ("TCP" | "UDP")) => Ok(protocol.to_owned()),
-        Some(other) if hosts_only => Ok(other.to_owned()),
-        Some(other) => {
-            let begin = if is_internal { "Invalid" } else { "invalid" };
-            Err(refused(format!("{begin} protocol {other}, only TCP and UDP are supported")))
-        }
+fn address_problem(is_internal: bool, ip: &str) -> Option<String> {
+    if ip.is_empty() {
+        return None;
+    }
+    match ip.parse::<std::net::Ipv4Addr>() {
+        Err(_) => Some(format!("spec.loadBalancerIP {ip:?} is no IPv4 address; write one or remove it")),
+        Ok(parsed) if parsed.is_private() && !is_internal => Some(format!(
+            "spec.loadBalancerIP {ip:?} is a private address, and the load balancer EXTERNAL; use a regional external address, \
+             or set the annotation {} to Internal",
+            keys::LOAD_BALANCER_TYPE.row.key
+        )),
+        Ok(_) => None,
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use ccm_provider::{Service, ServiceAction};
 
 use super::Options;
+use super::desired::is_mixed;
 use crate::annotations::{Annotations, L4_RBS, Scheme, scheme_of};
 use crate::ownership::{
     CLASS_EXTERNAL, CLASS_INTERNAL, CLASS_RBS, CLASSES, ILB_FINALIZER, ILB_FINALIZER_V2, NETLB_FINALIZER,
@@ -82,7 +83,11 @@ pub(crate) fn finalizers(options: &Options, service: &Service) -> Vec<(&'static 
     let wanted = scheme(service);
     let other = (finalizer(wanted.other()), false);
     match owner(options, service, ServiceAction::Ensure) {
-        Owner::Us => vec![(finalizer(wanted), true), other],
+        // As upstream, a Service whose ports are refused before anything is made gets none.
+        Owner::Us => {
+            let is_needed = has_finalizer(service, finalizer(wanted)) || !is_mixed(service);
+            vec![(finalizer(wanted), is_needed), other]
+        }
         // A load balancer that was made here before is deleted, and its finalizer removed.
         Owner::UsIfThere | Owner::Other if begun(service).contains(&wanted.other()) => vec![other],
         Owner::UsIfThere | Owner::Other => Vec::new(),
@@ -179,5 +184,18 @@ mod tests {
         assert_eq!(of(rbs.clone(), &[], None), []);
         assert_eq!(of(rbs, &[ILB_FINALIZER], None), [(ILB_FINALIZER, false)]);
         assert_eq!(of(json!({}), &[NETLB_FINALIZER], Some("foo.io/x")), []);
+    }
+
+    /// It may be handed to another controller, for which the finalizer would be a mark of ours.
+    #[test]
+    fn a_service_that_is_refused_before_anything_is_made_gets_no_finalizer() {
+        let mut mixed = service(json!({}), &[], None);
+        mixed.spec.ports = ["TCP", "UDP"]
+            .map(|protocol| ccm_provider::ServicePort { port: 53, protocol: protocol.to_owned(), ..Default::default() })
+            .into();
+        let needs = |service: &Service| finalizers(&Options::default(), service)[0];
+        assert_eq!(needs(&mixed), (NETLB_FINALIZER, false));
+        mixed.metadata.finalizers = vec![NETLB_FINALIZER.to_owned()];
+        assert_eq!(needs(&mixed), (NETLB_FINALIZER, true));
     }
 }

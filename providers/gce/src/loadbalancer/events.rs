@@ -6,9 +6,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use ccm_kit::{Cluster, lock};
-use ccm_provider::{EventType, Finding, Service, Severity, Subject};
+use ccm_provider::{EventType, Finding, Service, ServiceAction, Severity, Subject};
 
-use super::desired::{CONFLICT, MIXED_PROTOCOLS, OPTIONS_IGNORED};
+use super::desired::{CONFLICT, HOSTS, MIXED_PROTOCOLS, OPTIONS_IGNORED};
 
 /// The reason of events about the configuration of a Service.
 const CONFIGURATION: &str = "LoadBalancerConfiguration";
@@ -32,8 +32,8 @@ impl Events {
         Self { cluster, reported: Mutex::default(), commands: Mutex::default() }
     }
 
-    /// Emits the findings that were not emitted for this Service yet.
-    pub(super) fn report(&self, service: &Service, findings: &[Finding]) {
+    /// Emits the findings that were not emitted for this Service yet. Those of an update of hosts are not all.
+    pub(super) fn report(&self, service: &Service, action: ServiceAction, findings: &[Finding]) {
         let Some(context) = self.cluster.context() else { return };
         let (key, annotations) = (service.key().to_string(), &service.metadata.annotations);
         let is_for = |finding: &&Finding| {
@@ -45,14 +45,18 @@ impl Events {
         };
         let event = |finding: &Finding| match &*finding.key {
             reason @ (MIXED_PROTOCOLS | CONFLICT | OPTIONS_IGNORED) => (reason.to_owned(), finding.message.clone()),
+            HOSTS => (CONFIGURATION.to_owned(), finding.message.clone()),
             field if field.starts_with("spec.") => (CONFIGURATION.to_owned(), format!("{field}: {}", finding.message)),
             _ => (CONFIGURATION.to_owned(), finding.to_string()),
         };
-        let now: BTreeSet<(String, String)> = findings.iter().filter(is_for).map(event).collect();
+        let mut now: BTreeSet<(String, String)> = findings.iter().filter(is_for).map(event).collect();
         let mut reported = lock(&self.reported);
         let before = reported.remove(&key).unwrap_or_default();
         for (reason, message) in now.difference(&before) {
             context.events.event(&Subject::service(service), EventType::Warning, reason, message);
+        }
+        if action == ServiceAction::UpdateHosts {
+            now.extend(before);
         }
         if !now.is_empty() {
             reported.insert(key, now);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ccm_provider::Node;
 use serde::{Deserialize, Serialize};
 
-use crate::client::resource::ResourceId;
+use crate::client::resource::{ResourceId, region_of};
 use crate::node::identity::{self, Wanted, short};
 use crate::node::zones::zone_of;
 
@@ -36,6 +36,8 @@ pub(crate) struct Hosts {
     pub(crate) known: BTreeMap<Host, Option<String>>,
     /// The instance names of nodes with an unknown zone: such instances are neither added nor removed.
     pub(crate) unplaced: BTreeSet<String>,
+    /// The instances of nodes in other regions, which the load balancers of this one cannot have.
+    pub(crate) elsewhere: BTreeSet<Host>,
 }
 
 impl Hosts {
@@ -54,6 +56,14 @@ impl Hosts {
             }
         }
         hosts
+    }
+
+    /// Without the hosts of other regions, which are remembered. A zone of another form is in none.
+    #[must_use]
+    pub(crate) fn in_region(mut self, region: &str) -> Self {
+        let others = self.known.extract_if(.., |host, _| region_of(&host.zone) != Some(region));
+        self.elsewhere.extend(others.map(|(host, _)| host));
+        self
     }
 
     /// All hosts with a known zone.
@@ -135,6 +145,15 @@ mod tests {
         assert_eq!(hosts.in_subnet(None).len(), 3);
         assert_eq!(hosts.all().len(), 3);
         assert!(backend(&nodes[2]) != backend(&nodes[1]));
+    }
+
+    #[test]
+    fn nodes_of_other_regions_are_no_hosts() {
+        let zones = ["us-central1-b", "us-central1-f", "us-east1-b", "rack", "europe-west1-us-central1"];
+        let nodes = zones.map(|zone| node(serde_json::json!({"name": "n", "providerId": format!("gce://p/{zone}/n")})));
+        let hosts = Hosts::of(&nodes).in_region("us-central1");
+        assert_eq!(hosts.all(), [host("us-central1-b", "n"), host("us-central1-f", "n")].into());
+        assert_eq!(hosts.elsewhere.len(), 3);
     }
 
     #[test]

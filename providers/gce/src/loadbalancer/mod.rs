@@ -30,6 +30,7 @@ mod events;
 mod firewall;
 mod guard;
 pub(crate) mod hosts;
+mod missing;
 mod observe;
 pub(crate) mod observed;
 pub(crate) mod plan;
@@ -157,7 +158,7 @@ impl BalancerCloud for Balancers {
     }
 
     fn wanted(&self, _: &str, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
-        desired::desired(&self.env.options, work)
+        desired::desired(&self.env, work)
     }
 
     async fn observe(&self, _: &str, _: &[ServiceWork], desired: &Desired) -> Result<Observed, ProviderError> {
@@ -198,7 +199,7 @@ impl BalancerCloud for Balancers {
 
     fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
         let Some(cloud) = &self.cloud else { return };
-        work.iter().for_each(|item| cloud.events.report(&item.service, findings));
+        work.iter().for_each(|item| cloud.events.report(&item.service, item.action, findings));
     }
 
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {

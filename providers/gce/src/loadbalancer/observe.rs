@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::batch::{Bulk, Interrupted, Limits};
-use ccm_kit::{Known, Misses, lock};
+use ccm_kit::{Known, lock};
 use ccm_provider::{ProviderError, ServiceAction};
 use futures::future::try_join_all;
 use serde::de::DeserializeOwned;
@@ -20,12 +20,15 @@ use tokio::time::Instant;
 use super::Env;
 use super::desired::{Desired, Item};
 use super::hosts::Host;
+use super::missing::Missing;
 use super::observed::Observed;
 use super::plan;
 use super::surroundings::{NetworkFacts, Surroundings};
 use super::tags;
 use crate::annotations::Scheme;
-use crate::client::balancing::{Address, ForwardingRule, GroupMember, InstanceGroup, Named};
+use crate::client::balancing::{
+    Address, BackendService, ForwardingRule, GroupMember, InstanceGroup, Named, TargetPool,
+};
 use crate::client::filter::Filter;
 use crate::client::operation::{
     ADDRESS_GET, ADDRESS_LIST, BACKEND_SERVICE_GET, BACKEND_SERVICE_LIST, FIREWALL_GET, FIREWALL_LIST,
@@ -33,14 +36,12 @@ use crate::client::operation::{
     HTTP_HEALTH_CHECK_LIST, INSTANCE_GROUP_FILTER, INSTANCE_GROUP_GET, INSTANCE_GROUP_INSTANCES, INSTANCE_LIST,
     Operation, TARGET_POOL_GET, TARGET_POOL_LIST,
 };
-use crate::client::resource::Scope;
+use crate::client::resource::{Scope, last_part};
 use crate::client::{ApiError, Client, is_forbidden};
 use crate::ownership::{ClusterNames, Names};
 
 /// The tags of instances are read again after this time.
 const TAGS_AGE: Duration = Duration::from_secs(60);
-/// A missing instance is not looked up again before this time: its node will be deleted.
-const MISSING: Duration = Duration::from_secs(300);
 /// Zones requested within this time belong to one sync.
 const WINDOW: Duration = Duration::from_millis(20);
 /// If there are more objects of a kind than this, they are read with one list.
@@ -54,7 +55,7 @@ pub(super) struct Reads {
     client: Client,
     surroundings: Arc<dyn Surroundings>,
     tags: Known<ZoneTags>,
-    pub(super) missing: Misses<Host>,
+    pub(super) missing: Missing,
     /// The balancers without leftovers, with their shape.
     settled: Mutex<BTreeMap<String, Shape>>,
     /// Lists that the caller has no permission for.
@@ -106,6 +107,13 @@ struct Needs {
 }
 
 impl Needs {
+    /// The hosts whose tags firewall rules are for, unless the tags are configured.
+    fn tagged_of(&mut self, env: &Env, item: &Item) {
+        if env.node_tags.is_empty() {
+            self.tagged.extend(item.hosts.all());
+        }
+    }
+
     /// The backend services of an internal balancer: that of its rule, or without a rule all that it may have had.
     fn backends_of(&mut self, rule: Option<&ForwardingRule>, names: &Names, cluster: ClusterNames<'_>) {
         match rule.filter(|rule| plan::real_scheme(rule) == Scheme::Internal) {
@@ -126,7 +134,7 @@ impl Reads {
             client,
             surroundings,
             tags: Known::new(tags, limits, TAGS_AGE, Duration::ZERO),
-            missing: Misses::new(MISSING),
+            missing: Missing::default(),
             settled: Mutex::default(),
             unlisted: Mutex::default(),
         }
@@ -151,10 +159,10 @@ impl Reads {
 
     /// Everything that a plan for these items needs.
     pub(super) async fn observe(&self, env: &Env, desired: &Desired) -> Result<Observed, ProviderError> {
-        let with_network =
-            desired.items.values().any(|item| item.scheme == Scheme::Internal && item.settings.is_some());
+        let is_internal =
+            |item: &Item| item.scheme == Scheme::Internal && (item.settings.is_some() || item.hosts_only());
         let network = async {
-            match with_network {
+            match desired.items.values().any(is_internal) {
                 true => self.surroundings.network().await,
                 false => Ok(NetworkFacts::default()),
             }
@@ -169,9 +177,10 @@ impl Reads {
             self.needs(env, &observed, item, &mut needs);
         }
         self.read(env, needs, &mut observed).await?;
+        self.read_lost(env, desired, &mut observed).await?;
         self.read_replaced(desired, &mut observed).await?;
-        let known = self.missing_hosts(desired);
-        observed.missing.extend(known);
+        self.read_missing(desired, &mut observed).await?;
+        self.read_unused(env, desired, &mut observed).await?;
         let looked_for: BTreeSet<String> =
             desired.items.values().filter_map(|item| plan::address_to_look_for(env, &observed, item)).collect();
         let found = looked_for.iter().map(async |ip| Ok::<_, ApiError>((ip.clone(), self.reserved(env, ip).await?)));
@@ -181,7 +190,7 @@ impl Reads {
         Ok(observed)
     }
 
-    /// The shared health checks that Services replace with their own, and their firewall rules.
+    /// The health checks that Services replace, and their firewall rules: the shared ones by their own, or vice versa.
     async fn read_replaced(&self, desired: &Desired, observed: &mut Observed) -> Result<(), ProviderError> {
         let replacing = desired.items.values().filter(|item| plan::replaces_shared(observed, item));
         let schemes: BTreeSet<Scheme> = replacing.map(|item| item.scheme).collect();
@@ -205,13 +214,99 @@ impl Reads {
             to.extend(checks);
             observed.firewalls.extend(firewalls);
         }
+        let left = desired.items.values().filter_map(|item| plan::left_check_firewall(observed, item));
+        let left = left.filter(|name| !observed.firewalls.contains_key(name)).collect();
+        observed.firewalls.extend(self.each((FIREWALL_GET, FIREWALL_LIST), &Scope::Global, left).await?);
         Ok(())
     }
 
-    fn missing_hosts(&self, desired: &Desired) -> BTreeSet<Host> {
-        let settings = desired.items.values().filter_map(|item| item.settings.as_ref());
-        let hosts = settings.flat_map(|settings| settings.hosts.known.keys());
-        hosts.filter(|host| self.missing.contains(*host)).cloned().collect()
+    /// Whether something uses the shared objects: a deletion that finds nothing else may follow an interrupted creation.
+    async fn read_unused(&self, env: &Env, desired: &Desired, observed: &mut Observed) -> Result<(), ProviderError> {
+        let id = observed.cluster_id.clone();
+        let (check, group) = (ClusterNames(&id).health_check(), ClusterNames(&id).instance_group());
+        let is_doubtful = |item: &&Item| {
+            let name = &item.names.balancer;
+            let has_own = observed.rules.contains_key(name) || observed.pools.contains_key(name);
+            let is_left = match item.scheme {
+                Scheme::External => observed.http_checks.contains_key(&check),
+                Scheme::Internal => {
+                    observed.checks.contains_key(&check)
+                        || observed.groups.values().any(|zone| zone.contains_key(&group))
+                }
+            };
+            item.action == ServiceAction::Delete && !item.begun.contains(&item.scheme) && !has_own && is_left
+        };
+        let kinds: BTreeSet<Scheme> = desired.items.values().filter(is_doubtful).map(|item| item.scheme).collect();
+        for kind in kinds {
+            let uses = |urls: &[String], name: &str| urls.iter().any(|url| last_part(url) == name);
+            let (region, all) = (env.region(), Filter::default());
+            let is_used = match kind {
+                Scheme::External => self
+                    .client
+                    .list::<TargetPool>(TARGET_POOL_LIST, &region, &all)
+                    .await
+                    .map(|pools| pools.iter().any(|pool| uses(&pool.health_checks, &check))),
+                Scheme::Internal => {
+                    self.client.list::<BackendService>(BACKEND_SERVICE_LIST, &region, &all).await.map(|all| {
+                        let is_user = |it: &BackendService| {
+                            uses(&it.health_checks, &check) || it.groups().any(|it| last_part(it) == group)
+                        };
+                        all.iter().any(is_user)
+                    })
+                }
+            };
+            match is_used {
+                Ok(is_used) => observed.unused.extend((!is_used).then_some(kind)),
+                Err(error) if is_forbidden(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The rules of balancers whose hosts change and that were not found as the Service describes them, and what is
+    /// behind these rules: it may ask for another kind by now, which was never ensured.
+    async fn read_lost(&self, env: &Env, desired: &Desired, observed: &mut Observed) -> Result<(), ProviderError> {
+        let is_lost = |observed: &Observed, item: &Item| item.hosts_only() && !plan::is_found(observed, item);
+        let lost: Vec<&Item> = desired.items.values().filter(|item| is_lost(observed, item)).collect();
+        let names: BTreeSet<String> = lost.iter().map(|item| item.names.balancer.clone()).collect();
+        let unread = names.into_iter().filter(|name| !observed.rules.contains_key(name)).collect();
+        let rules = self.each((FORWARDING_RULE_GET, FORWARDING_RULE_LIST), &env.region(), unread).await?;
+        observed.rules.extend(rules);
+        let mut needs = Needs::default();
+        for item in lost {
+            if let Some(kind) = observed.rule(&item.names).and_then(|_| plan::existing(observed, item)) {
+                if kind == Scheme::Internal && observed.network == NetworkFacts::default() {
+                    observed.network = self.surroundings.network().await?;
+                }
+                self.needs_of_hosts(env, observed, item, kind, &mut needs);
+            }
+        }
+        self.read(env, needs, observed).await
+    }
+
+    /// The hosts that do not exist. Those that were found are looked for again after a while: an instance may come back
+    /// with its name.
+    async fn read_missing(&self, desired: &Desired, observed: &mut Observed) -> Result<(), ProviderError> {
+        if self.missing.is_empty() {
+            return Ok(());
+        }
+        let hosts: BTreeSet<&Host> = desired.items.values().flat_map(|item| item.hosts.known.keys()).collect();
+        let members = observed.groups.values().flat_map(|groups| groups.values()).flatten();
+        self.missing.seen(members.chain(observed.tags.keys()));
+        let due = self.missing.due(&hosts);
+        let read = due.into_iter().map(async |host| {
+            let found = self.client.instance(&host.zone, &host.name).await;
+            Ok::<_, ApiError>((host, found?.is_some()))
+        });
+        for (host, exists) in try_join_all(read).await? {
+            match exists {
+                true => self.missing.seen([&host]),
+                false => self.missing.add(host),
+            }
+        }
+        observed.missing.extend(hosts.into_iter().filter(|host| self.missing.contains(host)).cloned());
+        Ok(())
     }
 
     /// Collects the objects that a plan for one item needs.
@@ -220,53 +315,66 @@ impl Reads {
         for scheme in plan::leaving(item, rule) {
             self.needs_to_leave(env, observed, item, scheme, needs);
         }
+        if item.hosts_only() {
+            let kind = rule.map_or(item.scheme, plan::real_scheme);
+            self.needs_of_hosts(env, observed, item, kind, needs);
+            return;
+        }
         let Some(settings) = &item.settings else { return };
         let cluster = ClusterNames(&observed.cluster_id);
         let names = &item.names;
         let is_settled = self.is_settled(item);
-        let tagged = if env.node_tags.is_empty() { settings.hosts.all() } else { BTreeSet::new() };
-        let with_firewalls = !item.hosts_only() || env.node_tags.is_empty();
         match item.scheme {
             Scheme::External => {
                 needs.pools.insert(names.balancer.clone());
-                if with_firewalls {
-                    let check = settings.health_port.map(|_| names.external_check_firewall());
-                    needs
-                        .firewalls
-                        .extend([names.firewall(), check.unwrap_or_else(|| cluster.external_check_firewall())]);
-                }
-                if !item.hosts_only() {
-                    // Replacing the health check of a pool also replaces the rule.
-                    let own = settings.health_port.is_some() || rule.is_none();
-                    needs.http_checks.extend(own.then(|| names.balancer.clone()));
-                    needs.http_checks.extend(settings.health_port.is_none().then(|| cluster.health_check()));
-                    let deny = env.options.denies || env.options.removes_deny_rules;
-                    needs.firewalls.extend(deny.then(|| names.deny_firewall()));
-                }
+                let check = settings.health_port.map(|_| names.external_check_firewall());
+                needs.firewalls.extend([names.firewall(), check.unwrap_or_else(|| cluster.external_check_firewall())]);
+                // Replacing the health check of a pool also replaces the rule.
+                let own = settings.health_port.is_some() || rule.is_none();
+                needs.http_checks.extend(own.then(|| names.balancer.clone()));
+                needs.http_checks.extend(settings.health_port.is_none().then(|| cluster.health_check()));
+                let deny = env.options.denies || env.options.removes_deny_rules;
+                needs.firewalls.extend(deny.then(|| names.deny_firewall()));
             }
             Scheme::Internal => {
                 let shared = plan::shared_backend_name(observed, settings);
                 needs.backends.insert(shared.unwrap_or_else(|| names.balancer.clone()));
-                needs.members.extend(plan::group_hosts(observed, settings).into_iter().map(|host| host.zone));
-                if with_firewalls {
-                    let check = settings.health_port.map(|_| names.internal_check_firewall());
-                    needs
-                        .firewalls
-                        .extend([names.firewall(), check.unwrap_or_else(|| cluster.internal_check_firewall())]);
-                }
-                if !item.hosts_only() {
-                    let own = settings.health_port.is_some() || !is_settled;
-                    needs.checks.extend(own.then(|| names.balancer.clone()));
-                    needs.checks.extend(settings.health_port.is_none().then(|| cluster.health_check()));
-                    needs.backends_of(rule, names, cluster);
-                    needs.firewalls.extend((!is_settled).then(|| names.balancer.clone()));
-                }
+                needs.members.extend(plan::group_hosts(observed, &item.hosts).into_iter().map(|host| host.zone));
+                let check = settings.health_port.map(|_| names.internal_check_firewall());
+                needs.firewalls.extend([names.firewall(), check.unwrap_or_else(|| cluster.internal_check_firewall())]);
+                let own = settings.health_port.is_some() || !is_settled;
+                needs.checks.extend(own.then(|| names.balancer.clone()));
+                needs.checks.extend(settings.health_port.is_none().then(|| cluster.health_check()));
+                needs.backends_of(rule, names, cluster);
+                needs.firewalls.extend((!is_settled).then(|| names.balancer.clone()));
             }
         }
-        needs.tagged.extend(tagged);
-        if !item.hosts_only() && !is_settled {
+        needs.tagged_of(env, item);
+        if !is_settled {
             needs.addresses.insert(names.balancer.clone());
         }
+    }
+
+    /// Collects the objects that hold the hosts of a balancer of this kind, and follow their tags.
+    fn needs_of_hosts(&self, env: &Env, observed: &Observed, item: &Item, kind: Scheme, needs: &mut Needs) {
+        let (cluster, names) = (ClusterNames(&observed.cluster_id), &item.names);
+        let check_firewalls = match kind {
+            Scheme::External => {
+                needs.pools.insert(names.balancer.clone());
+                [names.external_check_firewall(), cluster.external_check_firewall()]
+            }
+            Scheme::Internal => {
+                let of_rule = observed.rule(names).and_then(plan::backend_name);
+                let shared = || item.settings.as_ref().and_then(|it| plan::shared_backend_name(observed, it));
+                needs.backends.insert(of_rule.or_else(shared).unwrap_or_else(|| names.balancer.clone()));
+                needs.members.extend(plan::group_hosts(observed, &item.hosts).into_iter().map(|host| host.zone));
+                [names.internal_check_firewall(), cluster.internal_check_firewall()]
+            }
+        };
+        if env.node_tags.is_empty() {
+            needs.firewalls.extend([names.firewall()].into_iter().chain(check_firewalls));
+        }
+        needs.tagged_of(env, item);
     }
 
     /// Collects the objects to delete with a balancer of this kind.
@@ -313,9 +421,13 @@ impl Reads {
             groups,
             async { self.tags_of(&needs.tagged).await.map_err(ProviderError::from) },
         )?;
-        (observed.addresses, observed.pools, observed.backends) = (addresses, pools, backends);
-        (observed.firewalls, observed.http_checks, observed.checks) = (firewalls, http_checks, checks);
-        observed.groups = groups;
+        observed.addresses.extend(addresses);
+        observed.pools.extend(pools);
+        observed.backends.extend(backends);
+        observed.firewalls.extend(firewalls);
+        observed.http_checks.extend(http_checks);
+        observed.checks.extend(checks);
+        observed.groups.extend(groups);
         for (host, tag) in tags {
             match tag {
                 Some(tag) => drop(observed.tags.insert(host, tag)),
@@ -359,8 +471,7 @@ impl Reads {
 
     /// The reservation of an address in the region.
     async fn reserved(&self, env: &Env, ip: &str) -> Result<Option<Address>, ApiError> {
-        let list: Vec<Address> =
-            self.client.list(ADDRESS_LIST, &env.region(), &Filter::is("address", ip)).await?;
+        let list: Vec<Address> = self.client.list(ADDRESS_LIST, &env.region(), &Filter::is("address", ip)).await?;
         Ok(list.into_iter().find(|address| address.address == ip))
     }
 

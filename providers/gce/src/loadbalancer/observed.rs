@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hosts::Host;
 use super::surroundings::NetworkFacts;
+use crate::annotations::Scheme;
 use crate::client::balancing::{Address, BackendService, Firewall, ForwardingRule, HealthCheck, TargetPool};
 use crate::ownership::Names;
 
@@ -27,6 +28,9 @@ pub(crate) struct Observed {
     pub(crate) checks: BTreeMap<String, HealthCheck>,
     /// Members of instance groups, by zone and name.
     pub(crate) groups: BTreeMap<String, BTreeMap<String, BTreeSet<Host>>>,
+    /// The kinds of which only shared objects were found, which nothing uses.
+    #[serde(default)]
+    pub(crate) unused: BTreeSet<Scheme>,
     /// Instances of nodes, if the instance does not exist.
     pub(crate) missing: BTreeSet<Host>,
     /// For each instance the tag that its name begins with, if no tags are configured.

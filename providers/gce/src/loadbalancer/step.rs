@@ -50,7 +50,7 @@ pub(crate) enum Rank {
     ReplacedFirewalls,
     ReplacedChecks,
     Rules,
-    /// For networks where the address is that of the new forwarding rule.
+    /// Where the address is that of the new forwarding rule.
     LateFirewalls,
     Deny,
     Release,
@@ -68,6 +68,8 @@ pub(crate) struct Step {
     /// The name of the balancer of that item.
     pub(crate) balancer: Option<String>,
     pub(crate) rank: Rank,
+    /// Services that reserve an address are changed in waves: a project has few reservations.
+    pub(crate) wave: u32,
     /// Steps of one rank for one object run in this order.
     pub(crate) order: u32,
     pub(crate) act: Act,
@@ -199,7 +201,7 @@ impl Act {
 impl Step {
     /// The stage of the step. Steps of different stages do not run at the same time.
     pub(crate) fn stage(&self) -> u32 {
-        u32::from(self.rank as u8) * 10_000 + self.order
+        (self.wave * 100 + u32::from(self.rank as u8)) * 10_000 + self.order
     }
 
     /// The step for display, with the instances that are added or removed.

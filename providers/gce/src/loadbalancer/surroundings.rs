@@ -1,7 +1,9 @@
 //! The dependencies of load balancers on other parts of the provider.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use async_trait::async_trait;
-use ccm_provider::ProviderError;
+use ccm_provider::{ErrorClass, ProviderError};
 use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
@@ -14,7 +16,7 @@ pub(crate) trait Surroundings: Send + Sync + std::fmt::Debug {
     /// The ID of the cluster that is part of names.
     async fn cluster_id(&self) -> Result<String, ProviderError>;
 
-    /// The network of the cluster.
+    /// The network of the cluster. A right to read it that is not granted is a fact about it: only a new rule needs it.
     async fn network(&self) -> Result<NetworkFacts, ProviderError>;
 
     /// All zones of the region.
@@ -40,6 +42,8 @@ pub(crate) struct Here {
     pub(crate) region: String,
     pub(crate) network: Network,
     pub(crate) cluster_id: ClusterId,
+    /// Whether the missing right was logged.
+    pub(crate) is_denied: AtomicBool,
 }
 
 #[async_trait]
@@ -49,7 +53,16 @@ impl Surroundings for Here {
     }
 
     async fn network(&self) -> Result<NetworkFacts, ProviderError> {
-        Ok(match self.network.subnetwork().await? {
+        let found = match self.network.subnetwork().await {
+            Err(error) if matches!(error.class(), ErrorClass::Denied { .. }) => {
+                if !self.is_denied.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "the subnetwork of the cluster is not known: set subnetwork-name, or grant the right");
+                }
+                Subnet::Unknown(error.to_string())
+            }
+            found => found?,
+        };
+        Ok(match found {
             Subnet::Url(url) => NetworkFacts { subnetwork: Some(url), ..NetworkFacts::default() },
             Subnet::Legacy => NetworkFacts { is_legacy: true, ..NetworkFacts::default() },
             Subnet::Unknown(why) => NetworkFacts { problem: Some(why), ..NetworkFacts::default() },

@@ -5,8 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_provider::ProviderError;
-
 use super::hosts::Host;
 
 /// The tag that identifies the group of an instance.
@@ -14,21 +12,38 @@ pub(super) fn tag_of<'t>(name: &str, tags: &'t [String]) -> Option<&'t str> {
     tags.iter().map(String::as_str).filter(|tag| name.starts_with(tag)).max_by_key(|tag| tag.len())
 }
 
-/// The tags for these hosts; empty without hosts. Hosts that are not in `tags` do not exist.
-pub(super) fn computed(
-    tags: &BTreeMap<Host, Option<String>>,
-    hosts: &BTreeSet<Host>,
-) -> Result<BTreeSet<String>, ProviderError> {
-    let of = |host: &Host| match tags.get(host)? {
-        Some(tag) => Some(Ok(tag.clone())),
-        None => Some(Err(ProviderError::unknown(format!(
+/// The tags of some hosts.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Computed {
+    pub(super) tags: BTreeSet<String>,
+    /// The hosts without a tag that their name begins with.
+    pub(super) untagged: BTreeSet<Host>,
+}
+
+/// The tags of these hosts. Hosts that are not in `tags` do not exist.
+pub(super) fn computed(tags: &BTreeMap<Host, Option<String>>, hosts: &BTreeSet<Host>) -> Computed {
+    let mut computed = Computed::default();
+    for host in hosts {
+        match tags.get(host) {
+            Some(Some(tag)) => drop(computed.tags.insert(tag.clone())),
+            Some(None) => drop(computed.untagged.insert(host.clone())),
+            None => {}
+        }
+    }
+    computed
+}
+
+impl Computed {
+    /// Why firewall rules cannot be for all hosts; `None` if they can.
+    pub(super) fn problem(&self) -> Option<String> {
+        let host = self.untagged.first()?;
+        Some(format!(
             "no node tags supplied and also failed to parse the given lists of hosts for tags. Abort creating firewall rule: \
              instance {} in {} has no network tag that its name begins with; give all nodes one network tag and name it as \
              node-tags in [global] of gce.conf",
             host.name, host.zone
-        )))),
-    };
-    hosts.iter().filter_map(of).collect()
+        ))
+    }
 }
 
 #[cfg(test)]
@@ -49,9 +64,12 @@ mod tests {
     #[test]
     fn an_instance_without_tag_is_named_with_the_remedy() {
         let tags = [(host("node-1"), Some("node".to_owned())), (host("x"), None)].into();
-        assert_eq!(computed(&tags, &[host("node-1"), host("gone")].into()).unwrap(), ["node".to_owned()].into());
-        let error = computed(&tags, &[host("node-1"), host("x")].into()).unwrap_err().to_string();
-        assert!(error.contains("instance x in z") && error.contains("node-tags"), "{error}");
-        assert!(computed(&tags, &BTreeSet::new()).unwrap().is_empty());
+        let all = computed(&tags, &[host("node-1"), host("gone")].into());
+        assert_eq!((all.tags.clone(), all.problem()), (["node".to_owned()].into(), None));
+        let some = computed(&tags, &[host("node-1"), host("x")].into());
+        assert_eq!(some.tags, all.tags);
+        let problem = some.problem().unwrap();
+        assert!(problem.contains("instance x in z") && problem.contains("node-tags"), "{problem}");
+        assert_eq!(computed(&tags, &BTreeSet::new()), Computed::default());
     }
 }

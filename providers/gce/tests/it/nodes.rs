@@ -126,6 +126,26 @@ async fn p09_a_node_outside_the_managed_zones_is_found_by_name() {
     assert!(matches!(&gone, Lookup::Gone(evidence) if evidence.kind == EvidenceKind::Unlisted), "{gone:?}");
 }
 
+/// 500 instances with this metadata would have more bytes than an answer may have.
+#[tokio::test]
+async fn metadata_of_instances_is_not_listed() {
+    let bed = Bed::start(Options::default());
+    let metadata = json!({"metadata": {"items": [{"key": "user-data", "value": "x".repeat(150_000)}]}});
+    let nodes: Vec<NodeRef> = (0..500)
+        .map(|number| {
+            let name = format!("n{number}");
+            bed.instance_in(ZONE, &name, metadata.clone());
+            node(&name, &format!("gce://{PROJECT}/{ZONE}/{name}"))
+        })
+        .collect();
+    let provider = with_flags(&bed, "", &[]).await;
+    let mark = bed.cloud.mark();
+    let answers = provider.instances().unwrap().lookup(&nodes, Aspects::LIFECYCLE).await;
+    assert!(answers.iter().all(|answer| found(answer).shutdown.is_err()));
+    assert_eq!(bed.calls(mark), ["instances.list", "instances.list"], "two pages, and no instance by itself");
+    assert_eq!(bed.cloud.violations(), Vec::<String>::new());
+}
+
 /// Such a node may be spelled differently from its instance: it waits for its network, and its instance works.
 #[tokio::test]
 async fn a_node_whose_name_no_instance_had_is_kept_and_the_error_names_what_comes_close() {

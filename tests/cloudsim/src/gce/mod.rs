@@ -8,6 +8,7 @@
 mod addresses;
 mod backend_services;
 mod errors;
+mod fields;
 mod filter;
 mod firewalls;
 mod forwarding_rules;

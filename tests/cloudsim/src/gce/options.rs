@@ -37,7 +37,8 @@ pub struct Options {
     /// The duration of operations.
     #[serde(with = "crate::core::millis")]
     pub operation: Duration,
-    /// The duration by method (a trailing `*` matches any suffix) in milliseconds; overrides `operation`.
+    /// The duration by method, or by method and name of the object (`forwardingRules.insert a1*`; a trailing `*` matches
+    /// any suffix), in milliseconds; overrides `operation`. The longest pattern counts.
     pub operations: BTreeMap<String, u64>,
     /// The maximum time of a `wait` call.
     #[serde(with = "crate::core::millis")]
@@ -59,9 +60,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// The duration of an operation of a method.
-    pub(super) fn operation_of(&self, method: &str) -> Duration {
-        let own = self.operations.iter().find(|(pattern, _)| matches(pattern, method));
+    /// The duration of an operation of a method on an object.
+    pub(super) fn operation_of(&self, method: &str, name: &str) -> Duration {
+        let both = format!("{method} {name}");
+        let fits = |pattern: &str| matches(pattern, method) || matches(pattern, &both);
+        let own = self.operations.iter().filter(|(pattern, _)| fits(pattern)).max_by_key(|(pattern, _)| pattern.len());
         own.map_or(self.operation, |(_, millis)| Duration::from_millis(*millis))
     }
 }

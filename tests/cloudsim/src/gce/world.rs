@@ -56,6 +56,8 @@ pub struct World {
     model: Option<Arc<Model>>,
     /// The method of the current call; empty if there is none, so that changes take effect immediately.
     method: &'static str,
+    /// The name of its object.
+    target: String,
     /// The start of the current call: all its effects end at the same time.
     began: Timestamp,
     rng: StdRng,
@@ -81,6 +83,7 @@ impl World {
             instances_by_address: RefCell::default(),
             model,
             method: "",
+            target: String::new(),
             began: Timestamp::UNIX_EPOCH,
             count: 0,
         }
@@ -132,8 +135,12 @@ impl World {
     }
 
     /// Records the start of a call.
-    fn begin(&mut self, method: &'static str) {
-        (self.method, self.began) = (method, self.now());
+    fn begin(&mut self, call: &Call) {
+        (self.method, self.began) = (call.action, self.now());
+        // The name of the object is in the body of an insertion, and else in the path.
+        let named = call.object().map(|body| super::verbs::text(&body, "name").to_owned()).unwrap_or_default();
+        let path = call.path.strip_prefix(PATH).and_then(Spot::parse).map(|spot| spot.name).unwrap_or_default();
+        self.target = if path.is_empty() { named } else { path };
     }
 
     /// The times at which a write of the current call takes effect and becomes visible.
@@ -142,7 +149,7 @@ impl World {
             return self.at_once();
         }
         let now = self.began;
-        let done = later(now, self.options.operation_of(self.method));
+        let done = later(now, self.options.operation_of(self.method, &self.target));
         Due { now, done, shown: later(done, self.options.lag.of(resource)) }
     }
 
@@ -280,7 +287,7 @@ impl Rest for World {
 
     fn authenticate(&mut self, call: &Call) -> Result<String, Problem> {
         self.who = String::new();
-        self.begin(call.action);
+        self.begin(call);
         if routes::is_open(call.action) {
             return Ok(String::new());
         }
@@ -312,7 +319,7 @@ impl Rest for World {
             Fault::ExpiredCredentials => errors::render(&errors::unauthorized(true)),
             Fault::Deny => errors::render(&permissions::denied(call)),
             Fault::Operation { status, code, message } => {
-                self.begin(call.action);
+                self.begin(call);
                 let (code, message) = (code.clone(), message.clone());
                 operations::fail(self, call, operations::Failure { status: *status, code, message })
             }
@@ -332,6 +339,9 @@ impl Rest for World {
         let looked_at = reply.body.len() > LONG && !self.long_answers.insert(call.action);
         if let Some(model) = self.model.clone().filter(|_| reply.status == 200 && !looked_at) {
             violations.extend(model.check_answer(call, &reply.body));
+        }
+        if let Some(fields) = call.get("fields").filter(|_| reply.status == 200) {
+            super::fields::select(fields, reply);
         }
     }
 

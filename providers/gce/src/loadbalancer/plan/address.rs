@@ -1,7 +1,8 @@
 //! The address of a load balancer, and its reservation while the rule is replaced. Pure.
 //!
-//! Upstream reserves and releases an address on every sync. Here that is done only if a rule is created: the
-//! reservation outlives a failure, and is released once the rule has the address.
+//! Upstream reserves and releases an address on every sync. Here that is done only if a rule is replaced: the
+//! reservation outlives a failure, and is released once the new rule has the address. The first rule of a Service has
+//! no address to lose, and projects have few reservations.
 
 use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
@@ -9,10 +10,13 @@ use serde_json::json;
 use super::super::desired::{Settings, refused};
 use super::super::step::{Act, RESERVED, Rank};
 use super::{Draft, put, what};
-use crate::annotations::{Scheme, Tier};
+use crate::annotations::{LOAD_BALANCER_TYPE, SUBNET, Scheme, Tier};
 use crate::client::balancing::{Address, ForwardingRule};
 use crate::client::operation::{ADDRESS_DELETE, ADDRESS_RESERVE};
 use crate::client::resource::{last_part, same_url};
+
+/// The purposes of addresses that a forwarding rule can have; external ones have none.
+const PURPOSES: [&str; 3] = ["", "GCE_ENDPOINT", "SHARED_LOADBALANCER_VIP"];
 
 /// An address that a load balancer of this kind can have.
 pub(super) struct Kind<'t> {
@@ -39,7 +43,8 @@ impl Kind<'_> {
 }
 
 impl Draft<'_> {
-    /// Secures an address for a rule that will be created: the requested one, or any. Returns it, or its placeholder.
+    /// Secures an address for a rule that will be created: the requested one, or any. Returns it, or its placeholder;
+    /// empty if the rule gets one when it is created.
     pub(super) fn hold_address(
         &mut self,
         settings: &Settings,
@@ -70,6 +75,9 @@ impl Draft<'_> {
         if left.is_some() && !self.steps.iter().any(|step| step.kind == "Address") {
             self.delete(Rank::WrongAddress, ADDRESS_DELETE, "Address", "it is not the wanted address");
         }
+        if rule.is_none() {
+            return Ok(wanted.unwrap_or_default());
+        }
         let mut body = json!({"description": self.item.names.description()});
         match kind.scheme {
             Scheme::External => put(&mut body, "networkTier", json!(kind.tier.as_str())),
@@ -92,12 +100,20 @@ impl Draft<'_> {
     /// Checks that an address that somebody else reserved can be used.
     fn may_use(&self, address: &Address, kind: &Kind<'_>) -> Result<(), ProviderError> {
         let (ip, name) = (&address.address, &address.name);
+        let refuse =
+            |why: String| Err(refused(format!("spec.loadBalancerIP {ip:?}: the reserved address {name} {why}")));
         match kind.scheme {
             Scheme::Internal if !address.is_internal() => {
-                return Err(refused(format!(
-                    "spec.loadBalancerIP {ip:?}: the reserved address {name} is EXTERNAL, and the load balancer INTERNAL; use an \
-                     internal address of its subnetwork"
-                )));
+                return refuse(
+                    "is EXTERNAL, and the load balancer INTERNAL; use an internal address of its subnetwork".to_owned(),
+                );
+            }
+            Scheme::External if address.is_internal() => {
+                return refuse(format!(
+                    "is INTERNAL, and the load balancer EXTERNAL; use a regional external address, or set the annotation {} to \
+                     Internal",
+                    LOAD_BALANCER_TYPE.row.key
+                ));
             }
             Scheme::External if address.tier() != kind.tier.as_str() => {
                 return Err(refused(format!(
@@ -107,6 +123,22 @@ impl Draft<'_> {
                 )));
             }
             _ => {}
+        }
+        let is_other = |subnetwork: &&str| !address.subnetwork.is_empty() && !same_url(subnetwork, &address.subnetwork);
+        if let Some(subnetwork) = kind.subnetwork.filter(is_other) {
+            return refuse(format!(
+                "is of the subnetwork {}, and the load balancer of {}; use an address of that one, or name the other in the \
+                 annotation {}",
+                last_part(&address.subnetwork),
+                last_part(subnetwork),
+                SUBNET.row.key
+            ));
+        }
+        if !PURPOSES.contains(&&*address.purpose) {
+            return refuse(format!(
+                "has the purpose {}, which is not for load balancers; use another one",
+                address.purpose
+            ));
         }
         // The Service's own rule has it until the rule is replaced.
         let other = address.users.iter().find(|user| last_part(user) != self.item.names.balancer);

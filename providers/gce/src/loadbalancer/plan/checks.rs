@@ -119,6 +119,18 @@ pub(in super::super) fn replaces_shared(observed: &Observed, item: &Item) -> boo
     rule || behind
 }
 
+/// The firewall rule of a Service's own health check, if the Service changes to that of the nodes.
+pub(in super::super) fn left_check_firewall(observed: &Observed, item: &Item) -> Option<String> {
+    let name = &item.names.balancer;
+    let is_shared = item.settings.as_ref().is_some_and(|settings| settings.health_port.is_none());
+    let pool = || observed.pools.get(name).is_some_and(|pool| super::external::has_own_check(name, pool));
+    let has_own = checks_of(observed, item.scheme).contains_key(name) || item.scheme == Scheme::External && pool();
+    (is_shared && has_own && !item.hosts_only()).then(|| match item.scheme {
+        Scheme::External => item.names.external_check_firewall(),
+        Scheme::Internal => item.names.internal_check_firewall(),
+    })
+}
+
 /// The kind of health check, and the operations that create and update it.
 fn operations(scheme: Scheme) -> (&'static str, Operation, Operation) {
     match scheme {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ccm_provider::{ErrorClass, ProviderError, Verb};
+use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
 
 use super::super::Env;
@@ -10,7 +10,7 @@ use super::super::desired::{Item, MOST_PORTS, Settings};
 use super::super::hosts::Host;
 use super::super::observed::Observed;
 use super::super::ports;
-use super::super::step::{Act, Rank};
+use super::super::step::{Act, RESERVED, Rank};
 use super::address::Kind;
 use super::checks::Check;
 use super::members::{self, BATCH, Difference};
@@ -101,7 +101,7 @@ fn is_discrete(env: &Env, settings: &Settings) -> bool {
     env.options.discrete_ports && settings.ports.len() <= MOST_PORTS
 }
 
-fn has_own_check(balancer: &str, pool: &TargetPool) -> bool {
+pub(super) fn has_own_check(balancer: &str, pool: &TargetPool) -> bool {
     pool.health_checks.iter().any(|check| last_part(check) == balancer)
 }
 
@@ -117,17 +117,7 @@ impl Draft<'_> {
         let name = self.item.names.balancer.clone();
         let pool = self.observed.pools.get(&name);
         let check = self.wanted_check(settings);
-        if self.item.hosts_only() {
-            let Some(pool) = pool else {
-                return Err(ProviderError::new(ErrorClass::NotFound, format!("target pool {name} does not exist")));
-            };
-            self.pool_members(settings, pool)?;
-            return match rule.filter(|_| self.env.node_tags.is_empty()) {
-                Some(rule) => self.firewalls(settings, &rule.ip_address, &check, Rank::Firewalls),
-                None => Ok(()),
-            };
-        }
-        let hosts = members::present(self.observed, settings)?;
+        let hosts = members::present(self.observed, &self.item.hosts)?;
         let tier = tier(self.observed, self.item, settings, rule);
         let replaced = pool.filter(|pool| is_replaced(self.item, settings, pool));
         let makes_rule = makes_rule(self.env, self.observed, self.item, settings, rule);
@@ -136,8 +126,13 @@ impl Draft<'_> {
             let kind = Kind { scheme: Scheme::External, tier, subnetwork: None };
             address = self.hold_address(settings, rule, ip(settings, rule, tier), &kind)?;
         }
-        self.deny(settings, &address)?;
-        self.firewalls(settings, &address, &check, Rank::Firewalls)?;
+        // Without a reservation, the address is known once the rule exists.
+        let (ip, rank) = match &*address {
+            "" => (RESERVED, Rank::LateFirewalls),
+            address => (address, Rank::Firewalls),
+        };
+        self.deny(ip)?;
+        self.firewalls(settings, ip, &check, rank)?;
         self.check(&check);
         if let Some(rule) = rule.filter(|_| makes_rule) {
             self.delete_rule(differences(self.env, self.observed, self.item, settings, rule));
@@ -147,7 +142,7 @@ impl Draft<'_> {
             self.delete(Rank::OldPool, TARGET_POOL_DELETE, POOL, reason);
         }
         match pool.filter(|_| replaced.is_none()) {
-            Some(pool) => self.pool_members(settings, pool)?,
+            Some(pool) => self.pool_members(pool)?,
             None => self.make_pool(settings, &hosts, &check),
         }
         if makes_rule {
@@ -178,10 +173,11 @@ impl Draft<'_> {
         self.join_pool(&more, true);
     }
 
-    fn pool_members(&mut self, settings: &Settings, pool: &TargetPool) -> Result<(), ProviderError> {
-        let wanted = members::present(self.observed, settings)?;
+    pub(super) fn pool_members(&mut self, pool: &TargetPool) -> Result<(), ProviderError> {
+        let hosts = &self.item.hosts;
+        let wanted = members::present(self.observed, hosts)?;
         let current = pool.instances.iter().filter_map(|url| Host::of_url(url)).collect();
-        let Difference { join, leave, has_others } = members::difference(&current, &wanted, &settings.hosts.unplaced);
+        let Difference { join, leave, has_others } = members::difference(&current, &wanted, &hosts.unplaced);
         self.join_pool(&join, has_others);
         for (order, hosts) in (0..).zip(leave.chunks(BATCH)) {
             let write =
@@ -207,17 +203,20 @@ impl Draft<'_> {
         let name = self.item.names.balancer.clone();
         let mut body = json!({
             "description": self.item.names.description(),
-            "IPAddress": address,
             "IPProtocol": settings.protocol,
             "target": self.env.links.of(Collection::TargetPools, &self.env.region(), &name),
             "networkTier": tier.as_str(),
         });
+        if !address.is_empty() {
+            put(&mut body, "IPAddress", json!(address));
+        }
         match is_discrete(self.env, settings) {
             true => put(&mut body, "ports", json!(settings.ports.iter().map(ToString::to_string).collect::<Vec<_>>())),
             false => put(&mut body, "portRange", json!(ports::range(&settings.ports))),
         }
         let write = self.write(FORWARDING_RULE_CREATE, &name).body(body);
-        self.push(Rank::Rules, Act::Send(write), what(Verb::Create, RULE, "everything behind it is there"));
+        let act = if address.is_empty() { Act::InsertRule(write) } else { Act::Send(write) };
+        self.push(Rank::Rules, act, what(Verb::Create, RULE, "everything behind it is there"));
     }
 
     /// Deletes the health check that is no longer used.
@@ -230,7 +229,9 @@ impl Draft<'_> {
                 // The check is deleted last: while it exists, its firewall rule is looked for.
                 let firewall = self.item.names.external_check_firewall();
                 let reason = "the nodes' own health check is used";
-                self.delete_firewall(Rank::ReplacedFirewalls, &firewall, reason);
+                if self.observed.firewalls.contains_key(&firewall) {
+                    self.delete_firewall(Rank::ReplacedFirewalls, &firewall, reason);
+                }
                 self.delete(Rank::ReplacedChecks, HTTP_HEALTH_CHECK_DELETE, "HttpHealthCheck", reason);
             }
         }

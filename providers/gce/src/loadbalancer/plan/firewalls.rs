@@ -3,35 +3,47 @@
 use std::collections::BTreeSet;
 
 use ccm_provider::{ProviderError, Verb};
+use serde_json::json;
 
-use super::super::desired::Settings;
+use super::super::desired::{HOSTS, MOST_PORTS, Settings};
 use super::super::firewall::{Admission, Command, Wanted};
+use super::super::ports;
 use super::super::step::{Act, FirewallWrite, Rank};
-use super::super::tags;
+use super::super::tags::{self, Computed};
 use super::checks::Check;
-use super::{Draft, update, what};
+use super::{Draft, change, update, what};
 use crate::annotations::Scheme;
-use crate::client::balancing::Firewall;
+use crate::client::balancing::{Firewall, ForwardingRule};
 use crate::client::operation::{FIREWALL_CREATE, FIREWALL_DELETE, FIREWALL_PATCH};
+use crate::client::resource::same_url;
 
 const KIND: &str = "Firewall";
 /// The priority of deny rules, and of other rules if nothing is denied.
 const PRIORITY: i64 = 1000;
 const PRIORITY_ABOVE_DENY: i64 = 999;
 
+/// A rule, and whether Services share it.
+type Shared = (Wanted, bool);
+
 impl Draft<'_> {
+    /// The tags of the hosts of this kind of balancer.
+    fn computed_tags(&self, kind: Scheme) -> Computed {
+        let hosts = match kind {
+            Scheme::External => self.item.hosts.all(),
+            Scheme::Internal => super::group_hosts(self.observed, &self.item.hosts),
+        };
+        tags::computed(&self.observed.tags, &hosts)
+    }
+
     /// The tags of the nodes; `None` without nodes.
-    pub(super) fn target_tags(&self, settings: &Settings) -> Result<Option<Vec<String>>, ProviderError> {
+    pub(super) fn target_tags(&self) -> Result<Option<Vec<String>>, ProviderError> {
         if !self.env.node_tags.is_empty() {
             let tags: BTreeSet<&String> = self.env.node_tags.iter().collect();
             return Ok(Some(tags.into_iter().cloned().collect()));
         }
-        let hosts = match self.item.scheme {
-            Scheme::External => settings.hosts.all(),
-            Scheme::Internal => super::group_hosts(self.observed, settings),
-        };
-        let tags = tags::computed(&self.observed.tags, &hosts)?;
-        Ok(Some(tags.into_iter().collect()).filter(|tags: &Vec<String>| !tags.is_empty()))
+        let computed = self.computed_tags(self.item.scheme);
+        computed.problem().map_or(Ok(()), |problem| Err(ProviderError::unknown(problem)))?;
+        Ok(Some(computed.tags.into_iter().collect()).filter(|tags: &Vec<String>| !tags.is_empty()))
     }
 
     /// Plans the rules for traffic to this address and for health checks. Without nodes there are none: a rule without
@@ -43,7 +55,16 @@ impl Draft<'_> {
         check: &Check,
         rank: Rank,
     ) -> Result<(), ProviderError> {
-        let Some(tags) = self.target_tags(settings)? else { return Ok(()) };
+        let Some(tags) = self.target_tags()? else { return Ok(()) };
+        for (wanted, is_shared) in self.wanted_firewalls(settings, ip, check, tags) {
+            // A shared rule is for no address.
+            self.firewall(&wanted, if is_shared { Rank::Firewalls } else { rank }, is_shared)?;
+        }
+        Ok(())
+    }
+
+    /// The rule for traffic, and that for health checks.
+    fn wanted_firewalls(&self, settings: &Settings, ip: &str, check: &Check, tags: Vec<String>) -> [Shared; 2] {
         let names = &self.item.names;
         let is_external = self.item.scheme == Scheme::External;
         let traffic = Wanted {
@@ -74,8 +95,78 @@ impl Draft<'_> {
             traffic: Admission::Allow("tcp".to_owned(), [check.port].into()),
             ..traffic.clone()
         };
-        self.firewall(&traffic, rank, false)?;
-        self.firewall(&checks, rank, check.is_shared)
+        [(traffic, false), (checks, check.is_shared)]
+    }
+
+    /// Lets the rules of an existing balancer follow the tags of its hosts. Nothing else of them changes: the Service may
+    /// ask for something else by now, which was never ensured. A balancer that was made without hosts has no rules yet;
+    /// they are made if the Service still asks for what the balancer serves.
+    pub(super) fn tags_follow(&mut self, kind: Scheme, rule: Option<&ForwardingRule>) -> Result<(), ProviderError> {
+        if !self.env.node_tags.is_empty() {
+            return Ok(());
+        }
+        let computed = self.computed_tags(kind);
+        let problem = computed.problem();
+        for (name, is_shared) in self.firewall_names(kind) {
+            if let Some(found) = self.observed.firewalls.get(&name) {
+                self.retag(found, &computed, is_shared);
+            }
+        }
+        let settings = self.item.settings.as_ref().filter(|_| problem.is_none() && kind == self.item.scheme);
+        if let (Some(settings), Some(rule), false) = (settings, rule, computed.tags.is_empty())
+            && serves(rule, settings)
+        {
+            let check = self.wanted_check(settings);
+            let tags: Vec<String> = computed.tags.iter().cloned().collect();
+            for (wanted, is_shared) in self.wanted_firewalls(settings, &rule.ip_address, &check, tags) {
+                if !self.observed.firewalls.contains_key(&wanted.name) {
+                    self.firewall(&wanted, Rank::Firewalls, is_shared)?;
+                }
+            }
+        }
+        if let Some(problem) = problem {
+            let finding = self.item.finding(HOSTS, format!("{problem}; the firewall rules keep their other tags"));
+            self.findings.push(finding);
+        }
+        Ok(())
+    }
+
+    /// The firewall rules that a balancer of this kind can have, each with whether Services share it.
+    fn firewall_names(&self, kind: Scheme) -> [(String, bool); 3] {
+        let names = &self.item.names;
+        let (own, of_all) = match kind {
+            Scheme::External => (names.external_check_firewall(), self.cluster().external_check_firewall()),
+            Scheme::Internal => (names.internal_check_firewall(), self.cluster().internal_check_firewall()),
+        };
+        [(names.firewall(), false), (own, false), (of_all, true)]
+    }
+
+    /// Changes only the tags of a rule. While the tag of a host is not known, no tag is removed. A rule without tags is
+    /// for all instances.
+    fn retag(&mut self, found: &Firewall, computed: &Computed, is_shared: bool) {
+        let before: BTreeSet<String> = found.target_tags.iter().cloned().collect();
+        let mut tags = computed.tags.clone();
+        if !computed.untagged.is_empty() {
+            tags.extend(before.iter().cloned());
+        }
+        let is_ours = found.network.is_empty() || same_url(&found.network, &self.env.network);
+        if !is_ours || tags.is_empty() || before.is_empty() || tags == before {
+            return;
+        }
+        let is_admitted = tags.is_subset(&before);
+        let rule = Firewall { target_tags: tags.into_iter().collect(), ..found.clone() };
+        // The API requires the name.
+        let body = json!({"name": found.name, "targetTags": rule.target_tags});
+        let changes = vec![change("targetTags", &found.target_tags.join(","), &rule.target_tags.join(","))];
+        let act = Act::Firewall(Box::new(FirewallWrite {
+            write: self.write(FIREWALL_PATCH, &found.name).body(body),
+            command: Command::Update,
+            rule,
+            is_admitted,
+            is_deny: false,
+            subject: self.item.subject.clone(),
+        }));
+        self.push_as(is_shared, Rank::Firewalls, act, update(KIND, changes, "the tags of the hosts have changed"));
     }
 
     fn priority(&self) -> i64 {
@@ -123,7 +214,7 @@ impl Draft<'_> {
     }
 
     /// Creates the rule that denies all other traffic to the address, or deletes it, as the flags require.
-    pub(super) fn deny(&mut self, settings: &Settings, ip: &str) -> Result<(), ProviderError> {
+    pub(super) fn deny(&mut self, ip: &str) -> Result<(), ProviderError> {
         let name = self.item.names.deny_firewall();
         if !self.env.options.denies {
             // Before the rules above it get a lower priority again.
@@ -132,7 +223,7 @@ impl Draft<'_> {
             }
             return Ok(());
         }
-        let Some(tags) = self.target_tags(settings)? else { return Ok(()) };
+        let Some(tags) = self.target_tags()? else { return Ok(()) };
         let wanted = Wanted {
             description: self.item.names.firewall_description(ip),
             name,
@@ -163,9 +254,19 @@ impl Draft<'_> {
     }
 }
 
+/// Whether a forwarding rule is for the protocol and the ports that a Service asks for.
+fn serves(rule: &ForwardingRule, settings: &Settings) -> bool {
+    let ports = match &*rule.ports {
+        [] if rule.all_ports => settings.ports.len() > MOST_PORTS,
+        [] => ports::is_same_range(&rule.port_range, &ports::range(&settings.ports)),
+        discrete => ports::expanded(discrete).as_ref() == Some(&settings.ports),
+    };
+    ports && rule.ip_protocol == settings.protocol
+}
+
 /// Names of firewall rules are unique in a project, and the network of a rule never changes.
 fn must_be_of_network(found: &Firewall, wanted: &Wanted) -> Result<(), ProviderError> {
-    let is_same = found.network.is_empty() || crate::client::resource::same_url(&found.network, &wanted.network);
+    let is_same = found.network.is_empty() || same_url(&found.network, &wanted.network);
     if is_same {
         return Ok(());
     }

@@ -6,12 +6,10 @@ use ccm_provider::{Risk, Verb};
 use serde_json::json;
 
 use super::super::Env;
-use super::super::desired::{Item, Settings};
-use super::super::hosts::Host;
+use super::super::hosts::{Host, Hosts};
 use super::super::observed::Observed;
 use super::super::step::{Act, Rank, Step};
 use super::members::{self, BATCH};
-use crate::annotations::Scheme;
 use crate::client::Write;
 use crate::client::operation::{INSTANCE_GROUP_ADD, INSTANCE_GROUP_CREATE, INSTANCE_GROUP_REMOVE};
 use crate::client::resource::{Collection, Scope, last_part};
@@ -22,25 +20,20 @@ const MOST: usize = 1000;
 const KIND: &str = "InstanceGroup";
 
 /// The hosts that internal load balancers can use: those in the subnetwork of the cluster.
-pub(in super::super) fn hosts(observed: &Observed, settings: &Settings) -> BTreeSet<Host> {
+pub(in super::super) fn hosts(observed: &Observed, hosts: &Hosts) -> BTreeSet<Host> {
     let subnet = observed.network.subnetwork.as_deref().map(last_part);
-    settings.hosts.in_subnet(subnet)
+    hosts.in_subnet(subnet)
 }
 
 /// The external groups that are used unchanged, by name: those whose members are all hosts. An instance may be in only
 /// one group of backend services.
-fn external<'o>(
-    env: &Env,
-    observed: &'o Observed,
-    settings: &Settings,
-    zone: &str,
-) -> BTreeMap<&'o str, &'o BTreeSet<Host>> {
+fn external<'o>(env: &Env, observed: &'o Observed, all: &Hosts, zone: &str) -> BTreeMap<&'o str, &'o BTreeSet<Host>> {
     let (prefix, own) = (&env.external_groups_prefix, ClusterNames(&observed.cluster_id).instance_group());
     if prefix.is_empty() {
         return BTreeMap::new();
     }
-    let hosts = hosts(observed, settings);
-    let is_host = |host: &Host| hosts.contains(host) || settings.hosts.unplaced.contains(&host.name);
+    let hosts = hosts(observed, all);
+    let is_host = |host: &Host| hosts.contains(host) || all.unplaced.contains(&host.name);
     let groups = observed.groups.get(zone).into_iter().flatten();
     let of_others = groups.filter(|(name, _)| name.starts_with(prefix) && **name != own);
     let used = of_others.filter(|(_, members)| !members.is_empty() && members.iter().all(is_host));
@@ -48,8 +41,8 @@ fn external<'o>(
 }
 
 /// The URLs of the groups of a backend service, by zone.
-pub(super) fn urls(env: &Env, observed: &Observed, settings: &Settings) -> Vec<String> {
-    let hosts = hosts(observed, settings);
+pub(super) fn urls(env: &Env, observed: &Observed, all: &Hosts) -> Vec<String> {
+    let hosts = hosts(observed, all);
     let zones: BTreeSet<String> = hosts.iter().map(|host| host.zone.clone()).collect();
     let url = |zone: &str, name: &str| env.links.of(Collection::InstanceGroups, &Scope::zone(zone), name);
     let name = ClusterNames(&observed.cluster_id).instance_group();
@@ -58,7 +51,7 @@ pub(super) fn urls(env: &Env, observed: &Observed, settings: &Settings) -> Vec<S
             let groups = observed.groups.get(&zone).into_iter().flatten();
             return groups.map(|(group, _)| url(&zone, group)).collect();
         }
-        let external = external(env, observed, settings, &zone);
+        let external = external(env, observed, all, &zone);
         let is_left = |host: &Host| host.zone == zone && !external.values().any(|members| members.contains(host));
         let own = hosts.iter().any(is_left).then_some(&*name);
         external.keys().copied().chain(own).map(|group| url(&zone, group)).collect()
@@ -66,22 +59,21 @@ pub(super) fn urls(env: &Env, observed: &Observed, settings: &Settings) -> Vec<S
     zones.into_iter().flat_map(of_zone).collect()
 }
 
-/// The steps for the groups that these Services need.
-pub(super) fn plan<'i>(env: &Env, observed: &Observed, items: impl Iterator<Item = &'i Item>) -> Vec<Step> {
+/// The steps for the groups behind internal balancers with these hosts.
+pub(super) fn plan<'i>(env: &Env, observed: &Observed, all: impl Iterator<Item = &'i Hosts>) -> Vec<Step> {
     if env.options.skips_groups {
         return Vec::new();
     }
     let mut wanted: BTreeMap<String, BTreeSet<Host>> = BTreeMap::new();
     let (mut unplaced, mut taken) = (BTreeSet::new(), BTreeSet::new());
-    for item in items.filter(|item| item.scheme == Scheme::Internal) {
-        let Some(settings) = &item.settings else { continue };
-        for host in hosts(observed, settings) {
+    for all in all {
+        for host in hosts(observed, all) {
             wanted.entry(host.zone.clone()).or_default().insert(host);
         }
         for zone in observed.groups.keys() {
-            taken.extend(external(env, observed, settings, zone).into_values().flatten());
+            taken.extend(external(env, observed, all, zone).into_values().flatten());
         }
-        unplaced.extend(settings.hosts.unplaced.iter().cloned());
+        unplaced.extend(all.unplaced.iter().cloned());
     }
     let name = ClusterNames(&observed.cluster_id).instance_group();
     let zones = wanted.into_iter().flat_map(|(zone, hosts)| {
@@ -110,6 +102,7 @@ fn of_zone(
         item: None,
         balancer: None,
         rank,
+        wave: 0,
         order,
         act,
         verb,

@@ -1,6 +1,6 @@
 //! Internal load balancers: instance groups, health check, backend service, forwarding rule, firewall rules. Pure.
 
-use ccm_provider::{Change, ErrorClass, ProviderError, Verb};
+use ccm_provider::{Change, ProviderError, Verb};
 use serde_json::{Value, json};
 
 use super::super::Env;
@@ -10,7 +10,7 @@ use super::super::ports;
 use super::super::step::{Act, RESERVED, Rank};
 use super::address::Kind;
 use super::checks::Check;
-use super::{Draft, change, groups, put, shared_backend_name, update, what};
+use super::{Draft, change, groups, put, real_scheme, shared_backend_name, update, what};
 use crate::annotations::{SUBNET, Scheme, Tier};
 use crate::client::balancing::{BackendService, ForwardingRule, group_of};
 use crate::client::operation::{
@@ -29,6 +29,17 @@ fn subnetwork(env: &Env, observed: &Observed, settings: &Settings) -> Option<Str
     let named = settings.internal.subnet.as_ref();
     let named = named.map(|name| env.links.of(Collection::Subnetworks, &env.region(), name));
     named.or_else(|| observed.network.subnetwork.clone())
+}
+
+/// The same; if that of the cluster is not known, that of the rule which is replaced.
+fn subnetwork_of_rule(
+    env: &Env,
+    observed: &Observed,
+    settings: &Settings,
+    rule: Option<&ForwardingRule>,
+) -> Option<String> {
+    let of_rule = || rule.filter(|rule| real_scheme(rule) == Scheme::Internal).map(|rule| rule.subnetwork.clone());
+    subnetwork(env, observed, settings).or_else(|| of_rule().filter(|url| !url.is_empty()))
 }
 
 /// The region of a subnetwork, if it differs from that of the balancers.
@@ -108,19 +119,6 @@ impl Draft<'_> {
         }
         let backend = wanted_backend(observed, self.item, settings);
         let check = self.wanted_check(settings);
-        if self.item.hosts_only() {
-            let Some(found) = observed.backends.get(&backend) else {
-                return Err(ProviderError::new(
-                    ErrorClass::NotFound,
-                    format!("backend service {backend} does not exist"),
-                ));
-            };
-            self.change_backends(settings, found);
-            return match rule.filter(|_| self.env.node_tags.is_empty()) {
-                Some(rule) => self.firewalls(settings, &rule.ip_address, &check, Rank::Firewalls),
-                None => Ok(()),
-            };
-        }
         let makes_rule = makes_rule(self.env, observed, self.item, settings, rule);
         let address = match rule.filter(|_| !makes_rule) {
             Some(rule) => rule.ip_address.clone(),
@@ -134,9 +132,12 @@ impl Draft<'_> {
         if makes_rule {
             self.make_internal_rule(settings, &backend, &address);
         }
-        // On a network without reservations the address is known once the rule exists.
-        let rank = if observed.network.is_legacy { Rank::LateFirewalls } else { Rank::Firewalls };
-        self.firewalls(settings, if address.is_empty() { RESERVED } else { &address }, &check, rank)?;
+        // Without a reservation, the address is known once the rule exists.
+        let (ip, rank) = match &*address {
+            "" => (RESERVED, Rank::LateFirewalls),
+            address => (address, Rank::Firewalls),
+        };
+        self.firewalls(settings, ip, &check, rank)?;
         self.release_address();
         self.old_internal(rule, makes_rule, &backend, &check);
         Ok(())
@@ -148,7 +149,7 @@ impl Draft<'_> {
         if self.observed.network.is_legacy {
             return Ok(wanted.unwrap_or_default());
         }
-        let subnetwork = subnetwork(self.env, self.observed, settings);
+        let subnetwork = subnetwork_of_rule(self.env, self.observed, settings, rule);
         if let (None, Some(problem)) = (&subnetwork, &self.observed.network.problem) {
             return Err(ProviderError::unknown(format!(
                 "the subnetwork of the cluster is not known: {problem}; set subnetwork-name in [global] of gce.conf, or name one \
@@ -194,7 +195,8 @@ impl Draft<'_> {
         if !address.is_empty() {
             put(&mut body, "IPAddress", json!(address));
         }
-        if let Some(subnetwork) = subnetwork(self.env, self.observed, settings) {
+        let rule = self.observed.rule(&self.item.names);
+        if let Some(subnetwork) = subnetwork_of_rule(self.env, self.observed, settings, rule) {
             put(&mut body, "subnetwork", json!(subnetwork));
         }
         if has_global_access(self.observed, settings) {
@@ -214,7 +216,7 @@ impl Draft<'_> {
         let is_shared = name != self.item.names.balancer;
         let description = if is_shared { String::new() } else { self.item.names.description() };
         let check = self.env.links.of(Collection::HealthChecks, &Scope::Global, &check.name);
-        let groups = groups::urls(self.env, self.observed, settings);
+        let groups = groups::urls(self.env, self.observed, &self.item.hosts);
         let Some(found) = self.observed.backends.get(name) else {
             let backends: Vec<Value> = groups.iter().map(|group| json!({"group": group})).collect();
             let body = json!({
@@ -249,7 +251,7 @@ impl Draft<'_> {
         }
         if self.leaves_groups(found, &groups) {
             // A second patch conflicts, after which everything is read again.
-            self.change_backends(settings, found);
+            self.change_backends(found);
         } else if let Some((backends, difference)) = backends(found, &groups) {
             changes.push(difference);
             put(&mut body, "backends", backends);
@@ -269,8 +271,8 @@ impl Draft<'_> {
     }
 
     /// Updates only the list of groups.
-    fn change_backends(&mut self, settings: &Settings, found: &BackendService) {
-        let groups = groups::urls(self.env, self.observed, settings);
+    pub(super) fn change_backends(&mut self, found: &BackendService) {
+        let groups = groups::urls(self.env, self.observed, &self.item.hosts);
         let Some((backends, difference)) = backends(found, &groups) else { return };
         let body = json!({"fingerprint": found.fingerprint, "backends": backends});
         let write = self.write(BACKEND_SERVICE_UPDATE, &found.name).body(body);
@@ -291,7 +293,9 @@ impl Draft<'_> {
         if check.is_shared && observed.checks.contains_key(&own) {
             let reason = "the nodes' own health check is used";
             let firewall = names.internal_check_firewall();
-            self.delete_firewall(Rank::OldFirewalls, &firewall, reason);
+            if observed.firewalls.contains_key(&firewall) {
+                self.delete_firewall(Rank::OldFirewalls, &firewall, reason);
+            }
             let act = Act::DeleteUnlessUsed { write: self.write(HEALTH_CHECK_DELETE, &own), then: None };
             self.push(Rank::OldChecks, act, what(Verb::Delete, "HealthCheck", reason));
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{ServiceAction, Verb};
 
-use super::super::step::{Act, FirewallWrite, Rank};
+use super::super::step::{Act, Rank};
 use super::{Draft, backend_name, is_foreign, real_scheme, what};
 use crate::annotations::Scheme;
 use crate::client::Write;
@@ -52,8 +52,9 @@ impl Draft<'_> {
         if observed.firewalls.contains_key(&names.firewall()) && !is_reused {
             self.delete_firewall(Rank::GoLast, &names.firewall(), REASON);
         }
-        // If nothing of its own is left, an interrupted deletion may have stopped here.
-        if self.steps.len() > before || self.item.begun.contains(&scheme) {
+        // If nothing of its own is left, an interrupted creation or deletion may have stopped here.
+        let may_be_left = self.item.begun.contains(&scheme) || observed.unused.contains(&scheme);
+        if self.steps.len() > before || may_be_left {
             self.shared_check_goes(scheme, Rank::GoChecks);
             if scheme == Scheme::Internal {
                 self.groups_go();
@@ -123,13 +124,13 @@ impl Draft<'_> {
             Scheme::Internal => (&observed.checks, self.cluster().internal_check_firewall()),
         };
         let name = self.cluster().health_check();
-        let firewall: FirewallWrite = self.firewall_deletion(&firewall);
+        let firewall = observed.firewalls.contains_key(&firewall).then(|| Box::new(self.firewall_deletion(&firewall)));
         if checks.contains_key(&name) {
             let (operation, kind) = deletion(scheme);
-            let act = Act::DeleteUnlessUsed { write: self.write(operation, &name), then: Some(Box::new(firewall)) };
+            let act = Act::DeleteUnlessUsed { write: self.write(operation, &name), then: firewall };
             self.push_as(true, rank, act, what(Verb::Delete, kind, "no Service may need it any more"));
-        } else if observed.firewalls.contains_key(&firewall.rule.name) {
-            let act = Act::Firewall(Box::new(firewall));
+        } else if let Some(firewall) = firewall {
+            let act = Act::Firewall(firewall);
             self.push_as(true, Rank::GoCheckFirewalls, act, what(Verb::Delete, "Firewall", "its health check is gone"));
         }
     }

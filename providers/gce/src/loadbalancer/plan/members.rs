@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use ccm_provider::ProviderError;
 
-use super::super::desired::Settings;
-use super::super::hosts::Host;
+use super::super::hosts::{Host, Hosts};
 use super::super::observed::Observed;
 
 /// The most instances in one call.
@@ -30,10 +29,10 @@ pub(super) fn difference(current: &BTreeSet<Host>, wanted: &BTreeSet<Host>, unpl
 }
 
 /// The hosts of a Service that exist. It is an error if none of its nodes has an instance.
-pub(super) fn present(observed: &Observed, settings: &Settings) -> Result<BTreeSet<Host>, ProviderError> {
-    let all = settings.hosts.all();
+pub(super) fn present(observed: &Observed, hosts: &Hosts) -> Result<BTreeSet<Host>, ProviderError> {
+    let all = hosts.all();
     let present: BTreeSet<Host> = all.difference(&observed.missing).cloned().collect();
-    let has_nodes = !all.is_empty() || !settings.hosts.unplaced.is_empty();
+    let has_nodes = !all.is_empty() || !hosts.unplaced.is_empty();
     if present.is_empty() && has_nodes {
         return Err(ProviderError::unknown(
             "instance not found: none of the nodes has an instance in this project; look at their provider IDs and zones",

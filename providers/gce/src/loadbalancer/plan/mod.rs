@@ -27,6 +27,7 @@ mod checks;
 mod external;
 mod firewalls;
 mod groups;
+mod hosts;
 mod internal;
 mod leave;
 mod members;
@@ -34,8 +35,12 @@ mod members;
 #[cfg(test)]
 mod tests;
 
-pub(super) use checks::replaces_shared;
+pub(super) use checks::{left_check_firewall, replaces_shared};
 pub(super) use groups::hosts as group_hosts;
+pub(super) use hosts::{existing, is_found};
+
+/// The most addresses that are reserved at once: the default quota of a region is 8, and users have reservations, too.
+const RESERVATIONS: u32 = 4;
 
 /// A plan for one item under construction.
 pub(super) struct Draft<'a> {
@@ -64,6 +69,12 @@ impl Needed {
     fn of(observed: &Observed, desired: &Desired) -> Self {
         let mut needed = Self::default();
         for item in desired.items.values() {
+            if item.hosts_only() {
+                let kind = existing(observed, item).unwrap_or(item.scheme);
+                needed.checks.insert(kind);
+                needed.groups |= kind == Scheme::Internal;
+                needed.backends.extend(observed.rule(&item.names).and_then(backend_name));
+            }
             let Some(settings) = &item.settings else { continue };
             if settings.health_port.is_none() {
                 needed.checks.insert(item.scheme);
@@ -85,39 +96,58 @@ pub(super) struct Steps {
     pub(super) failed: BTreeMap<usize, ProviderError>,
 }
 
-/// Plans all items.
+/// Plans all items. One that cannot be ensured has an error and the steps for its hosts.
 pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps {
     let mut all = Steps::default();
     let needed = Needed::of(observed, desired);
+    let (mut in_groups, mut reservations) = (Vec::new(), 0);
     for (place, item) in &desired.items {
-        let mut draft = Draft {
-            env,
-            observed,
-            place: *place,
-            item,
-            needed: &needed,
-            steps: Vec::new(),
-            findings: item.findings.clone(),
-        };
-        let planned = draft.item();
-        let Draft { steps, findings, .. } = draft;
-        all.findings.extend(findings);
-        match planned {
-            Ok(()) => all.steps.extend(steps),
-            Err(error) => drop(all.failed.insert(*place, error)),
-        }
+        let draft = || Draft { env, observed, place: *place, item, needed: &needed, steps: vec![], findings: vec![] };
+        let (draft, kind, error) = with_hosts(draft);
+        in_groups.extend((kind == Some(Scheme::Internal)).then_some(&item.hosts));
+        all.findings.extend(item.findings.iter().cloned().chain(draft.findings));
+        let reserves = draft.steps.iter().any(|step| matches!(step.act, Act::Reserve(_)));
+        let wave = if reserves { reservations / RESERVATIONS } else { 0 };
+        reservations += u32::from(reserves);
+        all.steps.extend(draft.steps.into_iter().map(|step| Step { wave, ..step }));
+        all.failed.extend(error.map(|error| (*place, error)));
     }
-    let living = desired.items.iter().filter(|(place, _)| !all.failed.contains_key(place));
-    all.steps.extend(groups::plan(env, observed, living.map(|(_, item)| item)));
-    share(&mut all.steps);
+    all.steps.extend(groups::plan(env, observed, in_groups.into_iter()));
     all.steps.sort_by_key(Step::stage);
+    share(&mut all.steps);
     all
 }
 
-/// Steps that several items plan are done once, for all of them.
+/// The plan for an item, the kind of the balancer whose hosts it has, and the error if it cannot be ensured: then the
+/// plan is that for the hosts of what exists, which follow the nodes whatever else the Service asks for.
+fn with_hosts<'a>(draft: impl Fn() -> Draft<'a>) -> (Draft<'a>, Option<Scheme>, Option<ProviderError>) {
+    let mut whole = draft();
+    let (observed, item) = (whole.observed, whole.item);
+    let Err(error) = whole.item() else {
+        let wanted = item.settings.as_ref().map(|_| item.scheme);
+        let kind = if item.hosts_only() { existing(observed, item) } else { wanted };
+        return (whole, kind, None);
+    };
+    let mut hosts = draft();
+    let is_ensured = item.action == ServiceAction::Ensure && item.settings.is_some();
+    if is_ensured && !error.is_implemented_elsewhere() {
+        let found = existing(observed, item).filter(|kind| *kind == item.scheme);
+        if let Some(kind) = found.filter(|_| hosts.hosts().is_ok()) {
+            return (hosts, Some(kind), Some(error));
+        }
+    }
+    (draft(), None, Some(error))
+}
+
+/// Steps that several items plan are done once, for all of them: deletions with the last, others with the first.
 fn share(steps: &mut Vec<Step>) {
     let mut seen: BTreeSet<String> = BTreeSet::new();
-    steps.retain(|step| step.item.is_some() || seen.insert(format!("{:?} {}", step.rank, step.act.write())));
+    let mut is_repeated =
+        |step: &Step| step.item.is_none() && !seen.insert(format!("{:?} {}", step.rank, step.act.write()));
+    steps.retain(|step| step.verb == Verb::Delete || !is_repeated(step));
+    steps.reverse();
+    steps.retain(|step| step.verb != Verb::Delete || !is_repeated(step));
+    steps.reverse();
 }
 
 /// The kinds of load balancers whose objects are deleted.
@@ -178,11 +208,10 @@ fn is_foreign(rule: &ForwardingRule) -> bool {
 
 impl<'a> Draft<'a> {
     fn item(&mut self) -> Result<(), ProviderError> {
-        let mixed = || {
-            Err(super::desired::refused(
-                "mixed protocol is not supported for LoadBalancer: spec.ports has several; make a Service for each protocol",
-            ))
-        };
+        if self.item.hosts_only() {
+            return self.hosts();
+        }
+        let mixed = || Err(super::desired::refused(super::desired::MIXED));
         if self.item.is_mixed && self.item.owner == Owner::Us {
             return mixed();
         }
@@ -241,7 +270,8 @@ impl<'a> Draft<'a> {
             return;
         }
         let id = act.write().name.clone();
-        let step = Step { item: Some(self.place), balancer, rank, order, act, verb, kind, id, changes, reason, risk };
+        let (item, wave) = (Some(self.place), 0);
+        let step = Step { item, balancer, rank, wave, order, act, verb, kind, id, changes, reason, risk };
         self.steps.push(step);
     }
 

@@ -69,7 +69,7 @@ impl Sketch {
 
     fn desired(&self, service: &Service, action: ServiceAction) -> Result<Desired, ProviderError> {
         let work = [ServiceWork::new(service, &self.nodes, action)];
-        let (desired, verdicts) = desired(&self.env.options, &work);
+        let (desired, verdicts) = desired(&self.env, &work);
         verdicts.into_iter().collect::<Result<Vec<()>, _>>().map(|_| desired)
     }
 
@@ -220,7 +220,10 @@ impl Sketch {
                 if rule.load_balancing_scheme.is_empty() {
                     "EXTERNAL".clone_into(&mut rule.load_balancing_scheme);
                 }
-                if rule.ip_address.is_empty() {
+                if rule.ip_address.is_empty() && rule.load_balancing_scheme == "EXTERNAL" {
+                    self.made += 1;
+                    rule.ip_address = format!("203.0.113.{}", self.made);
+                } else if rule.ip_address.is_empty() {
                     "10.240.0.9".clone_into(&mut rule.ip_address);
                 }
             }

@@ -5,7 +5,7 @@ use ccm_cloudsim::gce::Options;
 use ccm_provider::{ErrorClass, Scope, ServiceAction, ServiceWork};
 use serde_json::json;
 
-use super::scene::{LB, Scene, internal, ports, service, texts, web};
+use super::scene::{LB, Scene, internal, ports, service, set, texts, web};
 use crate::bed::CLUSTER;
 
 fn code(status: u16, code: &str, message: &str) -> Fault {
@@ -34,15 +34,119 @@ async fn an_address_outlives_a_failure_between_two_rules() {
 }
 
 #[tokio::test]
-async fn a_failed_creation_keeps_its_address() {
+async fn a_failed_creation_keeps_no_reservation() {
     let scene = Scene::with(&["n1"]).await;
-    let mut web = web();
-    scene.cloud().fault(Rule::every(code(400, "invalid", "no")).on("compute", "targetPools.insert"));
-    scene.refused(&mut web).await;
-    let ip = scene.object("addresses", "LB")["address"].as_str().unwrap().to_owned();
-    scene.refused(&mut web).await;
-    scene.cloud().faults(Faults::clear);
-    assert_eq!(scene.ensure(&mut web).await, ip);
+    for call in ["targetPools.insert", "forwardingRules.insert", "firewalls.insert"] {
+        let mut web = web();
+        scene.cloud().fault(Rule::every(code(400, "invalid", "no")).on("compute", call));
+        scene.refused(&mut web).await;
+        assert!(!scene.names().iter().any(|name| name.starts_with("addresses")), "{call}");
+        scene.cloud().faults(Faults::clear);
+        scene.ensure(&mut web).await;
+        scene.is_correct();
+        scene.delete(&mut web).await;
+    }
+}
+
+/// The quota of a region for reserved addresses is 8 by default.
+#[tokio::test]
+async fn many_services_are_made_and_changed_within_the_quota_of_addresses() {
+    let quotas = [("STATIC_ADDRESSES".to_owned(), 8)].into();
+    let mut scene = Scene::of(Options { quotas, ..Options::default() }, &["n1"], "", &[]).await;
+    let services: Vec<_> = (0..20).map(|number| service(&format!("s{number}"), json!({}))).collect();
+    for port in [80, 81] {
+        let work: Vec<ServiceWork> = services
+            .iter()
+            .map(|service| {
+                let mut service = service.clone();
+                service.spec.ports = ports("TCP", &[port]);
+                ServiceWork::new(&service, &scene.nodes, ServiceAction::Ensure)
+            })
+            .collect();
+        for answer in scene.balancers().reconcile(CLUSTER, &work, &Scope::default()).await {
+            assert_eq!(answer.result.unwrap().unwrap().ingress.len(), 1);
+        }
+        assert!(!scene.names().iter().any(|name| name.starts_with("addresses")));
+        scene.restart().await;
+    }
+    scene.is_correct();
+}
+
+/// It may ask for anything by now, which was never ensured.
+#[tokio::test]
+async fn an_update_of_hosts_needs_nothing_of_the_service_but_its_identity() {
+    for kind in [|service| service, internal] {
+        let mut scene = Scene::with(&["k8s-node-1"]).await;
+        scene.untagged().await;
+        let mut asked = kind(web());
+        scene.ensure(&mut asked).await;
+        let before = scene.object("firewalls", "k8s-fw-LB");
+        scene.bed.retag("k8s-node-1", "k8s-node");
+        let node = scene.bed.node("x");
+        scene.nodes.push(node);
+        scene.restart().await;
+        asked.spec.ports = ports("TCP", &[8080]);
+        asked.spec.load_balancer_ip = "300.1.1.1".to_owned();
+        set(&mut asked, "cloud.google.com/network-tier", "none");
+        scene.update(&mut asked).await;
+        let group = json!({"instanceState": "ALL"});
+        let path = "projects/p/zones/us-central1-b/instanceGroups/k8s-ig--cid/listInstances";
+        let members = match scene.find("targetPools", LB) {
+            Some(pool) => texts(&pool["instances"]).len(),
+            None => scene.cloud().by_hand("POST", path, &group).unwrap()["items"].as_array().unwrap().len(),
+        };
+        assert_eq!(members, 2);
+        assert_eq!(scene.object("firewalls", "k8s-fw-LB"), before);
+        let events = scene.events();
+        assert!(events.iter().any(|event| event.contains("instance x in us-central1-b")), "{events:?}");
+        // The annotation of another kind was never ensured either.
+        let mut other = kind(web());
+        match other.metadata.annotations.is_empty() {
+            true => set(&mut other, super::scene::TYPE, "Internal"),
+            false => other.metadata.annotations.clear(),
+        }
+        scene.nodes.pop();
+        scene.update(&mut other).await;
+        scene.is_correct();
+    }
+}
+
+#[tokio::test]
+async fn without_the_right_to_read_networks_internal_balancers_work() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut web = internal(web());
+    scene.ensure(&mut web).await;
+    scene.cloud().change(|options| options.denied = [("*".to_owned(), vec!["compute.networks.get".to_owned()])].into());
+    scene.without_subnetwork().await;
+    let node = scene.bed.node("n2");
+    scene.nodes.push(node);
+    scene.update(&mut web).await;
+    assert_eq!(scene.writes_to_ensure(&mut web).await, [] as [&str; 0]);
+    let error = scene.refused(&mut internal(service("new", json!({})))).await;
+    assert!(error.contains("compute.networks.get") && error.contains("subnetwork-name"), "{error}");
+}
+
+/// An instance of a managed group comes back with its name.
+#[tokio::test]
+async fn an_instance_that_comes_back_is_a_host_again() {
+    let mut scene = Scene::with(&["n1", "n2"]).await;
+    let mut web = internal(web());
+    scene.ensure(&mut web).await;
+    let path = "projects/p/zones/us-central1-b/instances/n2";
+    scene.cloud().world(|world| world.delete_instance(path));
+    let node = scene.bed.node("n3");
+    scene.nodes.push(node);
+    scene.ask(&mut web, ServiceAction::UpdateHosts).await.0.ok();
+    scene.bed.instance_in(crate::bed::ZONE, "n2", json!({}));
+    // It is looked for again after half a minute.
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_secs(31)).await;
+    tokio::time::resume();
+    scene.ask(&mut web, ServiceAction::UpdateHosts).await.0.unwrap();
+    let group = "projects/p/zones/us-central1-b/instanceGroups/k8s-ig--cid/listInstances";
+    let members = scene.cloud().by_hand("POST", group, &json!({"instanceState": "ALL"})).unwrap();
+    assert_eq!(members["items"].as_array().unwrap().len(), 3);
+    scene.is_correct();
 }
 
 /// P-29, P-30

@@ -26,7 +26,7 @@ async fn a_service_is_explained_from_the_rule_to_the_instances() {
     let before = explain(&scene, &web).await;
     assert_eq!(before[0], "Good desired state: a load balancer LB, external: TCP 80");
     assert!(before[1].starts_with("Waiting forwarding rule LB: not made yet"), "{before:?}");
-    assert_eq!(before.last().unwrap(), "Waiting plan: writes left: 7");
+    assert_eq!(before.last().unwrap(), "Waiting plan: writes left: 5");
     let ip = scene.ensure(&mut web).await;
     web.status.load_balancer.ingress = vec![ccm_provider::LoadBalancerIngress { ip: ip.clone(), ..Default::default() }];
     let mark = scene.cloud().mark();

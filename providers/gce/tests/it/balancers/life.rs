@@ -17,13 +17,11 @@ async fn an_external_balancer_lives_and_leaves_nothing() {
     assert_eq!(
         scene.writes(mark),
         [
-            "addresses.insert",
             "httpHealthChecks.insert",
-            "firewalls.insert",
             "firewalls.insert",
             "targetPools.insert",
             "forwardingRules.insert",
-            "addresses.delete"
+            "firewalls.insert"
         ]
     );
     assert_eq!(web.metadata.finalizers, ["gke.networking.io/l4-netlb-v1"]);
@@ -70,8 +68,6 @@ async fn an_internal_balancer_lives_and_leaves_nothing() {
     assert_eq!(
         writes,
         [
-            "addresses.delete",
-            "addresses.insert",
             "firewalls.insert",
             "firewalls.insert",
             "forwardingRules.insert",
@@ -246,7 +242,7 @@ async fn a_plan_says_what_will_be_written_and_writes_nothing() {
     let mark = scene.cloud().mark();
     let work = ccm_provider::ServiceWork::new(&web(), &scene.nodes, ServiceAction::Ensure);
     let plan = scene.balancers().plan(CLUSTER, &work).await.unwrap();
-    assert_eq!((plan.steps.len(), scene.writes(mark).len()), (7, 0));
+    assert_eq!((plan.steps.len(), scene.writes(mark).len()), (5, 0));
     let mut service = web();
     scene.ensure(&mut service).await;
     let work = ccm_provider::ServiceWork::new(&service, &scene.nodes, ServiceAction::Ensure);

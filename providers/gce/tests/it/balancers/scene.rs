@@ -98,6 +98,12 @@ impl Scene {
         self.restart().await;
     }
 
+    /// A new process that has to find the subnetwork itself.
+    pub(super) async fn without_subnetwork(&mut self) {
+        self.more.clear();
+        self.restart().await;
+    }
+
     /// A new process that has to find the tags of nodes itself.
     pub(super) async fn untagged(&mut self) {
         self.bed.node_tags = "";

@@ -55,13 +55,11 @@ fn a_balancer_is_made_behind_first() {
     assert_eq!(
         steps,
         [
-            "create Address LB",
             "create HttpHealthCheck k8s-cid-node",
-            "create Firewall k8s-fw-LB",
             "create Firewall k8s-cid-node-http-hc",
             "create TargetPool LB",
             "create ForwardingRule LB",
-            "delete Address LB",
+            "create Firewall k8s-fw-LB",
         ]
     );
     assert_eq!(sketch.ip().as_deref(), Some("203.0.113.1"));
@@ -99,8 +97,8 @@ fn objects_are_those_of_the_go_program() {
     assert_eq!(rule.target, format!("{BASE}/regions/us-central1/targetPools/{LB}"));
     assert_eq!(made.http_checks, go.http_checks);
     assert_eq!(made.firewalls["k8s-cid-node-http-hc"].description, go.firewalls["k8s-cid-node-http-hc"].description);
-    let address = body(&steps, "Address", LB);
-    assert_eq!(address, json!({"description": rule.description, "networkTier": "PREMIUM"}));
+    let body_of_rule = body(&steps, "ForwardingRule", LB);
+    assert_eq!((&body_of_rule["networkTier"], body_of_rule.get("IPAddress")), (&json!("PREMIUM"), None));
     assert_eq!(
         body(&steps, "TargetPool", LB)["healthChecks"],
         json!([format!("{BASE}/global/httpHealthChecks/k8s-cid-node")])
@@ -226,6 +224,116 @@ fn a_wrong_tier_is_refused_before_anything_is_read() {
     assert!(error.contains(r#"unsupported network tier: "standard""#) && error.contains(TIER), "{error}");
 }
 
+/// A region has 8 reservations by default, and only a rule that is replaced has an address to lose.
+#[test]
+fn of_many_services_few_reserve_an_address_at_once() {
+    let mut sketch = Sketch::new();
+    let mut works = Vec::new();
+    let go = go_made().observed;
+    for number in 10..30 {
+        let mut service = web(json!({"ports": ports("TCP", &[81])}));
+        service.metadata.uid = format!("{number}111111-2222-3333-4444-555555555555").into();
+        service.metadata.name = format!("s{number}").into();
+        let name = service.default_load_balancer_name();
+        sketch.observed.rules.insert(name.clone(), ForwardingRule { name: name.clone(), ..go.rules[LB].clone() });
+        sketch.observed.pools.insert(name, go.pools[LB].clone());
+        works.push(ServiceWork::new(&service, &sketch.nodes, ServiceAction::Ensure));
+    }
+    let (desired, _) = desired(&sketch.env, &works);
+    let Steps { steps, failed, .. } = plan(&sketch.env, &sketch.observed, &desired);
+    assert!(failed.is_empty());
+    let (mut reserved, mut most) = (0_u32, 0);
+    for step in steps.iter().filter(|step| step.kind == "Address") {
+        reserved = if step.verb == Does::Create { reserved + 1 } else { reserved - 1 };
+        most = most.max(reserved);
+    }
+    assert_eq!((reserved, most), (0, 4));
+    // The health check of all nodes is made once, before the first.
+    assert_eq!(steps.iter().filter(|step| step.id == "k8s-cid-node").count(), 1);
+    assert!(
+        steps.iter().position(|step| step.id == "k8s-cid-node")
+            < steps.iter().position(|step| step.kind == "ForwardingRule")
+    );
+}
+
+/// Of the Service, only what it was ensured with is served.
+#[test]
+fn an_update_of_hosts_changes_nothing_but_hosts_whatever_the_service_asks_for() {
+    let mut sketch = go_made();
+    sketch.env.node_tags = Vec::new();
+    sketch.nodes.push(node("n2", ZONE));
+    let host = |name: &str| Host { zone: ZONE.to_owned(), name: name.to_owned() };
+    sketch.observed.tags = [(host("n1"), Some("k8s-node".to_owned())), (host("n2"), None)].into();
+    for asked in [
+        two_ports(),
+        web(json!({"ports": ports("TCP", &[8080]), "loadBalancerIP": "300.1.1.1"})),
+        web(json!({"ports": [{"port": 80, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]})),
+        web(json!({"loadBalancerSourceRanges": ["fd00::/8"]})),
+        web(json!({"ports": ports("SCTP", &[80])})),
+        annotated(two_ports(), TIER, "standard"),
+        annotated(two_ports(), "networking.gke.io/load-balancer-type", "Internal"),
+        local(),
+    ] {
+        let desired = sketch.desired(&asked, ServiceAction::UpdateHosts).unwrap();
+        let Steps { steps, findings, failed } = plan(&sketch.env, &sketch.observed, &desired);
+        assert_eq!((words(&steps), failed.len()), (vec!["attach Instances LB".to_owned()], 0), "{asked:?}");
+        assert!(findings.iter().any(|finding| finding.message.contains("instance n2")), "{findings:?}");
+    }
+    // Only the tags of rules change, and while the tag of a host is not known, none is removed.
+    sketch.observed.tags.insert(host("n2"), Some("other".to_owned()));
+    let changed = web(json!({"ports": ports("TCP", &[8080])}));
+    let steps = sketch.plan(&changed, ServiceAction::UpdateHosts).unwrap();
+    let patch = body(&steps, "Firewall", &format!("k8s-fw-{LB}"));
+    assert_eq!(patch, json!({"name": format!("k8s-fw-{LB}"), "targetTags": ["k8s-node", "other"]}));
+    // An ensure that is refused leaves the hosts to the nodes, too.
+    let desired = sketch.desired(&wants("198.51.100.1"), ServiceAction::Ensure).unwrap();
+    let Steps { steps, failed, .. } = plan(&sketch.env, &sketch.observed, &desired);
+    assert_eq!(failed.keys().collect::<Vec<_>>(), [&0]);
+    assert!(
+        words(&steps).contains(&"attach Instances LB".to_owned())
+            && steps.iter().all(|step| step.kind != "ForwardingRule")
+    );
+}
+
+#[test]
+fn nodes_of_another_region_are_left_out_with_a_finding() {
+    let mut sketch = go_made();
+    sketch.nodes.push(node("n2", "us-east1-b"));
+    for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts] {
+        let desired = sketch.desired(&two_ports(), action).unwrap();
+        let Steps { steps, findings, failed } = plan(&sketch.env, &sketch.observed, &desired);
+        assert_eq!((words(&steps), failed.len()), (Vec::new(), 0));
+        assert!(findings.iter().any(|it| it.message.contains("n2 in us-east1-b")), "{findings:?}");
+    }
+    sketch.nodes.remove(0);
+    let error = sketch.plan(&two_ports(), ServiceAction::UpdateHosts).unwrap_err().to_string();
+    assert!(error.contains("instance not found") && error.contains("us-east1-b"), "{error}");
+}
+
+/// Not sent, and not advised to administrators.
+#[test]
+fn the_deletion_of_an_absent_firewall_is_not_planned() {
+    for (before, after, absent) in [
+        (two_ports(), None, "k8s-cid-node-http-hc"),
+        (local(), Some(web(json!({}))), "k8s-LB-http-hc"),
+        (web(json!({})), Some(local()), "k8s-cid-node-http-hc"),
+    ] {
+        let mut sketch = Sketch::new();
+        sketch.ensure(&before);
+        sketch.observed.firewalls.remove(&absent.replace("LB", LB));
+        let steps = match &after {
+            Some(after) => sketch.ensures(after),
+            None => sketch.plan(&before, ServiceAction::Delete).unwrap(),
+        };
+        let sent = |step: &Step| match &step.act {
+            Act::DeleteUnlessUsed { then: Some(then), .. } => vec![step.id.clone(), then.write.name.clone()],
+            _ => vec![step.id.clone()],
+        };
+        let deleted: Vec<String> = steps.iter().filter(|step| step.verb == Does::Delete).flat_map(sent).collect();
+        assert!(!deleted.contains(&absent.replace("LB", LB)), "{deleted:?}");
+    }
+}
+
 fn wants(ip: &str) -> Service {
     web(json!({"loadBalancerIP": ip}))
 }
@@ -273,6 +381,19 @@ fn an_address_of_another_tier_or_user_is_refused_before_the_rule_goes() {
     );
     let error = sketch.refuses(&wants("198.51.100.1"));
     assert!(error.contains("in use by x"), "{error}");
+    // Found before the first write.
+    let mut sketch = Sketch::new();
+    for (fields, expected) in [
+        (json!({"addressType": "INTERNAL"}), "is INTERNAL, and the load balancer EXTERNAL"),
+        (json!({"purpose": "NAT_AUTO"}), "NAT_AUTO"),
+    ] {
+        let mut address = json!({"name": "mine", "address": "198.51.100.1"});
+        address.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        reserve(&mut sketch, address);
+        let error = sketch.refuses(&wants("198.51.100.1"));
+        assert!(error.contains("spec.loadBalancerIP") && error.contains(expected), "{error}");
+    }
+    assert!(sketch.refuses(&wants("10.1.2.3")).contains("is a private address, and the load balancer EXTERNAL"));
 }
 
 #[test]
@@ -498,7 +619,7 @@ fn of_several_services_each_step_of_what_they_share_is_done_once() {
     bad.spec.load_balancer_ip = "198.51.100.1".to_owned();
     let work =
         [two_ports(), other, bad].map(|service| ServiceWork::new(&service, &sketch.nodes, ServiceAction::Ensure));
-    let (desired, _) = desired(&sketch.env.options, &work);
+    let (desired, _) = desired(&sketch.env, &work);
     let Steps { steps, failed, .. } = plan(&sketch.env, &sketch.observed, &desired);
     assert_eq!(failed.keys().collect::<Vec<_>>(), [&2]);
     assert!(steps.iter().all(|step| step.item != Some(2)));

@@ -70,15 +70,13 @@ fn a_balancer_is_made_behind_first() {
     assert_eq!(
         words(&steps),
         [
-            "create Address LB",
             "create InstanceGroup k8s-ig--cid",
             "attach Instances k8s-ig--cid",
             "create HealthCheck k8s-cid-node",
-            "create Firewall k8s-fw-LB",
             "create Firewall k8s-cid-node-hc",
             "create BackendService LB",
             "create ForwardingRule LB",
-            "delete Address LB",
+            "create Firewall k8s-fw-LB",
         ]
     );
     sketch.carry_out(&steps);
@@ -87,10 +85,8 @@ fn a_balancer_is_made_behind_first() {
     assert_eq!(made.rules[LB].ports, go.rules[LB].ports);
     assert_eq!(made.checks, go.checks);
     assert_eq!(made.backends[LB].health_checks, go.backends[LB].health_checks);
-    assert_eq!(
-        body(&steps, "Address", LB),
-        json!({"description": made.rules[LB].description, "addressType": "INTERNAL", "subnetwork": go.rules[LB].subnetwork})
-    );
+    let rule = body(&steps, "ForwardingRule", LB);
+    assert_eq!((&rule["subnetwork"], rule.get("IPAddress")), (&json!(go.rules[LB].subnetwork), None));
     assert_eq!(body(&steps, "Firewall", "k8s-cid-node-hc").get("priority"), None);
     assert_eq!(sketch.ensure(&two_ports()), [] as [&str; 0]);
 }
@@ -320,6 +316,44 @@ fn a_reserved_address_of_the_user_is_used_and_never_released() {
         json!({"name": "mine", "address": "10.0.0.50", "addressType": "INTERNAL", "users": users, "purpose": shared}),
     );
     assert!(!sketch.ensures(&service).is_empty());
+    for (fields, expected) in [
+        (json!({"subnetwork": format!("{WWW}/regions/us-central1/subnetworks/other")}), "of the subnetwork other"),
+        (json!({"purpose": "VPC_PEERING"}), "VPC_PEERING"),
+    ] {
+        let mut address = json!({"name": "mine", "address": "10.0.0.50", "addressType": "INTERNAL"});
+        address.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        reserve(&mut sketch, address);
+        let error = sketch.refuses(&service);
+        assert!(error.contains("spec.loadBalancerIP") && error.contains(expected), "{error}");
+    }
+}
+
+/// The names are those of the balancer that exists.
+#[test]
+fn hosts_follow_the_rule_if_the_service_asks_for_another_backend_service() {
+    let mut sketch = go_made();
+    sketch.nodes = vec![node("n2", "us-central1-c")];
+    for asked in [
+        internal(json!({"ports": ports("UDP", &[80, 443]), "sessionAffinity": "ClientIP"})),
+        annotated(two_ports(), SHARE, "true"),
+        two_ports(),
+        web(json!({})),
+    ] {
+        let steps = sketch.plan(&asked, ServiceAction::UpdateHosts).unwrap();
+        let expected = ["create InstanceGroup k8s-ig--cid", "attach Instances k8s-ig--cid", "update BackendService LB"];
+        assert_eq!(words(&steps), expected);
+    }
+}
+
+#[test]
+fn a_rule_without_a_known_subnetwork_is_replaced_in_its_own() {
+    let mut sketch = go_made();
+    let problem = Some("ccm lacks compute.networks.get".to_owned());
+    sketch.observed.network = super::super::super::surroundings::NetworkFacts { problem, ..Default::default() };
+    let steps = sketch.ensures(&internal(json!({"ports": ports("UDP", &[80, 443])})));
+    let created = steps.iter().rfind(|step| step.kind == "ForwardingRule").unwrap().act.write().body.clone().unwrap();
+    assert_eq!(created["subnetwork"], json!(sketch.observed.rules[LB].subnetwork));
+    assert!(sketch.plan(&two_ports(), ServiceAction::UpdateHosts).unwrap().is_empty());
 }
 
 #[test]
