@@ -14,6 +14,7 @@
 //! * [`lock`]: a mutex without poisoning.
 //! * `http`: JSON requests over HTTP, behind the feature of that name.
 //! * [`balancer`]: the engine of load balancers.
+//! * [`fit()`]: members of a set that the cloud limits.
 //! * [`glob`]: `*` and `?` patterns over whole strings.
 //!
 //! Code that only one provider needs, or that depends on a particular cloud, does not belong here.
@@ -26,6 +27,7 @@ pub mod call;
 pub mod cluster;
 pub mod directory;
 pub mod document;
+pub mod fit;
 pub mod gcfg;
 pub mod glob;
 #[cfg(feature = "http")]
@@ -41,6 +43,7 @@ pub use batch::{Batcher, Bulk, Interrupted, Limits};
 pub use cluster::Cluster;
 pub use directory::Directory;
 pub use document::{Fields, Problems, Value};
+pub use fit::{Fit, fit};
 pub use glob::Glob;
 pub use known::Known;
 pub use lock::lock;
