@@ -27,7 +27,7 @@ use crate::extras::volumes::PersistentDisks;
 use crate::flags::{self, FLAGS, Options, user_agent};
 use crate::inspect::Inspector;
 use crate::inspect::lint::Checks;
-use crate::loadbalancer::{self, Balancers, Env, Here};
+use crate::loadbalancer::{self, Balancers, Env, Here, InTurn};
 use crate::node::instances::{self, GceInstances};
 use crate::node::network::Network;
 use crate::node::zones::Zones;
@@ -179,7 +179,7 @@ struct Gce {
     volumes: Arc<PersistentDisks>,
     /// The inputs of plans, for snapshots.
     facts: Value,
-    balancers: Arc<Engine<Balancers>>,
+    in_turn: Arc<InTurn>,
     inspector: Arc<Inspector>,
     metrics: BalancerMetrics,
 }
@@ -208,7 +208,8 @@ impl Gce {
             findings,
         };
         let (volumes, inspector) = (Arc::new(volumes), Arc::new(inspector));
-        Self { facts, balancers, site, instances, routes, volumes, inspector, metrics }
+        let in_turn = Arc::new(InTurn::new(balancers));
+        Self { facts, in_turn, site, instances, routes, volumes, inspector, metrics }
     }
 }
 
@@ -277,7 +278,7 @@ impl CloudProvider for Gce {
     }
 
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
-        Some(self.balancers.clone())
+        Some(self.in_turn.clone())
     }
 
     fn service_annotations(&self) -> &[&str] {

@@ -35,7 +35,7 @@ use self::metrics::Metrics;
 use self::operation::{DISK_GET, INSTANCE_LIST, Operation, Verb};
 use self::resource::{Collection, Links, Scope};
 use self::session::{Message, Session};
-pub(crate) use self::write::Write;
+pub(crate) use self::write::{Sent, Write, is_passing};
 
 /// A failed call.
 pub(crate) type ApiError = CallError<Operation>;

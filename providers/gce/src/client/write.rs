@@ -18,12 +18,13 @@ use super::resource::{Collection, ResourceId, Scope};
 use super::session::Message;
 use super::{ApiError, Client, absence};
 
-/// The time limit of a write; its operation continues.
+/// The time limit of a write that is waited for; its operation continues.
 pub(crate) const WRITE_LIMIT: Duration = Duration::from_secs(15 * 60);
-/// The pause before a failed wait call is repeated; doubled each time.
+/// The pause before a wait call is repeated; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 const DONE: &str = "DONE";
+const OVERDUE: &str = "the operation has not ended in time and goes on; it is looked at again";
 
 /// A change of one object.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,6 +95,21 @@ impl Pending {
     }
 }
 
+/// A write whose operation goes on.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    pub(crate) write: Write,
+    pending: Pending,
+    began: Instant,
+}
+
+impl Sent {
+    /// Identifies the operation.
+    pub(crate) fn key(&self) -> &str {
+        if self.pending.self_link.is_empty() { &self.pending.name } else { &self.pending.self_link }
+    }
+}
+
 impl Client {
     /// Sends a write and returns after its operation has ended. Deleting an object that does not exist is a success.
     ///
@@ -101,18 +117,41 @@ impl Client {
     ///
     /// The write was refused, its operation failed, or it did not end in time and continues.
     pub(crate) async fn write(&self, write: &Write) -> Result<(), ApiError> {
-        let start = Instant::now();
-        let done = self.carried_out(write).await;
-        let done = match done {
-            Err(error) if write.operation.is_deletion() && absence(&error, &write.name) => Ok(()),
-            done => done,
-        };
-        self.metrics.request(write.operation, &write.scope, done.is_ok(), start.elapsed());
-        done
+        let limit = Instant::now() + self.write_limit;
+        let Some(mut sent) = self.begin(write).await? else { return Ok(()) };
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let asked = Instant::now();
+            let Some(went_on) = self.look(&mut sent).await else { return self.ended(&sent) };
+            match went_on {
+                Ok(()) if Instant::now() >= limit => return Err(self.unknown(&sent, OVERDUE.to_owned())),
+                Ok(()) => {}
+                Err(error) if is_passing(&error) && Instant::now() < limit => {
+                    tracing::warn!(%error, write = %sent.write, "the operation is looked at again");
+                }
+                Err(error) => {
+                    let (name, message) = (&sent.pending.name, &error.message);
+                    return Err(self.unknown(&sent, format!("what became of operation {name} is not known: {message}")));
+                }
+            }
+            // When the API is overloaded, it answers at once that the operation goes on.
+            tokio::time::sleep_until(limit.min(asked + pause)).await;
+            pause = LONGEST_PAUSE.min(pause.saturating_mul(2));
+        }
     }
 
-    async fn carried_out(&self, write: &Write) -> Result<(), ApiError> {
-        let operation = write.operation;
+    fn unknown(&self, sent: &Sent, why: String) -> ApiError {
+        self.metrics.request(sent.write.operation, &sent.write.scope, false, sent.began.elapsed());
+        ApiError::of_kind(sent.write.operation, ErrorKind::NoAnswer, why)
+    }
+
+    /// Sends a write; `None` if it is done already.
+    ///
+    /// # Errors
+    ///
+    /// The write was refused, or has failed.
+    pub(crate) async fn begin(&self, write: &Write) -> Result<Option<Sent>, ApiError> {
+        let (operation, began) = (write.operation, Instant::now());
         let mut body = write.body.clone();
         if operation.verb == Verb::Insert
             && let Value::Object(fields) = body.get_or_insert_with(|| Value::Object(serde_json::Map::new()))
@@ -124,38 +163,42 @@ impl Client {
         let path = format!("{}{query}", self.path(operation, &write.scope, &write.name));
         let message = Message { method: operation.verb.method(), url: self.url(&path), body, is_long: false };
         let send = || async { self.session.send(&message).await?.json::<Pending>() };
-        let pending = self.caller.call(operation, send).await?;
-        self.ended(write, pending).await
+        let sent = match self.caller.call(operation, send).await {
+            Ok(pending) => Sent { write: write.clone(), pending, began },
+            Err(error) => return self.done(write, began, Err(error)).map(|()| None),
+        };
+        match &*sent.pending.status {
+            DONE => self.ended(&sent).map(|()| None),
+            _ => Ok(Some(sent)),
+        }
     }
 
-    /// Waits until an operation has ended.
-    async fn ended(&self, write: &Write, mut pending: Pending) -> Result<(), ApiError> {
-        let (operation, limit) = (write.operation, Instant::now() + self.write_limit);
-        let mut pause = FIRST_PAUSE;
-        loop {
-            if pending.status == DONE {
-                return pending.failure().map_or(Ok(()), |failure| Err(ApiError::new(operation, failure)));
-            }
-            let why = match self.waited(write, &pending).await {
-                Ok(answer) => {
-                    pause = FIRST_PAUSE;
-                    pending = answer;
-                    continue_reason(limit)
-                }
-                Err(error) if is_passing(&error) => {
-                    tracing::warn!(%error, %write, "the operation is looked at again");
-                    tokio::time::sleep_until(limit.min(Instant::now() + pause)).await;
-                    pause = LONGEST_PAUSE.min(pause.saturating_mul(2));
-                    continue_reason(limit)
-                }
-                Err(error) => {
-                    Some(format!("what became of operation {} is not known: {}", pending.name, error.message))
-                }
-            };
-            if let Some(why) = why {
-                return Err(ApiError::of_kind(operation, ErrorKind::NoAnswer, why));
-            }
+    /// Waits for the operation of a write, for about two minutes at most. `None`: it has ended.
+    pub(crate) async fn look(&self, sent: &mut Sent) -> Option<Result<(), ApiError>> {
+        if sent.pending.status == DONE {
+            return None;
         }
+        match self.waited(&sent.write, &sent.pending).await {
+            Ok(answer) => sent.pending = answer,
+            Err(error) => return Some(Err(error)),
+        }
+        (sent.pending.status != DONE).then_some(Ok(()))
+    }
+
+    /// The result of a write whose operation has ended.
+    pub(crate) fn ended(&self, sent: &Sent) -> Result<(), ApiError> {
+        let failure = sent.pending.failure();
+        let result = failure.map_or(Ok(()), |failure| Err(ApiError::new(sent.write.operation, failure)));
+        self.done(&sent.write, sent.began, result)
+    }
+
+    fn done(&self, write: &Write, began: Instant, result: Result<(), ApiError>) -> Result<(), ApiError> {
+        let done = match result {
+            Err(error) if write.operation.is_deletion() && absence(&error, &write.name) => Ok(()),
+            done => done,
+        };
+        self.metrics.request(write.operation, &write.scope, done.is_ok(), began.elapsed());
+        done
     }
 
     async fn waited(&self, write: &Write, pending: &Pending) -> Result<Pending, ApiError> {
@@ -174,13 +217,8 @@ impl Client {
     }
 }
 
-/// The reason to stop waiting, if the limit has passed.
-fn continue_reason(limit: Instant) -> Option<String> {
-    (Instant::now() >= limit)
-        .then(|| "the operation has not ended in time and goes on; it is looked at again".to_owned())
-}
-
-fn is_passing(error: &ApiError) -> bool {
+/// Whether a failed look says nothing about the operation.
+pub(crate) fn is_passing(error: &ApiError) -> bool {
     matches!(
         error.kind,
         ErrorKind::NoAnswer | ErrorKind::NotSent | ErrorKind::Throttled { .. } | ErrorKind::Credentials

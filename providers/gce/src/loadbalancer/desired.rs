@@ -50,6 +50,8 @@ pub(crate) struct Item {
     /// Whether its ports differ in protocol, and whether a condition reports that.
     pub(crate) is_mixed: bool,
     pub(crate) says_mixed: bool,
+    /// Whether its status shows a load balancer.
+    pub(crate) serves: bool,
     /// The nodes; none for a deletion.
     pub(crate) hosts: Hosts,
     /// `None` for a deletion, for mixed protocols, and for an update of hosts of a Service that cannot be ensured.
@@ -129,6 +131,7 @@ fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
         begun,
         is_mixed: work.action == ServiceAction::Ensure && is_mixed(service),
         says_mixed: service.status.conditions.iter().any(|it| it.kind == PORTS_ERROR && it.status == "True"),
+        serves: !service.status.load_balancer.ingress.is_empty(),
         hosts: Hosts::of(work.nodes.iter().map(|node| &**node)).in_region(&env.region),
         settings: None,
         findings: Vec::new(),
@@ -172,6 +175,16 @@ impl Item {
     /// Whether it is refused regardless of the state of the cloud.
     pub(super) fn is_refused(&self) -> bool {
         self.is_mixed && self.owner == Owner::Us
+    }
+
+    /// Whether the hosts of what exists follow the nodes if nothing else can be done.
+    pub(super) fn follows(&self) -> bool {
+        self.action == ServiceAction::Ensure && (self.settings.is_some() || self.is_refused() && self.serves)
+    }
+
+    /// Whether what exists is looked for by its names alone.
+    pub(super) fn is_by_name(&self) -> bool {
+        self.hosts_only() || self.is_refused() && self.serves
     }
 
     /// Whether only the hosts change.

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `providers/gce/gce_loadbalancer*.go` of cloud-provider-gcp. [`dispatch`] decides which controller owns a
 //! Service; the desired state is built from the Service and its nodes ([`desired`], pure), the cloud is read
-//! ([`observe`]), the writes are planned ([`plan`], pure), checked ([`guard`]) and sent ([`apply`]). Services of one
+//! ([`observe`]), the writes are planned ([`plan`], pure), checked ([`guard`]) and sent ([`write`]). Services of one
 //! kind share health checks, firewall rules and instance groups, so they are planned together.
 
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_kit::Cluster;
-use ccm_kit::balancer::{self, BalancerCloud, Items, Kind, Part, Plan, Reached, Written};
+use ccm_kit::balancer::{self, BalancerCloud, Items, Operation, Plan, Progress, Reached, Written};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_provider::{
     Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Note, Notes, ProviderError, Service,
@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::annotations::{BACKEND_SERVICE, Scheme, TARGET_POOL};
 use crate::client::Client;
+use crate::client::balancing::ForwardingRule;
 use crate::client::resource::{Links, Scope, last_part};
 
-mod apply;
 pub(crate) mod desired;
 pub(crate) mod dispatch;
 mod events;
@@ -33,13 +33,15 @@ pub(crate) mod hosts;
 mod missing;
 mod observe;
 pub(crate) mod observed;
+mod parts;
 pub(crate) mod plan;
 mod ports;
 mod step;
 mod surroundings;
 mod tags;
+mod turns;
+mod write;
 
-use apply::Writer;
 use desired::Desired;
 use dispatch::Owner;
 use events::Events;
@@ -47,9 +49,14 @@ use observe::Reads;
 use observed::Observed;
 use step::{Outputs, Step};
 pub(crate) use surroundings::{Here, Surroundings};
+pub(crate) use turns::InTurn;
+use write::{Ongoing, Writer};
 
-/// The time limit of a step: the write, and the reads after it.
-const STEP_DEADLINE: Duration = Duration::from_secs(20 * 60);
+/// The groups of Services.
+const EXTERNAL: &str = "external load balancers";
+const INTERNAL: &str = "internal load balancers";
+/// The delay of another sync of a Service whose hosts do not all exist.
+const MISSING_AGAIN: Duration = Duration::from_secs(60);
 
 /// The inputs of plans besides the observation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,12 +115,13 @@ struct Cloud {
     client: Client,
     reads: Reads,
     events: Events,
+    ongoing: Ongoing,
 }
 
 impl Balancers {
     pub(crate) fn new(client: Client, surroundings: Arc<dyn Surroundings>, cluster: Cluster, env: Env) -> Self {
         let reads = Reads::new(client.clone(), surroundings);
-        let cloud = Cloud { client, reads, events: Events::new(cluster) };
+        let cloud = Cloud { client, reads, events: Events::new(cluster), ongoing: Ongoing::default() };
         Self { env, cloud: Some(cloud) }
     }
 
@@ -129,6 +137,11 @@ impl Balancers {
     fn cloud(&self) -> Result<&Cloud, ProviderError> {
         self.cloud.as_ref().ok_or_else(|| no_cloud("the cloud"))
     }
+
+    fn writer(&self) -> Result<Writer<'_>, ProviderError> {
+        let Cloud { client, reads, events, ongoing } = self.cloud()?;
+        Ok(Writer { env: &self.env, client, reads, events, ongoing })
+    }
 }
 
 impl BalancerCloud for Balancers {
@@ -143,8 +156,8 @@ impl BalancerCloud for Balancers {
         let mut kinds = dispatch::begun(service);
         kinds.insert(dispatch::scheme(service));
         let shared = kinds.into_iter().map(|kind| match kind {
-            Scheme::External => "external load balancers",
-            Scheme::Internal => "internal load balancers",
+            Scheme::External => EXTERNAL,
+            Scheme::Internal => INTERNAL,
         });
         shared.map(|name| GroupKey(name.to_owned())).collect()
     }
@@ -177,13 +190,7 @@ impl BalancerCloud for Balancers {
         desired: &Desired,
         steps: &[balancer::Step<Step>],
     ) -> Vec<(usize, ProviderError)> {
-        let writes: Vec<Step> = steps.iter().map(|step| step.write.clone()).collect();
-        let refused = guard::guard(&self.env, observed, desired, &writes).err().into_iter();
-        refused.flat_map(|error| (0..steps.len()).map(move |index| (index, error.clone()))).collect()
-    }
-
-    fn write_deadline(&self) -> Duration {
-        STEP_DEADLINE
+        guard::guard(&self.env, observed, desired, &steps.iter().map(|step| &step.write).collect::<Vec<_>>())
     }
 
     async fn write(
@@ -193,8 +200,15 @@ impl BalancerCloud for Balancers {
         _: &ccm_provider::Scope,
     ) -> Result<Written, ProviderError> {
         tracing::info!(step = %step.summary, "writing");
-        let Cloud { client, reads, events, .. } = self.cloud()?;
-        Writer { env: &self.env, client, reads, events }.apply(&step.write, outputs).await.map(|()| Written::Done)
+        self.writer()?.apply(&step.write, outputs).await
+    }
+
+    async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
+        self.writer()?.poll(operation).await
+    }
+
+    async fn completed(&self, step: &balancer::Step<Step>, outputs: &Outputs) -> Result<(), ProviderError> {
+        self.writer()?.completed(&step.write, outputs).await
     }
 
     fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
@@ -203,19 +217,26 @@ impl BalancerCloud for Balancers {
     }
 
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
-        let observed = reached.observed;
         let item = reached.wanted.items.get(&reached.place)?;
-        let rule = observed.rule(&item.names).filter(|rule| !rule.ip_address.is_empty());
+        let rule = reached.observed.rule(&item.names).filter(|rule| !rule.ip_address.is_empty());
         if item.action == ServiceAction::Delete {
             (reached.remains() || !item.begun.is_empty()).then_some(())?;
+            let ip = rule.map(|rule| rule.ip_address.clone());
+            return Some(ip.map_or_else(LoadBalancerStatus::default, status));
         }
-        match rule {
-            None => (item.action == ServiceAction::Delete).then(LoadBalancerStatus::default),
-            Some(rule) => {
-                let ingress = LoadBalancerIngress { ip: rule.ip_address.clone(), ..LoadBalancerIngress::default() };
-                Some(LoadBalancerStatus { ingress: vec![ingress] })
-            }
-        }
+        // Another controller, or the former kind of the Service, has a rule of the same name.
+        let is_ours = |rule: &&ForwardingRule| {
+            !plan::is_foreign(rule) && (item.is_by_name() || plan::real_scheme(rule) == item.scheme)
+        };
+        rule.filter(is_ours).map(|rule| status(rule.ip_address.clone()))
+    }
+
+    /// An instance may come back with its name.
+    fn again(&self, reached: &Reached<'_, Self>) -> Option<Duration> {
+        let (item, cloud) = (reached.wanted.items.get(&reached.place)?, self.cloud.as_ref()?);
+        let missing = &cloud.reads.missing;
+        let lacks = !missing.is_empty() && item.hosts.known.keys().any(|host| missing.contains(host));
+        lacks.then_some(MISSING_AGAIN)
     }
 
     fn notes(&self, reached: &Reached<'_, Self>) -> Notes {
@@ -249,12 +270,16 @@ impl BalancerCloud for Balancers {
     }
 }
 
+fn status(ip: String) -> LoadBalancerStatus {
+    LoadBalancerStatus { ingress: vec![LoadBalancerIngress { ip, ..LoadBalancerIngress::default() }] }
+}
+
 impl From<plan::Steps> for Plan<Step> {
     fn from(plan::Steps { steps, findings, failed }: plan::Steps) -> Self {
         let wrapped = |step: Step| {
-            let (summary, stage) = (step.describe(), step.stage());
-            let items = step.item.map_or(Items::All, Items::one);
-            balancer::Step::new(step, summary, items, Part::new(Kind::Frame)).stage(stage)
+            let (summary, stage, items) = (step.describe(), step.stage(), Items::Some(step.items.clone()));
+            let (part, needs) = (step.part.clone(), step.needs);
+            balancer::Step::new(step, summary, items, part).needs(needs).stage(stage)
         };
         Self { steps: steps.into_iter().map(wrapped).collect(), findings, failed }
     }

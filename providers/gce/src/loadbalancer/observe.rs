@@ -160,7 +160,7 @@ impl Reads {
     /// Everything that a plan for these items needs.
     pub(super) async fn observe(&self, env: &Env, desired: &Desired) -> Result<Observed, ProviderError> {
         let is_internal =
-            |item: &Item| item.scheme == Scheme::Internal && (item.settings.is_some() || item.hosts_only());
+            |item: &Item| item.scheme == Scheme::Internal && (item.settings.is_some() || item.is_by_name());
         let network = async {
             match desired.items.values().any(is_internal) {
                 true => self.surroundings.network().await,
@@ -173,7 +173,7 @@ impl Reads {
         let rules = with_rule.map(|item| item.names.balancer.clone()).collect();
         observed.rules = self.each((FORWARDING_RULE_GET, FORWARDING_RULE_LIST), &env.region(), rules).await?;
         let mut needs = Needs::default();
-        for item in desired.items.values().filter(|item| !item.is_refused()) {
+        for item in desired.items.values().filter(|item| !item.is_refused() || item.serves) {
             self.needs(env, &observed, item, &mut needs);
         }
         self.read(env, needs, &mut observed).await?;
@@ -267,7 +267,7 @@ impl Reads {
     /// The rules of balancers whose hosts change and that were not found as the Service describes them, and what is
     /// behind these rules: it may ask for another kind by now, which was never ensured.
     async fn read_lost(&self, env: &Env, desired: &Desired, observed: &mut Observed) -> Result<(), ProviderError> {
-        let is_lost = |observed: &Observed, item: &Item| item.hosts_only() && !plan::is_found(observed, item);
+        let is_lost = |observed: &Observed, item: &Item| item.is_by_name() && !plan::is_found(observed, item);
         let lost: Vec<&Item> = desired.items.values().filter(|item| is_lost(observed, item)).collect();
         let names: BTreeSet<String> = lost.iter().map(|item| item.names.balancer.clone()).collect();
         let unread = names.into_iter().filter(|name| !observed.rules.contains_key(name)).collect();
@@ -312,10 +312,12 @@ impl Reads {
     /// Collects the objects that a plan for one item needs.
     fn needs(&self, env: &Env, observed: &Observed, item: &Item, needs: &mut Needs) {
         let rule = observed.rules.get(&item.names.balancer);
-        for scheme in plan::leaving(item, rule) {
-            self.needs_to_leave(env, observed, item, scheme, needs);
+        if !item.is_by_name() {
+            for scheme in plan::leaving(item, rule) {
+                self.needs_to_leave(env, observed, item, scheme, needs);
+            }
         }
-        if item.hosts_only() {
+        if item.is_by_name() {
             let kind = rule.map_or(item.scheme, plan::real_scheme);
             self.needs_of_hosts(env, observed, item, kind, needs);
             return;
@@ -555,9 +557,9 @@ fn shape_of(item: &Item) -> Option<Shape> {
 /// An update of hosts needs the forwarding rule only for the address in firewall rules.
 fn needs_rule(env: &Env, item: &Item) -> bool {
     match item.action {
+        _ if item.is_by_name() => env.node_tags.is_empty(),
         _ if item.is_refused() => false,
-        ServiceAction::UpdateHosts => env.node_tags.is_empty(),
-        ServiceAction::Ensure | ServiceAction::Delete => true,
+        ServiceAction::UpdateHosts | ServiceAction::Ensure | ServiceAction::Delete => true,
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
+use ccm_kit::balancer::{Kind, Part};
 use ccm_kit::lock;
 use ccm_provider::{Change, Risk, Subject, Verb};
 use serde_json::Value;
@@ -36,12 +37,16 @@ pub(crate) enum Rank {
     Groups,
     /// Before instances of external groups join ours: an instance may be in one load-balanced group only.
     LeaveBackends,
+    /// Before others join, if they do not fit otherwise.
+    LeaveFullGroups,
     JoinGroups,
     LeaveGroups,
     Checks,
     Firewalls,
     OldRule,
     OldPool,
+    /// Before the settings of a backend service change.
+    JoinBackends,
     Pools,
     JoinPools,
     LeavePools,
@@ -56,6 +61,8 @@ pub(crate) enum Rank {
     Release,
     OldFirewalls,
     OldChecks,
+    /// Of a shared health check that was deleted.
+    OldCheckFirewalls,
     /// Removes the note that the check replaced the shared one.
     OwnChecks,
 }
@@ -63,15 +70,17 @@ pub(crate) enum Rank {
 /// One write and its context.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
-    /// The item that the write is for; `None`: all.
-    pub(crate) item: Option<usize>,
-    /// The name of the balancer of that item.
+    /// The items that need the write.
+    pub(crate) items: BTreeSet<usize>,
+    /// Whether it is for an object that Services share.
+    pub(crate) is_shared: bool,
+    /// The name of the balancer, unless the object is shared.
     pub(crate) balancer: Option<String>,
     pub(crate) rank: Rank,
-    /// Services that reserve an address are changed in waves: a project has few reservations.
-    pub(crate) wave: u32,
     /// Steps of one rank for one object run in this order.
     pub(crate) order: u32,
+    pub(crate) part: Part,
+    pub(crate) needs: &'static [Kind],
     pub(crate) act: Act,
     pub(crate) verb: Verb,
     /// `ForwardingRule`, `TargetPool`, …
@@ -88,10 +97,7 @@ pub(crate) enum Act {
     /// Sent unchanged.
     Send(Write),
     /// A deletion that is skipped if another object uses the target.
-    DeleteUnlessUsed {
-        write: Write,
-        then: Option<Box<FirewallWrite>>,
-    },
+    DeleteUnlessUsed(Write),
     /// Reserves an address and reads it.
     Reserve(Write),
     /// Creates a forwarding rule without a reserved address, and reads the address of the rule.
@@ -125,6 +131,8 @@ pub(crate) struct FirewallWrite {
     pub(crate) is_admitted: bool,
     /// Whether the rule denies traffic: skipped silently if an earlier rule is left to the administrators.
     pub(crate) is_deny: bool,
+    /// The health check that it is for: skipped if an earlier step left the check, which another object uses.
+    pub(crate) unless_used: Option<String>,
     /// The object that gets the event.
     pub(crate) subject: Subject,
 }
@@ -139,7 +147,7 @@ pub(crate) struct Made {
     /// Addresses, by item.
     pub(crate) addresses: BTreeMap<usize, String>,
     /// Items with firewall rules that are left to the administrators.
-    pub(crate) kept_firewalls: BTreeSet<Option<usize>>,
+    pub(crate) kept_firewalls: BTreeSet<usize>,
 }
 
 impl Outputs {
@@ -147,9 +155,9 @@ impl Outputs {
         lock(&self.0)
     }
 
-    /// The address of an item, if a step has found it.
-    pub(crate) fn address(&self, item: Option<usize>) -> Option<String> {
-        self.lock().addresses.get(&item?).cloned()
+    /// The address of the item of a step, if an earlier step has found it.
+    pub(crate) fn address(&self, step: &Step) -> Option<String> {
+        self.lock().addresses.get(step.items.first().filter(|_| !step.is_shared)?).cloned()
     }
 }
 
@@ -189,7 +197,7 @@ impl Act {
             Self::Send(write)
             | Self::Reserve(write)
             | Self::InsertRule(write)
-            | Self::DeleteUnlessUsed { write, .. }
+            | Self::DeleteUnlessUsed(write)
             | Self::InsertPool { write, .. }
             | Self::Join { write, .. }
             | Self::Leave { write, .. } => write,
@@ -201,7 +209,7 @@ impl Act {
 impl Step {
     /// The stage of the step. Steps of different stages do not run at the same time.
     pub(crate) fn stage(&self) -> u32 {
-        (self.wave * 100 + u32::from(self.rank as u8)) * 10_000 + self.order
+        u32::from(self.rank as u8) * 10_000 + self.order
     }
 
     /// The step for display, with the instances that are added or removed.

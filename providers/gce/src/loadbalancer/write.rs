@@ -1,8 +1,12 @@
-//! Sends the writes of a plan. Each lasts until its operation has ended.
+//! Sends the writes of a plan. Those whose operation goes on are looked at by the engine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::time::Duration;
 
+use ccm_kit::balancer::{Operation, Progress, Written};
 use ccm_kit::call::{ErrorKind, Meaning};
+use ccm_kit::lock;
 use ccm_provider::{ErrorClass, ProviderError};
 use serde_json::Value;
 
@@ -16,10 +20,32 @@ use crate::annotations as keys;
 use crate::client::balancing::{Address, ForwardingRule};
 use crate::client::operation::{ADDRESS_GET, FORWARDING_RULE_GET, Verb};
 use crate::client::resource::ResourceId;
-use crate::client::{ApiError, Client, Write, is_conflict, is_forbidden, is_in_use};
+use crate::client::{ApiError, Client, Sent, Write, is_conflict, is_forbidden, is_in_use, is_passing};
 
 /// The most repeats of a call, each without the instances that an error named.
 const MOST_REPEATS: usize = 20;
+/// One look at an operation. It ends earlier if the operation does.
+const LOOK: Duration = Duration::from_secs(3);
+
+/// The writes whose operations go on, by operation, and what their end means.
+#[derive(Debug, Default)]
+pub(super) struct Ongoing {
+    sent: Mutex<BTreeMap<String, (Sent, Meant)>>,
+    /// The failures of operations that have ended, by write.
+    failed: Mutex<BTreeMap<String, ProviderError>>,
+    /// The objects that were not deleted because others use them.
+    used: Mutex<BTreeSet<String>>,
+}
+
+/// What the failure of an operation means.
+#[derive(Debug, Clone)]
+enum Meant {
+    Failure,
+    /// Not if another object uses the target.
+    UnlessUsed,
+    /// It may name instances that do not exist.
+    Hosts(Vec<Host>),
+}
 
 /// The dependencies of writes.
 pub(super) struct Writer<'a> {
@@ -27,42 +53,31 @@ pub(super) struct Writer<'a> {
     pub(super) client: &'a Client,
     pub(super) reads: &'a Reads,
     pub(super) events: &'a Events,
+    pub(super) ongoing: &'a Ongoing,
 }
 
 impl Writer<'_> {
-    /// Runs one step.
-    pub(super) async fn apply(&self, step: &Step, outputs: &Outputs) -> Result<(), ProviderError> {
+    /// Begins one step.
+    pub(super) async fn apply(&self, step: &Step, outputs: &Outputs) -> Result<Written, ProviderError> {
         // The write may leave objects behind.
         if let Some(balancer) = &step.balancer {
             self.reads.unsettle(balancer);
         }
-        let address = outputs.address(step.item);
+        let address = outputs.address(step);
         let address = address.as_deref();
-        match &step.act {
-            Act::Send(write) => self.send(write, address).await,
-            Act::Reserve(write) => {
-                self.send(write, address).await?;
-                let reserved: Option<Address> = self.client.get(ADDRESS_GET, &write.scope, &write.name).await?;
-                known(step, outputs, reserved.map(|reserved| reserved.address))
+        let written = match &step.act {
+            Act::Send(write) | Act::Reserve(write) | Act::InsertRule(write) => {
+                let write = complete(write, address)?;
+                self.begin(step, &write, Meant::Failure).await.map_err(|error| explained(error, &write))?
             }
-            Act::InsertRule(write) => {
-                self.send(write, address).await?;
-                let rule: Option<ForwardingRule> =
-                    self.client.get(FORWARDING_RULE_GET, &write.scope, &write.name).await?;
-                known(step, outputs, rule.map(|rule| rule.ip_address))
-            }
-            Act::Firewall(firewall) => self.firewall(step.item, firewall, address, outputs).await,
-            Act::DeleteUnlessUsed { write, then } => match self.client.write(write).await {
-                Err(error) if is_in_use(&error) => {
-                    tracing::debug!(%write, "still in use: not deleted");
-                    Ok(())
+            Act::Firewall(firewall) => self.firewall(step, firewall, address, outputs).await?,
+            Act::DeleteUnlessUsed(write) => {
+                lock(&self.ongoing.used).remove(&write.name);
+                match self.begin(step, write, Meant::UnlessUsed).await {
+                    Err(error) => self.failed(write, &Meant::UnlessUsed, error).map(|()| Written::Done)?,
+                    Ok(written) => written,
                 }
-                Err(error) => Err(error.into()),
-                Ok(()) => match then {
-                    Some(firewall) => self.firewall(step.item, firewall, address, outputs).await,
-                    None => Ok(()),
-                },
-            },
+            }
             Act::InsertPool { write, hosts } => {
                 let body = |hosts: &[Host]| {
                     let mut body = write.body.clone().unwrap_or_default();
@@ -70,57 +85,119 @@ impl Writer<'_> {
                     put(&mut body, "instances", urls);
                     body
                 };
-                self.with_hosts(write, hosts, false, body).await
+                self.with_hosts(step, write, hosts, false, body).await?
             }
             Act::Join { write, hosts, has_others } => {
-                self.with_hosts(write, hosts, *has_others, |hosts| instances_body(self.env, hosts)).await
+                self.with_hosts(step, write, hosts, *has_others, |hosts| instances_body(self.env, hosts)).await?
             }
             Act::Leave { write, hosts } => {
-                self.with_hosts(write, hosts, true, |hosts| instances_body(self.env, hosts)).await
+                self.with_hosts(step, write, hosts, true, |hosts| instances_body(self.env, hosts)).await?
             }
+        };
+        if matches!(written, Written::Done) {
+            self.completed(step, outputs).await?;
+        }
+        Ok(written)
+    }
+
+    async fn begin(&self, step: &Step, write: &Write, meant: Meant) -> Result<Written, ApiError> {
+        lock(&self.ongoing.failed).remove(&write.to_string());
+        let Some(sent) = self.client.begin(write).await? else { return Ok(Written::Done) };
+        let name = sent.key().to_owned();
+        lock(&self.ongoing.sent).insert(name.clone(), (sent, meant));
+        let verb = match step.verb {
+            ccm_provider::Verb::Create => "creating",
+            ccm_provider::Verb::Update => "updating",
+            ccm_provider::Verb::Delete => "deleting",
+            ccm_provider::Verb::Attach => "attaching",
+            ccm_provider::Verb::Detach => "detaching",
+        };
+        Ok(Written::Accepted(Operation { name, text: format!("{verb} {} {}", step.kind, step.id) }))
+    }
+
+    /// Looks at an operation for a moment.
+    pub(super) async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
+        let ongoing = lock(&self.ongoing.sent).get(&operation.name).cloned();
+        let Some((mut sent, meant)) = ongoing else { return Ok(Progress::Done) };
+        match tokio::time::timeout(LOOK, self.client.look(&mut sent)).await {
+            Err(_) | Ok(Some(Ok(()))) => return Ok(Progress::Running),
+            Ok(Some(Err(error))) if is_passing(&error) => return Err(error.into()),
+            // The operation is not known any more: the next observation shows what became of it.
+            Ok(Some(Err(error))) if error.meaning() == Meaning::NotFound => {
+                tracing::warn!(%error, write = %sent.write, "the operation is not known any more");
+                lock(&self.ongoing.sent).remove(&operation.name);
+                return Ok(Progress::Done);
+            }
+            Ok(Some(Err(error))) => {
+                lock(&self.ongoing.sent).remove(&operation.name);
+                return Err(error.into());
+            }
+            Ok(None) => drop(lock(&self.ongoing.sent).remove(&operation.name)),
+        }
+        let ended = self.client.ended(&sent);
+        if let Err(error) = ended.or_else(|error| self.failed(&sent.write, &meant, error)) {
+            // The step fails with it when it is completed: from here, some classes would mean that nothing is known.
+            lock(&self.ongoing.failed).insert(sent.write.to_string(), error);
+        }
+        Ok(Progress::Done)
+    }
+
+    /// What the failure of a write means. On a conflict, the engine observes and plans again.
+    fn failed(&self, write: &Write, meant: &Meant, error: ApiError) -> Result<(), ProviderError> {
+        match meant {
+            Meant::UnlessUsed if is_in_use(&error) => {
+                tracing::debug!(%write, "still in use: not deleted");
+                lock(&self.ongoing.used).insert(write.name.clone());
+                Ok(())
+            }
+            Meant::Hosts(hosts) => match denied(&error, hosts) {
+                Some(denied) => {
+                    self.note(write, &denied, &error);
+                    Err(ProviderError::new(ErrorClass::Conflict, error.to_string()))
+                }
+                None => Err(error.into()),
+            },
+            Meant::Failure | Meant::UnlessUsed => Err(explained(error, write)),
         }
     }
 
-    async fn send(&self, write: &Write, address: Option<&str>) -> Result<(), ProviderError> {
-        let write = complete(write, address)?;
-        self.sent(&write).await.map_err(|error| match missing_subnetwork(&error, &write) {
-            Some(name) => {
-                let key = keys::SUBNET.row.key;
-                let fix = format!("correct the annotation {key}, or subnetwork-name in [global] of gce.conf");
-                ProviderError::from(error).wrap(format!("there is no subnetwork {name:?} in the region; {fix}"))
+    /// The failure of the operation of a step; or reads what later steps need.
+    pub(super) async fn completed(&self, step: &Step, outputs: &Outputs) -> Result<(), ProviderError> {
+        let write = step.act.write();
+        let failed = lock(&self.ongoing.failed).remove(&write.to_string());
+        failed.map_or(Ok(()), Err)?;
+        match &step.act {
+            Act::Reserve(_) => {
+                let reserved: Option<Address> = self.client.get(ADDRESS_GET, &write.scope, &write.name).await?;
+                known(step, outputs, reserved.map(|reserved| reserved.address))
             }
-            None => error.into(),
-        })
-    }
-
-    /// An object that exists already was created by an earlier attempt; the next observation compares it.
-    async fn sent(&self, write: &Write) -> Result<(), ApiError> {
-        match self.client.write(write).await {
-            Err(error) if write.operation.verb == Verb::Insert && is_conflict(&error) => {
-                tracing::info!(%write, %error, "exists already");
-                Ok(())
+            Act::InsertRule(_) => {
+                let rule: Option<ForwardingRule> =
+                    self.client.get(FORWARDING_RULE_GET, &write.scope, &write.name).await?;
+                known(step, outputs, rule.map(|rule| rule.ip_address))
             }
-            done => done,
+            _ => Ok(()),
         }
     }
 
     /// On a shared VPC, firewall rules may be left to the administrators: an event then shows the command.
     async fn firewall(
         &self,
-        item: Option<usize>,
+        step: &Step,
         firewall: &FirewallWrite,
         address: Option<&str>,
         outputs: &Outputs,
-    ) -> Result<(), ProviderError> {
-        let kept = |item| outputs.lock().kept_firewalls.contains(&item);
+    ) -> Result<Written, ProviderError> {
+        let is_kept = !outputs.lock().kept_firewalls.is_disjoint(&step.items);
+        let is_used = firewall.unless_used.as_ref().is_some_and(|check| lock(&self.ongoing.used).contains(check));
         // Without the rules of higher priority it would deny everything.
-        if firewall.is_deny && (kept(item) || kept(None)) {
-            return Ok(());
+        if is_used || firewall.is_deny && is_kept {
+            return Ok(Written::Done);
         }
         let write = complete(&firewall.write, address)?;
-        match self.sent(&write).await {
+        match self.begin(step, &write, Meant::Failure).await {
             Err(error) if is_forbidden(&error) && self.env.links.is_shared_vpc() => {
-                outputs.lock().kept_firewalls.insert(item);
+                outputs.lock().kept_firewalls.extend(&step.items);
                 if !firewall.is_admitted && !firewall.is_deny {
                     let mut rule = serde_json::to_value(&firewall.rule).unwrap_or_default();
                     rule = filled(rule, address);
@@ -128,9 +205,9 @@ impl Writer<'_> {
                     let line = firewall.command.line(&rule, &self.env.links.network_project);
                     self.events.command(&firewall.subject, &line);
                 }
-                Ok(())
+                Ok(Written::Done)
             }
-            done => Ok(done?),
+            done => done.map_err(|error| explained(error, &write)),
         }
     }
 
@@ -138,32 +215,55 @@ impl Writer<'_> {
     /// there are other members.
     async fn with_hosts(
         &self,
+        step: &Step,
         write: &Write,
         hosts: &[Host],
         has_others: bool,
         body: impl Fn(&[Host]) -> Value,
-    ) -> Result<(), ProviderError> {
+    ) -> Result<Written, ProviderError> {
         let mut hosts = hosts.to_vec();
         for _ in 0..MOST_REPEATS {
             if hosts.is_empty() && !has_others {
                 return Err(ProviderError::unknown(format!("instance not found: {write} has none left")));
             }
             if hosts.is_empty() && write.operation.verb != Verb::Insert {
-                return Ok(());
+                return Ok(Written::Done);
             }
-            let error = match self.sent(&write.clone().body(body(&hosts))).await {
-                Ok(()) => return Ok(()),
+            let meant = Meant::Hosts(hosts.clone());
+            let error = match self.begin(step, &write.clone().body(body(&hosts)), meant).await {
+                Ok(written) => return Ok(written),
                 Err(error) => error,
             };
-            let Some(denied) = denied(&error, &hosts) else { return Err(error.into()) };
-            tracing::warn!(%write, instances = ?denied.hosts, %error, "repeated without them");
-            if denied.are_missing {
-                denied.hosts.iter().for_each(|host| self.reads.missing.add(host.clone()));
-            }
+            let Some(denied) = denied(&error, &hosts) else { return Err(explained(error, write)) };
+            self.note(write, &denied, &error);
             hosts.retain(|host| !denied.hosts.contains(host));
         }
         let text = format!("{write}: many instances of nodes do not exist; it goes on with the next attempt");
         Err(ProviderError::new(ErrorClass::Transient { after: None }, text))
+    }
+
+    fn note(&self, write: &Write, denied: &Denied, error: &ApiError) {
+        tracing::warn!(%write, instances = ?denied.hosts, %error, "repeated without them");
+        if denied.are_missing {
+            denied.hosts.iter().for_each(|host| self.reads.missing.add(host.clone()));
+        }
+    }
+}
+
+/// The error for users. An object that exists already was created by an earlier attempt or somebody else: it is observed
+/// and compared.
+fn explained(error: ApiError, write: &Write) -> ProviderError {
+    if write.operation.verb == Verb::Insert && is_conflict(&error) {
+        tracing::info!(%write, %error, "exists already");
+        return ProviderError::new(ErrorClass::Conflict, error.to_string());
+    }
+    match missing_subnetwork(&error, write) {
+        Some(name) => {
+            let key = keys::SUBNET.row.key;
+            let fix = format!("correct the annotation {key}, or subnetwork-name in [global] of gce.conf");
+            ProviderError::from(error).wrap(format!("there is no subnetwork {name:?} in the region; {fix}"))
+        }
+        None => error.into(),
     }
 }
 
@@ -185,11 +285,11 @@ fn missing_subnetwork(error: &ApiError, write: &Write) -> Option<String> {
 
 /// Records an address that a step has found.
 fn known(step: &Step, outputs: &Outputs, address: Option<String>) -> Result<(), ProviderError> {
-    let (Some(item), Some(address)) = (step.item, address.filter(|address| !address.is_empty())) else {
+    let (Some(item), Some(address)) = (step.items.first(), address.filter(|address| !address.is_empty())) else {
         let text = format!("{}: made, but the cloud does not show its address yet", step.act.write());
         return Err(ProviderError::new(ErrorClass::Transient { after: None }, text));
     };
-    outputs.lock().addresses.insert(item, address);
+    outputs.lock().addresses.insert(*item, address);
     Ok(())
 }
 

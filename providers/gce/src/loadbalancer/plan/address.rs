@@ -4,6 +4,8 @@
 //! reservation outlives a failure, and is released once the new rule has the address. The first rule of a Service has
 //! no address to lose, and projects have few reservations.
 
+use std::time::Duration;
+
 use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
 
@@ -15,6 +17,8 @@ use crate::client::balancing::{Address, ForwardingRule};
 use crate::client::operation::{ADDRESS_DELETE, ADDRESS_RESERVE};
 use crate::client::resource::{last_part, same_url};
 
+/// The delay of a Service that waits for the reservations of others.
+const NEXT: Duration = Duration::from_secs(1);
 /// The purposes of addresses that a forwarding rule can have; external ones have none.
 const PURPOSES: [&str; 3] = ["", "GCE_ENDPOINT", "SHARED_LOADBALANCER_VIP"];
 
@@ -77,6 +81,11 @@ impl Draft<'_> {
         }
         if rule.is_none() {
             return Ok(wanted.unwrap_or_default());
+        }
+        if !self.may_reserve {
+            let text =
+                "other Services have reserved addresses, of which a region has few: its rule is replaced after theirs";
+            return Err(ProviderError::in_progress(text, NEXT));
         }
         let mut body = json!({"description": self.item.names.description()});
         match kind.scheme {

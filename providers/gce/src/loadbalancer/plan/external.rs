@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ccm_kit::balancer::{Kind as PartKind, Part};
 use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
 
@@ -9,8 +10,8 @@ use super::super::Env;
 use super::super::desired::{Item, MOST_PORTS, Settings};
 use super::super::hosts::Host;
 use super::super::observed::Observed;
-use super::super::ports;
 use super::super::step::{Act, RESERVED, Rank};
+use super::super::{parts, ports};
 use super::address::Kind;
 use super::checks::Check;
 use super::members::{self, BATCH, Difference};
@@ -186,16 +187,26 @@ impl Draft<'_> {
             let what = what(Verb::Detach, "Instances", "their nodes are no hosts any more");
             self.push_in_order(Rank::LeavePools, order, act, what);
         }
+        // Nobody leaves before somebody has joined.
+        let is_replaced = !has_others && !join.is_empty();
+        for step in self.steps.iter_mut().filter(|step| is_replaced && step.rank == Rank::LeavePools) {
+            step.part = Part::of(PartKind::Members, "pool");
+        }
         Ok(())
     }
 
     fn join_pool(&mut self, join: &[Host], mut has_others: bool) {
+        let before = self.steps.len();
+        let is_new = self.steps.iter().any(|step| matches!(step.act, Act::InsertPool { .. }));
         for (order, hosts) in (0..).zip(join.chunks(BATCH)) {
             let write = self.write(TARGET_POOL_ADD, &self.item.names.balancer);
             let act = Act::Join { write, hosts: hosts.to_vec(), has_others };
             let what = what(Verb::Attach, "Instances", "their nodes are behind the load balancer");
             self.push_in_order(Rank::JoinPools, order, act, what);
             has_others = true;
+        }
+        for step in self.steps.iter_mut().skip(before).filter(|_| is_new) {
+            step.needs = parts::FRAME;
         }
     }
 

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
 
 use super::super::desired::{HOSTS, MOST_PORTS, Settings};
 use super::super::firewall::{Admission, Command, Wanted};
-use super::super::ports;
 use super::super::step::{Act, FirewallWrite, Rank};
 use super::super::tags::{self, Computed};
+use super::super::{parts, ports};
 use super::checks::Check;
 use super::{Draft, change, update, what};
 use crate::annotations::Scheme;
@@ -58,9 +59,23 @@ impl Draft<'_> {
         let Some(tags) = self.target_tags()? else { return Ok(()) };
         for (wanted, is_shared) in self.wanted_firewalls(settings, ip, check, tags) {
             // A shared rule is for no address.
+            let before = self.steps.len();
             self.firewall(&wanted, if is_shared { Rank::Firewalls } else { rank }, is_shared)?;
+            self.is_for_checks(before, &wanted.name);
         }
         Ok(())
+    }
+
+    /// Rules for health checks fail apart from those for traffic.
+    fn is_for_checks(&mut self, before: usize, name: &str) {
+        let is_lowered = self.steps.iter().any(|step| step.rank == Rank::NoDeny);
+        let is_of_checks = name != self.item.names.firewall();
+        for step in self.steps.iter_mut().skip(before).filter(|_| is_of_checks) {
+            step.part = Part::of(Kind::Rules, "checks");
+            if is_lowered {
+                step.needs = parts::NOTHING_DENIED;
+            }
+        }
     }
 
     /// The rule for traffic, and that for health checks.
@@ -109,7 +124,9 @@ impl Draft<'_> {
         let problem = computed.problem();
         for (name, is_shared) in self.firewall_names(kind) {
             if let Some(found) = self.observed.firewalls.get(&name) {
+                let before = self.steps.len();
                 self.retag(found, &computed, is_shared);
+                self.is_for_checks(before, &name);
             }
         }
         let settings = self.item.settings.as_ref().filter(|_| problem.is_none() && kind == self.item.scheme);
@@ -120,7 +137,9 @@ impl Draft<'_> {
             let tags: Vec<String> = computed.tags.iter().cloned().collect();
             for (wanted, is_shared) in self.wanted_firewalls(settings, &rule.ip_address, &check, tags) {
                 if !self.observed.firewalls.contains_key(&wanted.name) {
+                    let before = self.steps.len();
                     self.firewall(&wanted, Rank::Firewalls, is_shared)?;
+                    self.is_for_checks(before, &wanted.name);
                 }
             }
         }
@@ -164,6 +183,7 @@ impl Draft<'_> {
             rule,
             is_admitted,
             is_deny: false,
+            unless_used: None,
             subject: self.item.subject.clone(),
         }));
         self.push_as(is_shared, Rank::Firewalls, act, update(KIND, changes, "the tags of the hosts have changed"));
@@ -207,6 +227,7 @@ impl Draft<'_> {
             rule: wanted.rule(),
             is_admitted: found.is_some_and(|found| wanted.is_admitted_by(found)),
             is_deny: wanted.traffic == Admission::DenyAll,
+            unless_used: None,
             subject: self.item.subject.clone(),
         }));
         self.push_as(is_shared, rank, act, what);
@@ -249,6 +270,7 @@ impl Draft<'_> {
             rule: Firewall { name: name.to_owned(), ..Firewall::default() },
             is_admitted: false,
             is_deny: false,
+            unless_used: None,
             subject: self.item.subject.clone(),
         }
     }

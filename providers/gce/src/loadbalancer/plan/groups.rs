@@ -2,16 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_provider::{Risk, Verb};
+use ccm_kit::{Fit, fit};
+use ccm_provider::{Finding, Risk, ServiceAction, Verb};
 use serde_json::json;
 
 use super::super::Env;
+use super::super::desired::{HOSTS, Item};
 use super::super::hosts::{Host, Hosts};
 use super::super::observed::Observed;
+use super::super::parts;
 use super::super::step::{Act, Rank, Step};
-use super::members::{self, BATCH};
+use super::members::BATCH;
 use crate::client::Write;
-use crate::client::operation::{INSTANCE_GROUP_ADD, INSTANCE_GROUP_CREATE, INSTANCE_GROUP_REMOVE};
+use crate::client::operation::{INSTANCE_GROUP_ADD, INSTANCE_GROUP_CREATE, INSTANCE_GROUP_REMOVE, Operation};
 use crate::client::resource::{Collection, Scope, last_part};
 use crate::ownership::ClusterNames;
 
@@ -59,14 +62,16 @@ pub(super) fn urls(env: &Env, observed: &Observed, all: &Hosts) -> Vec<String> {
     zones.into_iter().flat_map(of_zone).collect()
 }
 
-/// The steps for the groups behind internal balancers with these hosts.
-pub(super) fn plan<'i>(env: &Env, observed: &Observed, all: impl Iterator<Item = &'i Hosts>) -> Vec<Step> {
+/// The steps for the groups behind the internal balancers of these items, and what does not fit.
+pub(super) fn plan(env: &Env, observed: &Observed, items: &BTreeMap<usize, &Item>) -> (Vec<Step>, Vec<Finding>) {
+    let (mut steps, mut findings) = (Vec::new(), Vec::new());
     if env.options.skips_groups {
-        return Vec::new();
+        return (steps, findings);
     }
     let mut wanted: BTreeMap<String, BTreeSet<Host>> = BTreeMap::new();
     let (mut unplaced, mut taken) = (BTreeSet::new(), BTreeSet::new());
-    for all in all {
+    for item in items.values() {
+        let all = &item.hosts;
         for host in hosts(observed, all) {
             wanted.entry(host.zone.clone()).or_default().insert(host);
         }
@@ -76,60 +81,91 @@ pub(super) fn plan<'i>(env: &Env, observed: &Observed, all: impl Iterator<Item =
         unplaced.extend(all.unplaced.iter().cloned());
     }
     let name = ClusterNames(&observed.cluster_id).instance_group();
-    let zones = wanted.into_iter().flat_map(|(zone, hosts)| {
-        let hosts: Vec<&Host> = hosts.iter().filter(|host| !taken.contains(host)).collect();
-        let first = hosts.iter().take(MOST).filter(|host| !observed.missing.contains(**host));
-        let present: BTreeSet<Host> = first.copied().cloned().collect();
+    for (zone, mut hosts) in wanted {
+        hosts.retain(|host| !taken.contains(host));
         let current = observed.groups.get(&zone).and_then(|groups| groups.get(&name));
-        match hosts.is_empty() && current.is_none() {
-            true => Vec::new(),
-            false => of_zone(env, &zone, &name, current, &present, &unplaced),
+        if hosts.is_empty() && current.is_none() {
+            continue;
         }
-    });
-    zones.collect()
+        hosts.retain(|host| !observed.missing.contains(host));
+        let group = Group { env, zone: &zone, name: &name, items };
+        let (of_zone, left_out) = group.plan(current, hosts, &unplaced);
+        steps.extend(of_zone);
+        if let Some(first) = left_out.first() {
+            let text = format!(
+                "the instance group {name} of zone {zone} is full: it has at most {MOST} instances, and {} nodes of the zone \
+                 are behind no internal load balancer, as {}; put nodes into other zones",
+                left_out.len(),
+                first.name
+            );
+            findings.extend(items.values().map(|item| item.finding(HOSTS, text.clone())));
+        }
+    }
+    (steps, findings)
 }
 
-fn of_zone(
-    env: &Env,
-    zone: &str,
-    name: &str,
-    current: Option<&BTreeSet<Host>>,
-    wanted: &BTreeSet<Host>,
-    unplaced: &BTreeSet<String>,
-) -> Vec<Step> {
-    let write = |operation| Write::new(operation, Scope::zone(zone), name);
-    let step = |rank, order, act, verb, kind, reason| Step {
-        item: None,
-        balancer: None,
-        rank,
-        wave: 0,
-        order,
-        act,
-        verb,
-        kind,
-        id: name.to_owned(),
-        changes: Vec::new(),
-        reason,
-        risk: if verb == Verb::Detach { Risk::Brief } else { Risk::None },
-    };
-    let mut steps = Vec::new();
-    if current.is_none() {
-        let act = Act::Send(write(INSTANCE_GROUP_CREATE).body(json!({})));
-        steps.push(step(Rank::Groups, 0, act, Verb::Create, KIND, "the instances of the zone"));
+/// The group of a zone, for some items.
+struct Group<'a> {
+    env: &'a Env,
+    zone: &'a str,
+    name: &'a str,
+    items: &'a BTreeMap<usize, &'a Item>,
+}
+
+impl Group<'_> {
+    /// The steps from the current to the wanted members, and the wanted ones that do not fit.
+    fn plan(
+        &self,
+        current: Option<&BTreeSet<Host>>,
+        mut wanted: BTreeSet<Host>,
+        unplaced: &BTreeSet<String>,
+    ) -> (Vec<Step>, Vec<Host>) {
+        let mut steps = Vec::new();
+        if current.is_none() {
+            let act = Act::Send(self.write(INSTANCE_GROUP_CREATE).body(json!({})));
+            steps.push(self.step(Rank::Groups, 0, act, Verb::Create, KIND, "the instances of the zone"));
+        }
+        let empty = BTreeSet::new();
+        let current = current.unwrap_or(&empty);
+        // They are not removed, and take places.
+        wanted.extend(current.iter().filter(|host| unplaced.contains(&host.name)).cloned());
+        let Fit { join, leave, left_out, leaves_first } = fit(current, &wanted, MOST);
+        for (order, hosts) in (0..).zip(join.chunks(BATCH)) {
+            // Without members the zone has no healthy backend, but other zones have.
+            let act = Act::Join { write: self.write(INSTANCE_GROUP_ADD), hosts: hosts.to_vec(), has_others: true };
+            let reason = "their nodes are behind internal load balancers";
+            steps.push(self.step(Rank::JoinGroups, order, act, Verb::Attach, "Instances", reason));
+        }
+        let rank = if leaves_first { Rank::LeaveFullGroups } else { Rank::LeaveGroups };
+        for (order, hosts) in (0..).zip(leave.chunks(BATCH)) {
+            let body = super::instances_body(self.env, hosts);
+            let act = Act::Leave { write: self.write(INSTANCE_GROUP_REMOVE).body(body), hosts: hosts.to_vec() };
+            steps.push(self.step(rank, order, act, Verb::Detach, "Instances", "their nodes are no hosts any more"));
+        }
+        (steps, left_out)
     }
-    let empty = BTreeSet::new();
-    let difference = members::difference(current.unwrap_or(&empty), wanted, unplaced);
-    for (order, hosts) in (0..).zip(difference.join.chunks(BATCH)) {
-        // Without members the zone has no healthy backend, but other zones have.
-        let act = Act::Join { write: write(INSTANCE_GROUP_ADD), hosts: hosts.to_vec(), has_others: true };
-        let reason = "their nodes are behind internal load balancers";
-        steps.push(step(Rank::JoinGroups, order, act, Verb::Attach, "Instances", reason));
+
+    fn write(&self, operation: Operation) -> Write {
+        Write::new(operation, Scope::zone(self.zone), self.name)
     }
-    for (order, hosts) in (0..).zip(difference.leave.chunks(BATCH)) {
-        let body = super::instances_body(env, hosts);
-        let act = Act::Leave { write: write(INSTANCE_GROUP_REMOVE).body(body), hosts: hosts.to_vec() };
-        let reason = "their nodes are no hosts any more";
-        steps.push(step(Rank::LeaveGroups, order, act, Verb::Detach, "Instances", reason));
+
+    fn step(&self, rank: Rank, order: u32, act: Act, verb: Verb, kind: &'static str, reason: &'static str) -> Step {
+        let (part, needs) = parts::of(ServiceAction::UpdateHosts, rank, verb, &act);
+        Step {
+            items: self.items.keys().copied().collect(),
+            is_shared: true,
+            balancer: None,
+            rank,
+            order,
+            part,
+            needs,
+            act,
+            verb,
+            kind,
+            id: self.name.to_owned(),
+            changes: Vec::new(),
+            reason,
+            risk: if verb == Verb::Detach { Risk::Brief } else { Risk::None },
+        }
     }
-    steps
 }

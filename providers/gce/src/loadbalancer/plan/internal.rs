@@ -249,13 +249,8 @@ impl Draft<'_> {
             changes.push(change("healthChecks", &before.join(","), last_part(&check)));
             put(&mut body, "healthChecks", json!([check]));
         }
-        if self.leaves_groups(found, &groups) {
-            // A second patch conflicts, after which everything is read again.
-            self.change_backends(found);
-        } else if let Some((backends, difference)) = backends(found, &groups) {
-            changes.push(difference);
-            put(&mut body, "backends", backends);
-        }
+        // The hosts do not wait for the settings. A second patch conflicts, after which everything is read again.
+        self.change_backends(found);
         if !changes.is_empty() {
             let write = self.write(BACKEND_SERVICE_UPDATE, name).body(body);
             let what = update(BACKEND, changes, "it differs from what is needed");
@@ -277,7 +272,7 @@ impl Draft<'_> {
         let body = json!({"fingerprint": found.fingerprint, "backends": backends});
         let write = self.write(BACKEND_SERVICE_UPDATE, &found.name).body(body);
         let is_shared = found.name != self.item.names.balancer;
-        let rank = if self.leaves_groups(found, &groups) { Rank::LeaveBackends } else { Rank::Pools };
+        let rank = if self.leaves_groups(found, &groups) { Rank::LeaveBackends } else { Rank::JoinBackends };
         let what = update(BACKEND, vec![difference], "the groups of the nodes have changed");
         self.push_as(is_shared, rank, Act::Send(write), what);
     }
@@ -296,7 +291,7 @@ impl Draft<'_> {
             if observed.firewalls.contains_key(&firewall) {
                 self.delete_firewall(Rank::OldFirewalls, &firewall, reason);
             }
-            let act = Act::DeleteUnlessUsed { write: self.write(HEALTH_CHECK_DELETE, &own), then: None };
+            let act = Act::DeleteUnlessUsed(self.write(HEALTH_CHECK_DELETE, &own));
             self.push(Rank::OldChecks, act, what(Verb::Delete, "HealthCheck", reason));
         }
         self.replaced_check(check);

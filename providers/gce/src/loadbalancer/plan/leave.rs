@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{ServiceAction, Verb};
 
-use super::super::step::{Act, Rank};
+use super::super::step::{Act, FirewallWrite, Rank};
 use super::{Draft, backend_name, is_foreign, real_scheme, what};
 use crate::annotations::Scheme;
 use crate::client::Write;
@@ -82,7 +82,7 @@ impl Draft<'_> {
             Some(&***name) != kept && observed.backends.contains_key(*name) && !needed.backends.contains(*name)
         };
         for name in old.iter().filter(goes) {
-            let act = Act::DeleteUnlessUsed { write: self.write(BACKEND_SERVICE_DELETE, name), then: None };
+            let act = Act::DeleteUnlessUsed(self.write(BACKEND_SERVICE_DELETE, name));
             let what = what(Verb::Delete, "BackendService", reason);
             self.push_as(rule.is_none() && *name != own, rank, act, what);
         }
@@ -105,7 +105,7 @@ impl Draft<'_> {
         };
         if checks.contains_key(&names.balancer) {
             let (operation, kind) = deletion(scheme);
-            let act = Act::DeleteUnlessUsed { write: self.write(operation, &names.balancer), then: None };
+            let act = Act::DeleteUnlessUsed(self.write(operation, &names.balancer));
             self.push(Rank::GoChecks, act, what(Verb::Delete, kind, REASON));
         }
         if observed.firewalls.contains_key(&firewall) {
@@ -124,14 +124,17 @@ impl Draft<'_> {
             Scheme::Internal => (&observed.checks, self.cluster().internal_check_firewall()),
         };
         let name = self.cluster().health_check();
-        let firewall = observed.firewalls.contains_key(&firewall).then(|| Box::new(self.firewall_deletion(&firewall)));
-        if checks.contains_key(&name) {
+        let has_check = checks.contains_key(&name);
+        if has_check {
             let (operation, kind) = deletion(scheme);
-            let act = Act::DeleteUnlessUsed { write: self.write(operation, &name), then: firewall };
+            let act = Act::DeleteUnlessUsed(self.write(operation, &name));
             self.push_as(true, rank, act, what(Verb::Delete, kind, "no Service may need it any more"));
-        } else if let Some(firewall) = firewall {
-            let act = Act::Firewall(firewall);
-            self.push_as(true, Rank::GoCheckFirewalls, act, what(Verb::Delete, "Firewall", "its health check is gone"));
+        }
+        if observed.firewalls.contains_key(&firewall) {
+            let unless_used = has_check.then_some(name);
+            let rank = if rank == Rank::OldChecks { Rank::OldCheckFirewalls } else { Rank::GoCheckFirewalls };
+            let act = Act::Firewall(Box::new(FirewallWrite { unless_used, ..self.firewall_deletion(&firewall) }));
+            self.push_as(true, rank, act, what(Verb::Delete, "Firewall", "its health check is gone"));
         }
     }
 
@@ -146,7 +149,7 @@ impl Draft<'_> {
                 continue;
             }
             let write = Write::new(INSTANCE_GROUP_DELETE, Scope::zone(zone), &*name);
-            let act = Act::DeleteUnlessUsed { write, then: None };
+            let act = Act::DeleteUnlessUsed(write);
             let what = what(Verb::Delete, "InstanceGroup", "no Service may need it any more");
             self.push_as(true, Rank::GoGroups, act, what);
         }

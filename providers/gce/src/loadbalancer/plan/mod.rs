@@ -14,6 +14,7 @@ use super::desired::{Desired, Item, Settings};
 use super::dispatch::Owner;
 use super::hosts::Host;
 use super::observed::Observed;
+use super::parts;
 use super::step::{Act, Rank, Step};
 use crate::annotations::Scheme;
 use crate::client::Write;
@@ -39,8 +40,9 @@ pub(super) use checks::{left_check_firewall, replaces_shared};
 pub(super) use groups::hosts as group_hosts;
 pub(super) use hosts::{existing, is_found};
 
-/// The most addresses that are reserved at once: the default quota of a region is 8, and users have reservations, too.
-const RESERVATIONS: u32 = 4;
+/// The most addresses that are reserved in one pass: the default quota of a region is 8, and users have reservations,
+/// too.
+const RESERVATIONS: usize = 4;
 
 /// A plan for one item under construction.
 pub(super) struct Draft<'a> {
@@ -50,6 +52,8 @@ pub(super) struct Draft<'a> {
     item: &'a Item,
     /// The shared objects that the Services of this work need.
     needed: &'a Needed,
+    /// Whether another address may be reserved in this pass.
+    may_reserve: bool,
     steps: Vec<Step>,
     findings: Vec<Finding>,
 }
@@ -100,19 +104,30 @@ pub(super) struct Steps {
 pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps {
     let mut all = Steps::default();
     let needed = Needed::of(observed, desired);
-    let (mut in_groups, mut reservations) = (Vec::new(), 0);
+    let (mut in_groups, mut reservations) = (BTreeMap::new(), 0);
     for (place, item) in &desired.items {
-        let draft = || Draft { env, observed, place: *place, item, needed: &needed, steps: vec![], findings: vec![] };
-        let (draft, kind, error) = with_hosts(draft);
-        in_groups.extend((kind == Some(Scheme::Internal)).then_some(&item.hosts));
+        let draft = |may_reserve| Draft {
+            env,
+            observed,
+            place: *place,
+            item,
+            needed: &needed,
+            may_reserve,
+            steps: Vec::new(),
+            findings: Vec::new(),
+        };
+        let (draft, kind, error) = with_hosts(|| draft(reservations < RESERVATIONS));
+        reservations += draft.steps.iter().filter(|step| matches!(step.act, Act::Reserve(_))).count();
+        if kind == Some(Scheme::Internal) {
+            in_groups.insert(*place, item);
+        }
         all.findings.extend(item.findings.iter().cloned().chain(draft.findings));
-        let reserves = draft.steps.iter().any(|step| matches!(step.act, Act::Reserve(_)));
-        let wave = if reserves { reservations / RESERVATIONS } else { 0 };
-        reservations += u32::from(reserves);
-        all.steps.extend(draft.steps.into_iter().map(|step| Step { wave, ..step }));
+        all.steps.extend(draft.steps);
         all.failed.extend(error.map(|error| (*place, error)));
     }
-    all.steps.extend(groups::plan(env, observed, in_groups.into_iter()));
+    let (steps, findings) = groups::plan(env, observed, &in_groups);
+    all.steps.extend(steps);
+    all.findings.extend(findings);
     all.steps.sort_by_key(Step::stage);
     share(&mut all.steps);
     all
@@ -129,8 +144,7 @@ fn with_hosts<'a>(draft: impl Fn() -> Draft<'a>) -> (Draft<'a>, Option<Scheme>, 
         return (whole, kind, None);
     };
     let mut hosts = draft();
-    let is_ensured = item.action == ServiceAction::Ensure && item.settings.is_some();
-    if is_ensured && !error.is_implemented_elsewhere() {
+    if item.follows() && !error.is_implemented_elsewhere() {
         let found = existing(observed, item).filter(|kind| *kind == item.scheme);
         if let Some(kind) = found.filter(|_| hosts.hosts().is_ok()) {
             return (hosts, Some(kind), Some(error));
@@ -139,14 +153,21 @@ fn with_hosts<'a>(draft: impl Fn() -> Draft<'a>) -> (Draft<'a>, Option<Scheme>, 
     (draft(), None, Some(error))
 }
 
-/// Steps that several items plan are done once, for all of them: deletions with the last, others with the first.
+/// Steps for shared objects that several items plan are done once, for all of them: deletions with the last, others with
+/// the first.
 fn share(steps: &mut Vec<Step>) {
-    let mut seen: BTreeSet<String> = BTreeSet::new();
-    let mut is_repeated =
-        |step: &Step| step.item.is_none() && !seen.insert(format!("{:?} {}", step.rank, step.act.write()));
-    steps.retain(|step| step.verb == Verb::Delete || !is_repeated(step));
+    let key = |step: &Step| format!("{:?} {}", step.rank, step.act.write());
+    let mut items: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
+    for step in steps.iter().filter(|step| step.is_shared) {
+        items.entry(key(step)).or_default().extend(&step.items);
+    }
+    let mut is_first = |step: &mut Step| match step.is_shared {
+        true => items.remove(&key(step)).map(|items| step.items = items).is_some(),
+        false => true,
+    };
+    steps.retain_mut(|step| step.verb == Verb::Delete || is_first(step));
     steps.reverse();
-    steps.retain(|step| step.verb != Verb::Delete || !is_repeated(step));
+    steps.retain_mut(|step| step.verb != Verb::Delete || is_first(step));
     steps.reverse();
 }
 
@@ -202,7 +223,7 @@ pub(super) fn address_to_look_for(env: &Env, observed: &Observed, item: &Item) -
 }
 
 /// Whether a rule belongs to another controller, which uses the same name for it.
-fn is_foreign(rule: &ForwardingRule) -> bool {
+pub(super) fn is_foreign(rule: &ForwardingRule) -> bool {
     real_scheme(rule) == Scheme::External && !rule.backend_service.is_empty() && rule.target.is_empty()
 }
 
@@ -270,17 +291,31 @@ impl<'a> Draft<'a> {
             return;
         }
         let id = act.write().name.clone();
-        let (item, wave) = (Some(self.place), 0);
-        let step = Step { item, balancer, rank, wave, order, act, verb, kind, id, changes, reason, risk };
-        self.steps.push(step);
+        let (part, needs) = parts::of(self.item.action, rank, verb, &act);
+        self.steps.push(Step {
+            items: [self.place].into(),
+            is_shared: false,
+            balancer,
+            rank,
+            order,
+            part,
+            needs,
+            act,
+            verb,
+            kind,
+            id,
+            changes,
+            reason,
+            risk,
+        });
     }
 
-    /// Adds a step for an object; if it is shared, all Services fail if the step fails.
+    /// Adds a step for an object that Services may share.
     fn push_as(&mut self, is_shared: bool, rank: Rank, act: Act, what: What) {
         let before = self.steps.len();
         self.push(rank, act, what);
         for step in self.steps.iter_mut().skip(before).filter(|_| is_shared) {
-            (step.item, step.balancer) = (None, None);
+            (step.is_shared, step.balancer) = (true, None);
         }
     }
 

@@ -54,6 +54,8 @@ struct Sketch {
     observed: Observed,
     nodes: Vec<NodeRef>,
     addresses: BTreeMap<usize, String>,
+    /// Objects that were not deleted.
+    used: Vec<String>,
     made: u32,
 }
 
@@ -64,7 +66,14 @@ impl Sketch {
             ..Default::default()
         };
         let observed = Observed { cluster_id: "cid".to_owned(), network, ..Observed::default() };
-        Self { env: env(), observed, nodes: vec![node("n1", ZONE)], addresses: BTreeMap::new(), made: 0 }
+        Self {
+            env: env(),
+            observed,
+            nodes: vec![node("n1", ZONE)],
+            addresses: BTreeMap::new(),
+            used: Vec::new(),
+            made: 0,
+        }
     }
 
     fn desired(&self, service: &Service, action: ServiceAction) -> Result<Desired, ProviderError> {
@@ -82,7 +91,7 @@ impl Sketch {
         if let Some(error) = failed.remove(&0) {
             return Err(error);
         }
-        guard(&self.env, &observed, &desired, &steps).unwrap();
+        assert!(guard(&self.env, &observed, &desired, &steps.iter().collect::<Vec<_>>()).is_empty());
         Ok(steps)
     }
 
@@ -109,21 +118,19 @@ impl Sketch {
 
     fn carry_out(&mut self, steps: &[Step]) {
         self.addresses.clear();
+        self.used.clear();
         steps.iter().for_each(|step| self.step(step));
     }
 
     fn step(&mut self, step: &Step) {
-        let place = step.item.unwrap_or_default();
+        let place = *step.items.first().unwrap();
         let address = self.addresses.get(&place).cloned();
         match &step.act {
-            Act::DeleteUnlessUsed { write, then } => {
-                if !self.is_used(write) {
-                    self.write(write, None);
-                    if let Some(then) = then {
-                        self.write(&then.write, None);
-                    }
-                }
-            }
+            Act::DeleteUnlessUsed(write) => match self.is_used(write) {
+                true => self.used.push(write.name.clone()),
+                false => self.write(write, None),
+            },
+            Act::Firewall(firewall) if firewall.unless_used.as_ref().is_some_and(|it| self.used.contains(it)) => {}
             Act::Reserve(write) => {
                 self.write(write, None);
                 let address = self.observed.addresses[LB].address.clone();
@@ -292,6 +299,7 @@ impl Sketch {
             observed: from.observed.clone(),
             nodes: from.nodes.clone(),
             addresses: BTreeMap::new(),
+            used: Vec::new(),
             made: from.made,
         };
         let mut whole = copy(self);
@@ -304,7 +312,7 @@ impl Sketch {
                 sketch.carry_out(&rest);
             }
             let left = sketch.plan(service, action).unwrap();
-            let left: Vec<String> = words(&left.into_iter().filter(|step| step.item.is_some()).collect::<Vec<_>>());
+            let left: Vec<String> = words(&left.into_iter().filter(|step| !step.is_shared).collect::<Vec<_>>());
             assert_eq!(left, [] as [String; 0], "dead after {dead} of {:?}", words(&steps));
             assert_eq!(sketch.contents(), whole.contents(), "dead after {dead} of {:?}", words(&steps));
             assert_eq!(sketch.ip(), whole.ip(), "dead after {dead} of {:?}", words(&steps));

@@ -2,7 +2,7 @@
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::gce::Options;
-use ccm_provider::{ErrorClass, Scope, ServiceAction, ServiceWork};
+use ccm_provider::{ErrorClass, Scope, ServiceAction, ServiceAnswer, ServiceWork};
 use serde_json::json;
 
 use super::scene::{LB, Scene, internal, ports, service, set, texts, web};
@@ -28,6 +28,8 @@ async fn an_address_outlives_a_failure_between_two_rules() {
     scene.restart().await;
     scene.refused(&mut web).await;
     scene.cloud().faults(Faults::clear);
+    // A process remembers what was refused for good.
+    scene.restart().await;
     assert_eq!(scene.ensure(&mut web).await, ip);
     assert_eq!(scene.find("addresses", LB), None);
     scene.is_steady(&mut web).await;
@@ -35,13 +37,14 @@ async fn an_address_outlives_a_failure_between_two_rules() {
 
 #[tokio::test]
 async fn a_failed_creation_keeps_no_reservation() {
-    let scene = Scene::with(&["n1"]).await;
+    let mut scene = Scene::with(&["n1"]).await;
     for call in ["targetPools.insert", "forwardingRules.insert", "firewalls.insert"] {
         let mut web = web();
         scene.cloud().fault(Rule::every(code(400, "invalid", "no")).on("compute", call));
         scene.refused(&mut web).await;
         assert!(!scene.names().iter().any(|name| name.starts_with("addresses")), "{call}");
         scene.cloud().faults(Faults::clear);
+        scene.restart().await;
         scene.ensure(&mut web).await;
         scene.is_correct();
         scene.delete(&mut web).await;
@@ -55,7 +58,7 @@ async fn many_services_are_made_and_changed_within_the_quota_of_addresses() {
     let mut scene = Scene::of(Options { quotas, ..Options::default() }, &["n1"], "", &[]).await;
     let services: Vec<_> = (0..20).map(|number| service(&format!("s{number}"), json!({}))).collect();
     for port in [80, 81] {
-        let work: Vec<ServiceWork> = services
+        let mut work: Vec<ServiceWork> = services
             .iter()
             .map(|service| {
                 let mut service = service.clone();
@@ -63,9 +66,24 @@ async fn many_services_are_made_and_changed_within_the_quota_of_addresses() {
                 ServiceWork::new(&service, &scene.nodes, ServiceAction::Ensure)
             })
             .collect();
-        for answer in scene.balancers().reconcile(CLUSTER, &work, &Scope::default()).await {
-            assert_eq!(answer.result.unwrap().unwrap().ingress.len(), 1);
+        let (mut rounds, balancers) = (0, scene.balancers());
+        while !work.is_empty() {
+            let answers = balancers.reconcile(CLUSTER, &work, &Scope::default()).await;
+            let mut answers = answers.into_iter();
+            // Those that wait for the reservations of others have their status, and no failure.
+            work.retain(|_| match answers.next().unwrap() {
+                ServiceAnswer { result: Err(error), status, .. } if error.is_in_progress() => {
+                    assert!(status.is_some() || port == 80);
+                    true
+                }
+                answer => {
+                    assert_eq!(answer.result.unwrap().unwrap().ingress.len(), 1);
+                    false
+                }
+            });
+            rounds += 1;
         }
+        assert_eq!(rounds, if port == 80 { 1 } else { 5 });
         assert!(!scene.names().iter().any(|name| name.starts_with("addresses")));
         scene.restart().await;
     }
@@ -180,9 +198,17 @@ async fn a_changed_fingerprint_is_a_conflict_and_no_update_is_lost() {
     web.spec.session_affinity = "ClientIP".to_owned();
     let rule =
         Rule::every(code(412, "conditionNotMet", "Invalid fingerprint.")).on("compute", "regionBackendServices.patch");
-    scene.cloud().fault(rule.window(0, 1));
+    scene.cloud().fault(rule.window(0, 2));
     let error = scene.try_ensure(&mut web).await.unwrap_err();
     assert_eq!(error.class(), ErrorClass::Conflict);
+    scene.ensure(&mut web).await;
+    // A single one is planned again in the same pass.
+    web.spec.session_affinity = "None".to_owned();
+    let refused = code(412, "conditionNotMet", "Invalid fingerprint.");
+    scene.cloud().faults(Faults::clear);
+    scene.cloud().fault(Rule::every(refused).on("compute", "regionBackendServices.patch").window(0, 1));
+    scene.ensure(&mut web).await;
+    web.spec.session_affinity = "ClientIP".to_owned();
     scene.ensure(&mut web).await;
     assert_eq!(scene.object("backendServices", "LB")["sessionAffinity"], "CLIENT_IP");
 }
@@ -351,6 +377,7 @@ async fn nothing_is_denied_before_all_is_admitted() {
     scene.refused(&mut web).await;
     assert_eq!(scene.find("firewalls", &format!("k8s-fw-{LB}-deny")), None);
     scene.cloud().faults(Faults::clear);
+    scene.restart_with(&flags).await;
     scene.ensure(&mut web).await;
     let deny = scene.object("firewalls", "k8s-fw-LB-deny");
     assert_eq!((&deny["priority"], &deny["denied"][0]["IPProtocol"]), (&json!(1000), &json!("all")));

@@ -9,6 +9,7 @@ mod inspect;
 mod life;
 mod lives;
 mod measure;
+mod parts;
 mod pitfalls;
 mod recorded;
 mod scene;

@@ -168,6 +168,25 @@ fn a_group_has_the_first_thousand_by_name() {
     assert_eq!(sketch.ensure(&service), [] as [&str; 0]);
 }
 
+/// Members that are there stay: a full group does not change without need, and others leave before new ones join.
+#[test]
+fn what_does_not_fit_into_a_full_group_is_a_finding_and_no_error() {
+    let mut sketch = Sketch { nodes: nodes(1005), ..Sketch::new() };
+    let service = internal(json!({}));
+    sketch.ensure(&service);
+    sketch.nodes.push(node("n0000", ZONE));
+    let desired = sketch.desired(&service, ServiceAction::UpdateHosts).unwrap();
+    let Steps { steps, findings, failed } = plan(&sketch.env, &sketch.observed, &desired);
+    assert_eq!((words(&steps), failed.len()), (Vec::new(), 0));
+    assert!(findings[0].message.contains("at most 1000 instances, and 6 nodes"), "{findings:?}");
+    // Two nodes are swapped.
+    sketch.nodes.retain(|node| !["n0007", "n0900"].contains(&node.name.as_str()));
+    let steps = sketch.plan(&service, ServiceAction::UpdateHosts).unwrap();
+    assert_eq!(kinds(&steps), ["detach Instances", "attach Instances"]);
+    sketch.carry_out(&steps);
+    assert_eq!(sketch.observed.groups[ZONE]["k8s-ig--cid"].len(), 1000);
+}
+
 /// P-42
 #[test]
 fn without_nodes_nothing_is_opened() {

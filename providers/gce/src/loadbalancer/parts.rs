@@ -1,0 +1,67 @@
+//! The part of a load balancer to which a step belongs, and the parts without which it is not sent. Pure.
+//!
+//! Members need nothing: they follow the nodes whatever else fails. Everything that a new forwarding rule needs is its
+//! frame. Objects that it replaces go before it exists, because they are not looked for afterwards.
+
+use ccm_kit::balancer::{Kind, Part};
+use ccm_provider::{ServiceAction, Verb};
+
+use super::step::{Act, Rank, is_unfilled};
+
+const CLAIM: &[Kind] = &[Kind::Claim];
+/// The needs of steps behind a new frame.
+pub(super) const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
+/// Those of a rule that would deny what others do not admit yet.
+const ALL_ADMITTED: &[Kind] = &[Kind::Claim, Kind::Frame, Kind::Rules];
+/// Those of rules that are lowered to the priority of one that denies.
+pub(super) const NOTHING_DENIED: &[Kind] = &[Kind::Claim, Kind::Rules];
+const DELETED: &[Kind] = &[Kind::Retire];
+
+/// The part of a step of a Service with this action, and its needs.
+pub(super) fn of(action: ServiceAction, rank: Rank, verb: Verb, act: &Act) -> (Part, &'static [Kind]) {
+    let is_ensured = action == ServiceAction::Ensure;
+    match rank {
+        // The names of the former kind become free for the new one.
+        Rank::GoRule | Rank::GoBehind | Rank::GoChecks | Rank::GoCheckFirewalls | Rank::GoGroups | Rank::GoLast
+            if is_ensured =>
+        {
+            (Part::new(Kind::Claim), &[])
+        }
+        Rank::GoRule | Rank::GoBehind | Rank::GoChecks | Rank::GoCheckFirewalls | Rank::GoGroups => {
+            (Part::new(Kind::Retire), &[])
+        }
+        Rank::GoLast => (Part::new(Kind::Release), DELETED),
+        Rank::Groups | Rank::JoinGroups => (Part::of(Kind::Members, zone(act)), &[]),
+        Rank::LeaveFullGroups | Rank::LeaveGroups => (Part::of(Kind::Members, format!("{} leaves", zone(act))), &[]),
+        Rank::LeaveBackends | Rank::JoinBackends => (Part::of(Kind::Members, "backends"), &[]),
+        Rank::JoinPools => (Part::of(Kind::Members, "pool"), &[]),
+        Rank::LeavePools => (Part::of(Kind::Members, "pool leaves"), &[]),
+        Rank::NoDeny => (Part::new(Kind::Rules), CLAIM),
+        Rank::Firewalls | Rank::LateFirewalls => {
+            let needs = if act.write().body.as_ref().is_some_and(is_unfilled) { FRAME } else { CLAIM };
+            (Part::new(Kind::Rules), needs)
+        }
+        // Of a higher kind than rules, so that it waits for all of them.
+        Rank::Deny => (Part::new(Kind::Retire), ALL_ADMITTED),
+        // A check that exists serves as it is.
+        Rank::Checks if verb == Verb::Update => (Part::of(Kind::Settings, "check"), CLAIM),
+        Rank::Checks
+        | Rank::WrongAddress
+        | Rank::Reserve
+        | Rank::OldRule
+        | Rank::OldPool
+        | Rank::Pools
+        | Rank::ReplacedBackends
+        | Rank::ReplacedFirewalls
+        | Rank::ReplacedChecks
+        | Rank::Rules => (Part::new(Kind::Frame), CLAIM),
+        Rank::Release | Rank::OldFirewalls | Rank::OldChecks | Rank::OldCheckFirewalls | Rank::OwnChecks => {
+            (Part::of(Kind::Retire, "old"), FRAME)
+        }
+    }
+}
+
+/// The zone of a group.
+fn zone(act: &Act) -> String {
+    act.write().scope.zone_name().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,138 @@
+//! Parts of load balancers that fail, hang or meet others fail alone.
+
+use std::time::Duration;
+
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_provider::{Scope, ServiceAction, ServiceAnswer, ServiceWork};
+use serde_json::json;
+
+use super::scene::{LB, Scene, internal, local, ports, service, texts, web};
+use crate::bed::CLUSTER;
+
+fn refused() -> Fault {
+    Fault::Code { status: 400, code: "invalid".to_owned(), message: "no".to_owned() }
+}
+
+async fn reconcile(scene: &Scene, services: &[ccm_provider::Service], action: ServiceAction) -> Vec<ServiceAnswer> {
+    let work: Vec<ServiceWork> =
+        services.iter().map(|service| ServiceWork::new(service, &scene.nodes, action)).collect();
+    scene.balancers().reconcile(CLUSTER, &work, &Scope::default()).await
+}
+
+/// The first operation that hangs withholds neither the status nor the hosts of others.
+#[tokio::test]
+async fn an_operation_that_hangs_is_left_and_others_have_their_status() {
+    let scene = Scene::with(&["n1"]).await;
+    let hung = web();
+    let name = hung.default_load_balancer_name();
+    let hangs = format!("forwardingRules.insert {name}");
+    scene.cloud().change(|options| options.operations = [(hangs, 3_600_000)].into());
+    let services = [hung, service("other", json!({})), internal(service("inner", json!({})))];
+    let began = std::time::Instant::now();
+    let answers = reconcile(&scene, &services[..2], ServiceAction::Ensure).await;
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let error = answers[0].result.as_ref().unwrap_err();
+    assert!(error.is_in_progress() && error.to_string().contains("creating ForwardingRule"), "{error}");
+    assert_eq!(answers[1].result.as_ref().unwrap().as_ref().unwrap().ingress.len(), 1);
+    // It is looked at again, and nothing is sent twice.
+    let mark = scene.cloud().mark();
+    let answers = reconcile(&scene, &services[..2], ServiceAction::Ensure).await;
+    assert!(answers[0].result.as_ref().unwrap_err().is_in_progress() && answers[1].result.is_ok());
+    assert_eq!(scene.writes(mark), [] as [&str; 0]);
+    assert!(reconcile(&scene, &services[2..], ServiceAction::Ensure).await[0].result.is_ok());
+}
+
+#[tokio::test]
+async fn what_fails_for_one_policy_does_not_fail_the_other() {
+    let scene = Scene::with(&["n1"]).await;
+    let other = service("other", json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 31000}));
+    scene.cloud().fault(Rule::every(refused()).on("compute", "httpHealthChecks.insert").window(0, 1));
+    let answers = reconcile(&scene, &[web(), other], ServiceAction::Ensure).await;
+    let results: Vec<bool> = answers.iter().map(|answer| answer.result.is_ok()).collect();
+    assert_eq!(results.iter().filter(|is_ok| **is_ok).count(), 1, "{answers:?}");
+}
+
+/// A refused setting, firewall rule or health check leaves the hosts to the nodes, and the status to the Service.
+#[tokio::test]
+async fn hosts_follow_the_nodes_whatever_is_refused() {
+    for (kind, calls) in [
+        ((|service| service) as fn(_) -> _, ["firewalls.patch", "forwardingRules.delete", "addresses.insert"]),
+        (internal, ["firewalls.patch", "forwardingRules.delete", "regionBackendServices.insert"]),
+    ] {
+        for call in calls {
+            let mut scene = Scene::with(&["n1"]).await;
+            let mut asked = kind(web());
+            let ip = scene.ensure(&mut asked).await;
+            scene.cloud().fault(Rule::every(refused()).on("compute", call));
+            let node = scene.bed.node("n2");
+            scene.nodes.push(node);
+            asked.spec.ports = ports("TCP", &[81]);
+            asked.spec.load_balancer_source_ranges = Some(vec!["10.0.0.0/8".to_owned()]);
+            let answer = reconcile(&scene, std::slice::from_ref(&asked), ServiceAction::Ensure).await.remove(0);
+            let members = match scene.find("targetPools", LB) {
+                Some(pool) => texts(&pool["instances"]).len(),
+                None => {
+                    let path = "projects/p/zones/us-central1-b/instanceGroups/k8s-ig--cid/listInstances";
+                    let body = json!({"instanceState": "ALL"});
+                    scene.cloud().by_hand("POST", path, &body).unwrap()["items"].as_array().unwrap().len()
+                }
+            };
+            assert_eq!(members, 2, "{call}");
+            if answer.result.is_err() {
+                let shown = answer.status.unwrap_or_else(|| panic!("{call}: no status"));
+                assert_eq!(shown.ingress[0].ip, ip, "{call}");
+            }
+            scene.cloud().faults(Faults::clear);
+        }
+    }
+}
+
+/// Another controller makes a rule of the same name between the look and the write.
+#[tokio::test]
+async fn an_object_that_somebody_else_has_just_made_is_compared() {
+    let scene = Scene::with(&["n1"]).await;
+    let mut asked = internal(web());
+    let path = format!("projects/p/regions/us-central1/forwardingRules/{LB}");
+    let theirs = json!({"name": LB, "IPAddress": "198.51.100.1", "IPProtocol": "TCP", "loadBalancingScheme": "EXTERNAL",
+        "backendService": "https://www.googleapis.com/compute/v1/projects/p/regions/us-central1/backendServices/x"});
+    let exists = Fault::Code {
+        status: 409,
+        code: "alreadyExists".to_owned(),
+        message: format!("The resource '{path}' already exists"),
+    };
+    scene.cloud().fault(Rule::every(exists).on("compute", "forwardingRules.insert"));
+    // The look before the write does not show it.
+    scene.cloud().world(|world| world.put(&path, theirs));
+    let (answer, _) = scene.ask(&mut asked, ServiceAction::Ensure).await;
+    assert!(answer.is_err(), "{answer:?}");
+    scene.is_correct();
+    // Without a rule of others, the conflict is one.
+    scene.cloud().world(|world| world.remove(&path));
+    let error = scene.refused(&mut asked).await;
+    assert!(error.contains("already exists"), "{error}");
+    scene.cloud().faults(Faults::clear);
+    scene.ensure(&mut asked).await;
+}
+
+/// The deletion of the last user of shared objects, and the creation of the next by another service controller.
+#[tokio::test]
+async fn two_controllers_take_turns_with_what_services_share() {
+    let scene = Scene::with(&["n1"]).await;
+    let mut first = web();
+    scene.ensure(&mut first).await;
+    scene.cloud().change(|options| {
+        options.operations =
+            [("firewalls.delete k8s-cid-node-http-hc".to_owned(), 300), ("httpHealthChecks.delete*".to_owned(), 100)]
+                .into();
+    });
+    let second = service("other", json!({"loadBalancerClass": "networking.gke.io/l4-regional-external-legacy"}));
+    let deletion = async { reconcile(&scene, std::slice::from_ref(&first), ServiceAction::Delete).await };
+    let creation = async { reconcile(&scene, std::slice::from_ref(&second), ServiceAction::Ensure).await };
+    let (deleted, ensured) = futures::join!(deletion, creation);
+    assert!(deleted[0].result.is_ok() && ensured[0].result.is_ok(), "{deleted:?} {ensured:?}");
+    assert!(scene.find("firewalls", "k8s-cid-node-http-hc").is_some());
+    assert!(scene.find("httpHealthChecks", "k8s-cid-node").is_some());
+    let mut own = local();
+    scene.ensure(&mut own).await;
+    scene.is_correct();
+}
