@@ -287,8 +287,11 @@ fn answered<O: Operation>(code: &str, status: Option<u16>, after: Option<Duratio
         Meaning::Throttle => ErrorKind::Throttled { after },
         Meaning::Credentials => ErrorKind::Credentials,
         _ if asks_for_fewer(status, after) => ErrorKind::Throttled { after },
+        // Without a code, the answer may be that of a proxy.
+        _ if code.is_empty() => ErrorKind::NoAnswer,
         Meaning::Server => ErrorKind::NoAnswer,
-        _ if code.is_empty() || status.is_some_and(|status| status >= 500) => ErrorKind::NoAnswer,
+        // A code with a meaning is an answer of the cloud, whatever the status: 501 refuses.
+        Meaning::Other if status.is_some_and(|status| status >= 500) => ErrorKind::NoAnswer,
         _ => ErrorKind::Refused,
     }
 }

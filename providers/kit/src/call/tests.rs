@@ -64,6 +64,11 @@ impl Operation for Op {
             (_, Some(404)) => Meaning::NotFound,
             (_, Some(409)) => Meaning::Conflict,
             ("OverQuota", _) => Meaning::Quota,
+            (_, Some(400)) => Meaning::Invalid,
+            (_, Some(423)) => Meaning::Passing,
+            (_, Some(429)) => Meaning::Throttle,
+            (_, Some(501)) => Meaning::Unsupported,
+            (_, Some(503)) => Meaning::Server,
             _ => Meaning::Other,
         }
     }
@@ -170,6 +175,41 @@ async fn a_lost_answer_to_a_creation_is_reported_at_once() {
 #[tokio::test(start_paused = true)]
 async fn what_did_not_take_place_is_sent_again_whatever_it_is() {
     assert_eq!(after(&[failed(Cause::NotSent), throttled(None)], CreateBalancer).await, (Ok(()), 3));
+}
+
+#[test]
+fn each_meaning_is_reached_whatever_the_status() {
+    let is = |status, code: &str| {
+        let error = CallError::new(SetMembers, refused(status, code));
+        let class = ProviderError::from(error.clone()).class();
+        (error.meaning(), error.kind, class)
+    };
+    let transient = || ErrorClass::Transient { after: None };
+    let busy = Duration::from_secs(2);
+    let invalid = || ErrorClass::Invalid { findings: Vec::new() };
+    let denied = || ErrorClass::Denied { action: "balancing:SetMembers".to_owned() };
+    for (status, code, meaning, kind, class) in [
+        (429, "x", Meaning::Throttle, ErrorKind::Throttled { after: None }, ErrorClass::Throttled { after: None }),
+        (503, "x", Meaning::Server, ErrorKind::NoAnswer, transient()),
+        (401, "x", Meaning::Credentials, ErrorKind::Credentials, ErrorClass::Unknown),
+        (403, "x", Meaning::Denied, ErrorKind::Refused, denied()),
+        (404, "x", Meaning::NotFound, ErrorKind::Refused, ErrorClass::Conflict),
+        (409, "x", Meaning::Conflict, ErrorKind::Refused, ErrorClass::Conflict),
+        (423, "x", Meaning::Passing, ErrorKind::Refused, transient()),
+        (409, "Immutable", Meaning::Busy(busy), ErrorKind::Refused, ErrorClass::InProgress { after: busy }),
+        (500, "Immutable", Meaning::Busy(busy), ErrorKind::Refused, ErrorClass::InProgress { after: busy }),
+        (500, "OverQuota", Meaning::Quota, ErrorKind::Refused, ErrorClass::Unknown),
+        (400, "x", Meaning::Invalid, ErrorKind::Refused, invalid()),
+        (501, "x", Meaning::Unsupported, ErrorKind::Refused, ErrorClass::Unsupported),
+        (418, "x", Meaning::Other, ErrorKind::Refused, ErrorClass::Unknown),
+        (500, "x", Meaning::Other, ErrorKind::NoAnswer, transient()),
+    ] {
+        assert_eq!(is(status, code), (meaning, kind, class), "{status} {code}");
+    }
+    // A proxy may answer without a code.
+    for status in [403, 404, 409, 500, 501] {
+        assert_eq!(is(status, "").1, ErrorKind::NoAnswer, "{status}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

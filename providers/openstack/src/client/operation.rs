@@ -120,6 +120,8 @@ operations! {
 
 /// The code of a load balancer that is busy with an earlier change.
 pub(crate) const IMMUTABLE: &str = "Immutable";
+/// The code of any other refusal of Octavia, which has none itself.
+pub(crate) const FAULT: &str = "Fault";
 /// The code of an exhausted quota.
 pub(crate) const OVER_QUOTA: &str = "OverQuota";
 /// The code of a router with the maximum number of routes; since 2026.2 that is a quota.
@@ -235,6 +237,41 @@ mod tests {
             assert_ne!(reads || *operation == TOKEN_CREATE, operation.is_mutating(), "{operation:?}");
         }
         assert!(!LB_CREATE.is_repeatable() && MEMBERS_UPDATE.is_repeatable() && LB_GET.is_repeatable());
+    }
+
+    #[test]
+    fn each_status_has_the_class_of_its_meaning() {
+        use ccm_kit::call::{ErrorKind, Failure};
+        use ccm_provider::{ErrorClass, ProviderError};
+
+        for (status, code, kind, class) in [
+            (400, "Client", ErrorKind::Refused, "Invalid"),
+            (401, "Unauthorized", ErrorKind::Credentials, "Unknown"),
+            (403, "Client", ErrorKind::Refused, "Denied"),
+            (403, OVER_QUOTA, ErrorKind::Refused, "Unknown"),
+            (404, "Client", ErrorKind::Refused, "Conflict"),
+            (409, IMMUTABLE, ErrorKind::Refused, "InProgress"),
+            (409, "Client", ErrorKind::Refused, "Conflict"),
+            (412, "RevisionNumberConstraintFailed", ErrorKind::Refused, "Conflict"),
+            (413, "overLimit", ErrorKind::Throttled { after: None }, "Throttled"),
+            (429, "x", ErrorKind::Throttled { after: None }, "Throttled"),
+            (500, "Server", ErrorKind::NoAnswer, "Transient"),
+            (501, "Server", ErrorKind::Refused, "Unsupported"),
+            (503, "x", ErrorKind::NoAnswer, "Transient"),
+        ] {
+            let failure = Failure { status: Some(status), code: code.to_owned(), ..Failure::default() };
+            let error = crate::client::ApiError::new(LB_UPDATE, failure);
+            assert_eq!(error.kind, kind, "{status} {code}");
+            let shown = match ProviderError::from(error).class() {
+                ErrorClass::InProgress { .. } => "InProgress".to_owned(),
+                ErrorClass::Denied { .. } => "Denied".to_owned(),
+                ErrorClass::Invalid { .. } => "Invalid".to_owned(),
+                ErrorClass::Throttled { .. } => "Throttled".to_owned(),
+                ErrorClass::Transient { .. } => "Transient".to_owned(),
+                other => format!("{other:?}"),
+            };
+            assert_eq!(shown, class, "{status} {code}");
+        }
     }
 
     #[test]

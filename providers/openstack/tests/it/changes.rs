@@ -197,8 +197,16 @@ async fn an_unknown_lb_method_is_an_event_and_the_rest_goes_on(scene: &mut Scene
     scene.ensure(&mut web).await;
     assert_eq!(scene.pool().await["lb_algorithm"], "LEAST_CONNECTIONS");
     assert_eq!((&scene.listener().await["connection_limit"], scene.members().await.len()), (&json!(5), 2));
+    let is_reported = |events: &[String]| events.iter().any(|event| event.starts_with("LoadBalancerLbMethodUnknown: "));
     let events = scene.events();
-    assert!(events.iter().any(|event| event.starts_with("LoadBalancerLbMethodUnknown: ")), "{events:?}");
+    assert!(is_reported(&events), "{events:?}");
+    // The driver knows this one, and refuses it in a change: 501.
+    set(&mut web, "lb-method", "SOURCE_IP_PORT");
+    scene.nodes.pop();
+    scene.ensure(&mut web).await;
+    assert_eq!((&scene.pool().await["lb_algorithm"], scene.members().await.len()), (&json!("LEAST_CONNECTIONS"), 1));
+    let events = scene.events();
+    assert!(is_reported(&events), "{events:?}");
     // The simulation counts requests that Octavia refuses.
     if let Some(simulation) = scene.cloud.simulation() {
         let _ = simulation.take_violations();
