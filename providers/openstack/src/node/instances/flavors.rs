@@ -32,8 +32,8 @@ pub(super) enum FlavorRef {
 #[derive(Debug)]
 pub(super) struct Flavors(Known<Read>);
 
-/// Instance types by flavor.
-pub(super) type Types = Result<BTreeMap<FlavorRef, String>, ProviderError>;
+/// Instance types by flavor; a flavor that cannot be read fails only its own servers.
+pub(super) type Types = Result<BTreeMap<FlavorRef, Result<String, ApiError>>, ProviderError>;
 
 #[derive(Debug)]
 struct Read(Client);
@@ -46,7 +46,13 @@ impl Flavors {
     /// Reads the flavors needed for the instance types of these servers.
     pub(super) async fn of(&self, servers: impl Iterator<Item = &Server>) -> Types {
         let wanted: BTreeSet<FlavorRef> = servers.filter_map(|server| embedded(server).err().flatten()).collect();
-        if wanted.is_empty() { Ok(BTreeMap::new()) } else { Ok(self.0.get(&wanted, KEPT, None).await?) }
+        if wanted.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let types = self.0.get(&wanted, KEPT, None).await?;
+        // An error is not kept.
+        types.iter().filter(|(_, answer)| answer.is_err()).for_each(|(flavor, _)| self.0.forget(flavor));
+        Ok(types)
     }
 }
 
@@ -73,7 +79,7 @@ pub(super) fn instance_type(server: &Server, types: &Types) -> Result<String, Pr
     };
     let found = match &flavor {
         None => None,
-        Some(flavor) => types.as_ref().map_err(Clone::clone)?.get(flavor).cloned(),
+        Some(flavor) => types.as_ref().map_err(Clone::clone)?.get(flavor).cloned().transpose()?,
     };
     // A deleted flavor still has the ID.
     let found = found.or_else(|| Some(server.flavor.id.clone()).filter(|id| is_value(id)));
@@ -95,24 +101,31 @@ fn type_of(flavor: Flavor) -> Option<String> {
 #[async_trait]
 impl Bulk for Read {
     type Item = FlavorRef;
-    type Answer = String;
+    type Answer = Result<String, ApiError>;
     type Error = ApiError;
 
-    async fn call(&self, flavors: &[FlavorRef]) -> Result<BTreeMap<FlavorRef, String>, ApiError> {
+    async fn call(&self, flavors: &[FlavorRef]) -> Result<BTreeMap<FlavorRef, Self::Answer>, ApiError> {
         let (mut types, mut names) = (BTreeMap::new(), BTreeSet::new());
         for flavor in flavors {
             match flavor {
                 FlavorRef::Name(name) => drop(names.insert(name)),
                 FlavorRef::Id(id) => {
-                    let found = seen(self.0.flavor(id)).await?;
-                    types.extend(found.and_then(type_of).map(|text| (flavor.clone(), text)));
+                    let found = seen(self.0.flavor(id)).await.map(|found| found.and_then(type_of)).transpose();
+                    types.extend(found.map(|answer| (flavor.clone(), answer)));
                 }
             }
         }
         if !names.is_empty() {
-            let all = seen(self.0.flavors()).await?;
-            let named = all.into_iter().filter(|flavor| names.contains(&flavor.name));
-            types.extend(named.filter_map(|flavor| Some((FlavorRef::Name(flavor.name.clone()), type_of(flavor)?))));
+            match seen(self.0.flavors()).await {
+                Ok(all) => {
+                    let named = all.into_iter().filter(|flavor| names.contains(&flavor.name));
+                    let typed = named.filter_map(|flavor| Some((flavor.name.clone(), type_of(flavor)?)));
+                    types.extend(typed.map(|(name, text)| (FlavorRef::Name(name), Ok(text))));
+                }
+                Err(error) => {
+                    types.extend(names.into_iter().map(|name| (FlavorRef::Name(name.clone()), Err(error.clone()))));
+                }
+            }
         }
         Ok(types)
     }
@@ -151,7 +164,7 @@ mod tests {
         let odd = server(&json!({"original_name": "m1 tiny/x"}));
         let name = FlavorRef::Name("m1 tiny/x".to_owned());
         assert_eq!(embedded(&odd), Err(Some(name.clone())));
-        assert_eq!(instance_type(&odd, &Ok([(name, "42".to_owned())].into())).unwrap(), "42");
+        assert_eq!(instance_type(&odd, &Ok([(name, Ok("42".to_owned()))].into())).unwrap(), "42");
     }
 
     #[test]

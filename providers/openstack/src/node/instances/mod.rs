@@ -9,8 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_kit::{Cluster, Directory, call, directory};
-use ccm_provider::{Aspects, Instance, InstanceMetadata, InstancesV2, Lookup, Node, NodeRef, ProviderError, Snapshot};
+use ccm_kit::near_miss::{FoundNames, Machine, no_machine};
+use ccm_kit::{Cached, Cluster, Directory, call, directory};
+use ccm_provider::{
+    Aspects, EvidenceKind, Instance, InstanceMetadata, InstancesV2, Lookup, Node, NodeRef, ProviderError, Snapshot,
+};
+use futures::FutureExt;
 
 use self::attached::BySubport;
 use self::flavors::{Flavors, Types};
@@ -20,6 +24,7 @@ use super::labels;
 use super::ports::NodePorts;
 use crate::client::compute::Server;
 use crate::client::network::Port;
+use crate::client::operation::SERVER_LIST;
 use crate::client::{ApiError, Client};
 use crate::start::config::Networking;
 
@@ -32,6 +37,8 @@ mod tests;
 
 /// The databases of Nova's cells may lag a little: for a node younger than this, a missing server proves nothing.
 const GRACE: Duration = Duration::from_secs(60);
+/// The maximum age of the servers that are compared with a name that none has.
+const MACHINES_AGE: Duration = Duration::from_secs(300);
 /// The only status that counts as shut down.
 const SHUTOFF: &str = "SHUTOFF";
 
@@ -51,6 +58,10 @@ pub(crate) struct NovaInstances {
     directory: Directory<Nova>,
     ports: NodePorts,
     flavors: Flavors,
+    /// Names of nodes that were those of servers: only their absence is evidence.
+    found: FoundNames,
+    /// All servers, to show those that come close to a name that none has.
+    machines: Cached<Vec<Machine>, ApiError>,
 }
 
 type Observed = directory::Observed<Nova>;
@@ -68,7 +79,13 @@ impl NovaInstances {
     pub(crate) fn new(settings: Settings, client: Client, ports: NodePorts, cluster: Cluster) -> Self {
         let directory = Directory::new(Nova::new(client.clone()), cluster.clone());
         let flavors = Flavors::new(client.clone());
-        Self { settings, client, cluster, directory, ports, flavors }
+        let reader = client.clone();
+        let read = move || {
+            let client = reader.clone();
+            async move { Nova::machines(&client).await }.boxed()
+        };
+        let machines = Cached::new(read, |how| ApiError::interrupted(SERVER_LIST, how));
+        Self { settings, client, cluster, directory, ports, flavors, found: FoundNames::default(), machines }
     }
 
     fn wanted(&self, nodes: &[NodeRef]) -> Vec<Wanted> {
@@ -95,6 +112,33 @@ impl NovaInstances {
         };
         let ((ports, attached), types) = futures::join!(ports, types);
         Details { ports, attached, types }
+    }
+
+    /// The answer for a node. A name that no server ever had says nothing about a server.
+    async fn answer(&self, judge: &Judge<'_>, node: &Node, wanted: &Wanted) -> Lookup {
+        match (judge.node(node, wanted), wanted) {
+            (Lookup::Unknown(ProviderError::InstanceNotFound), Wanted::Name(name)) => match self.found.contains(name) {
+                true => judge.observed.gone(EvidenceKind::Unlisted, GRACE),
+                false => Lookup::Unknown(self.never_found(node, name).await),
+            },
+            (answer, _) => answer,
+        }
+    }
+
+    /// The error for a node without provider ID whose name no server has.
+    async fn never_found(&self, node: &Node, name: &str) -> ProviderError {
+        // The server of a new node may not be listed yet.
+        let grace = jiff::SignedDuration::try_from(GRACE).unwrap_or_default();
+        let is_new = |created| jiff::Timestamp::try_from(self.cluster.wall()).is_ok_and(|now| now - grace < created);
+        if node.created.is_some_and(is_new) {
+            return ProviderError::InstanceNotFound;
+        }
+        let machines = self.machines.get(MACHINES_AGE, None).await;
+        let looked_for = format!("no server of the project has the name {name:?}");
+        let remedy =
+            "name the server like the Node, or set the provider ID of the Node (openstack:///<ID of the server>)";
+        let machines = machines.as_ref().map(|machines| machines.value.as_slice()).map_err(ToString::to_string);
+        no_machine(node, &looked_for, machines, remedy)
     }
 
     fn judge<'a>(&'a self, observed: &'a Observed, details: Option<&'a Details>) -> Judge<'a> {
@@ -129,8 +173,17 @@ impl InstancesV2 for NovaInstances {
             Aspects::ADDRESSES => call::refreshing(read).await,
             _ => read.await,
         };
+        let named = wanted.iter().filter_map(|wanted| match wanted {
+            Wanted::Name(name) if observed.one(wanted).is_some() => Some(&**name),
+            _ => None,
+        });
+        self.found.add(named);
         let judge = self.judge(&observed, details.as_ref());
-        nodes.iter().zip(&wanted).map(|(node, wanted)| judge.node(node, wanted)).collect()
+        let mut answers = Vec::with_capacity(nodes.len());
+        for (node, wanted) in nodes.iter().zip(&wanted) {
+            answers.push(self.answer(&judge, node, wanted).await);
+        }
+        answers
     }
 
     async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {

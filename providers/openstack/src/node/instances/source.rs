@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use ccm_kit::Interrupted;
 use ccm_kit::directory::{Answer, Seen, Source};
+use ccm_kit::near_miss::Machine;
 use ccm_provider::ProviderError;
 use futures::{StreamExt, stream};
 
@@ -37,9 +38,20 @@ impl Nova {
         Self { client, size: AtomicUsize::new(0) }
     }
 
+    /// All servers, to compare them with nodes.
+    pub(super) async fn machines(client: &Client) -> Result<Vec<Machine>, ApiError> {
+        let machine = |server: Server| Machine {
+            place: server.id,
+            addresses: server.addresses.values().flatten().filter_map(|address| address.addr.parse().ok()).collect(),
+            name: server.name,
+        };
+        Ok(client.servers().await?.into_iter().map(machine).collect())
+    }
+
     async fn by_id(&self, id: ServerId) -> (Wanted, Answer<Self>) {
         let found = self.client.server(id.as_str()).await;
-        let seen = found.map(|server| server.map_or(Seen::Absent, |server| Seen::One(Arc::new(server))));
+        // Nova also answers so while it changes over to another database: a second look must agree.
+        let seen = found.map(|server| server.map_or(Seen::Unlisted, |server| Seen::One(Arc::new(server))));
         (Wanted::Server(id), seen)
     }
 
@@ -127,9 +139,9 @@ impl Source for Nova {
         server.status == ACTIVE && server.addresses.values().any(|addresses| !addresses.is_empty())
     }
 
-    /// The name of a node is that of its server.
-    fn is_evidence(_: &Wanted) -> bool {
-        true
+    /// A node may have another name than its server.
+    fn is_evidence(key: &Wanted) -> bool {
+        matches!(key, Wanted::Server(_))
     }
 
     fn ambiguous(&self, key: &Wanted, ids: &[String]) -> ProviderError {
