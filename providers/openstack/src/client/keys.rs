@@ -36,11 +36,11 @@ struct Exists {}
 impl Client {
     /// Whether a certificate is visible to the project.
     pub(crate) async fn has_certificate(&self, certificate: &Certificate) -> Result<bool, ApiError> {
-        let (operation, path) = match certificate {
-            Certificate::Container(id) => (CONTAINER_GET, format!("containers/{id}")),
-            Certificate::Secret(id) => (SECRET_GET, format!("secrets/{id}")),
+        let (operation, list, id) = match certificate {
+            Certificate::Container(id) => (CONTAINER_GET, "containers", id),
+            Certificate::Secret(id) => (SECRET_GET, "secrets", id),
         };
-        Ok(self.find::<Exists>(operation, path, "").await?.is_some())
+        Ok(self.find_by_id::<Exists>(operation, (list, id), "").await?.is_some())
     }
 }
 

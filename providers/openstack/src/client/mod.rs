@@ -95,6 +95,19 @@ impl Client {
         })
     }
 
+    /// Like [`Self::find`], by an ID that users write: `None` also if no object can have it.
+    pub(crate) async fn find_by_id<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        (list, id): (&str, &str),
+        key: &str,
+    ) -> Result<Option<T>, ApiError> {
+        match is_id(id) {
+            true => self.find(operation, format!("{list}/{id}"), key).await,
+            false => Ok(None),
+        }
+    }
+
     /// Like [`Self::get`]; `None` if the object does not exist.
     pub(crate) async fn find<T: DeserializeOwned>(
         &self,
@@ -165,14 +178,34 @@ impl Client {
 fn known(service: Service, answer: Result<Answer, Failure>) -> Result<Option<Answer>, Failure> {
     match answer {
         Err(failure) if failure.status == Some(404) && failure.cause == Cause::Answered => {
-            let is_own = match service {
-                Service::Compute | Service::BlockStorage => failure.code == "itemNotFound",
-                _ => failure.code != "404",
-            };
-            if is_own { Ok(None) } else { Err(Failure { cause: Cause::NoAnswer, ..failure }) }
+            match is_not_found_of(service, &failure.code) {
+                true => Ok(None),
+                false => Err(Failure { cause: Cause::NoAnswer, ..failure }),
+            }
         }
         answer => answer.map(Some),
     }
+}
+
+/// Whether the code of a 404 is in the form of the service.
+fn is_not_found_of(service: Service, code: &str) -> bool {
+    match service {
+        Service::Compute | Service::BlockStorage => code == "itemNotFound",
+        // NeutronError: PortNotFound, HTTPNotFound.
+        Service::Network => code.ends_with("NotFound") && code != "itemNotFound",
+        Service::LoadBalancer => code == operation::FAULT,
+        Service::KeyManager | Service::Identity => code == "Not Found",
+    }
+}
+
+/// Whether the service itself reports that an object does not exist.
+pub(crate) fn is_gone(error: &ApiError) -> bool {
+    error.status == Some(404) && is_not_found_of(error.operation.of(), &error.code)
+}
+
+/// Whether a text can be the ID of an object: it is safe in a URL.
+pub(crate) fn is_id(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
 /// The objects visible to the project: none if the service refuses the read. A missing answer is still an error.

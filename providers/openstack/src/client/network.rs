@@ -256,7 +256,7 @@ impl Client {
 
     /// A subnet; `None` if Neutron reports that it does not exist.
     pub(crate) async fn subnet(&self, id: &str) -> Result<Option<Subnet>, ApiError> {
-        self.find(SUBNET_GET, format!("subnets/{id}"), "subnet").await
+        self.find_by_id(SUBNET_GET, ("subnets", id), "subnet").await
     }
 
     /// The ports that match, in Neutron's order.
@@ -289,7 +289,7 @@ impl Client {
 
     /// A port; `None` if Neutron reports that it does not exist.
     pub(crate) async fn port(&self, id: &str) -> Result<Option<Port>, ApiError> {
-        self.find(PORT_GET, format!("ports/{id}"), "port").await
+        self.find_by_id(PORT_GET, ("ports", id), "port").await
     }
 
     pub(crate) async fn router(&self, id: &str) -> Result<Router, ApiError> {

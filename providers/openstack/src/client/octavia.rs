@@ -56,6 +56,10 @@ pub(crate) struct LoadBalancer {
     pub(crate) updated_at: String,
     #[serde(deserialize_with = "null")]
     pub(crate) created_at: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) flavor_id: String,
+    #[serde(deserialize_with = "null")]
+    pub(crate) availability_zone: String,
 }
 
 /// A listener.
@@ -230,6 +234,13 @@ impl Tree {
     }
 }
 
+impl LoadBalancer {
+    /// Whether no change of it is in progress.
+    pub(crate) fn is_changeable(&self) -> bool {
+        [ACTIVE, ERROR].contains(&&*self.provisioning_status)
+    }
+}
+
 impl Version {
     /// `v2.16`; `None`: not a version.
     fn parse(id: &str) -> Option<Self> {
@@ -264,8 +275,7 @@ impl Client {
 
     /// A load balancer; `None` if Octavia reports that it does not exist.
     pub(crate) async fn load_balancer(&self, id: &str) -> Result<Option<LoadBalancer>, ApiError> {
-        let found: Option<LoadBalancer> =
-            self.find(LB_GET, format!("lbaas/loadbalancers/{id}"), "loadbalancer").await?;
+        let found: Option<LoadBalancer> = self.find_by_id(LB_GET, ("lbaas/loadbalancers", id), "loadbalancer").await?;
         Ok(found.filter(|found| found.provisioning_status != "DELETED"))
     }
 
@@ -288,9 +298,9 @@ impl Client {
         self.list(MEMBER_LIST, &format!("lbaas/pools/{pool}/members"), Query::default(), "members").await
     }
 
-    /// All health monitors of the project: Octavia cannot list those of one load balancer.
+    /// All health monitors of the project.
     pub(crate) async fn monitors(&self) -> Result<Vec<Monitor>, ApiError> {
-        self.list(MONITOR_LIST, "lbaas/healthmonitors", Query::default(), "healthmonitors").await
+        self.list(MONITOR_LIST, "lbaas/healthmonitors", self.of_project(Query::default()).await, "healthmonitors").await
     }
 
     /// Sends a write below `lbaas/`.

@@ -355,18 +355,42 @@ fn unversioned(url: &str) -> String {
     format!("{}/", bare.strip_suffix("/v2.0").unwrap_or(bare))
 }
 
-/// The code and message in the body of a refusal.
+/// The keys of Nova's and Cinder's errors.
+const FAULTS: [&str; 16] = [
+    "badMediaType",
+    "badMethod",
+    "badRequest",
+    "buildInProgress",
+    "cinderFault",
+    "computeFault",
+    "conflictingRequest",
+    "forbidden",
+    "itemNotFound",
+    "notImplemented",
+    "overLimit",
+    "rateLimitFault",
+    "serviceUnavailable",
+    "tooManyRequests",
+    "unauthorized",
+    "unprocessableEntity",
+];
+
+/// The code and message in the body of a refusal, in the form of one of the services. A gateway has other forms.
 pub(crate) fn refusal(body: &Value) -> Option<(String, String)> {
-    use super::operation::{IMMUTABLE, OVER_QUOTA};
+    use super::operation::{FAULT, IMMUTABLE, OVER_QUOTA};
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-    // Octavia and Barbican use a flat body, the others one key: error, NeutronError, itemNotFound.
-    let (kind, inner) = match text(body, "faultstring").or_else(|| text(body, "description")) {
-        Some(_) => (None, body),
-        None => body.as_object()?.iter().next().map(|(key, inner)| (Some(key), inner))?,
+    let has_all = |value: &Value, keys: &[&str]| keys.iter().all(|key| value.get(key).is_some());
+    let wrapped = || body.as_object()?.iter().next().filter(|(_, inner)| text(inner, "message").is_some());
+    let (code, message) = match wrapped() {
+        // Octavia and Barbican use a flat body, the others one key.
+        None if has_all(body, &["faultcode", "faultstring"]) => (FAULT.to_owned(), text(body, "faultstring")?),
+        None if has_all(body, &["title", "description"]) => (text(body, "title")?, text(body, "description")?),
+        Some((kind, inner)) if kind == "NeutronError" => (text(inner, "type")?, text(inner, "message")?),
+        // Keystone, and its middleware in the other services.
+        Some((kind, inner)) if kind == "error" => (text(inner, "title")?, text(inner, "message")?),
+        Some((kind, inner)) if FAULTS.contains(&&**kind) => (kind.clone(), text(inner, "message")?),
+        _ => return None,
     };
-    let message = ["faultstring", "message", "description", "title"].iter().find_map(|key| text(inner, key))?;
-    let code = text(inner, "type").filter(|code| !code.is_empty());
-    let code = code.or_else(|| text(inner, "title")).or_else(|| kind.cloned()).unwrap_or_else(|| "Fault".to_owned());
     let lower = message.to_lowercase();
     Some(match () {
         () if lower.contains("immutable") || lower.contains("invalid state pending") => (IMMUTABLE.to_owned(), message),

@@ -17,6 +17,6 @@ pub(crate) struct Volume {
 impl Client {
     /// A volume; `None` if Cinder reports that it does not exist.
     pub(crate) async fn volume(&self, id: &str) -> Result<Option<Volume>, ApiError> {
-        self.find(VOLUME_GET, format!("volumes/{id}"), "volume").await
+        self.find_by_id(VOLUME_GET, ("volumes", id), "volume").await
     }
 }

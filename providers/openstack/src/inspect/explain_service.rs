@@ -6,9 +6,11 @@ use ccm_provider::{Fact, NodeReader, ProviderError, Service};
 use super::current::{PLACE, Seen};
 use super::{Inspector, about, members};
 use crate::client::octavia::{ACTIVE, ERROR, Listener, LoadBalancer};
+use crate::loadbalancer::claim::{Claim, claim};
 use crate::loadbalancer::desired::{Item, Settings};
 use crate::loadbalancer::names;
 use crate::loadbalancer::observed::{Balancer, Observed, service_tags};
+use crate::loadbalancer::plan::namesake;
 
 pub(super) async fn explain(
     openstack: &Inspector,
@@ -41,15 +43,13 @@ fn balancer(service: &Service, item: &Item, observed: &Observed) -> Vec<Fact> {
             facts.push(status(&found.lb));
             facts.extend(noted(item, &found.lb));
             facts.extend(shared(item, &found.lb));
-            facts.extend(
-                found.listeners.iter().filter(|one| is_of(one, item, &found.lb)).map(|one| listener(found, one)),
-            );
+            let claim = claim(observed, PLACE, item);
+            facts.extend(whose(claim, &found.lb));
+            let listeners = found.listeners.iter().filter(|one| claim.has_listener(item, one));
+            facts.extend(listeners.map(|one| listener(found, one)));
             let local = service.requests_only_local_traffic();
-            let pools = found.pools.iter().filter(|pool| {
-                let is_its = |one: &&Listener| is_of(one, item, &found.lb);
-                let mut listeners = found.listeners.iter().filter(is_its);
-                listeners.any(|one| pool.listeners.iter().any(|of| of.id == one.id) || one.default_pool_id == pool.id)
-            });
+            let listeners = found.listeners.iter().filter(|one| claim.has_listener(item, one));
+            let pools = listeners.filter_map(|one| found.pool_of(one));
             let of = |id: &String| found.members.get(id).map(Vec::as_slice).unwrap_or_default();
             facts.extend(pools.map(|pool| members::of_pool(pool, of(&pool.id), local)));
             facts.extend(item.settings.as_ref().and_then(|settings| address(service, observed, &found.lb, settings)));
@@ -59,11 +59,19 @@ fn balancer(service: &Service, item: &Item, observed: &Observed) -> Vec<Fact> {
     facts
 }
 
-/// Whether a listener belongs to the Service: one without Service tags belongs to the owner of the balancer.
-fn is_of(listener: &Listener, item: &Item, lb: &LoadBalancer) -> bool {
-    let mut tags = service_tags(&listener.tags);
-    let has_none = tags.clone().next().is_none();
-    tags.any(|tag| tag == item.name) || has_none && lb.name == item.name
+/// A balancer that is not this Service's, or not whole.
+fn whose(claim: Claim, lb: &LoadBalancer) -> Option<Fact> {
+    match claim {
+        Claim::Namesake => {
+            let hint = "give each cluster of the project its own --cluster-name";
+            Some(Fact::bad(about(lb), namesake(lb), hint))
+        }
+        Claim::HalfMade => {
+            let text = "a listener has the tag of the Service, and the load balancer has not: the next sync adds it";
+            Some(Fact::waiting(about(lb), text))
+        }
+        _ => None,
+    }
 }
 
 fn status(lb: &LoadBalancer) -> Fact {
@@ -101,10 +109,7 @@ fn shared(item: &Item, lb: &LoadBalancer) -> Option<Fact> {
 
 fn listener(found: &Balancer, listener: &Listener) -> Fact {
     let about = format!("listener {} {}", listener.protocol, listener.protocol_port);
-    let pool = found
-        .pools
-        .iter()
-        .find(|pool| pool.listeners.iter().any(|of| of.id == listener.id) || pool.id == listener.default_pool_id);
+    let pool = found.pool_of(listener);
     let clients = match &*listener.allowed_cidrs {
         [] => String::new(),
         cidrs => format!(", for clients in {}", cidrs.join(", ")),

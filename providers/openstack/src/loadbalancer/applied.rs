@@ -9,11 +9,35 @@ use super::desired::Item;
 use super::observed::Observed;
 use crate::client::octavia::{ACTIVE, LoadBalancer, Version};
 
-/// `<hash>/<time>`; `None` if the balancer shows no time.
+/// The end of the record if the balancer was not created for the Service.
+const SHARED: &str = "shared";
+/// The record of a balancer that was created for the Service and does not match.
+const OWN: &str = "own";
+
+/// `<hash>/<time>`, with `/shared` if the balancer was not created for the Service; `None` if the balancer shows no time.
 pub(super) fn note(item: &Item, lb: &LoadBalancer, version: Version) -> Option<String> {
     let state = serde_json::to_vec(&(item, version)).ok()?;
     let hash = u64::from_be_bytes(*Sha256::digest(state).first_chunk()?);
-    (!lb.updated_at.is_empty()).then(|| format!("{hash:016x}/{}", lb.updated_at))
+    let end = if is_own(item, lb) { String::new() } else { format!("/{SHARED}") };
+    (!lb.updated_at.is_empty()).then(|| format!("{hash:016x}/{}{end}", lb.updated_at))
+}
+
+/// The record of a balancer that does not match.
+pub(super) fn unmatched(item: &Item, lb: &LoadBalancer) -> &'static str {
+    if is_own(item, lb) { OWN } else { SHARED }
+}
+
+fn is_own(item: &Item, lb: &LoadBalancer) -> bool {
+    [&item.name, &item.legacy].contains(&&lb.name)
+}
+
+impl Item {
+    /// Whether the noted balancer was created for the Service, as far as is known: records of older versions and of the
+    /// Go program do not say.
+    pub(super) fn noted_own(&self) -> bool {
+        let is_shared = self.applied.as_ref().is_some_and(|applied| applied.ends_with(SHARED));
+        !is_shared && (self.noted_address.is_some() || self.applied.is_some())
+    }
 }
 
 /// Whether everything is as recorded, including the floating IP.

@@ -9,7 +9,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_kit::call::ErrorKind;
+use ccm_kit::call::{ErrorKind, Meaning};
 use ccm_kit::lock;
 use ccm_provider::{ErrorClass, ProviderError, Subject};
 use serde_json::{Value, json};
@@ -18,12 +18,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::pace::{self, Pace};
 use super::plan::create::{balancer_id, vip_port};
 use super::settling::{Settling, Trace};
-use super::step::{Outputs, Step, Write};
+use super::step::{Outputs, Step, Then, Write};
 use crate::annotations::PREFIX;
 use crate::client::network::Port;
 use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer};
 use crate::client::operation::{FLOATING_IP_CREATE, LB_CREATE, LB_DELETE, Operation};
-use crate::client::{ApiError, Client, is_busy};
+use crate::client::{ApiError, Client, is_busy, is_gone};
 
 /// Maximum number of polls: about as long as upstream waits, 271 s and 326 s.
 const LOOKS: u32 = 36;
@@ -95,6 +95,21 @@ fn with_key(error: ProviderError, body: &Value, keys: &[(&str, &str)]) -> Provid
     }
 }
 
+/// The error of a floating IP with a chosen address: Neutron allows that only to administrators.
+fn chosen_address(error: ApiError, body: &Value) -> ProviderError {
+    match body.get("floating_ip_address").and_then(Value::as_str) {
+        Some(address) if error.meaning() == Meaning::Denied => ProviderError::new(
+            ErrorClass::Invalid { findings: Vec::new() },
+            format!(
+                "no floating IP of the project has the address {address}, and only administrators may choose one: reserve the \
+                 floating IP first, or correct spec.loadBalancerIP; Neutron says {}",
+                error.message
+            ),
+        ),
+        _ => error.into(),
+    }
+}
+
 /// Adds the annotation to an error about a field of a listener, pool or monitor.
 fn with_annotation(error: ProviderError) -> ProviderError {
     let text = error.to_string();
@@ -130,18 +145,19 @@ impl Writer {
         outputs.lock().owners.insert(step.owner.clone());
         self.settling.wrote(Trace::Any(step.owner.clone()));
         match &step.write {
-            Write::CreateBalancer { name, body, cascade } => {
-                let made = self.create_balancer(name, body, *cascade, outputs).await;
+            Write::CreateBalancer { name, body } => {
+                let made = self.create_balancer(name, body, outputs).await;
                 made.map_err(|error| with_annotation(with_key(error, body, &KEYS_OF_BALANCERS)))
             }
-            Write::DeleteBalancer { id, cascade, is_replaced } => {
+            Write::DeleteBalancer { id, cascade, then } => {
                 self.delete_balancer(id, *cascade).await?;
                 self.settling.forget(&Trace::Balancer(step.id.clone()));
                 self.settling.wrote(Trace::Deleted(id.clone()));
-                match is_replaced {
+                match then {
                     // The new balancer needs another read first.
-                    true => Err(ProviderError::in_progress(format!("load balancer {id} is made again"), NOW)),
-                    false => Ok(()),
+                    Then::Again => Err(ProviderError::in_progress(format!("load balancer {id} is made again"), NOW)),
+                    Then::Later => Err(creation_failed(id)),
+                    Then::Nothing => Ok(()),
                 }
             }
             Write::Octavia { .. } => self.change(step, outputs, refused).await.map_err(with_annotation),
@@ -237,20 +253,14 @@ impl Writer {
                 }
                 // The next subnet may have a free address.
                 Err(error) if error.kind == ErrorKind::Refused && bodies.len() > 1 => last = Some(error),
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(chosen_address(error, body)),
             }
         }
         let error = last.unwrap_or_else(|| ApiError::of_kind(FLOATING_IP_CREATE, ErrorKind::Malformed, "no body"));
         Err(ProviderError::from(error).wrap(format!("no free subnet matching {pattern:?} (last error follows)")))
     }
 
-    async fn create_balancer(
-        &self,
-        name: &str,
-        body: &Value,
-        cascade: bool,
-        outputs: &Outputs,
-    ) -> Result<(), ProviderError> {
+    async fn create_balancer(&self, name: &str, body: &Value, outputs: &Outputs) -> Result<(), ProviderError> {
         let began = Instant::now();
         let answer = self.client.write_octavia(LB_CREATE, "loadbalancers", Some(outputs.fill_body(body))).await;
         self.made(Trace::Balancer(name.to_owned()), &answer);
@@ -266,20 +276,16 @@ impl Writer {
         let began = Instant::now();
         match self.until_active(&id, first_look, true).await {
             Err(Wait::Failed) => {
-                // Nothing uses it yet. A 404 that Octavia did not send proves nothing.
-                match self.client.write_octavia(LB_DELETE, &path_of(&id, cascade), None).await {
-                    Err(error) if error.status != Some(404) || error.code == "404" => return Err(error.into()),
+                // Nothing uses it yet, and in ERROR only a cascade deletes it. A 404 that Octavia did not send proves nothing.
+                match self.client.write_octavia(LB_DELETE, &path_of(&id, true), None).await {
+                    Err(error) if !is_gone(&error) => return Err(error.into()),
                     _ => {}
                 }
                 self.settling.forget(&Trace::Balancer(name.to_owned()));
                 self.settling.wrote(Trace::Deleted(id.clone()));
                 outputs.lock().balancers.remove(&id);
                 outputs.lock().ids.clear();
-                let text = format!(
-                    "loadbalancer {id} has gone into ERROR state, please check Octavia for details. Load balancer was deleted \
-                     and its creation will be retried"
-                );
-                Err(ProviderError::unknown(text))
+                Err(creation_failed(&id))
             }
             answer => {
                 let lb = answer.map_err(|wait| wait.error(&id))?;
@@ -379,7 +385,7 @@ impl Writer {
                     lock(&self.pace).sent(balancer, Instant::now());
                     return Ok(answer);
                 }
-                Err(error) if is_deletion && error.status == Some(404) && error.code != "404" => {
+                Err(error) if is_deletion && is_gone(&error) => {
                     return Ok(Value::Null);
                 }
                 Err(error) if is_busy(&error) && conflicts < self.looks => {
@@ -429,6 +435,13 @@ impl Writer {
         }
         Err(Wait::Late)
     }
+}
+
+fn creation_failed(id: &str) -> ProviderError {
+    ProviderError::unknown(format!(
+        "loadbalancer {id} has gone into ERROR state, please check Octavia for details. Load balancer was deleted and its \
+         creation will be retried"
+    ))
 }
 
 fn path_of(id: &str, cascade: bool) -> String {

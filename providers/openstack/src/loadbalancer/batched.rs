@@ -1,18 +1,18 @@
 //! Concurrent reads for several Services, combined.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::batch::{Bulk, Interrupted};
 use ccm_kit::lock;
-use futures::future::try_join_all;
+use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
-use crate::client::octavia::LoadBalancer;
-use crate::client::operation::{FLOATING_IP_LIST, LB_LIST, SECURITY_GROUP_LIST, SUBNET_GET};
+use crate::client::octavia::{LoadBalancer, Monitor};
+use crate::client::operation::{FLOATING_IP_LIST, LB_LIST, MONITOR_LIST, SECURITY_GROUP_LIST, SUBNET_GET};
 use crate::client::{ApiError, Client, Query};
 
 /// Up to this number, balancers are read one by one; more with a list.
@@ -22,7 +22,10 @@ const ONE_BY_ONE: usize = 2;
 /// more Services than request it at the same time.
 const LIST_AGE: Duration = Duration::from_secs(2);
 
-/// Balancers by ID or name: one by one, or many with a list.
+/// Maximum number of concurrent reads of single objects.
+const IN_FLIGHT: usize = 16;
+
+/// Balancers by ID or name: one by one, or many with a list. A balancer that cannot be read fails only its own readers.
 #[derive(Debug)]
 pub(super) struct Balancers {
     client: Client,
@@ -33,6 +36,22 @@ pub(super) struct Balancers {
 impl Balancers {
     pub(super) fn new(client: Client) -> Self {
         Self { client, listed: Mutex::default() }
+    }
+
+    async fn one(&self, by: &By) -> Result<Vec<LoadBalancer>, ApiError> {
+        match by {
+            By::Id(id) => Ok(self.client.load_balancer(id).await?.into_iter().collect()),
+            By::Name(name) => self.client.load_balancers(Query::default().with("name", name)).await,
+        }
+    }
+
+    /// Not all at once: a call that waits too long for its turn is given up.
+    async fn each(&self, items: Vec<By>) -> BTreeMap<By, Result<Vec<LoadBalancer>, ApiError>> {
+        let reads = items.into_iter().map(|by| async {
+            let found = self.one(&by).await;
+            (by, found)
+        });
+        stream::iter(reads).buffer_unordered(IN_FLIGHT).collect().await
     }
 
     async fn list(&self) -> Result<Arc<Vec<LoadBalancer>>, ApiError> {
@@ -59,33 +78,28 @@ pub(super) enum By {
 #[async_trait]
 impl Bulk for Balancers {
     type Item = By;
-    type Answer = Vec<LoadBalancer>;
+    type Answer = Result<Vec<LoadBalancer>, ApiError>;
     type Error = ApiError;
 
-    async fn call(&self, items: &[By]) -> Result<BTreeMap<By, Vec<LoadBalancer>>, ApiError> {
-        if items.len() > ONE_BY_ONE {
-            let all = self.list().await?;
-            let found = |by: &By| -> Vec<LoadBalancer> {
-                let fits = |lb: &&LoadBalancer| match by {
-                    By::Id(id) => lb.id == *id,
-                    By::Name(name) => lb.name == *name,
-                };
-                all.iter().filter(fits).cloned().collect()
-            };
-            let mut answers: BTreeMap<By, Vec<LoadBalancer>> = items.iter().map(|by| (by.clone(), found(by))).collect();
-            // A balancer referenced by ID may belong to another project: it is not in the list of this one.
-            for (by, found) in answers.iter_mut().filter(|(_, found)| found.is_empty()) {
-                if let By::Id(id) = by {
-                    found.extend(self.client.load_balancer(id).await?);
-                }
-            }
-            return Ok(answers);
+    async fn call(&self, items: &[By]) -> Result<BTreeMap<By, Self::Answer>, ApiError> {
+        if items.len() <= ONE_BY_ONE {
+            return Ok(self.each(items.to_vec()).await);
         }
-        let one = async |by: &By| match by {
-            By::Id(id) => Ok(self.client.load_balancer(id).await?.into_iter().collect()),
-            By::Name(name) => self.client.load_balancers(Query::default().with("name", name)).await,
+        let all = self.list().await?;
+        let found = |by: &By| -> Vec<LoadBalancer> {
+            let fits = |lb: &&LoadBalancer| match by {
+                By::Id(id) => lb.id == *id,
+                By::Name(name) => lb.name == *name,
+            };
+            all.iter().filter(fits).cloned().collect()
         };
-        try_join_all(items.iter().map(|by| async { Ok((by.clone(), one(by).await?)) })).await.map(BTreeMap::from_iter)
+        let mut answers: BTreeMap<By, Self::Answer> = items.iter().map(|by| (by.clone(), Ok(found(by)))).collect();
+        // A balancer referenced by ID may belong to another project: it is not in the list of this one.
+        let is_missing = |by: &&By| matches!((by, answers.get(by)), (By::Id(_), Some(Ok(found))) if found.is_empty());
+        let missing = items.iter().filter(is_missing).cloned().collect();
+        let more = self.each(missing).await;
+        answers.extend(more);
+        Ok(answers)
     }
 
     fn interrupted(&self, how: Interrupted) -> ApiError {
@@ -146,6 +160,25 @@ impl Bulk for Groups {
     }
 }
 
+/// Health monitors by ID, from the list of the project: Octavia cannot list those of one load balancer.
+#[derive(Debug, Clone)]
+pub(super) struct Monitors(pub(super) Client);
+
+#[async_trait]
+impl Bulk for Monitors {
+    type Item = String;
+    type Answer = Monitor;
+    type Error = ApiError;
+
+    async fn call(&self, _: &[String]) -> Result<BTreeMap<String, Monitor>, ApiError> {
+        Ok(self.0.monitors().await?.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect())
+    }
+
+    fn interrupted(&self, how: Interrupted) -> ApiError {
+        ApiError::interrupted(MONITOR_LIST, how)
+    }
+}
+
 /// Subnets by ID.
 #[derive(Debug, Clone)]
 pub(super) struct Subnets(pub(super) Client);
@@ -153,12 +186,17 @@ pub(super) struct Subnets(pub(super) Client);
 #[async_trait]
 impl Bulk for Subnets {
     type Item = String;
-    type Answer = Subnet;
+    type Answer = Result<Subnet, ApiError>;
     type Error = ApiError;
 
-    async fn call(&self, ids: &[String]) -> Result<BTreeMap<String, Subnet>, ApiError> {
-        let found = try_join_all(ids.iter().map(|id| self.0.subnet(id))).await?;
-        Ok(found.into_iter().flatten().map(|subnet| (subnet.id.clone(), subnet)).collect())
+    async fn call(&self, ids: &[String]) -> Result<BTreeMap<String, Self::Answer>, ApiError> {
+        let ids: BTreeSet<String> = ids.iter().cloned().collect();
+        let reads = ids.into_iter().map(|id| async {
+            let found = self.0.subnet(&id).await.transpose();
+            (id, found)
+        });
+        let found: Vec<_> = stream::iter(reads).buffer_unordered(IN_FLIGHT).collect().await;
+        Ok(found.into_iter().filter_map(|(id, found)| Some((id, found?))).collect())
     }
 
     fn interrupted(&self, how: Interrupted) -> ApiError {

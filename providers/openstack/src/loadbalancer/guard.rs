@@ -2,11 +2,12 @@
 
 use ccm_provider::{ProviderError, ServiceAction};
 
+use super::claim::claim;
 use super::desired::Desired;
 use super::names;
 use super::observed::{Observed, service_tags};
 use super::step::{Step, Write};
-use crate::client::octavia::ERROR;
+use crate::client::octavia::{ERROR, Listener};
 use crate::client::operation::{LISTENER_DELETE, LISTENER_UPDATE};
 
 /// Rejects a plan that changes objects that are not ours.
@@ -15,13 +16,14 @@ pub(super) fn guard(observed: &Observed, desired: &Desired, steps: &[Step]) -> R
         let Some(item) = desired.items.get(&step.item) else {
             return Err(ProviderError::bug("a step is for no Service"));
         };
+        let claim = claim(observed, step.item, item);
         match &step.write {
             Write::DeleteBalancer { id, .. } => {
                 let lb = observed.balancers.get(id).map(|balancer| &balancer.lb);
                 let may = lb.is_some_and(|lb| {
                     let made_by_us = names::is_service_tag(&lb.name) || lb.name == item.legacy;
                     let is_over = item.action == ServiceAction::Delete || lb.provisioning_status == ERROR;
-                    is_over && made_by_us && service_tags(&lb.tags).all(|tag| item.owns(tag, lb))
+                    is_over && made_by_us && claim.is_user() && service_tags(&lb.tags).all(|tag| claim.owns(item, tag))
                 });
                 if !may {
                     return Err(ProviderError::bug(format!(
@@ -34,11 +36,11 @@ pub(super) fn guard(observed: &Observed, desired: &Desired, steps: &[Step]) -> R
             {
                 let id = path.rsplit('/').next().unwrap_or_default();
                 let Some(balancer) = observed.balancers.get(balancer) else { continue };
-                let foreign = balancer.listeners.iter().find(|listener| listener.id == id).is_some_and(|listener| {
-                    let mut tags = service_tags(&listener.tags);
-                    tags.clone().next().is_some() && !tags.any(|tag| item.owns(tag, &balancer.lb))
-                });
-                if foreign {
+                // A balancer goes with all its listeners.
+                let goes =
+                    |step: &Step| matches!(&step.write, Write::DeleteBalancer { id, .. } if *id == balancer.lb.id);
+                let foreign = |listener: &&Listener| listener.id == id && !claim.has_listener(item, listener);
+                if balancer.listeners.iter().any(|listener| foreign(&listener)) && !steps.iter().any(goes) {
                     return Err(ProviderError::bug(format!("listener {id} is another Service's: not changed")));
                 }
             }

@@ -12,13 +12,14 @@ use ccm_kit::balancer::{self, BalancerCloud, Items, Kind, Part, Plan, Reached, W
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
-    EventType, Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Notes, ProviderError, Scope, Service,
-    ServiceAction, ServiceWork, Severity, Subject,
+    EventType, Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, NodeReader, Notes, ProviderError,
+    Scope, Service, ServiceAction, ServiceWork, Severity, Subject,
 };
 
 use crate::annotations::{LB_METHOD, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use crate::client::Client;
 use crate::client::metrics::Metrics;
+use crate::client::octavia::ERROR;
 use crate::node::identity::Identity;
 use crate::node::ports::NodePorts;
 use crate::start::config::{Config, OVN};
@@ -27,6 +28,7 @@ mod applied;
 mod apply;
 mod batched;
 mod certificates;
+pub(crate) mod claim;
 pub(crate) mod desired;
 mod guard;
 pub(crate) mod names;
@@ -42,6 +44,7 @@ mod settling;
 mod step;
 
 use apply::Writer;
+use claim::claim;
 use desired::Desired;
 use observe::Reads;
 use observed::Observed;
@@ -50,6 +53,8 @@ use step::{Outputs, Step, Write};
 
 /// The annotation that records the last match of the balancer; see [`applied`].
 pub(crate) const APPLIED: &str = "cloud-controller-manager/openstack-applied";
+/// An event about a state that lasts is repeated after this time.
+const REPEATED: Duration = Duration::from_secs(3600);
 /// The deadline of a step: the polls of [`apply`] and the call itself.
 const STEP_DEADLINE: Duration = Duration::from_secs(1200);
 
@@ -78,6 +83,9 @@ pub(crate) struct Balancers {
     cloud: Option<Cloud>,
 }
 
+/// Reason and message of an event.
+type Event = (String, String);
+
 /// The access for reads and writes.
 #[derive(Debug)]
 struct Cloud {
@@ -85,8 +93,12 @@ struct Cloud {
     writer: Writer,
     cluster: Cluster,
     metrics: Metrics,
-    /// The last emitted events by Service: none is repeated.
-    reported: Mutex<BTreeMap<String, BTreeSet<(String, String)>>>,
+    /// The last emitted events by Service, with their time: only [`plan::NOT_ACTIVE`] is repeated.
+    reported: Mutex<BTreeMap<String, BTreeMap<Event, std::time::Instant>>>,
+    /// Since when balancers are busy with changes, by ID.
+    busy: Mutex<BTreeMap<String, std::time::Instant>>,
+    /// Records of matching balancers that are not on their Services yet; see [`applied`].
+    records: Mutex<BTreeMap<String, String>>,
 }
 
 impl Balancers {
@@ -104,6 +116,8 @@ impl Balancers {
             cluster,
             metrics,
             reported: Mutex::default(),
+            busy: Mutex::default(),
+            records: Mutex::default(),
         };
         Self { env, cloud: Some(cloud) }
     }
@@ -123,6 +137,27 @@ impl Balancers {
 }
 
 impl Cloud {
+    /// Adds since when balancers are busy.
+    fn mark_busy(&self, observed: &mut Observed) {
+        let (now, mut busy) = (self.cluster.now(), lock(&self.busy));
+        for (place, id) in &observed.balancer_of {
+            let is_busy = observed.balancers.get(id).is_some_and(|balancer| !balancer.lb.is_changeable());
+            if !is_busy {
+                busy.remove(id);
+                continue;
+            }
+            let since = *busy.entry(id.clone()).or_insert(now);
+            observed.busy_for.insert(*place, now.saturating_duration_since(since).as_secs());
+        }
+    }
+
+    /// The addresses of the cluster's nodes.
+    fn node_addresses(&self, work: &[ServiceWork]) -> BTreeSet<String> {
+        let all = self.cluster.nodes().map(NodeReader::list).unwrap_or_default();
+        let nodes = work.iter().flat_map(|item| item.nodes.iter()).chain(&all);
+        nodes.flat_map(|node| &node.addresses).map(|address| address.address.to_string()).collect()
+    }
+
     /// Reports that Octavia refused an optional change.
     fn refused(&self, subject: &Subject, message: &str) {
         if let Some(context) = self.cluster.context() {
@@ -145,14 +180,21 @@ impl Cloud {
                 (false, false) => (CONFIGURATION.to_owned(), format!("{}: {}", finding.key, finding.message)),
             }
         };
-        let now: BTreeSet<(String, String)> = findings.iter().map(event).collect();
-        let mut reported = lock(&self.reported);
+        let events: BTreeSet<Event> = findings.iter().map(event).collect();
+        let (now, mut reported) = (self.cluster.now(), lock(&self.reported));
         let before = reported.remove(&key).unwrap_or_default();
-        for (reason, message) in now.difference(&before) {
-            context.events.event(&Subject::service(service), EventType::Warning, reason, message);
+        let mut emitted = BTreeMap::new();
+        for event in events {
+            let is_repeated = event.0 == plan::NOT_ACTIVE;
+            let is_recent = |at: &&std::time::Instant| !is_repeated || now.saturating_duration_since(**at) < REPEATED;
+            let at = before.get(&event).filter(is_recent).copied();
+            if at.is_none() {
+                context.events.event(&Subject::service(service), EventType::Warning, &event.0, &event.1);
+            }
+            emitted.insert(event, at.unwrap_or(now));
         }
-        if !now.is_empty() {
-            reported.insert(key, now);
+        if !emitted.is_empty() {
+            reported.insert(key, emitted);
         }
     }
 }
@@ -165,7 +207,8 @@ impl BalancerCloud for Balancers {
 
     /// The keys of the Service and of the balancer that it has or shares.
     fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
-        let shared = service.metadata.annotations.get(LOAD_BALANCER_ID.row.key).filter(|id| !id.is_empty());
+        let shared = service.metadata.annotations.get(LOAD_BALANCER_ID.row.key).map(|id| id.trim());
+        let shared = shared.filter(|id| !id.is_empty());
         let own = GroupKey(service.key().to_string());
         std::iter::once(own).chain(shared.map(|id| GroupKey(format!("load balancer {id}")))).collect()
     }
@@ -175,12 +218,23 @@ impl BalancerCloud for Balancers {
     }
 
     fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
-        desired::desired(&self.env, cluster, work)
+        let (mut desired, verdicts) = desired::desired(&self.env, cluster, work);
+        let records = self.cloud.as_ref().map(|cloud| lock(&cloud.records));
+        for item in desired.items.values_mut() {
+            // A user who removes the record wants everything to be read.
+            if let Some(record) =
+                records.as_ref().and_then(|records| records.get(&item.key)).filter(|_| item.applied.is_some())
+            {
+                item.applied = Some(record.clone());
+            }
+        }
+        (desired, verdicts)
     }
 
-    async fn observe(&self, _: &str, _: &[ServiceWork], desired: &Desired) -> Result<Observed, ProviderError> {
+    async fn observe(&self, _: &str, work: &[ServiceWork], desired: &Desired) -> Result<Observed, ProviderError> {
         let cloud = self.cloud()?;
-        let mut observed = cloud.reads.observe(desired).await?;
+        let mut observed = cloud.reads.observe(desired, || cloud.node_addresses(work)).await?;
+        cloud.mark_busy(&mut observed);
         cloud.writer.settling.mark(&mut observed, desired);
         Ok(observed)
     }
@@ -226,9 +280,12 @@ impl BalancerCloud for Balancers {
                     cloud.reads.made(name, id);
                 }
             }
-            Write::DeleteBalancer { id: gone, .. } => cloud.reads.parts.forget(gone),
+            Write::DeleteBalancer { id: gone, .. } => cloud.reads.gone(gone),
             Write::Octavia { balancer, .. } if done.is_err() => cloud.reads.parts.forget(balancer),
             _ => {}
+        }
+        if done.is_err() {
+            outputs.lock().failed.insert(step.item);
         }
         done.map(|()| Written::Done)
     }
@@ -266,7 +323,8 @@ impl BalancerCloud for Balancers {
         // After a change of the address, reads may still show the previous one.
         let is_late = item.action == ServiceAction::Ensure
             && (observed.hidden.contains(&place) || reached.steps().any(|step| step.write.changes_address()));
-        let Some(address) = address(observed, place).filter(|_| !is_late) else {
+        let is_user = claim(observed, place, item).is_user();
+        let Some(address) = address(observed, place).filter(|_| is_user && !is_late) else {
             // A deletion has work left if anything would be deleted.
             let is_left = item.action == ServiceAction::Delete && reached.remains();
             return is_left.then(LoadBalancerStatus::default);
@@ -286,7 +344,7 @@ impl BalancerCloud for Balancers {
         let mut note = |key: &str, value: Option<String>| drop(notes.annotations.insert(key.to_owned(), value));
         let made = outputs.lock();
         let lb = observed.balancer(place).map(|balancer| &balancer.lb);
-        let lb = lb.and_then(|lb| {
+        let lb = lb.filter(|_| claim(observed, place, item).is_user()).and_then(|lb| {
             // An update of members ends by reading only the balancer.
             let seen = made.balancers.get(&lb.id).filter(|_| item.action == ServiceAction::UpdateHosts);
             seen.or(Some(lb))
@@ -294,6 +352,13 @@ impl BalancerCloud for Balancers {
         let of_this_run = made.ids.get(&plan::create::balancer_id(&item.name)).and_then(|id| made.balancers.get(id));
         match (item.action, lb.or(of_this_run)) {
             (ServiceAction::Delete, _) => {
+                // They prove what is the Service's as long as anything of it is left.
+                if reached.left.failed.contains_key(&place) || made.failed.contains(&place) {
+                    return Notes::default();
+                }
+                if let Some(cloud) = &self.cloud {
+                    lock(&cloud.records).remove(&item.key);
+                }
                 for key in [LOAD_BALANCER_ID.row.key, LOAD_BALANCER_ADDRESS.row.key, APPLIED] {
                     note(key, None);
                 }
@@ -303,8 +368,10 @@ impl BalancerCloud for Balancers {
                 note(LOAD_BALANCER_ID.row.key, Some(lb.id.clone()));
                 // A balancer matches only if it has no work left.
                 let is_possible = !reached.left.failed.contains_key(&place);
+                // Its address finds the floating IP of a balancer that is made again.
+                let is_replaced = item.settings.as_ref().is_some_and(|settings| settings.is_recreated);
                 if action == ServiceAction::Ensure
-                    && is_possible
+                    && (is_possible || is_replaced && lb.provisioning_status == ERROR)
                     && let Some(address) = address(observed, place)
                 {
                     note(LOAD_BALANCER_ADDRESS.row.key, Some(address));
@@ -320,7 +387,19 @@ impl BalancerCloud for Balancers {
                 if let (true, Some(cloud), Some(balancer)) = (is_done, &self.cloud, observed.balancer(place)) {
                     cloud.reads.parts.keep(lb, balancer);
                 }
-                note(APPLIED, applied::note(item, lb, observed.version).filter(|_| is_done));
+                let done = applied::note(item, lb, observed.version).filter(|_| is_done);
+                let Some(cloud) = &self.cloud else { return notes };
+                // A change of nodes concerns many Services: their records are written at the next ensure.
+                match (action, done) {
+                    (ServiceAction::UpdateHosts, Some(done)) => {
+                        lock(&cloud.records).insert(item.key.clone(), done);
+                    }
+                    (ServiceAction::UpdateHosts, None) => drop(lock(&cloud.records).remove(&item.key)),
+                    (_, done) => {
+                        lock(&cloud.records).remove(&item.key);
+                        note(APPLIED, done.or_else(|| Some(applied::unmatched(item, lb).to_owned())));
+                    }
+                }
             }
         }
         notes

@@ -13,15 +13,18 @@ use ccm_kit::batch::{Batcher, Limits};
 use ccm_kit::{Cached, Stamped, lock};
 use ccm_provider::{ProviderError, ServiceAction};
 use futures::FutureExt;
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
+use tokio::time::Instant;
 
-use super::batched::{Balancers, By, FloatingIps, Groups, Subnets};
+use super::batched::{Balancers, By, FloatingIps, Groups, Monitors, Subnets};
 use super::certificates::Certificates;
+use super::claim::{self, Evidence};
 use super::desired::{Desired, Family, Item, Settings};
 use super::names;
 use super::observed::{Balancer, Group, Observed, Places, service_tags};
 use super::parts::Parts;
 use super::pattern::{NamePattern, tag_query};
+use crate::annotations::LOAD_BALANCER_ID;
 use crate::client::network::{FloatingIp, Network, Subnet};
 use crate::client::octavia::{LoadBalancer, Member, Tree, Version};
 use crate::client::operation::{LB_VERSIONS, NETWORK_LIST};
@@ -30,6 +33,8 @@ use crate::node::ports::NodePorts;
 
 /// An upgrade of Octavia is noticed within this time.
 const VERSION_AGE: Duration = Duration::from_secs(3600);
+/// After a failure, the version is not read again for this time.
+const VERSION_AGAIN: Duration = Duration::from_secs(60);
 /// External networks and their subnets rarely change.
 const NETWORKS_AGE: Duration = Duration::from_secs(300);
 /// Maximum number of nodes tried to find a subnet.
@@ -42,6 +47,9 @@ const WINDOW: Duration = Duration::from_millis(50);
 pub(super) struct Reads {
     client: Client,
     version: Cached<Version, ApiError>,
+    /// The time of the last failure to read it.
+    version_failed: Mutex<Option<Instant>>,
+    monitors: Batcher<Monitors>,
     networks: Cached<Vec<Network>, ApiError>,
     balancers: Batcher<Balancers>,
     floating_ips: Batcher<FloatingIps>,
@@ -52,6 +60,8 @@ pub(super) struct Reads {
     pub(super) parts: Parts,
     /// The IDs of balancers that were created and not read since, by name.
     made: Mutex<BTreeMap<String, String>>,
+    /// The IDs of balancers that this process created.
+    created: Mutex<BTreeSet<String>>,
 }
 
 impl Reads {
@@ -67,6 +77,8 @@ impl Reads {
         };
         Self {
             version: Cached::new(version, |how| ApiError::interrupted(LB_VERSIONS, how)),
+            version_failed: Mutex::default(),
+            monitors: Batcher::new(Monitors(client.clone()), Limits { window_max: WINDOW, ..Limits::of(1000) }),
             networks: Cached::new(networks, |how| ApiError::interrupted(NETWORK_LIST, how)),
             balancers: Batcher::new(Balancers::new(client.clone()), Limits { window_max: WINDOW, ..Limits::of(1000) }),
             floating_ips: Batcher::new(FloatingIps(client.clone()), Limits { window_max: WINDOW, ..Limits::of(100) }),
@@ -76,6 +88,7 @@ impl Reads {
             ports,
             parts: Parts::default(),
             made: Mutex::default(),
+            created: Mutex::default(),
             client,
         }
     }
@@ -83,33 +96,58 @@ impl Reads {
     /// Records a created balancer: the next observation need not search for it.
     pub(super) fn made(&self, name: &str, id: &str) {
         lock(&self.made).insert(name.to_owned(), id.to_owned());
+        lock(&self.created).insert(id.to_owned());
     }
 
-    /// Everything that a plan for these items needs.
-    pub(super) async fn observe(&self, desired: &Desired) -> Result<Observed, ProviderError> {
-        let Stamped { value: version, .. } = self.version.get(VERSION_AGE, None).await?;
-        let mut observed = Observed { version: *version, ..Observed::default() };
-        for (place, found) in try_join_all(
-            desired
-                .items
-                .iter()
-                .map(|(place, item)| async move { Ok::<_, ProviderError>((*place, self.find(item).await?)) }),
-        )
-        .await?
-        {
-            if let Some(lb) = found {
-                observed.balancer_of.insert(place, lb.id.clone());
-                let balancer = Balancer { lb, is_unread: true, ..Balancer::default() };
-                observed.balancers.insert(balancer.lb.id.clone(), balancer);
+    /// Drops what is known of a deleted balancer.
+    pub(super) fn gone(&self, id: &str) {
+        self.parts.forget(id);
+        lock(&self.created).remove(id);
+    }
+
+    /// Everything that a plan for these items needs. `nodes`: the addresses of the cluster's nodes.
+    pub(super) async fn observe(
+        &self,
+        desired: &Desired,
+        nodes: impl Fn() -> BTreeSet<String>,
+    ) -> Result<Observed, ProviderError> {
+        let mut observed = Observed { version: self.version(desired).await?, ..Observed::default() };
+        let finds = desired.items.iter().map(|(place, item)| async { (*place, self.find(item).await) });
+        for (place, found) in join_all(finds).await {
+            match found {
+                Ok(Some(lb)) => {
+                    observed.balancer_of.insert(place, lb.id.clone());
+                    let balancer = Balancer { lb, is_unread: true, ..Balancer::default() };
+                    observed.balancers.insert(balancer.lb.id.clone(), balancer);
+                }
+                Ok(None) => {}
+                Err(error) if desired.items.len() > 1 => drop(observed.unread.insert(place, error.to_string())),
+                Err(error) => return Err(error),
             }
         }
         self.read_floating_ips(&mut observed, desired).await?;
+        for (place, id) in &observed.balancer_of {
+            if lock(&self.created).contains(id) {
+                observed.evidence.insert(*place, Evidence::Created);
+            }
+        }
         for (id, whole) in needed(&observed, desired) {
             if let Some(balancer) = observed.balancers.get_mut(&id) {
                 self.read_below(balancer, &whole).await?;
             }
         }
         for (place, item) in &desired.items {
+            let needs = |balancer: &&Balancer| !balancer.is_unread && claim::needs_evidence(item, &balancer.lb);
+            if let Some(balancer) = observed.balancer(*place).filter(needs) {
+                let evidence = claim::evidence(item, balancer, &nodes());
+                observed.evidence.entry(*place).or_insert(evidence);
+            }
+        }
+        for (place, item) in &desired.items {
+            let is_busy = observed.balancer(*place).is_some_and(|balancer| !balancer.lb.is_changeable());
+            if is_busy || observed.unread.contains_key(place) {
+                continue;
+            }
             match self.of_item(item, &mut observed, *place).await {
                 Ok(()) => {}
                 Err(error) if desired.items.len() > 1 => drop(observed.unread.insert(*place, error.to_string())),
@@ -117,6 +155,26 @@ impl Reads {
             }
         }
         Ok(observed)
+    }
+
+    /// The version of Octavia. It never becomes lower, so an old one serves while the current one cannot be read.
+    /// Deletions need none.
+    async fn version(&self, desired: &Desired) -> Result<Version, ProviderError> {
+        let is_quiet = lock(&self.version_failed).is_some_and(|at| at.elapsed() < VERSION_AGAIN);
+        if let Some(last) = self.version.last().filter(|_| is_quiet) {
+            return Ok(*last.value);
+        }
+        let error = match self.version.get(VERSION_AGE, None).await {
+            Ok(Stamped { value, .. }) => return Ok(*value),
+            Err(error) => error,
+        };
+        *lock(&self.version_failed) = Some(Instant::now());
+        let are_deletions = desired.items.values().all(|item| item.action == ServiceAction::Delete);
+        match self.version.last() {
+            Some(last) => Ok(*last.value),
+            None if are_deletions => Ok(Version::default()),
+            None => Err(error.into()),
+        }
     }
 
     /// Reads what an item needs besides the balancer.
@@ -134,10 +192,12 @@ impl Reads {
     async fn find(&self, item: &Item) -> Result<Option<LoadBalancer>, ProviderError> {
         let made = lock(&self.made).remove(&item.name);
         let known = item.annotated.clone().or(made);
-        if let Some(id) = &known
-            && let Some(found) = self.one(By::Id(id.clone())).await?
-        {
-            return Ok(Some(found));
+        if let Some(id) = &known {
+            let found = self.one(By::Id(id.clone())).await;
+            let key = LOAD_BALANCER_ID.row.key;
+            if let Some(found) = found.map_err(|error| error.wrap(format!("the annotation {key} names {id}")))? {
+                return Ok(Some(found));
+            }
         }
         let of_today = self.one(By::Name(item.name.clone()));
         // A Service with a known balancer ID is newer than those releases.
@@ -149,7 +209,7 @@ impl Reads {
     }
 
     async fn one(&self, by: By) -> Result<Option<LoadBalancer>, ProviderError> {
-        let found = self.balancers.ask_one(by.clone()).await?.unwrap_or_default();
+        let found = self.balancers.ask_one(by.clone()).await?.transpose()?.unwrap_or_default();
         let is_going = |lb: &&LoadBalancer| matches!(&*lb.provisioning_status, "DELETED" | "PENDING_DELETE");
         let by_name = matches!(by, By::Name(_));
         let mut living: Vec<LoadBalancer> = found.into_iter().filter(|lb| !by_name || !is_going(&lb)).collect();
@@ -225,11 +285,9 @@ impl Reads {
         balancer.is_unread = false;
         balancer.listeners = listeners;
         balancer.members = tree;
-        let has_monitors = pools.iter().any(|pool| !pool.healthmonitor_id.is_empty());
-        if has_monitors {
-            let of_pools: BTreeSet<&str> = pools.iter().map(|pool| &*pool.healthmonitor_id).collect();
-            let monitors = self.client.monitors().await?;
-            balancer.monitors = monitors.into_iter().filter(|monitor| of_pools.contains(&*monitor.id)).collect();
+        let of_pools = pools.iter().map(|pool| &pool.healthmonitor_id).filter(|id| !id.is_empty());
+        for (_, monitor) in self.monitors.ask(of_pools.cloned().collect::<Vec<_>>()).await {
+            balancer.monitors.extend(monitor?);
         }
         // Members may still have kube-proxy's health check port when the Service no longer needs it.
         let checked = balancer.monitors.iter().any(|monitor| monitor.kind == "HTTP");
@@ -389,7 +447,7 @@ impl Reads {
             let ports = self.ports.of(&servers).await?;
             group.ports = ports.into_values().flatten().collect();
             group.subnet = match observed.source_subnet(place, settings) {
-                Some(id) => self.subnets.ask_one(id).await?,
+                Some(id) => self.subnets.ask_one(id).await?.transpose()?,
                 None => None,
             };
         }
@@ -427,12 +485,18 @@ fn needed(observed: &Observed, desired: &Desired) -> BTreeMap<String, Below> {
     let mut needed: BTreeMap<String, Below> = BTreeMap::new();
     for (place, id) in &observed.balancer_of {
         let Some((item, balancer)) = desired.items.get(place).zip(observed.balancers.get(id)) else { continue };
+        // Nothing can be planned yet.
+        if !balancer.lb.is_changeable() {
+            continue;
+        }
         let made_by_us = names::is_service_tag(&balancer.lb.name) || balancer.lb.name == item.legacy;
+        let is_known = observed.evidence.contains_key(place) || !claim::needs_evidence(item, &balancer.lb);
         let goes_whole = item.action == ServiceAction::Delete
             && !desired.deletes_part_by_part
             && made_by_us
+            && is_known
             && service_tags(&balancer.lb.tags).all(|tag| tag == item.name);
-        if goes_whole || super::applied::is_as_noted(item, &balancer.lb, observed) {
+        if goes_whole || is_known && super::applied::is_as_noted(item, &balancer.lb, observed) {
             continue;
         }
         let new = Below { members: false, monitors: false, hosts_only: true };
@@ -444,4 +508,77 @@ fn needed(observed: &Observed, desired: &Desired) -> BTreeMap<String, Below> {
         }
     }
     needed
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+    use ccm_provider::{Service, ServiceWork};
+
+    use super::*;
+    use crate::loadbalancer::Env;
+    use crate::world::World;
+
+    fn desired(action: ServiceAction) -> Desired {
+        let mut service = Service::default();
+        service.metadata.name = "web".into();
+        service.spec.ports.push(ccm_provider::ServicePort::default());
+        super::super::desired::desired(&Env::default(), "c", &[ServiceWork::new(&service, &[], action)]).0
+    }
+
+    #[tokio::test]
+    async fn a_version_that_was_read_once_serves_while_it_cannot_be_read() {
+        let world = World::with(0).await;
+        let reads = Reads::new(world.client.clone(), NodePorts::new(world.client.clone()));
+        let (ensure, delete) = (desired(ServiceAction::Ensure), desired(ServiceAction::Delete));
+        let broken = || Rule::every(Fault::Html { status: 503 }).on("load-balancer", "version_list");
+        world.cloud.fault(broken());
+        reads.version(&ensure).await.unwrap_err();
+        assert_eq!(reads.version(&delete).await.unwrap(), Version::default(), "a deletion needs none");
+        world.cloud.faults(Faults::clear);
+        tokio::time::pause();
+        tokio::time::advance(VERSION_AGAIN).await;
+        tokio::time::resume();
+        let version = reads.version(&ensure).await.unwrap();
+        world.cloud.fault(broken());
+        tokio::time::pause();
+        tokio::time::advance(VERSION_AGE).await;
+        tokio::time::resume();
+        world.calls();
+        assert_eq!(reads.version(&ensure).await.unwrap(), version);
+        assert_eq!(reads.version(&ensure).await.unwrap(), version);
+        assert_eq!(world.calls().len(), 1, "the failure is remembered");
+    }
+
+    /// Gateways send a 404 of their own.
+    #[tokio::test]
+    async fn only_a_404_in_the_form_of_the_service_shows_that_an_object_is_gone() {
+        let world = World::with(0).await;
+        let id = "0badbad0-1111-4222-8333-444455556666";
+        let client = &world.client;
+        for body in [
+            r#"{"error": {"code": 404, "message": "no route"}}"#,
+            r#"{"message": "no Route matched with those values"}"#,
+            r#"{"itemNotFound": {"code": 404, "message": "x"}}"#,
+            r#"{"code": 404, "title": "Not Found", "detail": "x"}"#,
+            r#"{"fault": {"message": "x"}}"#,
+            "",
+        ] {
+            let fault = || Fault::Status { status: 404, body: body.to_owned() };
+            for (service, action) in [("load-balancer", "loadbalancer_get"), ("network", "subnet_get")] {
+                world.cloud.fault(Rule::every(fault()).on(service, action));
+            }
+            client.load_balancer(id).await.unwrap_err();
+            client.subnet(id).await.unwrap_err();
+            world.cloud.faults(Faults::clear);
+        }
+        assert!(client.load_balancer(id).await.unwrap().is_none());
+        assert!(client.subnet(id).await.unwrap().is_none());
+        world.calls();
+        for odd in ["", "x y", "a/b", "../ports", "x?y", "x\n"] {
+            assert!(client.load_balancer(odd).await.unwrap().is_none());
+            assert!(client.subnet(odd).await.unwrap().is_none());
+        }
+        assert_eq!(world.calls(), [""; 0], "no object can have such an ID");
+    }
 }

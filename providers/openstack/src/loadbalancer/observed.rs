@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::claim::Evidence;
 use super::desired::Settings;
 use super::names;
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
@@ -16,6 +17,9 @@ pub(crate) struct Observed {
     /// The balancer ID of each item that has a balancer, by the item's index.
     pub(crate) balancer_of: BTreeMap<usize, String>,
     pub(crate) balancers: BTreeMap<String, Balancer>,
+    /// What the members of an item's balancer show about its owner; absent if it was not read.
+    #[serde(default)]
+    pub(crate) evidence: BTreeMap<usize, Evidence>,
     /// Floating IPs on the balancers, those with the requested addresses, and leftovers of these Services.
     pub(crate) floating_ips: Vec<FloatingIp>,
     /// The networks and subnets for items that need a floating IP or a subnet.
@@ -30,6 +34,9 @@ pub(crate) struct Observed {
     /// Items with a creation or deletion that is not shown yet.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) hidden: BTreeSet<usize>,
+    /// For how many seconds the balancer of an item has been busy.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) busy_for: BTreeMap<usize, u64>,
     /// Items with any write that is not shown yet.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) unsettled: BTreeSet<usize>,
@@ -74,6 +81,18 @@ pub(crate) struct Group {
     pub(crate) ports: Vec<Port>,
     /// The ports that have the group.
     pub(crate) with_group: Vec<Port>,
+}
+
+impl Balancer {
+    /// The pool of a listener. Octavia also lists a listener at the pools to which its L7 policies redirect.
+    pub(crate) fn pool_of(&self, listener: &Listener) -> Option<&Pool> {
+        self.pools.iter().find(|pool| !pool.id.is_empty() && pool.id == listener.default_pool_id)
+    }
+
+    /// Whether a pool is deleted with its listener.
+    pub(crate) fn is_of_one_listener(&self, pool: &Pool) -> bool {
+        self.listeners.iter().filter(|listener| listener.default_pool_id == pool.id).count() == 1
+    }
 }
 
 impl Observed {

@@ -21,12 +21,14 @@ pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
         version: _,
         balancer_of: _,
         balancers,
+        evidence: _,
         floating_ips,
         places: _,
         groups,
         bad_certificates: _,
         unread: _,
         hidden: _,
+        busy_for: _,
         unsettled: _,
     } = observed;
     for balancer in balancers.values_mut() {

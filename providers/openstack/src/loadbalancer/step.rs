@@ -39,14 +39,12 @@ pub(crate) enum Write {
     CreateBalancer {
         name: String,
         body: Value,
-        cascade: bool,
     },
     /// Deletes a balancer and waits until it is gone.
     DeleteBalancer {
         id: String,
         cascade: bool,
-        /// The Service gets a new one.
-        is_replaced: bool,
+        then: Then,
     },
     /// Changes a balancer or its parts, when the balancer is ready for it.
     Octavia {
@@ -107,6 +105,16 @@ pub(crate) enum Write {
     },
 }
 
+/// What follows the deletion of a balancer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Then {
+    Nothing,
+    /// The Service gets another one at once.
+    Again,
+    /// The Service gets another one later: the creation of this one failed.
+    Later,
+}
+
 /// The results of a plan's writes.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs(Mutex<Made>);
@@ -117,6 +125,8 @@ pub(crate) struct Made {
     pub(crate) ids: BTreeMap<String, String>,
     /// Balancers as last seen, by their ID.
     pub(crate) balancers: BTreeMap<String, LoadBalancer>,
+    /// The items with a failed step.
+    pub(crate) failed: BTreeSet<usize>,
     /// The owners of the steps that were sent.
     pub(crate) owners: BTreeSet<String>,
     /// The IDs of listeners, pools and monitors that were written.

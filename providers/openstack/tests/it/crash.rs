@@ -27,6 +27,7 @@ enum Life {
     Delete,
     DeleteStepByStep,
     LeaveShared,
+    JoinShared,
 }
 
 impl Life {
@@ -58,6 +59,12 @@ impl Life {
                 set(&mut web, "recreate-in-error", "true");
             }
             Self::Delete | Self::DeleteStepByStep => drop(scene.ensure(&mut web).await),
+            Self::JoinShared => {
+                scene.ensure(&mut web).await;
+                let mut api = service("api", &[(8080, 30808), (8081, 30809)], json!({}));
+                set(&mut api, "load-balancer-id", annotation(&web, "load-balancer-id").unwrap());
+                return api;
+            }
             Self::LeaveShared => {
                 scene.ensure(&mut web).await;
                 let mut api = service("api", &[(8080, 30808), (8081, 30809)], json!({}));
@@ -292,4 +299,5 @@ lives!(
     a_deletion_survives_any_death Delete,
     a_deletion_step_by_step_survives_any_death DeleteStepByStep,
     leaving_a_shared_balancer_survives_any_death LeaveShared,
+    joining_a_shared_balancer_survives_any_death JoinShared,
 );

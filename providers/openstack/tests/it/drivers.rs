@@ -35,6 +35,47 @@ async fn ovn_is_steady_with_local_traffic_and_monitors() {
     .await;
 }
 
+/// Each refusal of Octavia leaves a port in Neutron.
+#[tokio::test]
+async fn what_ovn_refuses_is_not_sent_for_a_new_balancer_and_does_not_hold_up_an_old_one() {
+    simulated(async |scene: &mut Scene| {
+        let vips = "/v2.0/ports?device_owner=Octavia";
+        scene.configure("[LoadBalancer]\nlb-provider = ovn\n").await;
+        let mut web = web();
+        let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+        assert!(error.contains("lb-method ROUND_ROBIN") && error.contains("cloud.conf"), "{error}");
+        assert_eq!(calls.of("loadbalancer_create"), 0, "{calls:?}");
+        scene.configure(OVN).await;
+        for (key, value) in [("proxy-protocol", "true"), ("x-forwarded-for", "true"), ("lb-method", "ROUND_ROBIN")] {
+            set(&mut web, key, value);
+            let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+            assert!(error.contains(key), "{error}");
+            assert_eq!(calls.of("loadbalancer_create"), 0, "{calls:?}");
+            unset(&mut web, key);
+        }
+        assert_eq!(scene.list(vips).await.len(), 0);
+        scene.ensure(&mut web).await;
+        set(&mut web, "lb-method", "ROUND_ROBIN");
+        scene.nodes.pop();
+        scene.ensure(&mut web).await;
+        assert_eq!(scene.members().await.len(), 2);
+    })
+    .await;
+}
+
+/// amphora refuses it only in a later change.
+#[tokio::test]
+async fn an_algorithm_that_amphora_takes_at_creation_is_sent() {
+    simulated(async |scene: &mut Scene| {
+        let mut web = web();
+        set(&mut web, "lb-method", "SOURCE_IP_PORT");
+        scene.ensure(&mut web).await;
+        assert_eq!(scene.pool().await["lb_algorithm"], "SOURCE_IP_PORT");
+        scene.is_steady(&mut web).await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn ovn_ignores_source_ranges_with_an_event_only_where_they_are_asked_for() {
     simulated(async |scene: &mut Scene| {

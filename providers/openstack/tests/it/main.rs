@@ -2,8 +2,10 @@
 //! in the modules named `real_openstack`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod alone;
 mod bed;
 mod changes;
+mod claims;
 mod contract;
 mod crash;
 mod create;

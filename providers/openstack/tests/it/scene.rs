@@ -23,7 +23,7 @@ pub(crate) const CLUSTER: &str = "kubernetes";
 pub(crate) const PREFIX: &str = "loadbalancer.openstack.org/";
 pub(crate) const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 /// The annotation that records a matching balancer.
-const APPLIED: &str = "cloud-controller-manager/openstack-applied";
+pub(crate) const APPLIED: &str = "cloud-controller-manager/openstack-applied";
 
 pub(crate) async fn simulated(case: impl AsyncFnOnce(&mut Scene)) {
     simulated_with(Options::default(), case).await;

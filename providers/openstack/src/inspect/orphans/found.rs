@@ -3,13 +3,11 @@
 use ccm_kit::inspect::orphans::Unclaimed;
 use ccm_provider::Risk;
 use futures::future::try_join_all;
-use jiff::Timestamp;
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
 
 use super::*;
 use crate::client::network::Port;
 use crate::client::octavia::Member;
+use crate::loadbalancer::claim::utc;
 use crate::loadbalancer::observed::service_tags;
 
 /// Maximum number of concurrent reads.
@@ -117,12 +115,6 @@ fn of_balancer(lb: &LoadBalancer, marks: &Marks, kept: Option<String>, claimed: 
         name,
     };
     Orphan { created: utc(&lb.created_at), ..unclaimed.into() }
-}
-
-/// Octavia's times are in UTC, without a time zone.
-fn utc(text: &str) -> Option<Timestamp> {
-    let time: DateTime = text.parse().ok()?;
-    Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
 fn floating_ip(ip: &FloatingIp, going: &BTreeSet<&str>, claimed: &Claimed<'_>) -> Option<Orphan> {

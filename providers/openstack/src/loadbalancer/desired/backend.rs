@@ -2,6 +2,9 @@
 //!
 //! Upstream: `nodeAddressForLB` and `filterNodes` in `pkg/openstack/loadbalancer.go`.
 
+use std::collections::BTreeMap;
+
+use ccm_provider::node::ConditionStatus;
 use ccm_provider::{AddressType, Finding, Node, NodeRef};
 
 use super::{Family, Target};
@@ -27,15 +30,33 @@ pub(super) fn targets(
     family: Option<Family>,
     findings: &mut Vec<Finding>,
 ) -> Vec<Target> {
-    let mut targets = Vec::with_capacity(nodes.len());
-    let mut without = Vec::new();
+    let mut by_address: BTreeMap<String, &NodeRef> = BTreeMap::new();
+    let (mut without, mut twice) = (Vec::new(), Vec::new());
     for node in nodes.iter().filter(|node| selector.matches(&node.labels)) {
-        match address(node, family) {
-            Some(address) => {
-                targets.push(Target { node: node.name.to_string(), address, server: identity.server_of(node) });
-            }
-            None => without.push(node.name.as_str()),
-        }
+        let Some(address) = address(node, family) else {
+            without.push(node.name.as_str());
+            continue;
+        };
+        // Octavia refuses members with the same address: a fixed address may have gone to a new node.
+        let Some(other) = by_address.get(&address) else {
+            by_address.insert(address, node);
+            continue;
+        };
+        let rank = |node: &NodeRef| (node.ready == Some(ConditionStatus::True), node.created, node.name.clone());
+        let (kept, left) = if rank(node) > rank(other) { (node, *other) } else { (*other, node) };
+        twice.push(format!("{} and {} have the address {address}: {} is the member", left.name, kept.name, kept.name));
+        by_address.insert(address, kept);
+    }
+    let target = |(address, node): (String, &NodeRef)| Target {
+        node: node.name.to_string(),
+        address,
+        server: identity.server_of(node),
+    };
+    let mut targets: Vec<Target> = by_address.into_iter().map(target).collect();
+    if !twice.is_empty() {
+        twice.sort_unstable();
+        let text = format!("{}; delete the Node that is not in use", twice.join("; "));
+        findings.push(Finding::warning("LoadBalancerMemberConflict", text));
     }
     if !without.is_empty() {
         without.sort_unstable();

@@ -3,7 +3,7 @@
 //! Upstream: `checkService`, `checkServiceUpdate` and `makeSvcConf` in `pkg/openstack/loadbalancer.go`. The order of
 //! precedence is always class, annotation, configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ccm_kit::annotations::{Annotations, invalid};
@@ -19,7 +19,7 @@ use super::pattern::NamePattern;
 use super::selector::NodeSelector;
 use crate::annotations::{self as keys, Key};
 use crate::client::keys::Certificate;
-use crate::client::octavia::LoadBalancer;
+use crate::client::network::FloatingIp;
 use crate::loadbalancer::Env;
 use crate::node::identity::{Identity, ServerId};
 use crate::start::config::{Class, Config};
@@ -60,9 +60,12 @@ pub(crate) struct Item {
     /// The annotation `load-balancer-id`.
     #[serde(skip)]
     pub(crate) annotated: Option<String>,
-    /// Whether the provider wrote that annotation: it records the address with it.
+    /// The annotation `load-balancer-address`: the provider writes it with the ID.
     #[serde(skip)]
-    pub(crate) was_noted: bool,
+    pub(crate) noted_address: Option<String>,
+    /// The addresses and host names in the status of the Service.
+    #[serde(skip)]
+    pub(crate) published: BTreeSet<String>,
     #[serde(skip)]
     pub(crate) subject: Subject,
     /// The creation time of the Service.
@@ -120,6 +123,21 @@ pub(crate) struct Settings {
     /// Whether a balancer in ERROR is deleted and recreated.
     #[serde(skip)]
     pub(crate) is_recreated: bool,
+    /// What the Service itself asks for that a balancer gets only when it is created.
+    #[serde(skip)]
+    pub(crate) asked: Asked,
+}
+
+/// Settings of a Service that count only when its balancer is created; empty: it asks for none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Asked {
+    pub(crate) network: String,
+    pub(crate) subnet: String,
+    pub(crate) port: String,
+    pub(crate) flavor: String,
+    pub(crate) zone: String,
+    /// `spec.loadBalancerIP`
+    pub(crate) address: String,
 }
 
 /// An IP family.
@@ -164,6 +182,13 @@ pub(crate) struct Floating {
     pub(crate) tags: String,
     /// `spec.loadBalancerIP`
     pub(crate) address: String,
+}
+
+impl Floating {
+    /// Whether a floating IP is in the network, if there is one.
+    pub(crate) fn has(&self, ip: &FloatingIp) -> bool {
+        self.network.is_empty() || ip.floating_network_id == self.network
+    }
 }
 
 /// A port of the Service.
@@ -270,8 +295,9 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderErr
         legacy: service.default_load_balancer_name(),
         descriptions: Descriptions::new(cluster, service),
         group: names::security_group(service),
-        annotated: text(&keys::LOAD_BALANCER_ID),
-        was_noted: text(&keys::LOAD_BALANCER_ADDRESS).is_some(),
+        annotated: text(&keys::LOAD_BALANCER_ID).map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
+        noted_address: text(&keys::LOAD_BALANCER_ADDRESS),
+        published: published(service),
         subject: Subject::service(service),
         created: service.metadata.creation_timestamp,
         applied: service.metadata.annotations.get(super::APPLIED).cloned(),
@@ -293,6 +319,12 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderErr
         item.settings = Some(source.settings(work, &mut item.findings)?);
     }
     Ok(item)
+}
+
+fn published(service: &Service) -> BTreeSet<String> {
+    let ingress = service.status.load_balancer.ingress.iter();
+    let all = ingress.flat_map(|ingress| [&ingress.ip, &ingress.hostname]).filter(|text| !text.is_empty());
+    all.cloned().collect()
 }
 
 impl Source<'_> {
@@ -330,9 +362,11 @@ impl Source<'_> {
                 false => String::new(),
             },
         };
-        // As upstream: the configured subnet takes precedence over that of the VIP.
+        // As upstream: here the annotation takes precedence over the class, and the configured subnet over that of the
+        // VIP.
+        let of_class = self.class.map(|class| &class.member_subnet_id).filter(|subnet| !subnet.is_empty());
         let member_subnet = [
-            self.place(&keys::MEMBER_SUBNET_ID, |class| &class.member_subnet_id, &lb.member_subnet_id),
+            self.text(&keys::MEMBER_SUBNET_ID, of_class.unwrap_or(&lb.member_subnet_id)),
             lb.subnet_id.clone(),
             vip.subnet.clone(),
         ];
@@ -393,6 +427,14 @@ impl Source<'_> {
             others,
             manages_group: lb.manage_security_groups,
             is_recreated: get_bool(&keys::RECREATE_IN_ERROR, false)?,
+            asked: Asked {
+                network: self.asked(&keys::NETWORK_ID, |class| &class.network_id),
+                subnet: self.asked(&keys::SUBNET_ID, |class| &class.subnet_id),
+                port: self.text(&keys::PORT_ID, ""),
+                flavor: self.text(&keys::FLAVOR_ID, ""),
+                zone: self.text(&keys::AVAILABILITY_ZONE, ""),
+                address: service.spec.load_balancer_ip.clone(),
+            },
         })
     }
 
@@ -407,6 +449,12 @@ impl Source<'_> {
             Some(place) => place.clone(),
             None => self.text(key, default),
         }
+    }
+
+    /// The annotation of a network or subnet, if the class does not replace it.
+    fn asked(&self, key: &Key<String>, of_class: impl Fn(&Class) -> &String) -> String {
+        let is_replaced = self.class.is_some_and(|class| !of_class(class).is_empty());
+        if is_replaced { String::new() } else { self.text(key, "") }
     }
 
     fn number(&self, key: &Key<i32>, default: i64) -> Result<i64, ProviderError> {
@@ -536,30 +584,6 @@ impl Source<'_> {
             tags,
             address: self.service.spec.load_balancer_ip.clone(),
         })
-    }
-}
-
-impl Item {
-    /// Whether the balancer has this Service's name (or, if shared, tag) under an older cluster name: it belongs to the
-    /// Service, but lacks the current tag. A Service of the same name in another cluster may share it.
-    pub(crate) fn is_old_name_of(&self, lb: &LoadBalancer) -> bool {
-        let is_old = |name: &String| names::renamed(name, &self.name).is_some();
-        self.was_noted
-            && self.annotated.as_ref() == Some(&lb.id)
-            && lb.name != self.name
-            && !lb.tags.contains(&self.name)
-            && (is_old(&lb.name) || lb.tags.iter().any(is_old))
-    }
-
-    /// Whether the balancer was created for this Service.
-    pub(crate) fn is_owner_of(&self, lb: &LoadBalancer) -> bool {
-        let is_renamed = || names::renamed(&lb.name, &self.name).is_some();
-        lb.name == self.name || lb.name == self.legacy || self.is_old_name_of(lb) && is_renamed()
-    }
-
-    /// Whether `tag`, a name or tag of a balancer or its parts, belongs to this Service.
-    pub(crate) fn owns(&self, tag: &str, lb: &LoadBalancer) -> bool {
-        tag == self.name || self.is_old_name_of(lb) && names::renamed(tag, &self.name).is_some()
     }
 }
 

@@ -7,7 +7,9 @@ use super::super::desired::Settings;
 use super::super::observed::Balancer;
 use super::super::step::{Write, made};
 use super::{Draft, Fields, refused};
+use crate::annotations as keys;
 use crate::client::octavia::LoadBalancer;
+use crate::start::config::{OVN, method_problem};
 
 /// The placeholder name of a new balancer's ID.
 pub(crate) fn balancer_id(name: &str) -> String {
@@ -20,11 +22,34 @@ pub(crate) fn vip_port(name: &str) -> String {
 }
 
 impl Draft<'_> {
+    /// The reason why the driver would refuse the creation, which would leave a port in Neutron each time. It takes an
+    /// existing balancer as it is. (amphora refuses an algorithm only in changes.)
+    fn refused_by_driver(&self, settings: &Settings) -> Option<String> {
+        if !self.env.is_ovn() {
+            return None;
+        }
+        let refuses = |key: &str, is_set: bool| {
+            is_set.then(|| format!("{key}: the Octavia provider {OVN} refuses it; remove it"))
+        };
+        let method = method_problem(OVN, &settings.algorithm).map(|problem| {
+            let key = keys::LB_METHOD.row.key;
+            let algorithm = &settings.algorithm;
+            format!("lb-method {algorithm}: {problem}; correct the annotation {key}, or lb-method in cloud.conf")
+        });
+        method
+            .or_else(|| refuses(keys::PROXY_PROTOCOL.row.key, settings.proxy_protocol.is_some()))
+            .or_else(|| refuses(keys::X_FORWARDED_FOR.row.key, settings.forwards_client_address))
+            .or_else(|| refuses(keys::DEFAULT_TLS_CONTAINER_REF.row.key, !settings.tls_container.is_empty()))
+    }
+
     pub(super) fn create_balancer(&mut self, settings: &Settings) -> Result<(), ProviderError> {
         let places = self.observed.places.get(&self.place).cloned().unwrap_or_default();
         // Before any creation: a balancer without its floating IP would be a leftover.
         if let Some(problem) = &places.problem {
             return Err(refused(problem.clone()));
+        }
+        if let Some(problem) = self.refused_by_driver(settings) {
+            return Err(refused(problem));
         }
         let item = self.item;
         let lb = &self.env.config.load_balancer;
@@ -55,11 +80,7 @@ impl Draft<'_> {
             let trees = (0..settings.ports.len()).filter_map(|index| self.listener_tree(settings, index));
             fields.put("listeners", trees.collect::<Vec<Value>>());
         }
-        let write = Write::CreateBalancer {
-            name: item.name.clone(),
-            body: fields.below("loadbalancer"),
-            cascade: lb.cascade_delete,
-        };
+        let write = Write::CreateBalancer { name: item.name.clone(), body: fields.below("loadbalancer") };
         self.push(write, (Verb::Create, "LoadBalancer", &item.name), "the Service asks for a load balancer");
         let new = Balancer {
             lb: LoadBalancer {
@@ -72,8 +93,8 @@ impl Draft<'_> {
             ..Balancer::default()
         };
         if serial {
-            self.ports(&new, settings, true, false)?;
+            self.ports(&new, settings, false)?;
         }
-        self.floating_ip(&new, settings, true)
+        self.floating_ip(&new, settings)
     }
 }

@@ -1,14 +1,13 @@
 //! Deletion of a Service: its own objects are deleted; shared ones and those of others stay.
 
-use ccm_provider::{ProviderError, Verb};
+use ccm_provider::{Finding, ProviderError, Verb};
 use serde_json::json;
 
 use super::super::names;
 use super::super::observed::{Balancer, service_tags};
-use super::super::step::Write;
-use super::ports::has_listener;
-use super::{BUSY, Draft, MONITOR, POOL, tag_change};
-use crate::client::octavia::{ACTIVE, ERROR, Listener, Pool};
+use super::super::step::{Then, Write};
+use super::{Claim, Draft, MONITOR, NAMESAKE, POOL, namesake, refused, tag_change};
+use crate::client::octavia::{ERROR, Listener, LoadBalancer, Pool};
 
 impl Draft<'_> {
     pub(super) fn delete(&mut self) -> Result<(), ProviderError> {
@@ -19,17 +18,25 @@ impl Draft<'_> {
         };
         let (id, status) = (&balancer.lb.id, &*balancer.lb.provisioning_status);
         if status == "PENDING_DELETE" {
-            return Err(ProviderError::in_progress(format!("load balancer {id} is being deleted"), BUSY));
+            return Err(self.busy(format!("load balancer {id} is being deleted")));
         }
-        if ![ACTIVE, ERROR].contains(&status) {
+        if !balancer.lb.is_changeable() {
             let text = format!("load balancer {id} is in immutable status, current provisioning status: {status}");
-            return Err(ProviderError::in_progress(text, BUSY));
+            return Err(self.busy(text));
         }
         let (item, lb) = (self.item, &balancer.lb);
-        let is_own_tag = |tag: &str| item.owns(tag, lb);
-        let is_user = lb.tags.iter().any(|tag| is_own_tag(tag)) || is_own_tag(&lb.name) || lb.name == item.legacy;
+        if self.claim == Claim::Namesake {
+            self.leave_namesake(lb)?;
+            self.delete_group();
+            return Ok(());
+        }
+        self.must_be_ours(balancer)?;
+        let is_own_tag = |tag: &str| self.claim.owns(item, tag);
+        let is_user = self.claim.is_user();
         let made_by_us = names::is_service_tag(&lb.name) || lb.name == item.legacy;
-        let shared = service_tags(&balancer.lb.tags).any(|tag| !is_own_tag(tag));
+        let of_listeners = balancer.listeners.iter().map(|listener| &listener.tags);
+        let mut tags = of_listeners.chain([&lb.tags]).flat_map(|tags| service_tags(tags));
+        let shared = tags.any(|tag| !is_own_tag(tag)) || self.claim == Claim::HalfMade;
         if is_user && made_by_us && !shared {
             let ips = self.observed.floating_ips.iter();
             let bound = ips.clone().filter(|ip| ip.port_id.as_ref() == Some(&balancer.lb.vip_port_id));
@@ -39,16 +46,20 @@ impl Draft<'_> {
                     self.remove_floating_ip(balancer, ip, "the Service goes");
                 }
             }
-            self.delete_balancer(balancer, "the Service goes", false);
+            self.delete_balancer(balancer, "the Service goes", Then::Nothing);
         } else if is_user {
             self.leave(balancer);
         }
-        self.delete_loose_floating_ips();
+        // One that lost its balancer waits for this one, which was made instead.
+        match item.annotated.as_ref().is_some_and(|noted| *noted != lb.id) {
+            true => self.delete_loose_floating_ips(),
+            false => self.leave_loose_floating_ips(),
+        }
         self.delete_group();
         Ok(())
     }
 
-    pub(super) fn delete_balancer(&mut self, balancer: &Balancer, reason: &'static str, is_replaced: bool) {
+    pub(super) fn delete_balancer(&mut self, balancer: &Balancer, reason: &'static str, then: Then) {
         // In ERROR Octavia accepts no change of a part: only a cascade deletes it.
         let cascade = self.env.config.load_balancer.cascade_delete || balancer.lb.provisioning_status == ERROR;
         if !cascade {
@@ -58,23 +69,23 @@ impl Draft<'_> {
             for listener in &balancer.listeners {
                 self.delete_listener(balancer, listener);
             }
-            for pool in balancer.pools.iter().filter(|pool| pool.listeners.is_empty()) {
+            for pool in balancer.pools.iter().filter(|pool| !balancer.is_of_one_listener(pool)) {
                 self.delete_part(balancer, &POOL, &pool.id, &pool.name, reason);
             }
         }
-        let write = Write::DeleteBalancer { id: balancer.lb.id.clone(), cascade, is_replaced };
+        let write = Write::DeleteBalancer { id: balancer.lb.id.clone(), cascade, then };
         self.push(write, (Verb::Delete, "LoadBalancer", &balancer.lb.name), reason);
     }
 
     /// Removes this Service's part of a balancer that others use.
     fn leave(&mut self, balancer: &Balancer) {
-        let (item, lb) = (self.item, &balancer.lb);
-        let is_own_tag = |tag: &str| item.owns(tag, lb);
+        let (item, claim) = (self.item, self.claim);
+        let is_own_tag = |tag: &str| claim.owns(item, tag);
         let only_ours = |listener: &&Listener| {
             listener.tags.iter().any(|tag| is_own_tag(tag)) && service_tags(&listener.tags).all(is_own_tag)
         };
         for listener in balancer.listeners.iter().filter(only_ours) {
-            for pool in balancer.pools.iter().filter(|pool| has_listener(pool, &listener.id)) {
+            if let Some(pool) = balancer.pool_of(listener).filter(|pool| balancer.is_of_one_listener(pool)) {
                 self.delete_monitor_of(balancer, pool, "its listener goes");
             }
             self.delete_listener(balancer, listener);
@@ -93,6 +104,22 @@ impl Draft<'_> {
         let monitor = balancer.monitors.iter().find(|monitor| monitor.id == pool.healthmonitor_id);
         if let Some(monitor) = monitor.filter(|_| pool.provisioning_status != ERROR) {
             self.delete_part(balancer, &MONITOR, &monitor.id, &monitor.name, reason);
+        }
+    }
+
+    /// A balancer that may be another cluster's stays. If the Service had one, that one is not known: an error.
+    fn leave_namesake(&mut self, lb: &LoadBalancer) -> Result<(), ProviderError> {
+        let text = namesake(lb);
+        self.findings.push(Finding::warning(NAMESAKE, text.clone()));
+        if self.item.published.is_empty() { Ok(()) } else { Err(refused(text)) }
+    }
+
+    /// A floating IP that was detached from an existing balancer was detached to be kept.
+    fn leave_loose_floating_ips(&mut self) {
+        for ip in self.loose_floating_ips() {
+            let address = &ip.floating_ip_address;
+            let text = format!("floating IP {address} was detached from the load balancer: it is not deleted with it");
+            self.findings.push(Finding::warning("LoadBalancerFloatingIPKept", text));
         }
     }
 

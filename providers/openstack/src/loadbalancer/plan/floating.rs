@@ -1,26 +1,17 @@
 //! The floating IP of a balancer.
 
 use ccm_provider::{Finding, ProviderError, Verb};
-use jiff::{SignedDuration, Timestamp};
 
 use super::super::desired::Settings;
 use super::super::names;
 use super::super::observed::Balancer;
 use super::super::step::Write;
-use super::{Draft, Fields, refused};
+use super::{Draft, Fields, NOT_APPLIED, refused};
 use crate::client::network::FloatingIp;
 
-/// The maximum clock difference between the cloud and the API server.
-const SKEW: SignedDuration = SignedDuration::from_secs(60);
-
 impl<'a> Draft<'a> {
-    pub(super) fn floating_ip(
-        &mut self,
-        balancer: &Balancer,
-        settings: &Settings,
-        is_owner: bool,
-    ) -> Result<(), ProviderError> {
-        let port = &balancer.lb.vip_port_id;
+    pub(super) fn floating_ip(&mut self, balancer: &Balancer, settings: &Settings) -> Result<(), ProviderError> {
+        let (port, is_owner) = (&balancer.lb.vip_port_id, self.claim.is_owner());
         if balancer.lb.vip_address.contains(':') {
             if !settings.is_internal {
                 let text = "the address of the load balancer is an IPv6 address, which needs no floating IP";
@@ -34,7 +25,10 @@ impl<'a> Draft<'a> {
                 self.remove_floating_ip(balancer, ip, "the Service is internal");
                 return Ok(());
             }
-            Some(_) => return Ok(()),
+            Some(ip) => {
+                self.move_floating_ip(balancer, settings, ip);
+                return Ok(());
+            }
             None if settings.is_internal => return Ok(()),
             None if !is_owner => {
                 return Err(refused(format!(
@@ -45,13 +39,7 @@ impl<'a> Draft<'a> {
             None => {}
         }
         let address = &settings.floating.address;
-        let named =
-            self.observed.floating_ips.iter().filter(|ip| ip.floating_ip_address == *address && !address.is_empty());
-        let in_network = |ip: &&FloatingIp| {
-            settings.floating.network.is_empty() || ip.floating_network_id == settings.floating.network
-        };
-        let mut named: Vec<&FloatingIp> = named.collect();
-        named.sort_by_key(|ip| !in_network(ip));
+        let in_network = |ip: &&FloatingIp| settings.floating.has(ip);
         if address.is_empty()
             && let Some(ip) = self.loose_floating_ips().find(in_network)
         {
@@ -59,7 +47,7 @@ impl<'a> Draft<'a> {
             self.push(write, (Verb::Attach, "FloatingIP", &ip.floating_ip_address), "it was made for the Service");
             return Ok(());
         }
-        if let Some(ip) = named.first() {
+        if let Some(ip) = self.named_floating_ip(settings) {
             if ip.port_id.as_ref().is_some_and(|port| !port.is_empty()) {
                 return Err(refused(format!(
                     "floating IP {address} is not available: it is bound to the port {}",
@@ -71,6 +59,34 @@ impl<'a> Draft<'a> {
             return Ok(());
         }
         self.create_floating_ip(settings, port)
+    }
+
+    /// The floating IP with the address that the Service asks for; one in the configured network first.
+    fn named_floating_ip(&self, settings: &Settings) -> Option<&'a FloatingIp> {
+        let address = &settings.floating.address;
+        let named = self.observed.floating_ips.iter().filter(|ip| ip.floating_ip_address == *address);
+        named.filter(|_| !address.is_empty()).min_by_key(|ip| !settings.floating.has(ip))
+    }
+
+    /// Replaces the floating IP by the one that the Service asks for, if that is free.
+    fn move_floating_ip(&mut self, balancer: &Balancer, settings: &Settings, bound: &FloatingIp) {
+        let (address, present) = (&settings.floating.address, &bound.floating_ip_address);
+        if address.is_empty() || address == present {
+            return;
+        }
+        let free = self.named_floating_ip(settings).filter(|ip| ip.port_id.as_ref().is_none_or(String::is_empty));
+        let Some(free) = free.filter(|_| self.claim.is_owner()) else {
+            let text = format!(
+                "spec.loadBalancerIP {address} is not used, and {present} stays: no floating IP with that address is free in the \
+                 project; reserve it first, or write {present}"
+            );
+            self.findings.push(Finding::warning(NOT_APPLIED, text));
+            return;
+        };
+        // A port has one floating IP.
+        self.remove_floating_ip(balancer, bound, "spec.loadBalancerIP names another");
+        let write = Write::BindFloatingIp { id: free.id.clone(), port: Some(balancer.lb.vip_port_id.clone()) };
+        self.push(write, (Verb::Attach, "FloatingIP", address), "spec.loadBalancerIP names it");
     }
 
     fn create_floating_ip(&mut self, settings: &Settings, port: &str) -> Result<(), ProviderError> {
@@ -118,13 +134,9 @@ impl<'a> Draft<'a> {
     /// Unbound floating IPs created for this Service: their balancer was deleted by hand. One older than the Service is
     /// left out: it was kept for an earlier Service of the same name.
     pub(super) fn loose_floating_ips(&self) -> impl Iterator<Item = &'a FloatingIp> + use<'a> {
-        let (ours, made) = (&self.item.descriptions.floating_ip, self.item.created);
+        let item = self.item;
         let is_loose = |ip: &&FloatingIp| ip.port_id.as_ref().is_none_or(String::is_empty);
-        let is_kept = move |ip: &FloatingIp| {
-            ip.created_at.parse::<Timestamp>().ok().zip(made).is_some_and(|(ip, made)| made.duration_since(ip) > SKEW)
-        };
-        let loose = self.observed.floating_ips.iter().filter(is_loose);
-        loose.filter(move |ip| ip.description == *ours && !is_kept(ip))
+        self.observed.floating_ips.iter().filter(is_loose).filter(move |ip| item.has_floating_ip(ip))
     }
 
     /// Whether a floating IP was created for this Service or, by the balancer's description, for the balancer's owner.

@@ -10,13 +10,14 @@ use ccm_provider::{Change, ErrorClass, Finding, ProviderError, Risk, ServiceActi
 use serde_json::{Map, Value, json};
 
 use super::Env;
+use super::claim::{Claim, Evidence, claim};
 use super::desired::{Desired, Item, Settings, refused};
 use super::names;
 use super::observed::{Balancer, Observed, service_tags};
 use super::settling::not_shown;
-use super::step::{Step, Write};
-use crate::annotations::RECREATE_IN_ERROR;
-use crate::client::octavia::{ACTIVE, ERROR, Version};
+use super::step::{Step, Then, Write};
+use crate::annotations::{self as keys, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECREATE_IN_ERROR};
+use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer, Version};
 use crate::client::operation::*;
 
 pub(crate) mod create;
@@ -28,8 +29,15 @@ mod ports;
 mod rename;
 mod replace;
 
+/// The reason of the event about a balancer that may be another cluster's.
+pub(crate) const NAMESAKE: &str = "LoadBalancerNotOurs";
+/// The reason of the event about a setting that counts only when a balancer is created.
+const NOT_APPLIED: &str = "LoadBalancerSettingNotApplied";
 /// Retry interval for a balancer that another program is changing.
 const BUSY: Duration = Duration::from_secs(5);
+const LONGEST_BUSY: Duration = Duration::from_secs(60);
+/// The reason of the event about such a balancer.
+pub(crate) const NOT_ACTIVE: &str = "LoadBalancerNotActive";
 
 /// The features of Octavia's version and provider driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +72,8 @@ pub(super) struct Draft<'a> {
     features: Features,
     place: usize,
     item: &'a Item,
+    /// What the balancer is to the item.
+    claim: Claim,
     observed: &'a Observed,
     steps: Vec<Step>,
     findings: Vec<Finding>,
@@ -151,19 +161,20 @@ pub(super) fn only_hosts_differ(env: &Env, observed: &Observed, place: usize, it
     }
     let steps = |hosts_only| {
         let mut draft = Draft::new(env, observed, place, item);
-        draft.ports(balancer, settings, item.is_owner_of(&balancer.lb), hosts_only).ok()?;
+        draft.ports(balancer, settings, hosts_only).ok()?;
         if !hosts_only {
             draft.own_tag(balancer, settings);
         }
         Some(draft.steps.len())
     };
-    steps(true).is_some_and(|hosts| Some(hosts) == steps(false)) && !item.is_old_name_of(&balancer.lb)
+    steps(true).is_some_and(|hosts| Some(hosts) == steps(false)) && !claim(observed, place, item).is_former()
 }
 
 impl<'a> Draft<'a> {
     fn new(env: &'a Env, observed: &'a Observed, place: usize, item: &'a Item) -> Self {
         let features = Features::of(observed.version, env.is_ovn());
-        Self { env, features, place, item, observed, steps: Vec::new(), findings: item.findings.clone() }
+        let claim = claim(observed, place, item);
+        Self { env, features, place, item, claim, observed, steps: Vec::new(), findings: item.findings.clone() }
     }
 }
 
@@ -187,30 +198,36 @@ impl Draft<'_> {
             return self.managed_group(settings);
         };
         if settings.is_recreated && balancer.lb.provisioning_status == ERROR && !hosts_only {
+            self.must_be_ours(balancer)?;
             return self.replace(balancer, settings);
         }
+        if self.is_failed_creation(balancer) && !hosts_only {
+            self.delete_balancer(balancer, "its creation failed", Then::Later);
+            return Ok(());
+        }
         self.must_be_changeable(balancer)?;
-        let renamed = self.item.is_old_name_of(&balancer.lb);
-        if renamed && !hosts_only {
+        self.must_be_ours(balancer)?;
+        if self.claim.is_former() && !hosts_only {
             self.rename(balancer);
         }
-        let is_owner = self.item.is_owner_of(&balancer.lb);
-        self.may_share(balancer, settings, is_owner)?;
+        self.may_share(balancer, settings)?;
+        // The tag is the claim of the Service: before anything else of it is there.
+        if !hosts_only && !self.claim.is_former() && !balancer.is_unread {
+            self.own_tag(balancer, settings);
+        }
         if !balancer.is_unread {
-            self.ports(balancer, settings, is_owner, hosts_only)?;
+            self.ports(balancer, settings, hosts_only)?;
         }
         if !hosts_only {
-            self.floating_ip(balancer, settings, is_owner)?;
-            if !renamed && !balancer.is_unread {
-                self.own_tag(balancer, settings);
-            }
+            self.say_what_came_too_late(balancer, settings);
+            self.floating_ip(balancer, settings)?;
         }
         self.managed_group(settings)
     }
 
-    /// A missing balancer is replaced if the provider recorded its ID; otherwise only if the user asks for it.
+    /// A missing balancer is replaced if it was created for the Service; otherwise only if the user asks for it.
     fn must_be_ours_to_replace(&self, settings: &Settings) -> Result<(), ProviderError> {
-        let is_ours = self.item.was_noted || settings.is_recreated;
+        let is_ours = self.item.noted_own() || settings.is_recreated;
         let Some(id) = self.item.annotated.as_ref().filter(|_| !is_ours) else { return Ok(()) };
         let text = format!(
             "failed to get load balancer {id}: it does not exist; correct or remove the annotation load-balancer-id"
@@ -229,18 +246,51 @@ impl Draft<'_> {
                 children_in_error(balancer),
                 RECREATE_IN_ERROR.row.key
             ))),
-            _ => {
-                // If this persists, the event is all that the user sees.
-                self.findings.push(Finding::warning("LoadBalancerNotActive", text.clone()));
-                Err(ProviderError::in_progress(text, BUSY))
+            _ => Err(self.busy(text)),
+        }
+    }
+
+    /// The error until another change has ended. The longer it takes, the less often it is looked at.
+    fn busy(&mut self, text: String) -> ProviderError {
+        // If this persists, the event is all that the user sees.
+        self.findings.push(Finding::warning(NOT_ACTIVE, text.clone()));
+        let past = self.observed.busy_for.get(&self.place).copied().unwrap_or_default();
+        ProviderError::in_progress(text, Duration::from_secs(past / 4).clamp(BUSY, LONGEST_BUSY))
+    }
+
+    /// Whether a balancer in ERROR was never of use: the Service has no address, and nobody else uses it. Its driver may
+    /// fail long after this program stopped waiting for it.
+    fn is_failed_creation(&self, balancer: &Balancer) -> bool {
+        let (item, lb) = (self.item, &balancer.lb);
+        let evidence = self.observed.evidence.get(&self.place);
+        let is_known = item.notes(lb) || matches!(evidence, Some(Evidence::Created | Evidence::Member));
+        let of_listeners = balancer.listeners.iter().map(|listener| &listener.tags);
+        let mut tags = of_listeners.chain([&lb.tags]).flat_map(|tags| service_tags(tags));
+        lb.provisioning_status == ERROR
+            && lb.name == item.name
+            && is_known
+            && item.noted_address.is_none()
+            && item.published.is_empty()
+            && tags.all(|tag| self.claim.owns(item, tag))
+    }
+
+    /// Another cluster may have balancers of the same names.
+    fn must_be_ours(&mut self, balancer: &Balancer) -> Result<(), ProviderError> {
+        match self.claim {
+            Claim::Namesake => {
+                let text = namesake(&balancer.lb);
+                self.findings.push(Finding::warning(NAMESAKE, text.clone()));
+                Err(refused(text))
             }
+            Claim::Unread => Err(ProviderError::unknown(format!("the members of {} were not read", balancer.lb.id))),
+            _ => Ok(()),
         }
     }
 
     /// Whether this Service may use the balancer.
-    fn may_share(&self, balancer: &Balancer, settings: &Settings, is_owner: bool) -> Result<(), ProviderError> {
+    fn may_share(&self, balancer: &Balancer, settings: &Settings) -> Result<(), ProviderError> {
         let (id, refuse) = (&balancer.lb.id, |text: String| Err(refused(text)));
-        if is_owner {
+        if self.claim.is_owner() {
             return Ok(());
         }
         if !self.features.tags {
@@ -249,7 +299,7 @@ impl Draft<'_> {
             ));
         }
         let (own, others): (Vec<&str>, Vec<&str>) =
-            service_tags(&balancer.lb.tags).partition(|tag| self.item.owns(tag, &balancer.lb));
+            service_tags(&balancer.lb.tags).partition(|tag| self.claim.owns(self.item, tag));
         let (is_member, others) = (!own.is_empty(), others.len());
         let most = usize::try_from(self.env.config.load_balancer.max_shared_lb).unwrap_or(0);
         if !is_member && others + 1 > most {
@@ -351,6 +401,36 @@ impl Draft<'_> {
         self.steps.push(Step { item, owner, write, verb, kind, id, changes, reason, risk });
     }
 
+    /// Reports settings of the Service that count only when a balancer is created, and differ from those of this one.
+    fn say_what_came_too_late(&mut self, balancer: &Balancer, settings: &Settings) {
+        let (asked, lb) = (&settings.asked, &balancer.lb);
+        let has_address = settings.is_internal || lb.vip_address.contains(':');
+        let address = if has_address { &*asked.address } else { "" };
+        let of_annotations = [
+            (keys::NETWORK_ID.row.key, &*asked.network, &lb.vip_network_id),
+            (keys::SUBNET_ID.row.key, &asked.subnet, &lb.vip_subnet_id),
+            (keys::PORT_ID.row.key, &asked.port, &lb.vip_port_id),
+            (keys::FLAVOR_ID.row.key, if self.features.flavors { &asked.flavor } else { "" }, &lb.flavor_id),
+            (
+                keys::AVAILABILITY_ZONE.row.key,
+                if self.features.zones { &asked.zone } else { "" },
+                &lb.availability_zone,
+            ),
+            ("spec.loadBalancerIP", address, &lb.vip_address),
+        ];
+        let is_owner = self.claim.is_owner();
+        for (key, asked, present) in of_annotations.into_iter().filter(|(_, asked, _)| is_owner && !asked.is_empty()) {
+            if asked != present {
+                let shown = if present.is_empty() { "none" } else { present };
+                let text = format!(
+                    "{key} {asked} counts only when a load balancer is created: this one has {shown}; correct it, or make another \
+                     Service"
+                );
+                self.findings.push(Finding::warning(NOT_APPLIED, text));
+            }
+        }
+    }
+
     /// Reports settings that the cloud does not support.
     fn say_what_is_ignored(&mut self, settings: &Settings) {
         let warn = |reason: &str, text: &str| Finding::warning(reason, text);
@@ -383,6 +463,17 @@ const MONITOR: Kind = kind("HealthMonitor", "healthmonitor", MONITOR_CREATE, MON
 
 const fn kind(name: &'static str, key: &'static str, create: Operation, update: Operation, delete: Operation) -> Kind {
     Kind { name, key, create, update, delete }
+}
+
+/// The reason why a balancer with the name of a Service's is left alone, and what to do.
+pub(crate) fn namesake(lb: &LoadBalancer) -> String {
+    let LoadBalancer { id, name, .. } = lb;
+    format!(
+        "load balancer {id} has the name {name}, and nothing shows that it belongs to this cluster: none of its members is a \
+         node of it. Another cluster of the project may have the same --cluster-name; give each its own. If it is of this \
+         cluster, set only the annotation {}={id} (and remove {}) to take it over, or delete it",
+        LOAD_BALANCER_ID.row.key, LOAD_BALANCER_ADDRESS.row.key
+    )
 }
 
 /// `; listener a is in ERROR`

@@ -65,7 +65,7 @@ impl Draft<'_> {
         // The rename sets the name. When nodes change, upstream names monitors of sharing Services after the balancer;
         // and a port keeps its monitor when a port before it is removed. Neither is worth a change.
         let is_of = |balancer: &str| names::is_part(&present.name, "monitor", balancer);
-        if !self.is_renamed(balancer, &present.name) && !is_of(&self.item.name) && !is_of(&balancer.lb.name) {
+        if !self.is_renamed(&present.name) && !is_of(&self.item.name) && !is_of(&balancer.lb.name) {
             changed.field("name", &present.name, &desired.name);
         }
         let times = &desired.times;

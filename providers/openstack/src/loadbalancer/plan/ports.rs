@@ -33,15 +33,14 @@ impl Draft<'_> {
         &mut self,
         balancer: &Balancer,
         settings: &Settings,
-        is_owner: bool,
         hosts_only: bool,
     ) -> Result<(), ProviderError> {
         for port in &settings.ports {
-            self.must_be_free(balancer, port, is_owner)?;
+            self.must_be_free(balancer, port)?;
         }
         // A listener of another protocol may occupy the port of a new one.
         if !hosts_only {
-            for listener in self.left_over(balancer, settings, is_owner) {
+            for listener in self.left_over(balancer, settings) {
                 self.delete_listener(balancer, listener);
             }
             self.delete_loose_pools(balancer);
@@ -77,8 +76,8 @@ impl Draft<'_> {
     }
 
     /// Fails if another Service or program has a listener on this port.
-    fn must_be_free(&self, balancer: &Balancer, port: &Port, is_owner: bool) -> Result<(), ProviderError> {
-        let taken = |listener: &&Listener| same_port(listener, port) && !self.is_ours(balancer, listener, is_owner);
+    fn must_be_free(&self, balancer: &Balancer, port: &Port) -> Result<(), ProviderError> {
+        let taken = |listener: &&Listener| same_port(listener, port) && !self.is_ours(listener);
         match balancer.listeners.iter().find(taken) {
             None => Ok(()),
             Some(listener) => {
@@ -89,27 +88,23 @@ impl Draft<'_> {
         }
     }
 
-    /// A listener is ours by its tag; without Service tags it belongs to the owner of the balancer.
-    fn is_ours(&self, balancer: &Balancer, listener: &Listener, is_owner: bool) -> bool {
-        listener.tags.iter().any(|tag| self.item.owns(tag, &balancer.lb))
-            || (is_owner && service_tags(&listener.tags).next().is_none())
+    /// Nothing is on a user's balancer before the Service joins it.
+    fn is_ours(&self, listener: &Listener) -> bool {
+        self.claim.has_listener(self.item, listener)
     }
 
-    fn left_over<'b>(&self, balancer: &'b Balancer, settings: &Settings, is_owner: bool) -> Vec<&'b Listener> {
+    fn left_over<'b>(&self, balancer: &'b Balancer, settings: &Settings) -> Vec<&'b Listener> {
         let is_used = |listener: &Listener| {
             settings.ports.iter().any(|port| listener.protocol_port == port.port && listener.protocol == port.protocol)
         };
         // A listener with tags of other Services is theirs too.
-        let others = |listener: &Listener| service_tags(&listener.tags).any(|tag| !self.item.owns(tag, &balancer.lb));
+        let others = |listener: &Listener| service_tags(&listener.tags).any(|tag| !self.claim.owns(self.item, tag));
         let listeners = balancer.listeners.iter().filter(|listener| !listener.id.is_empty());
-        listeners
-            .filter(|listener| self.is_ours(balancer, listener, is_owner) && !is_used(listener) && !others(listener))
-            .collect()
+        listeners.filter(|listener| self.is_ours(listener) && !is_used(listener) && !others(listener)).collect()
     }
 
     pub(super) fn delete_listener(&mut self, balancer: &Balancer, listener: &Listener) {
-        let pools = balancer.pools.iter().filter(|pool| has_listener(pool, &listener.id));
-        for pool in pools {
+        if let Some(pool) = balancer.pool_of(listener).filter(|pool| balancer.is_of_one_listener(pool)) {
             self.delete_part(balancer, &POOL, &pool.id, &pool.name, "its listener goes");
         }
         self.delete_part(balancer, &LISTENER, &listener.id, &listener.name, "no port of the Service needs it");
@@ -177,7 +172,7 @@ impl Draft<'_> {
         let mut changed = Changed::default();
         if self.features.tags {
             // Tags of other Services stay.
-            let is_old = self.item.is_old_name_of(&balancer.lb);
+            let is_old = self.claim.is_former();
             let renamed = |tag: &String| names::renamed(tag, &self.item.name).filter(|_| is_old);
             let mut tags: Vec<String> =
                 listener.tags.iter().map(|tag| renamed(tag).unwrap_or_else(|| tag.clone())).collect();
@@ -249,9 +244,7 @@ impl Draft<'_> {
         port: &Port,
         listener: &Place<'b, Listener>,
     ) -> Place<'b, Pool> {
-        let found = listener.found.and_then(|listener| {
-            balancer.pools.iter().find(|pool| has_listener(pool, &listener.id) || pool.id == listener.default_pool_id)
-        });
+        let found = listener.found.and_then(|listener| balancer.pool_of(listener));
         let protocol = settings.pool_protocol(port);
         match found {
             Some(pool) if pool.protocol == protocol => {
@@ -274,7 +267,7 @@ impl Draft<'_> {
         let mut changed = Changed::default();
         // A name that contains that of the balancer was set by this or the Go program, maybe for another port.
         let is_named = names::is_part(&pool.name, "pool", &self.item.name) || pool.name.contains(&*balancer.lb.name);
-        if !is_named && !self.is_renamed(balancer, &pool.name) {
+        if !is_named && !self.is_renamed(&pool.name) {
             changed.field("name", &pool.name, &part("pool", index, self.item));
         }
         if is_sticky != settings.is_sticky && (settings.is_sticky || pool.session_persistence.is_some()) {
@@ -407,10 +400,6 @@ impl Member {
         }
         fields
     }
-}
-
-pub(super) fn has_listener(pool: &Pool, listener: &str) -> bool {
-    pool.listeners.iter().any(|of_pool| of_pool.id == listener)
 }
 
 fn sources(settings: &Settings) -> Vec<String> {

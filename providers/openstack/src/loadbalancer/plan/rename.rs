@@ -11,8 +11,8 @@ use super::{Changed, Draft, Fields, LISTENER, MONITOR, POOL, change, tag_change}
 
 impl Draft<'_> {
     /// Whether the rename changes the name of this part.
-    pub(super) fn is_renamed(&self, balancer: &Balancer, name: &str) -> bool {
-        self.item.is_old_name_of(&balancer.lb) && names::renamed(name, &self.item.name).is_some()
+    pub(super) fn is_renamed(&self, name: &str) -> bool {
+        self.claim.is_former() && names::renamed(name, &self.item.name).is_some()
     }
 
     /// Renames the balancer of this Service from another cluster name, with its parts and its floating IP. Objects and
@@ -20,7 +20,7 @@ impl Draft<'_> {
     pub(super) fn rename(&mut self, balancer: &Balancer) {
         let ours = &self.item.name;
         let old = &balancer.lb.name;
-        let is_owner = self.item.is_owner_of(&balancer.lb);
+        let is_owner = self.claim.is_owner();
         let what = if is_owner { "the load balancer" } else { "what this Service has of the load balancer" };
         let text = format!("renaming {what} {old} and its parts: the cluster name changed");
         self.findings.push(Finding::warning("LoadBalancerRename", text));

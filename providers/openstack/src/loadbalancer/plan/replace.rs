@@ -9,7 +9,7 @@ use ccm_provider::{Finding, ProviderError, Verb};
 
 use super::super::desired::Settings;
 use super::super::observed::{Balancer, service_tags};
-use super::super::step::Write;
+use super::super::step::{Then, Write};
 use super::{Draft, children_in_error, refused};
 use crate::annotations::RECREATE_IN_ERROR;
 
@@ -24,13 +24,13 @@ impl Draft<'_> {
             let key = RECREATE_IN_ERROR.row.key;
             Err(refused(format!("{text}, and the annotation {key} does not replace it: {why}")))
         };
-        if !item.is_owner_of(lb) {
+        if !self.claim.is_owner() {
             return keeps(
                 "it was not made for this Service; repair it, or remove the annotation load-balancer-id".to_owned(),
             );
         }
         let tags = balancer.listeners.iter().map(|listener| &listener.tags).chain([&lb.tags]);
-        if let Some(other) = tags.flat_map(|tags| service_tags(tags)).find(|tag| !item.owns(tag, lb)) {
+        if let Some(other) = tags.flat_map(|tags| service_tags(tags)).find(|tag| !self.claim.owns(item, tag)) {
             return keeps(format!("it is shared with {other}; repair it, or let the other Services leave it first"));
         }
         let is_bound = |port: &Option<String>| port.as_ref() == Some(&lb.vip_port_id);
@@ -45,7 +45,9 @@ impl Draft<'_> {
             }
             _ => {}
         }
-        if item.annotated.as_ref() != Some(&lb.id) {
+        // Its address proves that the floating IP is the Service's.
+        let is_address_noted = ip.is_none_or(|ip| item.noted_address.as_ref() == Some(&ip.floating_ip_address));
+        if item.annotated.as_ref() != Some(&lb.id) || !is_address_noted {
             let text = format!("load balancer {} is noted before it is made again", lb.id);
             return Err(ProviderError::in_progress(text, NOTED));
         }
@@ -59,7 +61,7 @@ impl Draft<'_> {
             _ => {}
         }
         self.findings.push(Finding::warning("LoadBalancerRecreated", format!("{text}: it is deleted and made again")));
-        self.delete_balancer(balancer, "it is in ERROR, and the Service asks for another one", true);
+        self.delete_balancer(balancer, "it is in ERROR, and the Service asks for another one", Then::Again);
         Ok(())
     }
 }

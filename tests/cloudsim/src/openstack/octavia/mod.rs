@@ -74,7 +74,11 @@ impl Kind {
 
     /// A resource that the caller can see.
     fn find<'a>(&self, world: &'a World, id: &str) -> Result<&'a Row, Problem> {
-        world.seen(self.listing.kind, id).ok_or_else(|| self.not_found(id))
+        world.seen(self.listing.kind, id).ok_or_else(|| match world.row(self.listing.kind, id) {
+            // That of another project.
+            Some(_) => refused(403, "Policy does not allow this request to be performed."),
+            None => self.not_found(id),
+        })
     }
 
     /// An answer with one resource.

@@ -1,0 +1,188 @@
+//! Whose a balancer and its listeners are. Pure.
+//!
+//! Names, tags and descriptions contain only the cluster name, which several clusters of a project may share: the
+//! default is `kubernetes`. So a name alone proves nothing. What proves it: the Service notes the ID of the balancer,
+//! this process created it, or a node of this cluster is a member. Annotations are copied by backups, so they do not
+//! prove it against the age of the objects: a balancer is never older than the Service that it was created for.
+
+use std::collections::BTreeSet;
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::desired::Item;
+use super::names;
+use super::observed::{Balancer, Observed, service_tags};
+use crate::client::octavia::{Listener, LoadBalancer};
+
+/// The maximum clock difference between the cloud and the API server.
+pub(super) const SKEW: SignedDuration = SignedDuration::from_secs(60);
+
+/// What a balancer is to a Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// Created for the Service.
+    Own,
+    /// Created for another Service, or by a user, and used by this one: it has its tag.
+    Shared,
+    /// A listener has the tag of the Service, and the balancer has not: a join was interrupted.
+    HalfMade,
+    /// The Service's under another cluster name: created for it, or used by it.
+    FormerName { is_owner: bool },
+    /// It has the name of the Service's, and nothing shows that it belongs to this cluster.
+    Namesake,
+    /// Nothing of the Service is on it.
+    Foreign,
+    /// It has the name of the Service's, and what would prove more was not read.
+    Unread,
+}
+
+/// What shows that a balancer with the name of a Service's belongs to this cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Evidence {
+    /// This process created it.
+    Created,
+    /// A member is a node of this cluster.
+    Member,
+    /// It has no members.
+    Empty,
+    /// Its members are others.
+    Nothing,
+}
+
+/// The claim of an item to its balancer. An item without one owns what will be created for it.
+pub(crate) fn claim(observed: &Observed, place: usize, item: &Item) -> Claim {
+    let Some(balancer) = observed.balancer(place) else { return Claim::Own };
+    let (lb, evidence) = (&balancer.lb, observed.evidence.get(&place).copied());
+    let (is_old, is_older) = (is_old_name(item, lb), item.is_younger_than(lb));
+    if lb.name == item.legacy {
+        // It contains the UID of the Service.
+        return Claim::Own;
+    }
+    let proven = |claim| match evidence {
+        Some(Evidence::Created | Evidence::Member) => claim,
+        Some(Evidence::Empty) if !is_older => claim,
+        Some(Evidence::Empty | Evidence::Nothing) => Claim::Namesake,
+        None => Claim::Unread,
+    };
+    let has_tag = |tags: &[String]| tags.contains(&item.name);
+    if lb.name == item.name {
+        return if item.notes(lb) { Claim::Own } else { proven(Claim::Own) };
+    }
+    if has_tag(&lb.tags) {
+        return Claim::Shared;
+    }
+    if is_old {
+        return proven(Claim::FormerName { is_owner: names::renamed(&lb.name, &item.name).is_some() });
+    }
+    match balancer.listeners.iter().any(|listener| has_tag(&listener.tags)) {
+        true => Claim::HalfMade,
+        false => Claim::Foreign,
+    }
+}
+
+/// Whether only the members of a balancer show that it is the Service's.
+pub(super) fn needs_evidence(item: &Item, lb: &LoadBalancer) -> bool {
+    is_old_name(item, lb) || lb.name == item.name && lb.name != item.legacy && !item.notes(lb)
+}
+
+/// What the members of a balancer that was read show, as far as they may be those of the Service.
+pub(super) fn evidence(item: &Item, balancer: &Balancer, nodes: &BTreeSet<String>) -> Evidence {
+    let is_old = is_old_name(item, &balancer.lb);
+    let is_named = balancer.lb.name == item.name || names::renamed(&balancer.lb.name, &item.name).is_some();
+    // Others may share the balancer.
+    let may_be_ours = |listener: &&Listener| {
+        let mut tags = service_tags(&listener.tags).peekable();
+        is_named && tags.peek().is_none()
+            || tags.any(|tag| match is_old {
+                true => names::renamed(tag, &item.name).is_some(),
+                false => tag == item.name,
+            })
+    };
+    let pools: BTreeSet<&str> = balancer
+        .listeners
+        .iter()
+        .filter(may_be_ours)
+        .filter_map(|listener| balancer.pool_of(listener))
+        .map(|pool| &*pool.id)
+        .collect();
+    let of_pools = balancer.members.iter().filter(|(pool, _)| pools.contains(&***pool));
+    let mut members = of_pools.flat_map(|(_, members)| members).peekable();
+    match () {
+        () if members.peek().is_none() => Evidence::Empty,
+        () if members.any(|member| nodes.contains(&member.address)) => Evidence::Member,
+        () => Evidence::Nothing,
+    }
+}
+
+/// Whether the balancer has the Service's name (or, if shared, tag) under an older cluster name, and the Service notes
+/// it. A Service of the same name in another cluster may share it.
+fn is_old_name(item: &Item, lb: &LoadBalancer) -> bool {
+    let is_old = |name: &String| names::renamed(name, &item.name).is_some();
+    item.noted_address.is_some()
+        && item.annotated.as_ref() == Some(&lb.id)
+        && lb.name != item.name
+        && !lb.tags.contains(&item.name)
+        && (is_old(&lb.name) || lb.tags.iter().any(is_old))
+}
+
+impl Item {
+    /// Whether the Service notes the balancer's ID: this or the Go program wrote it, or its user did. A copy of the
+    /// Service in another cluster has the annotations too, but is younger than the balancer.
+    pub(super) fn notes(&self, lb: &LoadBalancer) -> bool {
+        let is_copy = self.noted_address.is_some() && self.is_younger_than(lb);
+        self.annotated.as_ref() == Some(&lb.id) && !is_copy
+    }
+
+    fn is_younger_than(&self, lb: &LoadBalancer) -> bool {
+        utc(&lb.created_at).zip(self.created).is_some_and(|(lb, service)| service.duration_since(lb) > SKEW)
+    }
+
+    /// Whether a floating IP that is bound to nothing was created for this Service: its description says so, it is not
+    /// older than the Service, and the Service notes or publishes its address.
+    pub(super) fn has_floating_ip(&self, ip: &crate::client::network::FloatingIp) -> bool {
+        let made = ip.created_at.parse::<Timestamp>().ok().zip(self.created);
+        let is_older = made.is_some_and(|(ip, service)| service.duration_since(ip) > SKEW);
+        let address = &ip.floating_ip_address;
+        let is_known = self.noted_address.as_ref() == Some(address) || self.published.contains(address);
+        ip.description == self.descriptions.floating_ip && is_known && !is_older
+    }
+}
+
+impl Claim {
+    /// Whether the balancer was created for the Service.
+    pub(crate) fn is_owner(self) -> bool {
+        matches!(self, Self::Own | Self::FormerName { is_owner: true })
+    }
+
+    /// Whether the balancer has this Service's parts under another cluster name.
+    pub(crate) fn is_former(self) -> bool {
+        matches!(self, Self::FormerName { .. })
+    }
+
+    /// Whether the Service has anything on the balancer.
+    pub(crate) fn is_user(self) -> bool {
+        matches!(self, Self::Own | Self::Shared | Self::HalfMade | Self::FormerName { .. })
+    }
+
+    /// Whether `tag`, a name or tag of the balancer or its parts, belongs to the Service.
+    pub(crate) fn owns(self, item: &Item, tag: &str) -> bool {
+        tag == item.name || self.is_former() && names::renamed(tag, &item.name).is_some()
+    }
+
+    /// Whether a listener belongs to the Service: by its tag; one without any tags, as older programs left them, to the
+    /// owner of the balancer.
+    pub(crate) fn has_listener(self, item: &Item, listener: &Listener) -> bool {
+        self.is_user()
+            && (listener.tags.iter().any(|tag| self.owns(item, tag)) || self.is_owner() && listener.tags.is_empty())
+    }
+}
+
+/// Octavia's times are in UTC, without a time zone.
+pub(crate) fn utc(text: &str) -> Option<Timestamp> {
+    let time: DateTime = text.parse().ok()?;
+    Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}

@@ -1,0 +1,99 @@
+//! What a change of nodes needs. Nothing of it can be refused, so the members of a load balancer follow the nodes
+//! whatever else is wrong with its Service. Pure.
+
+use ccm_kit::annotations::Annotations;
+use ccm_provider::{Finding, Service, ServiceWork};
+use serde::Serialize;
+
+use super::{Family, Source, Target, Vip, backend};
+use crate::annotations as keys;
+use crate::loadbalancer::Env;
+use crate::loadbalancer::selector::NodeSelector;
+
+/// The members of a Service, and where they are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct Hosts {
+    /// The first IP family of the Service.
+    pub(crate) family: Option<Family>,
+    pub(crate) vip: Vip,
+    /// The subnet of the members, if one is configured.
+    pub(crate) member_subnet: Option<String>,
+    pub(crate) node_ports: Vec<NodePort>,
+    /// The port of kube-proxy's health check, if the Service has one.
+    pub(crate) health_check_port: Option<i32>,
+    pub(crate) members: Vec<Target>,
+    /// If there are no members: the nodes regardless of the selector, to find a subnet for a new balancer.
+    #[serde(skip)]
+    pub(crate) others: Vec<Target>,
+    pub(crate) manages_group: bool,
+}
+
+/// The node port behind a port of the Service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct NodePort {
+    /// `TCP`, `UDP`, `SCTP`
+    pub(crate) transport: String,
+    pub(crate) port: i32,
+    /// 0: none.
+    pub(crate) node_port: i32,
+}
+
+impl Hosts {
+    /// The members that a Service asks for. An unknown class counts as none: an ensure refuses it.
+    pub(super) fn new(env: &Env, work: &ServiceWork, findings: &mut Vec<Finding>) -> Self {
+        let service = &*work.service;
+        let config = &env.config;
+        let annotations = Annotations::read(&service.metadata.annotations);
+        let class = annotations.text(keys::CLASS.row).and_then(|name| config.classes.get(name));
+        Source { service, annotations, class, config }.hosts(env, work, findings)
+    }
+}
+
+impl Source<'_> {
+    fn hosts(&self, env: &Env, work: &ServiceWork, findings: &mut Vec<Finding>) -> Hosts {
+        let (service, lb, family) = (self.service, &self.config.load_balancer, self.family());
+        let is_internal = lb.internal_lb || self.annotations.readable(&keys::INTERNAL).unwrap_or(false);
+        let vip = Vip {
+            network: self.place(&keys::NETWORK_ID, |class| &class.network_id, &lb.network_id),
+            subnet: self.place(&keys::SUBNET_ID, |class| &class.subnet_id, &lb.subnet_id),
+            port: self.text(&keys::PORT_ID, ""),
+            address: match is_internal || family == Some(Family::V6) {
+                true => service.spec.load_balancer_ip.clone(),
+                false => String::new(),
+            },
+        };
+        // As upstream: here the annotation takes precedence over the class, and the configured subnet over that of the
+        // VIP.
+        let of_class = self.class.map(|class| &class.member_subnet_id).filter(|subnet| !subnet.is_empty());
+        let member_subnet = [
+            self.text(&keys::MEMBER_SUBNET_ID, of_class.unwrap_or(&lb.member_subnet_id)),
+            lb.subnet_id.clone(),
+            vip.subnet.clone(),
+        ];
+        let selector = NodeSelector::parse(&self.text(&keys::NODE_SELECTOR, &lb.node_selector));
+        let members = backend::targets(&work.nodes, &env.identity, &selector, family, findings);
+        let others = match members.is_empty() {
+            true => backend::targets(&work.nodes, &env.identity, &NodeSelector::default(), family, &mut Vec::new()),
+            false => Vec::new(),
+        };
+        Hosts {
+            family,
+            vip,
+            member_subnet: member_subnet.into_iter().find(|subnet| !subnet.is_empty()),
+            node_ports: node_ports(service),
+            health_check_port: Some(service.health_check_path_port().1).filter(|port| *port != 0),
+            members,
+            others,
+            manages_group: lb.manage_security_groups,
+        }
+    }
+}
+
+fn node_ports(service: &Service) -> Vec<NodePort> {
+    let node_port = |port: &ccm_provider::ServicePort| NodePort {
+        transport: if port.protocol.is_empty() { "TCP".to_owned() } else { port.protocol.clone() },
+        port: port.port,
+        node_port: port.node_port,
+    };
+    service.spec.ports.iter().map(node_port).collect()
+}

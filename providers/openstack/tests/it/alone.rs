@@ -1,0 +1,244 @@
+//! What is wrong with one Service, node or read concerns no other; and what the cloud refuses is not asked for again.
+
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_cloudsim::openstack::seed::SubnetSeed;
+use ccm_provider::node::ConditionStatus;
+use ccm_provider::{Node, Service, ServiceAction};
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::scene::{APPLIED, FIPS, INTERNAL, Scene, annotation, forget, id, service, set, unset, web};
+
+ccm_test_openstack::cases! { [crate::scene]
+    both:
+        two_nodes_with_one_address_are_one_member,
+        a_creation_that_failed_unseen_is_made_again;
+    simulated:
+        a_balancer_that_cannot_be_read_fails_its_own_service_alone,
+        a_busy_balancer_costs_two_reads_and_its_deletion_says_why,
+        a_change_of_nodes_writes_no_annotation,
+        the_member_subnet_of_the_annotation_goes_before_that_of_the_class,
+        a_creation_that_ends_in_error_leaves_nothing_without_cascade,
+        a_changed_address_moves_to_a_free_floating_ip_or_is_reported,
+        an_address_that_only_administrators_may_choose_is_to_be_reserved,
+        settings_that_come_too_late_are_reported,
+        health_monitors_are_those_of_the_project_and_read_once;
+}
+
+async fn a_balancer_that_cannot_be_read_fails_its_own_service_alone(scene: &mut Scene) {
+    let mut all: Vec<Service> = (0..4).map(|n| service(&format!("web-{n}"), &[(80, 30080)], json!({}))).collect();
+    for web in &mut all {
+        scene.ensure(web).await;
+    }
+    let last = annotation(&all[3], "load-balancer-id").unwrap().to_owned();
+    let broken = || Rule {
+        params: Some(format!("id={last}")),
+        ..Rule::every(Fault::Html { status: 500 }).on("load-balancer", "loadbalancer_get")
+    };
+    let foreign = |scene: &Scene, project: &str| {
+        scene.simulation().world(|world| world.row_mut("loadbalancer", &last).unwrap().set("project_id", project));
+    };
+    for case in ["blank", "foreign", "broken"] {
+        all.iter_mut().for_each(forget);
+        let id = if case == "blank" { "x y" } else { &last };
+        set(&mut all[3], "load-balancer-id", id);
+        match case {
+            "foreign" => foreign(scene, "other"),
+            // A list has it.
+            "broken" => {
+                foreign(scene, "other");
+                scene.simulation().fault(broken());
+            }
+            _ => {}
+        }
+        scene.restart().await;
+        let answers = join_all(all.iter_mut().map(|web| scene.try_ensure(web))).await;
+        assert!(answers[..3].iter().all(Result::is_ok), "{case}: {answers:?}");
+        let error = answers[3].as_ref().err().map(ToString::to_string);
+        assert_eq!(error.is_some(), case != "blank", "{case}: {error:?}");
+        assert!(error.is_none_or(|error| error.contains(&last) && error.contains("load-balancer-id")), "{case}");
+        scene.simulation().faults(Faults::clear);
+        let project = scene.place().project.clone();
+        foreign(scene, &project);
+    }
+    // A blank around the ID is not part of it.
+    set(&mut all[3], "load-balancer-id", &format!("{last}\n"));
+    forget(&mut all[3]);
+    assert_eq!(scene.writes_to_ensure(&mut all[3]).await, "");
+}
+
+async fn a_busy_balancer_costs_two_reads_and_its_deletion_says_why(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let lb = scene.balancer().await;
+    scene.cloud.set_status(id(&lb), "PENDING_UPDATE").await;
+    forget(&mut web);
+    let mut delays = Vec::new();
+    for passed in [0, 60, 3600] {
+        scene.process.cluster.advance(std::time::Duration::from_secs(passed));
+        let (calls, answer) = scene.counted(scene.process.ask(&mut web, &scene.nodes, ServiceAction::Ensure)).await;
+        assert_eq!((calls.of("loadbalancer_get"), calls.of("floating_ip_list"), calls.total()), (1, 1, 2), "{calls:?}");
+        delays.push(answer.unwrap_err().retry_after().unwrap().as_secs());
+    }
+    assert_eq!(delays, [5, 15, 60]);
+    let events = scene.events();
+    assert_eq!(events.iter().filter(|event| event.starts_with("LoadBalancerNotActive: ")).count(), 2, "{events:?}");
+    scene.process.ask(&mut web, &scene.nodes, ServiceAction::Delete).await.unwrap_err();
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].contains("PENDING_UPDATE"), "{events:?}");
+}
+
+async fn a_change_of_nodes_writes_no_annotation(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let before = web.metadata.annotations.clone();
+    scene.nodes.pop();
+    scene.update_hosts(&mut web).await;
+    assert_eq!(web.metadata.annotations, before);
+    // The process knows it, and another one reads once more.
+    let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!((calls.of("loadbalancer_pool_list"), calls.writes()), (0, String::new()), "{calls:?}");
+    assert_ne!(web.metadata.annotations[APPLIED], before[APPLIED]);
+    web.metadata.annotations = before;
+    scene.restart().await;
+    scene.is_steady(&mut web).await;
+}
+
+async fn two_nodes_with_one_address_are_one_member(scene: &mut Scene) {
+    let mut old = Node::clone(&scene.nodes[0]);
+    old.name = "a-node-0".into();
+    old.ready = Some(ConditionStatus::Unknown);
+    scene.nodes.push(old.into());
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.members().await, ["node-1 30080", "node-2 30080", "node-3 30080"]);
+    let events = scene.events();
+    let names = |event: &&String| event.contains("a-node-0 and node-1 have the address");
+    assert_eq!(events.iter().filter(names).count(), 1, "{events:?}");
+    scene.is_steady(&mut web).await;
+}
+
+async fn the_member_subnet_of_the_annotation_goes_before_that_of_the_class(scene: &mut Scene) {
+    let network = scene.place().network.clone();
+    let subnet = |cidr| {
+        scene.simulation().world(|world| world.subnet(&SubnetSeed { network: &network, cidr, ..SubnetSeed::default() }))
+    };
+    let (of_class, of_annotation) = (subnet("10.51.0.0/24"), subnet("10.52.0.0/24"));
+    scene.configure(&format!("[LoadBalancerClass \"other\"]\nmember-subnet-id = {of_class}\n")).await;
+    let mut web = web();
+    set(&mut web, "class", "other");
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.whole_members().await[0]["subnet_id"], of_class);
+    let mut api = service("api", &[(80, 30080)], json!({}));
+    set(&mut api, "class", "other");
+    set(&mut api, "member-subnet-id", &of_annotation);
+    scene.ensure(&mut api).await;
+    let subnets: Vec<Value> = scene.whole_members().await.iter().map(|member| member["subnet_id"].clone()).collect();
+    assert_eq!(subnets.iter().filter(|subnet| **subnet == of_annotation).count(), 3, "{subnets:?}");
+}
+
+async fn a_creation_that_ends_in_error_leaves_nothing_without_cascade(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\ncascade-delete = false\n").await;
+    scene.simulation().fail_provisioning(1);
+    let mut web = web();
+    let error = scene.refused(&mut web).await;
+    assert!(error.contains("its creation will be retried"), "{error}");
+    scene.settle().await;
+    scene.is_empty().await;
+    scene.ensure(&mut web).await;
+}
+
+/// The driver gave up after the process that waited for it.
+async fn a_creation_that_failed_unseen_is_made_again(scene: &mut Scene) {
+    let mut web = web();
+    assert!(!scene.work_until(&mut web, ServiceAction::Ensure, 1).await);
+    scene.settle().await;
+    let failed = scene.balancer().await;
+    scene.cloud.set_status(id(&failed), "ERROR").await;
+    let error = scene.refused(&mut web).await;
+    assert!(error.contains("its creation will be retried"), "{error}");
+    scene.is_empty().await;
+    scene.ensure(&mut web).await;
+    // From now on it has an address, which another balancer would not have.
+    let lb = scene.balancer().await;
+    scene.cloud.set_status(id(&lb), "ERROR").await;
+    let error = scene.refused(&mut web).await;
+    assert!(error.contains("it is not recreated by itself"), "{error}");
+    assert_eq!(id(&scene.balancer().await), id(&lb));
+}
+
+/// A floating IP that the user reserved; returns its address.
+async fn reserved(scene: &Scene) -> String {
+    let body = json!({"floatingip": {"floating_network_id": scene.place().external, "description": "of the user"}});
+    scene.write("POST", FIPS, body).await["floatingip"]["floating_ip_address"].as_str().unwrap().to_owned()
+}
+
+async fn a_changed_address_moves_to_a_free_floating_ip_or_is_reported(scene: &mut Scene) {
+    let mut web = web();
+    let before = scene.ensure(&mut web).await;
+    web.spec.load_balancer_ip = "172.24.4.250".to_owned();
+    assert_eq!(scene.ensure(&mut web).await, before);
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].contains("spec.loadBalancerIP 172.24.4.250 is not used"), "{events:?}");
+    let mine = reserved(scene).await;
+    web.spec.load_balancer_ip.clone_from(&mine);
+    let (calls, address) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!((calls.writes(), &address), ("floating_ip_delete 1, floating_ip_update 1".to_owned(), &mine));
+    let left = scene.floating_ips().await;
+    assert_eq!((left.len(), &left[0]["description"]), (1, &json!("of the user")));
+    scene.is_steady(&mut web).await;
+    // One that is bound elsewhere stays there.
+    let mut api = service("api", &[(80, 30081)], json!({}));
+    let second = scene.ensure(&mut api).await;
+    api.spec.load_balancer_ip = mine;
+    assert_eq!(scene.ensure(&mut api).await, second);
+}
+
+async fn an_address_that_only_administrators_may_choose_is_to_be_reserved(scene: &mut Scene) {
+    let mut web = web();
+    web.spec.load_balancer_ip = "172.24.4.250".to_owned();
+    let error = scene.refused(&mut web).await;
+    assert!(error.contains("172.24.4.250") && error.contains("reserve the floating IP first"), "{error}");
+    assert!(!error.contains("grant the role"), "{error}");
+}
+
+async fn settings_that_come_too_late_are_reported(scene: &mut Scene) {
+    let mut web = web();
+    set(&mut web, INTERNAL, "true");
+    scene.ensure(&mut web).await;
+    for (key, value) in [
+        ("flavor-id", "0badbad0-1111-4222-8333-444455556666"),
+        ("availability-zone", "other"),
+        ("subnet-id", "0badbad0-1111-4222-8333-444455556667"),
+        ("network-id", "0badbad0-1111-4222-8333-444455556668"),
+        ("port-id", "0badbad0-1111-4222-8333-444455556669"),
+    ] {
+        set(&mut web, key, value);
+        set(&mut web, "member-subnet-id", &scene.place().subnet.clone());
+        scene.ensure(&mut web).await;
+        let events = scene.events();
+        let is_named = |event: &String| event.starts_with("LoadBalancerSettingNotApplied: ") && event.contains(value);
+        assert!(events.len() == 1 && is_named(&events[0]) && events[0].contains(key), "{events:?}");
+        unset(&mut web, key);
+    }
+    web.spec.load_balancer_ip = "10.50.0.250".to_owned();
+    scene.ensure(&mut web).await;
+    assert!(scene.events().iter().any(|event| event.contains("spec.loadBalancerIP 10.50.0.250")));
+}
+
+async fn health_monitors_are_those_of_the_project_and_read_once(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\ncreate-monitor = true\n").await;
+    let mut all: Vec<Service> = (0..4).map(|n| service(&format!("web-{n}"), &[(80, 30080)], json!({}))).collect();
+    for web in &mut all {
+        scene.ensure(web).await;
+        forget(web);
+    }
+    let mark = scene.simulation().mark();
+    let (calls, _) = scene.counted(join_all(all.iter_mut().map(|web| scene.ensure(web)))).await;
+    assert!((1..=2).contains(&calls.of("loadbalancer_healthmonitor_list")), "{calls:?}");
+    let project = format!("project_id={}", scene.place().project);
+    scene.simulation().ledger(|ledger| {
+        let lists = ledger.since(mark).filter(|entry| entry.action == "loadbalancer_healthmonitor_list");
+        assert!(lists.collect::<Vec<_>>().iter().all(|entry| entry.params.contains(&project)));
+    });
+}

@@ -1,0 +1,291 @@
+//! Whose a load balancer, a listener and a floating IP are.
+
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_provider::{NodeRef, Service, ServiceAction};
+use serde_json::{Value, json};
+
+use crate::scene::{CLUSTER, FIPS, LBS, Process, Scene, annotation, forget, id, service, set, texts, unset, web};
+
+ccm_test_openstack::cases! { [crate::scene]
+    both:
+        a_balancer_of_another_cluster_with_our_name_is_left_alone,
+        a_join_that_fails_half_way_leaves_nothing,
+        a_listener_with_only_foreign_tags_is_left_alone,
+        a_floating_ip_that_was_detached_is_not_deleted;
+    simulated:
+        a_balancer_is_ours_by_a_member_or_by_the_noted_id,
+        a_balancer_without_members_is_ours_by_its_name,
+        a_copy_of_a_service_in_another_cluster_takes_nothing,
+        a_copy_that_is_younger_than_the_balancer_takes_nothing,
+        a_failed_join_of_a_namesake_renames_nothing,
+        a_loose_floating_ip_of_another_cluster_is_left_alone,
+        a_shared_balancer_that_disappears_is_not_replaced,
+        a_pool_of_a_policy_is_not_taken_for_that_of_the_listener;
+}
+
+const NOT_OURS: &str = "nothing shows that it belongs to this cluster";
+
+/// Everything in the project, without states that health checks set.
+async fn all(scene: &Scene) -> Vec<Value> {
+    let mut all = scene.balancers().await;
+    all.extend(scene.listeners().await);
+    all.extend(scene.pools().await);
+    all.extend(scene.whole_members().await);
+    all.extend(scene.floating_ips().await);
+    all.extend(scene.groups().await);
+    for object in &mut all {
+        object.as_object_mut().unwrap().remove("operating_status");
+    }
+    all
+}
+
+/// Another cluster with nodes of its own, and its `shop/web`.
+async fn neighbour(scene: &Scene, cluster: &str) -> (Process, Vec<NodeRef>, Service) {
+    let nodes = vec![scene.node("their-1").await, scene.node("their-2").await];
+    let process = scene.process_of(cluster).await;
+    let mut theirs = service("web", &[(6666, 31666)], json!({}));
+    process.work(&mut theirs, &nodes, ServiceAction::Ensure).await.unwrap();
+    (process, nodes, theirs)
+}
+
+async fn is_refused(scene: &Scene, web: &mut Service) {
+    let error = scene.refused(web).await;
+    assert!(error.contains(NOT_OURS), "{error}");
+    let events = scene.events();
+    assert!(events.iter().any(|event| event.starts_with("LoadBalancerNotOurs: ")), "{events:?}");
+}
+
+async fn a_balancer_of_another_cluster_with_our_name_is_left_alone(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\nmanage-security-groups = true\n").await;
+    let (process, nodes, mut theirs) = neighbour(scene, CLUSTER).await;
+    let before = all(scene).await;
+    let mut web = service("web", &[(8888, 30888)], json!({}));
+    web.metadata.uid = "0badbad0-aaaa-4bbb-8ccc-000000000001".into();
+    is_refused(scene, &mut web).await;
+    assert_eq!(annotation(&web, "load-balancer-id"), None);
+    let error = scene.process.work(&mut web, &scene.nodes, ServiceAction::UpdateHosts).await.unwrap_err();
+    assert!(error.to_string().contains(NOT_OURS), "{error}");
+    assert_eq!(scene.process.balancers.get(CLUSTER, &web).await.unwrap(), None);
+    // Nothing of the Service is there, so its deletion ends; if it ever had an address, that is an error.
+    scene.delete(&mut web).await;
+    web.status.load_balancer.ingress.push(Default::default());
+    web.status.load_balancer.ingress[0].ip = "192.0.2.1".to_owned();
+    scene.process.work(&mut web, &scene.nodes, ServiceAction::Delete).await.unwrap_err();
+    assert_eq!(all(scene).await, before);
+    // The other cluster goes on.
+    forget(&mut theirs);
+    let calls = process.calls();
+    process.work(&mut theirs, &nodes, ServiceAction::Ensure).await.unwrap();
+    assert_eq!((process.calls() - calls).writes(), "");
+    process.work(&mut theirs, &nodes, ServiceAction::Delete).await.unwrap();
+}
+
+async fn a_balancer_is_ours_by_a_member_or_by_the_noted_id(scene: &mut Scene) {
+    let mut web = web();
+    let address = scene.ensure(&mut web).await;
+    let noted = web.clone();
+    // One node of three is left, and nothing is noted.
+    scene.nodes = vec![scene.nodes.remove(0), scene.node("new-1").await];
+    unset(&mut web, "load-balancer-id");
+    unset(&mut web, "load-balancer-address");
+    forget(&mut web);
+    scene.restart().await;
+    assert_eq!(scene.ensure(&mut web).await, address);
+    // All nodes were replaced, and the Service notes the ID.
+    scene.nodes = vec![scene.node("new-2").await];
+    let mut web = noted;
+    scene.restart().await;
+    assert_eq!(scene.ensure(&mut web).await, address);
+    assert_eq!(scene.members().await, ["new-2 30080"]);
+    scene.nodes = vec![scene.node("new-3").await];
+    scene.restart().await;
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
+}
+
+async fn a_balancer_without_members_is_ours_by_its_name(scene: &mut Scene) {
+    let name = "kube_service_kubernetes_shop_web";
+    let lb = json!({"name": name, "tags": [name], "vip_subnet_id": scene.place().subnet});
+    let lb = scene.make(LBS, "loadbalancer", lb).await;
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    assert_eq!((annotation(&web, "load-balancer-id"), scene.balancers().await.len()), (Some(&*lb), 1));
+}
+
+/// A restored backup has the annotations, too.
+async fn a_copy_of_a_service_in_another_cluster_takes_nothing(scene: &mut Scene) {
+    let (process, nodes, mut theirs) = neighbour(scene, "theirs").await;
+    let before = all(scene).await;
+    let mut copy = theirs.clone();
+    copy.metadata.uid = "0badbad0-aaaa-4bbb-8ccc-000000000002".into();
+    is_refused(scene, &mut copy).await;
+    scene.process.work(&mut copy, &scene.nodes, ServiceAction::UpdateHosts).await.unwrap_err();
+    scene.delete(&mut copy).await;
+    assert_eq!(all(scene).await, before);
+    process.work(&mut theirs, &nodes, ServiceAction::Delete).await.unwrap();
+    scene.is_empty().await;
+}
+
+async fn a_copy_that_is_younger_than_the_balancer_takes_nothing(scene: &mut Scene) {
+    let (_, _, theirs) = neighbour(scene, CLUSTER).await;
+    let before = all(scene).await;
+    let mut copy = theirs.clone();
+    copy.metadata.uid = "0badbad0-aaaa-4bbb-8ccc-000000000003".into();
+    copy.metadata.creation_timestamp = Some("2999-01-01T00:00:00Z".parse().unwrap());
+    is_refused(scene, &mut copy).await;
+    scene.delete(&mut copy).await;
+    assert_eq!(all(scene).await, before);
+    // Its user asks for it.
+    let mut asked = copy;
+    set(&mut asked, "load-balancer-id", annotation(&theirs, "load-balancer-id").unwrap());
+    unset(&mut asked, "load-balancer-address");
+    scene.ensure(&mut asked).await;
+    assert_eq!(scene.balancers().await.len(), 1);
+}
+
+/// Namespace and name are the same in both clusters.
+async fn a_failed_join_of_a_namesake_renames_nothing(scene: &mut Scene) {
+    let (_, _, theirs) = neighbour(scene, "theirs").await;
+    let name = scene.balancer().await["name"].clone();
+    let mut web = web();
+    set(&mut web, "load-balancer-id", annotation(&theirs, "load-balancer-id").unwrap());
+    let refused = Fault::Code { status: 403, code: String::new(), message: "no".to_owned() };
+    scene.simulation().fault(Rule::every(refused).on("load-balancer", "loadbalancer_pool_create").window(0, 2));
+    for _ in 0..2 {
+        scene.refused(&mut web).await;
+        assert_eq!(scene.balancer().await["name"], name);
+    }
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.balancer().await["name"], name);
+    assert_eq!(scene.listeners().await.len(), 2);
+    scene.delete(&mut web).await;
+    assert_eq!((scene.balancer().await["name"].clone(), scene.listeners().await.len()), (name, 1));
+}
+
+async fn a_join_that_fails_half_way_leaves_nothing(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let before = scene.listeners().await;
+    let mut api = service("api", &[(8080, 30808)], json!({}));
+    set(&mut api, "load-balancer-id", annotation(&web, "load-balancer-id").unwrap());
+    for writes in 1..3 {
+        assert!(!scene.work_until(&mut api, ServiceAction::Ensure, writes).await);
+        scene.settle().await;
+        assert_eq!(texts(&scene.balancer().await["tags"]).len(), 2, "the tag is the first write");
+        scene.delete(&mut api).await;
+        assert_eq!((scene.listeners().await.len(), scene.pools().await.len()), (before.len(), 1));
+        assert_eq!(texts(&scene.balancer().await["tags"]), ["kube_service_kubernetes_shop_web"]);
+        set(&mut api, "load-balancer-id", annotation(&web, "load-balancer-id").unwrap());
+    }
+    // A join of the Go program, which wrote the tag last.
+    let listener = json!({"name": "listener_0_kube_service_kubernetes_shop_api", "protocol": "TCP", "protocol_port": 8080,
+        "tags": ["kube_service_kubernetes_shop_api"], "loadbalancer_id": annotation(&web, "load-balancer-id")});
+    scene.make("/v2.0/lbaas/listeners", "listener", listener).await;
+    scene.delete(&mut api).await;
+    assert_eq!(scene.listeners().await.len(), before.len());
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
+}
+
+async fn a_listener_with_only_foreign_tags_is_left_alone(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let listener = json!({"name": "mine", "protocol": "TCP", "protocol_port": 9, "tags": ["terraform"],
+        "loadbalancer_id": annotation(&web, "load-balancer-id")});
+    let listener = scene.make("/v2.0/lbaas/listeners", "listener", listener).await;
+    forget(&mut web);
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "");
+    assert_eq!(id(&scene.listener().await), listener);
+    web.spec.ports[0].port = 9;
+    let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+    assert!(error.contains("the listener port 9 already exists"), "{error}");
+    assert_eq!(calls.writes(), "");
+    // One without any tags is a leftover of older programs.
+    web.spec.ports[0].port = 80;
+    scene.write("PUT", &format!("/v2.0/lbaas/listeners/{listener}"), json!({"listener": {"tags": []}})).await;
+    forget(&mut web);
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.listeners().await.len(), 1);
+}
+
+async fn a_floating_ip_that_was_detached_is_not_deleted(scene: &mut Scene) {
+    let mut web = web();
+    let address = scene.ensure(&mut web).await;
+    let ip = scene.floating_ips().await.remove(0);
+    scene.write("PUT", &format!("{FIPS}/{}", id(&ip)), json!({"floatingip": {"port_id": null}})).await;
+    scene.events();
+    scene.delete(&mut web).await;
+    let left = scene.floating_ips().await;
+    assert_eq!((left.len(), &left[0]["floating_ip_address"]), (1, &json!(address)));
+    let events = scene.events();
+    assert!(events.iter().any(|event| event.starts_with("LoadBalancerFloatingIPKept: ")), "{events:?}");
+    scene.write("DELETE", &format!("{FIPS}/{}", id(&ip)), Value::Null).await;
+    scene.is_empty().await;
+}
+
+/// Its description has only the names of cluster and Service.
+async fn a_loose_floating_ip_of_another_cluster_is_left_alone(scene: &mut Scene) {
+    let description = "Floating IP for Kubernetes external service shop/web from cluster kubernetes";
+    let body = json!({"floating_network_id": scene.place().external, "description": description});
+    let ip = scene.make(FIPS, "floatingip", body).await;
+    let mut web = web();
+    scene.delete(&mut web).await;
+    let theirs = scene.floating_ips().await.remove(0);
+    assert_ne!(json!(scene.ensure(&mut web).await), theirs["floating_ip_address"]);
+    forget(&mut web);
+    scene.ensure(&mut web).await;
+    let lb = scene.balancer().await;
+    scene.write("DELETE", &format!("{LBS}/{}?cascade=true", id(&lb)), Value::Null).await;
+    while !scene.balancers().await.is_empty() {}
+    scene.delete(&mut web).await;
+    let left = scene.floating_ips().await;
+    assert_eq!((left.len(), id(&left[0])), (1, &*ip));
+}
+
+async fn a_shared_balancer_that_disappears_is_not_replaced(scene: &mut Scene) {
+    let lb = json!({"name": "by-hand", "vip_subnet_id": scene.place().subnet});
+    let lb = scene.make(LBS, "loadbalancer", lb).await;
+    let body = json!({"floating_network_id": scene.place().external, "port_id": scene.balancer().await["vip_port_id"]});
+    scene.make(FIPS, "floatingip", body).await;
+    let mut web = web();
+    set(&mut web, "load-balancer-id", &lb);
+    scene.ensure(&mut web).await;
+    scene.write("DELETE", &format!("{LBS}/{lb}?cascade=true"), Value::Null).await;
+    while !scene.balancers().await.is_empty() {}
+    let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+    assert!(error.contains("it does not exist; correct or remove the annotation load-balancer-id"), "{error}");
+    assert_eq!((calls.writes(), annotation(&web, "load-balancer-id")), (String::new(), Some(&*lb)));
+    scene.restart().await;
+    scene.refused(&mut web).await;
+    assert_eq!(scene.balancers().await.len(), 0);
+    scene.delete(&mut web).await;
+    scene.ensure(&mut web).await;
+    assert_eq!(scene.balancers().await.len(), 1);
+}
+
+/// Octavia also lists a listener at the pools to which its policies redirect.
+async fn a_pool_of_a_policy_is_not_taken_for_that_of_the_listener(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let pool = json!({"name": "of-a-policy", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN",
+        "loadbalancer_id": annotation(&web, "load-balancer-id")});
+    let pool = scene.make("/v2.0/lbaas/pools", "pool", pool).await;
+    let listener = scene.listener().await;
+    scene.simulation().world(|world| {
+        let default = listener["default_pool_id"].as_str().unwrap().to_owned();
+        let (first, later) = (world.row("pool", &default).unwrap().seq, world.row("pool", &pool).unwrap().seq);
+        world.row_mut("pool", &default).unwrap().seq = later;
+        let row = world.row_mut("pool", &pool).unwrap();
+        row.seq = first;
+        row.set("listeners", json!([{"id": listener["id"]}]));
+    });
+    scene.nodes.pop();
+    forget(&mut web);
+    scene.ensure(&mut web).await;
+    let members = scene.list(&format!("/v2.0/lbaas/pools/{pool}/members")).await;
+    assert_eq!((members.len(), scene.members().await.len()), (0, 2));
+    web.spec.ports[0].port = 81;
+    scene.ensure(&mut web).await;
+    assert!(scene.pools().await.iter().any(|other| id(other) == pool), "the user's pool stays");
+    assert_eq!(scene.listeners().await.len(), 1);
+}
