@@ -46,9 +46,9 @@ impl Explained for Balancers {
     fn keep_registered(desired: &mut Desired, observed: &Observed) {
         let members = observed.balancer(PLACE).into_iter().flat_map(|balancer| balancer.members.values().flatten());
         let registered: BTreeSet<&str> = members.map(|member| &*member.address).collect();
-        let settings = desired.items.get_mut(&PLACE).and_then(|item| item.settings.as_mut());
-        if let Some(settings) = settings.filter(|_| !registered.is_empty()) {
-            settings.members.retain(|target| registered.contains(&*target.address));
+        let item = desired.items.get_mut(&PLACE).filter(|_| !registered.is_empty());
+        if let Some(item) = item {
+            item.hosts.members.retain(|target| registered.contains(&*target.address));
         }
     }
 }

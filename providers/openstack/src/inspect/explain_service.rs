@@ -159,7 +159,7 @@ fn address(service: &Service, observed: &Observed, lb: &LoadBalancer, settings: 
 
 fn group(item: &Item, observed: &Observed) -> Option<Fact> {
     let seen = observed.groups.get(&PLACE)?;
-    let manages = item.settings.as_ref().is_some_and(|settings| settings.manages_group);
+    let manages = item.settings.is_some() && item.hosts.manages_group;
     let about = format!("security group {}", item.group);
     Some(match (&seen.group, manages) {
         (Some(group), true) => {

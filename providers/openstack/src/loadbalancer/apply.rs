@@ -9,16 +9,17 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use ccm_kit::balancer::Written;
 use ccm_kit::call::{ErrorKind, Meaning};
 use ccm_kit::lock;
-use ccm_provider::{ErrorClass, ProviderError, Subject};
+use ccm_provider::{ErrorClass, ProviderError, Scope};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::pace::{self, Pace};
 use super::plan::create::{balancer_id, vip_port};
 use super::settling::{Settling, Trace};
-use super::step::{Outputs, Step, Then, Write};
+use super::step::{Order, Outputs, Then, Write};
 use crate::annotations::PREFIX;
 use crate::client::network::Port;
 use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer};
@@ -125,9 +126,6 @@ fn with_annotation(error: ProviderError) -> ProviderError {
     }
 }
 
-/// Reports a refusal that does not end the plan.
-type Refused<'a> = &'a (dyn Fn(&Subject, &str) + Sync);
-
 impl Writer {
     /// `steps`: the number of polls of a busy balancer, if set in the environment.
     pub(super) fn new(client: Client, steps: Option<u32>, settling: Settling) -> Self {
@@ -137,39 +135,53 @@ impl Writer {
 
     pub(super) async fn apply(
         &self,
-        step: &Step,
+        order: &Order,
         outputs: &Outputs,
-        refused: Refused<'_>,
-    ) -> Result<(), ProviderError> {
-        let client = &self.client;
-        outputs.lock().owners.insert(step.owner.clone());
-        self.settling.wrote(Trace::Any(step.owner.clone()));
-        match &step.write {
+        scope: &Scope,
+    ) -> Result<Written, ProviderError> {
+        outputs.lock().owners.insert(order.owner.clone());
+        self.settling.wrote(Trace::Any(order.owner.clone()));
+        match &order.write {
             Write::CreateBalancer { name, body } => {
-                let made = self.create_balancer(name, body, outputs).await;
+                let made = self.create_balancer(name, body, outputs, scope).await;
                 made.map_err(|error| with_annotation(with_key(error, body, &KEYS_OF_BALANCERS)))
             }
             Write::DeleteBalancer { id, cascade, then } => {
-                self.delete_balancer(id, *cascade).await?;
-                self.settling.forget(&Trace::Balancer(step.id.clone()));
+                let id = outputs.fill(id);
+                self.delete_balancer(&id, *cascade, scope).await?;
+                self.settling.forget(&Trace::Balancer(order.owner.clone()));
                 self.settling.wrote(Trace::Deleted(id.clone()));
+                {
+                    let mut made = outputs.lock();
+                    made.balancers.remove(&id);
+                    made.ids.retain(|_, made| *made != id);
+                }
                 match then {
                     // The new balancer needs another read first.
                     Then::Again => Err(ProviderError::in_progress(format!("load balancer {id} is made again"), NOW)),
-                    Then::Later => Err(creation_failed(id)),
-                    Then::Nothing => Ok(()),
+                    Then::Later => Err(creation_failed(&id)),
+                    Then::Nothing => Ok(Written::Done),
                 }
             }
-            Write::Octavia { .. } => self.change(step, outputs, refused).await.map_err(with_annotation),
+            Write::Octavia { .. } => self.change(order, outputs, scope).await.map_err(with_annotation),
+            _ => self.network(order, outputs).await.map(|()| Written::Done),
+        }
+    }
+
+    /// A write of Neutron.
+    async fn network(&self, order: &Order, outputs: &Outputs) -> Result<(), ProviderError> {
+        let client = &self.client;
+        match &order.write {
+            Write::CreateBalancer { .. } | Write::DeleteBalancer { .. } | Write::Octavia { .. } => Ok(()),
             Write::CreateFloatingIp { bodies, pattern } => {
-                let made = self.create_floating_ip(&step.owner, bodies, pattern, outputs).await;
+                let made = self.create_floating_ip(&order.owner, bodies, pattern, outputs).await;
                 made.map_err(|error| {
                     bodies.iter().fold(error, |error, body| with_key(error, body, &KEYS_OF_FLOATING_IPS))
                 })
             }
             Write::BindFloatingIp { id, port } => {
                 if port.is_none() {
-                    self.settling.forget(&Trace::FloatingIp(step.owner.clone()));
+                    self.settling.forget(&Trace::FloatingIp(order.owner.clone()));
                 }
                 let port = port.as_ref().map(|port| outputs.fill(port));
                 Ok(client.update_floating_ip(id, json!({"port_id": port})).await?)
@@ -178,7 +190,7 @@ impl Writer {
                 Ok(client.update_floating_ip(id, json!({"description": description})).await?)
             }
             Write::DeleteFloatingIp { id } => {
-                self.settling.forget(&Trace::FloatingIp(step.owner.clone()));
+                self.settling.forget(&Trace::FloatingIp(order.owner.clone()));
                 Ok(client.delete_floating_ip(id).await?)
             }
             Write::CreateGroup { name, description } => {
@@ -186,9 +198,14 @@ impl Writer {
                 self.made(Trace::Group(name.clone()), &made);
                 let group = made?;
                 outputs.put(&format!("group {name}"), &group.id);
-                // Neutron adds two rules to a new group, which needs ingress rules only.
-                for rule in &group.security_group_rules {
-                    client.delete_rule(&rule.id).await?;
+                let rules = group.security_group_rules.into_iter().map(|rule| rule.id).collect();
+                outputs.lock().default_rules.insert(name.clone(), rules);
+                Ok(())
+            }
+            Write::EmptyGroup { name } => {
+                let rules = outputs.lock().default_rules.remove(name).unwrap_or_default();
+                for rule in rules {
+                    client.delete_rule(&rule).await?;
                 }
                 Ok(())
             }
@@ -196,8 +213,8 @@ impl Writer {
                 "the security group is made when the load balancer shows its subnet",
                 NOW,
             )),
-            Write::DeleteGroup { id } => {
-                self.settling.forget(&Trace::Group(step.id.clone()));
+            Write::DeleteGroup { id, name } => {
+                self.settling.forget(&Trace::Group(name.clone()));
                 Ok(client.delete_security_group(id).await?)
             }
             Write::CreateRule { group, rule } => Ok(client.create_rule(&outputs.fill(group), rule).await?),
@@ -260,7 +277,13 @@ impl Writer {
         Err(ProviderError::from(error).wrap(format!("no free subnet matching {pattern:?} (last error follows)")))
     }
 
-    async fn create_balancer(&self, name: &str, body: &Value, outputs: &Outputs) -> Result<(), ProviderError> {
+    async fn create_balancer(
+        &self,
+        name: &str,
+        body: &Value,
+        outputs: &Outputs,
+        scope: &Scope,
+    ) -> Result<Written, ProviderError> {
         let began = Instant::now();
         let answer = self.client.write_octavia(LB_CREATE, "loadbalancers", Some(outputs.fill_body(body))).await;
         self.made(Trace::Balancer(name.to_owned()), &answer);
@@ -274,32 +297,26 @@ impl Writer {
         let listeners = body.pointer("/loadbalancer/listeners").and_then(Value::as_array).map_or(0, Vec::len);
         let first_look = lock(&self.pace).first_look(listeners, began.elapsed());
         let began = Instant::now();
-        match self.until_active(&id, first_look, true).await {
-            Err(Wait::Failed) => {
-                // Nothing uses it yet, and in ERROR only a cascade deletes it. A 404 that Octavia did not send proves nothing.
-                match self.client.write_octavia(LB_DELETE, &path_of(&id, true), None).await {
-                    Err(error) if !is_gone(&error) => return Err(error.into()),
-                    _ => {}
-                }
-                self.settling.forget(&Trace::Balancer(name.to_owned()));
-                self.settling.wrote(Trace::Deleted(id.clone()));
-                outputs.lock().balancers.remove(&id);
-                outputs.lock().ids.clear();
-                Err(creation_failed(&id))
-            }
+        match scope.waiting(self.until_active(&id, first_look, true)).await? {
+            // Nothing uses it yet.
+            Err(Wait::Failed) => Ok(Written::Failed(creation_failed(&id))),
             answer => {
                 let lb = answer.map_err(|wait| wait.error(&id))?;
                 lock(&self.pace).created(&id, listeners, began.elapsed());
                 outputs.lock().balancers.insert(id, lb);
-                Ok(())
+                Ok(Written::Done)
             }
         }
     }
 
-    async fn delete_balancer(&self, id: &str, cascade: bool) -> Result<(), ProviderError> {
+    async fn delete_balancer(&self, id: &str, cascade: bool, scope: &Scope) -> Result<(), ProviderError> {
         let path = path_of(id, cascade);
-        self.when_ready(id, LB_DELETE, &path, None).await?;
+        self.when_ready(id, LB_DELETE, &path, None, scope).await?;
         lock(&self.pace).forget(id);
+        scope.waiting(self.until_gone(id)).await?
+    }
+
+    async fn until_gone(&self, id: &str) -> Result<(), ProviderError> {
         let (began, mut wait) = (Instant::now(), lock(&self.pace).first_look_at_deletion());
         for _ in 0..self.looks_at_deletion {
             sleep(wait).await;
@@ -322,33 +339,27 @@ impl Writer {
         ))
     }
 
-    async fn change(&self, step: &Step, outputs: &Outputs, refused: Refused<'_>) -> Result<(), ProviderError> {
-        let Write::Octavia { balancer, operation, path, body, output, is_last, may_fail } = &step.write else {
-            return Ok(());
+    async fn change(&self, order: &Order, outputs: &Outputs, scope: &Scope) -> Result<Written, ProviderError> {
+        let Write::Octavia { balancer, operation, path, body, output, is_last } = &order.write else {
+            return Ok(Written::Done);
         };
         let (balancer, path) = (outputs.fill(balancer), outputs.fill(path));
         let body = body.as_ref().map(|body| outputs.fill_body(body));
-        match self.when_ready(&balancer, *operation, &path, body).await {
-            Ok(answer) => {
-                outputs.lock().written.extend(path.split('/').nth(1).map(str::to_owned));
-                if let Some((name, key)) = output
-                    && let Some(id) = answer.pointer(&format!("/{key}/id")).and_then(Value::as_str)
-                {
-                    outputs.put(name, id);
-                    outputs.lock().written.insert(id.to_owned());
-                }
-            }
-            Err(error) => match may_fail {
-                Some(subject) if error.is_refusal() => refused(subject, &error.to_string()),
-                _ => return Err(error.into()),
-            },
+        let answer = self.when_ready(&balancer, *operation, &path, body, scope).await?;
+        outputs.lock().written.extend(path.split('/').nth(1).map(str::to_owned));
+        if let Some((name, key)) = output
+            && let Some(id) = answer.pointer(&format!("/{key}/id")).and_then(Value::as_str)
+        {
+            outputs.put(name, id);
+            outputs.lock().written.insert(id.to_owned());
         }
         if *is_last {
-            let lb = self.until_active(&balancer, pace::FIRST, false).await.map_err(|wait| wait.error(&balancer))?;
+            let lb = scope.waiting(self.until_active(&balancer, pace::FIRST, false)).await?;
+            let lb = lb.map_err(|wait| wait.error(&balancer))?;
             self.has_no_failed_part(&balancer, outputs).await?;
             outputs.lock().balancers.insert(balancer, lb);
         }
-        Ok(())
+        Ok(Written::Done)
     }
 
     /// A driver that cannot make a change leaves the part in ERROR and the balancer ACTIVE.
@@ -372,13 +383,15 @@ impl Writer {
         operation: Operation,
         path: &str,
         body: Option<Value>,
-    ) -> Result<Value, WriteError> {
+        scope: &Scope,
+    ) -> Result<Value, ProviderError> {
         let (is_deletion, mut conflicts) = (operation.method() == http::Method::DELETE, 0);
         loop {
             let due = lock(&self.pace).next_change(balancer);
             if let Some(due) = due {
-                sleep_until(due).await;
+                scope.waiting(sleep_until(due)).await?;
             }
+            scope.may_write()?;
             let answer = self.client.write_octavia(operation, path, body.clone()).await;
             match answer {
                 Ok(answer) => {
@@ -397,7 +410,7 @@ impl Writer {
                         && let Some(lb) = self.client.load_balancer(balancer).await?
                     {
                         match &*lb.provisioning_status {
-                            ERROR => return Err(WriteError::Wait(Wait::Failed, balancer.to_owned())),
+                            ERROR => return Err(Wait::Failed.error(balancer)),
                             ACTIVE if conflicts > 4 => return Err(error.into()),
                             _ => {}
                         }
@@ -467,43 +480,6 @@ impl Wait {
                 let text = format!("timeout waiting for the loadbalancer {id} ACTIVE");
                 ProviderError::new(ErrorClass::Transient { after: None }, text)
             }
-        }
-    }
-}
-
-/// The failure of a change.
-#[derive(Debug)]
-enum WriteError {
-    Api(ApiError),
-    Wait(Wait, String),
-}
-
-impl From<ApiError> for WriteError {
-    fn from(error: ApiError) -> Self {
-        Self::Api(error)
-    }
-}
-
-impl WriteError {
-    fn is_refusal(&self) -> bool {
-        matches!(self, Self::Api(error) if error.kind == ErrorKind::Refused && !is_busy(error))
-    }
-}
-
-impl std::fmt::Display for WriteError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Api(error) => f.write_str(&error.message),
-            Self::Wait(wait, id) => wait.error(id).fmt(f),
-        }
-    }
-}
-
-impl From<WriteError> for ProviderError {
-    fn from(error: WriteError) -> Self {
-        match error {
-            WriteError::Api(error) => error.into(),
-            WriteError::Wait(wait, id) => wait.error(&id),
         }
     }
 }

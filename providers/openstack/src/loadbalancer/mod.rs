@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_kit::balancer::{self, BalancerCloud, Items, Kind, Part, Plan, Reached, Written};
+use ccm_kit::balancer::{BalancerCloud, Plan, Reached, Written};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
@@ -49,7 +49,7 @@ use desired::Desired;
 use observe::Reads;
 use observed::Observed;
 use settling::{Settling, Trace};
-use step::{Outputs, Step, Write};
+use step::{Order, Outputs, Step, Write};
 
 /// The annotation that records the last match of the balancer; see [`applied`].
 pub(crate) const APPLIED: &str = "cloud-controller-manager/openstack-applied";
@@ -158,18 +158,10 @@ impl Cloud {
         nodes.flat_map(|node| &node.addresses).map(|address| address.address.to_string()).collect()
     }
 
-    /// Reports that Octavia refused an optional change.
-    fn refused(&self, subject: &Subject, message: &str) {
-        if let Some(context) = self.cluster.context() {
-            let fix = format!("correct the annotation {}, or lb-method in cloud.conf", LB_METHOD.row.key);
-            let message = format!("Error updating LB method for LoadBalancer: {message}; {fix}");
-            context.events.event(subject, EventType::Warning, "LoadBalancerLbMethodUnknown", &message);
-        }
-    }
-
     /// Emits findings that were not emitted for this Service yet.
-    fn report(&self, service: &Service, findings: &[&Finding]) {
+    fn report(&self, item: &ServiceWork, findings: &[&Finding]) {
         let Some(context) = self.cluster.context() else { return };
+        let service = &item.service;
         let key = service.key().to_string();
         let event = |finding: &&Finding| {
             let is_reason = finding.key.starts_with("LoadBalancer") && !finding.key.contains(['.', '/']);
@@ -183,7 +175,11 @@ impl Cloud {
         let events: BTreeSet<Event> = findings.iter().map(event).collect();
         let (now, mut reported) = (self.cluster.now(), lock(&self.reported));
         let before = reported.remove(&key).unwrap_or_default();
-        let mut emitted = BTreeMap::new();
+        // An update of members does not look at the rest.
+        let mut emitted = match item.action {
+            ServiceAction::UpdateHosts => before.clone(),
+            ServiceAction::Ensure | ServiceAction::Delete => BTreeMap::new(),
+        };
         for event in events {
             let is_repeated = event.0 == plan::NOT_ACTIVE;
             let is_recent = |at: &&std::time::Instant| !is_repeated || now.saturating_duration_since(**at) < REPEATED;
@@ -202,7 +198,7 @@ impl Cloud {
 impl BalancerCloud for Balancers {
     type Wanted = Desired;
     type Observed = Observed;
-    type Write = Step;
+    type Write = Order;
     type Made = Outputs;
 
     /// The keys of the Service and of the balancer that it has or shares.
@@ -243,51 +239,44 @@ impl BalancerCloud for Balancers {
         redact::redact(desired, observed);
     }
 
-    fn plan(&self, observed: &Observed, desired: &Desired) -> Result<Plan<Step>, ProviderError> {
+    fn plan(&self, observed: &Observed, desired: &Desired) -> Result<Plan<Order>, ProviderError> {
         let mut planned = plan::plan(&self.env, observed, desired);
         for place in &observed.unsettled {
-            if !planned.failed.contains_key(place) && planned.steps.iter().all(|step| step.item != *place) {
+            if !planned.failed.contains_key(place) && planned.steps.iter().all(|step| step.write.place != *place) {
                 planned.failed.insert(*place, settling::not_shown());
             }
         }
-        Ok(planned.into())
+        Ok(planned)
     }
 
-    fn guard(
-        &self,
-        observed: &Observed,
-        desired: &Desired,
-        steps: &[balancer::Step<Step>],
-    ) -> Vec<(usize, ProviderError)> {
-        let writes: Vec<Step> = steps.iter().map(|step| step.write.clone()).collect();
-        let refused = guard::guard(observed, desired, &writes).err().into_iter();
-        refused.flat_map(|error| (0..steps.len()).map(move |index| (index, error.clone()))).collect()
+    fn guard(&self, observed: &Observed, desired: &Desired, steps: &[Step]) -> Vec<(usize, ProviderError)> {
+        guard::guard(observed, desired, steps)
     }
 
     fn write_deadline(&self) -> Duration {
         STEP_DEADLINE
     }
 
-    async fn write(&self, step: &balancer::Step<Step>, outputs: &Outputs, _: &Scope) -> Result<Written, ProviderError> {
-        let step = &step.write;
-        tracing::info!(step = %step.describe(), "writing");
+    async fn write(&self, step: &Step, outputs: &Outputs, scope: &Scope) -> Result<Written, ProviderError> {
+        tracing::info!(step = %step.summary, "writing");
         let cloud = self.cloud()?;
-        let refused = |subject: &Subject, message: &str| cloud.refused(subject, message);
-        let done = cloud.writer.apply(step, outputs, &refused).await;
-        match &step.write {
-            Write::CreateBalancer { name, .. } if done.is_ok() => {
+        let order = &step.write;
+        let written = cloud.writer.apply(order, outputs, scope).await;
+        let is_done = matches!(written, Ok(Written::Done | Written::Accepted(_)));
+        match &order.write {
+            Write::CreateBalancer { name, .. } if is_done => {
                 if let Some(id) = outputs.lock().ids.get(&plan::create::balancer_id(name)) {
                     cloud.reads.made(name, id);
                 }
             }
             Write::DeleteBalancer { id: gone, .. } => cloud.reads.gone(gone),
-            Write::Octavia { balancer, .. } if done.is_err() => cloud.reads.parts.forget(balancer),
+            Write::Octavia { balancer, .. } if !is_done => cloud.reads.parts.forget(balancer),
             _ => {}
         }
-        if done.is_err() {
-            outputs.lock().failed.insert(step.item);
+        if !is_done {
+            outputs.lock().failed.insert(order.place);
         }
-        done.map(|()| Written::Done)
+        written
     }
 
     fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
@@ -302,7 +291,18 @@ impl BalancerCloud for Balancers {
                         .as_ref()
                         .is_none_or(|value| *value == key || annotations.get(&finding.key) == Some(value))
             };
-            cloud.report(&item.service, &findings.iter().filter(is_for).collect::<Vec<_>>());
+            cloud.report(item, &findings.iter().filter(is_for).collect::<Vec<_>>());
+        }
+    }
+
+    /// The only optional step is that of the algorithm of a pool.
+    fn report_refusal(&self, work: &[ServiceWork], _: &Step, error: &ProviderError) {
+        let Some(context) = self.cloud.as_ref().and_then(|cloud| cloud.cluster.context()) else { return };
+        let fix = format!("correct the annotation {}, or lb-method in cloud.conf", LB_METHOD.row.key);
+        let message = format!("Error updating LB method for LoadBalancer: {error}; {fix}");
+        for item in work {
+            let subject = Subject::service(&item.service);
+            context.events.event(&subject, EventType::Warning, "LoadBalancerLbMethodUnknown", &message);
         }
     }
 
@@ -330,6 +330,8 @@ impl BalancerCloud for Balancers {
             return is_left.then(LoadBalancerStatus::default);
         };
         let ingress = match &item.settings {
+            // The form of the address is one of the refused settings.
+            None if item.action == ServiceAction::UpdateHosts => return None,
             None => LoadBalancerIngress { ip: address, ..LoadBalancerIngress::default() },
             Some(settings) => settings.publish.ingress(address, settings.proxy_protocol.is_some()),
         };
@@ -353,7 +355,7 @@ impl BalancerCloud for Balancers {
         match (item.action, lb.or(of_this_run)) {
             (ServiceAction::Delete, _) => {
                 // They prove what is the Service's as long as anything of it is left.
-                if reached.left.failed.contains_key(&place) || made.failed.contains(&place) {
+                if failure(reached).is_some() || made.failed.contains(&place) {
                     return Notes::default();
                 }
                 if let Some(cloud) = &self.cloud {
@@ -367,11 +369,12 @@ impl BalancerCloud for Balancers {
             (action, Some(lb)) => {
                 note(LOAD_BALANCER_ID.row.key, Some(lb.id.clone()));
                 // A balancer matches only if it has no work left.
-                let is_possible = !reached.left.failed.contains_key(&place);
+                let is_possible = failure(reached).is_none();
                 // Its address finds the floating IP of a balancer that is made again.
                 let is_replaced = item.settings.as_ref().is_some_and(|settings| settings.is_recreated);
                 if action == ServiceAction::Ensure
                     && (is_possible || is_replaced && lb.provisioning_status == ERROR)
+                    && !reached.steps().any(|step| step.write.changes_address())
                     && let Some(address) = address(observed, place)
                 {
                     note(LOAD_BALANCER_ADDRESS.row.key, Some(address));
@@ -412,7 +415,7 @@ impl Balancers {
         let is_own = |_: &&Cloud| reached.made.lock().owners.contains(&item.name);
         let Some(cloud) = self.cloud.as_ref().filter(is_own) else { return };
         let is_seen = match item.action {
-            ServiceAction::Ensure => !reached.remains(),
+            ServiceAction::Ensure => failure(reached).is_none() && reached.steps().next().is_none(),
             ServiceAction::UpdateHosts | ServiceAction::Delete => true,
         };
         if is_seen {
@@ -421,21 +424,19 @@ impl Balancers {
     }
 }
 
+/// The error of the plan, except that reads may not show the last writes yet.
+fn failure<'r>(reached: &'r Reached<'_, Balancers>) -> Option<&'r ProviderError> {
+    let (observed, place) = (reached.observed, reached.place);
+    let is_unsettled = observed.unsettled.contains(&place) && !observed.hidden.contains(&place);
+    let is_late = |error: &&ProviderError| is_unsettled && settling::is_not_shown(error);
+    reached.left.failed.get(&place).filter(|error| !is_late(error))
+}
+
 /// The address for clients: the floating IP, else that of the balancer.
 fn address(observed: &Observed, place: usize) -> Option<String> {
     let lb = &observed.balancer(place)?.lb;
     let floating = observed.floating_ip_of(place).map(|ip| ip.floating_ip_address.clone());
     Some(floating.unwrap_or_else(|| lb.vip_address.clone())).filter(|address| !address.is_empty())
-}
-
-impl From<plan::Steps> for Plan<Step> {
-    fn from(plan::Steps { steps, findings, failed }: plan::Steps) -> Self {
-        let wrapped = |step: Step| {
-            let (summary, items) = (step.describe(), Items::one(step.item));
-            balancer::Step::new(step, summary, items, Part::new(Kind::Frame))
-        };
-        Self { steps: steps.into_iter().map(wrapped).collect(), findings, failed }
-    }
 }
 
 impl desired::Publish {

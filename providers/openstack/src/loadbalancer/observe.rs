@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::batched::{Balancers, By, FloatingIps, Groups, Monitors, Subnets};
 use super::certificates::Certificates;
 use super::claim::{self, Evidence};
-use super::desired::{Desired, Family, Item, Settings};
+use super::desired::{Desired, Family, Hosts, Item, Settings};
 use super::names;
 use super::observed::{Balancer, Group, Observed, Places, service_tags};
 use super::parts::Parts;
@@ -121,8 +121,7 @@ impl Reads {
                     observed.balancers.insert(balancer.lb.id.clone(), balancer);
                 }
                 Ok(None) => {}
-                Err(error) if desired.items.len() > 1 => drop(observed.unread.insert(place, error.to_string())),
-                Err(error) => return Err(error),
+                Err(error) => drop(observed.unread.insert(place, error)),
             }
         }
         self.read_floating_ips(&mut observed, desired).await?;
@@ -148,10 +147,12 @@ impl Reads {
             if is_busy || observed.unread.contains_key(place) {
                 continue;
             }
-            match self.of_item(item, &mut observed, *place).await {
-                Ok(()) => {}
-                Err(error) if desired.items.len() > 1 => drop(observed.unread.insert(*place, error.to_string())),
-                Err(error) => return Err(error),
+            if let Err(error) = self.of_item(item, &mut observed, *place).await {
+                observed.unread.insert(*place, error);
+            }
+            match self.group(item, &observed, *place).await {
+                Ok(group) => observed.groups.extend(group.map(|group| (*place, group))),
+                Err(error) => drop(observed.group_problems.insert(*place, error)),
             }
         }
         Ok(observed)
@@ -181,8 +182,6 @@ impl Reads {
     async fn of_item(&self, item: &Item, observed: &mut Observed, place: usize) -> Result<(), ProviderError> {
         let places = self.places(item, observed, place).await?;
         observed.places.extend(places.map(|places| (place, places)));
-        let group = self.group(item, observed, place).await?;
-        observed.groups.extend(group.map(|group| (place, group)));
         let problem = self.certificates.problem(&self.client, item).await?;
         observed.bad_certificates.extend(problem.map(|problem| (place, problem)));
         Ok(())
@@ -229,9 +228,9 @@ impl Reads {
         for (place, item) in &desired.items {
             let lb = observed.balancer(*place).map(|balancer| &balancer.lb);
             // An update of members or an IPv6 address needs no floating IP.
-            let is_v6 = match (lb, &item.settings) {
-                (Some(lb), _) => lb.vip_address.contains(':'),
-                (None, settings) => settings.as_ref().is_some_and(|settings| settings.family == Some(Family::V6)),
+            let is_v6 = match lb {
+                Some(lb) => lb.vip_address.contains(':'),
+                None => item.hosts.family == Some(Family::V6),
             };
             if item.action == ServiceAction::UpdateHosts || is_v6 {
                 continue;
@@ -304,41 +303,43 @@ impl Reads {
 
     /// The networks for a new balancer or floating IP; `None` if nothing new is needed.
     async fn places(&self, item: &Item, observed: &Observed, place: usize) -> Result<Option<Places>, ProviderError> {
-        let Some(settings) = &item.settings else { return Ok(None) };
+        if item.action == ServiceAction::Delete {
+            return Ok(None);
+        }
+        let (hosts, ensured) = (&item.hosts, item.settings.as_ref().filter(|_| item.action == ServiceAction::Ensure));
         let balancer = observed.balancer(place);
-        let makes_balancer = balancer.is_none();
+        let makes_balancer = balancer.is_none() && ensured.is_some();
         let is_v6 = match balancer {
             Some(balancer) => balancer.lb.vip_address.contains(':'),
-            None => settings.family == Some(Family::V6),
+            None => hosts.family == Some(Family::V6),
         };
         let has_floating_ip = observed.floating_ip_of(place).is_some();
-        let makes_floating_ip =
-            !settings.is_internal && !is_v6 && !has_floating_ip && item.action == ServiceAction::Ensure;
-        let (follows_nodes, has_port) = (settings.vip.follows_nodes(), !settings.vip.port.is_empty());
+        let for_floating_ip = ensured.filter(|settings| !settings.is_internal && !is_v6 && !has_floating_ip);
+        let (follows_nodes, has_port) = (hosts.vip.follows_nodes(), !hosts.vip.port.is_empty());
         // With a VIP port of the user, only the members are in the nodes' subnet.
-        let of_members = follows_nodes && has_port && settings.member_subnet.is_none() && observed.is_read(place);
-        if !of_members && !makes_balancer && !makes_floating_ip {
+        let of_members = follows_nodes && has_port && hosts.member_subnet.is_none() && observed.is_read(place);
+        if !of_members && !makes_balancer && for_floating_ip.is_none() {
             return Ok(None);
         }
         let mut places = Places::default();
         if makes_balancer && follows_nodes && !has_port {
-            let subnet = self.node_subnet(settings).await?;
-            places.node_subnet = Some(subnet.ok_or_else(|| no_subnet(item, settings))?);
+            let subnet = self.node_subnet(hosts).await?;
+            places.node_subnet = Some(subnet.ok_or_else(|| no_subnet(item))?);
         } else if of_members {
-            places.node_subnet = self.node_subnet(settings).await?;
+            places.node_subnet = self.node_subnet(hosts).await?;
         }
-        if makes_floating_ip {
+        if let Some(settings) = for_floating_ip {
             let of_balancer = balancer.map(|balancer| &balancer.lb.vip_subnet_id);
             let of_nodes = places.node_subnet.as_ref().filter(|_| !has_port);
-            let subnet = of_balancer.or(of_nodes).unwrap_or(&settings.vip.subnet).clone();
+            let subnet = of_balancer.or(of_nodes).unwrap_or(&hosts.vip.subnet).clone();
             self.external(settings, &subnet, &mut places).await?;
         }
         Ok(Some(places))
     }
 
     /// The subnet of the first node, by name, whose address is on a port of its server.
-    async fn node_subnet(&self, settings: &Settings) -> Result<Option<String>, ProviderError> {
-        let nodes = settings.members.iter().chain(&settings.others);
+    async fn node_subnet(&self, hosts: &Hosts) -> Result<Option<String>, ProviderError> {
+        let nodes = hosts.members.iter().chain(&hosts.others);
         let with_server = nodes.filter_map(|node| Some((node.server.clone()?, node)));
         let candidates: Vec<_> = with_server.take(CANDIDATES).collect();
         if candidates.is_empty() {
@@ -417,11 +418,12 @@ impl Reads {
 
     /// The security group of a Service, if groups are managed or one may be left over.
     async fn group(&self, item: &Item, observed: &Observed, place: usize) -> Result<Option<Group>, ProviderError> {
-        let managed = item.settings.as_ref().filter(|settings| settings.manages_group);
+        let managed = Some(&item.hosts).filter(|hosts| hosts.manages_group && item.action != ServiceAction::Delete);
         // A balancer that matches its record had no group when it was recorded.
-        let may_be_left = match &item.settings {
-            None => true,
-            Some(_) => item.action == ServiceAction::Ensure && observed.is_read(place),
+        let may_be_left = match item.action {
+            ServiceAction::Delete => true,
+            ServiceAction::Ensure => observed.is_read(place),
+            ServiceAction::UpdateHosts => false,
         };
         if managed.is_none() && !may_be_left {
             return Ok(None);
@@ -436,9 +438,9 @@ impl Reads {
         }
         let (existing, with_group) = found.pop().unzip();
         let mut group = Group { group: existing, with_group: with_group.unwrap_or_default(), ..Group::default() };
-        if let Some(settings) = managed {
-            let servers = settings.members.iter().filter_map(|member| member.server.clone()).collect();
-            if let Some(unknown) = settings.members.iter().find(|member| member.server.is_none()) {
+        if let Some(hosts) = managed {
+            let servers = hosts.members.iter().filter_map(|member| member.server.clone()).collect();
+            if let Some(unknown) = hosts.members.iter().find(|member| member.server.is_none()) {
                 return Err(ProviderError::unknown(format!(
                     "node {} has no provider ID yet: its ports are not known",
                     unknown.node
@@ -446,7 +448,7 @@ impl Reads {
             }
             let ports = self.ports.of(&servers).await?;
             group.ports = ports.into_values().flatten().collect();
-            group.subnet = match observed.source_subnet(place, settings) {
+            group.subnet = match observed.source_subnet(place, hosts) {
                 Some(id) => self.subnets.ask_one(id).await?.transpose()?,
                 None => None,
             };
@@ -456,8 +458,8 @@ impl Reads {
 }
 
 /// The error for a new balancer without a subnet.
-fn no_subnet(item: &Item, settings: &Settings) -> ProviderError {
-    ProviderError::unknown(match settings.members.is_empty() && settings.others.is_empty() {
+fn no_subnet(item: &Item) -> ProviderError {
+    ProviderError::unknown(match item.hosts.members.is_empty() && item.hosts.others.is_empty() {
         true => format!(
             "there are no available nodes for LoadBalancer service {}: its subnet is that of a node, as no subnet-id is set",
             item.key
@@ -502,8 +504,8 @@ fn needed(observed: &Observed, desired: &Desired) -> BTreeMap<String, Below> {
         let new = Below { members: false, monitors: false, hosts_only: true };
         let below = needed.entry(id.clone()).or_insert(new);
         below.hosts_only &= item.action == ServiceAction::UpdateHosts && item.applied.is_some();
-        if let Some(settings) = item.settings.as_ref().filter(|settings| settings.monitor.is_some()) {
-            below.members |= settings.health_check_port.is_some();
+        if item.settings.as_ref().is_some_and(|settings| settings.monitor.is_some()) {
+            below.members |= item.hosts.health_check_port.is_some();
             below.monitors = true;
         }
     }

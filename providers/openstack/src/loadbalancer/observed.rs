@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ccm_provider::ProviderError;
 use serde::{Deserialize, Serialize};
 
 use super::claim::Evidence;
-use super::desired::Settings;
+use super::desired::Hosts;
 use super::names;
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
 use crate::client::octavia::{Listener, LoadBalancer, Member, Monitor, Pool, Version};
@@ -28,9 +29,12 @@ pub(crate) struct Observed {
     pub(crate) groups: BTreeMap<usize, Group>,
     /// The reason why an item's certificate cannot be used.
     pub(crate) bad_certificates: BTreeMap<usize, String>,
-    /// The error of a read that only this item needs; other items of the balancer continue.
+    /// The error of a read without which the item gets no settings; other items of the balancer continue.
     #[serde(default)]
-    pub(crate) unread: BTreeMap<usize, String>,
+    pub(crate) unread: BTreeMap<usize, ProviderError>,
+    /// The reason why an item's security group is not known.
+    #[serde(default)]
+    pub(crate) group_problems: BTreeMap<usize, ProviderError>,
     /// Items with a creation or deletion that is not shown yet.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) hidden: BTreeSet<usize>,
@@ -113,20 +117,20 @@ impl Observed {
     }
 
     /// The subnet of the members of an item; `None` with only a network: Octavia then takes the address as reachable.
-    pub(crate) fn member_subnet(&self, place: usize, settings: &Settings) -> Option<String> {
+    pub(crate) fn member_subnet(&self, place: usize, hosts: &Hosts) -> Option<String> {
         let of_nodes = || self.places.get(&place).and_then(|places| places.node_subnet.clone());
-        match &settings.member_subnet {
+        match &hosts.member_subnet {
             Some(subnet) => Some(subnet.clone()),
-            None if !settings.vip.follows_nodes() => None,
+            None if !hosts.vip.follows_nodes() => None,
             // The VIP is in the nodes' subnet, unless the user chose its port.
-            None if settings.vip.port.is_empty() => self.vip_subnet(place).or_else(of_nodes),
+            None if hosts.vip.port.is_empty() => self.vip_subnet(place).or_else(of_nodes),
             None => of_nodes(),
         }
     }
 
     /// The subnet from which a balancer reaches the members of an item; `None`: unknown until the balancer exists.
-    pub(crate) fn source_subnet(&self, place: usize, settings: &Settings) -> Option<String> {
-        self.member_subnet(place, settings).or_else(|| self.vip_subnet(place))
+    pub(crate) fn source_subnet(&self, place: usize, hosts: &Hosts) -> Option<String> {
+        self.member_subnet(place, hosts).or_else(|| self.vip_subnet(place))
     }
 
     fn vip_subnet(&self, place: usize) -> Option<String> {

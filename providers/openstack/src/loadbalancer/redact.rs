@@ -27,6 +27,7 @@ pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
         groups,
         bad_certificates: _,
         unread: _,
+        group_problems: _,
         hidden: _,
         busy_for: _,
         unsettled: _,

@@ -80,7 +80,7 @@ impl Settling {
 
     fn hides(&self, observed: &Observed, place: usize, item: &Item) -> bool {
         let is_recent = |trace: fn(String) -> Trace, name: &str| self.is_recent(&trace(name.to_owned()));
-        let wants_group = item.settings.as_ref().is_none_or(|settings| settings.manages_group);
+        let wants_group = item.action == ServiceAction::Delete || item.hosts.manages_group;
         let has_group = observed.groups.get(&place).is_some_and(|group| group.group.is_some());
         let ips = &observed.floating_ips;
         let has_ip = observed.floating_ip_of(place).is_some()
@@ -91,9 +91,15 @@ impl Settling {
     }
 }
 
+const NOT_SHOWN: &str = "OpenStack does not show yet what was written a moment ago";
+
 /// The error until reads have caught up.
 pub(super) fn not_shown() -> ProviderError {
-    ProviderError::in_progress("OpenStack does not show yet what was written a moment ago", AGAIN)
+    ProviderError::in_progress(NOT_SHOWN, AGAIN)
+}
+
+pub(super) fn is_not_shown(error: &ProviderError) -> bool {
+    error.to_string() == NOT_SHOWN
 }
 
 #[cfg(test)]

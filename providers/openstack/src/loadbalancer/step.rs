@@ -7,29 +7,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
 use ccm_kit::lock;
-use ccm_provider::{Change, Risk, Subject, Verb};
 use serde_json::Value;
 
 use crate::client::network::{Port, Rule};
 use crate::client::octavia::LoadBalancer;
 use crate::client::operation::Operation;
 
-/// One write.
+/// One step of a plan.
+pub(crate) type Step = ccm_kit::balancer::Step<Order>;
+
+/// A write for a Service.
 #[derive(Debug, Clone)]
-pub(crate) struct Step {
+pub(crate) struct Order {
     /// The index of its work item.
-    pub(crate) item: usize,
+    pub(crate) place: usize,
     /// The name of its Service's own balancer.
     pub(crate) owner: String,
     pub(crate) write: Write,
-    pub(crate) verb: Verb,
-    /// `LoadBalancer`, `Listener`, …
-    pub(crate) kind: &'static str,
-    /// The object's name or ID.
-    pub(crate) id: String,
-    pub(crate) changes: Vec<Change>,
-    pub(crate) reason: &'static str,
-    pub(crate) risk: Risk,
 }
 
 /// The request of a step.
@@ -57,8 +51,6 @@ pub(crate) enum Write {
         output: Option<(String, &'static str)>,
         /// Whether the balancer must be active again before the step ends.
         is_last: bool,
-        /// The Service on which a refusal is reported while the plan continues; `None`: it ends the plan.
-        may_fail: Option<Subject>,
     },
     /// Creates a floating IP with the first of these bodies that Neutron accepts.
     CreateFloatingIp {
@@ -81,10 +73,15 @@ pub(crate) enum Write {
         name: String,
         description: String,
     },
+    /// Deletes the rules that Neutron adds to a new security group.
+    EmptyGroup {
+        name: String,
+    },
     /// No write: the security group is planned when the balancer shows its subnet.
     GroupLater,
     DeleteGroup {
         id: String,
+        name: String,
     },
     CreateRule {
         group: String,
@@ -129,6 +126,8 @@ pub(crate) struct Made {
     pub(crate) failed: BTreeSet<usize>,
     /// The owners of the steps that were sent.
     pub(crate) owners: BTreeSet<String>,
+    /// The rules that Neutron added to new security groups, by the name of the group.
+    pub(crate) default_rules: BTreeMap<String, Vec<String>>,
     /// The IDs of listeners, pools and monitors that were written.
     pub(crate) written: BTreeSet<String>,
 }
@@ -173,25 +172,13 @@ pub(crate) fn made(name: &str) -> String {
     format!("{{{name}}}")
 }
 
-impl Step {
-    /// Whether the step changes the address for clients.
+impl Order {
+    /// Whether the write changes the address for clients.
     pub(crate) fn changes_address(&self) -> bool {
         matches!(
             self.write,
             Write::CreateFloatingIp { .. } | Write::BindFloatingIp { .. } | Write::DeleteFloatingIp { .. }
         )
-    }
-
-    /// The step as users see it.
-    pub(crate) fn describe(&self) -> ccm_provider::Step {
-        ccm_provider::Step {
-            verb: self.verb,
-            kind: self.kind.into(),
-            id: self.id.clone(),
-            changes: self.changes.clone(),
-            reason: self.reason.to_owned(),
-            risk: self.risk,
-        }
     }
 }
 

@@ -7,13 +7,17 @@ use ccm_provider::{Node, Service, ServiceAction};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::scene::{APPLIED, FIPS, INTERNAL, Scene, annotation, forget, id, service, set, unset, web};
+use crate::scene::{APPLIED, FIPS, GROUPS, INTERNAL, Scene, annotation, forget, id, service, set, unset, web};
 
 ccm_test_openstack::cases! { [crate::scene]
     both:
         two_nodes_with_one_address_are_one_member,
         a_creation_that_failed_unseen_is_made_again;
     simulated:
+        the_members_follow_the_nodes_whatever_else_is_wrong,
+        with_ovn_source_ranges_of_both_families_are_an_event,
+        a_refused_setting_fails_alone_and_is_not_sent_again,
+        a_refused_creation_is_not_sent_again_until_the_service_changes,
         a_balancer_that_cannot_be_read_fails_its_own_service_alone,
         a_busy_balancer_costs_two_reads_and_its_deletion_says_why,
         a_change_of_nodes_writes_no_annotation,
@@ -22,7 +26,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_changed_address_moves_to_a_free_floating_ip_or_is_reported,
         an_address_that_only_administrators_may_choose_is_to_be_reserved,
         settings_that_come_too_late_are_reported,
-        health_monitors_are_those_of_the_project_and_read_once;
+        health_monitors_are_those_of_the_project;
 }
 
 async fn a_balancer_that_cannot_be_read_fails_its_own_service_alone(scene: &mut Scene) {
@@ -226,7 +230,7 @@ async fn settings_that_come_too_late_are_reported(scene: &mut Scene) {
     assert!(scene.events().iter().any(|event| event.contains("spec.loadBalancerIP 10.50.0.250")));
 }
 
-async fn health_monitors_are_those_of_the_project_and_read_once(scene: &mut Scene) {
+async fn health_monitors_are_those_of_the_project(scene: &mut Scene) {
     scene.configure("[LoadBalancer]\ncreate-monitor = true\n").await;
     let mut all: Vec<Service> = (0..4).map(|n| service(&format!("web-{n}"), &[(80, 30080)], json!({}))).collect();
     for web in &mut all {
@@ -234,11 +238,123 @@ async fn health_monitors_are_those_of_the_project_and_read_once(scene: &mut Scen
         forget(web);
     }
     let mark = scene.simulation().mark();
-    let (calls, _) = scene.counted(join_all(all.iter_mut().map(|web| scene.ensure(web)))).await;
-    assert!((1..=2).contains(&calls.of("loadbalancer_healthmonitor_list")), "{calls:?}");
+    join_all(all.iter_mut().map(|web| scene.ensure(web))).await;
     let project = format!("project_id={}", scene.place().project);
     scene.simulation().ledger(|ledger| {
         let lists = ledger.since(mark).filter(|entry| entry.action == "loadbalancer_healthmonitor_list");
-        assert!(lists.collect::<Vec<_>>().iter().all(|entry| entry.params.contains(&project)));
+        let lists: Vec<_> = lists.collect();
+        assert!(!lists.is_empty() && lists.iter().all(|entry| entry.params.contains(&project)));
     });
+}
+
+/// What only an ensure needs cannot stop the members.
+async fn the_members_follow_the_nodes_whatever_else_is_wrong(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\nmanage-security-groups = true\n").await;
+    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+    scene.ensure(&mut web).await;
+    let group = scene.groups().await.remove(0);
+    let good = web.clone();
+    for (case, nodes) in
+        ["sources", "class", "certificate", "sharing", "pattern", "proxy", "monitor", "no-ports", "groups"]
+            .into_iter()
+            .zip([2, 3].into_iter().cycle())
+    {
+        let mut web = good.clone();
+        match case {
+            "sources" => {
+                web.spec.load_balancer_source_ranges = Some(vec!["10.0.0.0/8".to_owned(), "fd00::/8".to_owned()]);
+            }
+            "class" => set(&mut web, "class", "no-such"),
+            "certificate" => set(&mut web, "default-tls-container-ref", "x"),
+            "sharing" => set(&mut web, "keep-floatingip", "perhaps"),
+            "pattern" => set(&mut web, "floating-subnet", "~("),
+            "proxy" => {
+                set(&mut web, "proxy-protocol", "true");
+                web.spec.ports[0].protocol = "UDP".to_owned();
+            }
+            "monitor" => set(&mut web, "x-forwarded-for", "perhaps"),
+            "no-ports" => web.spec.ports.clear(),
+            _ => drop(scene.make(GROUPS, "security_group", json!({"name": group["name"]})).await),
+        }
+        forget(&mut web);
+        if nodes == 2 {
+            drop(scene.nodes.pop());
+        } else {
+            scene.nodes.push(scene.node("node-3").await);
+        }
+        let answer = scene.process.work(&mut web, &scene.nodes, ServiceAction::UpdateHosts).await;
+        assert_eq!(scene.members().await.len(), nodes * 2, "{case}: {answer:?}");
+        assert_eq!(answer.is_err(), ["proxy", "groups"].contains(&case), "{case}: {answer:?}");
+        // The same for an ensure that is refused.
+        if nodes == 2 {
+            scene.nodes.push(scene.node("node-3").await);
+        } else {
+            drop(scene.nodes.pop());
+        }
+        web.status.load_balancer.ingress.push(Default::default());
+        forget(&mut web);
+        let answer = scene.try_ensure(&mut web).await;
+        assert_eq!(answer.is_err(), case != "monitor" && case != "sharing", "{case}: {answer:?}");
+        assert_eq!(scene.members().await.len(), (5 - nodes) * 2, "{case}: {answer:?}");
+        if nodes == 2 {
+            drop(scene.nodes.pop());
+        } else {
+            scene.nodes.push(scene.node("node-3").await);
+        }
+    }
+}
+
+async fn with_ovn_source_ranges_of_both_families_are_an_event(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\nlb-provider = ovn\nlb-method = SOURCE_IP_PORT\n").await;
+    let mut web = web();
+    web.spec.load_balancer_source_ranges = Some(vec!["10.0.0.0/8".to_owned(), "fd00::/8".to_owned()]);
+    scene.ensure(&mut web).await;
+    let events = scene.events();
+    assert!(events.iter().any(|event| event.contains("fd00::/8: not a range of IPv4")), "{events:?}");
+}
+
+/// The settings are refused, and the rest of the Service goes on.
+async fn a_refused_setting_fails_alone_and_is_not_sent_again(scene: &mut Scene) {
+    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+    scene.ensure(&mut web).await;
+    let refused =
+        Fault::Code { status: 501, code: String::new(), message: "Provider 'x' does not support it".to_owned() };
+    let on = |action: &str| Rule::every(refused.clone()).on("load-balancer", action);
+    scene.simulation().fault(on("loadbalancer_listener_update"));
+    set(&mut web, "connection-limit", "5");
+    web.spec.session_affinity = "ClientIP".to_owned();
+    scene.nodes.pop();
+    let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+    assert!(error.contains("does not support it"), "{error}");
+    assert_eq!(calls.of("loadbalancer_listener_update"), 2, "{calls:?}");
+    assert_eq!(
+        (scene.members().await.len(), &scene.pool().await["session_persistence"]["type"]),
+        (4, &json!("SOURCE_IP"))
+    );
+    // Its record on the Service has changed once.
+    scene.refused(&mut web).await;
+    let (calls, _) = scene.counted(scene.refused(&mut web)).await;
+    assert_eq!(calls.of("loadbalancer_listener_update"), 0, "{calls:?}");
+    set(&mut web, "connection-limit", "6");
+    let (calls, _) = scene.counted(scene.refused(&mut web)).await;
+    assert_eq!(calls.of("loadbalancer_listener_update"), 2, "{calls:?}");
+    scene.simulation().faults(Faults::clear);
+    set(&mut web, "connection-limit", "7");
+    scene.ensure(&mut web).await;
+    scene.is_steady(&mut web).await;
+}
+
+/// A refused creation leaves a port in Neutron.
+async fn a_refused_creation_is_not_sent_again_until_the_service_changes(scene: &mut Scene) {
+    let mut web = web();
+    set(&mut web, "connection-limit", "-5");
+    let (calls, error) = scene.counted(scene.refused(&mut web)).await;
+    assert_eq!(calls.of("loadbalancer_create"), 1, "{error}");
+    for _ in 0..3 {
+        let (calls, again) = scene.counted(scene.refused(&mut web)).await;
+        assert_eq!((calls.of("loadbalancer_create"), &again), (0, &error));
+    }
+    set(&mut web, "connection-limit", "5");
+    scene.ensure(&mut web).await;
+    let _ = scene.simulation().take_violations();
 }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use ccm_kit::annotations::{Annotations, invalid};
 use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
-use ccm_provider::{ErrorClass, Finding, Node, ProviderError, Service, ServiceAction, ServiceWork, Subject};
+use ccm_provider::{ErrorClass, Finding, Node, ProviderError, Service, ServiceAction, ServiceWork};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -21,10 +21,13 @@ use crate::annotations::{self as keys, Key};
 use crate::client::keys::Certificate;
 use crate::client::network::FloatingIp;
 use crate::loadbalancer::Env;
-use crate::node::identity::{Identity, ServerId};
-use crate::start::config::{Class, Config};
+use crate::node::identity::ServerId;
+use crate::start::config::{Class, Config, OVN};
 
 pub(crate) mod backend;
+mod hosts;
+
+pub(crate) use hosts::{Hosts, NodePort};
 
 /// The transport protocols of Services.
 const TRANSPORTS: [&str; 3] = ["TCP", "UDP", "SCTP"];
@@ -66,8 +69,6 @@ pub(crate) struct Item {
     /// The addresses and host names in the status of the Service.
     #[serde(skip)]
     pub(crate) published: BTreeSet<String>,
-    #[serde(skip)]
-    pub(crate) subject: Subject,
     /// The creation time of the Service.
     #[serde(skip)]
     pub(crate) created: Option<Timestamp>,
@@ -75,7 +76,9 @@ pub(crate) struct Item {
     #[serde(skip)]
     pub(crate) applied: Option<String>,
     pub(crate) keep_floating_ip: bool,
-    /// `None` for a deletion.
+    /// Empty for a deletion.
+    pub(crate) hosts: Hosts,
+    /// `None` for a deletion, and for a change of nodes if they are refused.
     pub(crate) settings: Option<Settings>,
     /// Findings to report to the user.
     #[serde(skip)]
@@ -83,14 +86,10 @@ pub(crate) struct Item {
 }
 
 /// The settings that a Service requests.
+/// Members and where they are: [`Hosts`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Settings {
     pub(crate) is_internal: bool,
-    /// The first IP family of the Service.
-    pub(crate) family: Option<Family>,
-    pub(crate) vip: Vip,
-    /// The subnet of the members, if one is configured.
-    pub(crate) member_subnet: Option<String>,
     pub(crate) floating: Floating,
     pub(crate) ports: Vec<Port>,
     pub(crate) connection_limit: i64,
@@ -102,6 +101,8 @@ pub(crate) struct Settings {
     pub(crate) certificate: Option<Certificate>,
     /// The allowed source ranges; never empty.
     pub(crate) sources: Vec<IpNet>,
+    /// The reason why one of them has no effect.
+    pub(crate) bad_sources: Option<String>,
     /// Whether the user set `sources`.
     pub(crate) restricts_sources: bool,
     pub(crate) algorithm: String,
@@ -109,17 +110,10 @@ pub(crate) struct Settings {
     pub(crate) proxy_protocol: Option<&'static str>,
     pub(crate) is_sticky: bool,
     pub(crate) monitor: Option<Monitor>,
-    /// The port of kube-proxy's health check, if the Service has one.
-    pub(crate) health_check_port: Option<i32>,
     pub(crate) flavor: String,
     pub(crate) zone: String,
     pub(crate) tags: MoreTags,
     pub(crate) publish: Publish,
-    pub(crate) members: Vec<Target>,
-    /// If there are no members: the nodes regardless of the selector, to find a subnet for a new balancer.
-    #[serde(skip)]
-    pub(crate) others: Vec<Target>,
-    pub(crate) manages_group: bool,
     /// Whether a balancer in ERROR is deleted and recreated.
     #[serde(skip)]
     pub(crate) is_recreated: bool,
@@ -269,7 +263,6 @@ struct Source<'a> {
     annotations: Annotations<'a>,
     class: Option<&'a Class>,
     config: &'a Config,
-    identity: &'a Identity,
 }
 
 /// The desired state of the work, and one result per item.
@@ -298,27 +291,43 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderErr
         annotated: text(&keys::LOAD_BALANCER_ID).map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
         noted_address: text(&keys::LOAD_BALANCER_ADDRESS),
         published: published(service),
-        subject: Subject::service(service),
         created: service.metadata.creation_timestamp,
         applied: service.metadata.annotations.get(super::APPLIED).cloned(),
-        keep_floating_ip: annotations.get_or_default(&keys::KEEP_FLOATING_IP)?,
+        keep_floating_ip: match work.action {
+            ServiceAction::UpdateHosts => annotations.readable(&keys::KEEP_FLOATING_IP).unwrap_or_default(),
+            _ => annotations.get_or_default(&keys::KEEP_FLOATING_IP)?,
+        },
+        hosts: Hosts::default(),
         settings: None,
         findings: Vec::new(),
     };
     if work.action != ServiceAction::Delete {
-        let class = match annotations.text(keys::CLASS.row).unwrap_or_default() {
-            "" => None,
-            name => Some(config.classes.get(name).ok_or_else(|| {
-                annotations.refuse(
-                    keys::CLASS.row,
-                    format!("invalid loadbalancer class {name:?}; cloud.conf has no such [LoadBalancerClass]"),
-                )
-            })?),
+        item.hosts = Hosts::new(env, work, &mut item.findings);
+        let settings = settings(config, service, annotations, &mut item.findings);
+        item.settings = match work.action {
+            ServiceAction::UpdateHosts => settings.ok(),
+            _ => Some(settings?),
         };
-        let source = Source { service, annotations, class, config, identity: &env.identity };
-        item.settings = Some(source.settings(work, &mut item.findings)?);
     }
     Ok(item)
+}
+
+fn settings(
+    config: &Config,
+    service: &Service,
+    annotations: Annotations<'_>,
+    findings: &mut Vec<Finding>,
+) -> Result<Settings, ProviderError> {
+    let class = match annotations.text(keys::CLASS.row).unwrap_or_default() {
+        "" => None,
+        name => Some(config.classes.get(name).ok_or_else(|| {
+            annotations.refuse(
+                keys::CLASS.row,
+                format!("invalid loadbalancer class {name:?}; cloud.conf has no such [LoadBalancerClass]"),
+            )
+        })?),
+    };
+    Source { service, annotations, class, config }.settings(findings)
 }
 
 fn published(service: &Service) -> BTreeSet<String> {
@@ -328,15 +337,12 @@ fn published(service: &Service) -> BTreeSet<String> {
 }
 
 impl Source<'_> {
-    fn settings(&self, work: &ServiceWork, findings: &mut Vec<Finding>) -> Result<Settings, ProviderError> {
+    fn settings(&self, findings: &mut Vec<Finding>) -> Result<Settings, ProviderError> {
         let (service, lb) = (self.service, &self.config.load_balancer);
         let get_bool =
             |key: &Key<bool>, default: bool| Ok::<_, ProviderError>(self.annotations.get(key)?.unwrap_or(default));
         if service.spec.ports.is_empty() {
-            return Err(refused(match work.action {
-                ServiceAction::UpdateHosts => "no ports provided to openstack load balancer",
-                _ => "no service ports provided",
-            }));
+            return Err(refused("no service ports provided"));
         }
         findings.extend(keys::TABLE.review(self.annotations, ()));
         findings.extend(keys::unsupported(self.annotations, &lb.lb_provider));
@@ -352,31 +358,7 @@ impl Source<'_> {
             return Err(invalid(conflict));
         }
         let tls_container = self.text(&keys::DEFAULT_TLS_CONTAINER_REF, &lb.default_tls_container_ref);
-        let (sources, restricts_sources) = self.sources(family)?;
-        let vip = Vip {
-            network: self.place(&keys::NETWORK_ID, |class| &class.network_id, &lb.network_id),
-            subnet: self.place(&keys::SUBNET_ID, |class| &class.subnet_id, &lb.subnet_id),
-            port: self.text(&keys::PORT_ID, ""),
-            address: match is_internal || family == Some(Family::V6) {
-                true => service.spec.load_balancer_ip.clone(),
-                false => String::new(),
-            },
-        };
-        // As upstream: here the annotation takes precedence over the class, and the configured subnet over that of the
-        // VIP.
-        let of_class = self.class.map(|class| &class.member_subnet_id).filter(|subnet| !subnet.is_empty());
-        let member_subnet = [
-            self.text(&keys::MEMBER_SUBNET_ID, of_class.unwrap_or(&lb.member_subnet_id)),
-            lb.subnet_id.clone(),
-            vip.subnet.clone(),
-        ];
-        let selector = NodeSelector::parse(&self.text(&keys::NODE_SELECTOR, &lb.node_selector));
-        let members = backend::targets(&work.nodes, self.identity, &selector, family, findings);
-        let others = match members.is_empty() {
-            true => backend::targets(&work.nodes, self.identity, &NodeSelector::default(), family, &mut Vec::new()),
-            false => Vec::new(),
-        };
-        let health_check_port = Some(service.health_check_path_port().1).filter(|port| *port != 0);
+        let (sources, restricts_sources, bad_sources) = self.sources(family)?;
         let asks_for_hostname = get_bool(&keys::ENABLE_INGRESS_HOSTNAME, lb.enable_ingress_hostname)?;
         if service.spec.ip_families.len() > 1 {
             let text = "a load balancer has one address: only the first IP family of the Service is served";
@@ -384,9 +366,6 @@ impl Source<'_> {
         }
         Ok(Settings {
             is_internal,
-            family,
-            vip,
-            member_subnet: member_subnet.into_iter().find(|subnet| !subnet.is_empty()),
             floating: if is_internal { Floating::default() } else { self.floating()? },
             ports: self.ports(forwards_client_address, !tls_container.is_empty(), proxy_protocol.is_some())?,
             connection_limit: self.number(&keys::CONNECTION_LIMIT, -1)?,
@@ -400,6 +379,7 @@ impl Source<'_> {
             certificate: self.certificate(&tls_container)?,
             tls_container,
             sources,
+            bad_sources,
             restricts_sources,
             // Every pool needs one.
             algorithm: Some(self.text(&keys::LB_METHOD, ""))
@@ -411,7 +391,6 @@ impl Source<'_> {
                 true => Some(self.monitor(findings)?),
                 false => None,
             },
-            health_check_port,
             flavor: self.text(&keys::FLAVOR_ID, &lb.flavor_id),
             zone: self.text(&keys::AVAILABILITY_ZONE, &lb.availability_zone),
             tags: MoreTags {
@@ -423,9 +402,6 @@ impl Source<'_> {
                 hostname: self.text(&keys::HOSTNAME, ""),
                 suffix: (proxy_protocol.is_some() && asks_for_hostname).then(|| lb.ingress_hostname_suffix.clone()),
             },
-            members,
-            others,
-            manages_group: lb.manage_security_groups,
             is_recreated: get_bool(&keys::RECREATE_IN_ERROR, false)?,
             asked: Asked {
                 network: self.asked(&keys::NETWORK_ID, |class| &class.network_id),
@@ -513,8 +489,9 @@ impl Source<'_> {
         Ok(ports)
     }
 
-    /// The allowed source ranges, and whether the user set them.
-    fn sources(&self, family: Option<Family>) -> Result<(Vec<IpNet>, bool), ProviderError> {
+    /// The allowed source ranges, whether the user set them, and which of them has no effect: the provider ovn does
+    /// without them, all others refuse them.
+    fn sources(&self, family: Option<Family>) -> Result<(Vec<IpNet>, bool, Option<String>), ProviderError> {
         let is_v6 = family == Some(Family::V6);
         let ranges = SourceRanges::of(self.service).map_err(|error| refused(error.to_string()))?;
         let all = if is_v6 { "::/0" } else { "0.0.0.0/0" };
@@ -522,16 +499,18 @@ impl Source<'_> {
         let is_in_spec =
             self.service.spec.load_balancer_source_ranges.as_ref().is_some_and(|ranges| !ranges.is_empty());
         if !is_in_spec && annotation.is_none_or(|ranges| ranges.trim().is_empty()) {
-            return Ok((all.parse().into_iter().collect(), false));
+            return Ok((all.parse().into_iter().collect(), false, None));
         }
-        if let Some(other) = ranges.iter().find(|range| range.addr().is_ipv6() != is_v6) {
+        let other = ranges.iter().find(|range| range.addr().is_ipv6() != is_v6);
+        let problem = other.map(|other| {
             let family = if is_v6 { "IPv6" } else { "IPv4" };
             let key = if is_in_spec { "spec.loadBalancerSourceRanges" } else { ANNOTATION_SOURCE_RANGES };
-            return Err(refused(format!(
-                "{key} {other}: not a range of {family}, the first IP family of the Service; remove it"
-            )));
+            format!("{key} {other}: not a range of {family}, the first IP family of the Service; remove it")
+        });
+        match problem {
+            Some(problem) if self.config.load_balancer.lb_provider != OVN => Err(refused(problem)),
+            problem => Ok((ranges.iter().copied().collect(), true, problem)),
         }
-        Ok((ranges.iter().copied().collect(), true))
     }
 
     fn monitor(&self, findings: &mut Vec<Finding>) -> Result<Monitor, ProviderError> {

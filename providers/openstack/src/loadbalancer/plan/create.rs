@@ -1,11 +1,12 @@
 //! Creation of a balancer: in one call, or part by part if the driver requires serial calls.
 
+use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{ProviderError, Verb};
 use serde_json::Value;
 
-use super::super::desired::Settings;
+use super::super::desired::{Family, Settings};
 use super::super::observed::Balancer;
-use super::super::step::{Write, made};
+use super::super::step::{Then, Write, made};
 use super::{Draft, Fields, refused};
 use crate::annotations as keys;
 use crate::client::octavia::LoadBalancer;
@@ -57,12 +58,13 @@ impl Draft<'_> {
         fields.put("name", &*item.name);
         fields.put("description", &*item.descriptions.balancer);
         fields.put_text("provider", &lb.lb_provider);
-        if settings.vip.port.is_empty() {
-            fields.put_text("vip_subnet_id", places.node_subnet.as_deref().unwrap_or(&settings.vip.subnet));
-            fields.put_text("vip_network_id", &settings.vip.network);
-            fields.put_text("vip_address", &settings.vip.address);
+        let vip = &item.hosts.vip;
+        if vip.port.is_empty() {
+            fields.put_text("vip_subnet_id", places.node_subnet.as_deref().unwrap_or(&vip.subnet));
+            fields.put_text("vip_network_id", &vip.network);
+            fields.put_text("vip_address", &vip.address);
         } else {
-            fields.put("vip_port_id", &*settings.vip.port);
+            fields.put("vip_port_id", &*vip.port);
         }
         if self.features.flavors {
             fields.put_text("flavor_id", &settings.flavor);
@@ -81,19 +83,27 @@ impl Draft<'_> {
             fields.put("listeners", trees.collect::<Vec<Value>>());
         }
         let write = Write::CreateBalancer { name: item.name.clone(), body: fields.below("loadbalancer") };
+        self.part = Part::new(Kind::Frame);
         self.push(write, (Verb::Create, "LoadBalancer", &item.name), "the Service asks for a load balancer");
+        // In ERROR only a cascade deletes it.
+        let id = made(&balancer_id(&item.name));
+        let undo = Write::DeleteBalancer { id, cascade: true, then: Then::Nothing };
+        self.push(undo, (Verb::Delete, "LoadBalancer", &item.name), "its creation failed");
+        if let Some(undo) = self.steps.pop() {
+            self.amend(|step| step.undo(undo));
+        }
         let new = Balancer {
             lb: LoadBalancer {
                 id: made(&balancer_id(&item.name)),
                 name: item.name.clone(),
                 vip_port_id: made(&vip_port(&item.name)),
-                vip_address: if settings.family == Some(super::super::desired::Family::V6) { "::" } else { "" }.into(),
+                vip_address: if item.hosts.family == Some(Family::V6) { "::" } else { "" }.into(),
                 ..LoadBalancer::default()
             },
             ..Balancer::default()
         };
         if serial {
-            self.ports(&new, settings, false)?;
+            self.ports(&new, settings);
         }
         self.floating_ip(&new, settings)
     }

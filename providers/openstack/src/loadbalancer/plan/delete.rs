@@ -1,16 +1,20 @@
 //! Deletion of a Service: its own objects are deleted; shared ones and those of others stay.
 
+use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{Finding, ProviderError, Verb};
 use serde_json::json;
 
 use super::super::names;
 use super::super::observed::{Balancer, service_tags};
 use super::super::step::{Then, Write};
+use super::floating::FLOATING_IP;
+use super::ports::label;
 use super::{Claim, Draft, MONITOR, NAMESAKE, POOL, namesake, refused, tag_change};
 use crate::client::octavia::{ERROR, Listener, LoadBalancer, Pool};
 
 impl Draft<'_> {
     pub(super) fn delete(&mut self) -> Result<(), ProviderError> {
+        self.must_be_read()?;
         let Some(balancer) = self.observed.balancer(self.place) else {
             self.delete_loose_floating_ips();
             self.delete_group();
@@ -40,6 +44,7 @@ impl Draft<'_> {
         if is_user && made_by_us && !shared {
             let ips = self.observed.floating_ips.iter();
             let bound = ips.clone().filter(|ip| ip.port_id.as_ref() == Some(&balancer.lb.vip_port_id));
+            self.part = Part::of(Kind::Retire, FLOATING_IP);
             for ip in bound.collect::<Vec<_>>() {
                 // Any other floating IP is detached with the port.
                 if self.is_our_floating_ip(balancer, ip) && !self.item.keep_floating_ip {
@@ -63,6 +68,7 @@ impl Draft<'_> {
         // In ERROR Octavia accepts no change of a part: only a cascade deletes it.
         let cascade = self.env.config.load_balancer.cascade_delete || balancer.lb.provisioning_status == ERROR;
         if !cascade {
+            self.part = Part::new(Kind::Retire);
             for pool in &balancer.pools {
                 self.delete_monitor_of(balancer, pool, reason);
             }
@@ -73,6 +79,7 @@ impl Draft<'_> {
                 self.delete_part(balancer, &POOL, &pool.id, &pool.name, reason);
             }
         }
+        self.part = Part::new(Kind::Release);
         let write = Write::DeleteBalancer { id: balancer.lb.id.clone(), cascade, then };
         self.push(write, (Verb::Delete, "LoadBalancer", &balancer.lb.name), reason);
     }
@@ -85,6 +92,7 @@ impl Draft<'_> {
             listener.tags.iter().any(|tag| is_own_tag(tag)) && service_tags(&listener.tags).all(is_own_tag)
         };
         for listener in balancer.listeners.iter().filter(only_ours) {
+            self.part = Part::of(Kind::Retire, label(listener.protocol_port, &listener.protocol));
             if let Some(pool) = balancer.pool_of(listener).filter(|pool| balancer.is_of_one_listener(pool)) {
                 self.delete_monitor_of(balancer, pool, "its listener goes");
             }
@@ -93,6 +101,7 @@ impl Draft<'_> {
         self.delete_loose_pools(balancer);
         let tags: Vec<String> = balancer.lb.tags.iter().filter(|tag| !is_own_tag(tag)).cloned().collect();
         if tags != balancer.lb.tags {
+            self.part = Part::new(Kind::Release);
             let changes = vec![tag_change(&balancer.lb.tags, &tags)];
             let body = json!({"loadbalancer": {"tags": tags}});
             self.update_balancer(&balancer.lb.id, body, changes, "the Service no longer uses it");
@@ -127,6 +136,7 @@ impl Draft<'_> {
         if self.item.keep_floating_ip {
             return;
         }
+        self.part = Part::of(Kind::Retire, FLOATING_IP);
         for ip in self.loose_floating_ips() {
             let write = Write::DeleteFloatingIp { id: ip.id.clone() };
             self.push(write, (Verb::Delete, "FloatingIP", &ip.floating_ip_address), "the Service goes");

@@ -1,5 +1,6 @@
 //! The floating IP of a balancer.
 
+use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{Finding, ProviderError, Verb};
 
 use super::super::desired::Settings;
@@ -9,9 +10,13 @@ use super::super::step::Write;
 use super::{Draft, Fields, NOT_APPLIED, refused};
 use crate::client::network::FloatingIp;
 
+/// The part of the floating IP.
+pub(super) const FLOATING_IP: &str = "floating IP";
+
 impl<'a> Draft<'a> {
     pub(super) fn floating_ip(&mut self, balancer: &Balancer, settings: &Settings) -> Result<(), ProviderError> {
         let (port, is_owner) = (&balancer.lb.vip_port_id, self.claim.is_owner());
+        self.part = Part::of(Kind::Settings, FLOATING_IP);
         if balancer.lb.vip_address.contains(':') {
             if !settings.is_internal {
                 let text = "the address of the load balancer is an IPv6 address, which needs no floating IP";

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{ProviderError, Verb};
 
 use super::super::desired::{Port as ServicePort, Settings};
@@ -11,6 +12,9 @@ use super::super::observed::Group;
 use super::super::step::{Write, made};
 use super::{Draft, refused};
 use crate::client::network::{Port, Rule};
+
+/// A new group is of no use without its load balancer.
+const NEEDS: &[Kind] = &[Kind::Claim, Kind::Frame, Kind::Rules];
 
 /// The fields by which two rules are compared.
 type Key = (String, String, String, String, Option<i64>, Option<i64>);
@@ -24,14 +28,16 @@ fn key(rule: &Rule) -> Key {
 impl Draft<'_> {
     /// Ensures the group of the Service if groups are managed; deletes it otherwise.
     pub(super) fn managed_group(&mut self, settings: &Settings) -> Result<(), ProviderError> {
-        if !settings.manages_group {
+        self.group_must_be_read()?;
+        if !self.item.hosts.manages_group {
             self.delete_group();
             return Ok(());
         }
         let Some(observed) = self.observed.groups.get(&self.place) else { return Ok(()) };
         let is_new = self.observed.balancer(self.place).is_none();
-        if is_new && self.observed.source_subnet(self.place, settings).is_none() {
+        if is_new && self.observed.source_subnet(self.place, &self.item.hosts).is_none() {
             let verb = if observed.group.is_none() { Verb::Create } else { Verb::Update };
+            self.rules_part("");
             let why = "its rules need the subnet that the load balancer gets";
             self.push(Write::GroupLater, (verb, "SecurityGroup", &self.item.group), why);
             return Ok(());
@@ -40,6 +46,7 @@ impl Draft<'_> {
         let group = match &observed.group {
             Some(group) => group.id.clone(),
             None => {
+                self.part = Part::new(Kind::Rules);
                 let (name, description) = (self.item.group.clone(), self.item.descriptions.security_group.clone());
                 let id = made(&format!("group {name}"));
                 self.push(
@@ -47,6 +54,11 @@ impl Draft<'_> {
                     (Verb::Create, "SecurityGroup", &name),
                     "[LoadBalancer] manage-security-groups is on",
                 );
+                self.amend(|step| step.needs(NEEDS));
+                // Neutron adds two rules to a new group, which needs ingress rules only.
+                let write = Write::EmptyGroup { name: name.clone() };
+                let why = "Neutron adds rules to a new group";
+                self.push_rule(write, (Verb::Delete, "SecurityGroupRule", &format!("default rules of {name}")), why);
                 id
             }
         };
@@ -55,12 +67,12 @@ impl Draft<'_> {
             (present.iter().map(key).collect(), desired.iter().map(key).collect());
         for rule in desired.iter().filter(|rule| !have.contains(&key(rule))) {
             let write = Write::CreateRule { group: group.clone(), rule: rule.clone() };
-            self.push(write, (Verb::Create, "SecurityGroupRule", &shown(rule)), "the Service needs it");
+            self.push_rule(write, (Verb::Create, "SecurityGroupRule", &shown(rule)), "the Service needs it");
         }
-        self.ports_of_members(observed, settings, &group);
+        self.ports_of_members(observed, &group);
         for rule in present.iter().filter(|rule| !want.contains(&key(rule))) {
             let write = Write::DeleteRule { id: rule.id.clone() };
-            self.push(write, (Verb::Delete, "SecurityGroupRule", &shown(rule)), "the Service does not need it");
+            self.push_rule(write, (Verb::Delete, "SecurityGroupRule", &shown(rule)), "the Service does not need it");
         }
         Ok(())
     }
@@ -90,7 +102,7 @@ impl Draft<'_> {
             }
             false => vec![subnet.cidr.clone()],
         };
-        let health_check = settings.health_check_port.map(|port| ingress("tcp", &subnet.cidr, port));
+        let health_check = self.item.hosts.health_check_port.map(|port| ingress("tcp", &subnet.cidr, port));
         let ports: Vec<&ServicePort> = settings.ports.iter().filter(|port| port.node_port != 0).collect();
         let rules = ports
             .iter()
@@ -104,8 +116,8 @@ impl Draft<'_> {
     }
 
     /// Adds the group to the ports of members, and removes it from those of former members.
-    fn ports_of_members(&mut self, observed: &Group, settings: &Settings, group: &str) {
-        let addresses: BTreeSet<&str> = settings.members.iter().map(|member| &*member.address).collect();
+    fn ports_of_members(&mut self, observed: &Group, group: &str) {
+        let addresses: BTreeSet<&str> = self.item.hosts.members.iter().map(|member| &*member.address).collect();
         let is_member = |port: &Port| port.fixed_ips.iter().any(|ip| addresses.contains(&*ip.ip_address));
         // The groups of cached server ports may be outdated.
         let has_group = |port: &Port| observed.with_group.iter().any(|with| with.id == port.id);
@@ -115,7 +127,7 @@ impl Draft<'_> {
                 port.security_groups.retain(|present| present != group);
                 let groups = port.security_groups.iter().cloned().chain([group.to_owned()]).collect();
                 let write = Write::PortGroups { port: Box::new(port.clone()), groups };
-                self.push(write, (Verb::Attach, "Port", &port.id), "its node is a member");
+                self.push_rule(write, (Verb::Attach, "Port", &port.id), "its node is a member");
             }
         }
         for port in observed.with_group.iter().filter(|port| !is_member(port)) {
@@ -126,11 +138,11 @@ impl Draft<'_> {
     fn without_group(&mut self, port: &Port, group: &str, reason: &'static str) {
         let groups = port.security_groups.iter().filter(|present| *present != group).cloned().collect();
         let write = Write::PortGroups { port: Box::new(port.clone()), groups };
-        self.push(write, (Verb::Detach, "Port", &port.id), reason);
+        self.push_rule(write, (Verb::Detach, "Port", &port.id), reason);
         // Old releases of the Go program also tagged the port with the group.
         if port.tags.iter().any(|tag| tag == group) {
             let write = Write::UntagPort { port: port.id.clone(), tag: group.to_owned() };
-            self.push(write, (Verb::Update, "Port", &port.id), reason);
+            self.push_rule(write, (Verb::Update, "Port", &port.id), reason);
         }
     }
 
@@ -140,8 +152,36 @@ impl Draft<'_> {
         for port in with_group {
             self.without_group(port, &group.id, "the security group goes");
         }
-        let write = Write::DeleteGroup { id: group.id.clone() };
+        self.part = Part::of(Kind::Retire, group.name.clone());
+        let write = Write::DeleteGroup { id: group.id.clone(), name: group.name.clone() };
         self.push(write, (Verb::Delete, "SecurityGroup", &group.name), "no Service needs it");
+        // As long as the load balancer is there, it needs the group.
+        self.amend(|step| step.needs(&[Kind::Release]));
+    }
+
+    /// Adds the group to the ports of new members, and removes it from those of former ones.
+    pub(super) fn hosts_of_group(&mut self) -> Result<(), ProviderError> {
+        self.group_must_be_read()?;
+        let observed = self.observed.groups.get(&self.place).filter(|_| self.item.hosts.manages_group);
+        if let Some((observed, group)) = observed.and_then(|observed| Some((observed, observed.group.as_ref()?))) {
+            self.ports_of_members(observed, &group.id);
+        }
+        Ok(())
+    }
+
+    pub(super) fn group_must_be_read(&self) -> Result<(), ProviderError> {
+        self.observed.group_problems.get(&self.place).map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Each rule and each port fails alone; all of them need the group.
+    fn push_rule(&mut self, write: Write, named: (Verb, &'static str, &str), reason: &'static str) {
+        self.rules_part(named.2);
+        self.push(write, named, reason);
+        self.amend(|step| step.needs(NEEDS));
+    }
+
+    fn rules_part(&mut self, of: &str) {
+        self.part = Part::of(Kind::Rules, of.to_owned());
     }
 }
 

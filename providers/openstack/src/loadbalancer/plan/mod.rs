@@ -3,10 +3,10 @@
 //! Upstream: `ensureOctaviaLoadBalancer`, `updateOctaviaLoadBalancer` and `ensureLoadBalancerDeleted` in
 //! `pkg/openstack/loadbalancer.go`. A plan may stop after any step: the next plan starts from the state at that time.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ccm_provider::{Change, ErrorClass, Finding, ProviderError, Risk, ServiceAction, Verb};
+use ccm_kit::balancer::{Items, Kind, Part, Plan};
+use ccm_provider::{Change, ErrorClass, Finding, ProviderError, Risk, ServiceAction, Step as Summary, Verb};
 use serde_json::{Map, Value, json};
 
 use super::Env;
@@ -15,7 +15,7 @@ use super::desired::{Desired, Item, Settings, refused};
 use super::names;
 use super::observed::{Balancer, Observed, service_tags};
 use super::settling::not_shown;
-use super::step::{Step, Then, Write};
+use super::step::{Order, Step, Then, Write};
 use crate::annotations::{self as keys, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECREATE_IN_ERROR};
 use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer, Version};
 use crate::client::operation::*;
@@ -75,29 +75,23 @@ pub(super) struct Draft<'a> {
     /// What the balancer is to the item.
     claim: Claim,
     observed: &'a Observed,
+    /// The part of the next steps.
+    part: Part,
     steps: Vec<Step>,
     findings: Vec<Finding>,
 }
 
-/// The plan for all items.
-#[derive(Debug, Default)]
-pub(super) struct Steps {
-    pub(super) steps: Vec<Step>,
-    pub(super) findings: Vec<Finding>,
-    pub(super) failed: BTreeMap<usize, ProviderError>,
-}
-
 /// The plan for all items in order: each item sees the tags that earlier items add.
-pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps {
-    let mut all = Steps::default();
+pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Plan<Order> {
+    let mut all = Plan::default();
     let mut observed = observed.clone();
     for (place, item) in &desired.items {
         let mut draft = Draft::new(env, &observed, *place, item);
-        let planned = match (observed.unread.get(place), item.action) {
-            (Some(problem), _) => Err(ProviderError::unknown(problem.clone())),
-            (None, _) if observed.hidden.contains(place) => Err(not_shown()),
-            (None, ServiceAction::Delete) => draft.delete(),
-            (None, ServiceAction::Ensure | ServiceAction::UpdateHosts) => draft.ensure(),
+        let planned = match item.action {
+            _ if observed.hidden.contains(place) => Err(not_shown()),
+            ServiceAction::Delete => draft.delete(),
+            ServiceAction::Ensure => draft.ensure(),
+            ServiceAction::UpdateHosts => draft.update_hosts(),
         };
         let Draft { steps, findings, .. } = draft;
         all.findings.extend(findings.into_iter().map(|mut finding| {
@@ -105,12 +99,10 @@ pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps {
             finding.value.get_or_insert_with(|| item.key.clone());
             finding
         }));
-        match planned {
-            Ok(()) => {
-                take_over(&mut observed, *place, item, &steps);
-                all.steps.extend(steps);
-            }
-            Err(error) => drop(all.failed.insert(*place, error)),
+        take_over(&mut observed, *place, item, &steps);
+        all.steps.extend(steps);
+        if let Err(error) = planned {
+            all.failed.insert(*place, error);
         }
     }
     wait_once(&mut all.steps);
@@ -120,35 +112,39 @@ pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps {
 /// Applies the tags and listeners of these steps to the observation, for later items.
 fn take_over(observed: &mut Observed, place: usize, item: &Item, steps: &[Step]) {
     let Some(balancer) = observed.balancer_of.get(&place).and_then(|id| observed.balancers.get_mut(id)) else { return };
+    let mut is_planned = false;
     for step in steps {
-        if let Write::Octavia { operation: LB_UPDATE, body: Some(body), .. } = &step.write
+        let Write::Octavia { operation, body: Some(body), .. } = &step.write.write else { continue };
+        is_planned |= *operation == LISTENER_CREATE;
+        if *operation == LB_UPDATE
             && let Some(tags) = body.pointer("/loadbalancer/tags").and_then(Value::as_array)
         {
             balancer.lb.tags = tags.iter().filter_map(Value::as_str).map(str::to_owned).collect();
         }
     }
-    if item.action == ServiceAction::Ensure {
-        for port in item.settings.iter().flat_map(|settings| &settings.ports) {
-            if !balancer.listeners.iter().any(|listener| ports::same_port(listener, port)) {
-                // Lets a later item see the conflict.
-                balancer.listeners.push(crate::client::octavia::Listener {
-                    protocol: port.protocol.clone(),
-                    protocol_port: port.port,
-                    tags: vec![item.name.clone()],
-                    ..Default::default()
-                });
-            }
+    for port in item.settings.iter().filter(|_| is_planned).flat_map(|settings| &settings.ports) {
+        if !balancer.listeners.iter().any(|listener| ports::same_port(listener, port)) {
+            // Lets a later item see the conflict.
+            balancer.listeners.push(crate::client::octavia::Listener {
+                protocol: port.protocol.clone(),
+                protocol_port: port.port,
+                tags: vec![item.name.clone()],
+                ..Default::default()
+            });
         }
     }
 }
 
-/// Only the last change of a balancer waits for its completion; the next change waits for each earlier one.
+/// Only the last change of a balancer waits for its completion, and the one before it if the last one may be refused;
+/// the next change waits for each earlier one.
 fn wait_once(steps: &mut [Step]) {
     let mut seen: Vec<String> = Vec::new();
     for step in steps.iter_mut().rev() {
-        if let Write::Octavia { balancer, is_last, .. } = &mut step.write {
+        if let Write::Octavia { balancer, is_last, .. } = &mut step.write.write {
             *is_last = !seen.contains(balancer);
-            seen.push(balancer.clone());
+            if !step.optional {
+                seen.push(balancer.clone());
+            }
         }
     }
 }
@@ -159,70 +155,98 @@ pub(super) fn only_hosts_differ(env: &Env, observed: &Observed, place: usize, it
     if balancer.is_unread {
         return true;
     }
-    let steps = |hosts_only| {
-        let mut draft = Draft::new(env, observed, place, item);
-        draft.ports(balancer, settings, hosts_only).ok()?;
-        if !hosts_only {
-            draft.own_tag(balancer, settings);
-        }
-        Some(draft.steps.len())
-    };
-    steps(true).is_some_and(|hosts| Some(hosts) == steps(false)) && !claim(observed, place, item).is_former()
+    let mut draft = Draft::new(env, observed, place, item);
+    draft.own_tag(balancer, settings);
+    draft.ports(balancer, settings);
+    let is_refused = draft.refusal(balancer, settings).is_some();
+    !draft.claim.is_former() && !is_refused && draft.steps.iter().all(|step| step.part.kind == Kind::Members)
 }
 
 impl<'a> Draft<'a> {
     fn new(env: &'a Env, observed: &'a Observed, place: usize, item: &'a Item) -> Self {
         let features = Features::of(observed.version, env.is_ovn());
-        let claim = claim(observed, place, item);
-        Self { env, features, place, item, claim, observed, steps: Vec::new(), findings: item.findings.clone() }
+        let (claim, part, findings) = (claim(observed, place, item), Part::new(Kind::Frame), item.findings.clone());
+        Self { env, features, place, item, claim, observed, part, steps: Vec::new(), findings }
     }
 }
 
 impl Draft<'_> {
-    /// Ensures the balancer and everything around it, or its members alone.
+    /// Ensures the balancer and everything around it.
     fn ensure(&mut self) -> Result<(), ProviderError> {
         let Some(settings) = &self.item.settings else { return Ok(()) };
-        let hosts_only = self.item.action == ServiceAction::UpdateHosts;
-        if let Some(problem) = self.observed.bad_certificates.get(&self.place) {
-            return Err(refused(problem.clone()));
-        }
         self.say_what_is_ignored(settings);
         self.warn_about_checks(settings);
         let Some(balancer) = self.observed.balancer(self.place) else {
-            if hosts_only {
-                let text = format!("the load balancer {} does not exist", self.item.name);
-                return Err(ProviderError::new(ErrorClass::NotFound, text));
+            self.must_be_read()?;
+            if let Some(problem) = self.observed.group_problems.get(&self.place) {
+                return Err(problem.clone());
+            }
+            if let Some(problem) = self.observed.bad_certificates.get(&self.place) {
+                return Err(refused(problem.clone()));
             }
             self.must_be_ours_to_replace(settings)?;
             self.create_balancer(settings)?;
             return self.managed_group(settings);
         };
-        if settings.is_recreated && balancer.lb.provisioning_status == ERROR && !hosts_only {
+        if settings.is_recreated && balancer.lb.provisioning_status == ERROR {
             self.must_be_ours(balancer)?;
             return self.replace(balancer, settings);
         }
-        if self.is_failed_creation(balancer) && !hosts_only {
+        if self.is_failed_creation(balancer) {
             self.delete_balancer(balancer, "its creation failed", Then::Later);
             return Ok(());
         }
         self.must_be_changeable(balancer)?;
         self.must_be_ours(balancer)?;
-        if self.claim.is_former() && !hosts_only {
-            self.rename(balancer);
+        // The members follow the nodes, whatever is wrong with the rest.
+        if let Some(refusal) = self.refusal(balancer, settings) {
+            let _ = self.hosts(balancer);
+            return Err(refusal);
         }
-        self.may_share(balancer, settings)?;
-        // The tag is the claim of the Service: before anything else of it is there.
-        if !hosts_only && !self.claim.is_former() && !balancer.is_unread {
+        if self.claim.is_former() {
+            self.rename(balancer);
+        } else if !balancer.is_unread {
+            // The tag is the claim of the Service: before anything else of it is there.
             self.own_tag(balancer, settings);
         }
         if !balancer.is_unread {
-            self.ports(balancer, settings, hosts_only)?;
+            self.ports(balancer, settings);
         }
-        if !hosts_only {
-            self.say_what_came_too_late(balancer, settings);
-            self.floating_ip(balancer, settings)?;
-        }
-        self.managed_group(settings)
+        self.say_what_came_too_late(balancer, settings);
+        let floating_ip = self.floating_ip(balancer, settings);
+        let group = self.managed_group(settings);
+        floating_ip.and(group)
+    }
+
+    /// Updates the members of an existing balancer, and nothing else.
+    fn update_hosts(&mut self) -> Result<(), ProviderError> {
+        let Some(balancer) = self.observed.balancer(self.place) else {
+            self.must_be_read()?;
+            let text = format!("the load balancer {} does not exist", self.item.name);
+            return Err(ProviderError::new(ErrorClass::NotFound, text));
+        };
+        self.must_be_changeable(balancer)?;
+        self.must_be_ours(balancer)?;
+        let members = self.hosts(balancer);
+        let group = self.hosts_of_group();
+        members.and(group)
+    }
+
+    /// A read that the item needs has failed.
+    pub(super) fn must_be_read(&self) -> Result<(), ProviderError> {
+        self.observed.unread.get(&self.place).map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// The reason why an existing balancer does not get the settings of the Service.
+    fn refusal(&self, balancer: &Balancer, settings: &Settings) -> Option<ProviderError> {
+        let certificate = self.observed.bad_certificates.get(&self.place);
+        let certificate = certificate.map_or(Ok(()), |problem| Err(refused(problem.clone())));
+        let checked = certificate
+            .and_then(|()| self.must_be_read())
+            .and_then(|()| self.group_must_be_read())
+            .and_then(|()| self.may_share(balancer, settings))
+            .and_then(|()| settings.ports.iter().try_for_each(|port| self.must_be_free(balancer, port)));
+        checked.err()
     }
 
     /// A missing balancer is replaced if it was created for the Service; otherwise only if the user asks for it.
@@ -328,6 +352,10 @@ impl Draft<'_> {
         if tags != balancer.lb.tags {
             let changes = vec![tag_change(&balancer.lb.tags, &tags)];
             let body = json!({"loadbalancer": {"tags": tags}});
+            self.part = match self.claim {
+                Claim::Own | Claim::Shared => Part::of(Kind::Settings, "tags"),
+                _ => Part::new(Kind::Claim),
+            };
             self.update_balancer(&balancer.lb.id, body, changes, "the Service uses it");
         }
     }
@@ -338,10 +366,12 @@ impl Draft<'_> {
     }
 
     /// Creates a part whose ID later steps use.
-    fn create_part(&mut self, balancer: &Balancer, kind: &Kind, name: String, fields: Fields, reason: &'static str) {
+    fn create_part(&mut self, balancer: &Balancer, kind: &Object, name: String, fields: Fields, reason: &'static str) {
         let call = (kind.create, format!("{}s", kind.key), Some(fields.below(kind.key)));
         self.octavia(&balancer.lb.id, call, (Verb::Create, kind.name, &name), Vec::new(), reason);
-        if let Some(Step { write: Write::Octavia { output, .. }, .. }) = self.steps.last_mut() {
+        if let Some(step) = self.steps.last_mut()
+            && let Write::Octavia { output, .. } = &mut step.write.write
+        {
             *output = Some((name, kind.key));
         }
     }
@@ -350,7 +380,7 @@ impl Draft<'_> {
     fn update_part(
         &mut self,
         balancer: &Balancer,
-        kind: &Kind,
+        kind: &Object,
         id: &str,
         name: &str,
         changed: Changed,
@@ -363,7 +393,7 @@ impl Draft<'_> {
         }
     }
 
-    fn delete_part(&mut self, balancer: &Balancer, kind: &Kind, id: &str, name: &str, reason: &'static str) {
+    fn delete_part(&mut self, balancer: &Balancer, kind: &Object, id: &str, name: &str, reason: &'static str) {
         let call = (kind.delete, format!("{}s/{id}", kind.key), None);
         self.octavia(&balancer.lb.id, call, (Verb::Delete, kind.name, name), Vec::new(), reason);
     }
@@ -378,7 +408,7 @@ impl Draft<'_> {
         reason: &'static str,
     ) {
         let balancer = balancer.to_owned();
-        let write = Write::Octavia { balancer, operation, path, body, output: None, is_last: true, may_fail: None };
+        let write = Write::Octavia { balancer, operation, path, body, output: None, is_last: true };
         self.push_changes(write, named, changes, reason);
     }
 
@@ -397,8 +427,15 @@ impl Draft<'_> {
             Verb::Delete | Verb::Detach => Risk::Disruptive,
             _ => Risk::None,
         };
-        let (item, owner, id) = (self.place, self.item.name.clone(), id.to_owned());
-        self.steps.push(Step { item, owner, write, verb, kind, id, changes, reason, risk });
+        let summary = Summary { verb, kind: kind.into(), id: id.to_owned(), changes, reason: reason.to_owned(), risk };
+        let order = Order { place: self.place, owner: self.item.name.clone(), write };
+        self.steps.push(Step::new(order, summary, Items::one(self.place), self.part.clone()));
+    }
+
+    /// Changes the last step.
+    fn amend(&mut self, change: impl FnOnce(Step) -> Step) {
+        let last = self.steps.pop();
+        self.steps.extend(last.map(change));
     }
 
     /// Reports settings of the Service that count only when a balancer is created, and differ from those of this one.
@@ -434,7 +471,10 @@ impl Draft<'_> {
     /// Reports settings that the cloud does not support.
     fn say_what_is_ignored(&mut self, settings: &Settings) {
         let warn = |reason: &str, text: &str| Finding::warning(reason, text);
-        let restricted_by_group = settings.manages_group && self.env.is_ovn();
+        let restricted_by_group = self.item.hosts.manages_group && self.env.is_ovn();
+        if let Some(problem) = &settings.bad_sources {
+            self.findings.push(warn("LoadBalancerSourceRangesIgnored", problem));
+        }
         if settings.restricts_sources && !self.features.allowed_cidrs && !restricted_by_group {
             let text =
                 "loadBalancerSourceRanges are ignored: this Octavia or its provider has no allowed CIDRs (since 2.12)";
@@ -447,8 +487,8 @@ impl Draft<'_> {
     }
 }
 
-/// A kind of balancer part.
-struct Kind {
+/// A kind of object below a balancer.
+struct Object {
     name: &'static str,
     /// Its key in bodies.
     key: &'static str,
@@ -457,12 +497,18 @@ struct Kind {
     delete: Operation,
 }
 
-const LISTENER: Kind = kind("Listener", "listener", LISTENER_CREATE, LISTENER_UPDATE, LISTENER_DELETE);
-const POOL: Kind = kind("Pool", "pool", POOL_CREATE, POOL_UPDATE, POOL_DELETE);
-const MONITOR: Kind = kind("HealthMonitor", "healthmonitor", MONITOR_CREATE, MONITOR_UPDATE, MONITOR_DELETE);
+const LISTENER: Object = kind("Listener", "listener", LISTENER_CREATE, LISTENER_UPDATE, LISTENER_DELETE);
+const POOL: Object = kind("Pool", "pool", POOL_CREATE, POOL_UPDATE, POOL_DELETE);
+const MONITOR: Object = kind("HealthMonitor", "healthmonitor", MONITOR_CREATE, MONITOR_UPDATE, MONITOR_DELETE);
 
-const fn kind(name: &'static str, key: &'static str, create: Operation, update: Operation, delete: Operation) -> Kind {
-    Kind { name, key, create, update, delete }
+const fn kind(
+    name: &'static str,
+    key: &'static str,
+    create: Operation,
+    update: Operation,
+    delete: Operation,
+) -> Object {
+    Object { name, key, create, update, delete }
 }
 
 /// The reason why a balancer with the name of a Service's is left alone, and what to do.

@@ -16,7 +16,7 @@ impl Draft<'_> {
             "UDP" => self.features.http_monitors_on_udp,
             _ => self.features.http_monitors,
         };
-        settings.monitor.is_some() && settings.health_check_port.is_some() && able
+        settings.monitor.is_some() && self.item.hosts.health_check_port.is_some() && able
     }
 
     pub(super) fn desired_monitor(&self, settings: &Settings, index: usize, port: &Port) -> Option<MonitorFields> {
@@ -79,7 +79,7 @@ impl Draft<'_> {
 
     /// Warns if a Service requests a health check that the cloud does not support.
     pub(super) fn warn_about_checks(&mut self, settings: &Settings) {
-        let asks = settings.monitor.is_some() && settings.health_check_port.is_some();
+        let asks = settings.monitor.is_some() && self.item.hosts.health_check_port.is_some();
         if asks && settings.ports.iter().any(|port| !self.checks_kube_proxy(settings, port)) {
             let text = "kube-proxy is not asked for the nodes with local pods: this Octavia or its provider has no such monitor";
             self.findings.push(Finding::warning("spec.externalTrafficPolicy", text));

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use ccm_provider::{ErrorClass, ProviderError, Verb};
+use ccm_kit::balancer::{Kind, Part};
+use ccm_provider::{ProviderError, Verb};
 use serde_json::{Value, json};
 
-use super::super::desired::{Port, Settings, transport};
+use super::super::desired::{NodePort, Port, Settings, Target, transport};
 use super::super::names;
 use super::super::observed::{Balancer, service_tags};
-use super::super::step::{Step, Write, made};
+use super::super::step::{Step, made};
 use super::{Changed, Draft, Fields, LISTENER, POOL, change, part, refused};
 use crate::client::octavia::{ERROR, Listener, Member, Pool};
 use crate::client::operation::{MEMBER_CREATE, MEMBER_DELETE, MEMBERS_UPDATE};
@@ -27,56 +28,130 @@ pub(super) struct Place<'a, T> {
     pub(super) found: Option<&'a T>,
 }
 
+/// The node ports behind a pool.
+#[derive(Debug, Clone, Copy)]
+struct Behind {
+    /// 0: none.
+    node_port: i32,
+    /// The port that the health monitor asks.
+    monitor_port: Option<i32>,
+}
+
 impl Draft<'_> {
-    /// Plans all ports, and deletes the leftovers of former ones.
-    pub(super) fn ports(
-        &mut self,
-        balancer: &Balancer,
-        settings: &Settings,
-        hosts_only: bool,
-    ) -> Result<(), ProviderError> {
+    /// Updates the members of each listener that exists, from what is observed and the node ports of the Service.
+    pub(super) fn hosts(&mut self, balancer: &Balancer) -> Result<(), ProviderError> {
+        if balancer.is_unread {
+            return Ok(());
+        }
+        let hosts = &self.item.hosts;
+        // Their subnet may be that of a node.
+        if hosts.member_subnet.is_none() && hosts.vip.follows_nodes() && !hosts.vip.port.is_empty() {
+            self.must_be_read()?;
+        }
+        let subnet = self.observed.member_subnet(self.place, hosts);
+        let ours: Vec<&Listener> = balancer.listeners.iter().filter(|listener| self.is_ours(listener)).collect();
+        for listener in &ours {
+            let Some(pool) = balancer.pool_of(listener) else {
+                self.missing_pool(balancer, listener, subnet.as_deref());
+                continue;
+            };
+            let is_port = |port: &&NodePort| {
+                (port.port, &*port.transport) == (listener.protocol_port, transport(&listener.protocol))
+            };
+            // A listener that the Service no longer has keeps its node port until an ensure removes it.
+            let present = || balancer.members.get(&pool.id)?.first().map(|member| member.protocol_port);
+            let asked = hosts.node_ports.iter().find(is_port).map(|port| port.node_port);
+            let Some(node_port) = asked.or_else(present) else { continue };
+            let asks = balancer.monitors.iter().any(|it| it.id == pool.healthmonitor_id && it.kind == "HTTP");
+            let behind = Behind { node_port, monitor_port: hosts.health_check_port.filter(|_| asks) };
+            self.part = Part::of(Kind::Members, label(listener.protocol_port, &listener.protocol));
+            self.members(balancer, behind, &Place { id: pool.id.clone(), found: Some(pool) }, subnet.as_deref());
+        }
+        let has = |port: &&NodePort| {
+            ours.iter().any(|listener| {
+                (port.port, &*port.transport) == (listener.protocol_port, transport(&listener.protocol))
+            })
+        };
+        match hosts.node_ports.iter().find(|port| !has(port)) {
+            None => Ok(()),
+            Some(NodePort { port, transport, .. }) => Err(ProviderError::unknown(format!(
+                "loadbalancer {} does not contain required listener for port {port} and protocol {transport}",
+                balancer.lb.id
+            ))),
+        }
+    }
+
+    /// Makes a pool again that was deleted by hand, if the settings of the Service are known.
+    fn missing_pool(&mut self, balancer: &Balancer, listener: &Listener, subnet: Option<&str>) {
+        let Some(settings) = &self.item.settings else { return };
+        let ports = settings.ports.iter().enumerate();
+        let is_of = |port: &Port| listener.protocol_port == port.port && listener.protocol == port.protocol;
+        for (index, port) in ports.filter(|(_, port)| is_of(port)) {
+            let listener = Place { id: listener.id.clone(), found: Some(listener) };
+            let pool = self.pool(balancer, settings, index, port, &listener);
+            let behind = self.behind(settings, port);
+            self.part = part_of(Kind::Members, port);
+            self.members(balancer, behind, &pool, subnet);
+            self.part = part_of(Kind::Settings, port);
+            self.monitor(balancer, settings, index, port, &pool);
+        }
+    }
+
+    /// Plans all ports, and deletes the leftovers of former ones. The members of what stays are first.
+    pub(super) fn ports(&mut self, balancer: &Balancer, settings: &Settings) {
+        let subnet = self.observed.member_subnet(self.place, &self.item.hosts);
         for port in &settings.ports {
-            self.must_be_free(balancer, port)?;
+            if let Some(pool) = self.kept_pool(balancer, settings, port) {
+                let behind = self.behind(settings, port);
+                self.part = part_of(Kind::Members, port);
+                self.members(balancer, behind, &Place { id: pool.id.clone(), found: Some(pool) }, subnet.as_deref());
+            }
         }
         // A listener of another protocol may occupy the port of a new one.
-        if !hosts_only {
-            for listener in self.left_over(balancer, settings) {
-                self.delete_listener(balancer, listener);
-            }
-            self.delete_loose_pools(balancer);
+        for listener in self.left_over(balancer, settings) {
+            self.part = Part::of(Kind::Retire, label(listener.protocol_port, &listener.protocol));
+            self.delete_listener(balancer, listener);
         }
-        let subnet = self.observed.member_subnet(self.place, settings);
+        self.delete_loose_pools(balancer);
         for (index, port) in settings.ports.iter().enumerate() {
-            let found = balancer
-                .listeners
-                .iter()
-                .find(|listener| listener.protocol_port == port.port && listener.protocol == port.protocol);
-            let listener = match (found, hosts_only) {
-                (Some(found), _) => Place { id: found.id.clone(), found: Some(found) },
-                (None, false) => {
+            let listener = match found(balancer, port) {
+                Some(found) => Place { id: found.id.clone(), found: Some(found) },
+                None => {
+                    self.part = part_of(Kind::Frame, port);
                     self.create_listener(balancer, settings, index, port);
                     Place { id: made(&part("listener", index, self.item)), found: None }
                 }
-                (None, true) => {
-                    let text = format!(
-                        "loadbalancer {} does not contain required listener for port {} and protocol {}",
-                        balancer.lb.id, port.port, port.protocol
-                    );
-                    return Err(ProviderError::new(ErrorClass::Conflict, text));
-                }
             };
-            if let (Some(listener), false) = (listener.found, hosts_only) {
+            if let Some(listener) = listener.found {
+                self.part = Part::of(Kind::Settings, listener.id.clone());
                 self.update_listener(balancer, settings, listener);
             }
             let pool = self.pool(balancer, settings, index, port, &listener);
-            self.members(balancer, settings, port, &pool, subnet.as_deref());
+            if self.kept_pool(balancer, settings, port).is_none() {
+                let behind = self.behind(settings, port);
+                self.part = part_of(Kind::Members, port);
+                self.members(balancer, behind, &pool, subnet.as_deref());
+            }
+            self.part = part_of(Kind::Settings, port);
             self.monitor(balancer, settings, index, port, &pool);
         }
-        Ok(())
+    }
+
+    /// The pool of a port, if it stays and its members can be changed: Octavia refuses that in ERROR.
+    fn kept_pool<'b>(&self, balancer: &'b Balancer, settings: &Settings, port: &Port) -> Option<&'b Pool> {
+        let listener = found(balancer, port).filter(|listener| listener.provisioning_status != ERROR)?;
+        let pool = balancer.pool_of(listener).filter(|pool| pool.provisioning_status != ERROR)?;
+        (pool.protocol == settings.pool_protocol(port)).then_some(pool)
+    }
+
+    fn behind(&self, settings: &Settings, port: &Port) -> Behind {
+        let asks = self.checks_kube_proxy(settings, port);
+        let monitor_port = self.item.hosts.health_check_port.filter(|_| asks);
+        Behind { node_port: port.node_port, monitor_port }
     }
 
     /// Fails if another Service or program has a listener on this port.
-    fn must_be_free(&self, balancer: &Balancer, port: &Port) -> Result<(), ProviderError> {
+    pub(super) fn must_be_free(&self, balancer: &Balancer, port: &Port) -> Result<(), ProviderError> {
         let taken = |listener: &&Listener| same_port(listener, port) && !self.is_ours(listener);
         match balancer.listeners.iter().find(taken) {
             None => Ok(()),
@@ -114,6 +189,7 @@ impl Draft<'_> {
     pub(super) fn delete_loose_pools(&mut self, balancer: &Balancer) {
         let is_loose = |pool: &&Pool| pool.listeners.is_empty() && names::is_part(&pool.name, "pool", &self.item.name);
         for pool in balancer.pools.iter().filter(is_loose).collect::<Vec<_>>() {
+            self.part = Part::of(Kind::Retire, pool.name.clone());
             self.delete_part(balancer, &POOL, &pool.id, &pool.name, "its listener is gone");
         }
     }
@@ -149,9 +225,9 @@ impl Draft<'_> {
     /// A listener with all its parts, for a balancer that is created in one call.
     pub(super) fn listener_tree(&self, settings: &Settings, index: usize) -> Option<Value> {
         let port = settings.ports.get(index)?;
-        let subnet = self.observed.member_subnet(self.place, settings);
+        let subnet = self.observed.member_subnet(self.place, &self.item.hosts);
         let mut pool = self.pool_fields(settings, index, port);
-        let members = self.desired_members(settings, port, subnet.as_deref());
+        let members = self.desired_members(self.behind(settings, port), subnet.as_deref());
         pool.put("members", members.iter().map(Member::body).collect::<Vec<_>>());
         if let Some(monitor) = self.desired_monitor(settings, index, port) {
             pool.put("healthmonitor", monitor.fields());
@@ -248,11 +324,15 @@ impl Draft<'_> {
         let protocol = settings.pool_protocol(port);
         match found {
             Some(pool) if pool.protocol == protocol => {
+                self.part = Part::of(Kind::Settings, pool.id.clone());
                 self.update_pool(balancer, settings, index, pool);
                 return Place { id: pool.id.clone(), found: Some(pool) };
             }
-            Some(pool) => self.delete_part(balancer, &POOL, &pool.id, &pool.name, "its protocol cannot be changed"),
-            None => {}
+            Some(pool) => {
+                self.part = part_of(Kind::Frame, port);
+                self.delete_part(balancer, &POOL, &pool.id, &pool.name, "its protocol cannot be changed");
+            }
+            None => self.part = part_of(Kind::Frame, port),
         }
         let mut fields = self.pool_fields(settings, index, port);
         fields.put("listener_id", &*listener.id);
@@ -285,42 +365,35 @@ impl Draft<'_> {
         // A separate call: an algorithm that Octavia does not know must not block the other changes.
         let mut changed = Changed::default();
         changed.field("lb_algorithm", &pool.lb_algorithm, &settings.algorithm);
-        let planned = self.steps.len();
-        self.update_part(balancer, &POOL, &pool.id, &pool.name, changed, differs);
-        if let Some(Step { write: Write::Octavia { may_fail, .. }, .. }) = self.steps.get_mut(planned) {
-            *may_fail = Some(self.item.subject.clone());
+        if !changed.body.is_empty() {
+            self.part.of = format!("algorithm of {}", pool.name).into();
+            self.update_part(balancer, &POOL, &pool.id, &pool.name, changed, differs);
+            self.amend(Step::optional);
         }
     }
 
-    fn desired_members(&self, settings: &Settings, port: &Port, subnet: Option<&str>) -> Vec<Member> {
-        if port.node_port == 0 {
+    fn desired_members(&self, behind: Behind, subnet: Option<&str>) -> Vec<Member> {
+        let Behind { node_port, monitor_port } = behind;
+        if node_port == 0 {
             return Vec::new();
         }
-        let monitor_port = settings.health_check_port.filter(|_| self.checks_kube_proxy(settings, port));
         let serial = self.env.config.load_balancer.serial_calls;
-        let member = |target: &super::super::desired::Target| Member {
+        let member = |target: &Target| Member {
             name: match serial {
-                true => names::serial_member(&target.node, &target.address, port.node_port),
+                true => names::serial_member(&target.node, &target.address, node_port),
                 false => target.node.clone(),
             },
             address: target.address.clone(),
-            protocol_port: port.node_port,
+            protocol_port: node_port,
             monitor_port,
             subnet_id: subnet.unwrap_or_default().to_owned(),
             ..Member::default()
         };
-        settings.members.iter().map(member).collect()
+        self.item.hosts.members.iter().map(member).collect()
     }
 
-    fn members(
-        &mut self,
-        balancer: &Balancer,
-        settings: &Settings,
-        port: &Port,
-        pool: &Place<'_, Pool>,
-        subnet: Option<&str>,
-    ) {
-        let desired = self.desired_members(settings, port, subnet);
+    fn members(&mut self, balancer: &Balancer, behind: Behind, pool: &Place<'_, Pool>, subnet: Option<&str>) {
+        let desired = self.desired_members(behind, subnet);
         let empty = Vec::new();
         let present = pool.found.and_then(|pool| balancer.members.get(&pool.id)).unwrap_or(&empty);
         let is_whole = pool.found.is_none_or(|pool| balancer.whole.contains(&pool.id));
@@ -381,6 +454,21 @@ impl Draft<'_> {
         let call = (MEMBER_DELETE, format!("pools/{pool}/members/{}", member.id), None);
         self.octavia(&balancer.lb.id, call, (Verb::Delete, "Member", &member.name), Vec::new(), "the nodes changed");
     }
+}
+
+/// The listener of a port.
+fn found<'b>(balancer: &'b Balancer, port: &Port) -> Option<&'b Listener> {
+    let is_of = |listener: &&Listener| listener.protocol_port == port.port && listener.protocol == port.protocol;
+    balancer.listeners.iter().find(is_of)
+}
+
+fn part_of(kind: Kind, port: &Port) -> Part {
+    Part::of(kind, label(port.port, &port.protocol))
+}
+
+/// `TCP 80`: one for the listeners that exclude each other.
+pub(super) fn label(port: i32, protocol: &str) -> String {
+    format!("{} {port}", transport(protocol))
 }
 
 impl Member {

@@ -2,6 +2,7 @@
 //!
 //! Upstream: `pkg/openstack/loadbalancer_rename.go`. Descriptions are rewritten too: they identify our floating IPs.
 
+use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{Finding, Verb};
 
 use super::super::names;
@@ -25,6 +26,7 @@ impl Draft<'_> {
         let text = format!("renaming {what} {old} and its parts: the cluster name changed");
         self.findings.push(Finding::warning("LoadBalancerRename", text));
         let lb = &balancer.lb.id;
+        self.part = Part::of(Kind::Settings, "name");
         let tags = |tags: &[String]| -> Vec<String> {
             tags.iter().map(|tag| names::renamed(tag, ours).unwrap_or_else(|| tag.clone())).collect()
         };

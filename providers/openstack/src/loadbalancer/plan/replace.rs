@@ -5,11 +5,13 @@
 
 use std::time::Duration;
 
+use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{Finding, ProviderError, Verb};
 
 use super::super::desired::Settings;
 use super::super::observed::{Balancer, service_tags};
 use super::super::step::{Then, Write};
+use super::floating::FLOATING_IP;
 use super::{Draft, children_in_error, refused};
 use crate::annotations::RECREATE_IN_ERROR;
 
@@ -51,6 +53,7 @@ impl Draft<'_> {
             let text = format!("load balancer {} is noted before it is made again", lb.id);
             return Err(ProviderError::in_progress(text, NOTED));
         }
+        self.part = Part::of(Kind::Settings, FLOATING_IP);
         match ip {
             Some(ip) if settings.is_internal => self.remove_floating_ip(balancer, ip, "the Service is internal"),
             Some(ip) if !is_named && ip.description != item.descriptions.floating_ip => {
