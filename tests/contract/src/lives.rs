@@ -440,6 +440,10 @@ impl<C: LivingCloud> Life<C> {
             }
         }
         for round in 0..ROUNDS {
+            if round == ROUNDS / 2 {
+                // A process remembers for an hour what was refused for good; a new one does not.
+                self.restart().await;
+            }
             let (mark, mut failed) = (self.cloud.simulation().mark(), false);
             for name in self.names() {
                 if let Err(error) = self.sync(&name).await {
