@@ -31,6 +31,27 @@ enum When {
     Key(&'static str, &'static [&'static str]),
 }
 
+/// The permissions that the program can do without, and the effect. Upstream uses none of them, or works without.
+pub(crate) const OPTIONAL: &[(&str, &str)] = &[
+    (
+        "ec2:DescribeAvailabilityZones",
+        "nodes get no label of the ID of their zone, and subnets of local zones are not left out",
+    ),
+    (
+        "ec2:UpdateSecurityGroupRuleDescriptionsIngress",
+        "a rule that several load balancers need keeps the name of the first one",
+    ),
+    (
+        "elasticloadbalancing:SetLoadBalancerListenerSSLCertificate",
+        "a listener of a classic load balancer is deleted and created again for another certificate",
+    ),
+    ("ec2:ReplaceRoute", "a route of a former instance is deleted and created again"),
+    (
+        "elasticloadbalancing:DescribeTags",
+        "names decide which load balancers are this cluster's, with one Warning, and `ccm orphans` fails",
+    ),
+];
+
 #[derive(Debug, Clone, Copy)]
 struct Grant {
     role: &'static str,
@@ -91,6 +112,7 @@ const GRANTS: &[Grant] = &[
         "elasticloadbalancing:ApplySecurityGroupsToLoadBalancer", "elasticloadbalancing:ConfigureHealthCheck",
         "elasticloadbalancing:CreateLoadBalancerPolicy", "elasticloadbalancing:SetLoadBalancerPoliciesForBackendServer",
         "elasticloadbalancing:SetLoadBalancerPoliciesOfListener",
+        "elasticloadbalancing:SetLoadBalancerListenerSSLCertificate",
         "elasticloadbalancing:RegisterInstancesWithLoadBalancer",
         "elasticloadbalancing:DeregisterInstancesFromLoadBalancer",
         "elasticloadbalancing:CreateListener", "elasticloadbalancing:SetSecurityGroups",
@@ -265,6 +287,15 @@ mod tests {
         let missing: Vec<_> = wanted.difference(&granted).collect();
         let unused: Vec<_> = granted.difference(&wanted).collect();
         assert!(missing.is_empty() && unused.is_empty(), "missing {missing:?}, unused {unused:?}");
+    }
+
+    #[test]
+    fn the_reference_lists_what_the_program_can_do_without() {
+        let reference = include_str!("../README.md");
+        for (permission, effect) in OPTIONAL {
+            assert!(operations().contains(*permission), "{permission}");
+            assert!(reference.contains(&format!("| `{permission}` | {effect} |\n")), "{permission}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! * [`routes`]: routes to pods, planned for a cloud's route table.
 //! * [`cluster`]: the context that the core passes to the provider.
 //! * [`inspect`]: the common parts of `explain`, `orphans`, `migrate-check` and `snapshot`.
+//! * [`refused`]: calls that are refused because of some of their objects.
 //! * [`lock`]: a mutex without poisoning.
 //! * `http`: JSON requests over HTTP, behind the feature of that name.
 //! * [`balancer`]: the engine of load balancers.
@@ -36,6 +37,7 @@ pub mod inspect;
 pub mod known;
 mod lock;
 pub mod near_miss;
+pub mod refused;
 pub mod routes;
 pub mod snapshot;
 
@@ -47,5 +49,6 @@ pub use fit::{Fit, fit};
 pub use glob::Glob;
 pub use known::Known;
 pub use lock::lock;
+pub use refused::split_refused;
 pub use routes::PlannedRoutes;
 pub use snapshot::{Cached, Misses, Stamped};

@@ -10,9 +10,9 @@ use super::unknown::{Reader, unknown};
 use super::{
     ACCESS_LOG, ACCESS_LOG_BUCKET, ACCESS_LOG_INTERVAL, ACCESS_LOG_PREFIX, ADDITIONAL_TAGS, Annotations,
     BACKEND_PROTOCOL, BackendProtocol, DRAINING, DRAINING_TIMEOUT, EIP_ALLOCATIONS, EXTRA_SECURITY_GROUPS,
-    HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD, IDLE_TIMEOUT,
-    INTERNAL, Key, Kind, PRIVATE_IPV4, PROXY_PROTOCOL, SECURITY_GROUPS, SSL_CERT, SSL_POLICY, SSL_PORTS, SUBNETS,
-    SslPorts, TABLE, TARGET_GROUP_ATTRIBUTES, TYPE, UNHEALTHY_THRESHOLD,
+    HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD, HealthProtocol,
+    IDLE_TIMEOUT, INTERNAL, Key, Kind, PRIVATE_IPV4, PROXY_PROTOCOL, SECURITY_GROUPS, SSL_CERT, SSL_POLICY, SSL_PORTS,
+    SUBNETS, SslPorts, TABLE, TARGET_GROUP_ATTRIBUTES, TYPE, UNHEALTHY_THRESHOLD,
 };
 use crate::ownership::Ownership;
 
@@ -121,6 +121,10 @@ fn contradictions(context: &LintContext<'_>, annotations: Annotations<'_>) -> Ve
     findings
 }
 
+/// Defaults of classic balancers, in seconds.
+pub(crate) const CLASSIC_INTERVAL: i32 = 10;
+pub(crate) const CLASSIC_TIMEOUT: i32 = 5;
+
 /// Whether people read a word as "no" although every program reads it as true.
 fn is_a_no(word: &str) -> bool {
     let plain = word.trim().to_lowercase();
@@ -183,7 +187,7 @@ fn health(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Findin
     } else if annotations.has(&HEALTH_PATH) {
         let protocol = annotations.readable(&HEALTH_PROTOCOL);
         let shared = context.shared_probe == Some(true);
-        let asks_path = protocol.map_or(local || shared, super::HealthProtocol::has_path);
+        let asks_path = protocol.map_or(local || shared, HealthProtocol::has_path);
         if !asks_path {
             let or = match (context.shared_probe, context.kind, protocol) {
                 (None, Kind::Classic, None) => ", or ClusterServiceLoadBalancerHealthProbeMode = Shared",
@@ -196,15 +200,78 @@ fn health(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Findin
     if annotations.text(HEALTH_PATH.row).is_some_and(|path| !path.is_empty() && !path.starts_with('/')) {
         findings.push(annotations.error(HEALTH_PATH.row, "AWS wants a path that begins with \"/\""));
     }
-    if let (Some(timeout), Some(interval)) =
-        (annotations.readable(&HEALTH_TIMEOUT), annotations.readable(&HEALTH_INTERVAL))
-        && timeout >= interval
-        && !network
-    {
-        let message = format!("AWS wants it below {} ({interval})", HEALTH_INTERVAL.row.key);
-        findings.push(annotations.warn(HEALTH_TIMEOUT.row, message));
-    }
+    findings.extend(timing(context.kind, context.service, annotations, context.shared_probe == Some(true)));
     findings
+}
+
+/// The interval of a network balancer's health check.
+pub(crate) fn network_interval(service: &Service, annotations: Annotations<'_>) -> i32 {
+    let (_, local_port) = service.health_check_path_port();
+    annotations.readable(&HEALTH_INTERVAL).unwrap_or(if local_port == 0 { 30 } else { 10 })
+}
+
+/// The annotated timeout of a network balancer's health check, if AWS takes it.
+pub(crate) fn network_timeout(service: &Service, annotations: Annotations<'_>) -> Option<i32> {
+    let most = network_interval(service, annotations).min(120);
+    annotations.readable(&HEALTH_TIMEOUT).filter(|timeout| (2..=most).contains(timeout))
+}
+
+/// A finding if interval and timeout of the health check do not fit together, one of them perhaps by default.
+pub(crate) fn timing(
+    kind: Kind,
+    service: &Service,
+    annotations: Annotations<'_>,
+    shared_probe: bool,
+) -> Option<Finding> {
+    let (timeout, interval) = (annotations.readable(&HEALTH_TIMEOUT), annotations.readable(&HEALTH_INTERVAL));
+    let (of_timeout, of_interval) = (HEALTH_TIMEOUT.row.key, HEALTH_INTERVAL.row.key);
+    if kind == Kind::Classic {
+        let interval = interval.unwrap_or(CLASSIC_INTERVAL);
+        return match timeout {
+            Some(timeout) if timeout >= interval => {
+                Some(annotations.warn(HEALTH_TIMEOUT.row, format!("AWS wants it below {of_interval} ({interval})")))
+            }
+            None if interval <= CLASSIC_TIMEOUT => {
+                let message = format!("AWS wants it above {of_timeout} ({CLASSIC_TIMEOUT} by default)");
+                Some(annotations.error(HEALTH_INTERVAL.row, message))
+            }
+            _ => None,
+        };
+    }
+    let interval = network_interval(service, annotations);
+    let probed = shared_probe && service.spec.external_traffic_policy != "Local";
+    let (_, local_port) = service.health_check_path_port();
+    let default = if probed || local_port != 0 { HealthProtocol::Http } else { HealthProtocol::Tcp };
+    let protocol = annotations.readable(&HEALTH_PROTOCOL).filter(|_| !probed).unwrap_or(default);
+    // AWS's defaults.
+    let least = if protocol == HealthProtocol::Http { 6 } else { 10 };
+    let sent = network_timeout(service, annotations);
+    if sent.is_none() && least > interval {
+        let message = format!("AWS wants at least the timeout of a check: {least}, unless {of_timeout} is shorter");
+        return Some(annotations.error(HEALTH_INTERVAL.row, message));
+    }
+    let too_long = timeout.filter(|timeout| sent.is_none() && (2..=120).contains(timeout));
+    too_long.map(|_| {
+        let message = format!("not sent, so it has no effect: AWS wants at most {of_interval} ({interval})");
+        annotations.warn(HEALTH_TIMEOUT.row, message)
+    })
+}
+
+/// The first value that AWS certainly refuses, of those that are sent.
+pub(crate) fn refused(
+    kind: Kind,
+    service: &Service,
+    annotations: Annotations<'_>,
+    shared_probe: bool,
+) -> Option<Finding> {
+    let drains = annotations.readable(&DRAINING) == Some(true);
+    let is_sent = |finding: &Finding| {
+        (finding.key != DRAINING_TIMEOUT.row.key || drains)
+            && (finding.key != HEALTH_TIMEOUT.row.key || kind == Kind::Classic)
+    };
+    let timing = timing(kind, service, annotations, shared_probe).into_iter();
+    let found = limits(kind, annotations).into_iter().chain(timing).find(is_sent)?;
+    Some(Finding { severity: Severity::Error, ..found })
 }
 
 fn ranges_and_tags(context: &LintContext<'_>, annotations: Annotations<'_>) -> Vec<Finding> {

@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 use ccm_kit::annotations::{BalancerKind, On, Spelling, Table, value};
 
 pub(crate) use ccm_kit::annotations::{Annotations, invalid};
-pub(crate) use lint::{LintContext, lint, lint_other_controller};
+pub(crate) use lint::{
+    CLASSIC_INTERVAL, CLASSIC_TIMEOUT, LintContext, lint, lint_other_controller, network_timeout, refused,
+};
 pub(crate) use parse::{BackendProtocol, HealthPort, HealthProtocol, SslPorts, hides_client_ip};
 
 pub(crate) const PREFIX: &str = "service.beta.kubernetes.io/aws-load-balancer-";

@@ -90,6 +90,7 @@ writes! {
         CreateLoadBalancerPolicy { balancer: String, policy: String, kind: String, attributes: BTreeMap<String, String> },
         SetLoadBalancerPoliciesForBackendServer { balancer: String, instance_port: i32, policies: Vec<String> },
         SetLoadBalancerPoliciesOfListener { balancer: String, port: i32, policies: Vec<String> },
+        SetLoadBalancerListenerSSLCertificate { balancer: String, port: i32, certificate: String },
         RegisterInstancesWithLoadBalancer { balancer: String, instances: Vec<String> },
         DeregisterInstancesFromLoadBalancer { balancer: String, instances: Vec<String> },
     }
@@ -107,8 +108,9 @@ writes! {
         ModifyListener { listener: String, desired: ListenerSettings },
         DeleteListener { listener: String },
         CreateTargetGroup { name: String, protocol: String, port: i32, vpc: String, health_check: HealthCheck, tags: Tags },
-        /// Sends the whole health check; path and timeout only if they are set.
-        ModifyTargetGroup { target_group: String, health_check: HealthCheck },
+        /// Sends the health check; path and timeout only if they are set, protocol and interval only with `pace`: AWS
+        /// refused them on network balancers for years, even unchanged.
+        ModifyTargetGroup { target_group: String, health_check: HealthCheck, pace: bool },
         DeleteTargetGroup { target_group: String },
         ModifyTargetGroupAttributes { target_group: Id, attributes: BTreeMap<String, String> },
         /// At most 100 targets.

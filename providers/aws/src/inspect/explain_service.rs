@@ -5,6 +5,7 @@ use ccm_provider::{Fact, NodeReader, ProviderError, Service};
 
 use super::current::{Seen, is_there};
 use super::{Inspector, health};
+use crate::loadbalancer::claim::{self, Claim, Marks, READS_TAGS, Unread};
 use crate::loadbalancer::desired::Desired;
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::observed::{Classic, Network, Observed};
@@ -105,15 +106,22 @@ fn network(aws: &Inspector, service: &Service, found: &Network) -> Vec<Fact> {
     facts
 }
 
-fn ownership(aws: &Inspector, about: &str, tags: &crate::client::Tags) -> Option<Fact> {
+fn ownership(aws: &Inspector, about: &str, marks: &Marks) -> Option<Fact> {
     let key = aws.cluster_tag();
-    (!aws.settings.ownership.is_member(tags)).then(|| {
-        Fact::bad(
+    match claim::balancer(marks, aws.env()) {
+        Claim::Unread(Unread::Denied) => Some(Fact::bad(
+            about,
+            format!("{READS_TAGS} is not granted: its name shows that it is this cluster's"),
+            "add the permission to the policy of the role (manifests/aws/iam)",
+        )),
+        Claim::Unread(Unread::NotShown) => Some(Fact::waiting(about, "AWS does not show its tags yet")),
+        claim if claim.is_ours() => None,
+        _ => Some(Fact::bad(
             about,
             format!("lacks the tag {key}: it may be another cluster's, so it is neither changed nor deleted"),
             format!("tag it {key} = owned if it is this cluster's; else delete the Service or the load balancer"),
-        )
-    })
+        )),
+    }
 }
 
 fn shown(service: &Service, about: &str, dns_name: &str) -> Option<Fact> {

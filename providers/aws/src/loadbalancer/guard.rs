@@ -4,17 +4,16 @@
 
 use std::collections::BTreeSet;
 
-use ccm_provider::{ErrorClass, ProviderError};
+use ccm_provider::ProviderError;
 
+use super::claim::{self, Claim};
 use super::desired::Desired;
 use super::env::Env;
-use super::observed::Observed;
-use super::security_groups::delete::is_ours;
+use super::observed::{Observed, TargetGroup};
 use super::step::Step;
 use crate::annotations::Kind;
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{Id, Write};
-use crate::ownership::is_of_service;
 
 const UNREAD: &str = "it was not read; this is a bug in this program, please report it";
 
@@ -26,17 +25,15 @@ struct Check<'a> {
     steps: &'a [Step],
 }
 
-/// Refuses the first step that looks like a mistake.
-pub(crate) fn guard(desired: &Desired, observed: &Observed, env: &Env, steps: &[Step]) -> Result<(), ProviderError> {
+/// The steps that look like a mistake, by index.
+pub(crate) fn guard(desired: &Desired, observed: &Observed, env: &Env, steps: &[Step]) -> Vec<(usize, ProviderError)> {
     let check = Check { desired, observed, env, steps };
-    for step in steps {
-        if let Some(why) = check.objection(&step.write) {
-            let summary = &step.summary;
-            let message = format!("refused to {} {} {}: {why}", summary.verb.as_str(), summary.kind, summary.id);
-            return Err(ProviderError::new(ErrorClass::Unknown, message));
-        }
-    }
-    Ok(())
+    let refused = |(index, step): (usize, &Step)| {
+        let (why, summary) = (check.objection(&step.write)?, &step.summary);
+        let message = format!("refused to {} {} {}: {why}", summary.verb.as_str(), summary.kind, summary.id);
+        Some((index, ProviderError::unknown(message)))
+    };
+    steps.iter().enumerate().filter_map(refused).collect()
 }
 
 impl Check<'_> {
@@ -48,20 +45,19 @@ impl Check<'_> {
         }
     }
 
-    /// An objection unless the tags are those of this cluster. A balancer's name contains the Service's UID, so the
-    /// Service's own tag is not required.
-    fn check_tags(&self, tags: Option<&crate::client::Tags>) -> Option<String> {
+    /// An objection unless the object is this cluster's.
+    fn check(&self, claim: Option<Claim>) -> Option<String> {
         let key = self.env.ownership.cluster_key().unwrap_or_default();
-        match tags {
-            Some(tags) if self.env.ownership.is_member(tags) => None,
-            _ => Some(format!(
-                "it is not tagged as this cluster's; if it is, tag it {key} = owned, otherwise remove it by hand"
-            )),
-        }
+        (!claim.is_some_and(Claim::is_ours)).then(|| {
+            format!("it is not tagged as this cluster's; if it is, tag it {key} = owned, otherwise remove it by hand")
+        })
+    }
+
+    fn network_claim(&self) -> Option<Claim> {
+        self.observed.network.as_ref().map(|network| claim::balancer(&network.tags, self.env))
     }
 
     fn of_classic(&self, write: &ElbWrite) -> Option<String> {
-        let tags = self.observed.classic.as_ref().map(|classic| &classic.tags);
         match write {
             ElbWrite::CreateLoadBalancer { .. } => None,
             ElbWrite::DeregisterInstancesFromLoadBalancer { instances, .. } => {
@@ -72,8 +68,10 @@ impl Check<'_> {
                 let added = self.steps.iter().any(|step| adds(&step.write));
                 if left.is_empty() && !added { self.emptied() } else { None }
             }
-            _ if self.observed.classic.is_none() => None,
-            _ => self.check_tags(tags),
+            _ => {
+                let classic = self.observed.classic.as_ref()?;
+                self.check(Some(claim::balancer(&classic.tags, self.env)))
+            }
         }
     }
 
@@ -89,42 +87,39 @@ impl Check<'_> {
             | ElbV2Write::SetSecurityGroups { balancer, .. }
             | ElbV2Write::ModifyLoadBalancerAttributes { balancer: Id::Known(balancer), .. }
             | ElbV2Write::CreateListener { balancer: Id::Known(balancer), .. } => {
-                let found = self.observed.network.as_ref().filter(|network| network.balancer.arn == *balancer);
-                self.check_tags(found.map(|network| &network.tags))
+                let found = self.observed.network.as_ref().is_some_and(|network| network.balancer.arn == *balancer);
+                self.check(self.network_claim().filter(|_| found))
             }
-            ElbV2Write::ModifyListener { .. } | ElbV2Write::DeleteListener { .. } => {
-                self.check_tags(self.observed.network.as_ref().map(|network| &network.tags))
-            }
-            ElbV2Write::DeleteTargetGroup { target_group } => self.check_group_tags(target_group),
+            ElbV2Write::ModifyListener { .. } | ElbV2Write::DeleteListener { .. } => self.check(self.network_claim()),
+            ElbV2Write::DeleteTargetGroup { target_group } => self.check_group(target_group),
             ElbV2Write::ModifyTargetGroup { target_group, .. }
             | ElbV2Write::ModifyTargetGroupAttributes { target_group: Id::Known(target_group), .. }
-            | ElbV2Write::RegisterTargets { target_group: Id::Known(target_group), .. } => {
-                self.check_used_group_tags(target_group)
-            }
+            | ElbV2Write::RegisterTargets { target_group: Id::Known(target_group), .. } => self.check_use(target_group),
             ElbV2Write::DeregisterTargets { target_group, .. } => {
-                self.check_used_group_tags(target_group).or_else(|| self.emptied_group(target_group))
+                self.check_use(target_group).or_else(|| self.emptied_group(target_group))
             }
         }
     }
 
-    /// A target group behind this Service's balancer counts by the balancer's tags: older versions created some without
-    /// tags.
-    fn check_used_group_tags(&self, arn: &str) -> Option<String> {
-        let network = self.observed.network.as_ref();
-        let behind = network.filter(|network| network.target_groups.iter().any(|group| group.group.arn == arn));
-        behind.map_or_else(|| self.check_group_tags(arn), |network| self.check_tags(Some(&network.tags)))
+    fn group(&self, arn: &str) -> Option<&TargetGroup> {
+        self.observed.target_groups().find(|group| group.group.arn == arn)
     }
 
-    /// As [`Self::check_tags`] for a target group, which must also carry the tag of this Service.
-    fn check_group_tags(&self, arn: &str) -> Option<String> {
-        let found = self.observed.target_groups().find(|group| group.group.arn == arn);
-        let ours = found.filter(|group| is_of_service(&group.tags, &self.desired.service));
-        self.check_tags(ours.map(|group| &group.tags))
+    fn check_group(&self, arn: &str) -> Option<String> {
+        let claim = |found| claim::target_group(self.desired, self.observed, found, self.env);
+        self.check(self.group(arn).map(claim))
+    }
+
+    /// A group of another name may serve a port too: the listener decides.
+    fn check_use(&self, arn: &str) -> Option<String> {
+        let network = self.observed.network.as_ref();
+        let behind = network.filter(|network| network.target_groups.iter().any(|group| group.group.arn == arn));
+        behind.map_or_else(|| self.check_group(arn), |_| self.check(self.network_claim()))
     }
 
     /// Counts all writes of the plan: removals and additions come in parts.
     fn emptied_group(&self, arn: &str) -> Option<String> {
-        let group = self.observed.target_groups().find(|group| group.group.arn == arn)?;
+        let group = self.group(arn)?;
         let leaving = self.steps.iter().flat_map(|step| match &step.write {
             Write::ElbV2(ElbV2Write::DeregisterTargets { target_group, targets }) if target_group == arn => {
                 targets.as_slice()
@@ -160,7 +155,10 @@ impl Check<'_> {
                 };
                 let network = self.observed.network.as_ref();
                 let attached = network.map(|network| &*network.balancer.security_groups).unwrap_or_default();
-                let is_of = |kind| is_ours(kind, self.desired, attached, group, self.env);
+                let is_of = |kind| {
+                    let claim = claim::security_group(kind, self.desired, attached, group, self.env);
+                    matches!(claim, Claim::Own | Claim::FormerName)
+                };
                 let named = &self.desired.named_groups;
                 if shared(id) || named.instead.contains(id) || named.extra.contains(id) {
                     return Some("annotations or the cloud config name it, so it is not deleted".to_owned());

@@ -6,6 +6,7 @@
 //! [`guard`] refuses what looks like a mistake, and [`apply`] sends the writes.
 
 pub(crate) mod apply;
+pub(crate) mod claim;
 pub(crate) mod classic;
 pub(crate) mod desired;
 pub(crate) mod env;
@@ -27,10 +28,11 @@ pub(crate) mod subnets;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ccm_kit::balancer::{self, BalancerCloud, Items, Kind, Part, Plan, Reached, Written};
+use ccm_kit::balancer::{self, BalancerCloud, Items, Kind, Plan, Reached, Written};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
@@ -39,7 +41,8 @@ use ccm_provider::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::client::Api;
+use crate::client::write::Ec2Write;
+use crate::client::{Api, Write};
 use crate::node::age;
 use crate::node::fleet::Fleet;
 use crate::node::identity::instance_of;
@@ -60,6 +63,8 @@ const REASON: &str = "AWSLoadBalancerWarning";
 pub(crate) struct Balancers {
     pub(crate) env: Env,
     cloud: Option<Cloud>,
+    /// Whether an event has named the missing permission.
+    warned: AtomicBool,
 }
 
 /// The dependencies of reads and writes.
@@ -67,11 +72,32 @@ pub(crate) struct Balancers {
 pub(crate) struct Cloud {
     pub(crate) reads: Reads,
     settling: Settling,
+    /// When EC2 first did not show an instance of a node.
+    missing: Mutex<BTreeMap<String, std::time::Instant>>,
+    /// Deletions of which only a security group is left, by balancer.
+    waiting: Mutex<BTreeMap<String, Waiting>>,
     cluster: Cluster,
 }
 
 /// Delay before an instance that EC2 does not show yet is read again.
 const INSTANCE_RECHECK: Duration = Duration::from_secs(10);
+
+/// Delay before a stopped instance is read again: it may have started.
+const STOPPED_RECHECK: Duration = Duration::from_secs(60);
+/// While a deletion waits for EC2, its observation serves for so long.
+const WAITING_KEPT: Duration = Duration::from_secs(600);
+
+/// A deletion of which only a security group is left.
+#[derive(Debug)]
+struct Waiting {
+    read: std::time::Instant,
+    observed: Observed,
+    /// Whether EC2 has refused to delete the group.
+    blocked: bool,
+}
+
+/// An instance that is missing for so long is missing for the first time again.
+const MISSING_KEPT: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Observation {
@@ -87,38 +113,28 @@ impl Balancers {
     pub(crate) fn new(api: Arc<dyn Api>, fleet: Fleet, zones: Arc<Zones>, cluster: Cluster, env: Env) -> Self {
         let reads = Reads::new(api, fleet, zones, cluster.clone(), &env);
         let settling = Settling::new(cluster.clone());
-        let cloud = Some(Cloud { reads, settling, cluster });
-        Self { env, cloud }
+        let (missing, waiting) = (Mutex::default(), Mutex::default());
+        let cloud = Some(Cloud { reads, settling, missing, waiting, cluster });
+        Self { env, cloud, warned: AtomicBool::default() }
     }
 
     /// For plans from recorded observations only.
     pub(crate) fn without_cloud(env: Env) -> Self {
-        Self { env, cloud: None }
+        Self { env, cloud: None, warned: AtomicBool::default() }
     }
 
     pub(crate) fn cloud(&self) -> Result<&Cloud, ProviderError> {
         self.cloud.as_ref().ok_or_else(|| no_cloud("AWS"))
     }
 
-    /// The writes that bring the cloud from the observed to the desired state.
     pub(crate) fn plan_one(&self, desired: &Desired, observed: &Observed) -> Result<step::Planned, ProviderError> {
-        let env = &self.env;
-        match &desired.goal {
-            Goal::Absent => {
-                let reason = "the Service wants no load balancer any more";
-                let mut planned = classic::delete(desired, observed, env, reason);
-                let network = network::delete(desired, observed, env, reason)?;
-                planned.steps.extend(network.steps);
-                planned.findings.extend(network.findings);
-                Ok(planned)
-            }
-            Goal::Classic(classic) => classic::plan(desired, classic, observed, env),
-            Goal::Network(network) => network::plan(desired, network, observed, env),
-        }
+        plan_one(desired, observed, &self.env)
     }
 
     fn warn(&self, service: &Service, finding: &Finding) {
-        if finding.severity < Severity::Warning {
+        // A missing permission concerns all Services.
+        let known = finding.key == claim::READS_TAGS && self.warned.swap(true, Ordering::Relaxed);
+        if finding.severity < Severity::Warning || known {
             return;
         }
         if let Some(context) = self.cloud.as_ref().and_then(|cloud| cloud.cluster.context()) {
@@ -128,12 +144,81 @@ impl Balancers {
     }
 }
 
+/// The writes that bring the cloud from the observed to the desired state.
+pub(crate) fn plan_one(desired: &Desired, observed: &Observed, env: &Env) -> Result<step::Planned, ProviderError> {
+    let mut planned = match &desired.goal {
+        Goal::Absent => {
+            let reason = "the Service wants no load balancer any more";
+            let mut planned = classic::delete(desired, observed, env, reason)?;
+            let network = network::delete(desired, observed, env, reason)?;
+            planned.extend(network);
+            planned
+        }
+        Goal::Classic(classic) => classic::plan(desired, classic, observed, env)?,
+        Goal::Network(network) => network::plan(desired, network, observed, env)?,
+    };
+    // What could not be planned may still use it.
+    planned.steps.retain(|step| planned.errors.is_empty() || step.part.kind != Kind::Release);
+    Ok(planned)
+}
+
 impl Cloud {
     /// Whether one of the instances belongs to a node so young that EC2 may not show its instance yet.
     fn has_young(&self, work: &[ServiceWork], instances: &BTreeSet<String>) -> bool {
         let is_young = |node: &NodeRef| age(node, &self.cluster).is_some_and(|age| age < GRACE);
         let is_one = |node: &NodeRef| instance_of(node).is_some_and(|id| instances.contains(id.as_str()));
         !instances.is_empty() && work.iter().flat_map(|item| &*item.nodes).any(|node| is_young(node) && is_one(node))
+    }
+
+    /// The instances that EC2 does not show for the first time.
+    fn doubtful(&self, observed: &Observed) -> BTreeSet<String> {
+        let now = self.cluster.now();
+        let mut missing = lock(&self.missing);
+        missing.retain(|id, since| {
+            let is_old = now.saturating_duration_since(*since) > MISSING_KEPT;
+            !is_old && !observed.instances.contains_key(id)
+        });
+        let is_new = |id: &&String| {
+            let since = missing.entry((*id).clone()).or_insert(now);
+            now.saturating_duration_since(*since) < INSTANCE_RECHECK
+        };
+        observed.missing_instances.iter().filter(is_new).cloned().collect()
+    }
+
+    /// Reads everything; but while a deletion only waits until EC2 gives up the security group, nothing.
+    async fn read(&self, desired: &Desired, env: &Env) -> Result<Observed, ProviderError> {
+        let deleting = matches!(desired.goal, Goal::Absent);
+        let now = self.cluster.now();
+        {
+            let mut waiting = lock(&self.waiting);
+            let is_recent = |one: &Waiting| now.saturating_duration_since(one.read) < WAITING_KEPT;
+            waiting.retain(|name, one| is_recent(one) && (deleting || *name != desired.name));
+            if let Some(one) = waiting.get(&desired.name).filter(|one| one.blocked) {
+                return Ok(one.observed.clone());
+            }
+        }
+        let mut observed = observe::gather(desired, &self.reads, env).await?;
+        observed.doubtful_instances = self.doubtful(&observed);
+        let is_group = |step: &Step| matches!(step.write, Write::Ec2(Ec2Write::DeleteSecurityGroup { .. }));
+        if deleting
+            && let Ok(planned) = plan_one(desired, &observed, env)
+            && !planned.steps.is_empty()
+            && planned.steps.iter().all(is_group)
+        {
+            let waits = Waiting { read: now, observed: observed.clone(), blocked: false };
+            lock(&self.waiting).insert(desired.name.clone(), waits);
+        }
+        Ok(observed)
+    }
+
+    /// Records the result of the deletion of a security group.
+    fn tried(&self, balancer: &str, is_deleted: bool) {
+        let mut waiting = lock(&self.waiting);
+        match waiting.get_mut(balancer) {
+            Some(_) if is_deleted => drop(waiting.remove(balancer)),
+            Some(one) => one.blocked = true,
+            None => {}
+        }
     }
 }
 
@@ -156,6 +241,15 @@ fn missing_instances(desired: &Desired, observed: &Observed) -> Option<Finding> 
     (!nodes.is_empty()).then(|| Finding::warning("nodes", text))
 }
 
+fn stopped_instances(desired: &Desired, observed: &Observed) -> Option<Finding> {
+    let common = desired.goal.common()?;
+    let stopped = observed.instances.iter().filter(|(_, instance)| instance.is_stopped);
+    let nodes = stopped.filter_map(|(id, _)| common.targets.get(id).map(String::as_str));
+    let nodes: Vec<&str> = nodes.collect();
+    let text = format!("no traffic for {} while their instances are stopped", desired::first_few(&nodes));
+    (!nodes.is_empty()).then(|| Finding::warning("nodes", text))
+}
+
 /// A finding about a balancer of this name and the other kind.
 fn of_other_kind(desired: &Desired, observed: &Observed) -> Option<Finding> {
     let other = match &desired.goal {
@@ -173,8 +267,12 @@ fn of_other_kind(desired: &Desired, observed: &Observed) -> Option<Finding> {
 
 impl From<Step> for balancer::Step<Step> {
     fn from(step: Step) -> Self {
-        let summary = step.summary.clone();
-        Self::new(step, summary, Items::one(0), Part::new(Kind::Frame))
+        let (summary, part, needs) = (step.summary.clone(), step.part.clone(), step.needs);
+        let step = Self::new(step, summary, Items::one(0), part);
+        match needs {
+            Some(needs) => step.needs(needs),
+            None => step,
+        }
     }
 }
 
@@ -209,7 +307,7 @@ impl BalancerCloud for Balancers {
         let mut all = Vec::new();
         for desired in wanted {
             let deleting = matches!(desired.goal, Goal::Absent);
-            let observed = observe::gather(desired, &cloud.reads, &self.env).await?;
+            let observed = cloud.read(desired, &self.env).await?;
             let unsettled = cloud.settling.left(&desired.name, &observed, deleting);
             let instance_recheck = cloud.has_young(work, &observed.missing_instances).then_some(INSTANCE_RECHECK);
             all.push(Observation { observed, unsettled, instance_recheck });
@@ -224,30 +322,31 @@ impl BalancerCloud for Balancers {
     }
 
     fn plan(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>) -> Result<Plan<Step>, ProviderError> {
-        let (mut steps, mut findings) = (Vec::new(), Vec::new());
+        let (mut steps, mut findings, mut failed) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (desired, observation) in wanted.iter().zip(observed) {
             let planned = self.plan_one(desired, &observation.observed)?;
             // Objects that AWS does not show yet may block the deletion of visible ones, or be leaked when something
             // else changes.
             if let Some(after) = observation.unsettled {
-                return Err(settling::recheck(after).into());
+                failed.insert(0, settling::recheck(after));
+                continue;
             }
-            let recheck =
-                observation.instance_recheck.map(|after| settling::recheck_instances(&observation.observed, after));
-            let purpose = match recheck {
-                Some(recheck) if planned.steps.is_empty() => return Err(recheck.into()),
-                recheck => {
-                    Purpose { balancer: desired.name.clone(), keeps: !matches!(desired.goal, Goal::Absent), recheck }
-                }
-            };
+            // The sync of a Service also reads its status; that of its nodes alone does nothing else.
+            let waits = |common: &desired::Common| common.must_exist;
+            let late = observation.instance_recheck.filter(|_| desired.goal.common().is_some_and(waits));
+            let late = late.map(|after| settling::recheck_instances(&observation.observed, after));
+            failed.extend(planned.errors.into_iter().next().or(late).map(|error| (0, error)));
+            let purpose = Purpose { balancer: desired.name.clone(), keeps: !matches!(desired.goal, Goal::Absent) };
             let purposeful = |step| Step { purpose: purpose.clone(), ..step };
             steps.extend(planned.steps.into_iter().map(purposeful).map(balancer::Step::from));
             findings.extend(desired.findings.iter().cloned());
             findings.extend(of_other_kind(desired, &observation.observed));
             findings.extend(missing_instances(desired, &observation.observed));
+            findings.extend(stopped_instances(desired, &observation.observed));
+            findings.extend(claim::without_tags(&observation.observed));
             findings.extend(planned.findings);
         }
-        Ok(Plan { steps, findings, failed: BTreeMap::new() })
+        Ok(Plan { steps, findings, failed })
     }
 
     fn guard(
@@ -257,11 +356,10 @@ impl BalancerCloud for Balancers {
         steps: &[balancer::Step<Step>],
     ) -> Vec<(usize, ProviderError)> {
         let writes: Vec<Step> = steps.iter().map(|step| step.write.clone()).collect();
-        let mut observation = wanted.iter().zip(observed);
-        let refused = observation
-            .try_for_each(|(desired, observation)| guard::guard(desired, &observation.observed, &self.env, &writes));
-        let refused = refused.err().into_iter();
-        refused.flat_map(|error| (0..steps.len()).map(move |index| (index, error.clone()))).collect()
+        let observations = wanted.iter().zip(observed);
+        let refused = observations
+            .flat_map(|(desired, observation)| guard::guard(desired, &observation.observed, &self.env, &writes));
+        refused.collect()
     }
 
     async fn write(
@@ -273,27 +371,29 @@ impl BalancerCloud for Balancers {
         let step = &step.write;
         let cloud = self.cloud()?;
         // One write at a time.
-        let mut outputs = std::mem::take(&mut *lock(shared));
+        let mut outputs = lock(shared).clone();
         tracing::info!(step = %step.summary, "writing");
-        let Purpose { balancer, keeps, recheck } = &step.purpose;
-        outputs.recheck.clone_from(recheck);
+        let Purpose { balancer, keeps } = &step.purpose;
         let write = outputs.completed(&step.write);
         // Recorded before the call too: the answer may be lost.
         if *keeps {
             cloud.settling.wrote(balancer, &write);
         }
         let answer = apply::apply(step, &mut outputs, &cloud.reads).await;
-        *lock(shared) = outputs;
         match &answer {
             Err(error) if is_refusal(error) => cloud.settling.refused(balancer, &write),
             Err(_) if !keeps => {}
             _ => cloud.settling.wrote(balancer, &write),
         }
+        if matches!(write, Write::Ec2(Ec2Write::DeleteSecurityGroup { .. })) {
+            cloud.tried(balancer, answer.is_ok());
+        }
+        *lock(shared) = outputs;
         answer.map(|()| Written::Done)
     }
 
     fn finish(&self, outputs: &Mutex<Outputs>) -> Result<(), ProviderError> {
-        std::mem::take(&mut *lock(outputs)).finish()
+        lock(outputs).finish()
     }
 
     fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
@@ -314,12 +414,21 @@ impl BalancerCloud for Balancers {
         match desired.goal {
             Goal::Classic(_) => classic,
             Goal::Network(_) => network,
-            // Without a balancer there may be other objects to delete, or AWS does not show the balancer yet.
-            Goal::Absent => classic.or(network).or_else(|| {
-                let parts = observation.unsettled.is_some()
-                    || self.plan_one(desired, &observation.observed).is_ok_and(|planned| !planned.steps.is_empty());
-                parts.then(LoadBalancerStatus::default)
-            }),
+            Goal::Absent => classic.or(network),
         }
+    }
+
+    fn again(&self, reached: &Reached<'_, Self>) -> Option<Duration> {
+        let key: ServiceKey = reached.service.key();
+        let (_, observation) =
+            reached.wanted.iter().zip(reached.observed).find(|(desired, _)| desired.service == key)?;
+        let refused = lock(reached.made).refused();
+        if let Some(finding) = &refused {
+            self.warn(reached.service, finding);
+        }
+        let Observation { observed, instance_recheck, .. } = observation;
+        let is_late = instance_recheck.is_some() || !observed.doubtful_instances.is_empty();
+        let is_stopped = refused.is_some() || observed.instances.values().any(|instance| instance.is_stopped);
+        is_late.then_some(INSTANCE_RECHECK).or(is_stopped.then_some(STOPPED_RECHECK))
     }
 }

@@ -6,22 +6,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ccm_provider::{NodeReader, ProviderError};
 use futures::future::{OptionFuture, join_all, try_join_all};
 use futures::{FutureExt as _, TryFutureExt as _};
 
-use crate::client::ec2::{SecurityGroup, Subnet};
+use crate::client::ec2::{Peer, SecurityGroup, Subnet};
 use crate::client::elbv2::{self, Which};
-use crate::client::{Answer, ApiError, Query, Tags, elb};
+use crate::client::write::Ec2Write;
+use crate::client::{Answer, ApiError, Query, Write, elb};
+use crate::loadbalancer::claim::{self, Claim, Marks, Unread};
 use crate::loadbalancer::desired::{Desired, Goal, Subnets};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::names;
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::observed::{Classic, Instance, Network, Observed, Probes, TargetGroup};
+use crate::loadbalancer::plan_one;
 use crate::loadbalancer::reads::{FRESH, LONG, Reads, SHORT};
+use crate::loadbalancer::rules::shared::is_for;
+use crate::loadbalancer::rules::split;
 use crate::loadbalancer::security_groups::nodes;
 use crate::loadbalancer::subnets::{is_id, is_internal};
-use crate::node::fleet;
-use crate::node::identity::InstanceId;
+use crate::node::fleet::{self, Member};
+use crate::node::identity::{InstanceId, instance_of};
 
 /// Age of the list that is searched for leftovers while nothing is missing.
 const LEFTOVERS: Duration = Duration::from_secs(3600);
@@ -30,29 +36,100 @@ const SUBNET_MAX_AGE: Duration = Duration::from_secs(3600);
 const TARGET_GROUP_GONE: &[&str] = &["TargetGroupNotFound"];
 const UNKNOWN_ID: &[&str] = &["InvalidSubnetID.NotFound", "InvalidGroup.NotFound", "InvalidGroupId.Malformed"];
 
-/// Reads everything that a plan for the desired state needs.
+/// Reads everything that a plan for the desired state needs. If only the nodes changed, they are followed even if the
+/// rest cannot be read.
 pub(crate) async fn gather(desired: &Desired, reads: &Reads, env: &Env) -> Answer<Observed> {
     let mut observed = Observed::default();
+    let mut unread = Unneeded { hosts: desired.goal.common().is_some_and(|common| common.must_exist), error: None };
     let (classic, network) = balancers(desired, reads).await?;
     let (classic, network, instances) = futures::try_join!(
         OptionFuture::from(classic.map(|balancer| read_classic(desired, balancer, reads))).map(Option::transpose),
         OptionFuture::from(network.map(|balancer| read_network(desired, balancer, reads))).map(Option::transpose),
         instances(desired, reads),
     )?;
-    observed.classic = classic;
-    observed.network = network;
+    if let Some((mut classic, attributes, policies)) = classic {
+        classic.attributes = unread.or_default(attributes)?;
+        classic.policies = unread.or_default(policies)?;
+        observed.classic = Some(classic);
+    }
+    if let Some((mut network, attributes, listeners)) = network {
+        network.attributes = unread.or_default(attributes)?;
+        network.listeners = unread.or_default(listeners)?;
+        observed.network = Some(network);
+    }
     (observed.instances, observed.missing_instances) = instances;
+    if unread.error.is_none() {
+        unread.or_default(rest(desired, &mut observed, reads, env).await)?;
+    }
+    observed.unread = unread.error;
+    Ok(observed)
+}
+
+/// Failed reads that nodes do not need.
+struct Unneeded {
+    /// Whether only the nodes changed.
+    hosts: bool,
+    error: Option<ProviderError>,
+}
+
+impl Unneeded {
+    fn or_default<T: Default>(&mut self, answer: Answer<T>) -> Answer<T> {
+        match answer {
+            Err(error) if self.hosts => {
+                self.error.get_or_insert(error.into());
+                Ok(T::default())
+            }
+            answer => answer,
+        }
+    }
+}
+
+async fn rest(desired: &Desired, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
     let (unattached, groups) = futures::try_join!(
         unattached(desired, observed.network.as_ref(), reads, env),
-        groups(desired, &observed, reads, env),
+        groups(desired, observed, reads, env),
     )?;
     observed.unattached_target_groups = unattached;
     observed.groups = groups;
-    subnets(desired, &mut observed, reads, env).await?;
-    if nodes::gives_up_rules(desired, &observed, env) {
-        observed.other_balancers = others(desired, &observed, reads, env).await?;
+    if matches!(desired.goal, Goal::Absent) && !env.node_groups_untouched {
+        let more = of_nodes(desired, observed, reads).await?;
+        observed.groups.extend(more);
     }
-    Ok(observed)
+    subnets(desired, observed, reads, env).await?;
+    if nodes::gives_up_rules(desired, observed, env) {
+        others(desired, observed, reads, env).await?;
+    }
+    let going = groups_given_up(desired, observed, env);
+    if !going.is_empty() {
+        observed.shared_groups = shared(desired, &going, reads, env).await?;
+    }
+    Ok(())
+}
+
+/// The groups of the user whose rules the plan would revoke.
+fn groups_given_up(desired: &Desired, observed: &Observed, env: &Env) -> BTreeSet<String> {
+    let managed = managed_names(desired, env);
+    let is_managed = |id: &String| observed.groups.get(id).is_some_and(|group| managed.contains(&group.name));
+    let steps = plan_one(desired, observed, env).map(|planned| planned.steps).unwrap_or_default();
+    let revoked = steps.iter().flat_map(|step| match &step.write {
+        Write::Ec2(Ec2Write::RevokeSecurityGroupIngress { permissions, .. }) => split(permissions),
+        _ => Vec::new(),
+    });
+    let groups = revoked.filter_map(|rule| match rule.peer {
+        Peer::Group { id, .. } => id.known().map(str::to_owned),
+        Peer::Ipv4(_) | Peer::Ipv6(_) | Peer::PrefixList(_) => None,
+    });
+    groups.filter(|id| !is_managed(id)).collect()
+}
+
+/// Those of the groups that another classic balancer of the cluster has.
+async fn shared(desired: &Desired, groups: &BTreeSet<String>, reads: &Reads, env: &Env) -> Answer<BTreeSet<String>> {
+    let mut all = reads.classic_balancers().await?;
+    all.retain(|balancer| balancer.vpc == env.vpc && balancer.name != desired.name);
+    all.retain(|balancer| balancer.security_groups.iter().any(|group| groups.contains(group)));
+    let marks = try_join_all(all.iter().map(|balancer| reads.classic_tags(&balancer.name, LONG))).await?;
+    let ours = all.into_iter().zip(marks).filter(|(_, marks)| claim::balancer(marks, env) != Claim::Foreign);
+    Ok(ours.flat_map(|(balancer, _)| balancer.security_groups).filter(|group| groups.contains(group)).collect())
 }
 
 /// Maximum age of reads that Services share. After a sync without changes the Service may not be read for a long time,
@@ -98,7 +175,12 @@ async fn balancers(
     }
 }
 
-async fn read_classic(desired: &Desired, balancer: elb::LoadBalancer, reads: &Reads) -> Answer<Classic> {
+/// The balancer with its tags, its attributes and its policies.
+async fn read_classic(
+    desired: &Desired,
+    balancer: elb::LoadBalancer,
+    reads: &Reads,
+) -> Answer<(Classic, Answer<elb::Attributes>, Answer<Vec<elb::Policy>>)> {
     let wants_policies = match &desired.goal {
         Goal::Classic(classic) => classic.proxy_protocol || classic.ssl_policy.is_some(),
         Goal::Absent | Goal::Network(_) => false,
@@ -107,37 +189,45 @@ async fn read_classic(desired: &Desired, balancer: elb::LoadBalancer, reads: &Re
         || balancer.backend_policies.values().any(|policies| !policies.is_empty());
     let wants = matches!(desired.goal, Goal::Classic(_));
     let name = balancer.name.clone();
-    let (attributes, policies, tags) = futures::try_join!(
+    let (attributes, policies, tags) = futures::join!(
         when(wants, reads.api.classic_attributes(&name)),
         when(wants && (wants_policies || has_policies), reads.api.classic_policies(&name)),
         reads.classic_tags(&name, tags_age(desired)),
-    )?;
-    Ok(Classic { balancer, attributes, policies, tags })
+    );
+    let classic = Classic { balancer, attributes: Default::default(), policies: Vec::new(), tags: tags? };
+    Ok((classic, attributes, policies))
 }
 
-async fn read_network(desired: &Desired, balancer: elbv2::LoadBalancer, reads: &Reads) -> Answer<Network> {
+/// The balancer with its target groups and tags, its attributes and its listeners.
+async fn read_network(
+    desired: &Desired,
+    balancer: elbv2::LoadBalancer,
+    reads: &Reads,
+) -> Answer<(Network, Answer<elbv2::Attributes>, Answer<Vec<elbv2::Listener>>)> {
     let arn = balancer.arn.clone();
     // The parts of another kind, which this program did not create, are not read.
     let ours = balancer.kind == KIND;
     let wants = ours && matches!(desired.goal, Goal::Network(_));
     let of_balancer = Which::OfBalancer(arn.clone());
-    let (attributes, listeners, groups) = futures::try_join!(
+    let (attributes, listeners, groups) = futures::join!(
         when(wants, reads.api.balancer_attributes(&arn)),
         when(wants, reads.api.listeners(&arn)),
         when(ours, reads.api.target_groups(&of_balancer)),
-    )?;
+    );
+    let groups = groups?;
     let marked = groups.iter().map(|group| group.arn.clone()).chain([arn.clone()]);
     let mut tags = reads.network_tags(marked, tags_age(desired)).await?;
-    let own = tags.remove(&arn).unwrap_or_default();
+    let own = tags.remove(&arn).unwrap_or(Marks::Unread(Unread::NotShown));
     let target_groups = target_groups(desired, groups, &tags, reads).await?;
-    Ok(Network { balancer, attributes, listeners, target_groups, tags: own })
+    let (none, nothing) = (Default::default(), Vec::new());
+    Ok((Network { balancer, attributes: none, listeners: nothing, target_groups, tags: own }, attributes, listeners))
 }
 
 /// Completes target groups. One that was deleted meanwhile is left out.
 async fn target_groups(
     desired: &Desired,
     groups: Vec<elbv2::TargetGroup>,
-    tags: &BTreeMap<String, Tags>,
+    tags: &BTreeMap<String, Marks>,
     reads: &Reads,
 ) -> Answer<Vec<TargetGroup>> {
     let (wants, wants_attributes) = match &desired.goal {
@@ -149,7 +239,7 @@ async fn target_groups(
             when(wants, reads.api.target_health(&group.arn)),
             when(wants_attributes, reads.api.target_group_attributes(&group.arn).map_ok(Some)),
         )?;
-        let tags = tags.get(&group.arn).cloned().unwrap_or_default();
+        let tags = tags.get(&group.arn).cloned().unwrap_or(Marks::Unread(Unread::NotShown));
         Ok(TargetGroup { group, attributes, targets, tags })
     });
     let mut found = Vec::new();
@@ -186,16 +276,28 @@ async fn unattached(
         }
     };
     let arn = network.map(|network| &*network.balancer.arn);
+    // AWS may show a deleted balancer on its groups for a while.
+    let is_ours = |balancer: &str| names::is_balancer(balancer, &desired.name);
     let all = reads.target_groups(max_age).await?;
     let is_candidate = |group: &&elbv2::TargetGroup| {
         names::may_be_target_group_of(&group.name, &desired.service)
             && !attached.contains(&*group.name)
-            && group.balancers.iter().all(|balancer| Some(&**balancer) == arn)
+            && group
+                .balancers
+                .iter()
+                .all(|balancer| Some(&**balancer) == arn || (network.is_none() && is_ours(balancer)))
     };
     let candidates: Vec<elbv2::TargetGroup> = all.iter().filter(is_candidate).cloned().collect();
     let tags = reads.network_tags(candidates.iter().map(|group| group.arn.clone()), tags_age(desired)).await?;
-    // Without tags it was deleted since it was listed.
-    let there = candidates.into_iter().filter(|group| tags.contains_key(&group.arn)).collect();
+    let is_there = |group: &elbv2::TargetGroup| match tags.get(&group.arn) {
+        // Deleted since it was listed.
+        None => false,
+        Some(Marks::Read(_)) => true,
+        Some(Marks::Unread(_)) => {
+            desired.target_groups.contains(&group.name) || group.balancers.iter().any(|balancer| is_ours(balancer))
+        }
+    };
+    let there = candidates.into_iter().filter(is_there).collect();
     target_groups(desired, there, &tags, reads).await
 }
 
@@ -204,11 +306,15 @@ async fn unattached(
 async fn instances(desired: &Desired, reads: &Reads) -> Answer<(BTreeMap<String, Instance>, BTreeSet<String>)> {
     let Some(common) = desired.goal.common() else { return Ok(Default::default()) };
     let ids: BTreeSet<InstanceId> = common.targets.keys().filter_map(|id| InstanceId::parse(id)).collect();
-    let members = reads.fleet.get(&ids, fleet::MAX_AGE, None).await?;
+    let mut members = reads.fleet.get(&ids, fleet::MAX_AGE, None).await?;
+    // They may run again.
+    let stopped = members.iter().filter(|(_, member)| member.is_stopped).map(|(id, _)| id.clone()).collect();
+    members.extend(reads.fleet.get(&stopped, SHORT, None).await?);
     let missing_instances = ids.iter().filter(|id| !members.contains_key(*id)).map(ToString::to_string).collect();
     let staying = members.into_iter().filter(|(_, member)| !member.is_leaving);
-    let instance = |(id, member): (InstanceId, std::sync::Arc<fleet::Member>)| {
-        (id.to_string(), Instance { security_groups: member.security_groups.clone() })
+    let instance = |(id, member): (InstanceId, std::sync::Arc<Member>)| {
+        let Member { is_stopped, security_groups, .. } = &*member;
+        (id.to_string(), Instance { security_groups: security_groups.clone(), is_stopped: *is_stopped })
     };
     Ok((staying.map(instance).collect(), missing_instances))
 }
@@ -257,6 +363,26 @@ async fn groups(
         groups.extend(by_filter("ip-permission.group-id", going, reads).await?);
     }
     Ok(groups)
+}
+
+/// The groups of the nodes without the cluster's tag, if none of the others has a rule of a network balancer that is
+/// about to be deleted.
+async fn of_nodes(desired: &Desired, observed: &Observed, reads: &Reads) -> Answer<BTreeMap<String, SecurityGroup>> {
+    let is_own = |group: &SecurityGroup| split(&group.ingress).iter().any(|rule| is_for(rule, &desired.name));
+    let Some(network) = &observed.network else { return Ok(BTreeMap::new()) };
+    if network.balancer.kind != KIND || observed.groups.values().any(is_own) {
+        return Ok(BTreeMap::new());
+    }
+    let nodes = reads.cluster.nodes().map(NodeReader::list).unwrap_or_default();
+    let mut ids: BTreeSet<InstanceId> = nodes.iter().filter_map(|node| instance_of(node)).collect();
+    if let Some(group) = network.target_groups.first().filter(|_| ids.is_empty()) {
+        let targets = reads.api.target_health(&group.group.arn).await?;
+        ids = targets.iter().filter_map(|health| InstanceId::parse(&health.target.id)).collect();
+    }
+    let members = reads.fleet.get(&ids, fleet::MAX_AGE, None).await?;
+    let attached: BTreeSet<&String> = members.values().flat_map(|member| &member.security_groups).collect();
+    let missing = attached.into_iter().filter(|id| !observed.groups.contains_key(*id));
+    by_filter("group-id", missing.cloned(), reads).await
 }
 
 /// Whether the balancer has a group other than those named and its managed one, or has its managed one although others
@@ -332,7 +458,7 @@ async fn subnets(desired: &Desired, observed: &mut Observed, reads: &Reads, env:
             observed.route_tables = reads.route_tables(shared_age(desired)).await?.to_vec();
         }
         let zones = observed.subnets.values().map(|subnet| &*subnet.zone);
-        observed.zones = (*reads.zones.knowing(zones).await?).clone();
+        observed.zones = reads.zones.knowing(zones).await?.map(|zones| (*zones).clone()).unwrap_or_default();
     }
     Ok(())
 }
@@ -346,8 +472,8 @@ async fn one_subnet(id: String, reads: &Reads) -> Answer<Option<Subnet>> {
     }
 }
 
-/// The health-check ports and subnets of the other network balancers of the VPC.
-async fn others(desired: &Desired, observed: &Observed, reads: &Reads, env: &Env) -> Answer<BTreeMap<String, Probes>> {
+/// The health-check ports and subnets of the network balancers of the VPC.
+async fn others(desired: &Desired, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
     let (balancers, groups, subnets) = futures::try_join!(
         reads.balancers(),
         reads.target_groups(Duration::from_secs(1)),
@@ -355,9 +481,14 @@ async fn others(desired: &Desired, observed: &Observed, reads: &Reads, env: &Env
     )?;
     let mut blocks: BTreeMap<&str, &str> = subnets.iter().map(|subnet| (&*subnet.id, &*subnet.cidr)).collect();
     blocks.extend(observed.subnets.values().map(|subnet| (&*subnet.id, &*subnet.cidr)));
-    let others = balancers
-        .iter()
-        .filter(|balancer| balancer.kind == KIND && balancer.vpc == env.vpc && balancer.name != desired.name);
+    let of_vpc = |balancer: &&elbv2::LoadBalancer| balancer.kind == KIND && balancer.vpc == env.vpc;
+    let present: Vec<&elbv2::LoadBalancer> = balancers.iter().filter(of_vpc).collect();
+    // A balancer of another cluster opens its rules itself.
+    let marks = reads.network_tags(present.iter().map(|balancer| balancer.arn.clone()), LONG).await?;
+    let is_ours = |balancer: &&elbv2::LoadBalancer| match marks.get(&balancer.arn) {
+        Some(marks) => claim::balancer(marks, env) != Claim::Foreign,
+        None => true,
+    };
     let mut probes: BTreeMap<String, Probes> = BTreeMap::new();
     let mut ports: BTreeMap<&str, BTreeSet<i32>> = BTreeMap::new();
     for group in groups.iter() {
@@ -367,7 +498,7 @@ async fn others(desired: &Desired, observed: &Observed, reads: &Reads, env: &Env
             ports.entry(arn).or_default().insert(port);
         }
     }
-    for balancer in others {
+    for balancer in present.into_iter().filter(is_ours) {
         let mut cidrs = BTreeSet::new();
         for zone in &balancer.zones {
             match blocks.get(&*zone.subnet) {
@@ -378,5 +509,8 @@ async fn others(desired: &Desired, observed: &Observed, reads: &Reads, env: &Env
         let ports = ports.get(&*balancer.arn).cloned().unwrap_or_default();
         probes.insert(balancer.name.clone(), Probes { ports, cidrs });
     }
-    Ok(probes)
+    observed.network_balancers = balancers.iter().map(|balancer| balancer.name.clone()).collect();
+    observed.own_probes = probes.remove(&desired.name).unwrap_or_default();
+    observed.other_balancers = probes;
+    Ok(())
 }

@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ccm_provider::ProviderError;
 use serde::{Deserialize, Serialize};
 
-use crate::client::Tags;
 use crate::client::ec2::{AvailabilityZone, RouteTable, SecurityGroup, Subnet};
 use crate::client::elb;
 use crate::client::elbv2;
+use crate::loadbalancer::claim::Marks;
 
 /// The observation for one desired state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -33,12 +34,38 @@ pub(crate) struct Observed {
     /// IDs of the wanted instances that EC2 does not show.
     #[serde(default, alias = "unseen")]
     pub(crate) missing_instances: BTreeSet<String>,
+    /// Those of them that were not shown for the first time: an instance is only gone if a second read, some time later,
+    /// does not show it either.
+    #[serde(default)]
+    pub(crate) doubtful_instances: BTreeSet<String>,
     /// Other network balancers of the VPC by name, whose health-check rules must stay. Read only if
     /// `security_groups::nodes::gives_up_rules`; else empty.
     pub(crate) other_balancers: BTreeMap<String, Probes>,
+    /// The health checks of this Service's balancer and the names of all network balancers, read at the same time.
+    #[serde(default)]
+    pub(crate) own_probes: Probes,
+    #[serde(default)]
+    pub(crate) network_balancers: BTreeSet<String>,
+    /// Security groups of the user that other classic balancers of the cluster have too. Read only if the plan would
+    /// revoke the rules for such a group.
+    #[serde(default)]
+    pub(crate) shared_groups: BTreeSet<String>,
+    /// Set if only the balancer, its targets and the instances could be read: enough for the nodes to be followed.
+    #[serde(default)]
+    pub(crate) unread: Option<ProviderError>,
 }
 
 impl Observed {
+    /// Whether an instance is registered if it is wanted: a stopped one is refused.
+    pub(crate) fn can_join(&self, id: &str) -> bool {
+        self.instances.get(id).is_some_and(|instance| !instance.is_stopped)
+    }
+
+    /// Whether an instance stays registered if it is wanted.
+    pub(crate) fn may_stay(&self, id: &str) -> bool {
+        self.instances.contains_key(id) || self.doubtful_instances.contains(id)
+    }
+
     /// All target groups, those in use first.
     pub(crate) fn target_groups(&self) -> impl Iterator<Item = &TargetGroup> {
         self.network.iter().flat_map(|network| &network.target_groups).chain(&self.unattached_target_groups)
@@ -61,7 +88,7 @@ pub(crate) struct Classic {
     pub(crate) attributes: elb::Attributes,
     /// Read only if policies are wanted or exist.
     pub(crate) policies: Vec<elb::Policy>,
-    pub(crate) tags: Tags,
+    pub(crate) tags: Marks,
 }
 
 /// A network balancer with everything that plans compare.
@@ -72,7 +99,7 @@ pub(crate) struct Network {
     pub(crate) listeners: Vec<elbv2::Listener>,
     /// The groups its listeners forward to.
     pub(crate) target_groups: Vec<TargetGroup>,
-    pub(crate) tags: Tags,
+    pub(crate) tags: Marks,
 }
 
 /// A target group with everything that plans compare.
@@ -82,10 +109,12 @@ pub(crate) struct TargetGroup {
     /// `None` if not read: only read if attributes are annotated.
     pub(crate) attributes: Option<elbv2::Attributes>,
     pub(crate) targets: Vec<elbv2::TargetHealth>,
-    pub(crate) tags: Tags,
+    pub(crate) tags: Marks,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Instance {
     pub(crate) security_groups: Vec<String>,
+    #[serde(default)]
+    pub(crate) is_stopped: bool,
 }

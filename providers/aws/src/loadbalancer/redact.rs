@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::claim::Marks;
 use super::desired::{Common, Desired, Subnets};
 use super::names;
 use super::observed::{Observed, TargetGroup};
@@ -25,17 +26,22 @@ pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
         zones: _,
         instances: _,
         other_balancers: _,
+        own_probes: _,
+        network_balancers: _,
         missing_instances: _,
+        doubtful_instances: _,
+        shared_groups: _,
+        unread: _,
     } = observed;
     if let Some(classic) = classic {
-        filter.redact(&mut classic.tags);
+        filter.redact_marks(&mut classic.tags);
     }
     let mut target_groups: Vec<&mut TargetGroup> = unattached_target_groups.iter_mut().collect();
     if let Some(network) = network {
-        filter.redact(&mut network.tags);
+        filter.redact_marks(&mut network.tags);
         target_groups.extend(&mut network.target_groups);
     }
-    target_groups.into_iter().for_each(|group| filter.redact(&mut group.tags));
+    target_groups.into_iter().for_each(|group| filter.redact_marks(&mut group.tags));
     groups.values_mut().for_each(|group| filter.redact_group(group));
     for subnet in subnets.values_mut() {
         let name = subnet.tags.remove_entry(NAME).filter(|(_, name)| filter.names.contains(name.as_str()));
@@ -67,6 +73,12 @@ impl<'a> TagFilter<'a> {
         tags.retain(|key, _| {
             ours.contains(&key.as_str()) || key.starts_with(CLUSTER_PREFIX) || self.keys.contains(key.as_str())
         });
+    }
+
+    fn redact_marks(&self, marks: &mut Marks) {
+        if let Marks::Read(tags) = marks {
+            self.redact(tags);
+        }
     }
 
     fn redact_group(&self, group: &mut SecurityGroup) {

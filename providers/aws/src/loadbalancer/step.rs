@@ -2,22 +2,42 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
+pub(crate) use ccm_kit::balancer::Kind;
+use ccm_kit::balancer::Part;
 use ccm_provider::{Change, Finding, ProviderError, Risk, Verb};
 
 use super::desired::shortened;
+use super::rules::Rule;
 use super::rules::shared::SharedRules;
 use crate::client::Write;
+use crate::client::elb::Listener;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) write: Write,
     pub(crate) summary: ccm_provider::Step,
     pub(crate) purpose: Purpose,
-    /// Set for rules of a group that several balancers share: the write that is sent is computed from the group's state
-    /// at that time.
-    pub(crate) shared: Option<Arc<SharedRules>>,
+    pub(crate) part: Part,
+    /// The kinds of parts without which it is not sent; `None`: those of its kind.
+    pub(crate) needs: Option<&'static [Kind]>,
+    pub(crate) besides: Besides,
+}
+
+/// What else a write needs when it is sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Besides {
+    #[default]
+    Nothing,
+    /// The rules of a group that several balancers share: the write that is sent is computed from the group's state at
+    /// that time.
+    Shared(Arc<SharedRules>),
+    /// Rules of the group that may be removed if it is full.
+    Surplus(Vec<Rule>),
+    /// The listeners that were deleted for the new ones: each is created again if its successor is refused.
+    Former(Vec<Listener>),
+    /// A listener before and after the change, which can also be made by deleting and creating it.
+    Listener { former: Listener, wanted: Listener },
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,28 +45,23 @@ pub(crate) struct Purpose {
     pub(crate) balancer: String,
     /// Whether the balancer stays; otherwise it is being deleted.
     pub(crate) keeps: bool,
-    /// Set if the balancer must be read again afterwards.
-    pub(crate) recheck: Option<Recheck>,
 }
 
-/// Delay and reason of another read, because AWS does not show everything yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Recheck {
-    pub(crate) after: Duration,
-    pub(crate) reason: String,
-}
-
-impl From<Recheck> for ProviderError {
-    fn from(Recheck { after, reason }: Recheck) -> Self {
-        Self::in_progress(reason, after)
-    }
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Planned {
     pub(crate) steps: Vec<Step>,
     /// Settings that an existing balancer cannot get, and ignored combinations.
     pub(crate) findings: Vec<Finding>,
+    /// Errors of parts that cannot be planned; the steps are those of the others.
+    pub(crate) errors: Vec<ProviderError>,
+}
+
+impl Planned {
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.steps.extend(other.steps);
+        self.findings.extend(other.findings);
+        self.errors.extend(other.errors);
+    }
 }
 
 impl Step {
@@ -66,7 +81,14 @@ impl Step {
             reason: reason.into(),
             risk: Risk::None,
         };
-        Self { write, summary, purpose: Purpose::default(), shared: None }
+        Self {
+            write,
+            summary,
+            purpose: Purpose::default(),
+            part: Part::new(Kind::Frame),
+            needs: None,
+            besides: Besides::Nothing,
+        }
     }
 
     #[must_use]
@@ -77,6 +99,18 @@ impl Step {
         after: Option<String>,
     ) -> Self {
         self.summary.changes.push(Change { field: field.into(), before, after });
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn part(mut self, kind: Kind, of: impl Into<Cow<'static, str>>) -> Self {
+        self.part = Part::of(kind, of);
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn needs(mut self, needs: &'static [Kind]) -> Self {
+        self.needs = Some(needs);
         self
     }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ccm_kit::call::Meaning;
 use ccm_kit::{Cached, Interrupted, Misses};
 use ccm_provider::ProviderError;
 use futures::FutureExt;
@@ -18,12 +19,16 @@ use crate::client::{Api, ApiError};
 /// Time before a zone unknown to EC2 is looked up again.
 const MISS_KEPT: Duration = Duration::from_secs(60);
 
+/// Time before a denied read is tried again.
+const DENIED_KEPT: Duration = Duration::from_secs(300);
+
 pub(crate) type ByName = BTreeMap<String, AvailabilityZone>;
 
 #[derive(Debug)]
 pub(crate) struct Zones {
     read: Cached<ByName, ApiError>,
     unknown: Misses<String>,
+    denied: Misses<()>,
 }
 
 impl Zones {
@@ -36,22 +41,36 @@ impl Zones {
             }
             .boxed()
         };
-        Self { read: Cached::new(read, interrupted), unknown: Misses::new(MISS_KEPT) }
+        Self { read: Cached::new(read, interrupted), unknown: Misses::new(MISS_KEPT), denied: Misses::new(DENIED_KEPT) }
     }
 
-    /// All zones, read again if a wanted zone is not among the known ones.
-    pub(crate) async fn knowing<'a>(&self, wanted: impl IntoIterator<Item = &'a str>) -> Result<Arc<ByName>, ApiError> {
+    /// All zones, read again if a wanted zone is not among the known ones. `None`: the role lacks the permission, which
+    /// older policies of this program's predecessors do not grant.
+    pub(crate) async fn knowing<'a>(
+        &self,
+        wanted: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Option<Arc<ByName>>, ApiError> {
         let wanted: Vec<&str> = wanted.into_iter().filter(|name| !name.is_empty()).collect();
         if let Some(last) = self.read.last()
             && wanted.iter().all(|name| last.value.contains_key(*name) || self.unknown.contains(*name))
         {
-            return Ok(last.value);
+            return Ok(Some(last.value));
         }
-        let zones = self.read.get(Duration::ZERO, None).await?.value;
+        if self.denied.contains(&()) {
+            return Ok(None);
+        }
+        let zones = match self.read.get(Duration::ZERO, None).await {
+            Err(error) if error.meaning() == Meaning::Denied => {
+                tracing::warn!(%error, "no label for the ID of the zone, and zones of all kinds are used");
+                self.denied.add(());
+                return Ok(None);
+            }
+            zones => zones?.value,
+        };
         for name in wanted.into_iter().filter(|name| !zones.contains_key(*name)) {
             self.unknown.add(name.to_owned());
         }
-        Ok(zones)
+        Ok(Some(zones))
     }
 }
 

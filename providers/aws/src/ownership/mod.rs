@@ -162,6 +162,16 @@ pub(crate) fn is_untagged(tags: &Tags) -> bool {
     !tags.keys().any(|key| key.starts_with(CLUSTER_PREFIX))
 }
 
+/// Whether any cluster has tagged the object.
+pub(crate) fn names_a_cluster(tags: &Tags) -> bool {
+    !is_untagged(tags) || tags.contains_key(LEGACY_KEY)
+}
+
+/// The Service in the tags of an object.
+pub(crate) fn service_of(tags: &Tags) -> Option<&str> {
+    tags.get(SERVICE_KEY).map(String::as_str)
+}
+
 pub(crate) fn service_tag(service: &ServiceKey) -> (String, String) {
     (SERVICE_KEY.to_owned(), service.to_string())
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ccm_kit::call::Meaning;
 use ccm_kit::routes::{Entry, Observed, RouteTable, Table, Target};
 use ccm_kit::{Cached, Interrupted, PlannedRoutes};
 use ccm_provider::{NewRoute, Node, NodeName, ProviderError};
@@ -101,6 +102,20 @@ impl VpcTable {
     }
 }
 
+impl VpcTable {
+    /// Replaces a route, whose target is gone, without the permission for `ReplaceRoute`, which upstream does not need.
+    async fn replace_in_two(&self, call: &Ec2Write, denied: ApiError) -> Result<(), ProviderError> {
+        let Ec2Write::ReplaceRoute { table, destination, target } = call else { return Err(denied.into()) };
+        let (table, destination) = (table.clone(), destination.clone());
+        let delete = Ec2Write::DeleteRoute { table: table.clone(), destination: destination.clone() };
+        let create = Ec2Write::CreateRoute { table, destination, target: target.clone() };
+        for write in [delete, create] {
+            self.api.write(&Write::Ec2(write)).await?;
+        }
+        Ok(())
+    }
+}
+
 #[async_trait]
 impl RouteTable for VpcTable {
     type Id = String;
@@ -141,6 +156,7 @@ impl RouteTable for VpcTable {
         match self.api.write(&Write::Ec2(write.call.clone())).await {
             Err(error)
                 if matches!(write.call, Ec2Write::DeleteRoute { .. }) && error.is(&["InvalidRoute.NotFound"]) => {}
+            Err(error) if error.meaning() == Meaning::Denied => self.replace_in_two(&write.call, error).await?,
             answer => drop(answer?),
         }
         if let Some(instance) = &write.changes {

@@ -199,6 +199,10 @@ pub(super) async fn write(api: &SdkApi, operation: Operation, write: &ElbWrite) 
             let request = elb.set_load_balancer_policies_of_listener().load_balancer_name(balancer);
             send!(request.load_balancer_port(*port).set_policy_names(Some(policies.clone())));
         }
+        ElbWrite::SetLoadBalancerListenerSSLCertificate { balancer, port, certificate } => {
+            let request = elb.set_load_balancer_listener_ssl_certificate().load_balancer_name(balancer);
+            send!(request.load_balancer_port(*port).ssl_certificate_id(certificate));
+        }
         ElbWrite::RegisterInstancesWithLoadBalancer { balancer, instances } => {
             let request = elb.register_instances_with_load_balancer().load_balancer_name(balancer);
             send!(request.set_instances(Some(backends(instances))));

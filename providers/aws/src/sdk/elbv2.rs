@@ -194,14 +194,15 @@ macro_rules! with_settings {
     };
 }
 
-/// The health check of a target group, in a request that creates or modifies one.
+/// The health check of a target group, in a request that creates or modifies one; protocol and interval only with
+/// `$pace`.
 macro_rules! with_check {
-    ($check:ident, $request:expr) => {
+    ($check:ident, $pace:expr, $request:expr) => {
         $request
-            .health_check_protocol($check.protocol.as_str().into())
+            .set_health_check_protocol($pace.then(|| $check.protocol.as_str().into()))
             .health_check_port(&$check.port)
             .set_health_check_path($check.path.clone())
-            .health_check_interval_seconds($check.interval)
+            .set_health_check_interval_seconds($pace.then_some($check.interval))
             .set_health_check_timeout_seconds($check.timeout)
             .healthy_threshold_count($check.healthy_threshold)
             .unhealthy_threshold_count($check.unhealthy_threshold)
@@ -249,11 +250,11 @@ pub(super) async fn write(api: &SdkApi, operation: Operation, write: &ElbV2Write
         ElbV2Write::CreateTargetGroup { name, protocol, port, vpc, health_check, tags } => {
             let request = elb.create_target_group().name(name).protocol(protocol.as_str().into()).port(*port);
             let request = request.vpc_id(vpc).target_type(sdk::TargetTypeEnum::Instance);
-            let answer = send!(with_check!(health_check, request).set_tags(some(new_tags(tags))));
+            let answer = send!(with_check!(health_check, true, request).set_tags(some(new_tags(tags))));
             return Ok(answer.target_groups.unwrap_or_default().into_iter().find_map(|made| made.target_group_arn));
         }
-        ElbV2Write::ModifyTargetGroup { target_group, health_check } => {
-            drop(send!(with_check!(health_check, elb.modify_target_group().target_group_arn(target_group))));
+        ElbV2Write::ModifyTargetGroup { target_group, health_check, pace } => {
+            drop(send!(with_check!(health_check, *pace, elb.modify_target_group().target_group_arn(target_group))));
         }
         ElbV2Write::DeleteTargetGroup { target_group } => {
             drop(send!(elb.delete_target_group().target_group_arn(target_group)));

@@ -10,6 +10,8 @@ mod instances;
 mod lent;
 mod mistakes;
 mod network;
+mod parts;
+mod permissions;
 mod security_groups;
 mod simulation;
 mod snapshot;

@@ -21,7 +21,7 @@ pub struct Options {
     /// The token buckets; none by default.
     pub throttle: Vec<BucketSpec>,
     /// The delay until new objects are visible, by kind: `instance`, `interface`, `security-group`, `route`, `volume`,
-    /// `load-balancer`, `target-group`, …
+    /// `load-balancer`, `target-group`, `tags` (of load balancers and target groups), …
     pub lag: Lag,
     /// Reads see the state as it was this long ago.
     #[serde(with = "crate::core::millis")]
@@ -133,6 +133,9 @@ pub struct Delays {
     /// Interfaces of a deleted load balancer: time until they, and their references to security groups, are deleted.
     #[serde(with = "crate::core::millis")]
     pub balancer_interfaces: Duration,
+    /// Target groups of a deleted load balancer: time until they no longer show it and can be deleted.
+    #[serde(with = "crate::core::millis")]
+    pub balancer_arns: Duration,
     /// Target: initial to healthy.
     #[serde(with = "crate::core::millis")]
     pub target_initial: Duration,
@@ -150,6 +153,7 @@ impl Default for Delays {
             gone: Duration::from_secs(3600),
             provisioning: Duration::from_secs(90),
             balancer_interfaces: Duration::from_secs(60),
+            balancer_arns: Duration::ZERO,
             target_initial: Duration::from_secs(30),
             target_draining: Duration::from_secs(300),
         }

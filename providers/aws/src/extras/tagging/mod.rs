@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_kit::{Cluster, lock};
+use ccm_kit::call::ErrorKind;
+use ccm_kit::{Cluster, lock, split_refused};
 use ccm_provider::{
     Change, Node, NodeChanges, NodeTask, NodeTaskLimits, NodeTaskSpec, NodeWork, Plan, ProviderError, Risk, Step, Verb,
 };
@@ -92,42 +93,23 @@ impl Tagging {
         })
     }
 
-    /// One call for all instances. Instances that EC2 names in an error are left out of the next call, so at most one
-    /// call fails per refused instance.
+    /// One call for all instances. An instance that EC2 refuses, such as one without the tag on which the role depends,
+    /// fails alone.
     async fn send(&self, instances: Vec<String>, delete: bool) -> BTreeMap<String, Outcome> {
-        let mut outcomes = BTreeMap::new();
-        let mut parts = vec![instances];
-        while let Some(part) = parts.pop() {
-            if part.is_empty() {
-                continue;
-            }
-            let write = self.write(&part, delete);
-            let Err(error) = self.api.write(&write).await else {
-                outcomes.extend(part.into_iter().map(|id| (id, Outcome::Done)));
-                continue;
-            };
-            let outcome = match () {
-                () if error.is(&[NOT_FOUND]) => Outcome::NotFound(error.clone()),
-                () if error.is(&NO_ID) => Outcome::NoId,
-                () => {
-                    outcomes.extend(part.into_iter().map(|id| (id, Outcome::Failed(error.clone()))));
-                    continue;
-                }
-            };
-            let (mut named, rest): (Vec<_>, Vec<_>) = part.into_iter().partition(|id| names(&error.message, id));
-            match (named.is_empty(), rest.len()) {
-                // The error names no instance: split the list to find them.
-                (true, 2..) => {
-                    let (left, right) = rest.split_at(rest.len() / 2);
-                    parts.extend([left.to_vec(), right.to_vec()]);
-                    continue;
-                }
-                (true, _) => named = rest,
-                (false, _) => parts.push(rest),
-            }
-            outcomes.extend(named.into_iter().map(|id| (id, outcome.clone())));
-        }
-        outcomes
+        let call = |part: Vec<String>| async move { self.api.write(&self.write(&part, delete)).await };
+        let concerns_some = |error: &ApiError| error.kind == ErrorKind::Refused;
+        let results = split_refused(instances, concerns_some, |error, id| names(&error.message, id), call).await;
+        let outcome = |result: &Result<_, ApiError>| match result {
+            Ok(_) => Outcome::Done,
+            Err(error) if error.is(&[NOT_FOUND]) => Outcome::NotFound(error.clone()),
+            Err(error) if error.is(&NO_ID) => Outcome::NoId,
+            Err(error) => Outcome::Failed(error.clone()),
+        };
+        let of_part = |(part, result): (Vec<String>, _)| {
+            let outcome = outcome(&result);
+            part.into_iter().map(move |id| (id, outcome.clone()))
+        };
+        results.into_iter().flat_map(of_part).collect()
     }
 
     /// The instances that need no further call, without those whose tags are about to be removed.

@@ -24,7 +24,7 @@ pub(super) async fn checks(aws: &Inspector, claims: &Claims) -> Vec<Check> {
 async fn read(aws: &Inspector) -> Result<Observed, ProviderError> {
     let (reads, own) = (&aws.balancers().cloud()?.reads, &aws.env().self_subnet);
     let (subnets, tables) = futures::try_join!(reads.subnets(Duration::ZERO), reads.route_tables(Duration::ZERO))?;
-    let zones = reads.zones.knowing(subnets.iter().map(|subnet| &*subnet.zone)).await?;
+    let zones = reads.zones.knowing(subnets.iter().map(|subnet| &*subnet.zone)).await?.unwrap_or_default();
     let mut observed = Observed {
         subnets: subnets.iter().map(|subnet| (subnet.id.clone(), subnet.clone())).collect(),
         route_tables: tables.to_vec(),

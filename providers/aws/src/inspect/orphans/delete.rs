@@ -5,7 +5,7 @@ use ccm_kit::inspect::orphans;
 use super::found::is_to_instance;
 use super::*;
 use crate::client::write::{ElbV2Write, ElbWrite};
-use crate::client::{ApiError, FILTER_VALUES, Query};
+use crate::client::{Answer, ApiError, FILTER_VALUES, Query};
 use crate::loadbalancer::desired::{Desired, Goal, NamedGroups};
 use crate::loadbalancer::guard::guard;
 use crate::loadbalancer::observe::gather;
@@ -94,6 +94,7 @@ pub(super) async fn of_balancer(
         name: name.clone(),
         goal: Goal::Absent,
         network: !classic,
+        target_groups: BTreeSet::new(),
         named_groups: NamedGroups::default(),
         findings: Vec::new(),
     };
@@ -106,7 +107,9 @@ pub(super) async fn of_balancer(
         Write::ElbV2(ElbV2Write::DeleteLoadBalancer { .. }) => !classic,
         _ => true,
     });
-    guard(&desired, &observed, &balancers.env, &steps)?;
+    if let Some((_, refusal)) = guard(&desired, &observed, &balancers.env, &steps).into_iter().next() {
+        return Err(refusal);
+    }
     Ok((observed, steps))
 }
 

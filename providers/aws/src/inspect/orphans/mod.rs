@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use super::Inspector;
 use crate::client::ec2::{Route, RouteTable, SecurityGroup};
 use crate::client::write::Ec2Write;
-use crate::client::{Answer, Tags, Write, elb, elbv2};
+use crate::client::{Tags, Write, elb, elbv2};
+use crate::loadbalancer::claim::{self, Marks, Unread};
 use crate::loadbalancer::names;
 use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::observed::Observed;
@@ -152,9 +153,12 @@ async fn read(aws: &Inspector, cluster: &str) -> Result<Inventory, ProviderError
     let groups: Vec<_> =
         groups.into_iter().filter(|group| group.vpc == *vpc && group.name.starts_with("k8s-")).collect();
     let arns = network.iter().map(|balancer| &balancer.arn).chain(groups.iter().map(|group| &group.arn));
-    let (mut tags, classic) =
-        futures::try_join!(reads.network_tags(arns.cloned(), SHORT), classic_tags(reads, classic))?;
-    let mut take = |arn: &String| tags.remove(arn).unwrap_or_default();
+    let network_tags = async { Ok::<_, ProviderError>(reads.network_tags(arns.cloned(), SHORT).await?) };
+    let (mut tags, classic) = futures::try_join!(network_tags, classic_tags(reads, classic))?;
+    if tags.values().any(|marks| *marks == Marks::Unread(Unread::Denied)) {
+        return Err(claim::denied());
+    }
+    let mut take = |arn: &String| tags.remove(arn).and_then(known).unwrap_or_default();
     let network: Vec<Balancer> = network
         .into_iter()
         .map(|balancer| Balancer {
@@ -181,9 +185,20 @@ async fn read(aws: &Inspector, cluster: &str) -> Result<Inventory, ProviderError
     })
 }
 
-async fn classic_tags(reads: &Reads, balancers: Vec<elb::LoadBalancer>) -> Answer<Vec<Balancer>> {
+fn known(marks: Marks) -> Option<Tags> {
+    match marks {
+        Marks::Read(tags) => Some(tags),
+        Marks::Unread(_) => None,
+    }
+}
+
+async fn classic_tags(reads: &Reads, balancers: Vec<elb::LoadBalancer>) -> Result<Vec<Balancer>, ProviderError> {
     let read = balancers.into_iter().map(|balancer| async move {
-        let tags = reads.classic_tags(&balancer.name, SHORT).await?;
+        let marks = reads.classic_tags(&balancer.name, SHORT).await?;
+        if marks == Marks::Unread(Unread::Denied) {
+            return Err(claim::denied());
+        }
+        let tags = known(marks).unwrap_or_default();
         Ok(Balancer {
             classic: true,
             id: balancer.name.clone(),

@@ -102,7 +102,7 @@ async fn targets_are_reported_with_what_their_health_means() {
         let api = bed.world.api();
         let found = api.target_groups(&Which::All).await.unwrap().remove(0);
         let targets = api.target_health(&found.arn).await.unwrap();
-        let tags = crate::client::Tags::new();
+        let tags = crate::loadbalancer::claim::Marks::Read(crate::client::Tags::new());
         let group_seen = crate::loadbalancer::observed::TargetGroup { group: found, attributes: None, targets, tags };
         lines(&[group(&group_seen, local)])
     };

@@ -3,6 +3,8 @@
 //! Writes are idempotent: an object that already exists, or is already deleted, is a success. A write that waits for
 //! something else returns an error with the time of the next attempt and the blocking object; no worker sleeps.
 
+mod limits;
+mod listeners;
 mod targets;
 
 #[cfg(all(test, feature = "sdk"))]
@@ -10,26 +12,25 @@ mod tests;
 
 use std::time::Duration;
 
-use ccm_provider::{ErrorClass, ProviderError};
+use ccm_provider::{ErrorClass, Finding, ProviderError};
 
 use super::reads::Reads;
 use super::rules::shared::SharedRules;
 use super::security_groups::steps;
-use super::step::{Recheck, Step};
+use super::step::{Besides, Step};
 use crate::client::ec2::{Permission, Source};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{ApiError, Made, Query, Write};
 use crate::node::identity::InstanceId;
 
-/// Delay of the retry of a deletion that another object blocks.
-const HELD: Duration = Duration::from_secs(5);
+/// The first delay of the retry of a deletion that another object blocks; it doubles up to the second.
+const HELD: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Outputs {
     made: Made,
     /// Targets that AWS refused; the other writes continue.
     refused: Vec<targets::Refused>,
-    pub(super) recheck: Option<Recheck>,
 }
 
 impl Outputs {
@@ -38,18 +39,24 @@ impl Outputs {
         write.complete(&self.made).unwrap_or_else(|_| write.clone())
     }
 
-    /// Ends the plan after its last write. Refused or not yet visible objects are retried.
-    pub(crate) fn finish(self) -> Result<(), ProviderError> {
-        match targets::summary(&self.refused) {
-            None => self.recheck.map_or(Ok(()), |recheck| Err(recheck.into())),
-            Some(message) => Err(ProviderError::new(ErrorClass::Transient { after: None }, message)),
-        }
+    /// Ends the plan after its last write. A full target group is an error: its quota must be raised.
+    pub(crate) fn finish(&self) -> Result<(), ProviderError> {
+        let full = targets::summary(self.refused.iter().filter(|refused| refused.full));
+        full.map_or(Ok(()), |message| Err(ProviderError::unknown(message)))
+    }
+
+    /// The targets that AWS refuses for now.
+    pub(crate) fn refused(&self) -> Option<Finding> {
+        let text = targets::summary(self.refused.iter().filter(|refused| !refused.full))?;
+        Some(Finding::warning("nodes", text))
     }
 }
 
 pub(crate) async fn apply(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
-    match (&step.shared, &step.write) {
-        (Some(rules), Write::Ec2(write)) => at_nodes(rules, write, outputs, reads).await,
+    match (&step.besides, &step.write) {
+        (Besides::Shared(rules), Write::Ec2(write)) => at_nodes(rules, write, outputs, reads).await,
+        (Besides::Listener { former, wanted }, write) => listeners::certificate(write, former, wanted, reads).await,
+        (Besides::Former(former), write) => listeners::create(write, former, reads).await,
         _ => single(step, outputs, reads).await,
     }
 }
@@ -72,17 +79,31 @@ async fn at_nodes(
     let opens = matches!(write, Ec2Write::AuthorizeSecurityGroupIngress { .. });
     let _turn = reads.at_nodes.turn().await?;
     let found = reads.api.security_groups(&Query::by("group-id", [id])).await?;
+    let recent = reads.at_nodes.recent(id);
     let steps = match found.first() {
-        Some(group) => steps::of_change(&group.id, rules.change_now(group, opens, &reads.at_nodes.recent(id))),
+        // What is closed then makes room for what is opened, if the group is full.
+        Some(group) => {
+            steps::now(&group.id, rules.change_now(group, opens, &recent), || rules.change_now(group, false, &recent))
+        }
         None if opens => {
             return Err(ProviderError::unknown(format!("EC2 does not show security group {id} of the nodes")));
         }
         None => Vec::new(),
     };
     for step in steps {
-        single(&step, outputs, reads).await?;
+        match single(&step, outputs, reads).await {
+            // Only the description is wrong then; upstream changes none.
+            Err(error) if is_description(&step.write) && matches!(error.class(), ErrorClass::Denied { .. }) => {
+                tracing::warn!(%error, "the rule keeps the name of another load balancer");
+            }
+            answer => answer?,
+        }
     }
     Ok(())
+}
+
+fn is_description(write: &Write) -> bool {
+    matches!(write, Write::Ec2(Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { .. }))
 }
 
 async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
@@ -99,6 +120,8 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
         }
         Err(error) if is_so_already(&write, &error) => Ok(()),
         Err(error) if is_held(&write, &error) => Err(held(&write, error, reads).await),
+        Err(error) if error.is(limits::FULL_GROUP) => limits::rules(step, &write, error, reads).await,
+        Err(error) if error.is(limits::FULL_TARGETS) => limits::targets(write, outputs, reads).await,
         Err(error) if is_rule_of_several(&write, &error) => one_by_one(&write, reads).await,
         Err(error) => without_refused(write, error, outputs, reads).await,
     }
@@ -135,8 +158,12 @@ async fn without_refused(
 async fn send(write: &Write, reads: &Reads) -> Result<Option<String>, ApiError> {
     let answer = reads.api.write(write).await;
     reads.wrote(write);
-    if let (Write::Ec2(write), Ok(_)) = (write, &answer) {
-        reads.at_nodes.wrote(write);
+    match (write, &answer) {
+        (Write::Ec2(Ec2Write::DeleteSecurityGroup { group }), Ok(_)) => reads.released(&group.to_string()),
+        (Write::Ec2(write), Ok(_)) => reads.at_nodes.wrote(write),
+        (Write::Elb(ElbWrite::DeleteLoadBalancer { balancer }), Ok(_)) => reads.deleted(balancer),
+        (Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group }), Ok(_)) => reads.released(target_group),
+        _ => {}
     }
     answer
 }
@@ -226,7 +253,16 @@ async fn held(write: &Write, error: ApiError, reads: &Reads) -> ProviderError {
             error.operation.name, error.code, error.message
         ),
     };
-    ProviderError::retry(message, HELD)
+    let key = match write {
+        Write::Ec2(Ec2Write::DeleteSecurityGroup { group }) => group.to_string(),
+        Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group }) => target_group.clone(),
+        _ => return ProviderError::retry(message, HELD.0),
+    };
+    let waited = reads.held(&key);
+    match waited.overdue {
+        true => ProviderError::retry(message, HELD.1),
+        false => ProviderError::in_progress(message, (waited.since + HELD.0).min(HELD.1)),
+    }
 }
 
 async fn blocking(group: &str, reads: &Reads) -> String {

@@ -1,5 +1,6 @@
 //! Targets that AWS refuses; the others are registered without them.
 
+use crate::client::elbv2::Target;
 use crate::client::write::{ElbV2Write, ElbWrite};
 use crate::client::{ApiError, Write, names};
 
@@ -8,6 +9,8 @@ pub(super) struct Refused {
     pub(super) id: String,
     /// Whether it was being added. A target that cannot be removed is already deregistered.
     pub(super) adding: bool,
+    /// Whether a quota is exhausted.
+    pub(super) full: bool,
     pub(super) said: String,
 }
 
@@ -30,12 +33,13 @@ pub(super) fn named(write: &Write, error: &ApiError) -> Vec<Refused> {
     };
     let is_refused = |id: &&String| error.is(codes) && names(&error.message, id);
     let refused = ids.into_iter().filter(is_refused);
-    refused.map(|id| Refused { id: id.clone(), adding, said: error.message.clone() }).collect()
+    refused.map(|id| Refused { id: id.clone(), adding, full: false, said: error.message.clone() }).collect()
 }
 
-/// The write without the refused targets; `None` when nothing is left.
+/// The write without the refused targets; `None` when nothing is left. Another group may have room for those that did
+/// not fit.
 pub(super) fn without(mut write: Write, refused: &[Refused]) -> Option<Write> {
-    let stays = |id: &str| !refused.iter().any(|refused| refused.id == id);
+    let stays = |id: &str| !refused.iter().any(|refused| !refused.full && refused.id == id);
     let left = match &mut write {
         Write::ElbV2(ElbV2Write::RegisterTargets { targets, .. } | ElbV2Write::DeregisterTargets { targets, .. }) => {
             targets.retain(|target| stays(&target.id));
@@ -53,8 +57,15 @@ pub(super) fn without(mut write: Write, refused: &[Refused]) -> Option<Write> {
     (left > 0).then_some(write)
 }
 
-pub(super) fn summary(refused: &[Refused]) -> Option<String> {
-    let mut added: Vec<&Refused> = refused.iter().filter(|refused| refused.adding).collect();
+/// Targets that a call could not add.
+pub(super) fn refused(targets: Vec<Target>, error: &ApiError) -> impl Iterator<Item = Refused> {
+    let said = error.message.clone();
+    let full = !error.is(&["InvalidTarget"]);
+    targets.into_iter().map(move |target| Refused { id: target.id, adding: true, full, said: said.clone() })
+}
+
+pub(super) fn summary<'a>(refused: impl Iterator<Item = &'a Refused>) -> Option<String> {
+    let mut added: Vec<&Refused> = refused.filter(|refused| refused.adding).collect();
     added.sort_by(|a, b| a.id.cmp(&b.id));
     added.dedup_by(|a, b| a.id == b.id);
     let first = added.first()?;

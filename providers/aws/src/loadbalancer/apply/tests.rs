@@ -161,9 +161,9 @@ async fn pitfall_29_a_refused_target_keeps_no_other_out_and_is_reported_at_the_e
     bed.apply(register(&arn, &[3])).await.unwrap();
     let named = |call: &String| (1..=3).filter(|number| call.contains(&id(*number))).collect::<Vec<_>>();
     assert_eq!(bed.written().iter().map(named).collect::<Vec<_>>(), [vec![1, 3], vec![1], vec![2]]);
-    let error = bed.outputs.finish().unwrap_err();
-    assert!(matches!(error.class(), ErrorClass::Transient { .. }));
-    let text = error.to_string();
+    // It may start: the Service is served, and read again later.
+    assert!(bed.outputs.finish().is_ok());
+    let text = bed.outputs.refused().unwrap().message;
     assert!(text.starts_with(&format!("AWS refuses {} as target: ", id(3))), "{text}");
     assert!(text.ends_with("; all others are registered; will be retried"), "{text}");
 }
@@ -201,7 +201,7 @@ async fn a_group_that_is_held_is_tried_again_and_the_holder_named() {
         ec2.groups.insert(holder.to_owned(), SecurityGroup { ingress, ..group("database", Tags::new()) });
     });
     let error = bed.apply(delete_group()).await.unwrap_err();
-    assert_eq!(error.retry_after(), Some(HELD));
+    assert_eq!(error.retry_after(), Some(HELD.0));
     assert_eq!(
         error.to_string(),
         format!(
@@ -222,5 +222,5 @@ async fn a_group_that_is_held_is_tried_again_and_the_holder_named() {
 async fn a_target_group_in_use_is_tried_again() {
     let mut bed = Bed::new(&[("ResourceInUse", "Target group 'x' is currently in use by a listener or a rule")]);
     let write = Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group: "arn".to_owned() });
-    assert_eq!(bed.apply(write).await.unwrap_err().retry_after(), Some(HELD));
+    assert_eq!(bed.apply(write).await.unwrap_err().retry_after(), Some(HELD.0));
 }

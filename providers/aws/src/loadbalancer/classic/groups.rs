@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use ccm_provider::{Finding, ProviderError, Risk, Verb};
 
 use super::Context;
-use crate::annotations::Kind;
+use crate::annotations::Kind as BalancerKind;
 use crate::client::Id;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::names;
 use crate::loadbalancer::security_groups::{delete, own};
-use crate::loadbalancer::step::Step;
+use crate::loadbalancer::step::{Kind, Step};
 
 const GROUPS_PER_BALANCER: usize = 5;
 
@@ -30,10 +30,15 @@ pub(super) fn plan(context: &Context<'_>, balancer: Option<&LoadBalancer>) -> Re
     let Context { desired, classic, observed, env } = context;
     let own::Groups { ids, before, rules } = own::classic(desired, classic, observed, env)?;
     let attached = balancer.map(|balancer| &*balancer.security_groups).unwrap_or_default();
-    let removal = delete::unneeded(Kind::Classic, desired, attached, &ids, observed, env);
-    let made = before.into_iter().chain(rules).collect();
+    let removal = delete::unneeded(BalancerKind::Classic, desired, attached, &ids, observed, env);
+    // A new balancer cannot do without its group.
+    let before =
+        before.into_iter().map(|step| step.part(Kind::Frame, if balancer.is_some() { "own group" } else { "" }));
+    let rules = rules.into_iter().map(|step| step.part(Kind::Rules, "own group").needs(&[Kind::Frame]));
+    let made = before.chain(rules).collect();
     let change = balancer.and_then(|balancer| change(context, balancer, &ids));
-    let removed = removal.revoke.into_iter().chain(removal.delete).collect();
+    let revoke = removal.revoke.into_iter().map(|step| step.part(Kind::Release, ""));
+    let removed = revoke.chain(removal.delete).collect();
     Ok(Groups { ids, made, change, removed, findings: removal.findings })
 }
 
@@ -54,11 +59,14 @@ impl Change {
     /// until after it is closed. The balancer reaches the nodes all the time.
     pub(super) fn steps(self, open: Vec<Step>) -> Vec<Step> {
         let Self { both, gradual, close, last } = self;
-        if !gradual {
-            return std::iter::once(last).chain(open).chain(close).collect();
-        }
-        let first = both.filter(|_| !open.is_empty() || !close.is_empty());
-        first.into_iter().chain(open).chain(close).chain([last]).collect()
+        let steps: Vec<Step> = match gradual {
+            false => std::iter::once(last).chain(open).chain(close).collect(),
+            true => {
+                let first = both.filter(|_| !open.is_empty() || !close.is_empty());
+                first.into_iter().chain(open).chain(close).chain([last]).collect()
+            }
+        };
+        steps.into_iter().map(|step| step.part(Kind::Settings, "security groups")).collect()
     }
 }
 

@@ -7,31 +7,31 @@ use ccm_provider::{Risk, Verb};
 use super::Context;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
-use crate::loadbalancer::step::{Step, abbreviated};
+use crate::loadbalancer::observed::Observed;
+use crate::loadbalancer::step::{Kind, Step, abbreviated};
 
-fn wanted<'a>(context: &'a Context<'_>) -> BTreeSet<&'a String> {
-    let targets = context.classic.common.targets.keys();
-    targets.filter(|id| context.observed.instances.contains_key(*id)).collect()
+fn wanted<'a>(context: &'a Context<'_>, is: fn(&Observed, &str) -> bool) -> BTreeSet<&'a String> {
+    context.classic.common.targets.keys().filter(|id| is(context.observed, id)).collect()
 }
 
 /// Registers new instances; with `None` all, for a new balancer.
 pub(super) fn register(context: &Context<'_>, balancer: Option<&LoadBalancer>) -> Option<Step> {
-    let mut new = wanted(context);
+    let mut new = wanted(context, Observed::can_join);
     new.retain(|id| balancer.is_none_or(|balancer| !balancer.instances.contains(*id)));
     let instances: Vec<String> = new.into_iter().cloned().collect();
     let summary = Some(abbreviated(&instances, String::clone)).filter(|_| !instances.is_empty())?;
     let write = ElbWrite::RegisterInstancesWithLoadBalancer { balancer: context.name(), instances };
     let step = context.step(Verb::Attach, "LoadBalancer", "these nodes get traffic", write);
-    Some(step.change("instances", None, Some(summary)))
+    Some(step.change("instances", None, Some(summary)).part(Kind::Members, "new"))
 }
 
 /// Deregisters surplus instances, after the new ones are registered.
 pub(super) fn deregister(context: &Context<'_>, balancer: &LoadBalancer) -> Option<Step> {
-    let wanted = wanted(context);
+    let wanted = wanted(context, Observed::may_stay);
     let instances: Vec<String> = balancer.instances.iter().filter(|id| !wanted.contains(id)).cloned().collect();
     let summary = Some(abbreviated(&instances, String::clone)).filter(|_| !instances.is_empty())?;
     let write = ElbWrite::DeregisterInstancesFromLoadBalancer { balancer: context.name(), instances };
     let reason = "these nodes get no traffic any more";
     let step = context.step(Verb::Detach, "LoadBalancer", reason, write);
-    Some(step.change("instances", Some(summary), None).risk(Risk::Brief))
+    Some(step.change("instances", Some(summary), None).risk(Risk::Brief).part(Kind::Members, "former"))
 }

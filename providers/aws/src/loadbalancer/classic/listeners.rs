@@ -10,7 +10,7 @@ use crate::client::elb::{Listener, ListenerDescription, LoadBalancer, Policy};
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::names;
 use crate::loadbalancer::observed;
-use crate::loadbalancer::step::Step;
+use crate::loadbalancer::step::{Besides, Kind, Step};
 
 const PROXY_PROTOCOL_TYPE: &str = "ProxyProtocolPolicyType";
 const SSL_NEGOTIATION_TYPE: &str = "SSLNegotiationPolicyType";
@@ -36,7 +36,14 @@ fn listeners(balancer: &LoadBalancer) -> impl Iterator<Item = (&Listener, &Liste
     balancer.listeners.iter().filter_map(|description| Some((description.listener.as_ref()?, description)))
 }
 
-/// Deletes surplus and changed listeners, then creates the missing ones: AWS changes no listener in place.
+/// Whether two listeners differ at most in their certificates, which AWS changes in place.
+fn same_but_certificate(a: &Listener, b: &Listener) -> bool {
+    let plain = |listener: &Listener| Listener { certificate: None, ..listener.clone() };
+    a.certificate.is_some() == b.certificate.is_some() && same(&plain(a), &plain(b))
+}
+
+/// Replaces changed listeners and creates the missing ones, then deletes those of other ports. AWS changes nothing of a
+/// listener in place but its certificate.
 pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Step> {
     let wanted = &context.classic.listeners;
     let found: Vec<&Listener> = listeners(balancer).map(|(listener, _)| listener).collect();
@@ -47,19 +54,44 @@ pub(super) fn sync(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Step> 
     new.retain(|listener| !found.iter().any(|found| same(found, listener)));
 
     let mut steps = Vec::new();
-    if !old.is_empty() {
-        let ports = old.iter().map(|listener| listener.port).collect();
-        let write = ElbWrite::DeleteLoadBalancerListeners { balancer: context.name(), ports };
-        let delete =
-            context.step(Verb::Delete, "Listener", "the Service wants no such listener", write).risk(Risk::Brief);
-        steps.push(old.iter().fold(delete, |step, listener| step.change("listener", Some(text(listener)), None)));
+    for former in old.clone() {
+        let Some(at) = new.iter().position(|wanted| same_but_certificate(wanted, former)) else { continue };
+        steps.extend(certificate(context, former, new.remove(at)));
+        old.retain(|listener| listener.port != former.port);
     }
+    let (changed, surplus): (Vec<&Listener>, Vec<&Listener>) =
+        old.into_iter().partition(|listener| new.iter().any(|wanted| wanted.port == listener.port));
+    steps.extend(delete(context, &changed).map(|step| step.part(Kind::Frame, "listeners")));
     if !new.is_empty() {
         let write = ElbWrite::CreateLoadBalancerListeners { balancer: context.name(), listeners: new.clone() };
         let create = context.step(Verb::Create, "Listener", "the Service wants these listeners", write);
+        let mut create = create.part(Kind::Frame, "listeners");
+        create.besides = Besides::Former(changed.into_iter().cloned().collect());
         steps.push(new.iter().fold(create, |step, listener| step.change("listener", None, Some(text(listener)))));
     }
+    // The others serve until the new ones do.
+    steps.extend(delete(context, &surplus).map(|step| step.part(Kind::Retire, "")));
     steps
+}
+
+fn certificate(context: &Context<'_>, former: &Listener, wanted: Listener) -> Option<Step> {
+    let (balancer, port, certificate) = (context.name(), wanted.port, wanted.certificate.clone()?);
+    let write = ElbWrite::SetLoadBalancerListenerSSLCertificate { balancer, port, certificate: certificate.clone() };
+    let id = format!("{}:{port}", context.desired.name);
+    let step = Step::new(Verb::Update, "Listener", id, "the annotation names another certificate", Write::Elb(write));
+    let step = step.change("certificate", former.certificate.clone(), Some(certificate));
+    let besides = Besides::Listener { former: former.clone(), wanted };
+    Some(Step { besides, ..step.part(Kind::Frame, format!("certificate of port {port}")) })
+}
+
+fn delete(context: &Context<'_>, old: &[&Listener]) -> Option<Step> {
+    if old.is_empty() {
+        return None;
+    }
+    let ports = old.iter().map(|listener| listener.port).collect();
+    let write = ElbWrite::DeleteLoadBalancerListeners { balancer: context.name(), ports };
+    let delete = context.step(Verb::Delete, "Listener", "the Service wants no such listener", write).risk(Risk::Brief);
+    Some(old.iter().fold(delete, |step, listener| step.change("listener", Some(text(listener)), None)))
 }
 
 /// Proxy protocol: one policy for the backend port of each listener. Backend ports without a listener keep their
@@ -90,6 +122,7 @@ pub(super) fn proxy_protocol(context: &Context<'_>, existing: Option<&observed::
         let write = ElbWrite::SetLoadBalancerPoliciesForBackendServer { balancer, instance_port, policies };
         let reason = if is_on { "the annotation requires it" } else { "no annotation requires it any more" };
         let step = context.step(Verb::Update, "LoadBalancer", reason, write).risk(Risk::Brief);
+        let step = step.part(Kind::Settings, PROXY_PROTOCOL_TYPE);
         let field = format!("proxy protocol on node port {port}");
         steps.push(step.change(field, Some((!is_on).to_string()), Some(is_on.to_string())));
     }
@@ -119,6 +152,7 @@ pub(super) fn ssl_policies(context: &Context<'_>, existing: Option<&observed::Cl
         let write = ElbWrite::SetLoadBalancerPoliciesOfListener { balancer: context.name(), port, policies };
         let id = format!("{}:{port}", context.desired.name);
         let step = Step::new(Verb::Update, "Listener", id, "the annotation names it", Write::Elb(write));
+        let step = step.part(Kind::Settings, SSL_NEGOTIATION_TYPE);
         steps.push(step.change("TLS policy", Some(before).filter(|text| !text.is_empty()), Some(name.clone())));
     }
     steps
@@ -162,8 +196,12 @@ fn policy_made(
         return None;
     }
     let summary: Vec<String> = attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let (balancer, kind) = (context.name(), kind.to_owned());
-    let write = ElbWrite::CreateLoadBalancerPolicy { balancer, policy: policy.to_owned(), kind, attributes };
+    let write = ElbWrite::CreateLoadBalancerPolicy {
+        balancer: context.name(),
+        policy: policy.to_owned(),
+        kind: kind.to_owned(),
+        attributes,
+    };
     let step = Step::new(Verb::Create, "LoadBalancerPolicy", policy, "the annotation requires it", Write::Elb(write));
-    Some(step.change("attributes", None, Some(summary.join(" "))))
+    Some(step.change("attributes", None, Some(summary.join(" "))).part(Kind::Settings, kind.to_owned()))
 }

@@ -7,11 +7,12 @@ use crate::annotations::INTERNAL;
 use crate::client::Id;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
+use crate::loadbalancer::claim;
 use crate::loadbalancer::desired::{Classic, Desired};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{self, Observed};
 use crate::loadbalancer::security_groups::nodes;
-use crate::loadbalancer::step::{Planned, scheme};
+use crate::loadbalancer::step::{Kind, Planned, Step, scheme};
 
 /// The writes from the observed to the desired balancer.
 ///
@@ -27,10 +28,10 @@ pub(crate) fn plan(
     let context = Context { desired, classic, observed, env };
     match &observed.classic {
         Some(existing) => {
-            desired.check_owner(&existing.tags, env)?;
+            claim::check(desired, &existing.tags, env)?;
             match classic.common.must_exist {
-                true => hosts_only(&context, existing),
-                false => update(&context, existing, &context.subnets()?),
+                true => Ok(hosts_only(&context, existing)),
+                false => Ok(update(&context, existing)),
             }
         }
         None if classic.common.must_exist => Err(desired.not_found()),
@@ -41,7 +42,7 @@ pub(crate) fn plan(
 fn create(context: &Context<'_>, subnets: Vec<String>) -> Result<Planned, ProviderError> {
     let Context { desired, classic, env, .. } = context;
     let groups = groups::plan(context, None)?;
-    let rules = node_rules(context, &groups.ids)?;
+    let rules = node_rules(context, &groups.ids);
     let summary = |ids: Vec<String>, between: &str| Some(ids.join(between)).filter(|text| !text.is_empty());
     let scheme = scheme(classic.common.internal).to_owned();
     let listed = summary(classic.listeners.iter().map(listeners::text).collect(), ", ");
@@ -62,7 +63,7 @@ fn create(context: &Context<'_>, subnets: Vec<String>) -> Result<Planned, Provid
         .change("listeners", None, listed);
 
     let mut steps = groups.made;
-    steps.push(create);
+    steps.push(create.part(Kind::Frame, ""));
     steps.extend(listeners::proxy_protocol(context, None));
     steps.extend(listeners::ssl_policies(context, None));
     steps.extend(settings::attributes(context, None));
@@ -73,55 +74,79 @@ fn create(context: &Context<'_>, subnets: Vec<String>) -> Result<Planned, Provid
     steps.extend(rules.close);
     steps.extend(groups.removed);
     let findings = groups.findings.into_iter().chain(rules.findings).collect();
-    Ok(Planned { steps, findings })
+    Ok(Planned { steps, findings, errors: rules.errors })
 }
 
-fn update(context: &Context<'_>, existing: &observed::Classic, wanted: &[String]) -> Result<Planned, ProviderError> {
+/// The nodes first: they follow whatever else is refused.
+fn update(context: &Context<'_>, existing: &observed::Classic) -> Planned {
     let balancer = &existing.balancer;
-    let groups = groups::plan(context, Some(balancer))?;
-    let rules = node_rules(context, &groups.ids)?;
-    let subnets = subnets::sync(context, balancer, wanted);
-
-    let mut steps = groups.made;
-    // The nodes allow the main group before the balancer uses it alone.
-    match groups.change {
-        Some(change) => steps.extend(change.steps(rules.open)),
-        None => steps.extend(rules.open),
+    let mut planned = Planned { findings: noticed(context, balancer), ..Planned::default() };
+    planned.steps.extend(hosts::register(context, Some(balancer)));
+    planned.steps.extend(hosts::deregister(context, balancer));
+    let mut last = Vec::new();
+    match groups::plan(context, Some(balancer)) {
+        Ok(groups) => {
+            let rules = node_rules(context, &groups.ids);
+            planned.steps.extend(groups.made);
+            // The nodes allow the main group before the balancer uses it alone.
+            match groups.change {
+                Some(change) => planned.steps.extend(change.steps(rules.open)),
+                None => planned.steps.extend(rules.open),
+            }
+            last.extend(rules.close);
+            last.extend(groups.removed);
+            planned.findings.extend(groups.findings.into_iter().chain(rules.findings));
+            planned.errors.extend(rules.errors);
+        }
+        Err(error) => planned.errors.push(error),
     }
-    steps.extend(subnets.steps);
-    steps.extend(listeners::sync(context, balancer));
-    steps.extend(listeners::proxy_protocol(context, Some(existing)));
-    steps.extend(listeners::ssl_policies(context, Some(existing)));
-    steps.extend(settings::tags(context, existing));
-    steps.extend(settings::attributes(context, Some(&existing.attributes)));
-    steps.extend(settings::health_check(context, balancer.health_check.as_ref()));
-    steps.extend(hosts::register(context, Some(balancer)));
-    steps.extend(hosts::deregister(context, balancer));
-    steps.extend(rules.close);
-    steps.extend(groups.removed);
-    let findings = [groups.findings, rules.findings, subnets.findings, noticed(context, balancer)];
-    Ok(Planned { steps, findings: findings.into_iter().flatten().collect() })
+    match context.subnets() {
+        Ok(wanted) => planned.extend(subnets::sync(context, balancer, &wanted)),
+        Err(error) => planned.errors.push(error),
+    }
+    planned.steps.extend(listeners::sync(context, balancer));
+    planned.steps.extend(listeners::proxy_protocol(context, Some(existing)));
+    planned.steps.extend(listeners::ssl_policies(context, Some(existing)));
+    planned.steps.extend(settings::tags(context, existing));
+    planned.steps.extend(settings::attributes(context, Some(&existing.attributes)));
+    planned.steps.extend(settings::health_check(context, balancer.health_check.as_ref()));
+    planned.steps.extend(last);
+    planned
 }
 
 /// As upstream's `UpdateLoadBalancer`: nodes, their groups, and the TLS policy.
-fn hosts_only(context: &Context<'_>, existing: &observed::Classic) -> Result<Planned, ProviderError> {
+fn hosts_only(context: &Context<'_>, existing: &observed::Classic) -> Planned {
     let balancer = &existing.balancer;
+    let mut planned = Planned::default();
+    planned.steps.extend(hosts::register(context, Some(balancer)));
+    planned.steps.extend(hosts::deregister(context, balancer));
+    if let Some(error) = &context.observed.unread {
+        planned.errors.push(error.clone());
+        return planned;
+    }
     let ids: Vec<Id> = balancer.security_groups.iter().cloned().map(Id::Known).collect();
-    let rules = node_rules(context, &ids)?;
-    let mut steps = listeners::ssl_policies(context, Some(existing));
-    steps.extend(rules.open);
-    steps.extend(hosts::register(context, Some(balancer)));
-    steps.extend(hosts::deregister(context, balancer));
-    steps.extend(rules.close);
-    Ok(Planned { steps, findings: rules.findings })
+    let rules = node_rules(context, &ids);
+    planned.steps.extend(listeners::ssl_policies(context, Some(existing)));
+    planned.steps.extend(rules.open);
+    planned.steps.extend(rules.close);
+    planned.extend(Planned { steps: Vec::new(), findings: rules.findings, errors: rules.errors });
+    planned
 }
 
-fn node_rules(context: &Context<'_>, ids: &[Id]) -> Result<nodes::ClassicRules, ProviderError> {
+/// The rules of the nodes, those of each group as a part.
+fn node_rules(context: &Context<'_>, ids: &[Id]) -> nodes::ClassicRules {
     let Context { desired, classic, observed, env } = context;
     let main = nodes::main_group(ids, desired, observed, env).filter(|_| !env.node_groups_untouched);
-    let Some(main) = main else { return Ok(Default::default()) };
-    let nodes::NodeGroups { ids, findings } = nodes::groups(&classic.common, observed, env)?;
-    Ok(nodes::ClassicRules { findings, ..nodes::classic(main, &ids, observed, env) })
+    let Some(main) = main else { return nodes::ClassicRules::default() };
+    let groups = nodes::groups(&classic.common, observed, env);
+    let mut rules = nodes::classic(main, groups, observed, env);
+    let of_group = |step: Step| {
+        let of = step.summary.id.clone();
+        step.part(Kind::Rules, of).needs(&[Kind::Frame])
+    };
+    rules.open = rules.open.into_iter().map(of_group).collect();
+    rules.close = rules.close.into_iter().map(|step| step.part(Kind::Release, "")).collect();
+    rules
 }
 
 /// Settings that an existing balancer cannot get, and unknown listeners.

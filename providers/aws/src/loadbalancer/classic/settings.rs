@@ -8,7 +8,7 @@ use crate::client::elb::{AccessLog, Attributes, ConnectionDraining, HealthCheck}
 use crate::client::write::ElbWrite;
 use crate::loadbalancer::desired::classic::{DRAINING_TIMEOUT_DEFAULT, EMIT_INTERVAL_DEFAULT, IDLE_TIMEOUT_DEFAULT};
 use crate::loadbalancer::observed;
-use crate::loadbalancer::step::Step;
+use crate::loadbalancer::step::{Kind, Step};
 
 /// Adds the tags of the annotation that the balancer lacks; tags are never removed.
 pub(super) fn tags(context: &Context<'_>, existing: &observed::Classic) -> Option<Step> {
@@ -20,6 +20,7 @@ pub(super) fn tags(context: &Context<'_>, existing: &observed::Classic) -> Optio
     }
     let write = ElbWrite::AddTags { balancer: context.name(), tags: tags.clone() };
     let step = context.step(Verb::Update, "LoadBalancer", "the annotation names these tags", write);
+    let step = step.part(Kind::Settings, "tags");
     let summary = |step: Step, (key, value): (String, String)| {
         let before = existing.tags.get(&key).cloned();
         step.change(format!("tag {key}"), before, Some(value))
@@ -64,7 +65,7 @@ pub(super) fn attributes(context: &Context<'_>, found: Option<&Attributes>) -> O
     let write = ElbWrite::ModifyLoadBalancerAttributes { balancer: context.name(), attributes };
     let mut step = context.step(Verb::Update, "LoadBalancer", "its attributes differ from the annotations", write);
     step.summary.changes = changes;
-    Some(step)
+    Some(step.part(Kind::Settings, "attributes"))
 }
 
 fn field<T: ToString>(name: &'static str, before: Option<T>, after: Option<T>) -> Change {
@@ -110,5 +111,6 @@ pub(super) fn health_check(context: &Context<'_>, found: Option<&HealthCheck>) -
     }
     let write = ElbWrite::ConfigureHealthCheck { balancer: context.name(), check: wanted.clone() };
     let step = context.step(Verb::Update, "HealthCheck", "the health check differs from the Service", write);
+    let step = step.part(Kind::Settings, "health check");
     Some(differing.into_iter().fold(step, |step, (field, (before, after))| step.change(field, before, after)))
 }

@@ -9,7 +9,7 @@ use super::Context;
 use crate::annotations::SUBNETS;
 use crate::client::elb::LoadBalancer;
 use crate::client::write::ElbWrite;
-use crate::loadbalancer::step::{Planned, Step};
+use crate::loadbalancer::step::{Kind, Planned, Step};
 
 type Ids<'a> = BTreeSet<&'a str>;
 
@@ -69,7 +69,7 @@ fn attach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
     let (subnets, summary) = listed(ids)?;
     let write = ElbWrite::AttachLoadBalancerToSubnets { balancer: context.name(), subnets };
     let step = context.step(Verb::Attach, "LoadBalancer", "the Service wants these subnets", write);
-    Some(step.change("subnets", None, Some(summary)))
+    Some(step.change("subnets", None, Some(summary)).part(Kind::Settings, "subnets"))
 }
 
 fn detach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
@@ -77,5 +77,5 @@ fn detach(context: &Context<'_>, ids: &Ids<'_>) -> Option<Step> {
     let write = ElbWrite::DetachLoadBalancerFromSubnets { balancer: context.name(), subnets };
     let reason = "the Service does not want these subnets any more";
     let step = context.step(Verb::Detach, "LoadBalancer", reason, write);
-    Some(step.change("subnets", Some(summary), None).risk(Risk::Brief))
+    Some(step.change("subnets", Some(summary), None).risk(Risk::Brief).part(Kind::Settings, "subnets"))
 }

@@ -5,10 +5,10 @@ use ccm_provider::{Finding, ProviderError, Service, ServicePort};
 
 use super::{Classic, Common, check};
 use crate::annotations::{
-    ACCESS_LOG_INTERVAL, ACCESS_LOG_PREFIX, Annotations, BACKEND_PROTOCOL, BackendProtocol, CROSS_ZONE, DRAINING,
-    DRAINING_TIMEOUT, HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD,
-    HealthPort, HealthProtocol, IDLE_TIMEOUT, Key, PROXY_PROTOCOL, SSL_CERT, SSL_POLICY, SSL_PORTS,
-    UNHEALTHY_THRESHOLD,
+    ACCESS_LOG_INTERVAL, ACCESS_LOG_PREFIX, Annotations, BACKEND_PROTOCOL, BackendProtocol, CLASSIC_INTERVAL,
+    CLASSIC_TIMEOUT, CROSS_ZONE, DRAINING, DRAINING_TIMEOUT, HEALTH_INTERVAL, HEALTH_PATH, HEALTH_PORT,
+    HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD, HealthPort, HealthProtocol, IDLE_TIMEOUT, Key, PROXY_PROTOCOL,
+    SSL_CERT, SSL_POLICY, SSL_PORTS, UNHEALTHY_THRESHOLD,
 };
 use crate::client::elb::{AccessLog, Attributes, ConnectionDraining, HealthCheck, Listener};
 use crate::start::config::SharedProbe;
@@ -138,8 +138,8 @@ fn health_check(
     Ok(HealthCheck {
         // Upper case, as AWS returns it; otherwise it would always differ.
         target: format!("{}:{port}{path}", protocol.as_str()),
-        interval: at_least(5, annotations, &HEALTH_INTERVAL, 10)?,
-        timeout: at_least(2, annotations, &HEALTH_TIMEOUT, 5)?,
+        interval: at_least(5, annotations, &HEALTH_INTERVAL, CLASSIC_INTERVAL)?,
+        timeout: at_least(2, annotations, &HEALTH_TIMEOUT, CLASSIC_TIMEOUT)?,
         healthy_threshold: at_least(2, annotations, &HEALTHY_THRESHOLD, 2)?,
         unhealthy_threshold: at_least(2, annotations, &UNHEALTHY_THRESHOLD, 6)?,
     })

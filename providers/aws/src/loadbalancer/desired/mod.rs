@@ -11,14 +11,13 @@ mod review;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ccm_provider::{ErrorClass, Finding, ProviderError, ServiceKey};
 use ipnet::IpNet;
 
-use crate::client::{Tags, elb, elbv2};
-use crate::loadbalancer::env::Env;
+use crate::client::{elb, elbv2};
 
 pub(crate) use of_service::{first_few, of_service, previous_balancer, shortened};
 pub(crate) use review::review;
@@ -34,25 +33,14 @@ pub(crate) struct Desired {
     pub(crate) goal: Goal,
     /// Whether the annotation or the hostname in the status show that there is, or was, a network balancer.
     pub(crate) network: bool,
+    /// Names of the target groups of the Service's ports, as far as it is valid.
+    pub(crate) target_groups: BTreeSet<String>,
     /// Set for every goal: a deletion needs them too.
     pub(crate) named_groups: NamedGroups,
     pub(crate) findings: Vec<Finding>,
 }
 
 impl Desired {
-    /// An existing balancer must carry the tag of this cluster. Its name identifies the Service, but not the cluster: a
-    /// cluster restored from a backup has the same Services as the original.
-    pub(crate) fn check_owner(&self, tags: &Tags, env: &Env) -> Result<(), ProviderError> {
-        if env.ownership.is_member(tags) {
-            return Ok(());
-        }
-        let (name, key) = (&self.name, env.ownership.cluster_key().unwrap_or_default());
-        Err(ProviderError::unknown(format!(
-            "load balancer {name} is not tagged as belonging to this cluster; if it does, tag it {key} = owned, otherwise \
-             delete it or the Service"
-        )))
-    }
-
     pub(crate) fn not_found(&self) -> ProviderError {
         ProviderError::new(ErrorClass::NotFound, format!("Load balancer not found: {}", self.name))
     }
@@ -166,4 +154,11 @@ pub(crate) struct Port {
     /// With `TLS`; `None` leaves whatever the listener has.
     pub(crate) ssl_policy: Option<String>,
     pub(crate) health_check: elbv2::HealthCheck,
+}
+
+impl Port {
+    /// Names the parts of a plan that are about the port.
+    pub(crate) fn key(&self) -> String {
+        format!("port {}", self.port)
+    }
 }

@@ -6,7 +6,7 @@ use super::{Common, Network, Port, check};
 use crate::annotations::{
     ACCESS_LOG_PREFIX, Annotations, BACKEND_PROTOCOL, BackendProtocol, CROSS_ZONE, EIP_ALLOCATIONS, HEALTH_INTERVAL,
     HEALTH_PATH, HEALTH_PORT, HEALTH_PROTOCOL, HEALTH_TIMEOUT, HEALTHY_THRESHOLD, HealthPort, HealthProtocol,
-    PRIVATE_IPV4, SSL_CERT, SSL_POLICY, SSL_PORTS, TARGET_GROUP_ATTRIBUTES, UNHEALTHY_THRESHOLD,
+    PRIVATE_IPV4, SSL_CERT, SSL_POLICY, SSL_PORTS, TARGET_GROUP_ATTRIBUTES, UNHEALTHY_THRESHOLD, network_timeout,
 };
 use crate::client::elbv2::{Attributes, HealthCheck};
 use crate::start::config::SharedProbe;
@@ -121,9 +121,9 @@ fn health_check(
         port,
         path: protocol.has_path().then_some(path),
         interval: annotations.get(&HEALTH_INTERVAL)?.unwrap_or(interval),
-        // Upstream reads this annotation and never sends it. Without it, AWS's default applies, which depends on the
-        // protocol.
-        timeout: annotations.get(&HEALTH_TIMEOUT)?,
+        // Upstream reads this annotation and never sends it, so a value that AWS refuses must not stop anything. Without
+        // it, AWS's default applies, which depends on the protocol.
+        timeout: annotations.get(&HEALTH_TIMEOUT)?.and_then(|_| network_timeout(service, annotations)),
         healthy_threshold: annotations.get(&HEALTHY_THRESHOLD)?.unwrap_or(threshold),
         unhealthy_threshold: annotations.get(&UNHEALTHY_THRESHOLD)?.unwrap_or(threshold),
     })

@@ -1,16 +1,17 @@
 //! From a Service to its [`Desired`] state: the checks of upstream's `EnsureLoadBalancer` in the same order, then the
 //! fields of both kinds of balancers, then those of one kind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_provider::{Finding, ProviderError, Service, ServiceAction, ServiceWork, Severity};
 
 use super::{Classic, Common, Desired, Goal, NamedGroups, Network, Subnets, check, classic, hostname, network};
 use crate::annotations::{
     ADDITIONAL_TAGS, Annotations, EXTRA_SECURITY_GROUPS, INTERNAL, Kind, LintContext, SECURITY_GROUPS, SUBNETS,
-    TARGET_NODE_LABELS, TYPE, lint,
+    TARGET_NODE_LABELS, TYPE, invalid, lint, refused,
 };
 use crate::loadbalancer::env::Env;
+use crate::loadbalancer::names;
 use crate::node::identity::{BadProviderId, Machine, ProviderId};
 use crate::start::config::SharedProbe;
 
@@ -48,6 +49,7 @@ pub(crate) fn of_service(cluster_name: &str, item: &ServiceWork, env: &Env) -> R
         goal: Goal::Absent,
         network: controller != Controller::This(Kind::Classic)
             || hostname::of(service).and_then(hostname::kind) == Some(Kind::Network),
+        target_groups: target_groups(service, env),
         named_groups: NamedGroups { instead: named(&SECURITY_GROUPS), extra: named(&EXTRA_SECURITY_GROUPS) },
         findings: Vec::new(),
     };
@@ -62,6 +64,12 @@ pub(crate) fn of_service(cluster_name: &str, item: &ServiceWork, env: &Env) -> R
         verdict => verdict?,
     }
     Ok(Some(desired))
+}
+
+fn target_groups(service: &Service, env: &Env) -> BTreeSet<String> {
+    let network = network::network(service, Common::default(), env.shared_probe.as_ref());
+    let ports = network.map(|(network, _)| network.ports).unwrap_or_default();
+    ports.iter().map(|port| names::target_group(&env.ownership.cluster, &service.key(), port)).collect()
 }
 
 fn complete(desired: &mut Desired, item: &ServiceWork, env: &Env, kind: Kind) -> Result<(), ProviderError> {
@@ -149,6 +157,10 @@ fn of_kind(
             (Goal::Network(Box::new(network)), noticed)
         }
     };
+    let annotations = Annotations::read(&service.metadata.annotations);
+    if let Some(finding) = refused(kind, service, annotations, probe.is_some()) {
+        return Err(invalid(finding));
+    }
     let findings = check::families(service).into_iter().chain(noticed).collect();
     Ok((goal, findings))
 }

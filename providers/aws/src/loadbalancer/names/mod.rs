@@ -33,6 +33,12 @@ pub(crate) fn is_group_description(text: &str) -> bool {
     text == NETWORK_GROUP_DESCRIPTION || text.starts_with(CLASSIC_GROUP_DESCRIPTION)
 }
 
+/// Whether an ARN is that of a network balancer with this name.
+pub(crate) fn is_balancer(arn: &str, name: &str) -> bool {
+    let path = arn.split_once(":loadbalancer/net/").map(|(_, path)| path);
+    path.and_then(|path| path.split_once('/')).is_some_and(|(found, _)| found == name)
+}
+
 /// Managed group of a network balancer. `cluster_name` is `--cluster-name`, not the cluster's ID.
 pub(crate) fn network_group(cluster_name: &str, service: &ServiceKey, uid: &str) -> String {
     let mut hash = Sha256::new();

@@ -2,13 +2,15 @@
 
 use ccm_provider::{Finding, ProviderError, Risk, Verb};
 
+use super::super::claim;
 use super::super::desired::Desired;
 use super::super::env::Env;
 use super::super::observed::{Observed, TargetGroup};
 use super::super::security_groups::{delete, nodes};
-use super::super::step::Planned;
-use super::{KIND, group, is_tagged, step};
-use crate::annotations::Kind;
+use super::super::step::{Kind, Planned};
+use super::security::of_group;
+use super::{KIND, group, step};
+use crate::annotations::Kind as BalancerKind;
 use crate::client::write::ElbV2Write;
 
 /// The writes that delete everything of this Service's network balancer: the balancer, its target groups, the rules in
@@ -23,16 +25,14 @@ pub(crate) fn delete(
     reason: &str,
 ) -> Result<Planned, ProviderError> {
     let mut planned = Planned::default();
-    let mut own = None;
     let mut attached: &[String] = &[];
     let mut groups: Vec<&TargetGroup> = Vec::new();
     if let Some(existing) = &observed.network {
         let balancer = &existing.balancer;
-        if balancer.kind == KIND && env.ownership.is_member(&existing.tags) {
+        if balancer.kind == KIND && claim::check_deletion(desired, &existing.tags, env)? {
             let write = ElbV2Write::DeleteLoadBalancer { balancer: balancer.arn.clone() };
             let delete = step(Verb::Delete, "LoadBalancer", &balancer.name, reason, write);
-            planned.steps.push(delete.risk(Risk::Disruptive));
-            own = Some(&*balancer.arn);
+            planned.steps.push(delete.risk(Risk::Disruptive).part(Kind::Retire, ""));
             attached = &balancer.security_groups;
             groups.extend(&existing.target_groups);
         } else {
@@ -41,18 +41,21 @@ pub(crate) fn delete(
     }
     groups.extend(&observed.unattached_target_groups);
     for found in groups {
-        let elsewhere = found.group.balancers.iter().any(|arn| Some(&**arn) != own);
-        if is_tagged(desired, env, &found.tags) && !elsewhere {
-            planned.steps.push(group::delete(found, reason));
+        if claim::target_group(desired, observed, found, env).is_ours() {
+            planned
+                .steps
+                .push(group::delete(found, reason).part(Kind::Retire, found.group.name.clone()).needs(&[Kind::Retire]));
         } else {
             planned.findings.push(kept("target group", &found.group.name));
         }
     }
-    let (rules, findings) = nodes::network(desired, None, observed, env)?;
-    planned.steps.extend(rules);
-    planned.findings.extend(findings);
-    let removal = delete::unneeded(Kind::Network, desired, attached, &[], observed, env);
-    planned.steps.extend(removal.revoke);
+    let nodes::NetworkRules { steps, findings, errors } = nodes::network(desired, None, observed, env);
+    // A balancer that stays keeps its rules.
+    let rule = |step| of_group(Kind::Rules, step).needs(&[Kind::Retire]);
+    let steps = steps.into_iter().map(rule).collect();
+    planned.extend(Planned { steps, findings, errors });
+    let removal = delete::unneeded(BalancerKind::Network, desired, attached, &[], observed, env);
+    planned.steps.extend(removal.revoke.into_iter().map(rule));
     planned.steps.extend(removal.delete);
     planned.findings.extend(removal.findings);
     Ok(planned)

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{ProviderError, Risk, Verb};
 
+use super::super::claim;
 use super::super::desired::Port;
 use super::super::names;
-use super::super::observed::{Network, TargetGroup};
-use super::super::step::{Step, abbreviated};
-use super::{Context, is_tagged, step};
+use super::super::observed::TargetGroup;
+use super::super::step::{Kind, Step, abbreviated};
+use super::{Context, step};
 use crate::client::elbv2::{Attributes, HealthCheck, Target};
 use crate::client::write::ElbV2Write;
 use crate::client::{Id, Object};
@@ -61,7 +62,7 @@ pub(super) fn choose<'a>(
 }
 
 /// Whether a group can serve the port with changes that AWS allows in place.
-fn fits(port: &Port, found: &TargetGroup) -> bool {
+pub(super) fn fits(port: &Port, found: &TargetGroup) -> bool {
     let check = &found.group.health_check;
     can_serve(port, found)
         && check.protocol.eq_ignore_ascii_case(&port.health_check.protocol)
@@ -81,10 +82,10 @@ fn check_adoption(context: &Context<'_>, port: &Port, found: &TargetGroup) -> Re
         let message = format!("target group {name}, which port {} needs, {why}; delete it or the Service", port.port);
         Err(ProviderError::unknown(message))
     };
-    if let Some(other) = other_balancer(context, found) {
+    if let Some(other) = claim::is_used_elsewhere(context.desired, context.observed, found, context.env) {
         return taken(&format!("is used by another load balancer ({other})"));
     }
-    if !is_tagged(context.desired, context.env, &found.tags) {
+    if !claim::target_group(context.desired, context.observed, found, context.env).is_ours() {
         return taken("is not tagged as created for this Service of this cluster");
     }
     if !can_serve(port, found) || group.vpc != context.vpc() {
@@ -93,36 +94,36 @@ fn check_adoption(context: &Context<'_>, port: &Port, found: &TargetGroup) -> Re
     Ok(())
 }
 
-/// Another balancer that forwards to the group.
-fn other_balancer<'a>(context: &Context<'_>, found: &'a TargetGroup) -> Option<&'a str> {
-    let own = context.existing().map(|existing| &*existing.balancer.arn);
-    found.group.balancers.iter().map(String::as_str).find(|arn| Some(*arn) != own)
-}
-
-pub(super) fn is_disposable(context: &Context<'_>, found: &TargetGroup) -> bool {
-    is_tagged(context.desired, context.env, &found.tags) && other_balancer(context, found).is_none()
-}
-
 /// The writes that prepare the group before a listener forwards to it: creation, health check, attributes, targets.
+/// The targets of a group that a listener forwards to already are those of [`hosts`].
 pub(super) fn prepare(context: &Context<'_>, port: &Port, chosen: &Chosen<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
     match chosen.found {
-        None => steps.push(create(context, port, chosen)),
+        None => steps.push(create(context, port, chosen).part(Kind::Frame, port.key())),
         Some(found) => steps.extend(health_check(port, found)),
     }
-    steps.extend(attributes(context, chosen));
-    steps.extend(targets(context, port.node_port, chosen));
+    let attributes = attributes(context, chosen);
+    steps.extend(attributes.map(|step| match chosen.found {
+        Some(found) => step.part(Kind::Settings, format!("attributes of {}", found.group.name)),
+        None => step.part(Kind::Settings, port.key()),
+    }));
+    let attached = |found: &TargetGroup| context.hosts().iter().any(|host| host.group.arn == found.group.arn);
+    if !chosen.found.is_some_and(attached) {
+        let targets = targets(context, port.node_port, chosen).into_iter();
+        steps.extend(targets.map(|step| step.part(Kind::Members, port.key())));
+    }
     steps
 }
 
-/// Updates only the nodes of existing groups, for a Service that is otherwise invalid.
-pub(super) fn hosts(context: &Context<'_>, existing: &Network) -> Vec<Step> {
-    let is_ours = |found: &&TargetGroup| is_disposable(context, found) && found.group.target_type == names::TARGET_TYPE;
+/// Updates the nodes of all groups that serve, whether the Service still wants them or not.
+pub(super) fn hosts(context: &Context<'_>) -> Vec<Step> {
     let of_group = |found: &TargetGroup| {
         let chosen = Chosen { name: found.group.name.clone(), found: Some(found) };
-        targets(context, found.group.port, &chosen)
+        // Each on its own: a role may lack the permission for one of them.
+        let steps = targets(context, found.group.port, &chosen).into_iter().enumerate();
+        steps.map(|(n, step)| step.part(Kind::Members, format!("{} {n}", found.group.name))).collect::<Vec<_>>()
     };
-    existing.target_groups.iter().filter(is_ours).flat_map(of_group).collect()
+    context.hosts().into_iter().flat_map(of_group).collect()
 }
 
 fn create(context: &Context<'_>, port: &Port, chosen: &Chosen<'_>) -> Step {
@@ -163,8 +164,12 @@ fn health_check(port: &Port, found: &TargetGroup) -> Option<Step> {
         ("healthy threshold", is.healthy_threshold.to_string(), number(wanted.healthy_threshold)),
         ("unhealthy threshold", is.unhealthy_threshold.to_string(), number(wanted.unhealthy_threshold)),
     ];
-    let write = ElbV2Write::ModifyTargetGroup { target_group: found.group.arn.clone(), health_check: wanted.clone() };
-    let step = step(Verb::Update, "TargetGroup", &found.group.name, "its health check differs", write);
+    let pace = !is.protocol.eq_ignore_ascii_case(&wanted.protocol) || is.interval != wanted.interval;
+    let timeout = wanted.timeout.filter(|timeout| is.timeout != Some(*timeout));
+    let health_check = HealthCheck { timeout, ..wanted.clone() };
+    let write = ElbV2Write::ModifyTargetGroup { target_group: found.group.arn.clone(), health_check, pace };
+    let step = step(Verb::Update, "TargetGroup", &found.group.name, "its health check differs", write)
+        .part(Kind::Settings, format!("health check of {}", found.group.name));
     let differing = fields.into_iter().filter(|(_, is, wanted)| wanted.as_ref().is_some_and(|wanted| wanted != is));
     let step = differing.fold(step, |step, (field, is, wanted)| step.change(field, Some(is), wanted));
     (!step.summary.changes.is_empty()).then_some(step)
@@ -200,13 +205,14 @@ pub(super) fn with_attributes(step: Step, changed: &Attributes, is: impl Fn(&str
 
 /// Deregisters surplus targets, then registers new ones: in this order because a group may be at its quota.
 fn targets(context: &Context<'_>, node_port: i32, chosen: &Chosen<'_>) -> Vec<Step> {
-    let (targets, instances) = (context.network.common.targets.keys(), &context.observed.instances);
-    let there = targets.filter(|id| instances.contains_key(*id));
-    let wanted: BTreeSet<Target> = there.map(|id| Target { id: id.clone(), port: node_port }).collect();
+    let (wanted, observed) = (&context.network.common.targets, context.observed);
+    let target = |id: &String| Target { id: id.clone(), port: node_port };
+    let joining: BTreeSet<Target> = wanted.keys().filter(|id| observed.can_join(id)).map(target).collect();
+    let staying: BTreeSet<Target> = wanted.keys().filter(|id| observed.may_stay(id)).map(target).collect();
     let registered = chosen.found.iter().flat_map(|found| &found.targets).filter(|health| !health.is_leaving());
     let found: BTreeSet<Target> = registered.map(|health| health.target.clone()).collect();
-    let gone: Vec<Target> = found.difference(&wanted).cloned().collect();
-    let new: Vec<Target> = wanted.difference(&found).cloned().collect();
+    let gone: Vec<Target> = found.difference(&staying).cloned().collect();
+    let new: Vec<Target> = joining.difference(&found).cloned().collect();
     let text = |target: &Target| format!("{}:{}", target.id, target.port);
     let mut steps = Vec::new();
     for chunk in gone.chunks(CHUNK) {

@@ -21,15 +21,16 @@ use ccm_provider::{LoadBalancerStatus, ProviderError, Verb};
 pub(crate) use delete::delete;
 pub(crate) use plan::plan;
 
-use super::desired::{Desired, Network};
+use super::claim;
+use super::desired::{Desired, Network, Port};
 use super::env::Env;
-use super::observed::{self, Observed};
+use super::names::TARGET_TYPE;
+use super::observed::{self, Observed, TargetGroup};
 use super::step::Step;
 use super::subnets::wanted;
 use crate::client::elbv2::LoadBalancer;
 use crate::client::write::ElbV2Write;
 use crate::client::{Id, Object, Tags, Write};
-use crate::ownership::is_of_service;
 
 /// The type of v2 balancers that this program manages.
 pub(crate) const KIND: &str = "network";
@@ -46,6 +47,23 @@ struct Context<'a> {
 impl<'a> Context<'a> {
     fn existing(&self) -> Option<&'a observed::Network> {
         self.observed.network.as_ref()
+    }
+
+    /// The target groups that serve, and get the nodes: all that the balancer forwards to, except those of others that
+    /// no port needs.
+    fn hosts(&self) -> Vec<&'a TargetGroup> {
+        let Self { desired, network, observed, env, .. } = *self;
+        let Some(existing) = self.existing() else { return Vec::new() };
+        let leads = |port: &Port, found: &TargetGroup| {
+            let current = port::find(&existing.listeners, port).and_then(|listener| listener.target_group.as_deref());
+            current == Some(&*found.group.arn) && group::fits(port, found)
+        };
+        let gets_nodes = |found: &&TargetGroup| {
+            found.group.target_type == TARGET_TYPE
+                && (claim::target_group(desired, observed, found, env).is_ours()
+                    || network.ports.iter().any(|port| leads(port, found)))
+        };
+        existing.target_groups.iter().filter(gets_nodes).collect()
     }
 
     fn balancer(&self) -> Id {
@@ -65,11 +83,6 @@ impl<'a> Context<'a> {
         let existing = self.existing().map(|existing| &*existing.balancer.vpc);
         existing.filter(|vpc| !vpc.is_empty()).unwrap_or(&self.env.vpc)
     }
-}
-
-/// Whether the tags say that an object was created for this Service of this cluster.
-fn is_tagged(desired: &Desired, env: &Env, tags: &Tags) -> bool {
-    env.ownership.is_member(tags) && is_of_service(tags, &desired.service)
 }
 
 /// The status of the Service: empty until the balancer has a DNS name, or if AWS could not create it.

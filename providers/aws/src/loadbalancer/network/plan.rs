@@ -2,13 +2,14 @@
 
 use ccm_provider::{Finding, ProviderError, Risk, Severity, Verb};
 
+use super::super::claim;
 use super::super::desired::{Desired, Network};
 use super::super::env::Env;
 use super::super::observed::{self, Observed};
-use super::super::step::{Planned, Step, scheme};
+use super::super::step::{Kind, Planned, Step, scheme};
 use super::security::{self, Security};
 use super::{Context, KIND, group, port, step, warn};
-use crate::annotations::{EIP_ALLOCATIONS, Key, PRIVATE_IPV4, invalid};
+use crate::annotations::{EIP_ALLOCATIONS, INTERNAL, Key, PRIVATE_IPV4, invalid};
 use crate::client::Id;
 use crate::client::elbv2::{self, Attributes, SubnetMapping};
 use crate::client::write::ElbV2Write;
@@ -37,9 +38,13 @@ pub(crate) fn plan(
                 let message = format!("load balancer {name} is of type {kind}, not {KIND}; delete or rename it");
                 return Err(ProviderError::unknown(message));
             }
-            desired.check_owner(&existing.tags, env)?;
+            claim::check(desired, &existing.tags, env)?;
+            planned.steps = group::hosts(&context);
             if network.is_hosts_only() {
-                planned.steps = group::hosts(&context, existing);
+                return Ok(planned);
+            }
+            if let Some(error) = &observed.unread {
+                planned.errors.push(error.clone());
                 return Ok(planned);
             }
             planned.findings = warn::fixed(&context, existing);
@@ -51,23 +56,33 @@ pub(crate) fn plan(
         Some(existing) => existing.balancer.zones.iter().map(|zone| zone.subnet.clone()).collect(),
         None => context.subnets()?,
     };
-    let Security { wanted, open, close, findings } = security::plan(&context, &current)?;
-    planned.findings.extend(findings);
-    planned.steps.extend(open);
-    match context.existing() {
-        Some(existing) => planned.steps.extend(set_groups(&context, existing, wanted)),
-        None => planned.steps.push(create(&context, &current, wanted)?),
+    let mut close = Vec::new();
+    match (security::plan(&context, &current), context.existing()) {
+        (Ok(security), existing) => {
+            let Security { wanted, open, close: later, findings, errors } = security;
+            planned.extend(Planned { steps: open, findings, errors });
+            close = later;
+            match existing {
+                Some(existing) => planned.steps.extend(set_groups(&context, existing, wanted)),
+                None => planned.steps.push(create(&context, &current, wanted)?.part(Kind::Frame, "")),
+            }
+        }
+        (Err(error), Some(_)) => planned.errors.push(error),
+        (Err(error), None) => return Err(error),
     }
-    let ports = port::plan(&context)?;
-    planned.findings.extend(ports.findings);
-    planned.steps.extend(ports.steps);
-    planned.steps.extend(attributes(&context));
+    let mut ports = port::plan(&context);
+    if context.existing().is_none() && !ports.errors.is_empty() {
+        return Err(ports.errors.remove(0));
+    }
+    planned.extend(ports);
+    planned.steps.extend(attributes(&context).map(|step| step.part(Kind::Settings, "attributes")));
     planned.steps.extend(close);
     Ok(planned)
 }
 
 fn create(context: &Context<'_>, subnets: &[String], security_groups: Vec<Id>) -> Result<Step, ProviderError> {
     let Network { common, allocations, private_ipv4, .. } = context.network;
+    check_addresses(context.network)?;
     check_count(&EIP_ALLOCATIONS, "EIP AllocationIDs", allocations, subnets)?;
     check_count(&PRIVATE_IPV4, "Private IPv4Addresses", private_ipv4, subnets)?;
     let mapping = |(index, subnet): (usize, &String)| SubnetMapping {
@@ -95,6 +110,26 @@ fn create(context: &Context<'_>, subnets: &[String], security_groups: Vec<Id>) -
 fn mapping_text(mapping: &SubnetMapping) -> String {
     let address = mapping.allocation.as_ref().or(mapping.private_ipv4.as_ref());
     address.map_or_else(|| mapping.subnet.clone(), |address| format!("{} ({address})", mapping.subnet))
+}
+
+/// AWS refuses these only after rules were opened. An existing balancer keeps its addresses, so they do not matter to it.
+fn check_addresses(network: &Network) -> Result<(), ProviderError> {
+    let Network { common, allocations, private_ipv4, .. } = network;
+    let refuse = |key: &str, given: &[String], message: String| {
+        Err(invalid(Finding::new(Severity::Error, key, message).value(given.join(","))))
+    };
+    let (eips, private) = (EIP_ALLOCATIONS.row.key, PRIVATE_IPV4.row.key);
+    match (common.internal, allocations.is_empty(), private_ipv4.is_empty()) {
+        (true, false, _) => {
+            refuse(eips, allocations, format!("AWS refuses Elastic IPs with {}; remove one of them", INTERNAL.row.key))
+        }
+        (false, _, false) => refuse(
+            private,
+            private_ipv4,
+            format!("AWS takes them for internal balancers only; add {}: \"true\"", INTERNAL.row.key),
+        ),
+        _ => Ok(()),
+    }
 }
 
 fn check_count<T>(key: &Key<T>, what: &str, given: &[String], subnets: &[String]) -> Result<(), ProviderError> {
@@ -125,7 +160,8 @@ fn set_groups(context: &Context<'_>, existing: &observed::Network, wanted: Vec<I
     Some(
         step(Verb::Update, "LoadBalancer", &context.desired.name, "other security groups are wanted", write)
             .change("security groups", Some(before.join(" ")), Some(after.join(" ")))
-            .risk(Risk::Brief),
+            .risk(Risk::Brief)
+            .part(Kind::Settings, "security groups"),
     )
 }
 

@@ -2,15 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ccm_provider::{Finding, ProviderError, Risk, Verb};
+use ccm_provider::{Finding, Risk, Verb};
 
+use super::super::claim;
 use super::super::desired::Port;
 use super::super::observed::TargetGroup;
-use super::super::step::{Planned, Step};
+use super::super::step::{Kind, Planned, Step};
 use super::group::{self, Chosen};
 use super::{Context, step};
 use crate::client::elbv2::Listener;
 use crate::client::write::{ElbV2Write, ListenerSettings};
+
+/// Before a listener leaves its group, the new one exists and has its targets.
+const FILLED: &[Kind] = &[Kind::Frame, Kind::Members];
 
 struct Matched<'a> {
     port: &'a Port,
@@ -30,21 +34,27 @@ struct PortPlan<'c, 'a> {
     deleted: BTreeSet<&'a str>,
 }
 
-pub(super) fn plan(context: &Context<'_>) -> Result<Planned, ProviderError> {
+pub(super) fn plan(context: &Context<'_>) -> Planned {
     let listeners = context.existing().map(|existing| &*existing.listeners).unwrap_or_default();
     let mut matched = Vec::new();
+    let mut errors = Vec::new();
+    // Also those of ports that cannot be planned, which stay as they are.
+    let mut kept: BTreeSet<&str> = BTreeSet::new();
     for port in &context.network.ports {
         let listener = find(listeners, port);
+        kept.extend(listener.map(|listener| &*listener.arn));
         let current = listener.and_then(|listener| listener.target_group.as_deref());
-        matched.push(Matched { port, listener, chosen: group::choose(context, port, current)? });
+        match group::choose(context, port, current) {
+            Ok(chosen) => matched.push(Matched { port, listener, chosen }),
+            Err(error) => errors.push(error),
+        }
     }
-    let kept: BTreeSet<&str> = matched.iter().filter_map(|one| Some(&*one.listener?.arn)).collect();
     let mut surplus: Vec<&Listener> = listeners.iter().filter(|listener| !kept.contains(&*listener.arn)).collect();
     surplus.sort_by(|a, b| (a.port, &a.protocol, &a.arn).cmp(&(b.port, &b.protocol, &b.arn)));
 
     let mut plan = PortPlan {
         context,
-        planned: Planned::default(),
+        planned: Planned { errors, ..Planned::default() },
         leads_to: listeners.iter().map(|listener| (&*listener.arn, listener.target_group.clone())).collect(),
         needed: matched.iter().filter_map(|one| one.chosen.arn().map(str::to_owned)).collect(),
         deleted: BTreeSet::new(),
@@ -58,24 +68,27 @@ pub(super) fn plan(context: &Context<'_>) -> Result<Planned, ProviderError> {
                 let (conflicting, others) = surplus.into_iter().partition(|listener| listener.port == one.port.port);
                 surplus = others;
                 for listener in conflicting {
-                    plan.delete(listener, "the port's protocol changed, which takes a new listener");
+                    let delete = plan.delete(listener, "the port's protocol changed, which takes a new listener");
+                    plan.planned.steps.push(delete.part(Kind::Frame, one.port.key()).needs(FILLED));
                 }
                 plan.create(one);
             }
         }
-        plan.sweep();
+        plan.sweep(&one.port.key());
     }
     for listener in surplus {
-        plan.delete(listener, "the Service has no such port");
-        plan.sweep();
+        let delete = plan.delete(listener, "the Service has no such port");
+        // It serves until the listeners of all ports do.
+        plan.planned.steps.push(delete.part(Kind::Retire, ""));
+        plan.sweep("");
     }
     let unattached = context.observed.unattached_target_groups.iter();
-    plan.discard(unattached.collect(), "left over: no listener forwards to it and no port needs it");
-    Ok(plan.planned)
+    plan.discard(unattached.collect(), "left over: no listener forwards to it and no port needs it", None);
+    plan.planned
 }
 
 /// The listener of a port: the one with its protocol, else one whose protocol can be changed in place (TCP and TLS).
-fn find<'a>(listeners: &'a [Listener], port: &Port) -> Option<&'a Listener> {
+pub(super) fn find<'a>(listeners: &'a [Listener], port: &Port) -> Option<&'a Listener> {
     let on_port = || listeners.iter().filter(|listener| listener.port == port.port);
     let stream = |protocol: &str| ["TCP", "TLS"].contains(&protocol);
     let alike = || on_port().find(|listener| stream(&listener.protocol) && stream(&port.protocol));
@@ -88,7 +101,8 @@ impl<'a> PortPlan<'_, 'a> {
         let write = ElbV2Write::CreateListener { balancer, listener: wanted(one), tags };
         let reason = format!("the Service has port {}", one.port.port);
         let summary = self.listener_step(Verb::Create, one.port.port, reason, write);
-        self.planned.steps.push(with_changes(summary, differences(self.context, one, None)));
+        let create = with_changes(summary, differences(self.context, one, None));
+        self.planned.steps.push(create.part(Kind::Frame, one.port.key()));
     }
 
     fn modify(&mut self, one: &Matched<'_>, listener: &'a Listener) {
@@ -98,39 +112,43 @@ impl<'a> PortPlan<'_, 'a> {
             let write = ElbV2Write::ModifyListener { listener: listener.arn.clone(), desired: wanted(one) };
             let reason = if moved { "it must forward to the right target group" } else { "its settings differ" };
             let summary = self.listener_step(Verb::Update, one.port.port, reason, write).risk(Risk::Brief);
-            self.planned.steps.push(with_changes(summary, changes));
+            let modify = with_changes(summary, changes).part(Kind::Frame, one.port.key());
+            // Traffic does not move to a group without its targets.
+            self.planned.steps.push(if moved { modify.needs(FILLED) } else { modify });
         }
         if moved {
             self.leads_to.insert(&listener.arn, one.chosen.arn().map(str::to_owned));
         }
     }
 
-    fn delete(&mut self, listener: &'a Listener, reason: &str) {
+    fn delete(&mut self, listener: &'a Listener, reason: &str) -> Step {
         let write = ElbV2Write::DeleteListener { listener: listener.arn.clone() };
         let summary = self.listener_step(Verb::Delete, listener.port, reason, write).risk(Risk::Disruptive);
-        self.planned.steps.push(summary.change("protocol", Some(listener.protocol.clone()), None));
         self.leads_to.remove(&*listener.arn);
+        summary.change("protocol", Some(listener.protocol.clone()), None)
     }
 
     fn listener_step(&self, verb: Verb, port: i32, reason: impl Into<String>, write: ElbV2Write) -> Step {
         step(verb, "Listener", &format!("{}:{port}", self.context.desired.name), reason, write)
     }
 
-    /// Deletes the groups that no listener forwards to any more.
-    fn sweep(&mut self) {
+    /// Deletes the groups that no listener forwards to any more, after a change of this port's listener.
+    fn sweep(&mut self, of: &str) {
         let used = self.context.existing().map(|existing| &*existing.target_groups).unwrap_or_default();
         let is_led_to = |arn: &String| self.leads_to.values().flatten().any(|to| to == arn);
         let left = used.iter().filter(|found| !is_led_to(&found.group.arn));
-        self.discard(left.collect(), "no listener forwards to it any more");
+        self.discard(left.collect(), "no listener forwards to it any more", Some(of));
     }
 
-    fn discard(&mut self, groups: Vec<&'a TargetGroup>, reason: &str) {
+    fn discard(&mut self, groups: Vec<&'a TargetGroup>, reason: &str, of: Option<&str>) {
         for found in groups {
             if self.needed.contains(&found.group.arn) || !self.deleted.insert(&found.group.arn) {
                 continue;
             }
-            if group::is_disposable(self.context, found) {
-                self.planned.steps.push(group::delete(found, reason));
+            let Context { desired, observed, env, .. } = *self.context;
+            if claim::target_group(desired, observed, found, env).is_ours() {
+                let of = of.unwrap_or(&found.group.name);
+                self.planned.steps.push(group::delete(found, reason).part(Kind::Retire, of.to_owned()));
             } else {
                 self.planned.findings.push(kept(found));
             }

@@ -40,6 +40,7 @@ pub(super) fn fixed(context: &Context<'_>, existing: &observed::Network) -> Vec<
         findings.push(finding(&SECURITY_GROUPS, &named.join(","), "created without security groups"));
     }
     let mut missing = context.env.ownership.user_tags(&network.common.tags);
+    missing.retain(|_, _| existing.tags.read().is_some());
     missing.retain(|key, value| existing.tags.get(key) != Some(value));
     let missing: Vec<String> = missing.iter().map(|(key, value)| format!("{key}={value}")).collect();
     if !missing.is_empty() {

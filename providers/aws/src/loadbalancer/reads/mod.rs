@@ -11,11 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ccm_kit::call::Meaning;
 use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits, lock};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
+use super::claim::{Marks, Unread};
 use super::env::Env;
 use crate::client::ec2::{RouteTable, SecurityGroup, Subnet};
 use crate::client::elbv2::Which;
@@ -35,6 +37,10 @@ pub(crate) const SHORT: Duration = Duration::from_secs(60);
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 /// After this time, reads show a write.
 pub(super) const SETTLED: Duration = Duration::from_secs(10);
+/// After this time, tags that the role may not read are asked for again: the permission may have been granted.
+const DENIED_KEPT: Duration = Duration::from_secs(300);
+/// A deletion that stays blocked is reported again after this time.
+const REPORTED_KEPT: Duration = Duration::from_secs(3600);
 const AT_ONCE: usize = 20;
 
 #[derive(Debug)]
@@ -51,9 +57,27 @@ pub(crate) struct Reads {
     groups: Cached<Vec<SecurityGroup>, ApiError>,
     target_groups: Cached<Vec<elbv2::TargetGroup>, ApiError>,
     balancers: Cached<Vec<elbv2::LoadBalancer>, ApiError>,
+    classic_balancers: Cached<Vec<elb::LoadBalancer>, ApiError>,
     pub(super) at_nodes: at_nodes::AtNodes,
     ownership: Ownership,
+    pub(crate) cluster: Cluster,
     remembered: Mutex<Remembered>,
+}
+
+/// How long the deletion of an object has been blocked.
+#[derive(Debug)]
+pub(crate) struct Waited {
+    pub(crate) since: Duration,
+    /// Whether it must be reported now.
+    pub(crate) overdue: bool,
+}
+
+/// A blocked deletion, with the times of the first and last attempts and of the last report.
+#[derive(Debug)]
+struct Held {
+    first: std::time::Instant,
+    last: std::time::Instant,
+    reported: Option<std::time::Instant>,
 }
 
 /// Tags by name or ARN, and the times of the last writes.
@@ -63,6 +87,12 @@ struct Remembered {
     groups: Option<Instant>,
     target_groups: Option<Instant>,
     balancers: Option<Instant>,
+    /// The time of the last refusal to show tags.
+    denied: Option<Instant>,
+    classic: Option<Instant>,
+    held: BTreeMap<String, Held>,
+    /// Classic balancers that this process deleted, which AWS may still show.
+    deleted: BTreeMap<String, std::time::Instant>,
 }
 
 impl Reads {
@@ -88,7 +118,9 @@ impl Reads {
             }),
             target_groups: cached(&api, &of_vpc, |api, _| async move { api.target_groups(&Which::All).await }.boxed()),
             balancers: cached(&api, &of_vpc, |api, _| async move { api.balancers(&Which::All).await }.boxed()),
-            at_nodes: at_nodes::AtNodes::new(cluster),
+            classic_balancers: cached(&api, &of_vpc, |api, _| async move { api.classic_balancers(&[]).await }.boxed()),
+            at_nodes: at_nodes::AtNodes::new(cluster.clone()),
+            cluster,
             ownership: env.ownership.clone(),
             remembered: Mutex::default(),
             api,
@@ -109,13 +141,38 @@ impl Reads {
 
     /// The tags of a classic balancer, at most `max_age` old if they contain the cluster's tag. Otherwise they are read
     /// now: the user may just have added it.
-    pub(crate) async fn classic_tags(&self, name: &str, max_age: Duration) -> Answer<Tags> {
+    pub(crate) async fn classic_tags(&self, name: &str, max_age: Duration) -> Answer<Marks> {
         if let Some(tags) = self.remembered_tags(name, max_age) {
-            return Ok(tags);
+            return Ok(Marks::Read(tags));
+        }
+        if self.is_denied() {
+            return Ok(Marks::Unread(Unread::Denied));
         }
         let asked = Instant::now();
-        let tags = self.classic_tags.ask_one(name.to_owned()).await?;
-        Ok(self.remember_tags(name, asked, tags).unwrap_or_default())
+        match self.classic_tags.ask_one(name.to_owned()).await {
+            Ok(tags) => {
+                let tags = self.remember_tags(name, asked, tags);
+                Ok(tags.map_or(Marks::Unread(Unread::NotShown), Marks::Read))
+            }
+            Err(error) => self.denied(error).map(|()| Marks::Unread(Unread::Denied)),
+        }
+    }
+
+    /// Whether AWS refused a moment ago to show tags.
+    fn is_denied(&self) -> bool {
+        lock(&self.remembered).denied.is_some_and(|at| at.elapsed() < DENIED_KEPT)
+    }
+
+    /// Accepts that the role may not read tags; any other error is returned.
+    fn denied(&self, error: ApiError) -> Answer<()> {
+        if error.meaning() != Meaning::Denied {
+            return Err(error);
+        }
+        let before = lock(&self.remembered).denied.replace(Instant::now());
+        if before.is_none() {
+            tracing::warn!(%error, "names decide which load balancers are this cluster's");
+        }
+        Ok(())
     }
 
     /// The tags of v2 objects by ARN; deleted objects are left out.
@@ -123,16 +180,20 @@ impl Reads {
         &self,
         arns: impl IntoIterator<Item = String>,
         max_age: Duration,
-    ) -> Answer<BTreeMap<String, Tags>> {
+    ) -> Answer<BTreeMap<String, Marks>> {
         let mut found = BTreeMap::new();
         let mut missing = BTreeSet::new();
         for arn in arns {
             match self.remembered_tags(&arn, max_age) {
-                Some(tags) => drop(found.insert(arn, tags)),
+                Some(tags) => drop(found.insert(arn, Marks::Read(tags))),
                 None => drop(missing.insert(arn)),
             }
         }
         if missing.is_empty() {
+            return Ok(found);
+        }
+        if self.is_denied() {
+            found.extend(missing.into_iter().map(|arn| (arn, Marks::Unread(Unread::Denied))));
             return Ok(found);
         }
         let asked = Instant::now();
@@ -142,9 +203,12 @@ impl Reads {
             match answer {
                 Ok(tags) => {
                     let tags = self.remember_tags(&arn, asked, tags).filter(|_| is_missing);
-                    found.extend(tags.map(|tags| (arn, tags)));
+                    found.extend(tags.map(|tags| (arn, Marks::Read(tags))));
                 }
-                Err(error) if is_missing => return Err(error),
+                Err(error) if is_missing => {
+                    self.denied(error)?;
+                    found.insert(arn, Marks::Unread(Unread::Denied));
+                }
                 Err(_) => {}
             }
         }
@@ -198,6 +262,46 @@ impl Reads {
         Ok(self.balancers.get(Duration::from_secs(1), not_before).await?.value)
     }
 
+    /// All classic balancers of the account, at most two seconds old, without those that this process deleted a moment
+    /// ago.
+    pub(crate) async fn classic_balancers(&self) -> Answer<Vec<elb::LoadBalancer>> {
+        let not_before = lock(&self.remembered).classic;
+        let found = self.classic_balancers.get(FRESH, not_before).await?.value;
+        let (now, remembered) = (self.cluster.now(), lock(&self.remembered));
+        let is_deleted =
+            |name: &str| remembered.deleted.get(name).is_some_and(|at| now.saturating_duration_since(*at) < SETTLED);
+        Ok(found.iter().filter(|balancer| !is_deleted(&balancer.name)).cloned().collect())
+    }
+
+    /// Records that the deletion of an object is blocked, and returns for how long it has been.
+    pub(crate) fn held(&self, object: &str) -> Waited {
+        let now = self.cluster.now();
+        let mut remembered = lock(&self.remembered);
+        let held = &mut remembered.held;
+        held.retain(|_, held| now.saturating_duration_since(held.last) < LONG);
+        let held = held.entry(object.to_owned()).or_insert(Held { first: now, last: now, reported: None });
+        held.last = now;
+        let since = now.saturating_duration_since(held.first);
+        let reported = held.reported.is_some_and(|at| now.saturating_duration_since(at) < REPORTED_KEPT);
+        let overdue = since >= LONG && !reported;
+        if overdue {
+            held.reported = Some(now);
+        }
+        Waited { since, overdue }
+    }
+
+    pub(crate) fn released(&self, object: &str) {
+        lock(&self.remembered).held.remove(object);
+    }
+
+    /// Records that a classic balancer was deleted.
+    pub(crate) fn deleted(&self, balancer: &str) {
+        let now = self.cluster.now();
+        let mut remembered = lock(&self.remembered);
+        remembered.deleted.retain(|_, at| now.saturating_duration_since(*at) < SETTLED);
+        remembered.deleted.insert(balancer.to_owned(), now);
+    }
+
     /// Invalidates the caches that a write may affect. Called after each write, whatever its result.
     pub(crate) fn wrote(&self, write: &Write) {
         let now = Instant::now();
@@ -205,7 +309,7 @@ impl Reads {
         match write {
             // Of EC2, balancers write security groups and their tags.
             Write::Ec2(_) => remembered.groups = Some(now),
-            Write::Elb(write) => remembered.forget_classic(write),
+            Write::Elb(write) => remembered.forget_classic(write, now),
             Write::ElbV2(write) => remembered.forget_network(write, now),
         }
     }
@@ -227,7 +331,15 @@ impl Reads {
 }
 
 impl Remembered {
-    fn forget_classic(&mut self, write: &ElbWrite) {
+    fn forget_classic(&mut self, write: &ElbWrite, now: Instant) {
+        if matches!(
+            write,
+            ElbWrite::CreateLoadBalancer { .. }
+                | ElbWrite::DeleteLoadBalancer { .. }
+                | ElbWrite::ApplySecurityGroupsToLoadBalancer { .. }
+        ) {
+            self.classic = Some(now);
+        }
         if let ElbWrite::AddTags { balancer, .. }
         | ElbWrite::CreateLoadBalancer { balancer, .. }
         | ElbWrite::DeleteLoadBalancer { balancer } = write

@@ -1,6 +1,6 @@
 //! The rules of network balancers in the groups of the nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Rule, Tuple, missing, split, surplus};
 use crate::client::ec2::{Peer, SecurityGroup};
@@ -32,12 +32,20 @@ pub(crate) struct SharedRules {
     /// Whether rules of this balancer may be revoked; requires `others`.
     pub(crate) closes: bool,
     others: BTreeMap<String, Probes>,
+    own: Probes,
+    living: BTreeSet<String>,
 }
 
 impl SharedRules {
     pub(crate) fn of(desired: &Desired, observed: &Observed) -> Self {
-        let (balancer, others) = (desired.name.clone(), observed.other_balancers.clone());
-        Self { balancer, wanted: Vec::new(), closes: true, others }
+        Self {
+            balancer: desired.name.clone(),
+            wanted: Vec::new(),
+            closes: true,
+            others: observed.other_balancers.clone(),
+            own: observed.own_probes.clone(),
+            living: observed.network_balancers.clone(),
+        }
     }
 
     /// The change of the group's current state; with `opens` only the rules that it adds. `recent` are this process's
@@ -55,8 +63,8 @@ impl SharedRules {
         let wanted = &self.wanted;
         let mut open = missing(wanted, found);
         let mut close = surplus(found, wanted);
-        close.retain(|rule| self.closes && is_for(rule, &self.balancer));
-        let gives_up = !close.is_empty();
+        close.retain(|rule| self.closes && (is_for(rule, &self.balancer) || self.is_stale(rule)));
+        let gives_up = close.iter().any(|rule| is_for(rule, &self.balancer));
         let stays = found.iter().filter(|rule| !close.contains(rule)).chain(&open);
         let clients = stays.filter(|rule| rule.description.contains(CLIENT)).map(|rule| rule.peer.clone());
         let networks = clients.filter(|peer| matches!(peer, Peer::Ipv4(_) | Peer::Ipv6(_)));
@@ -72,14 +80,28 @@ impl SharedRules {
         Change { open, close, relabelled, gives_up, found: found.len() }
     }
 
+    /// Whether a rule allows the health checks of this balancer in the name of one that no longer exists: it was not
+    /// renamed when that was deleted, for which older roles lack the permission.
+    fn is_stale(&self, rule: &Rule) -> bool {
+        let name = rule.description.strip_prefix(HEALTH).and_then(|rest| rest.strip_prefix('='));
+        let is_gone = name.is_some_and(|name| name != self.balancer && !self.living.contains(name));
+        is_gone && self.own.allows(rule)
+    }
+
     /// The rule with the description of another balancer whose health checks it allows, if there is one. EC2 keeps one
     /// description per rule: that of the first balancer.
     fn relabelled(&self, rule: &Rule) -> Option<Rule> {
-        let Peer::Ipv4(cidr) = &rule.peer else { return None };
-        let port = rule.from_port.filter(|_| rule.from_port == rule.to_port && rule.protocol == "tcp")?;
-        let mut others = self.others.iter();
-        let (name, _) = others.find(|(_, probes)| probes.ports.contains(&port) && probes.cidrs.contains(cidr))?;
+        let (name, _) = self.others.iter().find(|(_, probes)| probes.allows(rule))?;
         Some(rule.clone().described(&format!("{HEALTH}={name}")))
+    }
+}
+
+impl Probes {
+    /// Whether the checks need the rule.
+    fn allows(&self, rule: &Rule) -> bool {
+        let Peer::Ipv4(cidr) = &rule.peer else { return false };
+        let port = rule.from_port.filter(|_| rule.from_port == rule.to_port && rule.protocol == "tcp");
+        port.is_some_and(|port| self.ports.contains(&port)) && self.cidrs.contains(cidr)
     }
 }
 

@@ -13,12 +13,12 @@ use crate::annotations::Kind;
 use crate::client::ec2::SecurityGroup;
 use crate::client::write::Ec2Write;
 use crate::client::{Id, Write};
+use crate::loadbalancer::claim::{self, Claim};
 use crate::loadbalancer::desired::Desired;
 use crate::loadbalancer::env::Env;
-use crate::loadbalancer::names;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::rules::{Rule, split};
-use crate::loadbalancer::step::Step;
+use crate::loadbalancer::step::{Kind as PartOf, Step};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Removal {
@@ -44,13 +44,16 @@ pub(crate) fn unneeded(
 ) -> Removal {
     let mut removal = Removal::default();
     for group in observed.groups.values() {
-        let kept = keep.iter().any(|id| id.known() == Some(&group.id));
-        if kept || !was_made_for(kind, desired, attached, group, env) {
+        if keep.iter().any(|id| id.known() == Some(&group.id)) {
             continue;
         }
-        if !env.ownership.is_owned(&group.tags) {
-            removal.findings.extend(env.ownership.cluster_key().map(|key| stays(group, &key)));
-            continue;
+        match claim::security_group(kind, desired, attached, group, env) {
+            Claim::Own | Claim::FormerName => {}
+            Claim::HalfMade => {
+                removal.findings.extend(env.ownership.cluster_key().map(|key| stays(group, &key)));
+                continue;
+            }
+            _ => continue,
         }
         let (revoke, findings) = revoke_references(group, observed, env);
         removal.revoke.extend(revoke);
@@ -58,37 +61,10 @@ pub(crate) fn unneeded(
         let write = Ec2Write::DeleteSecurityGroup { group: group.id.clone().into() };
         let reason = "the group was created for this load balancer, which no longer needs it";
         let step = Step::new(Verb::Delete, "SecurityGroup", &*group.id, reason, Write::Ec2(write));
-        removal.delete.push(step.change("name", Some(group.name.clone()), None));
+        let step = step.change("name", Some(group.name.clone()), None);
+        removal.delete.push(step.part(PartOf::Release, ""));
     }
     removal
-}
-
-/// Whether a group was created for this Service's balancer and may be deleted with it. (Upstream checks less, and
-/// deletes groups of the user that carry the cluster's tag.)
-pub(crate) fn is_ours(kind: Kind, desired: &Desired, attached: &[String], group: &SecurityGroup, env: &Env) -> bool {
-    env.ownership.is_owned(&group.tags) && was_made_for(kind, desired, attached, group, env)
-}
-
-/// Whether an unnamed group has the name and description of a managed group of this Service.
-fn was_made_for(kind: Kind, desired: &Desired, attached: &[String], group: &SecurityGroup, env: &Env) -> bool {
-    let named = desired.named_groups.instead.iter().chain(&desired.named_groups.extra).chain(&env.shared_group);
-    if group.vpc != env.vpc || named.into_iter().any(|id| *id == group.id) {
-        return false;
-    }
-    match kind {
-        Kind::Classic => {
-            group.name == names::classic_group(&desired.name)
-                && group.description == names::classic_group_description(&desired.name, &desired.service)
-        }
-        Kind::Network => {
-            let name = names::network_group(&desired.cluster_name, &desired.service, &desired.uid);
-            // The last ten digits depend on --cluster-name; after a change the balancer still has the previous group.
-            let former = attached.contains(&group.id)
-                && group.name.len() == name.len()
-                && group.name.get(..name.len() - 10) == name.get(..name.len() - 10);
-            group.description == names::NETWORK_GROUP_DESCRIPTION && (group.name == name || former)
-        }
-    }
 }
 
 /// The rules in other groups that refer to a group.
@@ -104,9 +80,13 @@ pub(crate) fn references<'a>(to: &str, observed: &'a Observed) -> BTreeMap<&'a s
     references
 }
 
-/// Revokes the node rule of a user's group: only all traffic from it, and only in groups of the cluster.
+/// Revokes the node rule of a user's group, unless other load balancers use it: only all traffic from it, and only in
+/// groups of the cluster.
 pub(crate) fn revoke_main_group_rule(group: &str, observed: &Observed, env: &Env) -> Vec<Step> {
     let mut steps = Vec::new();
+    if observed.shared_groups.contains(group) {
+        return steps;
+    }
     for (id, (holder, mut rules)) in references(group, observed) {
         rules.retain(Rule::is_all_traffic);
         if may_be_changed(id, env) && env.ownership.is_member(&holder.tags) {

@@ -15,33 +15,59 @@ use super::steps;
 use crate::client::ec2::{Peer, SecurityGroup};
 use crate::client::{Id, Tags};
 use crate::loadbalancer::desired::network::TRAFFIC_PORT;
-use crate::loadbalancer::desired::{Common, Desired, Goal, Network};
+use crate::loadbalancer::desired::{Common, Desired, Goal, Network, first_few};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::rules::shared::{CLIENT, HEALTH, SharedRules};
 use crate::loadbalancer::rules::{Rule, peer, split};
-use crate::loadbalancer::step::Step;
+use crate::loadbalancer::step::{Besides, Step};
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct NodeGroups {
     pub(crate) ids: BTreeSet<String>,
+    /// Groups of nodes without a clear choice: no rule of them is closed.
+    pub(crate) unclear: BTreeSet<String>,
+    /// Whether the groups of some nodes are not known.
+    pub(crate) incomplete: bool,
     pub(crate) findings: Vec<Finding>,
+    pub(crate) errors: Vec<ProviderError>,
+}
+
+impl NodeGroups {
+    /// Whether no wanted node has the group.
+    fn is_left(&self, group: &str) -> bool {
+        !self.incomplete && !self.ids.contains(group) && !self.unclear.contains(group)
+    }
 }
 
 /// The one group of each wanted node that gets the rules.
-pub(crate) fn groups(common: &Common, observed: &Observed, env: &Env) -> Result<NodeGroups, ProviderError> {
-    let mut groups = NodeGroups::default();
+pub(crate) fn groups(common: &Common, observed: &Observed, env: &Env) -> NodeGroups {
+    let mut groups = NodeGroups { incomplete: !observed.doubtful_instances.is_empty(), ..NodeGroups::default() };
+    let mut refused = Vec::new();
     for (id, name) in &common.targets {
         let Some(instance) = observed.instances.get(id) else { continue };
-        match group_of(id, &instance.security_groups, &observed.groups, env)? {
-            Some(group) => drop(groups.ids.insert(group.to_owned())),
-            None => {
+        match group_of(id, &instance.security_groups, &observed.groups, env) {
+            Ok(Some(group)) => drop(groups.ids.insert(group.to_owned())),
+            Ok(None) => {
                 let text = format!("instance {id} has no security group; no rule allows the load balancer");
                 groups.findings.push(Finding::warning("node", text).value(name.clone()));
             }
+            Err(error) => {
+                groups.unclear.extend(instance.security_groups.iter().cloned());
+                refused.push((name, error));
+            }
         }
     }
-    Ok(groups)
+    groups.errors.extend(refused_nodes(refused));
+    groups
+}
+
+/// One error for all nodes without a clear choice.
+fn refused_nodes(refused: Vec<(&String, ProviderError)>) -> Option<ProviderError> {
+    let names: Vec<&str> = refused.iter().map(|(name, _)| name.as_str()).collect();
+    let nodes = first_few(&names);
+    let (_, error) = refused.into_iter().next()?;
+    Some(ProviderError::unknown(format!("{error} (no rules for: {nodes})")))
 }
 
 /// The group of an instance with the cluster's tag; among several the owned one; if none is tagged, the only one.
@@ -94,23 +120,31 @@ pub(crate) fn main_group<'a>(ids: &'a [Id], desired: &Desired, observed: &Observ
     })
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct ClassicRules {
     /// Opens rules, before the balancer sends traffic.
     pub(crate) open: Vec<Step>,
     pub(crate) close: Vec<Step>,
     pub(crate) findings: Vec<Finding>,
+    pub(crate) errors: Vec<ProviderError>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NetworkRules {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) errors: Vec<ProviderError>,
 }
 
 /// Allows everything from the main group. A node group that already refers to it in any way is left unchanged: the user
 /// may have narrowed the rule.
-pub(crate) fn classic(main: &Id, wanted: &BTreeSet<String>, observed: &Observed, env: &Env) -> ClassicRules {
+pub(crate) fn classic(main: &Id, wanted: NodeGroups, observed: &Observed, env: &Env) -> ClassicRules {
     let mut rules = ClassicRules::default();
     let known = main.known().unwrap_or_default();
     let references = references(known, observed);
     let refers_to_itself =
         observed.groups.get(known).is_some_and(|group| split(&group.ingress).iter().any(|rule| rule.is_from(known)));
-    for group in wanted.iter().filter(|group| may_be_changed(group, env)) {
+    for group in wanted.ids.iter().filter(|group| may_be_changed(group, env)) {
         let there = references.contains_key(&**group) || (group == known && refers_to_itself);
         if !there {
             let rule = vec![Rule::all_from(main.clone())];
@@ -121,11 +155,14 @@ pub(crate) fn classic(main: &Id, wanted: &BTreeSet<String>, observed: &Observed,
     for (group, (holder, mut theirs)) in references {
         theirs.retain(Rule::is_all_traffic);
         let is_member = env.ownership.is_member(&holder.tags);
-        if is_member && !wanted.contains(group) && may_be_changed(group, env) {
+        // Another balancer with the group may send to other nodes.
+        if is_member && wanted.is_left(group) && may_be_changed(group, env) && !observed.shared_groups.contains(known) {
             let reason = "the load balancer sends to no node of that group";
             rules.close.extend(steps::revoke(&group.into(), theirs, reason));
         }
     }
+    rules.findings = wanted.findings;
+    rules.errors = wanted.errors;
     rules
 }
 
@@ -137,11 +174,14 @@ pub(crate) fn network(
     goal: Option<(&Network, &BTreeSet<String>)>,
     observed: &Observed,
     env: &Env,
-) -> Result<(Vec<Step>, Vec<Finding>), ProviderError> {
+) -> NetworkRules {
     if env.node_groups_untouched {
-        return Ok(Default::default());
+        return NetworkRules::default();
     }
-    let (wanted, groups) = network_goal(desired, goal, observed, env)?;
+    let (wanted, groups) = match network_goal(desired, goal, observed, env) {
+        Ok(goal) => goal,
+        Err(error) => return NetworkRules { errors: vec![error], ..NetworkRules::default() },
+    };
     let mut steps = Vec::new();
     for group in observed.groups.values().filter(|group| may_be_changed(&group.id, env)) {
         let is_wanted = groups.ids.contains(&group.id);
@@ -151,13 +191,16 @@ pub(crate) fn network(
         }
         let change = rules.change(&split(&group.ingress));
         rules.closes = change.gives_up;
-        if is_wanted || (env.ownership.is_member(&group.tags) && change.takes_away()) {
-            let shared = Some(Arc::new(rules));
+        let is_left = goal.is_none() || groups.is_left(&group.id);
+        // The rules of this balancer are known by its name, in whatever group.
+        let may_close = env.ownership.is_member(&group.tags) || rules.closes;
+        if is_wanted || (is_left && may_close && change.takes_away()) {
+            let shared = Besides::Shared(Arc::new(rules));
             let of_change = steps::of_change(&group.id, change).into_iter();
-            steps.extend(of_change.map(|step| Step { shared: shared.clone(), ..step }));
+            steps.extend(of_change.map(|step| Step { besides: shared.clone(), ..step }));
         }
     }
-    Ok((steps, groups.findings))
+    NetworkRules { steps, findings: groups.findings, errors: groups.errors }
 }
 
 /// Whether [`network`] would revoke rules, so that the health checks of other balancers must be known.
@@ -186,7 +229,7 @@ fn network_goal(
     env: &Env,
 ) -> Result<(Vec<Rule>, NodeGroups), ProviderError> {
     let Some((network, subnets)) = goal else { return Ok(Default::default()) };
-    let groups = groups(&network.common, observed, env)?;
+    let groups = groups(&network.common, observed, env);
     if let Some(unread) = groups.ids.iter().find(|id| !observed.groups.contains_key(*id)) {
         return Err(ProviderError::unknown(format!("the rules of security group {unread} of the nodes are not known")));
     }

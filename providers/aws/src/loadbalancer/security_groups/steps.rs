@@ -7,7 +7,7 @@ use crate::client::write::Ec2Write;
 use crate::client::{Id, Write};
 use crate::loadbalancer::rules::shared::Change;
 use crate::loadbalancer::rules::{Rule, join, missing, split, surplus};
-use crate::loadbalancer::step::Step;
+use crate::loadbalancer::step::{Besides, Step};
 
 const RULES_PER_GROUP: usize = 60;
 
@@ -15,8 +15,10 @@ const RULES_PER_GROUP: usize = 60;
 /// blocked in between.
 pub(crate) fn set_exactly(group: &Id, found: &[Permission], wanted: &[Rule], reason: &str) -> Vec<Step> {
     let found = split(found);
-    let opened = authorize(group, missing(wanted, &found), reason);
-    let closed = revoke(group, surplus(&found, wanted), "the Service doesn't ask for it");
+    let old = surplus(&found, wanted);
+    let room = Besides::Surplus(old.clone());
+    let opened = authorize(group, missing(wanted, &found), reason).map(|step| Step { besides: room, ..step });
+    let closed = revoke(group, old, "the Service doesn't ask for it");
     opened.into_iter().chain(closed).collect()
 }
 
@@ -31,6 +33,18 @@ pub(crate) fn of_change(group: &str, change: Change) -> Vec<Step> {
     let relabelled = describe(&id, change.relabelled, reason);
     let steps = if room { [open, relabelled, close] } else { [relabelled, close, open] };
     steps.into_iter().flatten().collect()
+}
+
+/// The steps of a change of shared rules when they are sent. Whether EC2 has room for both is not known: the quota may
+/// have been raised. So rules are opened first, and `all` is the change that may be made if the group is full.
+pub(crate) fn now(group: &str, change: Change, all: impl FnOnce() -> Change) -> Vec<Step> {
+    let id = Id::from(group);
+    let room = if change.open.is_empty() { Vec::new() } else { all().close };
+    let open = authorize(&id, change.open, "clients and health checks of the load balancer need it");
+    let open = open.map(|step| Step { besides: Besides::Surplus(room), ..step });
+    let close = revoke(&id, change.close, "the load balancer no longer needs it");
+    let relabelled = describe(&id, change.relabelled, "health checks of another load balancer need it");
+    [open, relabelled, close].into_iter().flatten().collect()
 }
 
 pub(crate) fn authorize(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {

@@ -14,17 +14,17 @@ use super::desired::first_few;
 use super::observed::Observed;
 use super::reads::SETTLED;
 use super::rules::{Tuple, split};
-use super::step::Recheck;
 use crate::client::elbv2::{Target, TargetHealth};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{Id, Tags, Write};
 use ccm_kit::{Cluster, lock};
+use ccm_provider::ProviderError;
 
 #[cfg(test)]
 mod tests;
 
 /// Interval between reads of what is not shown yet.
-const AGAIN: Duration = Duration::from_secs(2);
+pub(super) const AGAIN: Duration = Duration::from_secs(2);
 
 /// The recent writes for each balancer, by name, with their times.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Settling {
         let traces = written.entry(balancer.to_owned()).or_default();
         traces.retain(|trace, _| {
             let replaced = is_attached(trace) && left.iter().any(is_attached);
-            !replaced && !removed.contains(trace)
+            !replaced && !removed.contains(trace) && !goes_with(trace, write)
         });
         traces.extend(left.into_iter().map(|trace| (trace, now)));
     }
@@ -89,6 +89,16 @@ impl Settling {
         let hidden = written.get(balancer)?.iter().filter(|(trace, _)| matters(trace) && !is_shown(trace, observed));
         let left = hidden.filter_map(|(_, at)| SETTLED.checked_sub(now.saturating_duration_since(*at))).max()?;
         Some(left.min(AGAIN)).filter(|left| !left.is_zero())
+    }
+}
+
+/// Whether a write deletes what a trace is about. Only a deletion of the balancer deletes its managed group.
+fn goes_with(trace: &Trace, write: &Write) -> bool {
+    let Write::Ec2(Ec2Write::DeleteSecurityGroup { group: Id::Known(id) }) = write else { return false };
+    match trace {
+        Trace::Rule(group, _) | Trace::Tags(group, _) => group == id,
+        Trace::SecurityGroup(_) => true,
+        Trace::Balancer | Trace::Attached(_) | Trace::TargetGroup(_) | Trace::Target(..) => false,
     }
 }
 
@@ -187,14 +197,12 @@ fn is_shown(trace: &Trace, observed: &Observed) -> bool {
     }
 }
 
-pub(crate) fn recheck(after: Duration) -> Recheck {
-    Recheck { after, reason: "AWS does not show yet what was just written for the load balancer".to_owned() }
+pub(crate) fn recheck(after: Duration) -> ProviderError {
+    ProviderError::in_progress("AWS does not show yet what was just written for the load balancer", after)
 }
 
-pub(crate) fn recheck_instances(observed: &Observed, after: Duration) -> Recheck {
-    let missing_instances: Vec<&str> = observed.missing_instances.iter().map(String::as_str).collect();
-    Recheck {
-        after,
-        reason: format!("EC2 does not show the instances {} of new nodes yet", first_few(&missing_instances)),
-    }
+pub(crate) fn recheck_instances(observed: &Observed, after: Duration) -> ProviderError {
+    let missing: Vec<&str> = observed.missing_instances.iter().map(String::as_str).collect();
+    let reason = format!("EC2 does not show the instances {} of new nodes yet", first_few(&missing));
+    ProviderError::in_progress(reason, after)
 }

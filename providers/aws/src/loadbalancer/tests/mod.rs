@@ -316,8 +316,8 @@ async fn what_was_written_is_read_again() {
     tokio::time::advance(Duration::from_millis(5)).await;
     let group = Id::from(NODE_GROUP);
     let permissions = Vec::new();
-    let write = crate::client::write::Ec2Write::AuthorizeSecurityGroupIngress { group, permissions };
-    balancers.cloud().unwrap().reads.wrote(&crate::client::Write::Ec2(write));
+    let write = Ec2Write::AuthorizeSecurityGroupIngress { group, permissions };
+    balancers.cloud().unwrap().reads.wrote(&Write::Ec2(write));
     world.calls();
     see(&balancers, &service, ServiceAction::Ensure).await.unwrap();
     assert!(calls(&world).contains(&"DescribeSecurityGroups vpc-id=1 tag-key=1".to_owned()));
@@ -348,7 +348,7 @@ async fn a_mark_that_comes_or_goes_counts() {
         let is_ours = async |action| {
             let Observed { network, classic, .. } = see(&balancers, &service, action).await.unwrap().observed;
             let tags = network.map(|network| network.tags).or(classic.map(|classic| classic.tags)).unwrap();
-            env().ownership.is_member(&tags)
+            claim::balancer(&tags, &env()) == claim::Claim::Own
         };
         change_tags(&world, Tags::clear);
         assert!(!is_ours(ServiceAction::Ensure).await);
@@ -428,7 +428,7 @@ async fn a_balancer_of_the_other_kind_with_our_name_is_reported() {
 }
 
 fn step(write: crate::client::write::ElbV2Write) -> Step {
-    Step::new(ccm_provider::Verb::Delete, "Thing", "thing", "the test wants it", crate::client::Write::ElbV2(write))
+    Step::new(ccm_provider::Verb::Delete, "Thing", "thing", "the test wants it", Write::ElbV2(write))
 }
 
 #[tokio::test(start_paused = true)]
@@ -456,19 +456,20 @@ async fn the_guard_refuses_to_change_what_lacks_our_mark() {
         ElbV2Write::ModifyListener { listener: "arn:listener".to_owned(), desired: listener },
         ElbV2Write::DeleteListener { listener: "arn:listener".to_owned() },
         ElbV2Write::DeleteTargetGroup { target_group: target_group.clone() },
-        ElbV2Write::ModifyTargetGroup { target_group: target_group.clone(), health_check },
+        ElbV2Write::ModifyTargetGroup { target_group: target_group.clone(), health_check, pace: true },
         ElbV2Write::ModifyTargetGroupAttributes { target_group: group.clone(), attributes },
         ElbV2Write::RegisterTargets { target_group: group, targets: Vec::new() },
         ElbV2Write::DeregisterTargets { target_group, targets: Vec::new() },
     ]
     .map(step);
     let refused = |seen: &Observation, step: &Step| {
-        guard::guard(&desired, &seen.observed, &balancers.env, std::slice::from_ref(step)).map_err(|e| e.to_string())
+        let refused = guard::guard(&desired, &seen.observed, &balancers.env, std::slice::from_ref(step));
+        refused.into_iter().next().map_or(Ok(()), |(_, error)| Err(error.to_string()))
     };
     assert!(steps.iter().all(|step| refused(&seen, step).is_ok()));
     let observed = seen.observed.network.as_mut().unwrap();
-    observed.tags.clear();
-    observed.target_groups[0].tags.clear();
+    observed.tags = claim::Marks::Read(Tags::new());
+    observed.target_groups[0].tags = claim::Marks::Read(Tags::new());
     for step in &steps {
         assert_eq!(
             refused(&seen, step).unwrap_err(),
@@ -493,7 +494,7 @@ async fn the_guard_refuses_to_take_the_last_target_while_nodes_are_wanted() {
     let leave = step(ElbV2Write::DeregisterTargets { target_group: arn.clone(), targets: vec![target.clone()] });
     let join = step(ElbV2Write::RegisterTargets { target_group: arn.into(), targets: vec![target] });
     let guard = |steps: &[Step]| guard::guard(&desired, &seen.observed, &balancers.env, steps);
-    let error = guard(std::slice::from_ref(&leave)).unwrap_err();
+    let (_, error) = guard(std::slice::from_ref(&leave)).remove(0);
     assert!(error.to_string().contains("no target would be left although 1 nodes are wanted"), "{error}");
-    assert!(guard(&[leave, join]).is_ok());
+    assert!(guard(&[leave, join]).is_empty());
 }

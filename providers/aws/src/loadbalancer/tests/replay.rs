@@ -9,6 +9,7 @@ use super::*;
 use crate::annotations::INTERNAL;
 use crate::client::Tags;
 use crate::inspect::replay;
+use crate::loadbalancer::claim::Marks;
 use crate::start::config::SharedProbe;
 
 /// The changes of a state, in addition to those of its Service.
@@ -100,13 +101,13 @@ fn odd(mut observed: Observed, odd: Odd) -> Observed {
     }
     if odd.unmarked {
         if let Some(classic) = &mut observed.classic {
-            classic.tags = Tags::new();
+            classic.tags = Marks::Read(Tags::new());
         }
         if let Some(network) = &mut observed.network {
-            network.tags = Tags::new();
-            network.target_groups.iter_mut().for_each(|group| group.tags = Tags::new());
+            network.tags = Marks::Read(Tags::new());
+            network.target_groups.iter_mut().for_each(|group| group.tags = Marks::Read(Tags::new()));
         }
-        observed.unattached_target_groups.iter_mut().for_each(|group| group.tags = Tags::new());
+        observed.unattached_target_groups.iter_mut().for_each(|group| group.tags = Marks::Read(Tags::new()));
     }
     observed
 }
@@ -121,12 +122,17 @@ fn written_on(mut observed: Observed) -> Observed {
         tags.entry("Name".to_owned()).or_insert_with(|| CANARY.to_owned());
     };
     let Observed { classic, network, unattached_target_groups, groups, subnets, route_tables, .. } = &mut observed;
-    classic.iter_mut().for_each(|classic| mark(&mut classic.tags));
+    let mark_read = |marks: &mut Marks| {
+        if let Marks::Read(tags) = marks {
+            mark(tags);
+        }
+    };
+    classic.iter_mut().for_each(|classic| mark_read(&mut classic.tags));
     if let Some(network) = network {
-        mark(&mut network.tags);
-        network.target_groups.iter_mut().for_each(|group| mark(&mut group.tags));
+        mark_read(&mut network.tags);
+        network.target_groups.iter_mut().for_each(|group| mark_read(&mut group.tags));
     }
-    unattached_target_groups.iter_mut().for_each(|group| mark(&mut group.tags));
+    unattached_target_groups.iter_mut().for_each(|group| mark_read(&mut group.tags));
     for group in groups.values_mut() {
         mark(&mut group.tags);
         if group.description.is_empty() {

@@ -31,6 +31,8 @@ const MISS_KEPT: Duration = Duration::from_secs(5);
 pub(crate) struct Member {
     /// Whether the instance will never run again, so that it cannot be a target.
     pub(crate) is_leaving: bool,
+    /// Whether the instance is stopped or stopping: AWS refuses it as a target until it runs.
+    pub(crate) is_stopped: bool,
     /// IDs, in EC2's order.
     pub(crate) security_groups: Vec<String>,
     pub(crate) primary_interface: Option<String>,
@@ -44,6 +46,7 @@ impl Member {
         let primary = instance.interfaces.iter().find(|interface| interface.device_index == Some(0));
         Self {
             is_leaving: matches!(instance.state.as_deref(), Some("shutting-down" | "terminated")),
+            is_stopped: matches!(instance.state.as_deref(), Some("stopping" | "stopped")),
             security_groups: instance.security_groups.clone(),
             primary_interface: primary.map(|interface| interface.id.clone()),
             interfaces: instance.interfaces.iter().filter(|interface| interface.device_index.is_some()).count(),

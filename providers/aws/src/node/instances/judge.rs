@@ -21,7 +21,8 @@ const LABEL_LAYER: &str = "topology.k8s.aws/network-node-layer-";
 
 #[derive(Debug)]
 pub(super) struct Labels {
-    pub(super) zones: Result<Arc<zones::ByName>, ProviderError>,
+    /// `None`: not read.
+    pub(super) zones: Result<Option<Arc<zones::ByName>>, ProviderError>,
     pub(super) layers: Layers,
 }
 
@@ -98,8 +99,8 @@ impl Judge<'_> {
         let mut additional_labels = BTreeMap::new();
         if let Some(labels) = self.labels
             && !node.labels.contains_key(LABEL_ZONE_ID)
+            && let Some(zones) = labels.zones.as_ref().map_err(Clone::clone)?
         {
-            let zones = labels.zones.as_ref().map_err(Clone::clone)?;
             additional_labels.insert(LABEL_ZONE_ID.to_owned(), zones::zone_id(zones, zone)?.to_owned());
         }
         Ok(InstanceMetadata {

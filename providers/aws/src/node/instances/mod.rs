@@ -95,7 +95,7 @@ impl Ec2Instances {
         }
         let zones = async {
             if wanted_zones.is_empty() {
-                return Ok(Arc::default());
+                return Ok(None);
             }
             self.zones.knowing(wanted_zones).await.map_err(Into::into)
         };

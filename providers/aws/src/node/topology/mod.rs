@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ccm_kit::{Misses, lock};
+use ccm_kit::call::ErrorKind;
+use ccm_kit::{Misses, lock, split_refused};
 use ccm_provider::ProviderError;
 use regex::Regex;
 use tokio::sync::Semaphore;
 
-use crate::client::{Answer, Api, ApiError};
+use crate::client::{Answer, Api, ApiError, names};
 use crate::node::identity::InstanceId;
 
 #[cfg(test)]
@@ -113,22 +114,30 @@ impl Topology {
         asked.map(|(id, kind)| (id.clone(), kind.clone())).collect()
     }
 
-    /// Makes one call. Returns whether it failed.
+    /// Makes one call, and more if EC2 refuses it because of some of the instances. Returns whether no answer came.
     async fn ask(&self, instances: &[(InstanceId, String)], layers: &mut Layers) -> bool {
-        let ids: Vec<String> = instances.iter().map(|(id, _)| id.to_string()).collect();
-        let answer = self.without_support(self.api.instance_topology(&ids).await);
-        for (id, kind) in instances {
-            let layer = match &answer {
-                Ok(answer) => Ok(self.learn(id, kind, answer.get(id.as_str()).cloned().unwrap_or_default())),
-                Err(error) if self.is_required(kind) => Err(error.clone().into()),
-                Err(error) => {
-                    tracing::warn!(instance = %id, instance_type = kind, %error, "no topology labels");
-                    Ok(Vec::new())
-                }
-            };
-            layers.insert(id.clone(), layer);
+        let call = |part: Vec<(InstanceId, String)>| async move {
+            let ids: Vec<String> = part.iter().map(|(id, _)| id.to_string()).collect();
+            self.without_support(self.api.instance_topology(&ids).await)
+        };
+        let concerns_some = |error: &ApiError| error.kind == ErrorKind::Refused;
+        let named = |error: &ApiError, (id, _): &(InstanceId, String)| names(&error.message, id.as_str());
+        let mut failed = false;
+        for (part, answer) in split_refused(instances.to_vec(), concerns_some, named, call).await {
+            failed |= answer.as_ref().is_err_and(|error| !concerns_some(error));
+            for (id, kind) in part {
+                let layer = match &answer {
+                    Ok(answer) => Ok(self.learn(&id, &kind, answer.get(id.as_str()).cloned().unwrap_or_default())),
+                    Err(error) if self.is_required(&kind) => Err(error.clone().into()),
+                    Err(error) => {
+                        tracing::warn!(instance = %id, instance_type = kind, %error, "no topology labels");
+                        Ok(Vec::new())
+                    }
+                };
+                layers.insert(id, layer);
+            }
         }
-        answer.is_err()
+        failed
     }
 
     /// A region without topology, or without permission to read it, is treated as if no instance had one.

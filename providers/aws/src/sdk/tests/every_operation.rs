@@ -213,7 +213,16 @@ async fn classic(bed: &Bed, group: &str) {
         listeners: vec![listener(81, 31_081), listener(82, 31_082)],
     })
     .await;
-    bed.elb(ElbWrite::DeleteLoadBalancerListeners { balancer: balancer.clone(), ports: vec![82] }).await;
+    let secure = ClassicListener {
+        protocol: "SSL".to_owned(),
+        certificate: Some(CERTIFICATE.to_owned()),
+        ..listener(443, 31_443)
+    };
+    let listeners = vec![secure];
+    bed.elb(ElbWrite::CreateLoadBalancerListeners { balancer: balancer.clone(), listeners }).await;
+    let (port, certificate) = (443, CERTIFICATE.to_owned());
+    bed.elb(ElbWrite::SetLoadBalancerListenerSSLCertificate { balancer: balancer.clone(), port, certificate }).await;
+    bed.elb(ElbWrite::DeleteLoadBalancerListeners { balancer: balancer.clone(), ports: vec![82, 443] }).await;
     bed.elb(ElbWrite::AttachLoadBalancerToSubnets { balancer: balancer.clone(), subnets: subnet(1) }).await;
     bed.elb(ElbWrite::DetachLoadBalancerFromSubnets { balancer: balancer.clone(), subnets: subnet(0) }).await;
     let security_groups = vec![Id::from(&bed.network.default_group)];
@@ -328,8 +337,11 @@ async fn network_balancer(bed: &Bed, group: &str) {
     assert_eq!((found.certificates, found.ssl_policy.is_some()), (vec![CERTIFICATE.to_owned()], true));
 
     health_check.unhealthy_threshold = 2;
-    let modify =
-        ElbV2Write::ModifyTargetGroup { target_group: target_group.clone(), health_check: health_check.clone() };
+    let modify = ElbV2Write::ModifyTargetGroup {
+        target_group: target_group.clone(),
+        health_check: health_check.clone(),
+        pace: true,
+    };
     bed.elbv2(modify).await;
     let attributes = BTreeMap::from([("preserve_client_ip.enabled".to_owned(), "false".to_owned())]);
     let of_group = Id::from(&target_group);

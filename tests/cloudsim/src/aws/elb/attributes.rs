@@ -137,6 +137,11 @@ pub(super) fn add_tags(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
 
 pub(super) fn describe_tags(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let names = names(world, call)?;
+    // The tags of a new balancer may be shown later than the balancer.
+    let is_late = |name: &&String| world.elb.balancers.get(*name).is_some_and(|one| !world.known("tags", one.created));
+    if let Some(late) = names.iter().find(is_late) {
+        return Err(not_found(late));
+    }
     let balancers = names.iter().filter_map(|name| find(world, name)).collect();
     Ok(balancing::listing("TagDescriptions", balancers, None, |xml, balancer| {
         xml.text("LoadBalancerName", &balancer.name);

@@ -121,6 +121,22 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     Ok(Xml::new())
 }
 
+/// Replaces the certificate of a secure listener, whose policies stay.
+pub(super) fn set_certificate(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
+    let port = call.params.required_within("LoadBalancerPort", 1, 65535)?;
+    let certificate = call.params.required("SSLCertificateId")?.to_owned();
+    named(world, call)?;
+    check_certificate(world, &certificate)?;
+    let Some(listener) = named_mut(world, call)?.listeners.get_mut(&port) else {
+        return Err(ApiError::new("ListenerNotFound", format!("There is no listener on port {port}")));
+    };
+    if listener.certificate.is_none() {
+        return Err(contradiction(format!("The listener on port {port} has the protocol {}", listener.protocol)));
+    }
+    listener.certificate = Some(certificate);
+    Ok(Xml::new())
+}
+
 impl Listener {
     fn same_settings(&self, other: &Listener) -> bool {
         self.protocol == other.protocol

@@ -137,6 +137,7 @@ pub fn handle(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         "ApplySecurityGroupsToLoadBalancer" => balancers::apply_groups(world, call),
         "CreateLoadBalancerListeners" => listeners::create(world, call),
         "DeleteLoadBalancerListeners" => listeners::delete(world, call),
+        "SetLoadBalancerListenerSSLCertificate" => listeners::set_certificate(world, call),
         "CreateLoadBalancerPolicy" => policies::create(world, call),
         "DescribeLoadBalancerPolicies" => policies::describe(world, call),
         "SetLoadBalancerPoliciesForBackendServer" => policies::set_backend(world, call),

@@ -132,6 +132,15 @@ fn listeners_repeat_without_harm_and_conflict_with_a_code() {
             .replace("=80&", "=81&"),
         "ValidationError",
     );
+    let other = "arn:aws:acm:us-west-2:123456789012:certificate/other";
+    let set = |port: u16, arn: &str| format!("LoadBalancerName=lb&LoadBalancerPort={port}&SSLCertificateId={arn}");
+    refused(&mut world, "SetLoadBalancerListenerSSLCertificate", &set(443, other), "CertificateNotFound");
+    world.elb.add_certificate(other);
+    refused(&mut world, "SetLoadBalancerListenerSSLCertificate", &set(9, other), "ListenerNotFound");
+    refused(&mut world, "SetLoadBalancerListenerSSLCertificate", &set(80, other), "InvalidConfigurationRequest");
+    elb(&mut world, "SetLoadBalancerListenerSSLCertificate", &set(443, other)).unwrap();
+    let listener = &world.elb.balancers["lb"].listeners[&443];
+    assert_eq!((listener.certificate.as_deref(), listener.policies.len()), (Some(other), 1));
     let ports =
         "LoadBalancerName=lb&LoadBalancerPorts.member.1=443&LoadBalancerPorts.member.2=80&LoadBalancerPorts.member.3=9";
     elb(&mut world, "DeleteLoadBalancerListeners", ports).unwrap();

@@ -5,6 +5,7 @@ use crate::aws::balancing::{self, contradiction, invalid};
 use crate::aws::ec2::network::NewInterface;
 use crate::aws::ec2::{Subnet, Tags};
 use crate::aws::{ApiError, Call, Due as AnyDue, World, Xml, lbnet};
+use crate::core::clock::later;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -276,6 +277,14 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         return Err(ApiError::new("OperationNotPermitted", text));
     }
     let interfaces: Vec<String> = balancer.subnets.values().map(|mapping| mapping.interface.clone()).collect();
+    let until = later(world.now(), world.options.delays.balancer_arns);
+    let served: Vec<String> =
+        world.elbv2.listeners.values().filter(|of| of.balancer == arn).map(|of| of.group.clone()).collect();
+    for group in served {
+        if let Some(group) = world.elbv2.groups.get_mut(&group) {
+            group.former.insert(arn.to_owned(), until);
+        }
+    }
     world.elbv2.balancers.remove(arn);
     world.elbv2.listeners.retain(|_, listener| listener.balancer != arn);
     lbnet::unplug(world, interfaces);

@@ -33,6 +33,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
         attributes,
         tags,
         created: world.now(),
+        former: Default::default(),
     };
     let xml = answer(world, vec![&made], None);
     world.elbv2.groups.insert(made.arn.clone(), made);
@@ -140,7 +141,7 @@ fn answer(world: &World, groups: Vec<&TargetGroup>, next: Option<&str>) -> Xml {
         if let Some(codes) = &check.matcher {
             xml.elem("Matcher", |xml| xml.text("HttpCode", codes));
         }
-        xml.texts("LoadBalancerArns", "member", world.elbv2.balancers_of(&group.arn));
+        xml.texts("LoadBalancerArns", "member", world.elbv2.shown_balancers(group, world.now()));
         xml.text("TargetType", &settings.target_type);
         xml.text("IpAddressType", &settings.address_type);
     })
@@ -182,7 +183,8 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> 
 pub(super) fn delete(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let arn = call.params.required("TargetGroupArn")?;
     super::check_arn(arn, "targetgroup")?;
-    if !world.elbv2.balancers_of(arn).is_empty() {
+    let found = world.elbv2.groups.get(arn);
+    if found.is_some_and(|group| !world.elbv2.shown_balancers(group, world.now()).is_empty()) {
         let text = format!("Target group '{arn}' is currently in use by a listener or a rule");
         return Err(ApiError::new("ResourceInUse", text));
     }

@@ -80,6 +80,9 @@ pub struct TargetGroup {
     pub attributes: BTreeMap<String, String>,
     pub tags: BTreeMap<String, String>,
     pub created: Timestamp,
+    /// Deleted balancers that the group still shows, by ARN, with the end of that.
+    #[serde(default)]
+    pub former: BTreeMap<String, Timestamp>,
 }
 
 /// The settings of a target group; a repeated creation with the same settings is idempotent.
@@ -211,6 +214,12 @@ impl ElbV2State {
     fn balancers_of<'a>(&'a self, group: &'a str) -> BTreeSet<&'a str> {
         let listeners = self.listeners.values().filter(|listener| listener.group == group);
         listeners.map(|listener| listener.balancer.as_str()).collect()
+    }
+
+    /// The balancers that a group shows.
+    fn shown_balancers<'a>(&'a self, group: &'a TargetGroup, now: Timestamp) -> BTreeSet<&'a str> {
+        let former = group.former.iter().filter(|(_, until)| **until > now).map(|(arn, _)| arn.as_str());
+        self.balancers_of(&group.arn).into_iter().chain(former).collect()
     }
 }
 

@@ -49,8 +49,16 @@ pub(super) fn add(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     Ok(Xml::new())
 }
 
+/// The tags of a new resource may be shown later than the resource.
 pub(super) fn describe(world: &mut World, call: &Call) -> Result<Xml, ApiError> {
     let all = named(world, call)?;
+    for (arn, _) in &all {
+        let created = world.elbv2.balancers.get(arn).map(|balancer| ("LoadBalancerNotFound", balancer.created));
+        let created = created.or_else(|| Some(("TargetGroupNotFound", world.elbv2.groups.get(arn)?.created)));
+        if let Some((code, _)) = created.filter(|(_, created)| !world.known("tags", *created)) {
+            return Err(ApiError::new(code, format!("'{arn}' not found")));
+        }
+    }
     Ok(balancing::listing("TagDescriptions", all, None, |xml, (arn, tags)| {
         xml.text("ResourceArn", &arn);
         balancing::write_tags(xml, &tags);

@@ -16,7 +16,7 @@ use super::nodes::NodeInstances;
 use crate::client::operation::Operation;
 use crate::client::{Answer, ApiError};
 use crate::inspect::Inspector;
-use crate::permissions::{LOAD_BALANCER, NODE, ROUTE, balancer_writes, granted_by};
+use crate::permissions::{LOAD_BALANCER, NODE, OPTIONAL, ROUTE, balancer_writes, granted_by};
 
 const CHECK: &str = "permissions";
 
@@ -127,6 +127,9 @@ fn summary(permission: &str, verdict: &Verdict, needs: &Needs) -> Option<Check> 
             let fix = format!(
                 "grant {permission} as in {named}; where the policy has it, the object lacks the cluster's tag"
             );
+            if let Some((_, effect)) = OPTIONAL.iter().find(|(optional, _)| *optional == permission) {
+                return Some(Check::warning(CHECK, permission, format!("{text}; without it {effect}"), fix));
+            }
             let needed = files.contains(NODE)
                 || (needs.balancers && files.contains(LOAD_BALANCER))
                 || (needs.routes && files.contains(ROUTE));

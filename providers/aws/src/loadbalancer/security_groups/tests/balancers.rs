@@ -2,6 +2,7 @@ use super::model::{common, desired, group, member, put, texts, world};
 use crate::annotations::SSL_CERT;
 use crate::client::Tags;
 use crate::client::elbv2;
+use crate::loadbalancer::claim::Marks;
 use crate::loadbalancer::desired::{Classic, Goal, Network, Port};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{self, Observed};
@@ -30,7 +31,7 @@ fn current(groups: &[&str]) -> Observed {
         attributes: elbv2::Attributes::new(),
         listeners: Vec::new(),
         target_groups: Vec::new(),
-        tags: member("owned"),
+        tags: Marks::Read(member("owned")),
     };
     Observed { network: Some(network), ..world() }
 }

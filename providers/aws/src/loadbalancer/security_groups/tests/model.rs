@@ -16,6 +16,7 @@ pub(in crate::loadbalancer) fn desired(goal: Goal) -> Desired {
         name: BALANCER.to_owned(),
         goal,
         network: false,
+        target_groups: Default::default(),
         named_groups: NamedGroups::default(),
         findings: Vec::new(),
     }
@@ -78,7 +79,8 @@ pub(in crate::loadbalancer) fn put(world: &mut Observed, group: SecurityGroup) {
 }
 
 pub(in crate::loadbalancer) fn instance(world: &mut Observed, id: &str, groups: &[&str]) {
-    let instance = Instance { security_groups: groups.iter().map(|group| (*group).to_owned()).collect() };
+    let security_groups = groups.iter().map(|group| (*group).to_owned()).collect();
+    let instance = Instance { security_groups, is_stopped: false };
     world.instances.insert(id.to_owned(), instance);
 }
 

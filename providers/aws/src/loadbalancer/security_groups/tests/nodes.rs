@@ -6,7 +6,7 @@ use crate::client::elbv2::HealthCheck;
 use crate::loadbalancer::desired::{Goal, Network, Port};
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::rules::Rule;
-use crate::loadbalancer::security_groups::nodes::{self, groups, main_group};
+use crate::loadbalancer::security_groups::nodes::{self, NodeGroups, groups, main_group};
 use crate::loadbalancer::step::Step;
 use crate::loadbalancer::tests::scene::{BALANCER, Scene, nlb, sg};
 use crate::tests::env;
@@ -33,7 +33,7 @@ fn subnets() -> BTreeSet<String> {
 fn steps(network: Option<&Network>, world: &Observed) -> Vec<Step> {
     let subnets = subnets();
     let goal = network.map(|network| (network, &subnets));
-    nodes::network(&desired(Goal::Absent), goal, world, &env()).unwrap().0
+    nodes::network(&desired(Goal::Absent), goal, world, &env()).steps
 }
 
 #[test]
@@ -43,14 +43,15 @@ fn of_several_member_groups_the_owned_one_gets_the_rules() {
     for number in 1..=3 {
         instance(&mut world, &format!("i-{number}"), &["sg-shared", "sg-nodes"]);
     }
-    let found = groups(&common(3, &[]), &world, &env()).unwrap();
+    let found = groups(&common(3, &[]), &world, &env());
     assert_eq!(found.ids, BTreeSet::from(["sg-nodes".to_owned()]));
     put(&mut world, group("sg-shared", "shared", member("owned")));
-    let error = groups(&common(3, &[]), &world, &env()).unwrap_err().to_string();
+    let error = groups(&common(3, &[]), &world, &env()).errors.remove(0).to_string();
     assert_eq!(
         error,
         "Multiple tagged security groups found for instance i-1; ensure only the k8s security group is tagged; the tagged \
-         groups were sg-shared, sg-nodes: leave kubernetes.io/cluster/c1=owned on only one of them"
+         groups were sg-shared, sg-nodes: leave kubernetes.io/cluster/c1=owned on only one of them (no rules for: node-1, \
+         node-2, node-3)"
     );
 }
 
@@ -61,13 +62,13 @@ fn without_member_groups_the_only_group_counts_and_several_are_an_error() {
     for number in 1..=3 {
         instance(&mut world, &format!("i-{number}"), &["sg-plain"]);
     }
-    let found = groups(&common(3, &[]), &world, &env()).unwrap();
+    let found = groups(&common(3, &[]), &world, &env());
     assert_eq!(found.ids, BTreeSet::from(["sg-plain".to_owned()]));
     instance(&mut world, "i-2", &["sg-plain", "sg-bystander"]);
-    let error = groups(&common(3, &[]), &world, &env()).unwrap_err().to_string();
+    let error = groups(&common(3, &[]), &world, &env()).errors.remove(0).to_string();
     assert!(error.contains("i-2") && error.contains("sg-plain, sg-bystander"), "{error}");
     instance(&mut world, "i-2", &[]);
-    let found = groups(&common(3, &[]), &world, &env()).unwrap();
+    let found = groups(&common(3, &[]), &world, &env());
     assert_eq!(found.findings[0].value.as_deref(), Some("node-2"));
 }
 
@@ -86,8 +87,8 @@ fn the_main_group_follows_the_annotations_then_the_cluster() {
 }
 
 fn classic(world: &Observed, main: &str, wanted: &[&str]) -> (Vec<String>, Vec<String>) {
-    let wanted = wanted.iter().map(|group| (*group).to_owned()).collect();
-    let planned = nodes::classic(&main.into(), &wanted, world, &env());
+    let ids = wanted.iter().map(|group| (*group).to_owned()).collect();
+    let planned = nodes::classic(&main.into(), NodeGroups { ids, ..NodeGroups::default() }, world, &env());
     (texts(&planned.open), texts(&planned.close))
 }
 
@@ -150,8 +151,9 @@ fn an_unknown_network_of_a_subnet_is_an_error_and_no_closed_rule() {
     let mut world = world();
     world.subnets.clear();
     let mine = network(vec![port(80, "TCP", "traffic-port")], &["10.0.0.0/8"]);
-    let error = nodes::network(&desired(Goal::Absent), Some((&mine, &subnets())), &world, &env()).unwrap_err();
-    assert_eq!(error.to_string(), "the network of subnet subnet-a of the balancer is not known");
+    let rules = nodes::network(&desired(Goal::Absent), Some((&mine, &subnets())), &world, &env());
+    assert!(rules.steps.is_empty());
+    assert_eq!(rules.errors[0].to_string(), "the network of subnet subnet-a of the balancer is not known");
 }
 
 #[tokio::test(start_paused = true)]

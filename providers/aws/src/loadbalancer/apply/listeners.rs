@@ -1,0 +1,59 @@
+//! Listeners of classic balancers, of which AWS changes only the certificate in place.
+
+use ccm_kit::call::{ErrorKind, Meaning};
+use ccm_kit::split_refused;
+use ccm_provider::ProviderError;
+
+use super::send;
+use crate::client::elb::Listener;
+use crate::client::write::ElbWrite;
+use crate::client::{ApiError, Write};
+use crate::loadbalancer::reads::Reads;
+
+/// Creates listeners, one by one if AWS refuses some of them. A port whose new listener is refused gets its former one
+/// again: it stays open.
+pub(super) async fn create(write: &Write, former: &[Listener], reads: &Reads) -> Result<(), ProviderError> {
+    let Write::Elb(ElbWrite::CreateLoadBalancerListeners { balancer, listeners }) = write else {
+        return Err(ProviderError::bug("not the creation of listeners"));
+    };
+    let create = |listeners: Vec<Listener>| async move {
+        let write = ElbWrite::CreateLoadBalancerListeners { balancer: balancer.clone(), listeners };
+        send(&Write::Elb(write), reads).await
+    };
+    let is_refused = |error: &ApiError| error.kind == ErrorKind::Refused;
+    let mut refused = None;
+    for (listeners, answer) in split_refused(listeners.clone(), is_refused, |_, _| false, create).await {
+        let Err(error) = answer else { continue };
+        let lost = |old: &&Listener| listeners.iter().any(|new| new.port == old.port);
+        let again: Vec<Listener> = former.iter().filter(lost).cloned().collect();
+        if is_refused(&error)
+            && !again.is_empty()
+            && let Err(second) = create(again).await
+        {
+            tracing::warn!(balancer, %error, %second, "a port stays closed");
+        }
+        refused.get_or_insert(error);
+    }
+    refused.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Sets the certificate of a listener. A role that may not do that, which upstream never does, replaces the listener.
+pub(super) async fn certificate(
+    write: &Write,
+    former: &Listener,
+    wanted: &Listener,
+    reads: &Reads,
+) -> Result<(), ProviderError> {
+    let error = match send(write, reads).await {
+        Err(error) if error.meaning() == Meaning::Denied => error,
+        answer => return answer.map(drop).map_err(Into::into),
+    };
+    let Write::Elb(ElbWrite::SetLoadBalancerListenerSSLCertificate { balancer, port, .. }) = write else {
+        return Err(error.into());
+    };
+    let delete = ElbWrite::DeleteLoadBalancerListeners { balancer: balancer.clone(), ports: vec![*port] };
+    send(&Write::Elb(delete), reads).await?;
+    let listeners = vec![wanted.clone()];
+    let write = ElbWrite::CreateLoadBalancerListeners { balancer: balancer.clone(), listeners };
+    create(&Write::Elb(write), std::slice::from_ref(former), reads).await
+}

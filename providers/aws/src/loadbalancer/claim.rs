@@ -1,0 +1,219 @@
+//! Whose an object is: one answer for plans, the guard, deletions, `explain` and `orphans`.
+//!
+//! Names prove less than tags: a cluster that was restored from a backup has the Services, and so the names, of the
+//! original. Where the role of this process may not read tags, names decide, as in the Go program.
+
+use ccm_provider::{ErrorClass, Finding, ProviderError};
+use serde::{Deserialize, Serialize};
+
+use super::desired::Desired;
+use super::env::Env;
+use super::names;
+use super::network::KIND;
+use super::observed::{Observed, TargetGroup};
+use crate::annotations::Kind;
+use crate::client::Tags;
+use crate::client::ec2::SecurityGroup;
+use crate::ownership::{is_of_service, names_a_cluster, service_of};
+
+/// The permission without which names decide.
+pub(crate) const READS_TAGS: &str = "elasticloadbalancing:DescribeTags";
+
+/// The tags of an object of Elastic Load Balancing. They are read apart from the object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Marks {
+    Read(Tags),
+    Unread(Unread),
+}
+
+/// The reason why tags are not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Unread {
+    /// The role lacks [`READS_TAGS`].
+    Denied,
+    /// AWS shows the object, but not its tags yet.
+    NotShown,
+}
+
+impl Marks {
+    pub(crate) fn read(&self) -> Option<&Tags> {
+        match self {
+            Self::Read(tags) => Some(tags),
+            Self::Unread(_) => None,
+        }
+    }
+
+    /// The value of a tag, as far as it is known.
+    pub(crate) fn get(&self, key: &str) -> Option<&String> {
+        self.read()?.get(key)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// The tags say so.
+    Own,
+    /// A part of an object of this Service that does not carry all tags of the owner: older versions created some
+    /// without.
+    HalfMade,
+    /// A security group of this Service from before a change of `--cluster-name`, which is a part of its name.
+    FormerName,
+    /// Somebody else's, or used elsewhere.
+    Foreign,
+    Unread(Unread),
+}
+
+impl Claim {
+    /// Whether this process may change the object.
+    pub(crate) fn is_ours(self) -> bool {
+        match self {
+            Self::Own | Self::HalfMade | Self::FormerName | Self::Unread(Unread::Denied) => true,
+            Self::Foreign | Self::Unread(Unread::NotShown) => false,
+        }
+    }
+}
+
+/// The claim to a load balancer with the name of the Service, which contains its UID.
+pub(crate) fn balancer(marks: &Marks, env: &Env) -> Claim {
+    match marks {
+        Marks::Read(tags) if env.ownership.is_member(tags) => Claim::Own,
+        Marks::Read(_) => Claim::Foreign,
+        Marks::Unread(why) => Claim::Unread(*why),
+    }
+}
+
+/// The claim to a target group.
+pub(crate) fn target_group(desired: &Desired, observed: &Observed, found: &TargetGroup, env: &Env) -> Claim {
+    if is_used_elsewhere(desired, observed, found, env).is_some() {
+        return Claim::Foreign;
+    }
+    let own = own_balancer(observed, env);
+    let behind = own.is_some_and(|arn| found.group.balancers.iter().any(|of| of == arn));
+    let has_name = names::may_be_target_group_of(&found.group.name, &desired.service);
+    match &found.tags {
+        Marks::Read(tags) if env.ownership.is_member(tags) && is_of_service(tags, &desired.service) => Claim::Own,
+        Marks::Read(tags) if behind && has_name && !names_another(tags, desired, env) => Claim::HalfMade,
+        Marks::Read(_) => Claim::Foreign,
+        Marks::Unread(Unread::NotShown) => Claim::Unread(Unread::NotShown),
+        Marks::Unread(Unread::Denied) => {
+            let former = found.group.balancers.iter().any(|arn| names::is_balancer(arn, &desired.name));
+            let named = desired.target_groups.contains(&found.group.name);
+            if behind || former || named { Claim::Unread(Unread::Denied) } else { Claim::Foreign }
+        }
+    }
+}
+
+/// Another balancer that forwards to the group. AWS may show a deleted balancer for a while: one with the Service's name
+/// is not another.
+pub(crate) fn is_used_elsewhere<'a>(
+    desired: &Desired,
+    observed: &Observed,
+    found: &'a TargetGroup,
+    env: &Env,
+) -> Option<&'a str> {
+    let own = own_balancer(observed, env);
+    let is_former = |arn: &str| observed.network.is_none() && names::is_balancer(arn, &desired.name);
+    let balancers = found.group.balancers.iter().map(String::as_str);
+    balancers.into_iter().find(|arn| own != Some(*arn) && !is_former(arn))
+}
+
+/// The claim to a security group as the managed group of the Service's balancer of a kind: by name, description and
+/// tags. (Upstream checks less, and deletes groups of the user that carry the cluster's tag.) `attached` are the
+/// balancer's groups.
+pub(crate) fn security_group(
+    kind: Kind,
+    desired: &Desired,
+    attached: &[String],
+    group: &SecurityGroup,
+    env: &Env,
+) -> Claim {
+    let named = desired.named_groups.instead.iter().chain(&desired.named_groups.extra).chain(&env.shared_group);
+    if group.vpc != env.vpc || named.into_iter().any(|id| *id == group.id) {
+        return Claim::Foreign;
+    }
+    let (name, description) = match kind {
+        Kind::Classic => {
+            (names::classic_group(&desired.name), names::classic_group_description(&desired.name, &desired.service))
+        }
+        Kind::Network => (
+            names::network_group(&desired.cluster_name, &desired.service, &desired.uid),
+            names::NETWORK_GROUP_DESCRIPTION.to_owned(),
+        ),
+    };
+    // The last ten digits depend on --cluster-name; after a change the balancer still has the previous group.
+    let is_former = kind == Kind::Network
+        && attached.contains(&group.id)
+        && group.name.len() == name.len()
+        && group.name.get(..name.len() - 10) == name.get(..name.len() - 10);
+    match (group.description == description, group.name == name) {
+        (true, is_same) if is_same || is_former => match (env.ownership.is_owned(&group.tags), is_same) {
+            (false, _) => Claim::HalfMade,
+            (true, false) => Claim::FormerName,
+            (true, true) => Claim::Own,
+        },
+        _ => Claim::Foreign,
+    }
+}
+
+fn own_balancer<'a>(observed: &'a Observed, env: &Env) -> Option<&'a str> {
+    let network = observed.network.as_ref()?;
+    (network.balancer.kind == KIND && balancer(&network.tags, env).is_ours()).then_some(&*network.balancer.arn)
+}
+
+fn names_another(tags: &Tags, desired: &Desired, env: &Env) -> bool {
+    let of_another_cluster = !env.ownership.is_member(tags) && names_a_cluster(tags);
+    of_another_cluster || service_of(tags).is_some_and(|service| service != desired.service.to_string())
+}
+
+/// The error if a balancer of the Service's name is not ours, or AWS does not show whose it is.
+pub(crate) fn check(desired: &Desired, marks: &Marks, env: &Env) -> Result<(), ProviderError> {
+    match balancer(marks, env) {
+        Claim::Unread(Unread::NotShown) => Err(not_shown(desired)),
+        claim if claim.is_ours() => Ok(()),
+        _ => {
+            let (name, key) = (&desired.name, env.ownership.cluster_key().unwrap_or_default());
+            Err(ProviderError::unknown(format!(
+                "load balancer {name} is not tagged as belonging to this cluster; if it does, tag it {key} = owned, otherwise \
+                 delete it or the Service"
+            )))
+        }
+    }
+}
+
+/// The same for a deletion: a balancer of another cluster is left alone, but one without the tags of any cluster may be
+/// this one's, and is not forgotten.
+pub(crate) fn check_deletion(desired: &Desired, marks: &Marks, env: &Env) -> Result<bool, ProviderError> {
+    match marks.read() {
+        Some(tags) if balancer(marks, env) == Claim::Foreign && names_a_cluster(tags) => Ok(false),
+        _ => check(desired, marks, env).map(|()| true),
+    }
+}
+
+/// The answer while AWS shows a balancer without its tags.
+fn not_shown(desired: &Desired) -> ProviderError {
+    let reason = format!("AWS does not show the tags of load balancer {} yet", desired.name);
+    ProviderError::in_progress(reason, super::settling::AGAIN)
+}
+
+/// A finding if names decide.
+pub(crate) fn without_tags(observed: &Observed) -> Option<Finding> {
+    let classic = observed.classic.iter().map(|found| &found.tags);
+    let network = observed.network.iter().map(|found| &found.tags);
+    let mut marks = classic.chain(network).chain(observed.target_groups().map(|found| &found.tags));
+    let text = "not granted: names show which load balancers are this cluster's, as in aws-cloud-controller-manager; a \
+                cluster that was restored from a backup would take those of the original. Add it to the policy of the \
+                role (manifests/aws/iam)";
+    marks.any(|marks| *marks == Marks::Unread(Unread::Denied)).then(|| Finding::warning(READS_TAGS, text))
+}
+
+/// The error of commands that need the tags.
+pub(crate) fn denied() -> ProviderError {
+    let class = ErrorClass::Denied { action: READS_TAGS.to_owned() };
+    let text = format!(
+        "ccm lacks {READS_TAGS}: the tags of load balancers cannot be read, so nothing shows what was left over; add it \
+         to the policy of its role (manifests/aws/iam)"
+    );
+    ProviderError::new(class, text)
+}

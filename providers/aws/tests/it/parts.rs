@@ -1,0 +1,317 @@
+//! Parts of a load balancer fail alone: whatever AWS refuses, the targets follow the nodes.
+
+use std::collections::BTreeSet;
+
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_provider::{LoadBalancerExt as _, Service};
+use serde_json::json;
+
+use crate::bed::{Bed, CERTIFICATE, CLUSTER, service};
+use crate::lent::watched;
+
+const GONE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/gone";
+
+fn desired(kind: &str, annotations: &[(&str, &str)], ports: &[(i32, i32)]) -> Service {
+    service("web", &[annotations, &[("type", kind)]].concat(), ports, json!({}))
+}
+
+/// Every call of an operation is refused.
+fn refuse(bed: &Bed, service: &str, action: &str, code: &str) {
+    let fault = Fault::Code { status: 400, code: code.to_owned(), message: "as the test says".to_owned() };
+    bed.aws.fault(Rule::every(fault).on(service, action));
+}
+
+/// Replaces the first node by a new one.
+fn replace_node(bed: &mut Bed) {
+    bed.add_nodes(1);
+    bed.nodes.remove(0);
+}
+
+/// The targets of all balancers are the nodes.
+fn follows(bed: &Bed, what: &str) {
+    let ids: BTreeSet<String> =
+        bed.nodes.iter().map(|node| node.provider_id_or_empty().rsplit('/').next().unwrap().to_owned()).collect();
+    let all: Vec<BTreeSet<String>> = bed.aws.world(|world| {
+        let classic = world.elb.balancers.values().map(|balancer| balancer.instances.iter().cloned().collect());
+        let staying = |group: &ccm_cloudsim::aws::elbv2::TargetGroup| {
+            let staying = group.targets.values().filter(|target| target.draining_until.is_none());
+            staying.map(|target| target.id.clone()).collect()
+        };
+        classic.chain(world.elbv2.groups.values().map(staying)).collect()
+    });
+    assert!(!all.is_empty());
+    for hosts in all {
+        assert_eq!(hosts, ids, "{what}");
+    }
+}
+
+/// Two groups of a node carry the cluster's tag, as many modules for Terraform make them.
+#[tokio::test]
+async fn a_node_without_a_clear_group_freezes_no_target_and_no_rule_of_others() {
+    for kind in ["nlb", "clb"] {
+        let mut bed = Bed::start("");
+        let process = bed.process().await;
+        let web = desired(kind, &[], &[(80, 31080)]);
+        bed.ensure(&*process, &web).await;
+        bed.add_group("sg-0123456789abcdef0", Some("owned"), Vec::new());
+        bed.add_group("sg-0123456789abcdef1", Some("owned"), Vec::new());
+        bed.add_nodes(2);
+        let set_groups = |bed: &Bed, node: usize, groups: Vec<String>| {
+            let id = bed.nodes[node].provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
+            bed.aws.world(|world| {
+                let interface = world.ec2.instances[&id].interfaces[0].clone();
+                world.ec2.interfaces.get_mut(&interface).unwrap().groups = groups;
+            });
+        };
+        let both = vec![bed.network.node_group.clone(), "sg-0123456789abcdef0".to_owned()];
+        set_groups(&bed, 3, both);
+        set_groups(&bed, 4, vec!["sg-0123456789abcdef1".to_owned()]);
+        bed.nodes.remove(0);
+        let process = bed.process().await;
+        let error = process.update(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
+        assert!(error.contains("node-3") && !error.contains("node-4"), "{error}");
+        follows(&bed, kind);
+        let rules = |id: &str| bed.aws.world(|world| world.ec2.groups[id].ingress.len());
+        assert!(rules("sg-0123456789abcdef1") > 0, "{kind}: the group of another node is open");
+        assert_eq!(rules("sg-0123456789abcdef0"), 0, "{kind}");
+        // No rule that the node may need is closed.
+        bed.nodes.retain(|node| &*node.name != "node-1" && &*node.name != "node-2");
+        process.update(CLUSTER, &web, &bed.nodes).await.unwrap_err();
+        assert!(rules(&bed.network.node_group) > 0, "{kind}");
+        follows(&bed, kind);
+        bed.check();
+    }
+}
+
+#[tokio::test]
+async fn targets_follow_the_nodes_whatever_else_is_refused() {
+    let refusals: &[(&str, &str, &str, &str)] = &[
+        ("nlb", "ec2", "AuthorizeSecurityGroupIngress", "RulesPerSecurityGroupLimitExceeded"),
+        ("nlb", "ec2", "AuthorizeSecurityGroupIngress", "UnauthorizedOperation"),
+        ("nlb", "ec2", "RevokeSecurityGroupIngress", "UnauthorizedOperation"),
+        ("nlb", "ec2", "DescribeSecurityGroups", "UnauthorizedOperation"),
+        ("nlb", "ec2", "DescribeSubnets", "UnauthorizedOperation"),
+        ("nlb", "elbv2", "DescribeListeners", "AccessDenied"),
+        ("nlb", "elbv2", "DescribeLoadBalancerAttributes", "AccessDenied"),
+        ("nlb", "elbv2", "CreateListener", "TooManyListeners"),
+        ("nlb", "elbv2", "CreateTargetGroup", "TooManyTargetGroups"),
+        ("nlb", "elbv2", "ModifyListener", "CertificateNotFound"),
+        ("nlb", "elbv2", "ModifyTargetGroup", "ValidationError"),
+        ("nlb", "elbv2", "ModifyLoadBalancerAttributes", "InvalidConfigurationRequest"),
+        ("clb", "ec2", "AuthorizeSecurityGroupIngress", "RulesPerSecurityGroupLimitExceeded"),
+        ("clb", "ec2", "DescribeSecurityGroups", "UnauthorizedOperation"),
+        ("clb", "elb", "DescribeLoadBalancerAttributes", "AccessDenied"),
+        ("clb", "elb", "CreateLoadBalancerPolicy", "AccessDenied"),
+        ("clb", "elb", "SetLoadBalancerPoliciesOfListener", "InvalidConfigurationRequest"),
+    ];
+    for (kind, service, action, code) in refusals {
+        let what = format!("{kind} {action} {code}");
+        let mut bed = Bed::start("");
+        let process = bed.process().await;
+        bed.ensure(&*process, &desired(kind, &[("ssl-cert", CERTIFICATE)], &[(80, 31080)])).await;
+        refuse(&bed, service, action, code);
+        let policy = ("ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01");
+        let other = [policy, ("ssl-cert", CERTIFICATE), ("healthcheck-healthy-threshold", "5")];
+        let changed = desired(kind, &other, &[(80, 31080), (81, 31081)]);
+        let process = bed.process().await;
+        replace_node(&mut bed);
+        let _ = process.update(CLUSTER, &changed, &bed.nodes).await;
+        follows(&bed, &what);
+        bed.check();
+    }
+}
+
+/// After a restart, changes of the nodes come with an ensure.
+#[tokio::test]
+async fn targets_follow_the_nodes_in_an_ensure_whose_settings_are_refused() {
+    let refusals: &[(&str, &str, &str, &str)] = &[
+        ("nlb", "elbv2", "ModifyLoadBalancerAttributes", "InvalidConfigurationRequest"),
+        ("nlb", "elbv2", "ModifyTargetGroup", "ValidationError"),
+        ("nlb", "elbv2", "CreateListener", "TooManyListeners"),
+        ("nlb", "ec2", "AuthorizeSecurityGroupIngress", "RulesPerSecurityGroupLimitExceeded"),
+        ("clb", "elb", "ModifyLoadBalancerAttributes", "InvalidConfigurationRequest"),
+        ("clb", "elb", "ConfigureHealthCheck", "ValidationError"),
+        ("clb", "elb", "CreateLoadBalancerListeners", "CertificateNotFound"),
+        ("clb", "elb", "AddTags", "TooManyTags"),
+    ];
+    for (kind, service, action, code) in refusals {
+        let what = format!("{kind} {action} {code}");
+        let mut bed = Bed::start("");
+        let process = bed.process().await;
+        bed.ensure(&*process, &desired(kind, &[], &[(80, 31080)])).await;
+        refuse(&bed, service, action, code);
+        let settings = [
+            ("healthcheck-healthy-threshold", "5"),
+            ("cross-zone-load-balancing-enabled", "true"),
+            ("additional-resource-tags", "team=web"),
+        ];
+        replace_node(&mut bed);
+        let changed = desired(kind, &settings, &[(80, 31080), (81, 31081)]);
+        let process = bed.process().await;
+        process.ensure(CLUSTER, &changed, &bed.nodes).await.unwrap_err();
+        let hosts = bed.hosts();
+        assert!(hosts.iter().all(|count| [0, 3].contains(count)), "{what}: {hosts:?}");
+        let first = bed.nodes.last().unwrap().provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
+        let serves = bed.aws.world(|world| {
+            let classic = world.elb.balancers.values().any(|one| one.instances.contains(&first));
+            classic || world.elbv2.groups.values().any(|one| one.targets.values().any(|target| target.id == first))
+        });
+        assert!(serves, "{what}");
+        bed.check();
+    }
+}
+
+#[tokio::test]
+async fn a_listener_that_still_serves_keeps_its_nodes_while_its_successor_is_refused() {
+    let mut bed = Bed::start("");
+    let process = bed.process().await;
+    bed.ensure(&*process, &desired("nlb", &[], &[(80, 31080)])).await;
+    let moved = desired("nlb", &[("ssl-cert", GONE)], &[(8080, 31080)]);
+    process.ensure(CLUSTER, &moved, &bed.nodes).await.unwrap_err();
+    let ports =
+        |bed: &Bed| bed.aws.world(|world| world.elbv2.listeners.values().map(|one| one.port).collect::<Vec<_>>());
+    assert_eq!(ports(&bed), [80], "it serves until the new one does");
+    replace_node(&mut bed);
+    let _ = process.update(CLUSTER, &moved, &bed.nodes).await;
+    let served = bed.aws.world(|world| {
+        let listener = world.elbv2.listeners.values().next().unwrap();
+        let group = &world.elbv2.groups[&listener.group];
+        group.targets.values().filter(|target| target.draining_until.is_none()).map(|one| one.id.clone()).collect()
+    });
+    let nodes: BTreeSet<String> =
+        bed.nodes.iter().map(|node| node.provider_id_or_empty().rsplit('/').next().unwrap().to_owned()).collect();
+    let served: BTreeSet<String> = served;
+    assert_eq!(served, nodes);
+    bed.check();
+}
+
+/// A port whose certificate is missing does not keep other ports from their changes.
+#[tokio::test]
+async fn ports_fail_alone() {
+    for kind in ["nlb", "clb"] {
+        let bed = Bed::start("");
+        let process = bed.process().await;
+        let tls = [("ssl-cert", CERTIFICATE), ("ssl-ports", "443")];
+        bed.ensure(&*process, &desired(kind, &tls, &[(443, 31443), (8443, 31844)])).await;
+        let wrong = [("ssl-cert", GONE), ("ssl-ports", "443")];
+        let changed = desired(kind, &wrong, &[(443, 31443), (8443, 31845)]);
+        let error = process.ensure(CLUSTER, &changed, &bed.nodes).await.unwrap_err().to_string();
+        assert!(error.contains("certificate/gone"), "{error}");
+        let (certificate, moved) = bed.aws.world(|world| match kind {
+            "clb" => {
+                let balancer = world.elb.balancers.values().next().unwrap();
+                let port = |port| &balancer.listeners[&port];
+                (port(443).certificate.clone(), port(8443).instance_port)
+            }
+            _ => {
+                let port = |port| world.elbv2.listeners.values().find(|one| one.port == port).unwrap();
+                let group = &world.elbv2.groups[&port(8443).group];
+                (port(443).certificate.clone(), group.settings.port)
+            }
+        });
+        assert_eq!(certificate.as_deref(), Some(CERTIFICATE), "{kind}: 443 serves as before");
+        assert_eq!(moved, 31845, "{kind}");
+        bed.check();
+    }
+}
+
+/// The plain port moves, and the port whose new certificate is unknown is open with the old one, also for a role that
+/// may not set certificates.
+#[tokio::test]
+async fn a_refused_listener_of_a_classic_balancer_leaves_its_port_open() {
+    for denied in [false, true] {
+        let bed = Bed::start("");
+        let process = bed.process().await;
+        let tls = [("ssl-cert", CERTIFICATE), ("ssl-ports", "443")];
+        bed.ensure(&*process, &desired("clb", &tls, &[(80, 31080), (443, 31443)])).await;
+        if denied {
+            refuse(&bed, "elb", "SetLoadBalancerListenerSSLCertificate", "AccessDenied");
+        }
+        let wrong = [("ssl-cert", GONE), ("ssl-ports", "443")];
+        let changed = desired("clb", &wrong, &[(80, 31081), (443, 31443)]);
+        process.ensure(CLUSTER, &changed, &bed.nodes).await.unwrap_err();
+        // Another protocol takes a new listener.
+        let http = [wrong[0], wrong[1], ("backend-protocol", "http")];
+        process.ensure(CLUSTER, &desired("clb", &http, &[(80, 31081), (443, 31443)]), &bed.nodes).await.unwrap_err();
+        let listeners = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().listeners.clone());
+        assert_eq!(listeners[&443].certificate.as_deref(), Some(CERTIFICATE), "denied: {denied}");
+        assert_eq!(listeners[&80].instance_port, 31081, "denied: {denied}");
+        // The certificate is there now.
+        bed.aws.world(|world| world.elb.add_certificate(GONE));
+        bed.ensure(&*process, &changed).await;
+        let listeners = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().listeners.clone());
+        assert_eq!(listeners[&443].certificate.as_deref(), Some(GONE), "denied: {denied}");
+        bed.stays(&*process, &changed, 9).await;
+        bed.check();
+    }
+}
+
+/// Upstream reads the timeout of network balancers and never sends it.
+#[tokio::test]
+async fn a_timeout_that_aws_refuses_is_not_sent_and_stops_nothing() {
+    for timeout in ["30", "1", "121"] {
+        let mut bed = Bed::start("");
+        let local = |annotations: &[(&str, &str)]| {
+            let spec = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000});
+            service("web", &[annotations, &[("type", "nlb")]].concat(), &[(80, 31080)], spec)
+        };
+        bed.ensure(&*bed.process().await, &local(&[])).await;
+        let (process, cluster) = watched(&bed).await;
+        let copied = local(&[("healthcheck-timeout", timeout)]);
+        replace_node(&mut bed);
+        let mark = bed.aws.mark();
+        process.ensure(CLUSTER, &copied, &bed.nodes).await.unwrap();
+        follows(&bed, timeout);
+        assert!(!bed.writes(mark).contains(&"ModifyTargetGroup".to_owned()), "{timeout}: {:?}", bed.writes(mark));
+        let events = cluster.take_events();
+        assert!(events.iter().any(|event| event.contains("healthcheck-timeout")), "{timeout}: {events:?}");
+        bed.check();
+    }
+}
+
+/// Annotations without their prefix.
+type Settings = &'static [(&'static str, &'static str)];
+/// The kind of the balancer, its annotations, and the one that the error names.
+type Refused = (&'static str, Settings, &'static str);
+
+/// A value that AWS refuses with the default of another setting is found before anything exists.
+#[tokio::test]
+async fn pairs_of_settings_that_aws_refuses_are_refused_before_the_first_write() {
+    let cases: &[Refused] = &[
+        ("nlb", &[("healthcheck-interval", "5")], "healthcheck-interval"),
+        ("nlb", &[("healthcheck-interval", "9")], "healthcheck-interval"),
+        ("nlb", &[("healthcheck-protocol", "http"), ("healthcheck-interval", "5")], "healthcheck-interval"),
+        ("nlb", &[("healthcheck-protocol", "https"), ("healthcheck-interval", "6")], "healthcheck-interval"),
+        ("nlb", &[("healthcheck-healthy-threshold", "11")], "healthcheck-healthy-threshold"),
+        ("nlb", &[("internal", "true"), ("eip-allocations", "eipalloc-1,eipalloc-2")], "eip-allocations"),
+        ("nlb", &[("private-ipv4-addresses", "10.0.0.5,10.0.1.5")], "private-ipv4-addresses"),
+        ("clb", &[("healthcheck-interval", "5")], "healthcheck-interval"),
+        ("clb", &[("healthcheck-timeout", "10")], "healthcheck-timeout"),
+        ("clb", &[("healthcheck-timeout", "20"), ("healthcheck-interval", "20")], "healthcheck-timeout"),
+        ("clb", &[("healthcheck-unhealthy-threshold", "11")], "healthcheck-unhealthy-threshold"),
+        ("clb", &[("connection-idle-timeout", "4001")], "connection-idle-timeout"),
+    ];
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    for (kind, annotations, key) in cases {
+        let mark = bed.aws.mark();
+        let web = desired(kind, annotations, &[(80, 31080)]);
+        let error = process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
+        assert!(error.contains(key), "{kind} {annotations:?}: {error}");
+        assert_eq!(bed.writes(mark), [""; 0], "{kind} {annotations:?}");
+    }
+    // These fit, AWS agrees.
+    let fitting: &[(&str, Settings)] = &[
+        ("nlb", &[("healthcheck-interval", "10")]),
+        ("nlb", &[("healthcheck-interval", "5"), ("healthcheck-timeout", "5")]),
+        ("nlb", &[("healthcheck-protocol", "http"), ("healthcheck-interval", "6")]),
+        ("clb", &[("healthcheck-interval", "6")]),
+        ("clb", &[("healthcheck-timeout", "9")]),
+    ];
+    for (kind, annotations) in fitting {
+        let web = desired(kind, annotations, &[(80, 31080)]);
+        bed.ensure(&*process, &web).await;
+        bed.delete(&*process, &web).await;
+    }
+    bed.check();
+}

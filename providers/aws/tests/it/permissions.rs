@@ -1,0 +1,273 @@
+//! Roles of the field: whoever swaps the image keeps the role. A permission that the Go program does not need is
+//! missing in all of them.
+
+use std::collections::BTreeSet;
+
+use ccm_cloudsim::aws::ec2::model::Volume;
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_provider::{Aspects, CloudProvider, LoadBalancer, LoadBalancerExt as _, Lookup, NewRoute, Route, Service};
+use serde_json::json;
+
+use crate::bed::{Bed, CLUSTER, service};
+use crate::instances::leading;
+use crate::lent::watched;
+
+const DESCRIBE_TAGS: &str = "elasticloadbalancing:DescribeTags";
+
+/// Actions of `docs/prerequisites.md` of cloud-provider-aws.
+const UPSTREAM: &[&str] = &[
+    "ec2:DescribeInstances",
+    "ec2:DescribeRouteTables",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVolumes",
+    "ec2:DescribeAvailabilityZones",
+    "ec2:CreateSecurityGroup",
+    "ec2:CreateTags",
+    "ec2:ModifyInstanceAttribute",
+    "ec2:AuthorizeSecurityGroupIngress",
+    "ec2:CreateRoute",
+    "ec2:DeleteRoute",
+    "ec2:DeleteSecurityGroup",
+    "ec2:RevokeSecurityGroupIngress",
+    "ec2:DescribeInstanceTopology",
+    "elasticloadbalancing:AddTags",
+    "elasticloadbalancing:AttachLoadBalancerToSubnets",
+    "elasticloadbalancing:ApplySecurityGroupsToLoadBalancer",
+    "elasticloadbalancing:CreateLoadBalancer",
+    "elasticloadbalancing:CreateLoadBalancerPolicy",
+    "elasticloadbalancing:CreateLoadBalancerListeners",
+    "elasticloadbalancing:ConfigureHealthCheck",
+    "elasticloadbalancing:DeleteLoadBalancer",
+    "elasticloadbalancing:DeleteLoadBalancerListeners",
+    "elasticloadbalancing:DescribeLoadBalancers",
+    "elasticloadbalancing:DescribeLoadBalancerAttributes",
+    "elasticloadbalancing:DetachLoadBalancerFromSubnets",
+    "elasticloadbalancing:DeregisterInstancesFromLoadBalancer",
+    "elasticloadbalancing:ModifyLoadBalancerAttributes",
+    "elasticloadbalancing:RegisterInstancesWithLoadBalancer",
+    "elasticloadbalancing:SetLoadBalancerPoliciesForBackendServer",
+    "elasticloadbalancing:CreateListener",
+    "elasticloadbalancing:CreateTargetGroup",
+    "elasticloadbalancing:DeleteListener",
+    "elasticloadbalancing:DeleteTargetGroup",
+    "elasticloadbalancing:DescribeListeners",
+    "elasticloadbalancing:DescribeLoadBalancerPolicies",
+    "elasticloadbalancing:DescribeTargetGroups",
+    "elasticloadbalancing:DescribeTargetHealth",
+    "elasticloadbalancing:ModifyListener",
+    "elasticloadbalancing:ModifyTargetGroup",
+    "elasticloadbalancing:RegisterTargets",
+    "elasticloadbalancing:DeregisterTargets",
+    "elasticloadbalancing:SetLoadBalancerPoliciesOfListener",
+    "elasticloadbalancing:SetSecurityGroups",
+];
+
+/// The role of the control plane of Cluster API Provider AWS: an older copy of upstream's.
+fn cluster_api() -> BTreeSet<&'static str> {
+    let lacks =
+        ["ec2:DescribeAvailabilityZones", "ec2:DescribeInstanceTopology", "elasticloadbalancing:SetSecurityGroups"];
+    UPSTREAM.iter().copied().filter(|action| !lacks.contains(action)).collect()
+}
+
+/// kOps (`AddCCMPermissions`), with routes and without the legacy permissions.
+fn kops() -> BTreeSet<&'static str> {
+    let lacks = ["ec2:DescribeVolumes", "elasticloadbalancing:DeleteListener", "elasticloadbalancing:ModifyListener"];
+    cluster_api().into_iter().filter(|action| !lacks.contains(action)).collect()
+}
+
+/// AWS's managed policy `ROSAKubeControllerPolicy`.
+fn rosa() -> BTreeSet<&'static str> {
+    let lacks = [
+        "ec2:DescribeVolumes",
+        "ec2:DescribeInstanceTopology",
+        "ec2:ModifyInstanceAttribute",
+        "ec2:CreateRoute",
+        "ec2:DeleteRoute",
+        "elasticloadbalancing:DeregisterTargets",
+        "elasticloadbalancing:SetSecurityGroups",
+    ];
+    UPSTREAM.iter().copied().filter(|action| !lacks.contains(action)).collect()
+}
+
+fn policies() -> [(&'static str, BTreeSet<&'static str>); 4] {
+    let upstream = UPSTREAM.iter().copied().collect();
+    [("upstream", upstream), ("Cluster API", cluster_api()), ("kOps", kops()), ("ROSA", rosa())]
+}
+
+/// Denies every action of this program that is not granted.
+fn grant_only(bed: &Bed, granted: &BTreeSet<&str>) {
+    for (_, document) in ccm_provider_aws::iam_policies() {
+        let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+        let statements = document["Statement"].as_array().unwrap().iter();
+        for action in statements.flat_map(|statement| statement["Action"].as_array().unwrap()) {
+            deny(bed, action.as_str().filter(|action| !granted.contains(action)));
+        }
+    }
+}
+
+fn deny(bed: &Bed, permission: Option<&str>) {
+    if let Some((_, action)) = permission.and_then(|permission| permission.split_once(':')) {
+        bed.aws.fault(Rule { action: Some(action.to_owned()), ..Rule::every(Fault::Deny) });
+    }
+}
+
+fn of_kind(name: &str, kind: &str) -> Service {
+    service(name, &[("type", kind)], &[(80, 31080)], json!({}))
+}
+
+/// Hosts of all balancers.
+fn hosts(bed: &Bed) -> Vec<usize> {
+    let mut hosts = bed.hosts();
+    hosts.sort_unstable();
+    hosts
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_work_with_the_roles_of_the_field_and_one_warning() {
+    for (policy, granted) in policies() {
+        let mut bed = Bed::start("");
+        let before = bed.process().await;
+        for kind in ["nlb", "clb"] {
+            bed.ensure(&*before, &of_kind(kind, kind)).await;
+        }
+        grant_only(&bed, &granted);
+        let (process, cluster) = watched(&bed).await;
+        let mark = bed.aws.mark();
+        for kind in ["nlb", "clb"] {
+            bed.ensure(&*process, &of_kind(kind, kind)).await;
+        }
+        assert_eq!(bed.writes(mark), [""; 0], "{policy}: what exists is right");
+        bed.add_nodes(1);
+        for kind in ["nlb", "clb"] {
+            process.update(CLUSTER, &of_kind(kind, kind), &bed.nodes).await.unwrap();
+        }
+        assert_eq!(hosts(&bed), [4, 4], "{policy}");
+        if granted.contains("elasticloadbalancing:DeregisterTargets") {
+            bed.nodes.pop();
+            for kind in ["nlb", "clb"] {
+                process.update(CLUSTER, &of_kind(kind, kind), &bed.nodes).await.unwrap();
+            }
+            assert_eq!(hosts(&bed), [3, 3], "{policy}");
+        }
+        for kind in ["nlb", "clb"] {
+            let new = of_kind(&format!("new-{kind}"), kind);
+            assert_eq!(bed.ensure(&*process, &new).await.ingress.len(), 1, "{policy}");
+            for service in [new, of_kind(kind, kind)] {
+                delete(&bed, &*process, &service).await;
+            }
+        }
+        let left =
+            bed.aws.world(|world| (world.elb.balancers.len(), world.elbv2.balancers.len(), world.elbv2.groups.len()));
+        assert_eq!(left, (0, 0, 0), "{policy}");
+        let warnings: Vec<_> =
+            cluster.take_events().into_iter().filter(|event| event.contains(DESCRIBE_TAGS)).collect();
+        assert_eq!(warnings.len(), 1, "{policy}: {warnings:?}");
+        bed.check();
+    }
+}
+
+/// Also asks first whether there is anything to delete, as the core does.
+async fn delete(bed: &Bed, process: &dyn LoadBalancer, service: &Service) {
+    assert!(process.get(CLUSTER, service).await.unwrap().is_some());
+    bed.delete(process, service).await;
+    assert!(process.get(CLUSTER, service).await.unwrap().is_none());
+}
+
+/// Leftovers of an interrupted creation are found by name.
+#[tokio::test]
+async fn without_tags_the_target_group_of_an_interrupted_creation_goes_with_the_service() {
+    let bed = Bed::start("");
+    deny(&bed, Some(DESCRIBE_TAGS));
+    let process = bed.process().await;
+    let (one, other) = (of_kind("web", "nlb"), of_kind("other", "nlb"));
+    bed.ensure(&*process, &other).await;
+    let create = Rule::every(Fault::Code { status: 400, code: "TooManyListeners".into(), message: String::new() });
+    bed.aws.fault(create.on("elbv2", "CreateListener"));
+    process.ensure(CLUSTER, &one, &bed.nodes).await.unwrap_err();
+    let arn = bed.aws.world(|world| {
+        let name = one.default_load_balancer_name();
+        world.elbv2.balancer_named(&name).unwrap().arn.clone()
+    });
+    let form = format!("LoadBalancerArn={arn}");
+    bed.aws.by_hand(ccm_cloudsim::aws::Service::Elbv2, "DeleteLoadBalancer", &form).unwrap();
+    bed.delete(&*process, &one).await;
+    let left: Vec<String> = bed.aws.world(|world| {
+        world.elbv2.groups.values().map(|group| group.tags["kubernetes.io/service-name"].clone()).collect()
+    });
+    assert_eq!(left, ["shop/other"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_routes_and_volumes_work_with_the_roles_of_the_field() {
+    for (policy, granted) in policies() {
+        let bed = Bed::start("");
+        let cluster_tag = || ("kubernetes.io/cluster/c1".to_owned(), "shared".to_owned());
+        bed.aws.world(|world| {
+            world.ec2.route_tables.get_mut(&bed.network.main_table).unwrap().tags.extend([cluster_tag()]);
+            let (zone, kind, state) = ("us-west-2a".to_owned(), "gp3".to_owned(), "available".to_owned());
+            let created = jiff::Timestamp::UNIX_EPOCH;
+            let volume = Volume { zone, size: 1, kind, state, tags: Default::default(), created };
+            world.ec2.volumes.insert("vol-00000000000000001".to_owned(), volume);
+        });
+        grant_only(&bed, &granted);
+        let provider = leading(&bed, &bed.nodes).await;
+        let aspects = Aspects::METADATA;
+        for found in provider.instances().unwrap().lookup(&bed.nodes, aspects).await {
+            let Lookup::Found(instance) = found else { panic!("{policy}: {found:?}") };
+            let metadata = instance.metadata.clone().unwrap().unwrap();
+            assert!(!metadata.node_addresses.is_empty(), "{policy}");
+            let zone_id = metadata.additional_labels.contains_key("topology.k8s.aws/zone-id");
+            assert_eq!(zone_id, granted.contains("ec2:DescribeAvailabilityZones"), "{policy}");
+        }
+        if granted.contains("ec2:CreateRoute") {
+            routes(&bed, &*provider).await;
+        }
+        if granted.contains("ec2:DescribeVolumes") {
+            let volume = json!({"metadata": {"name": "pv"}, "spec": {"awsElasticBlockStore": {"volumeID": "vol-00000000000000001"}}});
+            let labels = provider.volumes().unwrap().labels(&[serde_json::from_value(volume).unwrap()]).await.remove(0);
+            assert_eq!(labels.unwrap().unwrap().len(), 2, "{policy}");
+        }
+        bed.check();
+    }
+}
+
+/// A range moves from an instance that is gone to a new node, too.
+async fn routes(bed: &Bed, provider: &dyn CloudProvider) {
+    let routes = provider.routes().unwrap();
+    let wanted = |node: usize| NewRoute {
+        name_hint: "uid".into(),
+        route: Route {
+            target_node: Some(bed.nodes[node].name.clone()),
+            destination_cidr: "10.200.0.0/24".into(),
+            ..Route::default()
+        },
+    };
+    routes.create(CLUSTER, &[wanted(0)]).await.remove(0).unwrap();
+    bed.terminate(bed.nodes[0].provider_id_or_empty());
+    bed.aws.clock().step(std::time::Duration::from_secs(120));
+    let provider = leading(bed, &bed.nodes[1..]).await;
+    let routes = provider.routes().unwrap();
+    routes.create(CLUSTER, &[wanted(1)]).await.remove(0).unwrap();
+    let listed = routes.list(CLUSTER).await.unwrap();
+    let target = listed.iter().find(|route| route.destination_cidr == "10.200.0.0/24").unwrap().target_node.clone();
+    assert_eq!(target, Some(bed.nodes[1].name.clone()));
+}
+
+/// An absent permission for Fargate's interfaces is no matter of the nodes on EC2.
+#[tokio::test]
+async fn a_denied_read_of_interfaces_concerns_fargate_nodes_only() {
+    let mut bed = Bed::start("");
+    let fargate = ccm_provider::Node {
+        name: "fargate-ip-10-0-0-9".into(),
+        provider_id: Some("aws:///us-west-2a/0a1b2c/fargate-ip-10-0-0-9.us-west-2.compute.internal".into()),
+        ..ccm_provider::Node::default()
+    };
+    bed.nodes.push(std::sync::Arc::new(fargate));
+    deny(&bed, Some("ec2:DescribeNetworkInterfaces"));
+    let provider = leading(&bed, &bed.nodes).await;
+    let found = provider.instances().unwrap().lookup(&bed.nodes, Aspects::METADATA).await;
+    let (last, others) = found.split_last().unwrap();
+    assert!(matches!(last, Lookup::Unknown(_)), "{last:?}");
+    assert!(others.iter().all(|found| matches!(found, Lookup::Found(_))), "{others:?}");
+}
