@@ -35,7 +35,7 @@ pub(crate) use holds;
 pub(crate) struct Bed {
     pub(crate) harness: Arc<dyn Harness>,
     pub(crate) provider: Arc<dyn CloudProvider>,
-    cluster: Arc<TestCluster>,
+    pub(crate) cluster: Arc<TestCluster>,
 }
 
 /// One of several answers.
@@ -49,7 +49,13 @@ pub(crate) fn failed(what: &str) -> impl FnOnce(ProviderError) -> Outcome {
 
 impl Bed {
     pub(crate) async fn new(harness: Arc<dyn Harness>) -> Result<Self> {
-        Self::process(harness, Arc::default()).await
+        Self::over(harness, Arc::default()).await
+    }
+
+    /// A cloud and a cluster that is still empty.
+    pub(crate) async fn over(harness: Arc<dyn Harness>, cluster: Arc<TestCluster>) -> Result<Self> {
+        harness.furnish(&cluster);
+        Self::process(harness, cluster).await
     }
 
     /// A new process over the same cloud and cluster.

@@ -9,7 +9,7 @@ use ccm_provider::{
     CloudConfig, CloudProvider, FlagValues, NodeAddress, PersistentVolume, ProviderError, ProviderFactory, Service,
 };
 
-use crate::Simulation;
+use crate::{Simulation, TestCluster};
 
 /// A provider and its cloud. Each harness is used for one clause, and begins with a cloud without objects of the
 /// cluster; the suite requests instances, objects of other owners and faults as needed.
@@ -27,6 +27,11 @@ pub trait Harness: Send + Sync {
     /// The values of the flags; the defaults of the provider's flags unless overridden.
     fn flags(&self) -> FlagValues {
         flags(&*self.factory(), &[])
+    }
+
+    /// Prepares the cluster before the first process: objects that a provider reads there.
+    fn furnish(&self, cluster: &TestCluster) {
+        let _ = cluster;
     }
 
     /// A new provider over the same cloud, as in a restarted process: it has no memory of an earlier one.

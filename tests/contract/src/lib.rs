@@ -14,7 +14,7 @@
 //! ```
 //!
 //! [`mod@lives`] runs random sequences of changes of Services over the same simulated cloud; in [`crash`] the process
-//! dies after each of its writes.
+//! dies after each of its writes; [`matrix`] gives every outcome to every operation that the life of a balancer uses.
 //!
 //! A clause states a property on which the core relies, and why. It has no rules of a particular cloud, so it can't
 //! check whether a balancer forwards to the right port: the author's own tests do that.
@@ -28,8 +28,10 @@ pub mod crash;
 mod harness;
 pub mod lives;
 mod macros;
+pub mod matrix;
 mod report;
 mod simulation;
+pub mod watch;
 
 pub use clauses::{Clause, clauses};
 pub use cluster::TestCluster;

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use rand::rngs::StdRng;
 
 use crate::Outage;
+use crate::watch::{Call, Strike};
 
 /// A simulated cloud that is called over a network. It has a virtual clock, records calls, and injects faults.
 #[async_trait]
@@ -33,4 +34,13 @@ pub trait Simulation: Send + Sync {
 
     /// Waits until all received requests are answered: see [`crate::Harness::settle`].
     async fn settled(&self);
+
+    /// Begins to record all calls, for [`crate::matrix`].
+    fn watch(&self);
+
+    /// Replaces the fault that the watch gives to calls.
+    fn strike(&self, strike: Option<Strike>);
+
+    /// The calls since the beginning of the watch.
+    fn watched(&self) -> Vec<Call>;
 }

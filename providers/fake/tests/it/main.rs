@@ -1,6 +1,8 @@
 //! The contract suite over the fake cloud: with the batch interface for instances and with the older one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod matrix;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -43,6 +45,7 @@ impl Fake {
     fn new(legacy: bool) -> Self {
         let file = json!({
             "stateFile": "state.json",
+            "callLog": "calls.log",
             "unlisted": "missing",
             "interfaces": {"instancesV2": !legacy, "instances": legacy, "zones": legacy, "routes": true, "pvLabels": true},
             "zone": {"region": "here", "failureDomain": "here-a"},

@@ -86,7 +86,7 @@ impl Metadata {
     fn judge(&self, request: &Request) -> Option<Answer> {
         let path = request.uri().path();
         let token_request = request.method() == Method::PUT && path == "/latest/api/token";
-        let seen = Seen { service: "imds", action: path, mutating: false, params: "" };
+        let seen = Seen { service: "imds", action: path, mutating: false, continued: false, params: "" };
         let fault = lock(&self.endpoint.inside).faults.strike(seen);
         let answer = match &fault {
             Some(Fault::ResetBefore | Fault::ResetAfter) => Some(Answer::Reset),

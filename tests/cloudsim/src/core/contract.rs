@@ -1,10 +1,11 @@
 //! Faults of a running cloud for the contract suite and the random lives.
 
 use super::endpoint::Cloud;
-use super::faults::{Fault, Faults, Rule};
+use super::faults::{Fault, Faults, Rule, Watch};
+use super::lock;
 use super::running::Running;
 use async_trait::async_trait;
-use ccm_provider_contract::{Outage, Simulation};
+use ccm_provider_contract::{Outage, Simulation, watch};
 use rand::Rng;
 use rand::rngs::StdRng;
 use std::time::Duration;
@@ -85,5 +86,60 @@ impl<C: Cloud> Simulation for Running<C> {
 
     async fn settled(&self) {
         self.settled().await;
+    }
+
+    fn watch(&self) {
+        let (watched, clock) = (self.watched.clone(), self.clock().clone());
+        let watch: Watch = Box::new(move |call| {
+            let Watched { strike, calls } = &mut *lock(&watched);
+            let mut call = watch::Call {
+                operation: format!("{}:{}", call.service, call.action),
+                writes: call.mutating,
+                continued: call.continued,
+                text: call.params.to_owned(),
+                struck: false,
+                at: clock.now(),
+            };
+            let fault = strike.as_mut().filter(|strike| strike.hits(&call)).map(|strike| fault_of(&strike.effect));
+            call.struck = fault.is_some();
+            calls.push(call);
+            fault
+        });
+        self.faults(|faults| faults.watch(watch));
+    }
+
+    fn strike(&self, strike: Option<watch::Strike>) {
+        lock(&self.watched).strike = strike;
+    }
+
+    fn watched(&self) -> Vec<watch::Call> {
+        lock(&self.watched).calls.clone()
+    }
+}
+
+/// The calls since the beginning of the watch, and the fault of some of them.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    strike: Option<watch::Strike>,
+    calls: Vec<watch::Call>,
+}
+
+fn fault_of(effect: &watch::Effect) -> Fault {
+    let owned = |code: &str, message: &str| (code.to_owned(), message.to_owned());
+    match effect {
+        watch::Effect::Denied => Fault::Deny,
+        watch::Effect::Throttled => Fault::Throttle,
+        watch::Effect::Html => Fault::Html { status: 502 },
+        watch::Effect::AnswerLost => Fault::ResetAfter,
+        watch::Effect::AnswerCut => Fault::Truncate,
+        watch::Effect::Hangs => Fault::Hang,
+        watch::Effect::Code { status, code, message } => {
+            let (code, message) = owned(code, message);
+            Fault::Code { status: *status, code, message }
+        }
+        watch::Effect::FailsLater { status, code, message } => {
+            let (code, message) = owned(code, message);
+            Fault::Operation { status: *status, code, message }
+        }
     }
 }

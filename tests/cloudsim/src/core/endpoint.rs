@@ -65,6 +65,11 @@ pub trait Cloud: Simulated {
     fn carry_out(&mut self, call: &Self::Call, entry: &mut Entry, violations: &mut Vec<String>) -> Reply;
     /// The answer for an injected fault or a throttled call.
     fn injected(&mut self, call: &Self::Call, fault: &Fault, entry: &mut Entry) -> Reply;
+    /// Lets the change that a call begins fail after the call was accepted. False if the answer to the call is an
+    /// operation that fails: then [`Cloud::injected`] gives it.
+    fn will_fail(&mut self, _call: &Self::Call) -> bool {
+        false
+    }
     /// Adds the headers that every answer has.
     fn finish(&mut self, _call: &Self::Call, _reply: &mut Reply, _violations: &mut Vec<String>) {}
     /// Adds unknown elements to an answer.
@@ -80,7 +85,20 @@ pub struct Inside<C> {
     pub ledger: Ledger,
     /// Violations of the API by callers, one line each.
     pub violations: Vec<String>,
+    /// Names the objects that the parameters of a call refer to, for the watch.
+    pub names: Option<Names<C>>,
     throttle: Throttle,
+}
+
+/// The names of the objects that the parameters of a call refer to.
+pub struct Names<C>(pub NamesOf<C>);
+
+type NamesOf<C> = Box<dyn Fn(&C, &str) -> String + Send>;
+
+impl<C> std::fmt::Debug for Names<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Names")
+    }
 }
 
 impl<C: Cloud> Inside<C> {
@@ -90,6 +108,7 @@ impl<C: Cloud> Inside<C> {
             faults: Faults::default(),
             ledger: Ledger::new(ledger_entries),
             violations: Vec::new(),
+            names: None,
             throttle: Throttle::new(C::throttle(cloud.options())),
             cloud,
         }
@@ -133,7 +152,12 @@ impl<C: Cloud> Handler for Endpoint<C> {
             if admitted.fault.as_ref().is_none_or(Fault::applies_effect) {
                 self.hold(&admitted).await;
             }
+            let hangs = admitted.fault == Some(Fault::Hang);
             let answer = self.finish(*admitted);
+            if hangs {
+                // The caller ends the connection.
+                return std::future::pending().await;
+            }
             pause(half).await;
             answer
         })
@@ -161,8 +185,12 @@ impl<C: Cloud> Endpoint<C> {
         };
         let Entry { service, action, mutating, .. } = &entry;
         let fault = if inside.throttle.admit(service, action, *mutating, entry.at) {
-            let params = if inside.faults.reads_params() { inside.cloud.params(&call) } else { String::new() };
-            inside.faults.strike(Seen { service, action, mutating: *mutating, params: &params })
+            let mut params = if inside.faults.reads_params() { inside.cloud.params(&call) } else { String::new() };
+            if let Some(Names(names)) = inside.names.as_ref().filter(|_| inside.faults.is_watched()) {
+                params += &names(&inside.cloud, &params);
+            }
+            let (mutating, continued) = (*mutating, entry.continued);
+            inside.faults.strike(Seen { service, action, mutating, continued, params: &params })
         } else {
             Some(Fault::Throttle)
         };
@@ -201,13 +229,16 @@ impl<C: Cloud> Endpoint<C> {
         let inside = &mut *inside;
         inside.cloud.settle();
         let mut reply = match &fault {
-            Some(Fault::ResetBefore) => {
+            Some(Fault::ResetBefore | Fault::Hang) => {
                 inside.ledger.record(entry);
                 return Answer::Reset;
             }
             Some(Fault::Status { status, body }) => {
                 entry.code = fault.as_ref().map(Fault::name);
                 Reply { status: *status, body: body.clone().into_bytes(), kind: "text/plain", ..Reply::default() }
+            }
+            Some(Fault::Operation { .. }) if inside.cloud.will_fail(&call) => {
+                inside.cloud.carry_out(&call, &mut entry, &mut inside.violations)
             }
             Some(fault) if !fault.applies_effect() => inside.cloud.injected(&call, fault, &mut entry),
             _ => inside.cloud.carry_out(&call, &mut entry, &mut inside.violations),

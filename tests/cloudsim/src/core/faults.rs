@@ -2,6 +2,7 @@
 
 use super::throttle::matches;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// A fault of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,8 +37,10 @@ pub enum Fault {
     Throttle,
     /// The service's error for a missing permission; no effect.
     Deny,
-    /// The call is accepted, but its operation fails later; no effect. For clouds whose writes are asynchronous
-    /// operations.
+    /// There is never an answer; no effect.
+    Hang,
+    /// The call is accepted, but the change that it began fails later; no effect, except that the changed object may
+    /// show the failure. For clouds whose writes are asynchronous.
     Operation {
         /// The HTTP status of the operation.
         status: u16,
@@ -66,6 +69,7 @@ impl Fault {
             Fault::ExpiredCredentials => "expired credentials".to_owned(),
             Fault::Throttle => "throttle".to_owned(),
             Fault::Deny => "deny".to_owned(),
+            Fault::Hang => "hang".to_owned(),
             Fault::Operation { code, .. } => format!("operation {code}"),
         }
     }
@@ -129,10 +133,20 @@ struct Armed {
     struck: u64,
 }
 
+/// Sees every call before the rules, and may choose its fault.
+pub type Watch = Box<dyn FnMut(Seen<'_>) -> Option<Fault> + Send>;
+
 /// The active rules. The first one that applies is used; the rules before it have counted the call.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Faults {
     rules: Vec<Armed>,
+    watch: Option<Watch>,
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faults").field("rules", &self.rules).finish_non_exhaustive()
+    }
 }
 
 /// The properties of a call that rules depend on.
@@ -141,7 +155,9 @@ pub struct Seen<'a> {
     pub service: &'a str,
     pub action: &'a str,
     pub mutating: bool,
-    /// The parameters as in the ledger, but not truncated.
+    /// Whether the call requests a further page.
+    pub continued: bool,
+    /// The parameters as in the ledger, but not truncated. For a watch: also the names of the objects that they refer to.
     pub params: &'a str,
 }
 
@@ -151,7 +167,12 @@ impl Faults {
         self.rules.push(Armed { rule, seen: 0, struck: 0 });
     }
 
-    /// Removes all rules.
+    /// Replaces the watch.
+    pub fn watch(&mut self, watch: Watch) {
+        self.watch = Some(watch);
+    }
+
+    /// Removes all rules; the watch stays.
     pub fn clear(&mut self) {
         self.rules.clear();
     }
@@ -163,11 +184,19 @@ impl Faults {
 
     /// Whether a rule depends on parameters, so that the caller must provide them.
     pub fn reads_params(&self) -> bool {
-        self.rules.iter().any(|armed| armed.rule.params.is_some())
+        self.is_watched() || self.rules.iter().any(|armed| armed.rule.params.is_some())
+    }
+
+    /// Whether there is a watch, for which the caller must provide the names of objects.
+    pub fn is_watched(&self) -> bool {
+        self.watch.is_some()
     }
 
     /// Returns the fault for this call, if any.
     pub fn strike(&mut self, call: Seen<'_>) -> Option<Fault> {
+        if let Some(fault) = self.watch.as_mut().and_then(|watch| watch(call)) {
+            return Some(fault);
+        }
         for armed in &mut self.rules {
             let rule = &armed.rule;
             let matching = rule.service.as_deref().is_none_or(|service| service == call.service)
@@ -193,7 +222,7 @@ mod tests {
     use super::*;
 
     fn call<'a>(action: &'a str, mutating: bool) -> Seen<'a> {
-        Seen { service: "ec2", action, mutating, params: "GroupId=sg-1" }
+        Seen { service: "ec2", action, mutating, continued: false, params: "GroupId=sg-1" }
     }
 
     #[test]

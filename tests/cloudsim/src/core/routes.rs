@@ -32,6 +32,10 @@ pub trait Rest: Simulated {
     fn lost(&self, request: &Request, lost: Lost) -> (&'static str, Reply);
     /// The answer for an injected fault or a throttled call.
     fn injected(&mut self, call: &Call, fault: &Fault) -> Reply;
+    /// See [`Cloud::will_fail`].
+    fn will_fail(&mut self, _call: &Call) -> bool {
+        false
+    }
     /// See [`Cloud::held`].
     fn held(&self, _call: &Call, _arrived: Timestamp) -> Option<Timestamp> {
         None
@@ -103,6 +107,10 @@ impl<C: Rest> Cloud for C {
     fn injected(&mut self, (_, call): &Self::Call, fault: &Fault, entry: &mut Entry) -> Reply {
         entry.code = Some(fault.name());
         Rest::injected(self, call, fault)
+    }
+
+    fn will_fail(&mut self, (_, call): &Self::Call) -> bool {
+        Rest::will_fail(self, call)
     }
 
     fn finish(&mut self, (_, call): &Self::Call, reply: &mut Reply, violations: &mut Vec<String>) {

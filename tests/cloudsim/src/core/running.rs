@@ -2,7 +2,9 @@
 
 use super::admin::Admin;
 use super::clock::Clock;
-use super::endpoint::{Cloud, Endpoint, Inside};
+#[cfg(feature = "contract")]
+use super::contract::Watched;
+use super::endpoint::{Cloud, Endpoint, Inside, Names};
 use super::faults::{Faults, Rule};
 use super::ledger::Ledger;
 use super::lock;
@@ -14,6 +16,8 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug)]
 pub struct Running<C: Cloud> {
     pub(crate) endpoint: Arc<Endpoint<C>>,
+    #[cfg(feature = "contract")]
+    pub(super) watched: Arc<Mutex<Watched>>,
     clock: Clock,
     server: Server,
     admin: Server,
@@ -43,7 +47,15 @@ impl<C: Cloud> Running<C> {
         lock(&endpoint.inside).cloud.listens(server.url());
         let admin = Admin { endpoint: endpoint.clone(), url: server.url() };
         let admin = runtime.spawner().serve(setup.admin_port, Arc::new(admin))?;
-        Ok(Running { endpoint, clock, server, admin, runtime })
+        Ok(Running {
+            endpoint,
+            #[cfg(feature = "contract")]
+            watched: Arc::default(),
+            clock,
+            server,
+            admin,
+            runtime,
+        })
     }
 
     /// The URL for callers. For Compute Engine, the base URL of the Compute API, with a trailing slash.
@@ -91,6 +103,12 @@ impl<C: Cloud> Running<C> {
     /// Reads or changes the fault rules.
     pub fn faults<T>(&self, look: impl FnOnce(&mut Faults) -> T) -> T {
         look(&mut lock(&self.endpoint.inside).faults)
+    }
+
+    /// Sets how the watch learns to which objects the parameters of a call refer: parameters have IDs, and tests know
+    /// the names of objects.
+    pub fn names(&self, names: impl Fn(&C, &str) -> String + Send + 'static) {
+        lock(&self.endpoint.inside).names = Some(Names(Box::new(names)));
     }
 
     /// Reads or clears the ledger of calls.

@@ -64,7 +64,7 @@ impl Service {
             applied: true,
             ..Entry::default()
         };
-        let seen = Seen { service: "metadata", action: &path, mutating: false, params: "" };
+        let seen = Seen { service: "metadata", action: &path, mutating: false, continued: false, params: "" };
         let fault = inside.faults.strike(seen);
         entry.fault = fault.as_ref().map(Fault::name);
         let reply = match fault {

@@ -306,6 +306,13 @@ impl Rest for World {
         }
     }
 
+    /// The load balancer of the change shows ERROR afterwards.
+    fn will_fail(&mut self, call: &Call) -> bool {
+        let is_late = call.service == "load-balancer" && call.mutating;
+        self.failing += u32::from(is_late);
+        is_late
+    }
+
     fn render(&self, service: &str, problem: &Problem) -> Reply {
         routes::render(service, problem, &self.url)
     }
