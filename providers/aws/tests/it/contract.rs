@@ -26,16 +26,16 @@ mod network_balancers {
 }
 
 async fn classic() -> Arc<dyn Harness> {
-    Arc::new(Cloud::new("clb"))
+    Arc::new(Cloud::new("clb", ""))
 }
 
 async fn network() -> Arc<dyn Harness> {
-    Arc::new(Cloud::new("nlb"))
+    Arc::new(Cloud::new("nlb", ""))
 }
 
-struct Cloud {
-    bed: Bed,
-    kind: &'static str,
+pub(crate) struct Cloud {
+    pub(crate) bed: Bed,
+    pub(crate) kind: &'static str,
 }
 
 /// Adds the endpoints of the simulated services to configurations: without them, requests would go to AWS.
@@ -63,8 +63,9 @@ impl ProviderFactory for Local {
 }
 
 impl Cloud {
-    fn new(kind: &'static str) -> Self {
-        let bed = Bed::start("");
+    /// `more` are keys of `[Global]`.
+    pub(crate) fn new(kind: &'static str, more: &str) -> Self {
+        let bed = Bed::start(more);
         // The network is older than the suite, and none of its instances is a node of the suite.
         bed.aws.clock().step(Duration::from_secs(60));
         // The other tests validate; validation costs more than the calls.

@@ -8,6 +8,7 @@ mod crash;
 mod inspect;
 mod instances;
 mod lent;
+mod matrix;
 mod mistakes;
 mod network;
 mod parts;

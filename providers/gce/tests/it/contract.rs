@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ccm_cloudsim::gce::Options;
 use ccm_provider::flag::FlagValues;
 use ccm_provider::{AddressType, CloudConfig, NodeAddress, PersistentVolume, ProviderFactory, Service};
-use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Simulation};
+use ccm_provider_contract::{BrokenConfig, Deviation, Harness, Made, Simulation, TestCluster};
 use serde_json::json;
 
 use crate::bed::{self, Bed, PROJECT, ZONE};
@@ -15,11 +15,13 @@ use crate::bed::{self, Bed, PROJECT, ZONE};
 ccm_provider_contract::contract!(cloud);
 
 async fn cloud() -> Arc<dyn Harness> {
-    Arc::new(Cloud { bed: Bed::start(Options::default()) })
+    Arc::new(Cloud { bed: Bed::start(Options::default()), config: String::new() })
 }
 
-struct Cloud {
-    bed: Bed,
+pub(crate) struct Cloud {
+    pub(crate) bed: Bed,
+    /// More keys of `[global]`.
+    pub(crate) config: String,
 }
 
 fn path(name: &str) -> String {
@@ -33,7 +35,7 @@ impl Harness for Cloud {
     }
 
     fn config(&self) -> Option<CloudConfig> {
-        Some(CloudConfig { path: "gce.conf".into(), text: self.bed.config("") })
+        Some(CloudConfig { path: "gce.conf".into(), text: self.bed.config(&self.config) })
     }
 
     fn flags(&self) -> FlagValues {
@@ -42,6 +44,11 @@ impl Harness for Cloud {
 
     fn simulation(&self) -> Option<&dyn Simulation> {
         Some(&self.bed.cloud)
+    }
+
+    /// The ID of the cluster does not differ between runs.
+    fn furnish(&self, cluster: &TestCluster) {
+        cluster.set_config_map(&self.bed.factory().config_maps()[0], [("uid".to_owned(), "cid".to_owned())].into());
     }
 
     async fn add_instance(&self, name: &str) -> Made {

@@ -5,6 +5,7 @@ mod balancers;
 mod bed;
 mod contract;
 mod inspect;
+mod matrix;
 mod nodes;
 mod routes;
 mod start;

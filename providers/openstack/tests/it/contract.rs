@@ -18,17 +18,19 @@ use crate::bed::{self, Bed};
 ccm_provider_contract::contract!(cloud);
 
 async fn cloud() -> Arc<dyn Harness> {
-    Arc::new(Cloud { bed: Bed::start(Options::default()) })
+    Arc::new(Cloud { bed: Bed::start(Options::default()), config: "manage-security-groups = true" })
 }
 
-struct Cloud {
-    bed: Bed,
+pub(crate) struct Cloud {
+    pub(crate) bed: Bed,
+    /// Keys of `[LoadBalancer]`.
+    pub(crate) config: &'static str,
 }
 
 impl Cloud {
     /// With a subnet, so that a Service without nodes gets a balancer too.
     fn keys(&self) -> String {
-        format!("manage-security-groups = true\nsubnet-id = {}", self.bed.subnet)
+        format!("{}\nsubnet-id = {}", self.config, self.bed.subnet)
     }
 
     fn server_of(&self, name: &str) -> String {

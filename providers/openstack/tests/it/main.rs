@@ -17,6 +17,7 @@ mod groups;
 mod inspect;
 mod late;
 mod lives;
+mod matrix;
 mod measure;
 mod replace;
 mod scene;

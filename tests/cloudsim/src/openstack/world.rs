@@ -42,6 +42,10 @@ pub struct World {
     pub frozen: bool,
     /// The number of the next changes of load balancers that end in ERROR.
     pub failing: u32,
+    /// Whether the change that the current call begins ends in ERROR.
+    pub spoiled: bool,
+    /// The load balancers with such a change.
+    pub failing_balancers: BTreeSet<String>,
     /// The state before each recent write, oldest first; kept only for stale reads.
     past: Past<Before>,
     rng: StdRng,
@@ -91,6 +95,8 @@ impl World {
             pending: BTreeMap::new(),
             frozen: false,
             failing: 0,
+            spoiled: false,
+            failing_balancers: BTreeSet::new(),
             past: Past::default(),
             count: 0,
         }
@@ -260,7 +266,9 @@ impl Rest for World {
                 let (tables, pending) = (self.tables.clone(), self.pending.clone());
                 self.past.keep(now, Before { tables, pending, failing: self.failing });
             }
-            return (route.run)(self, call);
+            let reply = (route.run)(self, call);
+            self.spoiled = false;
+            return reply;
         }
         let mut past = std::mem::take(&mut self.past);
         let reply = match past.shown() {
@@ -309,7 +317,7 @@ impl Rest for World {
     /// The load balancer of the change shows ERROR afterwards.
     fn will_fail(&mut self, call: &Call) -> bool {
         let is_late = call.service == "load-balancer" && call.mutating;
-        self.failing += u32::from(is_late);
+        self.spoiled = is_late;
         is_late
     }
 

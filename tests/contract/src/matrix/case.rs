@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// How often one write may be refused in one pass.
 const PER_PASS: usize = 6;
 /// How often a busy object is asked in one pass, which takes at most twenty minutes.
-const POLLS: usize = 240;
+const POLLS: usize = 250;
 /// How often one write that is refused for good may be sent: also after a second look.
 const FOR_GOOD: usize = 2;
 
@@ -296,7 +296,7 @@ impl Run<'_> {
         let is_deletion = self.case.operation.name.to_lowercase().contains("delete");
         let is_final = self.case.trouble == Trouble::Refused && !is_deletion;
         let most = match self.case.trouble {
-            Trouble::Busy => 3 * POLLS,
+            Trouble::Busy | Trouble::Throttled => 3 * POLLS,
             _ if is_final => FOR_GOOD,
             _ => 3 * PER_PASS,
         };

@@ -23,6 +23,8 @@ pub(super) const HIT: usize = 0;
 
 /// The longest pass.
 const PASS: Duration = Duration::from_secs(1200);
+/// How often an error that requests another attempt gets it.
+const ATTEMPTS: usize = 12;
 /// How often a conflict is answered at once.
 const CONFLICTS: usize = 3;
 
@@ -62,6 +64,8 @@ struct Item {
     place: usize,
     service: Service,
     action: ServiceAction,
+    /// How often an error requested another attempt.
+    attempts: usize,
     given: Option<Given>,
 }
 
@@ -126,7 +130,7 @@ impl Life {
             if action == ServiceAction::Ensure {
                 add_finalizers(&*balancer, service);
             }
-            items.push(Item { place, service: service.clone(), action, given: None });
+            items.push(Item { place, service: service.clone(), action, attempts: 0, given: None });
         }
         let work: Vec<ServiceWork> = items.iter().map(|item| self.work(item)).collect();
         let mut open: Vec<Option<Item>> = items.into_iter().map(Some).collect();
@@ -186,6 +190,11 @@ impl Life {
                 }
                 match &result {
                     Err(error) if error.is_in_progress() && !is_over => {
+                        wait = wait.max(error.retry_after().unwrap_or_default());
+                        continue;
+                    }
+                    Err(error) if error.retry_after().is_some() && item.attempts < ATTEMPTS && !is_over => {
+                        item.attempts += 1;
                         wait = wait.max(error.retry_after().unwrap_or_default());
                         continue;
                     }

@@ -151,7 +151,8 @@ pub trait MatrixCloud: Send + Sync {
 pub struct Kind {
     /// Its name in reports.
     pub name: &'static str,
-    /// Whether only its operations that the kinds before it do not have in a situation are of interest.
+    /// Whether only those of its operations are of interest that no kind before it has in the same situation; then it
+    /// runs only creation, change and deletion.
     pub is_variant: bool,
     /// Creates a cloud.
     pub start: fn() -> BoxFuture<'static, Arc<dyn MatrixCloud>>,

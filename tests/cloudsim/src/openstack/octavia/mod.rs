@@ -189,6 +189,9 @@ fn begin(world: &mut World, balancer: &str, status: &str, parts: &[(&'static str
             }
         }
     }
+    if world.spoiled {
+        world.failing_balancers.insert(balancer.to_owned());
+    }
     let due = (ends(world, world.options.provisioning), world.number());
     world.pending.insert(due, balancer.to_owned());
 }
@@ -232,15 +235,16 @@ fn parts(world: &World, balancer: &Row) -> Vec<(&'static str, String)> {
 
 /// Ends the provisioning of a load balancer.
 pub(super) fn settle(world: &mut World, id: &str) {
+    let spoiled = world.failing_balancers.remove(id);
     let Some(balancer) = world.row("loadbalancer", id) else { return };
     let parts = parts(world, balancer);
     if balancer.text("provisioning_status") == "PENDING_DELETE" {
         balancers::remove(world, id, &parts);
         return;
     }
-    let fails = world.failing > 0;
+    let fails = spoiled || world.failing > 0;
     let failing = if fails { innermost(world, balancer, &parts) } else { "" };
-    world.failing = world.failing.saturating_sub(1);
+    world.failing = world.failing.saturating_sub(u32::from(!spoiled));
     let stamp = stamp(world);
     for (kind, part) in parts.into_iter().chain([("loadbalancer", id.to_owned())]) {
         let Some(row) = world.row_mut(kind, &part) else { continue };
