@@ -272,7 +272,7 @@ impl Run<'_> {
         let is_ensured = actions.get(HIT) == Some(&Some(ServiceAction::Ensure));
         if is_ensured && cloud.has_frame(hit) {
             let how = || format!("{:?}", given.answer.as_ref().map_err(ToString::to_string));
-            self.found.holds(Check::Status, given.status().is_some(), how);
+            self.found.holds(Check::Status, given.has_status(), how);
         }
         if given.answer.is_ok() {
             let contents = self.life.contents().await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_provider::{
-    ErrorClass, LoadBalancer, LoadBalancerStatus, NodeRef, ProviderError, Service, ServiceAction, ServiceAnswer,
+    ErrorClass, LoadBalancer, LoadBalancerStatus, NodeRef, ProviderError, Scope, Service, ServiceAction, ServiceAnswer,
     ServiceWork, batches,
 };
 use futures::future::join_all;
@@ -43,14 +43,17 @@ pub(super) struct Life {
 #[derive(Debug)]
 pub(super) struct Given {
     pub(super) answer: Result<Option<LoadBalancerStatus>, ProviderError>,
+    /// The status beside an error.
+    status: Option<LoadBalancerStatus>,
     /// The time since the beginning of the pass.
     pub(super) after: Duration,
 }
 
 impl Given {
-    /// The status that the controller publishes.
-    pub(super) fn status(&self) -> Option<&LoadBalancerStatus> {
-        self.answer.as_ref().ok()?.as_ref().filter(|status| !status.ingress.is_empty())
+    /// Whether the answer has a status that the controller publishes.
+    pub(super) fn has_status(&self) -> bool {
+        let status = self.answer.as_ref().ok().and_then(|status| status.as_ref()).or(self.status.as_ref());
+        status.is_some_and(|status| !status.ingress.is_empty())
     }
 
     /// The error, unless the cloud only needs more time.
@@ -166,7 +169,7 @@ impl Life {
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),
             };
-            item.given = Some(Given { answer, after: begin.elapsed() });
+            item.given = Some(Given { answer, status: None, after: begin.elapsed() });
         }
         loop {
             let open: Vec<usize> =
@@ -176,10 +179,10 @@ impl Life {
             }
             let work: Vec<ServiceWork> =
                 open.iter().filter_map(|at| items.get(*at)).map(|item| self.work(item)).collect();
-            let answers = balancer.reconcile(CLUSTER, &work).await;
+            let answers = balancer.reconcile(CLUSTER, &work, &Scope::default()).await;
             let is_over = begin.elapsed() > PASS;
             let mut wait = Duration::ZERO;
-            for (at, ServiceAnswer { result, notes }) in open.into_iter().zip(answers) {
+            for (at, ServiceAnswer { result, status, notes, .. }) in open.into_iter().zip(answers) {
                 let Some(item) = items.get_mut(at) else { continue };
                 let annotations = &mut item.service.metadata.annotations;
                 for (key, value) in notes.annotations {
@@ -202,10 +205,12 @@ impl Life {
                         conflicts += 1;
                         continue;
                     }
-                    Ok(Some(status)) => item.service.status.load_balancer = status.clone(),
                     _ => {}
                 }
-                item.given = Some(Given { answer: result, after: begin.elapsed() });
+                if let Some(status) = result.as_ref().ok().and_then(|status| status.as_ref()).or(status.as_ref()) {
+                    item.service.status.load_balancer = status.clone();
+                }
+                item.given = Some(Given { answer: result, status, after: begin.elapsed() });
             }
             tokio::time::sleep(wait.max(Duration::from_millis(1))).await;
         }

@@ -267,7 +267,7 @@ fn run_all(cases: &[(Case, Effect)], baselines: &Baselines, threads: usize) -> V
                     let found = case::run(case, effect, baseline);
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
                     results.insert(at, found);
-                    if results.len() % 100 == 0 {
+                    if results.len().is_multiple_of(100) {
                         println!("{} of {} cases", results.len(), cases.len());
                     }
                 }
