@@ -194,11 +194,13 @@ fn effect(operation: &Operation, trouble: Trouble) -> Result<Effect, &'static st
         Trouble::NotFound if !operation.writes => {
             Err("a read that denies an existing object is a stale read, which has tests of its own")
         }
+        Trouble::NotFound
+            if ["Delete", "Revoke", "Deregister", "Detach"].iter().any(|verb| action.starts_with(verb)) =>
+        {
+            Err("the removal of a missing object is done")
+        }
         Trouble::NotFound => code(missing(service, action), "The object 'x' does not exist"),
-        Trouble::Conflict => match duplicate(service, action) {
-            Some(name) => code(name, "The object 'x' exists already, or no longer"),
-            None => Err("the operation has no error about another client"),
-        },
+        Trouble::Conflict => Err("objects have no versions; one that exists already is what follows a lost answer"),
         Trouble::Busy => match action {
             "DeleteSecurityGroup" => code("DependencyViolation", "resource sg-x has a dependent object"),
             "DeleteTargetGroup" => {
@@ -235,20 +237,6 @@ fn missing(service: &str, action: &str) -> &'static str {
         ("elbv2", "ModifyListener" | "DeleteListener") => "ListenerNotFound",
         _ => "LoadBalancerNotFound",
     }
-}
-
-/// The code for an object that another client created or removed.
-fn duplicate(service: &str, action: &str) -> Option<&'static str> {
-    Some(match (service, action) {
-        ("ec2", "CreateSecurityGroup") => "InvalidGroup.Duplicate",
-        ("ec2", "AuthorizeSecurityGroupIngress") => "InvalidPermission.Duplicate",
-        ("ec2", "RevokeSecurityGroupIngress") => "InvalidPermission.NotFound",
-        (_, "CreateLoadBalancer") => "DuplicateLoadBalancerName",
-        ("elbv2", "CreateTargetGroup") => "DuplicateTargetGroupName",
-        ("elbv2", "CreateListener" | "ModifyListener") | ("elb", "CreateLoadBalancerListeners") => "DuplicateListener",
-        ("elb", "CreateLoadBalancerPolicy") => "DuplicatePolicyName",
-        _ => return None,
-    })
 }
 
 /// The code of an exhausted quota.

@@ -128,6 +128,9 @@ impl MatrixCloud for Cloud {
             Trouble::Refused => {
                 Ok(Effect::code(400, "invalid", "Invalid value for field 'resource.name': 'x'. It is not possible."))
             }
+            Trouble::NotFound if is(".delete") || is(".removeInstance") || is(".removeInstances") => {
+                Err("the removal of a missing object is done")
+            }
             Trouble::NotFound if operation.writes => {
                 Ok(Effect::code(404, "notFound", "The resource 'projects/p/global/networks/x' was not found"))
             }
@@ -135,10 +138,9 @@ impl MatrixCloud for Cloud {
                 Err("a read that denies an existing object is a stale read, which has tests of its own")
             }
             Trouble::Conflict if is(".patch") => Ok(Effect::code(412, "conditionNotMet", "Invalid fingerprint.")),
-            Trouble::Conflict if is(".insert") => {
-                Ok(Effect::code(409, "alreadyExists", "The resource 'projects/p/x' already exists"))
+            Trouble::Conflict => {
+                Err("only patches conflict; an object that exists already is what follows a lost answer")
             }
-            Trouble::Conflict => Err("only insertions and patches conflict"),
             Trouble::Busy if is(".delete") => Ok(Effect::code(
                 400,
                 "resourceInUseByAnotherResource",

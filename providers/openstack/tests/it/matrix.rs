@@ -233,6 +233,7 @@ fn effect(operation: &Operation, trouble: Trouble) -> Result<Effect, &'static st
         Trouble::NotFound if !operation.writes => {
             Err("a read that denies an existing object is a stale read, which has tests of its own")
         }
+        Trouble::NotFound if name.ends_with("_delete") => Err("the removal of a missing object is done"),
         Trouble::NotFound if is_octavia => code(404, "", "Subnet 5eb5a7f2 not found."),
         Trouble::NotFound => code(404, "NetworkNotFound", "Network 5eb5a7f2 could not be found."),
         Trouble::Conflict if name.ends_with("_get") || name.ends_with("_list") => Err("a read does not conflict"),
