@@ -37,13 +37,14 @@ const KINDS: [Kind; 3] = [
     },
 ];
 
-#[test]
-fn a_sample_of_the_matrix_has_only_known_failures() {
-    run(&KINDS, Part::Sample, &Known::of(env!("CARGO_MANIFEST_DIR")));
-}
-
 mod long_lane {
     use super::*;
+
+    /// In the long lane, because it takes more than a minute.
+    #[test]
+    fn a_sample_of_the_matrix_has_only_known_failures() {
+        run(&KINDS, Part::Sample, &Known::of(env!("CARGO_MANIFEST_DIR")));
+    }
 
     #[test]
     fn the_matrix_has_only_known_failures() {
