@@ -41,13 +41,14 @@ const KINDS: [Kind; 4] = [
     Kind { name: "internal-local", is_variant: true, start: || Box::pin(async { start(true, true) }) },
 ];
 
-#[test]
-fn a_sample_of_the_matrix_has_only_known_failures() {
-    run(&KINDS, Part::Sample, &Known::of(env!("CARGO_MANIFEST_DIR")));
-}
-
 mod long_lane {
     use super::*;
+
+    /// In the long lane until the list of known failures is measured with the engine.
+    #[test]
+    fn a_sample_of_the_matrix_has_only_known_failures() {
+        run(&KINDS, Part::Sample, &Known::of(env!("CARGO_MANIFEST_DIR")));
+    }
 
     #[test]
     fn the_matrix_has_only_known_failures() {
@@ -109,6 +110,7 @@ impl MatrixCloud for Cloud {
     fn unused(&self) -> &'static [(&'static str, &'static str)] {
         &[
             ("compute.firewalls.get", "several Services are read with lists"),
+            ("compute.forwardingRules.update", "a change of the ports replaces the forwarding rule"),
             ("compute.instances.get", "the configuration names the tags of the nodes"),
             ("compute.instances.list", "the configuration names the tags of the nodes"),
             ("compute.networks.get", "the network belongs to the project"),
