@@ -31,8 +31,6 @@ const LOOK: Duration = Duration::from_secs(3);
 #[derive(Debug, Default)]
 pub(super) struct Ongoing {
     sent: Mutex<BTreeMap<String, (Sent, Meant)>>,
-    /// The failures of operations that have ended, by write.
-    failed: Mutex<BTreeMap<String, ProviderError>>,
     /// The objects that were not deleted because others use them.
     used: Mutex<BTreeSet<String>>,
 }
@@ -101,7 +99,6 @@ impl Writer<'_> {
     }
 
     async fn begin(&self, step: &Step, write: &Write, meant: Meant) -> Result<Written, ApiError> {
-        lock(&self.ongoing.failed).remove(&write.to_string());
         let Some(sent) = self.client.begin(write).await? else { return Ok(Written::Done) };
         let name = sent.key().to_owned();
         lock(&self.ongoing.sent).insert(name.clone(), (sent, meant));
@@ -130,16 +127,13 @@ impl Writer<'_> {
             }
             Ok(Some(Err(error))) => {
                 lock(&self.ongoing.sent).remove(&operation.name);
-                return Err(error.into());
+                return Ok(Progress::Failed(error.into()));
             }
             Ok(None) => drop(lock(&self.ongoing.sent).remove(&operation.name)),
         }
         let ended = self.client.ended(&sent);
-        if let Err(error) = ended.or_else(|error| self.failed(&sent.write, &meant, error)) {
-            // The step fails with it when it is completed: from here, some classes would mean that nothing is known.
-            lock(&self.ongoing.failed).insert(sent.write.to_string(), error);
-        }
-        Ok(Progress::Done)
+        let result = ended.or_else(|error| self.failed(&sent.write, &meant, error));
+        Ok(result.err().map_or(Progress::Done, Progress::Failed))
     }
 
     /// What the failure of a write means. On a conflict, the engine observes and plans again.
@@ -161,11 +155,9 @@ impl Writer<'_> {
         }
     }
 
-    /// The failure of the operation of a step; or reads what later steps need.
+    /// Reads what later steps need.
     pub(super) async fn completed(&self, step: &Step, outputs: &Outputs) -> Result<(), ProviderError> {
         let write = step.act.write();
-        let failed = lock(&self.ongoing.failed).remove(&write.to_string());
-        failed.map_or(Ok(()), Err)?;
         match &step.act {
             Act::Reserve(_) => {
                 let reserved: Option<Address> = self.client.get(ADDRESS_GET, &write.scope, &write.name).await?;

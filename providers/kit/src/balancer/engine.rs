@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::memory::{Memory, Parked};
-use super::run::{Results, Run, is_definite};
+use super::run::{Results, Run};
 use super::step::{Plan, Step};
 use super::{BalancerCloud, Progress, Reached};
 use crate::lock::lock;
@@ -217,7 +217,7 @@ impl<C: BalancerCloud> Engine<C> {
         });
         for (object, state) in join_all(polls).await {
             match state {
-                Err(error) if is_definite(&error) => {
+                Ok(Progress::Failed(error)) => {
                     let of = parked.remove(&object).map(|parked| parked.services).unwrap_or_default();
                     for (place, _) in work.iter().enumerate().filter(|(_, item)| of.contains(&item.service.key())) {
                         results.fail(place, &error);

@@ -124,8 +124,7 @@ pub trait BalancerCloud: Send + Sync + 'static {
         scope: &Scope,
     ) -> impl Future<Output = Result<Written, ProviderError>> + Send;
 
-    /// Reads the state of an accepted write; may wait for some seconds. An error means that the write failed, except
-    /// for errors of class throttled, transient and unknown: those are asked again.
+    /// Reads the state of an accepted write; may wait for some seconds. After an error it is read again.
     fn poll(&self, _operation: &Operation) -> impl Future<Output = Result<Progress, ProviderError>> + Send {
         std::future::ready(Ok(Progress::Done))
     }
@@ -221,10 +220,12 @@ pub struct Operation {
 }
 
 /// The state of an [`Operation`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Progress {
     /// It goes on.
     Running,
-    /// It has succeeded.
+    /// It has succeeded, or is not known any more: the next observation shows what became of it.
     Done,
+    /// It has failed.
+    Failed(ProviderError),
 }

@@ -100,6 +100,7 @@ impl<C: BalancerCloud> Run<'_, C> {
         results: &mut Results,
     ) {
         let mut schedule = Schedule::new(steps, self.work.len());
+        let with_steps: Vec<usize> = (0..self.work.len()).filter(|place| !schedule.has_ended(*place)).collect();
         let accepted = Accepted::default();
         let mut running = FuturesUnordered::new();
         let mut due = schedule.first();
@@ -127,7 +128,7 @@ impl<C: BalancerCloud> Run<'_, C> {
                 return;
             }
             let only_operations = lock(&accepted).len() == running.len();
-            let others_wait = (0..self.work.len()).any(|place| schedule.has_ended(place));
+            let others_wait = with_steps.iter().any(|place| schedule.has_ended(*place));
             let patience = if others_wait { OTHERS_WAIT } else { PATIENCE };
             let ended = match only_operations {
                 false => running.next().await,
@@ -230,11 +231,9 @@ impl<C: BalancerCloud> Run<'_, C> {
         loop {
             match self.scope.waiting(self.cloud.poll(operation)).await? {
                 Ok(Progress::Done) => return Ok(()),
+                Ok(Progress::Failed(error)) => return Err(error),
                 Ok(Progress::Running) => {}
-                Err(error) if !is_definite(&error) => {
-                    tracing::debug!(operation = operation.name, %error, "the operation is read again");
-                }
-                Err(error) => return Err(error),
+                Err(error) => tracing::debug!(operation = operation.name, %error, "the operation is read again"),
             }
             let pause = (began.elapsed() / 5).clamp(PAUSE.0, PAUSE.1);
             self.scope.waiting(tokio::time::sleep(pause)).await?;
@@ -257,10 +256,4 @@ impl From<ProviderError> for Failure {
 /// Whether the cloud changed nothing and refuses the request.
 fn is_refusal(error: &ProviderError) -> bool {
     is_final(error) || matches!(error.class(), ErrorClass::Denied { .. })
-}
-
-/// Whether the answer to a poll says that the operation has failed.
-pub(super) fn is_definite(error: &ProviderError) -> bool {
-    use ErrorClass::{InProgress, Throttled, Transient, Unknown};
-    !matches!(error.class(), InProgress { .. } | Throttled { .. } | Transient { .. } | Unknown)
 }
