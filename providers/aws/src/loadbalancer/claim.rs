@@ -182,12 +182,11 @@ pub(crate) fn check(desired: &Desired, marks: &Marks, env: &Env) -> Result<(), P
     }
 }
 
-/// The same for a deletion: a balancer of another cluster is left alone, but one without the tags of any cluster may be
-/// this one's, and is not forgotten.
+/// Whether a balancer of the Service's name may be deleted; an error while AWS does not show whose it is.
 pub(crate) fn check_deletion(desired: &Desired, marks: &Marks, env: &Env) -> Result<bool, ProviderError> {
-    match marks.read() {
-        Some(tags) if balancer(marks, env) == Claim::Foreign && names_a_cluster(tags) => Ok(false),
-        _ => check(desired, marks, env).map(|()| true),
+    match balancer(marks, env) {
+        Claim::Unread(Unread::NotShown) => Err(not_shown(desired)),
+        claim => Ok(claim.is_ours()),
     }
 }
 

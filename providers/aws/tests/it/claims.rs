@@ -1,0 +1,232 @@
+//! Whose an object is, and objects that AWS shows late.
+
+use std::time::Duration;
+
+use ccm_cloudsim::aws::ec2::InstanceState;
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_cloudsim::core::lag::Lag;
+use ccm_provider::{LoadBalancerExt as _, Service};
+use serde_json::json;
+
+use crate::bed::{Bed, CLUSTER, USER_GROUP, service};
+use crate::lent::watched;
+
+fn of_kind(name: &str, kind: &str, annotations: &[(&str, &str)]) -> Service {
+    service(name, &[annotations, &[("type", kind)]].concat(), &[(80, 31080)], json!({}))
+}
+
+fn rules(bed: &Bed, group: &str) -> usize {
+    bed.aws.world(|world| world.ec2.groups[group].ingress.len())
+}
+
+#[tokio::test]
+async fn a_group_that_services_share_keeps_its_rule_until_the_last_is_deleted() {
+    for config in [format!("ElbSecurityGroup = {USER_GROUP}"), String::new()] {
+        let bed = Bed::start(&config);
+        bed.add_group(USER_GROUP, None, Vec::new());
+        let annotations: &[(&str, &str)] = if config.is_empty() { &[("security-groups", USER_GROUP)] } else { &[] };
+        let process = bed.process().await;
+        let (a, b) = (of_kind("a", "clb", annotations), of_kind("b", "clb", annotations));
+        bed.ensure(&*process, &a).await;
+        bed.ensure(&*process, &b).await;
+        let nodes = bed.network.node_group.clone();
+        assert_eq!(rules(&bed, &nodes), 1);
+        bed.delete(&*process, &a).await;
+        assert_eq!(rules(&bed, &nodes), 1, "b needs it");
+        let mark = bed.aws.mark();
+        bed.ensure(&*process, &b).await;
+        assert_eq!(bed.writes(mark), [""; 0]);
+        bed.delete(&*process, &b).await;
+        assert_eq!(rules(&bed, &nodes), 0);
+        bed.check();
+    }
+}
+
+#[tokio::test]
+async fn target_groups_that_still_show_the_deleted_balancer_are_deleted_in_the_end() {
+    let bed = Bed::start("");
+    bed.aws.change(|options| options.delays.balancer_arns = Duration::from_secs(10));
+    let process = bed.process().await;
+    let web = of_kind("web", "nlb", &[]);
+    bed.ensure(&*process, &web).await;
+    bed.delete(&*process, &web).await;
+    assert_eq!(bed.aws.world(|world| (world.elbv2.balancers.len(), world.elbv2.groups.len())), (0, 0));
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_deletion_waits_for_tags_that_are_shown_late() {
+    for kind in ["nlb", "clb"] {
+        let bed = Bed::start("");
+        bed.aws.change(|options| options.lag = Lag::default().with("tags", Duration::from_secs(5)));
+        let process = bed.process().await;
+        let web = of_kind("web", kind, &[]);
+        let _ = process.ensure(CLUSTER, &web, &bed.nodes).await;
+        bed.delete(&*process, &web).await;
+        let left = bed.aws.world(|world| world.elb.balancers.len() + world.elbv2.balancers.len());
+        assert_eq!(left, 0, "{kind}");
+        bed.check();
+    }
+}
+
+#[tokio::test]
+async fn target_groups_without_tags_behind_our_balancer_go_with_it() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    let web = of_kind("web", "nlb", &[]);
+    bed.ensure(&*process, &web).await;
+    bed.aws.world(|world| world.elbv2.groups.values_mut().for_each(|group| group.tags.clear()));
+    bed.aws.clock().step(Duration::from_secs(60));
+    bed.delete(&*bed.process().await, &web).await;
+    assert_eq!(bed.aws.world(|world| world.elbv2.groups.len()), 0);
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_group_of_nodes_without_the_clusters_tag_keeps_no_rule() {
+    let bed = Bed::start("");
+    let nodes = bed.network.node_group.clone();
+    bed.aws.world(|world| world.ec2.groups.get_mut(&nodes).unwrap().tags.clear());
+    let process = bed.process().await;
+    let web = of_kind("web", "nlb", &[]);
+    bed.ensure(&*process, &web).await;
+    assert!(rules(&bed, &nodes) > 0);
+    bed.delete(&*process, &web).await;
+    assert_eq!(rules(&bed, &nodes), 0);
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_stopped_node_withholds_no_address_and_gets_traffic_when_it_runs() {
+    for kind in ["nlb", "clb"] {
+        let bed = Bed::start("");
+        let id = bed.nodes[2].provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
+        let set = |state| bed.aws.world(|world| world.ec2.instances.get_mut(&id).unwrap().state = state);
+        set(InstanceState::Stopped);
+        let (process, cluster) = watched(&bed).await;
+        let web = of_kind("web", kind, &[]);
+        let status = process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap();
+        assert_eq!(status.unwrap().ingress.len(), 1, "{kind}");
+        assert_eq!(bed.hosts(), [2], "{kind}");
+        let events = cluster.take_events();
+        assert_eq!(events.iter().filter(|event| event.contains("node-2")).count(), 1, "{kind}: {events:?}");
+        set(InstanceState::Running);
+        bed.ensure(&*bed.process().await, &web).await;
+        assert_eq!(bed.hosts(), [3], "{kind}");
+        bed.check();
+    }
+}
+
+#[tokio::test]
+async fn an_instance_that_is_missing_once_stays_registered() {
+    for kind in ["nlb", "clb"] {
+        let bed = Bed::start("");
+        let web = of_kind("web", kind, &[]);
+        bed.ensure(&*bed.process().await, &web).await;
+        let (process, _cluster) = watched(&bed).await;
+        let id = bed.nodes[0].provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
+        bed.aws.world(|world| world.ec2.instances.remove(&id).unwrap());
+        let mark = bed.aws.mark();
+        process.update(CLUSTER, &web, &bed.nodes).await.unwrap();
+        assert_eq!(bed.writes(mark), [""; 0], "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_goes_and_comes_back_waits_for_nothing() {
+    for kind in ["nlb", "clb"] {
+        let bed = Bed::start("NLBSecurityGroupMode = Managed");
+        bed.aws.change(|options| options.delays.balancer_interfaces = Duration::ZERO);
+        let process = bed.process().await;
+        let web = of_kind("web", kind, &[]);
+        process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap();
+        process.ensure_deleted(CLUSTER, &web).await.unwrap();
+        process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap();
+        bed.check();
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_that_waits_for_interfaces_is_in_progress_with_growing_delays() {
+    let bed = Bed::start("");
+    bed.aws.change(|options| options.delays.balancer_interfaces = Duration::from_secs(40));
+    let process = bed.process().await;
+    let web = of_kind("web", "clb", &[]);
+    bed.ensure(&*process, &web).await;
+    bed.aws.clock().step(Duration::from_secs(60));
+    let mark = bed.aws.mark();
+    while let Err(error) = process.ensure_deleted(CLUSTER, &web).await {
+        assert!(error.is_in_progress(), "{error:?}");
+        bed.aws.clock().step(error.retry_after().unwrap());
+    }
+    let tries = bed.writes(mark).iter().filter(|write| *write == "DeleteSecurityGroup").count();
+    assert!(tries <= 5, "{tries}");
+}
+
+#[tokio::test]
+async fn a_full_security_group_takes_what_fits() {
+    let bed = Bed::start("");
+    let nodes = bed.network.node_group.clone();
+    bed.aws.change(|options| options.limits.rules_per_group = 5);
+    let web = service(
+        "web",
+        &[("type", "nlb")],
+        &[(80, 31080), (81, 31081), (82, 31082)],
+        json!({
+            "loadBalancerSourceRanges": ["10.0.0.0/8", "192.168.0.0/16"],
+        }),
+    );
+    let error = bed.process().await.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
+    assert!(error.contains(&nodes) && error.contains("no room"), "{error}");
+    assert_eq!(rules(&bed, &nodes), 5);
+    assert_eq!(bed.hosts(), [3, 3, 3]);
+}
+
+#[tokio::test]
+async fn a_full_target_group_takes_what_fits_and_later_ports_are_served() {
+    let mut bed = Bed::start("");
+    bed.add_nodes(2);
+    bed.aws.change(|options| options.limits.targets_per_group = 4);
+    let web = service("web", &[("type", "nlb")], &[(80, 31080), (81, 31081)], json!({}));
+    let error = bed.process().await.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
+    assert!(error.contains("as target"), "{error}");
+    assert_eq!(bed.hosts(), [4, 4]);
+}
+
+/// The rule keeps the name of the deleted balancer, and goes with the last one that needs it.
+#[tokio::test]
+async fn a_health_rule_that_cannot_be_renamed_keeps_no_deletion_from_ending() {
+    let bed = Bed::start("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+    let process = bed.process().await;
+    let nodes = bed.network.node_group.clone();
+    let ranges = json!({"loadBalancerSourceRanges": ["192.168.0.0/16"]});
+    let one = service("one", &[("type", "nlb")], &[(80, 31080)], ranges.clone());
+    let two = service("two", &[("type", "nlb")], &[(80, 31081)], ranges);
+    bed.ensure(&*process, &one).await;
+    bed.ensure(&*process, &two).await;
+    let action = "UpdateSecurityGroupRuleDescriptionsIngress";
+    bed.aws.fault(Rule::every(Fault::Deny).on("ec2", action));
+    bed.aws.clock().step(Duration::from_secs(60));
+    bed.delete(&*process, &one).await;
+    let probes = |bed: &Bed| {
+        bed.aws.world(|world| world.ec2.groups[&nodes].ingress.iter().filter(|rule| rule.from == Some(10256)).count())
+    };
+    assert_eq!(probes(&bed), 2);
+    bed.aws.clock().step(Duration::from_secs(60));
+    bed.delete(&*process, &two).await;
+    assert_eq!(rules(&bed, &nodes), 0);
+}
+
+/// A balancer of another cluster opens its rules itself.
+#[tokio::test]
+async fn a_health_rule_is_not_kept_for_the_balancer_of_another_cluster() {
+    let bed = Bed::start("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+    let (ours, theirs) = (bed.process().await, bed.process_of("c2").await);
+    let ranges = json!({"loadBalancerSourceRanges": ["192.168.0.0/16"]});
+    let one = service("one", &[("type", "nlb")], &[(80, 31080)], ranges.clone());
+    bed.ensure(&*ours, &one).await;
+    let _ = theirs.ensure(CLUSTER, &service("two", &[("type", "nlb")], &[(80, 31081)], ranges), &[]).await;
+    bed.aws.clock().step(Duration::from_secs(60));
+    bed.delete(&*ours, &one).await;
+    assert_eq!(rules(&bed, &bed.network.node_group), 0);
+}
