@@ -211,6 +211,7 @@ impl ServiceController {
 
     pub(super) fn remember(&self, key: &ServiceKey, service: &Arc<Service>) {
         let groups = self.balancer.groups(service);
+        let has_changed = self.known(key).is_some_and(|known| self.needs_sync(&known.service, service));
         let mut all = self.lock();
         let known = all.entry(key.clone()).or_insert_with(|| ServiceState {
             service: service.clone(),
@@ -231,8 +232,8 @@ impl ServiceController {
         if !Arc::ptr_eq(&known.service, service) {
             // Its hosts were chosen for another state of the Service.
             known.among = None;
-            known.repeats = false;
         }
+        known.repeats &= !has_changed;
         known.service = service.clone();
         known.converged = None;
         known.groups.extend(groups);

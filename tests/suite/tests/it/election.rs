@@ -327,6 +327,7 @@ impl LoadBalancer for TwoWrites {
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_a_wait_for_the_cloud_and_no_write_follows_it() {
     let (rig, cloud) = (Rig::new("").await, TwoWrites::default());
+    rig.create(node("n").provider_id("two-writes://n")).await;
     let args = [ELECT, "--controllers=service"];
     let first = rig.start_with(Arc::new(cloud.clone()), &args).await;
     rig.until(MINUTE, "it leads", async |_| (cloud.log() == ["initialize"]).then_some(())).await;
