@@ -376,14 +376,12 @@ impl BalancerCloud for Balancers {
         let Purpose { balancer, keeps } = &step.purpose;
         let write = outputs.completed(&step.write);
         // Recorded before the call too: the answer may be lost.
-        if *keeps {
-            cloud.settling.wrote(balancer, &write);
-        }
+        let new = if *keeps { cloud.settling.wrote(balancer, &write) } else { Vec::new() };
         let answer = apply::apply(step, &mut outputs, &cloud.reads).await;
         match &answer {
-            Err(error) if is_refusal(error) => cloud.settling.refused(balancer, &write),
+            Err(error) if is_refusal(error) => cloud.settling.refused(balancer, &new),
             Err(_) if !keeps => {}
-            _ => cloud.settling.wrote(balancer, &write),
+            _ => drop(cloud.settling.wrote(balancer, &write)),
         }
         if matches!(write, Write::Ec2(Ec2Write::DeleteSecurityGroup { .. })) {
             cloud.tried(balancer, answer.is_ok());

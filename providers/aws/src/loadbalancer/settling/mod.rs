@@ -36,7 +36,7 @@ pub(crate) struct Settling {
 /// The visible effect of a write: a deletion must see it to delete it or what depends on it; any other change must see
 /// rules and targets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Trace {
+pub(crate) enum Trace {
     Balancer,
     Attached(BTreeSet<Id>),
     TargetGroup(String),
@@ -53,8 +53,9 @@ impl Settling {
         Self { cluster, written: Mutex::default() }
     }
 
-    /// Records that something was, or may have been, written for a balancer.
-    pub(crate) fn wrote(&self, balancer: &str, write: &Write) {
+    /// Records that something was, or may have been, written for a balancer. Returns the effects that were not recorded
+    /// before.
+    pub(crate) fn wrote(&self, balancer: &str, write: &Write) -> Vec<Trace> {
         let now = self.cluster.now();
         let mut written = lock(&self.written);
         written.retain(|_, traces| {
@@ -67,13 +68,16 @@ impl Settling {
             let replaced = is_attached(trace) && left.iter().any(is_attached);
             !replaced && !removed.contains(trace) && !goes_with(trace, write)
         });
+        let is_new = |trace: &&Trace| !traces.contains_key(*trace);
+        let new = left.iter().filter(is_new).cloned().collect();
         traces.extend(left.into_iter().map(|trace| (trace, now)));
+        new
     }
 
-    pub(crate) fn refused(&self, balancer: &str, write: &Write) {
-        let (left, _) = traces(write);
+    /// Forgets the effects of a write that was refused. An earlier write may have had the same, and is not shown yet.
+    pub(crate) fn refused(&self, balancer: &str, new: &[Trace]) {
         if let Some(traces) = lock(&self.written).get_mut(balancer) {
-            traces.retain(|trace, _| !left.contains(trace));
+            traces.retain(|trace, _| !new.contains(trace));
         }
     }
 

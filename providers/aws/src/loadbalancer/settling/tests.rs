@@ -17,3 +17,24 @@ fn a_deletion_takes_back_the_trace_of_the_creation() {
     assert_eq!(left, [Trace::TargetGroup("k8s-shop-web-1".to_owned())]);
     assert_eq!(removed, left);
 }
+
+#[test]
+fn the_refusal_of_a_repeated_write_does_not_hide_what_the_first_one_made() {
+    let create = Write::ElbV2(ElbV2Write::CreateTargetGroup {
+        name: "k8s-shop-web-1".to_owned(),
+        protocol: "TCP".to_owned(),
+        port: 31080,
+        vpc: "vpc-1".to_owned(),
+        health_check: HealthCheck::default(),
+        tags: Tags::new(),
+    });
+    let settling = Settling::new(Cluster::default());
+    let is_left = || settling.left("web", &Observed::default(), true).is_some();
+    let first = settling.wrote("web", &create);
+    settling.refused("web", &first);
+    assert!(!is_left(), "nothing was made");
+    settling.wrote("web", &create);
+    let repeated = settling.wrote("web", &create);
+    settling.refused("web", &repeated);
+    assert!(is_left(), "a deletion waits until it sees the group");
+}
