@@ -4,52 +4,16 @@
 //! original. Where the role of this process may not read tags, names decide, as in the Go program.
 
 use ccm_provider::{ErrorClass, Finding, ProviderError};
-use serde::{Deserialize, Serialize};
 
 use super::desired::Desired;
 use super::env::Env;
-use super::names;
-use super::network::KIND;
+pub(crate) use super::marks::{Marks, READS_TAGS, Unread};
+use super::names::{self, NETWORK_KIND as KIND};
 use super::observed::{Observed, TargetGroup};
 use crate::annotations::Kind;
 use crate::client::Tags;
 use crate::client::ec2::SecurityGroup;
 use crate::ownership::{is_of_service, names_a_cluster, service_of};
-
-/// The permission without which names decide.
-pub(crate) const READS_TAGS: &str = "elasticloadbalancing:DescribeTags";
-
-/// The tags of an object of Elastic Load Balancing. They are read apart from the object.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Marks {
-    Read(Tags),
-    Unread(Unread),
-}
-
-/// The reason why tags are not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum Unread {
-    /// The role lacks [`READS_TAGS`].
-    Denied,
-    /// AWS shows the object, but not its tags yet.
-    NotShown,
-}
-
-impl Marks {
-    pub(crate) fn read(&self) -> Option<&Tags> {
-        match self {
-            Self::Read(tags) => Some(tags),
-            Self::Unread(_) => None,
-        }
-    }
-
-    /// The value of a tag, as far as it is known.
-    pub(crate) fn get(&self, key: &str) -> Option<&String> {
-        self.read()?.get(key)
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {

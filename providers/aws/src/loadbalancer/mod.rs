@@ -11,6 +11,7 @@ pub(crate) mod classic;
 pub(crate) mod desired;
 pub(crate) mod env;
 pub(crate) mod guard;
+pub(crate) mod marks;
 pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod observe;

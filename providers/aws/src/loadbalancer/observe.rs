@@ -15,7 +15,7 @@ use crate::client::elbv2::{self, Which};
 use crate::client::write::Ec2Write;
 use crate::client::{Answer, ApiError, Query, Write, elb};
 use crate::loadbalancer::claim::{self, Claim, Marks, Unread};
-use crate::loadbalancer::desired::{Desired, Goal, Subnets};
+use crate::loadbalancer::desired::{Desired, Goal, Port, Subnets};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::names;
 use crate::loadbalancer::network::KIND;
@@ -270,7 +270,7 @@ async fn unattached(
         Goal::Absent if network.is_none() && !desired.network => LEFTOVERS,
         Goal::Absent => Duration::ZERO,
         Goal::Network(goal) => {
-            let name = |port| names::target_group(&env.ownership.cluster, &desired.service, port);
+            let name = |port: &Port| port.target_group(&env.ownership.cluster, &desired.service);
             let all_there = goal.ports.iter().all(|port| attached.contains(&*name(port)));
             if all_there { LEFTOVERS } else { Duration::ZERO }
         }

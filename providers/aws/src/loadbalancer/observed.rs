@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::client::ec2::{AvailabilityZone, RouteTable, SecurityGroup, Subnet};
 use crate::client::elb;
 use crate::client::elbv2;
-use crate::loadbalancer::claim::Marks;
+use crate::loadbalancer::marks::Marks;
 
 /// The observation for one desired state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

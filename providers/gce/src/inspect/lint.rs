@@ -3,8 +3,9 @@
 use ccm_provider::{ErrorClass, Finding, Lint, ProviderError, Service, Severity};
 
 use crate::annotations::{Annotations, lint};
-use crate::loadbalancer::desired::{MIXED, is_mixed, problems};
+use crate::loadbalancer::desired::{MIXED, problems};
 use crate::loadbalancer::dispatch;
+use crate::loadbalancer::dispatch::is_mixed;
 use crate::ownership::CLASSES;
 use crate::start::config::Config;
 

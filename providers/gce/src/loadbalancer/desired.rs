@@ -7,7 +7,7 @@ use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::{ErrorClass, Finding, ProviderError, Service, ServiceAction, ServiceWork, Subject};
 
 use super::Env;
-use super::dispatch::{self, Owner};
+use super::dispatch::{self, Owner, is_mixed};
 use super::hosts::Hosts;
 use crate::annotations::{self as keys, Scheme, Tier};
 use crate::ownership::{CLASS_EXTERNAL, Names};
@@ -230,12 +230,6 @@ fn remarks(item: &Item, service: &Service) -> Vec<Finding> {
     }
     findings.extend(keys::TABLE.review(annotations, item.scheme));
     findings
-}
-
-/// Whether the ports differ in protocol.
-pub(crate) fn is_mixed(service: &Service) -> bool {
-    let first = service.spec.ports.first().map(|port| &port.protocol);
-    service.spec.ports.iter().any(|port| Some(&port.protocol) != first)
 }
 
 fn settings(scheme: Scheme, service: &Service) -> Result<Settings, ProviderError> {

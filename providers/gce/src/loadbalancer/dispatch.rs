@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use ccm_provider::{Service, ServiceAction};
 
 use super::Options;
-use super::desired::is_mixed;
 use crate::annotations::{Annotations, L4_RBS, Scheme, scheme_of};
 use crate::ownership::{
     CLASS_EXTERNAL, CLASS_INTERNAL, CLASS_RBS, CLASSES, ILB_FINALIZER, ILB_FINALIZER_V2, NETLB_FINALIZER,
@@ -92,6 +91,12 @@ pub(crate) fn finalizers(options: &Options, service: &Service) -> Vec<(&'static 
         Owner::UsIfThere | Owner::Other if begun(service).contains(&wanted.other()) => vec![other],
         Owner::UsIfThere | Owner::Other => Vec::new(),
     }
+}
+
+/// Whether the ports differ in protocol.
+pub(crate) fn is_mixed(service: &Service) -> bool {
+    let first = service.spec.ports.first().map(|port| &port.protocol);
+    service.spec.ports.iter().any(|port| Some(&port.protocol) != first)
 }
 
 #[cfg(test)]

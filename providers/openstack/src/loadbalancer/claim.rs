@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
 
 use super::desired::Item;
 use super::names;
+pub(crate) use super::observed::Evidence;
 use super::observed::{Balancer, Observed, service_tags};
 use crate::client::octavia::{Listener, LoadBalancer};
 
@@ -37,20 +37,6 @@ pub(crate) enum Claim {
     Foreign,
     /// It has the name of the Service's, and what would prove more was not read.
     Unread,
-}
-
-/// What shows that a balancer with the name of a Service's belongs to this cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum Evidence {
-    /// This process created it.
-    Created,
-    /// A member is a node of this cluster.
-    Member,
-    /// It has no members.
-    Empty,
-    /// Its members are others.
-    Nothing,
 }
 
 /// The claim of an item to its balancer. An item without one owns what will be created for it.

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use ccm_provider::ProviderError;
 use serde::{Deserialize, Serialize};
 
-use super::claim::Evidence;
 use super::desired::Hosts;
 use super::names;
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
@@ -141,4 +140,18 @@ impl Observed {
 /// The tags of Services on an object.
 pub(crate) fn service_tags(tags: &[String]) -> impl Iterator<Item = &str> + Clone {
     tags.iter().map(String::as_str).filter(|tag| names::is_service_tag(tag))
+}
+
+/// What shows that a balancer with the name of a Service's belongs to this cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Evidence {
+    /// This process created it.
+    Created,
+    /// A member is a node of this cluster.
+    Member,
+    /// It has no members.
+    Empty,
+    /// Its members are others.
+    Nothing,
 }

@@ -18,6 +18,7 @@ use ccm_provider::{ErrorClass, Finding, ProviderError, ServiceKey};
 use ipnet::IpNet;
 
 use crate::client::{elb, elbv2};
+use crate::loadbalancer::names;
 
 pub(crate) use of_service::{first_few, of_service, previous_balancer, shortened};
 pub(crate) use review::review;
@@ -154,6 +155,16 @@ pub(crate) struct Port {
     /// With `TLS`; `None` leaves whatever the listener has.
     pub(crate) ssl_policy: Option<String>,
     pub(crate) health_check: elbv2::HealthCheck,
+}
+
+impl Port {
+    /// The name of the target group.
+    pub(crate) fn target_group(&self, cluster: &str, service: &ServiceKey) -> String {
+        let numbers = [self.port, self.node_port, self.health_check.interval].map(|number| number.to_string());
+        let [port, node_port, interval] = &numbers;
+        let settings = [port, node_port, &*self.traffic_protocol, &*self.health_check.protocol, interval];
+        names::target_group(cluster, service, settings)
+    }
 }
 
 impl Port {

@@ -11,7 +11,6 @@ use crate::annotations::{
     TARGET_NODE_LABELS, TYPE, invalid, lint, refused,
 };
 use crate::loadbalancer::env::Env;
-use crate::loadbalancer::names;
 use crate::node::identity::{BadProviderId, Machine, ProviderId};
 use crate::start::config::SharedProbe;
 
@@ -69,7 +68,7 @@ pub(crate) fn of_service(cluster_name: &str, item: &ServiceWork, env: &Env) -> R
 fn target_groups(service: &Service, env: &Env) -> BTreeSet<String> {
     let network = network::network(service, Common::default(), env.shared_probe.as_ref());
     let ports = network.map(|(network, _)| network.ports).unwrap_or_default();
-    ports.iter().map(|port| names::target_group(&env.ownership.cluster, &service.key(), port)).collect()
+    ports.iter().map(|port| port.target_group(&env.ownership.cluster, &service.key())).collect()
 }
 
 fn complete(desired: &mut Desired, item: &ServiceWork, env: &Env, kind: Kind) -> Result<(), ProviderError> {

@@ -7,8 +7,8 @@ use ccm_provider::ServiceKey;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-use super::desired::Port;
-
+/// The type of v2 balancers that this program manages.
+pub(crate) const NETWORK_KIND: &str = "network";
 pub(crate) const TARGET_TYPE: &str = "instance";
 /// Policy of classic balancers that turns proxy protocol on.
 pub(crate) const PROXY_PROTOCOL_POLICY: &str = "k8s-proxyprotocol-enabled";
@@ -50,17 +50,18 @@ pub(crate) fn network_group(cluster_name: &str, service: &ServiceKey, uid: &str)
 
 /// The target group of a Service port. Settings that AWS or upstream cannot change in place are part of the name, so
 /// that the old and the new group can exist side by side while the listener moves.
-pub(crate) fn target_group(cluster: &str, service: &ServiceKey, port: &Port) -> String {
+pub(crate) fn target_group(cluster: &str, service: &ServiceKey, settings: [&str; 5]) -> String {
+    let [port, node_port, traffic_protocol, check_protocol, check_interval] = settings;
     let mut hash = Sha1::new();
     hash.update(cluster);
     hash.update(&*service.namespace);
     hash.update(&*service.name);
-    hash.update(port.port.to_string());
-    hash.update(port.node_port.to_string());
-    hash.update(&port.traffic_protocol);
+    hash.update(port);
+    hash.update(node_port);
+    hash.update(traffic_protocol);
     hash.update(TARGET_TYPE);
-    hash.update(&port.health_check.protocol);
-    hash.update(port.health_check.interval.to_string());
+    hash.update(check_protocol);
+    hash.update(check_interval);
     composed(service, &hash.finalize())
 }
 

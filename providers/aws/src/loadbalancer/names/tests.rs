@@ -2,6 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::client::elbv2::HealthCheck;
+use crate::loadbalancer::desired::Port;
+
+fn target_group(cluster: &str, service: &ServiceKey, port: &Port) -> String {
+    port.target_group(cluster, service)
+}
 
 fn key(namespace: &str, name: &str) -> ServiceKey {
     ServiceKey { namespace: namespace.into(), name: name.into() }

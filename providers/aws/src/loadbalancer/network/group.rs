@@ -53,7 +53,7 @@ pub(super) fn choose<'a>(
     if let Some(own) = own.filter(|own| fits(port, own)) {
         return Ok(Chosen { name: own.group.name.clone(), found: Some(own) });
     }
-    let name = names::target_group(&context.env.ownership.cluster, &context.desired.service, port);
+    let name = port.target_group(&context.env.ownership.cluster, &context.desired.service);
     let found = context.observed.target_groups().find(|found| found.group.name == name);
     if let Some(found) = found {
         check_adoption(context, port, found)?;

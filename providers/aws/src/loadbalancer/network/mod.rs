@@ -32,8 +32,7 @@ use crate::client::elbv2::LoadBalancer;
 use crate::client::write::ElbV2Write;
 use crate::client::{Id, Object, Tags, Write};
 
-/// The type of v2 balancers that this program manages.
-pub(crate) const KIND: &str = "network";
+pub(crate) use super::names::NETWORK_KIND as KIND;
 
 #[derive(Debug)]
 struct Context<'a> {

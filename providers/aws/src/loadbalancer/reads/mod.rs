@@ -17,8 +17,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::claim::{Marks, Unread};
 use super::env::Env;
+use super::marks::{Marks, Unread};
 use crate::client::ec2::{RouteTable, SecurityGroup, Subnet};
 use crate::client::elbv2::Which;
 use crate::client::operation::{Operation, Service};

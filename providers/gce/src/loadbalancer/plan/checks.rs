@@ -10,10 +10,11 @@ use super::super::observed::Observed;
 use super::super::step::{Act, Rank};
 use super::{Draft, change, put, update, what};
 use crate::annotations::Scheme;
-use crate::client::balancing::HealthCheck;
+use crate::client::balancing::{HealthCheck, TargetPool};
 use crate::client::operation::{
     HEALTH_CHECK_CREATE, HEALTH_CHECK_UPDATE, HTTP_HEALTH_CHECK_CREATE, HTTP_HEALTH_CHECK_UPDATE, Operation,
 };
+use crate::client::resource::last_part;
 use crate::ownership::{http_check_description, is_replacing, replacing};
 
 const PATH: &str = "/healthz";
@@ -119,11 +120,16 @@ pub(in super::super) fn replaces_shared(observed: &Observed, item: &Item) -> boo
     rule || behind
 }
 
+/// Whether a pool has the health check of its Service, not that of the nodes.
+pub(super) fn has_own_check(balancer: &str, pool: &TargetPool) -> bool {
+    pool.health_checks.iter().any(|check| last_part(check) == balancer)
+}
+
 /// The firewall rule of a Service's own health check, if the Service changes to that of the nodes.
 pub(in super::super) fn left_check_firewall(observed: &Observed, item: &Item) -> Option<String> {
     let name = &item.names.balancer;
     let is_shared = item.settings.as_ref().is_some_and(|settings| settings.health_port.is_none());
-    let pool = || observed.pools.get(name).is_some_and(|pool| super::external::has_own_check(name, pool));
+    let pool = || observed.pools.get(name).is_some_and(|pool| has_own_check(name, pool));
     let has_own = checks_of(observed, item.scheme).contains_key(name) || item.scheme == Scheme::External && pool();
     (is_shared && has_own && !item.hosts_only()).then(|| match item.scheme {
         Scheme::External => item.names.external_check_firewall(),

@@ -13,7 +13,7 @@ use super::super::observed::Observed;
 use super::super::step::{Act, RESERVED, Rank};
 use super::super::{parts, ports};
 use super::address::Kind;
-use super::checks::Check;
+use super::checks::{Check, has_own_check};
 use super::members::{self, BATCH, Difference};
 use super::{Draft, change, put, what};
 use crate::annotations::{Scheme, Tier};
@@ -22,7 +22,7 @@ use crate::client::operation::{
     FORWARDING_RULE_CREATE, HTTP_HEALTH_CHECK_DELETE, TARGET_POOL_ADD, TARGET_POOL_CREATE, TARGET_POOL_DELETE,
     TARGET_POOL_REMOVE,
 };
-use crate::client::resource::{Collection, last_part};
+use crate::client::resource::Collection;
 
 const RULE: &str = "ForwardingRule";
 const POOL: &str = "TargetPool";
@@ -100,10 +100,6 @@ fn differences(
 /// Whether a new rule lists its ports one by one.
 fn is_discrete(env: &Env, settings: &Settings) -> bool {
     env.options.discrete_ports && settings.ports.len() <= MOST_PORTS
-}
-
-pub(super) fn has_own_check(balancer: &str, pool: &TargetPool) -> bool {
-    pool.health_checks.iter().any(|check| last_part(check) == balancer)
 }
 
 /// Whether a pool has to be replaced: its affinity, which is immutable, or its health check is a different one.
