@@ -12,8 +12,7 @@ async fn a_program_that_is_killed_again_and_again_leaves_one_balancer() {
     world.gce.change(|options| options.operation = Duration::from_millis(200));
     world.rig.create(service("web", &[], &[80])).await;
     world.rig.create(service("api", &[INTERNAL], &[8080])).await;
-    for collection in ["addresses", "firewalls", "targetPools", "instanceGroups", "backendServices", "forwardingRules"]
-    {
+    for collection in ["firewalls", "targetPools", "instanceGroups", "backendServices", "forwardingRules"] {
         let mut manager = world.manager("", ARGS);
         world.until(collection, |gce| !gce.objects(collection).is_empty()).await;
         manager.process.kill();
