@@ -84,6 +84,11 @@ impl Cloud {
 
 #[async_trait]
 impl Harness for Cloud {
+    /// More than by default: writes are paced, and hostile Services have many parts that are independent of each other.
+    fn haste(&self) -> u32 {
+        40
+    }
+
     fn factory(&self) -> Arc<dyn ProviderFactory> {
         Arc::new(Local(self.bed.config().1.to_owned()))
     }
