@@ -1,4 +1,4 @@
-//! Roles of the field: an operator who swaps the image keeps the role. A permission that the Go program does not need is
+//! Roles of the field: who swaps the image keeps the role. A permission that the Go program does not need is
 //! missing in all of them.
 
 use std::collections::BTreeSet;
