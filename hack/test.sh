@@ -186,7 +186,12 @@ stage_components() {
 	obtain "description of Google's APIs" hack/gce.sh
 }
 
-stage_fmt() { run cargo fmt --all --check; }
+stage_fmt() {
+	local status=0
+	run cargo fmt --all --check || status=1
+	run cargo fmt --manifest-path hack/example-provider/Cargo.toml --check || status=1
+	return "$status"
+}
 
 stage_deny() { run hack/deny.sh; }
 
@@ -248,11 +253,9 @@ stage_edges() {
 }
 
 stage_example() {
-	local status=0 manifest=hack/example-provider/Cargo.toml
-	run cargo fmt --manifest-path "$manifest" --check || status=1
+	local manifest=hack/example-provider/Cargo.toml
 	run cargo test --manifest-path "$manifest" --locked ||
-		{ echo "if only its Cargo.lock is old: cargo update --workspace --manifest-path $manifest" >&2 && status=1; }
-	return "$status"
+		{ echo "if only its Cargo.lock is old: cargo update --workspace --manifest-path $manifest" >&2 && return 1; }
 }
 
 stage_docs() { RUSTDOC=$PWD/hack/lib/rustdoc.sh workspace test --doc --no-fail-fast; }

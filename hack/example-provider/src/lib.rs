@@ -14,11 +14,11 @@ mod routes;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use ccm_provider::flag::Kind;
 use ccm_kit::balancer::Engine;
+use ccm_provider::flag::Kind;
 use ccm_provider::{
-    CloudConfig, CloudProvider, ErrorClass, Flag, FlagValues, InstancesV2, LoadBalancer, OneByOne,
-    ProviderError, ProviderFactory, Routes,
+    CloudConfig, CloudProvider, ErrorClass, Flag, FlagValues, InstancesV2, LoadBalancer, OneByOne, ProviderError,
+    ProviderFactory, Routes,
 };
 
 use crate::rack::Rack;
