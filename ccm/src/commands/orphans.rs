@@ -240,7 +240,7 @@ impl Hunt {
                  {fix}"
             )));
         };
-        let answers = view.get(&nodes, Aspects::LIFECYCLE, Duration::ZERO).await;
+        let answers = view.get(&nodes, Aspects::LIFECYCLE).await;
         if answers.iter().any(|answer| matches!(answer, Lookup::Found(_))) {
             return Ok(());
         }

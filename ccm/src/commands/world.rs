@@ -156,10 +156,8 @@ impl World {
         );
         let initialized = provider.initialize(context).await;
         initialized.map_err(|error| Failure::error(format!("the cloud provider could not be initialized: {error}")))?;
-        let size = nodes.clone();
-        let view = manager::instances(&*provider).map(|instances| {
-            InstanceView::new(instances, provider.provider_id_schemes(), move || size.len(), metrics.clone())
-        });
+        let view = manager::instances(&*provider)
+            .map(|instances| InstanceView::new(instances, provider.provider_id_schemes(), metrics.clone()));
         let (unmanaged, owners) = (Unmanaged::of(&*provider), Owners::default());
         let shared = Shared { gate, nodes, services, view, leadership, clock, metrics, cluster, unmanaged, owners };
         Ok(Self { options, client, provider, shared, warnings, volumes: None, related: None })

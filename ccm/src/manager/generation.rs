@@ -89,10 +89,8 @@ impl Manager {
     /// The next generation, with the current provider. It is not running yet.
     pub(super) fn generation(&self) -> Generation {
         let (provider, leadership) = (self.provider(), part(&self.leadership));
-        let size = self.nodes.clone();
-        let view = instances(&*provider).map(|instances| {
-            InstanceView::new(instances, provider.provider_id_schemes(), move || size.len(), self.metrics.clone())
-        });
+        let view = instances(&*provider)
+            .map(|instances| InstanceView::new(instances, provider.provider_id_schemes(), self.metrics.clone()));
         let shared = Shared {
             gate: self.gate.under(leadership.clone()),
             nodes: self.nodes.clone(),

@@ -11,7 +11,7 @@ use ccm_provider::{
     Aspects, CloudProvider, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute, Node,
     NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, PodInterface, PodRanges,
     ProviderContext, ProviderError, Related, Route, Routes, Schemes, Scope, Service, ServiceAction, ServiceAnswer,
-    ServiceWork, Snapshot, VolumeLabels, VolumeSource, Volumes,
+    ServiceWork, VolumeLabels, VolumeSource, Volumes,
 };
 use ccm_runtime::panics::panic_text;
 use futures::FutureExt as _;
@@ -64,19 +64,6 @@ pub(crate) struct Instances {
     /// The lookups by node, then by the requested aspects: `existence+shutdown`.
     #[serde(default)]
     pub(crate) lookups: BTreeMap<String, BTreeMap<String, Lookup>>,
-    /// The complete list, if it was requested.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) list: Option<InstanceList>,
-}
-
-/// The answer to a list of all instances.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum InstanceList {
-    /// The cloud has no such list.
-    Unsupported,
-    Listed(Snapshot),
-    Failed(ProviderError),
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -138,11 +125,9 @@ impl Answers {
         fn of<'a, T: 'a>(answers: impl IntoIterator<Item = &'a Answer<T>>) -> usize {
             answers.into_iter().filter(|answer| matches!(answer, Answer::Error(_))).count()
         }
-        let instances = self.instances.as_ref().map_or(0, |Instances { lookups, list, .. }| {
-            let answers = lookups.values().flat_map(BTreeMap::values);
-            let unknown = answers.filter(|answer| matches!(answer, Lookup::Unknown(_))).count();
-            unknown + usize::from(matches!(list, Some(InstanceList::Failed(_))))
-        });
+        let lookups = self.instances.iter().flat_map(|instances| instances.lookups.values());
+        let instances =
+            lookups.flat_map(BTreeMap::values).filter(|answer| matches!(answer, Lookup::Unknown(_))).count();
         let balancers = self.load_balancers.as_ref().map_or(0, |Balancers { status, observed }| {
             of(status.values()) + of(observed.values().flat_map(BTreeMap::values))
         });
@@ -266,7 +251,7 @@ impl CloudProvider for Recorder {
         // Also adapts the older interface, like the core.
         let inner = manager::instances(&*self.inner)?;
         let provider_id_required = inner.provider_id_required();
-        let empty = || Instances { provider_id_required, lookups: BTreeMap::new(), list: None };
+        let empty = || Instances { provider_id_required, lookups: BTreeMap::new() };
         self.kept.lock().instances.get_or_insert_with(empty);
         Some(Arc::new(Recorded { inner, kept: self.kept.clone() }))
     }
@@ -350,22 +335,6 @@ impl InstancesV2 for Recorded<dyn InstancesV2> {
                 resume_unwind(panic)
             }
         }
-    }
-
-    async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
-        let keep = |list| self.kept.instances(|kept| kept.list = Some(list));
-        let failed = |error| keep(InstanceList::Failed(error));
-        let call = AssertUnwindSafe(self.inner.list()).catch_unwind();
-        let answer = awaited("the list of instances", call, failed).await.unwrap_or_else(|panic| {
-            failed(ProviderError::bug(format!("the provider panicked: {}", panic_text(&*panic))));
-            resume_unwind(panic)
-        });
-        keep(match &answer {
-            None => InstanceList::Unsupported,
-            Some(Ok(snapshot)) => InstanceList::Listed(snapshot.clone()),
-            Some(Err(error)) => InstanceList::Failed(error.clone()),
-        });
-        answer
     }
 
     fn is_one_by_one(&self) -> bool {

@@ -74,14 +74,8 @@ struct Named {
 impl Named {
     fn new(services: &[Service], answers: &Answers, unmanaged: Option<&str>) -> Self {
         let mut by_cloud: BTreeSet<String> = unmanaged.into_iter().map(str::to_owned).collect();
-        let instances = answers.instances.iter().flat_map(|instances| {
-            let listed = instances.list.iter().flat_map(|list| match list {
-                super::record::InstanceList::Listed(snapshot) => snapshot.by_provider_id.values().collect(),
-                _ => Vec::new(),
-            });
-            instances.lookups.values().flat_map(BTreeMap::values).chain(listed)
-        });
-        for lookup in instances {
+        let instances = answers.instances.iter().flat_map(|instances| instances.lookups.values());
+        for lookup in instances.flat_map(BTreeMap::values) {
             if let Lookup::Found(instance) = lookup
                 && let Ok(Some(metadata)) = &instance.metadata
             {

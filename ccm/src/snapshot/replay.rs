@@ -9,12 +9,12 @@ use ccm_provider::flag::FlagValues;
 use ccm_provider::{
     Aspects, CloudProvider, ErrorClass, GroupKey, InstancesV2, LoadBalancer, LoadBalancerStatus, Lookup, NewRoute,
     Node, NodeChanges, NodeRef, NodeTask, NodeTaskLimits, NodeWork, PersistentVolume, Plan, PodInterface, PodRanges,
-    ProviderError, Registry, Related, Route, Routes, Schemes, Scope, Service, ServiceAnswer, ServiceWork, Snapshot,
-    VolumeLabels, VolumeSource, Volumes,
+    ProviderError, Registry, Related, Route, Routes, Schemes, Scope, Service, ServiceAnswer, ServiceWork, VolumeLabels,
+    VolumeSource, Volumes,
 };
 use serde_json::Value;
 
-use super::record::{Answer, Answers, InstanceList, Source, Task, action_word, aspects_word};
+use super::record::{Answer, Answers, Source, Task, action_word, aspects_word};
 
 /// The provider's planner for Services, or the reason why there is none.
 type Planner = Result<Arc<dyn LoadBalancer>, String>;
@@ -112,23 +112,11 @@ impl CloudProvider for Replay {
 }
 
 impl Replay {
-    fn instance_list(&self) -> Option<&InstanceList> {
-        self.answers.instances.as_ref()?.list.as_ref()
-    }
-
-    /// The answer for this node; if all instances were listed, from the list.
+    /// The answer for this node.
     fn one(&self, node: &Node, aspects: &str) -> Lookup {
         let answers = self.answers.instances.as_ref().and_then(|instances| instances.lookups.get(node.name.as_str()));
-        if let Some(answer) = answers.and_then(|answers| answers.get(aspects)) {
-            return answer.clone();
-        }
-        match self.instance_list() {
-            Some(InstanceList::Listed(snapshot)) => snapshot.find(&node.name, node.provider_id.as_deref()),
-            Some(InstanceList::Failed(error)) => Lookup::Unknown(error.clone()),
-            Some(InstanceList::Unsupported) | None => {
-                Lookup::Unknown(missing(&format!("{aspects} of the instance of node {}", node.name)))
-            }
-        }
+        let unknown = || Lookup::Unknown(missing(&format!("{aspects} of the instance of node {}", node.name)));
+        answers.and_then(|answers| answers.get(aspects)).cloned().unwrap_or_else(unknown)
     }
 }
 
@@ -137,14 +125,6 @@ impl InstancesV2 for Replay {
     async fn lookup(&self, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
         let word = aspects_word(aspects);
         nodes.iter().map(|node| self.one(node, &word)).collect()
-    }
-
-    async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
-        match self.instance_list()? {
-            InstanceList::Unsupported => None,
-            InstanceList::Listed(snapshot) => Some(Ok(snapshot.clone())),
-            InstanceList::Failed(error) => Some(Err(error.clone())),
-        }
     }
 
     fn provider_id_required(&self) -> bool {

@@ -1,8 +1,8 @@
 //! The view of the cloud's instances, shared by all controllers.
 //!
 //! One [`InstanceView`] per process is the only caller of the provider's instances. It joins the lookups of a short
-//! window into one call, so that the number of calls depends on neither the number of nodes nor the number of callers.
-//! For a large share of the cluster it lists, if the cloud has a cheap complete list.
+//! [`Window`] into one call, so that the number of calls depends on neither the number of nodes nor the number of
+//! callers. It keeps no answer: only the provider may answer from an earlier read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ccm_provider::deadline::READ_DEADLINE;
-use ccm_provider::{Aspects, InstancesV2, Lookup, NodeName, NodeRef, ProviderError, Schemes, Snapshot};
+use ccm_provider::window::Window;
+use ccm_provider::{Aspects, InstancesV2, Lookup, NodeName, NodeRef, ProviderError, Schemes};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
@@ -20,16 +21,6 @@ use tokio::time::Instant;
 use crate::metrics::Metrics;
 use crate::panics::panic_text;
 
-/// The time that the first lookup after an idle time waits for others.
-const WINDOW_MIN: Duration = Duration::from_millis(25);
-/// The maximum time that lookups wait for others during a burst.
-const WINDOW_MAX: Duration = Duration::from_secs(1);
-/// A call within this time after the previous one is part of a burst.
-const BURST: Duration = Duration::from_secs(2);
-/// The time for which a list is kept.
-const SNAPSHOT_KEPT: Duration = Duration::from_secs(60);
-/// Fewer nodes than this are always looked up, never listed.
-const LIST_AT_LEAST: usize = 100;
 /// A failed batch is halved down to this size; its members are looked up one by one the next time.
 const SPLIT_TO: usize = 8;
 /// The maximum number of additional calls by halving in one window.
@@ -56,8 +47,6 @@ struct Calls {
 pub struct InstanceView {
     provider: Arc<dyn InstancesV2>,
     schemes: Schemes,
-    // Number of nodes in the cluster, for the choice between lookup and list.
-    cluster_size: Box<dyn Fn() -> usize + Send + Sync>,
     state: Mutex<State>,
     metrics: Metrics,
 }
@@ -76,10 +65,7 @@ struct State {
     suspects: BTreeSet<Asked>,
     // The number of calls into which the next lookup is divided.
     parts: usize,
-    window: Duration,
-    last_call: Option<Instant>,
-    snapshot: Option<(Instant, Arc<Snapshot>)>,
-    cannot_list: bool,
+    window: Window,
 }
 
 /// The key of a lookup: another Node of the same name may have another instance.
@@ -117,19 +103,9 @@ impl Question {
 
 impl InstanceView {
     /// A view of the instances of a provider with these provider IDs.
-    pub fn new(
-        provider: Arc<dyn InstancesV2>,
-        schemes: Schemes,
-        cluster_size: impl Fn() -> usize + Send + Sync + 'static,
-        metrics: Metrics,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            provider,
-            schemes,
-            cluster_size: Box::new(cluster_size),
-            state: Mutex::new(State { window: WINDOW_MIN, parts: 1, ..State::default() }),
-            metrics,
-        })
+    pub fn new(provider: Arc<dyn InstancesV2>, schemes: Schemes, metrics: Metrics) -> Arc<Self> {
+        let state = Mutex::new(State { parts: 1, ..State::default() });
+        Arc::new(Self { provider, schemes, state, metrics })
     }
 
     /// See [`InstancesV2::provider_id_required`].
@@ -142,9 +118,9 @@ impl InstanceView {
         self.schemes.is_foreign(provider_id)
     }
 
-    /// Returns one answer per node, in order. Answers younger than `max_age` may be from the cache.
-    pub async fn get(self: &Arc<Self>, nodes: &[NodeRef], aspects: Aspects, max_age: Duration) -> Vec<Lookup> {
-        futures::future::join_all(self.ask(nodes, aspects, max_age)).await
+    /// Returns one answer per node, in order.
+    pub async fn get(self: &Arc<Self>, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
+        futures::future::join_all(self.ask(nodes, aspects)).await
     }
 
     /// Looks up all nodes at once; one future per node, in order. Each is ready as soon as its own answer arrives: a
@@ -153,26 +129,17 @@ impl InstanceView {
         self: &Arc<Self>,
         nodes: &[NodeRef],
         aspects: Aspects,
-        max_age: Duration,
     ) -> Vec<impl Future<Output = Lookup> + Send + use<>> {
         let mut state = self.lock();
-        let snapshot = state.snapshot.clone().filter(|(at, _)| at.elapsed() < max_age).map(|(_, snapshot)| snapshot);
         let asked = nodes.iter().map(|node| {
-            let known = match &snapshot {
-                _ if self.is_foreign(node.provider_id.as_deref()) => Some(Lookup::Foreign),
-                Some(snapshot) => Some(snapshot.find(&node.name, node.provider_id.as_deref())),
-                None => None,
-            };
-            let answer = match known {
-                Some(_) => None,
-                None => Some(self.join_window(&mut state, node, aspects)),
-            };
+            let is_foreign = self.is_foreign(node.provider_id.as_deref());
+            let answer = (!is_foreign).then(|| self.join_window(&mut state, node, aspects));
             async move {
                 let lost = || Lookup::Unknown(ProviderError::bug("the look-up ended without an answer"));
                 match answer {
                     // The channel is closed: the process is ending.
                     Some(answer) => answer.await.unwrap_or_else(|_| lost()),
-                    None => known.unwrap_or_else(lost),
+                    None => Lookup::Foreign,
                 }
             }
         });
@@ -186,8 +153,7 @@ impl InstanceView {
     /// Joins the open window, or opens one.
     fn join_window(self: &Arc<Self>, state: &mut State, node: &NodeRef, aspects: Aspects) -> oneshot::Receiver<Lookup> {
         if !state.pending.contains_key(&aspects) {
-            let window = next_window(state);
-            tokio::spawn(self.clone().close_window(aspects, window));
+            tokio::spawn(self.clone().close_window(aspects, state.window.open()));
         }
         let question = state.pending.entry(aspects).or_default().entry(Asked::of(node));
         let question = question.or_insert_with(|| Question { node: node.clone(), askers: Vec::new() });
@@ -200,17 +166,8 @@ impl InstanceView {
         tokio::time::sleep(window).await;
         let Some(pending) = self.lock().pending.remove(&aspects) else { return };
         let questions: Vec<Question> = pending.into_values().collect();
-        match if self.worth_a_list(questions.len()) { self.list().await } else { None } {
-            Some(Ok(snapshot)) => questions.into_iter().for_each(|question| {
-                let answer = snapshot.find(&question.node.name, question.node.provider_id.as_deref());
-                question.answer(&answer);
-            }),
-            Some(Err(error)) => {
-                questions.into_iter().for_each(|question| question.answer(&Lookup::Unknown(error.clone())));
-            }
-            None => self.lookup_all(questions, aspects).await,
-        }
-        self.lock().last_call = Some(Instant::now());
+        self.lookup_all(questions, aspects).await;
+        self.lock().window.called();
     }
 
     /// One call for all, except the members of a failed small batch: these are looked up one by one, so that one of
@@ -252,43 +209,6 @@ impl InstanceView {
         });
         let answers = futures::future::join_all(answers).await;
         self.count(&Ok(answers), began);
-    }
-
-    fn worth_a_list(&self, asked: usize) -> bool {
-        asked >= LIST_AT_LEAST && asked * 2 >= (self.cluster_size)() && !self.lock().cannot_list
-    }
-
-    async fn list(self: &Arc<Self>) -> Option<Result<Arc<Snapshot>, ProviderError>> {
-        let began = Instant::now();
-        let call = AssertUnwindSafe(self.provider.list()).catch_unwind();
-        let answer = match tokio::time::timeout(READ_DEADLINE, call).await {
-            Ok(Ok(None)) => {
-                self.lock().cannot_list = true;
-                return None;
-            }
-            Ok(Ok(Some(answer))) => answer,
-            Ok(Err(panic)) => Err(self.panicked(&*panic)),
-            Err(_) => Err(ProviderError::deadline("the list of instances", READ_DEADLINE)),
-        };
-        self.metrics.provider_call("ListInstances", answer.as_ref().err(), began.elapsed());
-        if answer.is_ok() {
-            self.metrics.observed("instances");
-        }
-        Some(answer.map(|snapshot| {
-            let snapshot = Arc::new(snapshot);
-            self.lock().snapshot = Some((began, snapshot.clone()));
-            tokio::spawn(self.clone().forget_snapshot(began));
-            snapshot
-        }))
-    }
-
-    /// Drops a snapshot after its time: it is as large as the cluster and only briefly useful.
-    async fn forget_snapshot(self: Arc<Self>, began: Instant) {
-        tokio::time::sleep(SNAPSHOT_KEPT).await;
-        let mut state = self.lock();
-        if state.snapshot.as_ref().is_some_and(|(at, _)| *at == began) {
-            state.snapshot = None;
-        }
     }
 
     /// Looks the nodes up in one call and answers the callers. A batch that fails as a whole is halved, since one node
@@ -377,17 +297,9 @@ impl InstanceView {
     }
 }
 
-/// Doubles the window while calls follow each other closely, else resets it.
-fn next_window(state: &mut State) -> Duration {
-    let burst = state.last_call.is_some_and(|at| at.elapsed() < BURST);
-    state.window = if burst { (state.window * 2).min(WINDOW_MAX) } else { WINDOW_MIN };
-    state.window
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::SystemTime;
 
     use async_trait::async_trait;
     use ccm_provider::{InstanceMetadata, LegacyInstances, Node, NodeAddress, OneByOne};
@@ -397,8 +309,6 @@ mod tests {
     #[derive(Default)]
     struct Cloud {
         calls: Mutex<Vec<usize>>,
-        lists: AtomicUsize,
-        can_list: bool,
         poison: Option<&'static str>,
         hangs: Option<&'static str>,
         one_by_one: bool,
@@ -421,23 +331,11 @@ mod tests {
         fn is_one_by_one(&self) -> bool {
             self.one_by_one
         }
-
-        async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
-            self.lists.fetch_add(1, Ordering::SeqCst);
-            self.can_list.then(|| {
-                Ok(Snapshot {
-                    began: SystemTime::now(),
-                    grace: Duration::ZERO,
-                    by_provider_id: BTreeMap::new(),
-                    by_name: BTreeMap::new(),
-                })
-            })
-        }
     }
 
-    fn view(cloud: Cloud, size: usize) -> (Arc<Cloud>, Arc<InstanceView>) {
+    fn view(cloud: Cloud) -> (Arc<Cloud>, Arc<InstanceView>) {
         let cloud = Arc::new(cloud);
-        (cloud.clone(), InstanceView::new(cloud, Schemes::new(["fake"]), move || size, Metrics::new()))
+        (cloud.clone(), InstanceView::new(cloud, Schemes::new(["fake"]), Metrics::new()))
     }
 
     fn nodes(range: std::ops::Range<usize>) -> Vec<NodeRef> {
@@ -451,13 +349,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn five_thousand_nodes_within_ten_seconds_are_few_calls() {
-        let (cloud, view) = view(Cloud::default(), 5000);
+        let (cloud, view) = view(Cloud::default());
         let mut tasks = Vec::new();
         for i in 0..500 {
             let view = view.clone();
-            tasks.push(tokio::spawn(async move {
-                view.get(&nodes(i * 10..i * 10 + 10), Aspects::METADATA, Duration::ZERO).await.len()
-            }));
+            tasks.push(tokio::spawn(
+                async move { view.get(&nodes(i * 10..i * 10 + 10), Aspects::METADATA).await.len() },
+            ));
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         for task in tasks {
@@ -469,31 +367,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_large_share_of_the_cluster_is_listed_where_the_cloud_can() {
-        let (cloud, view) = view(Cloud { can_list: true, ..Cloud::default() }, 1000);
-        let answers = view.get(&nodes(0..600), Aspects::LIFECYCLE, Duration::ZERO).await;
-        assert!(matches!(answers[0], Lookup::Gone(_)));
-        assert!(cloud.calls.lock().unwrap().is_empty());
-        // A recent snapshot answers from the cache.
-        view.get(&nodes(0..3), Aspects::LIFECYCLE, Duration::from_secs(60)).await;
-        assert_eq!(cloud.lists.load(Ordering::SeqCst), 1);
-        assert!(cloud.calls.lock().unwrap().is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn where_the_cloud_has_no_list_it_is_asked_only_once_for_one() {
-        let (cloud, view) = view(Cloud::default(), 1000);
-        for _ in 0..3 {
-            view.get(&nodes(0..1000), Aspects::ADDRESSES, Duration::ZERO).await;
-        }
-        assert_eq!(cloud.lists.load(Ordering::SeqCst), 1);
-        assert_eq!(*cloud.calls.lock().unwrap(), [1000; 3]);
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn a_panic_is_cornered_by_halving_and_the_next_time_its_node_is_asked_about_alone() {
-        let (cloud, view) = view(Cloud { poison: Some("n70"), ..Cloud::default() }, 128);
-        let answers = view.get(&nodes(0..128), Aspects::METADATA, Duration::ZERO).await;
+        let (cloud, view) = view(Cloud { poison: Some("n70"), ..Cloud::default() });
+        let answers = view.get(&nodes(0..128), Aspects::METADATA).await;
         let unknown = |answers: &[Lookup]| -> Vec<usize> {
             (0..answers.len()).filter(|i| matches!(answers[*i], Lookup::Unknown(_))).collect()
         };
@@ -501,7 +377,7 @@ mod tests {
         assert!(unknown(&answers).contains(&70));
         assert!(cloud.calls.lock().unwrap().iter().all(|n| *n >= 8));
         cloud.calls.lock().unwrap().clear();
-        let answers = view.get(&nodes(0..128), Aspects::METADATA, Duration::ZERO).await;
+        let answers = view.get(&nodes(0..128), Aspects::METADATA).await;
         assert_eq!(unknown(&answers), [70]);
         let mut calls = cloud.calls.lock().unwrap().clone();
         calls.sort_unstable();
@@ -510,11 +386,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_hangs_is_no_reason_for_more_calls_and_is_cornered_by_the_next_lookups() {
-        let (cloud, view) = view(Cloud { hangs: Some("n70"), ..Cloud::default() }, 128);
+        let (cloud, view) = view(Cloud { hangs: Some("n70"), ..Cloud::default() });
         let mut unknown = Vec::new();
         for _ in 0..6 {
             let began = Instant::now();
-            let answers = view.get(&nodes(0..128), Aspects::METADATA, Duration::ZERO).await;
+            let answers = view.get(&nodes(0..128), Aspects::METADATA).await;
             assert!(began.elapsed() < READ_DEADLINE + Duration::from_secs(2), "{:?}", began.elapsed());
             unknown.push(answers.iter().filter(|answer| matches!(answer, Lookup::Unknown(_))).count());
         }
@@ -525,9 +401,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_cloud_with_a_call_per_node_answers_for_each_in_its_own_time() {
-        let (cloud, view) = view(Cloud { hangs: Some("n7"), one_by_one: true, ..Cloud::default() }, 300);
+        let (cloud, view) = view(Cloud { hangs: Some("n7"), one_by_one: true, ..Cloud::default() });
         let began = Instant::now();
-        let asked = view.ask(&nodes(0..300), Aspects::METADATA, Duration::ZERO);
+        let asked = view.ask(&nodes(0..300), Aspects::METADATA);
         let times = asked.into_iter().map(|answer| async {
             let answer = answer.await;
             assert!(matches!(answer, Lookup::Found(_)), "{answer:?}");
@@ -580,9 +456,9 @@ mod tests {
     async fn the_older_interface_of_a_slow_cloud_answers_for_all_nodes_in_one_pass() {
         let cloud = Arc::new(Slow::default());
         let instances = OneByOne::new(LegacyInstances::new("fake", cloud.clone(), None), 20);
-        let view = InstanceView::new(Arc::new(instances), Schemes::new(["fake"]), || 300, Metrics::new());
+        let view = InstanceView::new(Arc::new(instances), Schemes::new(["fake"]), Metrics::new());
         let began = Instant::now();
-        let answers = view.get(&nodes(0..300), Aspects::ADDRESSES, Duration::ZERO).await;
+        let answers = view.get(&nodes(0..300), Aspects::ADDRESSES).await;
         assert!(began.elapsed() > READ_DEADLINE, "{:?}", began.elapsed());
         let has_addresses =
             |answer: &Lookup| matches!(answer, Lookup::Found(found) if matches!(found.metadata, Ok(Some(_))));
@@ -592,34 +468,34 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_cloud_that_is_away_costs_a_bounded_number_of_calls() {
-        let (cloud, view) = view(Cloud { short: true, ..Cloud::default() }, 5000);
-        view.get(&nodes(0..5000), Aspects::METADATA, Duration::ZERO).await;
+        let (cloud, view) = view(Cloud { short: true, ..Cloud::default() });
+        view.get(&nodes(0..5000), Aspects::METADATA).await;
         assert!(cloud.calls.lock().unwrap().len() <= 2 * EXTRA_CALLS, "{:?}", cloud.calls);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_wrong_number_of_answers_is_no_answer() {
-        let (_, view) = view(Cloud { short: true, ..Cloud::default() }, 4);
-        let answers = view.get(&nodes(0..4), Aspects::LIFECYCLE, Duration::ZERO).await;
+        let (_, view) = view(Cloud { short: true, ..Cloud::default() });
+        let answers = view.get(&nodes(0..4), Aspects::LIFECYCLE).await;
         assert!(answers.iter().all(|a| matches!(a, Lookup::Unknown(_))), "{answers:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn nodes_of_one_name_share_no_answer_unless_they_are_the_same() {
-        let (cloud, view) = view(Cloud::default(), 4);
+        let (cloud, view) = view(Cloud::default());
         let node = |uid: &str, id: &str| {
             Arc::new(Node { name: "n".into(), uid: uid.into(), provider_id: Some(id.into()), ..Node::default() })
         };
         let (old, new, moved) = (node("1", "fake://a"), node("2", "fake://a"), node("2", "fake://b"));
-        view.get(&[old.clone(), new, moved, old], Aspects::METADATA, Duration::ZERO).await;
+        view.get(&[old.clone(), new, moved, old], Aspects::METADATA).await;
         assert_eq!(*cloud.calls.lock().unwrap(), [3]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn suspects_that_are_never_asked_about_again_are_forgotten() {
-        let (_, view) = view(Cloud { short: true, ..Cloud::default() }, 4);
+        let (_, view) = view(Cloud { short: true, ..Cloud::default() });
         for i in 0..2 * SUSPECTS_KEPT {
-            view.get(&nodes(i..i + 1), Aspects::METADATA, Duration::ZERO).await;
+            view.get(&nodes(i..i + 1), Aspects::METADATA).await;
         }
         assert!(view.lock().suspects.len() <= SUSPECTS_KEPT);
     }

@@ -108,7 +108,7 @@ impl LifecycleController {
         let answers = match asked.is_empty() {
             true => Vec::new(),
             false => {
-                let answers = self.view.get(&asked, Aspects::LIFECYCLE, Duration::ZERO);
+                let answers = self.view.get(&asked, Aspects::LIFECYCLE);
                 let Some(answers) = self.shared.leadership.until_ended(answers).await else { return };
                 answers
             }

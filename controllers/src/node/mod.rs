@@ -153,7 +153,7 @@ impl Reconciler for NodeController {
         let nodes: Vec<Option<NodeRef>> = keys.iter().map(|key| self.shared.managed_node(key)).collect();
         let waiting: Vec<NodeRef> =
             nodes.iter().flatten().filter(|node| node.has_taint(TAINT_UNINITIALIZED)).cloned().collect();
-        let mut answers = self.view.ask(&waiting, Aspects::METADATA, Duration::ZERO).into_iter();
+        let mut answers = self.view.ask(&waiting, Aspects::METADATA).into_iter();
         let observed = nodes.into_iter().map(|node| match node {
             None => Ok(Observed::Missing),
             Some(node) if node.has_taint(TAINT_UNINITIALIZED) => match answers.next() {
@@ -292,7 +292,7 @@ impl NodeController {
 
     /// Updates the addresses of these nodes; returns the failures.
     async fn refresh(&self, nodes: Vec<NodeRef>, parallel: usize) -> Vec<(NodeName, SyncError)> {
-        let answers = self.view.get(&nodes, Aspects::ADDRESSES, Duration::ZERO);
+        let answers = self.view.get(&nodes, Aspects::ADDRESSES);
         let Some(answers) = self.shared.leadership.until_ended(answers).await else { return Vec::new() };
         let refresh = nodes.into_iter().zip(answers).map(|(node, answer)| async move {
             let error = match answer {

@@ -18,8 +18,6 @@ use tokio::time::Instant;
 use super::{ServiceController, ServiceState, decide};
 use crate::evidence::too_young;
 
-/// The maximum age of a cached answer about an instance.
-const MAX_AGE: Duration = Duration::from_secs(5);
 /// The time after which the hosts of a load balancer are read again.
 const SEEN_FOR: Duration = Duration::from_secs(600);
 
@@ -142,7 +140,7 @@ impl ServiceController {
                 missing.len()
             ));
         };
-        let look = view.get(missing, Aspects::LIFECYCLE, MAX_AGE).map(Ok);
+        let look = view.get(missing, Aspects::LIFECYCLE).map(Ok);
         let answers = deadline::within("the look-up of the missing nodes", READ_DEADLINE, look).await;
         let answers = answers
             .map_err(|error| format!("its {} nodes are missing from the cluster, and {error}", missing.len()))?;

@@ -1,7 +1,6 @@
 //! Instances of a cloud (upstream: `InstancesV2`).
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -25,16 +24,9 @@ pub trait InstancesV2: Send + Sync {
     /// that the caller reads; a provider may omit the others if they cost extra calls.
     ///
     /// Called once per window of about 100 ms while nodes join, once per lifecycle pass while some node is not Ready,
-    /// and once per address refresh: never once per node. The number of nodes in one call is not limited.
+    /// and once per address refresh: never once per node. The number of nodes in one call is not limited: a provider
+    /// that has a cheap complete list uses it for a large share of the cluster.
     async fn lookup(&self, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup>;
-
-    /// All instances of this cluster in one complete read, if the cloud has a cheap one; otherwise `None`.
-    ///
-    /// The core prefers it to [`InstancesV2::lookup`] for a large share of the cluster, and treats absence from it as
-    /// evidence. A read that may be incomplete must be an error.
-    async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
-        None
-    }
 
     /// Whether a lookup consists of separate calls for each node, each with its own deadline. Then the core asks for
     /// each node alone, so that none waits for the others, and limits nothing as a whole. True for
@@ -149,7 +141,7 @@ pub enum EvidenceKind {
     },
     /// A lookup of this instance returned that it does not exist.
     Absent,
-    /// The instance is missing from a complete list. Must be confirmed by a second list.
+    /// The instance is missing from a complete answer. Must be confirmed by a second one.
     Unlisted,
 }
 
@@ -160,153 +152,5 @@ impl std::fmt::Display for Evidence {
             EvidenceKind::Absent => f.write_str("the cloud says that the instance does not exist"),
             EvidenceKind::Unlisted => f.write_str("the instance is missing from a complete list of the cloud"),
         }
-    }
-}
-
-/// A complete read of all instances.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Snapshot {
-    /// The start of the read: it contains every instance that existed before.
-    pub began: SystemTime,
-    /// See [`Evidence::grace`].
-    pub grace: Duration,
-    /// The instances by provider ID. The value of a terminated instance is [`Lookup::Gone`].
-    pub by_provider_id: BTreeMap<String, Lookup>,
-    /// The provider IDs by node name, for nodes without a provider ID.
-    pub by_name: BTreeMap<String, String>,
-}
-
-impl Snapshot {
-    /// The answer for one node. A node without provider ID that is not found by name is [`Lookup::Unknown`]: it may
-    /// have another name in the cloud.
-    ///
-    /// The caller filters out nodes of other clouds with [`crate::Node::provider_scheme`]. As a second safeguard, an ID
-    /// whose scheme no listed instance has is never considered gone, nor is a malformed provider ID.
-    pub fn find(&self, name: &str, provider_id: Option<&str>) -> Lookup {
-        let Some(id) = provider_id else { return self.find_by_name(name) };
-        if let Some(answer) = self.by_provider_id.get(id) {
-            return answer.clone();
-        }
-        let Some((scheme, _)) = id.split_once("://") else {
-            return Lookup::Unknown(ProviderError::unknown(format!(
-                "{id:?} is no provider ID of the form scheme://id"
-            )));
-        };
-        if !self.by_provider_id.is_empty() && !self.has_scheme(scheme) {
-            return Lookup::Foreign;
-        }
-        Lookup::Gone(Evidence { kind: EvidenceKind::Unlisted, read_began: self.began, grace: self.grace })
-    }
-
-    fn find_by_name(&self, name: &str) -> Lookup {
-        match self.by_name.get(name) {
-            None => Lookup::Unknown(ProviderError::InstanceNotFound),
-            Some(id) => self.by_provider_id.get(id).cloned().unwrap_or_else(|| {
-                Lookup::Unknown(ProviderError::bug(format!("the list names {id} for node {name} but does not hold it")))
-            }),
-        }
-    }
-
-    fn has_scheme(&self, scheme: &str) -> bool {
-        let start = format!("{scheme}://");
-        let at_or_after = (Bound::Included(&*start), Bound::Unbounded);
-        self.by_provider_id.range::<str, _>(at_or_after).next().is_some_and(|(id, _)| id.starts_with(&start))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn snapshot(ids: &[&str], names: &[(&str, &str)]) -> Snapshot {
-        let found = |id: &&str| {
-            let metadata = InstanceMetadata { provider_id: (*id).to_owned(), ..InstanceMetadata::default() };
-            ((*id).to_owned(), Lookup::found(metadata))
-        };
-        Snapshot {
-            began: SystemTime::UNIX_EPOCH,
-            grace: Duration::from_secs(60),
-            by_provider_id: ids.iter().map(found).collect(),
-            by_name: names.iter().map(|(name, id)| ((*name).to_owned(), (*id).to_owned())).collect(),
-        }
-    }
-
-    fn id_of(answer: &Lookup) -> &str {
-        match answer {
-            Lookup::Found(instance) => &instance.metadata.as_ref().unwrap().as_ref().unwrap().provider_id,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn the_provider_id_is_looked_up_before_the_name() {
-        let snapshot = snapshot(&["fake://1", "fake://2"], &[("n", "fake://2")]);
-        assert_eq!(id_of(&snapshot.find("n", Some("fake://1"))), "fake://1");
-        assert_eq!(id_of(&snapshot.find("n", None)), "fake://2");
-    }
-
-    #[test]
-    fn absence_from_a_complete_list_carries_its_time_and_grace() {
-        let snapshot = snapshot(&["fake://1"], &[("n", "fake://1")]);
-        let Lookup::Gone(evidence) = snapshot.find("n", Some("fake://9")) else { panic!("not gone") };
-        assert_eq!(
-            evidence,
-            Evidence {
-                kind: EvidenceKind::Unlisted,
-                read_began: SystemTime::UNIX_EPOCH,
-                grace: Duration::from_secs(60)
-            }
-        );
-    }
-
-    #[test]
-    fn a_listed_terminated_instance_keeps_its_own_evidence() {
-        let mut snapshot = snapshot(&[], &[("n", "fake://1")]);
-        let state = EvidenceKind::Terminated { state: "terminated".into() };
-        let gone = Evidence { kind: state.clone(), read_began: SystemTime::UNIX_EPOCH, grace: Duration::ZERO };
-        snapshot.by_provider_id.insert("fake://1".into(), Lookup::Gone(gone));
-        for id in [None, Some("fake://1")] {
-            assert!(matches!(snapshot.find("n", id), Lookup::Gone(evidence) if evidence.kind == state));
-        }
-    }
-
-    #[test]
-    fn an_unknown_name_is_no_evidence() {
-        let snapshot = snapshot(&["fake://1"], &[]);
-        assert!(matches!(snapshot.find("n", None), Lookup::Unknown(ProviderError::InstanceNotFound)));
-    }
-
-    #[test]
-    fn a_node_of_another_cloud_is_never_gone() {
-        let snapshot = snapshot(&["fake://1", "zeta://1"], &[]);
-        for foreign in ["alpha://1", "fak://1", "fakes://1", "zz://1", "://1"] {
-            assert!(matches!(snapshot.find("n", Some(foreign)), Lookup::Foreign), "{foreign}");
-        }
-        assert!(matches!(snapshot.find("n", Some("fake://2")), Lookup::Gone(_)));
-        assert!(matches!(snapshot.find("n", Some("zeta://2")), Lookup::Gone(_)));
-    }
-
-    #[test]
-    fn a_malformed_provider_id_is_never_gone() {
-        for odd in ["", "i-1", "fake:/1"] {
-            assert!(matches!(snapshot(&["fake://1"], &[]).find("n", Some(odd)), Lookup::Unknown(_)), "{odd}");
-        }
-    }
-
-    #[test]
-    fn a_list_that_contradicts_itself_is_no_evidence() {
-        let answer = snapshot(&["fake://1"], &[("n", "fake://2")]).find("n", None);
-        assert!(matches!(answer, Lookup::Unknown(error) if error.class() == crate::ErrorClass::Bug));
-    }
-
-    #[test]
-    fn evidence_reads_as_a_sentence() {
-        let text = |kind| Evidence { kind, read_began: SystemTime::UNIX_EPOCH, grace: Duration::ZERO }.to_string();
-        assert_eq!(
-            text(EvidenceKind::Terminated { state: "shutting-down".into() }),
-            "the cloud shows the instance as shutting-down"
-        );
-        assert_eq!(text(EvidenceKind::Absent), "the cloud says that the instance does not exist");
     }
 }

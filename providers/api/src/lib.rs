@@ -42,6 +42,7 @@ pub mod service_controller;
 pub mod source_ranges;
 pub mod volume;
 pub mod well_known;
+pub mod window;
 
 pub use address::{AddressType, NodeAddress};
 pub use cloud::{
@@ -53,7 +54,7 @@ pub use config_map::{ConfigMapData, ConfigMapSpec, ConfigMaps};
 pub use error::{CloudError, ErrorClass, ProviderError};
 pub use flag::{Flag, FlagValues};
 pub use inspect::{Check, Claims, Fact, FactState, Inspect, Lint, Orphan};
-pub use instance::{Aspects, Evidence, EvidenceKind, Instance, InstanceMetadata, InstancesV2, Lookup, Snapshot};
+pub use instance::{Aspects, Evidence, EvidenceKind, Instance, InstanceMetadata, InstancesV2, Lookup};
 pub use legacy::{Instances, LegacyInstances, ZoneInfo, Zones, instance_provider_id};
 pub use load_balancer::{
     GroupKey, LoadBalancer, LoadBalancerExt, Note, Notes, OneByOneBalancers, Related, ServiceAction, ServiceAnswer,

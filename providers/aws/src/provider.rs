@@ -27,7 +27,7 @@ use crate::loadbalancer::Balancers;
 use crate::loadbalancer::env::Env;
 use crate::node::fleet;
 use crate::node::identity::{InstanceId, Own};
-use crate::node::instances::{Ec2Instances, Settings};
+use crate::node::instances::{self, Ec2Instances, Settings};
 use crate::node::zones::Zones;
 use crate::routes::{self, VpcRoutes, VpcTable};
 use crate::sdk::connect::Sdk;
@@ -94,7 +94,7 @@ impl Aws {
         let zones = Arc::new(Zones::new(api.clone()));
         let fleet = fleet::new(api.clone());
         let settings = settings(&start, flags.bool(FARGATE_SHUTDOWN));
-        let instances = Ec2Instances::new(settings.clone(), api.clone(), zones.clone(), cluster.clone());
+        let instances = instances::instances(settings.clone(), api.clone(), zones.clone(), cluster.clone());
         let balancers = Balancers::new(api.clone(), fleet.clone(), zones, cluster.clone(), env(&start));
         let routes = VpcRoutes::new(VpcTable::new(route_settings(&start), api.clone(), fleet), cluster.clone());
         let volumes = EbsVolumes::new(api.clone());

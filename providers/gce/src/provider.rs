@@ -28,7 +28,7 @@ use crate::flags::{self, FLAGS, Options, user_agent};
 use crate::inspect::Inspector;
 use crate::inspect::lint::Checks;
 use crate::loadbalancer::{self, Balancers, Env, Here, InTurn};
-use crate::node::instances::{self, GceInstances};
+use crate::node::instances::{self, GceInstances, GcePodRanges};
 use crate::node::network::Network;
 use crate::node::zones::Zones;
 use crate::ownership::CLASSES;
@@ -193,7 +193,7 @@ impl Gce {
             multi_project: site.options.multi_project,
             taint_stopped: site.options.taint_stopped,
         };
-        let instances = GceInstances::new(settings, client.clone(), site.zones.clone(), cluster.clone());
+        let instances = instances::instances(settings, client.clone(), site.zones.clone(), cluster.clone());
         let table = NetworkRoutes::new(client.clone(), cluster.clone(), site.network.url.clone(), cluster_cidrs);
         let volumes = PersistentDisks::new(client, site.zones.clone());
         let balancers = Arc::new(Engine::new(balancers(&site)));
@@ -274,7 +274,7 @@ impl CloudProvider for Gce {
     }
 
     fn pod_ranges(&self) -> Option<Arc<dyn PodRanges>> {
-        Some(self.instances.clone())
+        Some(Arc::new(GcePodRanges(self.instances.clone())))
     }
 
     fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {

@@ -215,7 +215,7 @@ impl OpenStack {
             None => {
                 let settings =
                     instances::Settings { identity: parts.identity.clone(), networking: config.networking.clone() };
-                Some(Arc::new(NovaInstances::new(settings, client.clone(), ports.clone(), cluster.clone())))
+                Some(Arc::new(instances::instances(settings, client.clone(), ports.clone(), cluster.clone())))
             }
             Some(error) => {
                 tracing::error!(%error, "no nodes are initialized or removed");

@@ -55,8 +55,6 @@ macro_rules! contract {
             "Several controllers may call at the same time."
         instances looking_writes_nothing
             "A lookup may happen at any time."
-        instances the_list_agrees_with_single_answers
-            "Absence from the list is evidence, so the list must be complete or an error."
         instances zones_agree_by_id_and_by_name
             "The older interface is called in both ways for one node."
 

@@ -97,13 +97,12 @@ impl Profile {
             routes: rng.random_bool(0.5),
             watch_routes: rng.random_bool(0.4),
             streaming_lists: rng.random_bool(0.7),
-            // Lists are used only in larger clusters.
             nodes: if large { 104 } else { rng.random_range(1..=6) },
             chaos: Duration::from_secs(rng.random_range(30..130)),
             pace: Duration::from_millis(rng.random_range(1500..7000)),
             luck,
             traits: Traits {
-                lists: large || rng.random_bool(0.5),
+                unlisted: large || rng.random_bool(0.5),
                 grace: Duration::from_secs(if rng.random_bool(0.5) { 60 } else { 10 }),
                 absent_by_name: rng.random_bool(0.5),
                 route_addresses: rng.random_bool(0.5),
@@ -127,7 +126,7 @@ impl Profile {
             pace: Duration::from_secs(1),
             luck: Vec::new(),
             traits: Traits {
-                lists: false,
+                unlisted: false,
                 grace: Duration::from_secs(10),
                 absent_by_name: false,
                 route_addresses: true,

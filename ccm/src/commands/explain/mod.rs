@@ -11,7 +11,6 @@ mod report;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ccm_controllers::preview::Scope;
 use ccm_provider::deadline::{self, READ_DEADLINE};
@@ -216,7 +215,7 @@ async fn leases(world: &World, story: &mut Story, needed: &[cluster::Needed], pr
 async fn provider(world: &World, object: &Object, story: &mut Story) {
     let name = world.provider.name();
     if let (Object::Node(node), Some(view)) = (object, &world.shared.view) {
-        let asked = view.get(std::slice::from_ref(node), Aspects::ALL, Duration::ZERO).await;
+        let asked = view.get(std::slice::from_ref(node), Aspects::ALL).await;
         for answer in &asked {
             match cluster::lookup(answer) {
                 // The provider's own facts explain better why the instance is not found.

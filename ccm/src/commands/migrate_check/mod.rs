@@ -18,7 +18,6 @@ mod webhooks;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use ccm_controllers::preview::Scope;
 use ccm_provider::deadline::{self, READ_DEADLINE};
@@ -152,7 +151,7 @@ fn running_controllers<'a>(world: &'a World, previewed: &Previewed) -> Vec<&'a C
 
 async fn instances(world: &World, nodes: &[NodeRef]) -> Option<Vec<Lookup>> {
     let view = world.shared.view.as_ref()?;
-    Some(view.get(nodes, Aspects::LIFECYCLE, Duration::ZERO).await)
+    Some(view.get(nodes, Aspects::LIFECYCLE).await)
 }
 
 async fn rights(world: &World, account: &str, controllers: &[&Controller]) -> Vec<Check> {

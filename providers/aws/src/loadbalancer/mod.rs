@@ -380,7 +380,7 @@ impl BalancerCloud for Balancers {
         let new = if *keeps { cloud.settling.wrote(balancer, &write) } else { Vec::new() };
         let answer = apply::apply(step, &mut outputs, &cloud.reads).await;
         match &answer {
-            Err(error) if is_refusal(error) => cloud.settling.refused(balancer, &new),
+            Err(error) if is_refusal(error) => cloud.settling.refused(&new),
             Err(_) if !keeps => {}
             _ => drop(cloud.settling.wrote(balancer, &write)),
         }

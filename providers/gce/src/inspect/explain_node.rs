@@ -8,6 +8,7 @@ use ccm_provider::{Aspects, Fact, InstancesV2 as _, Lookup, Node, NodeRef, PodRa
 
 use super::{Inspector, unreadable};
 use crate::node::identity::{BadProviderId, Wanted, wanted};
+use crate::node::instances::GcePodRanges;
 use crate::routes::NetworkRoutes;
 
 pub(super) async fn explain(gce: &Inspector, cluster: &str, node: &Node) -> Vec<Fact> {
@@ -47,7 +48,7 @@ fn state(shutdown: Result<&bool, &ProviderError>) -> &'static str {
 
 async fn ranges(gce: &Inspector, node: &NodeRef) -> Fact {
     let about = "alias ranges and IPv6 of its NICs";
-    match gce.instances.pod_ranges(std::slice::from_ref(node)).await.pop() {
+    match GcePodRanges(gce.instances.clone()).pod_ranges(std::slice::from_ref(node)).await.pop() {
         Some(Ok(nics)) => {
             let all: Vec<String> = nics.into_iter().flat_map(|nic| nic.ranges).collect();
             let text = if all.is_empty() { "none".to_owned() } else { all.join(", ") };

@@ -19,6 +19,7 @@
 //! * A conflict with another writer is observed and planned again once, in the same call.
 
 mod engine;
+mod journal;
 mod memory;
 mod run;
 mod schedule;
@@ -39,6 +40,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use engine::{Engine, write_all};
+pub use journal::Journal;
 pub use step::{Items, Kind, Part, Plan, Step};
 
 /// What differs between clouds.

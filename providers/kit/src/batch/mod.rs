@@ -1,8 +1,6 @@
 //! Joins requests for single items into one call for many.
 //!
-//! A [`Batcher`] joins the requests that arrive within a short window into one call. The window doubles while calls
-//! follow each other closely and returns to its minimum after a quiet time, so a single request waits only briefly and
-//! a burst of requests costs one call per second.
+//! A [`Batcher`] joins the requests that arrive within a short [`Window`] into one call.
 //!
 //! A call runs in its own task, under its own deadline, and continues when a caller is dropped. When a call fails, all
 //! of its items get the error. If a cloud rejects a whole call because of one item, [`Bulk::call`] handles it and
@@ -16,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ccm_provider::window::Window;
 use futures::FutureExt;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use crate::lock::lock;
 
@@ -68,8 +66,6 @@ pub struct Limits {
     pub window_min: Duration,
     /// The longest window during a burst.
     pub window_max: Duration,
-    /// A call within this time after the last one is part of a burst.
-    pub burst: Duration,
     /// A call is sent as soon as it has this number of items, without waiting for the end of the window.
     pub max_items: usize,
     /// The deadline of one call.
@@ -82,7 +78,6 @@ impl Limits {
         Self {
             window_min: Duration::from_millis(25),
             window_max: Duration::from_secs(1),
-            burst: Duration::from_secs(2),
             max_items,
             deadline: Duration::from_secs(60),
         }
@@ -119,14 +114,13 @@ struct Shared<B: Bulk> {
 }
 
 struct State<B: Bulk> {
-    open: Option<Window<B>>,
+    open: Option<Open<B>>,
     // Numbers the windows, so that a timer does not close a later window than its own.
     opened: u64,
-    width: Duration,
-    last_call: Option<Instant>,
+    window: Window,
 }
 
-struct Window<B: Bulk> {
+struct Open<B: Bulk> {
     number: u64,
     asked: Asked<B>,
 }
@@ -134,7 +128,7 @@ struct Window<B: Bulk> {
 impl<B: Bulk> Batcher<B> {
     /// A batcher that makes its calls with `bulk`.
     pub fn new(bulk: B, limits: Limits) -> Self {
-        let state = State { open: None, opened: 0, width: limits.window_min, last_call: None };
+        let state = State { open: None, opened: 0, window: Window::new(limits.window_min, limits.window_max) };
         Self { shared: Arc::new(Shared { bulk, limits, state: Mutex::new(state) }) }
     }
 
@@ -174,9 +168,9 @@ impl<B: Bulk> Batcher<B> {
             None => {
                 let number = state.opened;
                 state.opened += 1;
-                let width = self.shared.limits.next_window(&mut state);
+                let width = state.window.open();
                 tokio::spawn(self.shared.clone().close(number, width));
-                Window { number, asked: Asked::<B>::new() }
+                Open { number, asked: Asked::<B>::new() }
             }
         };
         window.asked.entry(item).or_default().push(asker);
@@ -186,15 +180,6 @@ impl<B: Bulk> Batcher<B> {
             state.open = Some(window);
         }
         answer
-    }
-}
-
-impl Limits {
-    /// Doubles the window during a burst; otherwise resets it to the minimum.
-    fn next_window<B: Bulk>(&self, state: &mut State<B>) -> Duration {
-        let burst = state.last_call.is_some_and(|at| at.elapsed() < self.burst);
-        state.width = if burst { (state.width * 2).min(self.window_max) } else { self.window_min };
-        state.width
     }
 }
 
@@ -223,7 +208,7 @@ impl<B: Bulk> Shared<B> {
                 let _ = asker.send(outcome.clone());
             }
         }
-        self.lock().last_call = Some(Instant::now());
+        self.lock().window.called();
     }
 }
 

@@ -1,5 +1,8 @@
-use super::*;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::time::Instant;
+
+use super::*;
 
 /// A cloud with the even numbers below 1000.
 struct Cloud {

@@ -1,14 +1,16 @@
 //! Instances by key: listed or looked up, whichever takes fewer calls, with evidence if an instance is gone.
 //!
 //! A key identifies the instance of a node: an ID, a name, an address. The cloud implements [`Source`] and defines the
-//! meaning of an instance for a node. The rules for lists, look-ups and missing instances are the same for every cloud:
+//! meaning of an instance for a node ([`NodeCloud`]). The rules for lists, look-ups and missing instances are the same
+//! for every cloud:
 //!
-//! * The existence of an instance, and whether it is stopped, is looked up at each request ([`Directory::look_up`]).
-//! * New nodes that join at the same time share a recent list ([`Directory::recent`]). The list is used only for
-//!   instances in a final state; the others are looked up.
-//! * A complete answer for all nodes is a list, plus look-ups of the keys that are missing from the list
-//!   ([`Directory::all`]). An error of any part is an error of the whole.
-//! * An error is never evidence; neither is a key that several instances have.
+//! * A list replaces look-ups if it takes fewer calls; the keys that it lacks are looked up.
+//! * The existence of an instance, and whether it is stopped, is read at each request ([`Directory::look_up`]).
+//! * New nodes that join at the same time share a recent list ([`Directory::recent`]), which is used only for instances
+//!   in a final state. No other answer is older than its request.
+//! * An error is never evidence; neither is a key that several instances have, nor a name that no instance ever had.
+
+mod nodes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -17,13 +19,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use ccm_provider::{Evidence, EvidenceKind, Lookup, NodeRef, ProviderError, Snapshot};
+use ccm_provider::{Evidence, EvidenceKind, Lookup, ProviderError};
 use futures::FutureExt;
 
 use crate::{Cached, Cluster, Interrupted, Stamped};
 
+pub use nodes::{NodeCloud, Nodes};
+
 /// The maximum age of a list for new nodes. An older list is dropped, because it is as large as the cluster.
 const RECENT: Duration = Duration::from_secs(10);
+/// After a list without an answer, look-ups of so many calls are tried in its place. More would only burden a cloud that
+/// has difficulties.
+const IN_PLACE_OF_A_LIST: usize = 16;
 
 /// The cloud's answer for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,59 +133,47 @@ impl<S: Source> Directory<S> {
         Self { source, cluster, listed, size: AtomicUsize::new(0) }
     }
 
-    /// Looks up these keys.
+    /// Reads these keys now.
     pub async fn look_up(&self, keys: BTreeSet<S::Key>) -> Observed<S> {
-        self.complete(self.cluster.wall(), BTreeMap::new(), keys).await
+        self.read(keys, Duration::ZERO).await
     }
 
-    /// Reads these keys for new nodes: from the last list if it is recent, or from a new list if that takes fewer
-    /// calls.
+    /// Reads these keys for new nodes: from the last list if it is recent.
     pub async fn recent(&self, keys: BTreeSet<S::Key>) -> Observed<S> {
-        let listed = match self.listed.last().filter(|listed| listed.began.elapsed() < RECENT) {
-            Some(listed) => Some(listed),
-            // If the list fails, the look-up reports the reason.
-            None if self.is_list_cheaper(&keys) => self.list(RECENT).await.ok(),
+        self.read(keys, RECENT).await
+    }
+
+    async fn read(&self, mut keys: BTreeSet<S::Key>, max_age: Duration) -> Observed<S> {
+        let source = self.source.clone();
+        let mut began = self.cluster.wall();
+        let listed = match self.listed.last().filter(|listed| listed.began.elapsed() < max_age) {
+            Some(listed) => Some(Ok(listed)),
+            None if self.is_list_cheaper(&keys) => Some(self.list(max_age).await),
             None => None,
         };
-        let Some(Stamped { value: listed, .. }) = listed else { return self.look_up(keys).await };
-        let settled = keys.iter().filter_map(|key| match listed.by_key.get(key)? {
-            Seen::One(value) if S::is_settled(value) => Some((key.clone(), Ok(Seen::One(value.clone())))),
-            _ => None,
-        });
-        self.complete(listed.wall, settled.collect(), keys).await
-    }
-
-    /// Reads these keys completely: a key that is absent from the result is not in the cloud.
-    ///
-    /// # Errors
-    ///
-    /// Some of the reads failed.
-    pub async fn all(&self, keys: BTreeSet<S::Key>) -> Result<Observed<S>, ProviderError> {
-        let began = self.cluster.wall();
-        let listed = match self.is_list_cheaper(&keys) {
-            true => Some(self.list(Duration::ZERO).await.map_err(Into::into)?.value),
-            false => None,
-        };
-        let of_list = |key: &S::Key| Some((key.clone(), Ok(listed.as_ref()?.by_key.get(key)?.clone())));
-        let observed = self.complete(began, keys.iter().filter_map(of_list).collect(), keys).await;
-        match observed.answers.values().find_map(|answer| answer.as_ref().err()) {
-            Some(error) => Err(error.clone().into()),
-            None => Ok(observed),
+        let mut answers = BTreeMap::new();
+        match listed {
+            Some(Ok(Stamped { value: listed, .. })) => {
+                began = listed.wall;
+                let is_final = |seen: &Seen<S::Value>| match seen {
+                    Seen::One(value) => S::is_settled(value),
+                    _ => false,
+                };
+                answers.extend(keys.iter().filter_map(|key| {
+                    let seen = listed.by_key.get(key).filter(|seen| max_age.is_zero() || is_final(seen))?;
+                    Some((key.clone(), Ok(seen.clone())))
+                }));
+            }
+            Some(Err(error)) if S::look_up_calls(&keys) > IN_PLACE_OF_A_LIST => {
+                answers.extend(keys.iter().map(|key| (key.clone(), Err(error.clone()))));
+            }
+            Some(Err(_)) | None => {}
         }
-    }
-
-    /// Looks up the keys without an answer.
-    async fn complete(
-        &self,
-        began: SystemTime,
-        mut answers: BTreeMap<S::Key, Answer<S>>,
-        mut keys: BTreeSet<S::Key>,
-    ) -> Observed<S> {
         keys.retain(|key| !answers.contains_key(key));
         if !keys.is_empty() {
             answers.extend(self.source.look_up(keys).await);
         }
-        Observed { began, source: self.source.clone(), answers }
+        Observed { began, source, answers }
     }
 
     /// Lists the instances; the list is cached for a short time.
@@ -230,24 +225,6 @@ impl<S: Source> Observed<S> {
     /// The answer that an instance is gone, with these reads as evidence.
     pub fn gone(&self, kind: EvidenceKind, grace: Duration) -> Lookup {
         Lookup::Gone(Evidence { kind, read_began: self.began, grace })
-    }
-
-    /// The answers for all nodes by provider ID: the node's, or that of its instance. For a node without either, only
-    /// look-ups show absence.
-    pub fn snapshot<'a>(
-        &self,
-        grace: Duration,
-        answers: impl IntoIterator<Item = (&'a NodeRef, Option<String>, Lookup)>,
-    ) -> Snapshot {
-        let mut snapshot =
-            Snapshot { began: self.began, grace, by_provider_id: BTreeMap::new(), by_name: BTreeMap::new() };
-        for (node, id, answer) in answers {
-            let id = node.provider_id.as_deref().map(str::to_owned).or(id);
-            let Some(id) = id.filter(|_| !matches!(answer, Lookup::Foreign)) else { continue };
-            snapshot.by_name.insert(node.name.to_string(), id.clone());
-            snapshot.by_provider_id.insert(id, answer);
-        }
-        snapshot
     }
 }
 

@@ -4,11 +4,10 @@
 //! its Service: it could create a second balancer, skip deleting a new one, or record the ID of a deleted one. A read
 //! right after a write that finds nothing to do may also be older than that write.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ccm_kit::{Cluster, lock};
+use ccm_kit::Cluster;
+use ccm_kit::balancer::Journal;
 use ccm_provider::{ProviderError, ServiceAction};
 
 use super::desired::{Desired, Item};
@@ -36,30 +35,24 @@ pub(super) enum Trace {
 
 /// The recent writes.
 #[derive(Debug)]
-pub(super) struct Settling {
-    cluster: Cluster,
-    written: Mutex<BTreeMap<Trace, Instant>>,
-}
+pub(super) struct Settling(Journal<Trace>);
 
 impl Settling {
     pub(super) fn new(cluster: Cluster) -> Self {
-        Self { cluster, written: Mutex::default() }
+        Self(Journal::new(cluster, SETTLED))
     }
 
     pub(super) fn wrote(&self, trace: Trace) {
-        let now = self.cluster.now();
-        let mut written = lock(&self.written);
-        written.retain(|_, at| now.saturating_duration_since(*at) < SETTLED);
-        written.insert(trace, now);
+        self.0.wrote([trace]);
     }
 
     /// Drops a write that was shown or undone.
     pub(super) fn forget(&self, trace: &Trace) {
-        lock(&self.written).remove(trace);
+        self.0.forget(|known| known == trace);
     }
 
     fn is_recent(&self, trace: &Trace) -> bool {
-        lock(&self.written).get(trace).is_some_and(|at| self.cluster.now().saturating_duration_since(*at) < SETTLED)
+        self.0.hidden(|known| known == trace).is_some()
     }
 
     /// Marks the items whose writes an observation does not show.
@@ -104,10 +97,7 @@ pub(super) fn is_not_shown(error: &ProviderError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use ccm_provider::{Service, ServiceWork};
-    use ccm_provider_contract::TestCluster;
 
     use super::*;
     use crate::loadbalancer::Env;
@@ -115,10 +105,7 @@ mod tests {
 
     #[test]
     fn a_write_is_looked_for_until_reads_have_caught_up() {
-        let double = Arc::new(TestCluster::default());
-        let cluster = Cluster::default();
-        cluster.set(double.context("kubernetes"));
-        let settling = Settling::new(cluster);
+        let settling = Settling::new(Cluster::default());
         let work = ["web", "api"].map(|name| {
             let mut service = Service::default();
             service.metadata.name = name.into();
@@ -141,7 +128,5 @@ mod tests {
         let mut observed = Observed { balancer_of: [(0, "lb-1".to_owned())].into(), ..Observed::default() };
         settling.mark(&mut observed, &desired);
         assert_eq!((observed.hidden, observed.balancer_of), ([0].into(), [].into()));
-        double.advance(SETTLED);
-        assert_eq!(marked(), (vec![], vec![]));
     }
 }

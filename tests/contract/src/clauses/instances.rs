@@ -1,6 +1,5 @@
 //! Lookups.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -174,9 +173,6 @@ pub(super) async fn a_cloud_that_fails_is_never_evidence(harness: Arc<dyn Harnes
             holds!(!found, "the cloud is down, and the answer is {answer:?}");
         }
     }
-    if let Some(list) = bed.instances()?.list().await {
-        holds!(list.is_err(), "the cloud is down, and there is a list");
-    }
     bed.disrupt(Outage::None).await?;
     found("one", &ask_one(&bed, &node, Aspects::LIFECYCLE).await?)?;
     Ok(())
@@ -269,35 +265,6 @@ pub(super) async fn looking_writes_nothing(harness: Arc<dyn Harness>) -> Result 
     bed.harness.remove_instance("two").await;
     nodes.push(Arc::new(bare("never", "")));
     bed.without_writing("a look-up", instances.lookup(&nodes, Aspects::ALL)).await?;
-    bed.without_writing("a list", instances.list()).await?;
-    Ok(())
-}
-
-pub(super) async fn the_list_agrees_with_single_answers(harness: Arc<dyn Harness>) -> Result {
-    let bed = Bed::new(harness).await?;
-    let instances = bed.instances()?;
-    let nodes = bed.nodes(&["one", "two", "three"]).await;
-    bed.harness.remove_instance("three").await;
-    let before = SystemTime::now();
-    let Some(list) = instances.list().await else { return Err(Outcome::NotApplicable("there is no list")) };
-    let list = list.map_err(failed("listing"))?;
-    holds!(list.began >= before, "the list began at {:?}, before it was asked for", list.began);
-    let answers = ask(&bed, &nodes, Aspects::ALL).await?;
-    for (node, answer) in nodes.iter().zip(&answers) {
-        let listed = list.find(&node.name, node.provider_id.as_deref());
-        match (answer, &listed) {
-            (Lookup::Found(_), Lookup::Found(_)) => {
-                // Labels may need calls that a list avoids.
-                let plain = |metadata| InstanceMetadata { additional_labels: BTreeMap::new(), ..metadata };
-                let (one, other) = (plain(metadata("asked for", answer)?), plain(metadata("listed", &listed)?));
-                holds!(one == other, "asked for: {one:?}; listed: {other:?}");
-                let by_name = list.find(&node.name, None);
-                holds!(id_of(&by_name) == one.provider_id, "by name the list has {by_name:?} for {}", node.name);
-            }
-            (Lookup::Gone(_), Lookup::Gone(_)) => {}
-            other => return Err(Outcome::Broken(format!("{}: asked for and listed: {other:?}", node.name))),
-        }
-    }
     Ok(())
 }
 

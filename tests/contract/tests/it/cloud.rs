@@ -18,7 +18,6 @@ pub(crate) enum Defect {
     StoppedIsGone,
     StaleEvidence,
     NameWins,
-    ShortList,
     WritesEachTime,
     RemembersInMemory,
     OrderMatters,

@@ -51,7 +51,6 @@ defects! {
     a_stopped_instance_reported_as_gone_is_found: StoppedIsGone breaks a_stopped_instance_exists;
     evidence_of_another_time_is_found: StaleEvidence breaks a_removed_instance_is_gone_with_evidence;
     a_name_that_wins_is_found: NameWins breaks the_provider_id_wins_over_the_name;
-    a_short_list_is_found: ShortList breaks the_list_agrees_with_single_answers;
     an_ensure_that_always_writes_is_found: WritesEachTime breaks a_second_ensure_writes_nothing;
     ownership_in_memory_is_found: RemembersInMemory breaks an_ensure_after_a_restart_writes_nothing;
     a_dependence_on_order_is_found: OrderMatters breaks the_order_of_nodes_makes_no_difference;

@@ -9,8 +9,8 @@ use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::{
     Aspects, CloudProvider, Evidence, EvidenceKind, GroupKey, Instance, InstanceMetadata, InstancesV2, LoadBalancer,
     LoadBalancerIngress, LoadBalancerStatus, Lookup, NewRoute, Node, NodeRef, Plan, ProviderContext, ProviderError,
-    Risk, Route, Routes, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork, SingleLoadBalancer, Snapshot, Step,
-    Verb, reconcile_one_by_one,
+    Risk, Route, Routes, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork, SingleLoadBalancer, Step, Verb,
+    reconcile_one_by_one,
 };
 use serde_json::Value;
 
@@ -129,25 +129,6 @@ impl InstancesV2 for Memorial {
             answers.pop();
         }
         answers
-    }
-
-    async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
-        let began = SystemTime::now();
-        let skip = usize::from(self.is(Defect::ShortList));
-        let read = self.cloud.read(|tables| {
-            let machines: Vec<(String, Machine)> =
-                tables.machines.iter().skip(skip).map(|(name, machine)| (name.clone(), machine.clone())).collect();
-            Snapshot {
-                began,
-                grace: Duration::ZERO,
-                by_provider_id: machines
-                    .iter()
-                    .map(|(_, machine)| (metadata(machine).provider_id, Lookup::found(metadata(machine))))
-                    .collect(),
-                by_name: machines.iter().map(|(name, machine)| (name.clone(), metadata(machine).provider_id)).collect(),
-            }
-        });
-        Some(read.await)
     }
 }
 

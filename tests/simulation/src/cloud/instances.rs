@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ccm_provider::{
     AddressType, Aspects, ErrorClass, Evidence, EvidenceKind, Instance as Reported, InstanceMetadata, InstancesV2,
-    Lookup, NodeAddress, NodeRef, ProviderError, Snapshot,
+    Lookup, NodeAddress, NodeRef, ProviderError,
 };
 use rand::Rng;
 
@@ -95,6 +95,12 @@ impl State {
         self.instances.iter().find(|(_, instance)| instance.name == name && !instance.is_gone())
     }
 
+    /// Whether a lookup finds an incomplete list, one less of which is left.
+    fn takes_partial_list(&mut self) -> bool {
+        let left = &mut self.mishaps.partial_lists;
+        std::mem::replace(left, left.saturating_sub(1)) > 0
+    }
+
     /// Whether the instance of a node is permanently gone; by name if the node has no provider ID.
     pub fn is_gone(&self, name: &str, provider_id: &str) -> bool {
         match provider_id {
@@ -155,6 +161,12 @@ impl Handle {
         Lookup::Gone(Evidence { kind, read_began: epoch() + began, grace })
     }
 
+    /// The answer for an ID without an instance.
+    fn absence(&self, began: Duration) -> Lookup {
+        let kind = if self.cloud.traits.unlisted { EvidenceKind::Unlisted } else { EvidenceKind::Absent };
+        self.evidence(kind, began)
+    }
+
     fn found(&self, id: &str, instance: &Instance) -> Lookup {
         Lookup::Found(Arc::new(Reported {
             shutdown: Ok(instance.power == Power::Off),
@@ -169,9 +181,9 @@ impl Handle {
                 Some((id, instance)) if instance.visible <= now => match instance.power {
                     Power::On | Power::Off => self.found(id, instance),
                     Power::Terminated => self.evidence(EvidenceKind::Terminated { state: "terminated".into() }, began),
-                    Power::Forgotten => self.evidence(EvidenceKind::Absent, began),
+                    Power::Forgotten => self.absence(began),
                 },
-                _ => self.evidence(EvidenceKind::Absent, began),
+                _ => self.absence(began),
             };
         }
         match state.living(&node.name) {
@@ -205,6 +217,9 @@ impl InstancesV2 for Handle {
         let all = |error: ProviderError| nodes.iter().map(|_| Lookup::Unknown(error.clone())).collect::<Vec<_>>();
         let mut answers = match self.begin("lookup", false).await {
             Err(error) => all(error),
+            Ok(()) if self.lock().takes_partial_list() => {
+                all(ProviderError::new(ErrorClass::Transient { after: None }, "page 2 of 3 is missing"))
+            }
             Ok(()) => {
                 let state = self.lock();
                 let now = self.cloud.trace.now();
@@ -241,39 +256,5 @@ impl InstancesV2 for Handle {
         // The latency of the answer.
         self.pause().await;
         answers
-    }
-
-    async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
-        if !self.cloud.traits.lists {
-            return None;
-        }
-        let began = self.cloud.trace.now();
-        if let Err(error) = self.begin("list", false).await {
-            return Some(Err(error));
-        }
-        let mut state = self.lock();
-        if state.mishaps.partial_lists > 0 {
-            state.mishaps.partial_lists -= 1;
-            return Some(Err(ProviderError::new(ErrorClass::Transient { after: None }, "page 2 of 3 is missing")));
-        }
-        let now = self.cloud.trace.now();
-        let mut snapshot = Snapshot {
-            began: epoch() + began,
-            grace: self.cloud.traits.grace,
-            by_provider_id: BTreeMap::new(),
-            by_name: BTreeMap::new(),
-        };
-        for (id, instance) in state.instances.iter().filter(|(_, instance)| instance.visible <= now) {
-            let answer = match instance.power {
-                Power::On | Power::Off => self.found(id, instance),
-                Power::Terminated => self.evidence(EvidenceKind::Terminated { state: "terminated".into() }, began),
-                Power::Forgotten => continue,
-            };
-            if !instance.is_gone() {
-                snapshot.by_name.insert(instance.name.clone(), provider_id(id));
-            }
-            snapshot.by_provider_id.insert(provider_id(id), answer);
-        }
-        Some(Ok(snapshot))
     }
 }

@@ -29,8 +29,8 @@ pub const SCHEME: &str = "sim";
 /// The properties of the cloud.
 #[derive(Debug, Clone)]
 pub struct Traits {
-    /// Whether it has a complete list of instances.
-    pub lists: bool,
+    /// Whether an instance that does not exist is only missing from its answers.
+    pub unlisted: bool,
     /// The maximum delay until a new instance is visible; the grace period that the cloud declares.
     pub grace: Duration,
     /// Whether an instance that is not found by name counts as absent.
@@ -60,7 +60,7 @@ pub struct Mishaps {
     pub fail_writes: u32,
     /// Number of writes that fail after their effect.
     pub lose_answers: u32,
-    /// Number of complete lists of instances that fail as incomplete.
+    /// Number of lookups that fail because of an incomplete list.
     pub partial_lists: u32,
     /// The end of stale route lists, and the routes in these lists.
     pub stale_routes: Option<(Duration, BTreeMap<String, RouteRow>)>,

@@ -15,7 +15,7 @@ use crate::loadbalancer::Balancers;
 use crate::loadbalancer::env::Env;
 use crate::node::fleet;
 use crate::node::instances::tests::lend;
-use crate::node::instances::{Ec2Instances, Settings};
+use crate::node::instances::{self, Settings};
 use crate::node::zones::Zones;
 use crate::routes;
 use crate::start::config::Family;
@@ -115,7 +115,7 @@ impl Bed {
             fargate_counts_as_stopped: true,
         };
         let (zones, fleet) = (Arc::new(Zones::new(api.clone())), fleet::new(api.clone()));
-        let instances = Ec2Instances::new(settings.clone(), api.clone(), zones.clone(), cluster.clone());
+        let instances = instances::instances(settings.clone(), api.clone(), zones.clone(), cluster.clone());
         let balancers = Balancers::new(api.clone(), fleet, zones, cluster.clone(), self.env.clone());
         let routes = routes::Settings {
             vpc: self.env.vpc.clone(),

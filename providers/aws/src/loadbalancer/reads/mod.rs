@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ccm_kit::balancer::Journal;
 use ccm_kit::call::Meaning;
 use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits, lock};
 use futures::FutureExt;
@@ -62,6 +63,8 @@ pub(crate) struct Reads {
     ownership: Ownership,
     pub(crate) cluster: Cluster,
     remembered: Mutex<Remembered>,
+    /// Classic balancers that this process deleted, which AWS may still show.
+    deleted: Journal<String>,
 }
 
 /// How long the deletion of an object has been blocked.
@@ -91,8 +94,6 @@ struct Remembered {
     denied: Option<Instant>,
     classic: Option<Instant>,
     held: BTreeMap<String, Held>,
-    /// Classic balancers that this process deleted, which AWS may still show.
-    deleted: BTreeMap<String, std::time::Instant>,
 }
 
 impl Reads {
@@ -120,6 +121,7 @@ impl Reads {
             balancers: cached(&api, &of_vpc, |api, _| async move { api.balancers(&Which::All).await }.boxed()),
             classic_balancers: cached(&api, &of_vpc, |api, _| async move { api.classic_balancers(&[]).await }.boxed()),
             at_nodes: at_nodes::AtNodes::new(cluster.clone()),
+            deleted: Journal::new(cluster.clone(), SETTLED),
             cluster,
             ownership: env.ownership.clone(),
             remembered: Mutex::default(),
@@ -267,9 +269,7 @@ impl Reads {
     pub(crate) async fn classic_balancers(&self) -> Answer<Vec<elb::LoadBalancer>> {
         let not_before = lock(&self.remembered).classic;
         let found = self.classic_balancers.get(FRESH, not_before).await?.value;
-        let (now, remembered) = (self.cluster.now(), lock(&self.remembered));
-        let is_deleted =
-            |name: &str| remembered.deleted.get(name).is_some_and(|at| now.saturating_duration_since(*at) < SETTLED);
+        let is_deleted = |name: &str| self.deleted.hidden(|deleted| deleted == name).is_some();
         Ok(found.iter().filter(|balancer| !is_deleted(&balancer.name)).cloned().collect())
     }
 
@@ -296,10 +296,7 @@ impl Reads {
 
     /// Records that a classic balancer was deleted.
     pub(crate) fn deleted(&self, balancer: &str) {
-        let now = self.cluster.now();
-        let mut remembered = lock(&self.remembered);
-        remembered.deleted.retain(|_, at| now.saturating_duration_since(*at) < SETTLED);
-        remembered.deleted.insert(balancer.to_owned(), now);
+        self.deleted.wrote([balancer.to_owned()]);
     }
 
     /// Invalidates the caches that a write may affect. Called after each write, whatever its result.

@@ -6,9 +6,8 @@
 //! just created for the Service, and any other change from one that shows its rules and targets, or that began so late
 //! that AWS must show them. (A new process waits longer than that before it leads.)
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::desired::first_few;
 use super::observed::Observed;
@@ -17,7 +16,8 @@ use super::rules::{Tuple, split};
 use crate::client::elbv2::{Target, TargetHealth};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{Id, Tags, Write};
-use ccm_kit::{Cluster, lock};
+use ccm_kit::Cluster;
+use ccm_kit::balancer::Journal;
 use ccm_provider::ProviderError;
 
 #[cfg(test)]
@@ -26,12 +26,9 @@ mod tests;
 /// Interval between reads of what is not shown yet.
 pub(super) const AGAIN: Duration = Duration::from_secs(2);
 
-/// The recent writes for each balancer, by name, with their times.
+/// The recent writes, with the names of their balancers.
 #[derive(Debug)]
-pub(crate) struct Settling {
-    cluster: Cluster,
-    written: Mutex<BTreeMap<String, BTreeMap<Trace, Instant>>>,
-}
+pub(crate) struct Settling(Journal<(String, Trace)>);
 
 /// The visible effect of a write: a deletion must see it to delete it or what depends on it; any other change must see
 /// rules and targets.
@@ -50,49 +47,34 @@ pub(crate) enum Trace {
 
 impl Settling {
     pub(crate) fn new(cluster: Cluster) -> Self {
-        Self { cluster, written: Mutex::default() }
+        Self(Journal::new(cluster, SETTLED))
     }
 
     /// Records that something was, or may have been, written for a balancer. Returns the effects that were not recorded
     /// before.
-    pub(crate) fn wrote(&self, balancer: &str, write: &Write) -> Vec<Trace> {
-        let now = self.cluster.now();
-        let mut written = lock(&self.written);
-        written.retain(|_, traces| {
-            traces.retain(|_, at| now.saturating_duration_since(*at) < SETTLED);
-            !traces.is_empty()
-        });
+    pub(crate) fn wrote(&self, balancer: &str, write: &Write) -> Vec<(String, Trace)> {
         let (left, removed) = traces(write);
-        let traces = written.entry(balancer.to_owned()).or_default();
-        traces.retain(|trace, _| {
-            let replaced = is_attached(trace) && left.iter().any(is_attached);
-            !replaced && !removed.contains(trace) && !goes_with(trace, write)
+        self.0.forget(|(of, trace)| {
+            let is_replaced = is_attached(trace) && left.iter().any(is_attached);
+            of == balancer && (is_replaced || removed.contains(trace) || goes_with(trace, write))
         });
-        let is_new = |trace: &&Trace| !traces.contains_key(*trace);
-        let new = left.iter().filter(is_new).cloned().collect();
-        traces.extend(left.into_iter().map(|trace| (trace, now)));
-        new
+        self.0.wrote(left.into_iter().map(|trace| (balancer.to_owned(), trace)))
     }
 
     /// Forgets the effects of a write that was refused. An earlier write may have had the same, and is not shown yet.
-    pub(crate) fn refused(&self, balancer: &str, new: &[Trace]) {
-        if let Some(traces) = lock(&self.written).get_mut(balancer) {
-            traces.retain(|trace, _| !new.contains(trace));
-        }
+    pub(crate) fn refused(&self, new: &[(String, Trace)]) {
+        self.0.forget(|effect| new.contains(effect));
     }
 
     /// The delay of the next read, if the observation does not show all relevant writes for a balancer.
     pub(crate) fn left(&self, balancer: &str, observed: &Observed, deleting: bool) -> Option<Duration> {
-        let now = self.cluster.now();
-        let written = lock(&self.written);
         let matters = |trace: &Trace| match trace {
             Trace::Target(..) => !deleting,
             Trace::Rule(..) => true,
             _ => deleting,
         };
-        let hidden = written.get(balancer)?.iter().filter(|(trace, _)| matters(trace) && !is_shown(trace, observed));
-        let left = hidden.filter_map(|(_, at)| SETTLED.checked_sub(now.saturating_duration_since(*at))).max()?;
-        Some(left.min(AGAIN)).filter(|left| !left.is_zero())
+        let is_hidden = |(of, trace): &(String, Trace)| of == balancer && matters(trace) && !is_shown(trace, observed);
+        self.0.hidden(is_hidden).map(|left| left.min(AGAIN))
     }
 }
 

@@ -31,10 +31,10 @@ fn the_refusal_of_a_repeated_write_does_not_hide_what_the_first_one_made() {
     let settling = Settling::new(Cluster::default());
     let is_left = || settling.left("web", &Observed::default(), true).is_some();
     let first = settling.wrote("web", &create);
-    settling.refused("web", &first);
+    settling.refused(&first);
     assert!(!is_left(), "nothing was made");
     settling.wrote("web", &create);
     let repeated = settling.wrote("web", &create);
-    settling.refused("web", &repeated);
+    settling.refused(&repeated);
     assert!(is_left(), "a deletion waits until it sees the group");
 }

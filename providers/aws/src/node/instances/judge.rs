@@ -9,7 +9,7 @@ use ccm_provider::{EvidenceKind, InstanceMetadata, Lookup, Node, NodeAddress, Pr
 use super::source::Found;
 use super::{GRACE, Observed, Settings, addresses};
 use crate::client::ec2::{Instance, NetworkInterface};
-use crate::node::identity::{BadProviderId, ProviderId, Wanted};
+use crate::node::identity::{ProviderId, Wanted};
 use crate::node::topology::Layers;
 use crate::node::zones;
 
@@ -20,7 +20,7 @@ pub(super) const LABEL_LAYER_1: &str = "topology.k8s.aws/network-node-layer-1";
 const LABEL_LAYER: &str = "topology.k8s.aws/network-node-layer-";
 
 #[derive(Debug)]
-pub(super) struct Labels {
+pub(crate) struct Labels {
     /// `None`: not read.
     pub(super) zones: Result<Option<Arc<zones::ByName>>, ProviderError>,
     pub(super) layers: Layers,
@@ -36,19 +36,13 @@ pub(super) struct Judge<'a> {
 
 impl Judge<'_> {
     pub(super) fn node(&self, node: &Node, wanted: &Wanted) -> Lookup {
-        match wanted {
-            Wanted::Never(BadProviderId::Foreign(_)) => Lookup::Foreign,
-            Wanted::Never(error @ BadProviderId::Malformed(_)) => {
-                Lookup::Unknown(ProviderError::unknown(error.to_string()))
-            }
-            _ => self.observed.judge(wanted, GRACE, |found| match found {
-                Found::Ec2(instance) => self.instance(node, instance),
-                Found::Fargate(interface) => Lookup::Found(Arc::new(ccm_provider::Instance {
-                    shutdown: Ok(self.settings.fargate_counts_as_stopped),
-                    metadata: self.fargate_metadata(node, interface).map(Some),
-                })),
-            }),
-        }
+        self.observed.judge(wanted, GRACE, |found| match found {
+            Found::Ec2(instance) => self.instance(node, instance),
+            Found::Fargate(interface) => Lookup::Found(Arc::new(ccm_provider::Instance {
+                shutdown: Ok(self.settings.fargate_counts_as_stopped),
+                metadata: self.fargate_metadata(node, interface).map(Some),
+            })),
+        })
     }
 
     fn instance(&self, node: &Node, instance: &Instance) -> Lookup {

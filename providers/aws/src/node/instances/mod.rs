@@ -1,7 +1,7 @@
 //! The instances behind the nodes.
 //!
 //! Upstream: `pkg/providers/v1/{instances_v2,describe_instance_batch}.go`, one lookup per node, batched. Here the core
-//! asks about many nodes at once: [`Directory`] over [`source`] reads their keys (`identity`), and [`judge`] (pure)
+//! asks about many nodes at once: [`Nodes`] over [`source`] reads their keys (`identity`), and [`judge`] (pure)
 //! interprets the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_kit::{Cluster, Directory, call, directory};
-use ccm_provider::well_known::TAINT_UNINITIALIZED;
-use ccm_provider::{Aspects, InstancesV2, Lookup, NodeRef, ProviderError, Snapshot};
+use ccm_kit::Cluster;
+use ccm_kit::directory::{self, NodeCloud, Nodes};
+use ccm_provider::{Aspects, Lookup, Node, NodeRef, ProviderError};
 use regex::Regex;
 
 use crate::client::Api;
-use crate::node::identity::{self, InstanceId, Own, ProviderId, Wanted};
+use crate::node::identity::{self, BadProviderId, InstanceId, Own, Wanted};
 use crate::node::topology::Topology;
 use crate::node::zones::Zones;
 use crate::ownership::Ownership;
@@ -52,33 +52,47 @@ pub(crate) struct Settings {
     pub(crate) fargate_counts_as_stopped: bool,
 }
 
-/// Implements [`InstancesV2`] for EC2 and Fargate.
+/// The instances of EC2 and Fargate.
+pub(crate) type Ec2Instances = Nodes<Ec2Nodes>;
+
+/// The rules of EC2 and Fargate.
 #[derive(Debug)]
-pub(crate) struct Ec2Instances {
+pub(crate) struct Ec2Nodes {
     settings: Settings,
     zones: Arc<Zones>,
     topology: Topology,
-    cluster: Cluster,
-    directory: Directory<Ec2>,
 }
 
 type Observed = directory::Observed<Ec2>;
 
-impl Ec2Instances {
-    pub(crate) fn new(settings: Settings, api: Arc<dyn Api>, zones: Arc<Zones>, cluster: Cluster) -> Self {
-        let topology = Topology::new(api.clone(), settings.topology_types.clone());
-        let source =
-            Ec2 { instances: Instances(api), ownership: settings.ownership.clone(), vpc: settings.vpc.clone() };
-        let directory = Directory::new(source, cluster.clone());
-        Self { settings, zones, topology, cluster, directory }
+pub(crate) fn instances(settings: Settings, api: Arc<dyn Api>, zones: Arc<Zones>, cluster: Cluster) -> Ec2Instances {
+    let topology = Topology::new(api.clone(), settings.topology_types.clone());
+    let source = Ec2 { instances: Instances(api), ownership: settings.ownership.clone(), vpc: settings.vpc.clone() };
+    Nodes::new(Ec2Nodes { settings, zones, topology }, source, cluster)
+}
+
+#[async_trait]
+impl NodeCloud for Ec2Nodes {
+    type Source = Ec2;
+    type Details = Option<Labels>;
+
+    const GRACE: Duration = GRACE;
+
+    fn key(&self, node: &Node) -> Result<Wanted, Lookup> {
+        match identity::wanted(node, self.settings.own.as_ref()) {
+            Wanted::Never(BadProviderId::Foreign(_)) => Err(Lookup::Foreign),
+            Wanted::Never(error @ BadProviderId::Malformed(_)) => {
+                Err(Lookup::Unknown(ProviderError::unknown(error.to_string())))
+            }
+            key => Ok(key),
+        }
     }
 
-    fn wanted(&self, nodes: &[NodeRef]) -> Vec<Wanted> {
-        nodes.iter().map(|node| identity::wanted(node, self.settings.own.as_ref())).collect()
-    }
-
-    /// The data for the labels of these nodes; not read for labels that a node has already.
-    async fn labels<'a>(&self, nodes: impl Iterator<Item = (&'a NodeRef, &'a Wanted)>, observed: &Observed) -> Labels {
+    /// The data for the labels of the nodes; not read for labels that a node has already.
+    async fn details(&self, nodes: &[(&NodeRef, &Wanted)], observed: &Observed, aspects: Aspects) -> Option<Labels> {
+        if !aspects.metadata {
+            return None;
+        }
         let mut wanted_zones: BTreeSet<&str> = BTreeSet::new();
         let mut instances = BTreeMap::new();
         for (node, wanted) in nodes {
@@ -100,61 +114,10 @@ impl Ec2Instances {
             self.zones.knowing(wanted_zones).await.map_err(Into::into)
         };
         let (zones, layers) = futures::join!(zones, self.topology.layers(&instances));
-        Labels { zones, layers }
+        Some(Labels { zones, layers })
     }
 
-    fn judge<'a>(&'a self, observed: &'a Observed, labels: Option<&'a Labels>) -> judge::Judge<'a> {
-        judge::Judge { settings: &self.settings, observed, labels }
-    }
-}
-
-fn keys(wanted: &[Wanted]) -> BTreeSet<Wanted> {
-    wanted.iter().filter(|wanted| !matches!(wanted, Wanted::Never(_))).cloned().collect()
-}
-
-#[async_trait]
-impl InstancesV2 for Ec2Instances {
-    async fn lookup(&self, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
-        let wanted = self.wanted(nodes);
-        let keys = keys(&wanted);
-        let observed = match aspects {
-            // Only a current answer of EC2 shows whether an instance exists or is stopped.
-            Aspects { existence: true, .. } | Aspects { shutdown: true, .. } => self.directory.look_up(keys).await,
-            // Addresses of initialized nodes are not urgent.
-            Aspects::ADDRESSES => call::refreshing(self.directory.recent(keys)).await,
-            _ => self.directory.recent(keys).await,
-        };
-        let labels = match aspects.metadata {
-            true => Some(self.labels(nodes.iter().zip(&wanted), &observed).await),
-            false => None,
-        };
-        let judge = self.judge(&observed, labels.as_ref());
-        nodes.iter().zip(&wanted).map(|(node, wanted)| judge.node(node, wanted)).collect()
-    }
-
-    async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
-        // Without the nodes, the required IDs of an answer are unknown.
-        let nodes = self.cluster.nodes()?.list();
-        let wanted = self.wanted(&nodes);
-        let observed = match self.directory.all(keys(&wanted)).await {
-            Ok(observed) => observed,
-            Err(error) => return Some(Err(error)),
-        };
-        // Labels are set once, at initialization.
-        let is_new = |node: &NodeRef| node.has_taint(TAINT_UNINITIALIZED);
-        let new = nodes.iter().zip(&wanted).filter(|(node, _)| is_new(node));
-        let labels = match nodes.iter().any(is_new) {
-            true => Some(self.labels(new, &observed).await),
-            false => None,
-        };
-        let answers = nodes.iter().zip(&wanted).map(|(node, wanted)| {
-            let id = observed.one(wanted).and_then(|found| match found {
-                Found::Ec2(instance) => Some(ProviderId::format(&instance.zone, &instance.id)),
-                Found::Fargate(_) => None,
-            });
-            let judge = self.judge(&observed, labels.as_ref().filter(|_| is_new(node)));
-            (node, id, judge.node(node, wanted))
-        });
-        Some(Ok(observed.snapshot(GRACE, answers)))
+    fn judge(&self, node: &Node, key: &Wanted, observed: &Observed, labels: &Option<Labels>) -> Lookup {
+        judge::Judge { settings: &self.settings, observed, labels: labels.as_ref() }.node(node, key)
     }
 }

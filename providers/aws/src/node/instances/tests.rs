@@ -4,7 +4,7 @@ use ccm_cloudsim::aws::ec2::InstanceState;
 use ccm_cloudsim::aws::ec2::model::Zone;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::node::Pairs;
-use ccm_provider::{AddressType, Evidence, EvidenceKind, InstanceMetadata, Node};
+use ccm_provider::{AddressType, Evidence, EvidenceKind, InstanceMetadata, InstancesV2 as _, Node};
 use ccm_provider_contract::TestCluster;
 use std::time::SystemTime;
 
@@ -30,7 +30,7 @@ fn with(world: &Arc<World>, nodes: &[NodeRef], settings: Settings) -> Ec2Instanc
     let cluster = Cluster::default();
     let _ = lend(&cluster, nodes.to_vec());
     let zones = Arc::new(Zones::new(world.api()));
-    Ec2Instances::new(settings, world.api(), zones, cluster)
+    instances(settings, world.api(), zones, cluster)
 }
 
 fn known(number: usize) -> NodeRef {
@@ -175,7 +175,8 @@ async fn states_are_judged_as_upstream_does_but_a_missing_one_is_no_evidence() {
 async fn an_error_of_the_cloud_is_no_evidence() {
     let world = Arc::new(World::with(1));
     for code in ["RequestLimitExceeded", "UnauthorizedOperation", "InternalError"] {
-        world.fail("DescribeInstances", code, 2);
+        // A list, and the look-ups in its place: by ID and by name.
+        world.fail("DescribeInstances", code, 3);
         let nodes = [known(1), known(99), nameless(1)];
         let answers = provider(&world, &nodes).lookup(&nodes, Aspects::LIFECYCLE).await;
         assert!(answers.iter().all(|answer| matches!(answer, Lookup::Unknown(_))), "{code}: {answers:?}");
@@ -289,7 +290,7 @@ async fn fargate_nodes_share_one_call_and_count_as_stopped_unless_configured_oth
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_costs_a_call_per_thousand_and_knows_every_node_by_its_own_spelling() {
+async fn many_nodes_cost_a_call_per_thousand_and_are_known_by_their_own_spelling() {
     let world = Arc::new(World::with(2000));
     world.instance(1, |instance| instance.tags.clear());
     world.instance(2, |instance| instance.state = InstanceState::Terminated);
@@ -298,61 +299,29 @@ async fn a_list_costs_a_call_per_thousand_and_knows_every_node_by_its_own_spelli
     nodes.push(with_provider_id(&named("short"), &id(1995)));
     nodes.push(nameless(1996));
     nodes.push(odd("aws:///z/i-kwok"));
-    let provider = provider(&world, &nodes);
-    let snapshot = provider.list().await.unwrap().unwrap();
-    let find = |node: &NodeRef| snapshot.find(&node.name, node.provider_id.as_deref());
-    assert!(matches!(find(&known(1)), Lookup::Found(_)), "without the mark of the cluster");
-    assert!(matches!(evidence(&find(&known(2))).kind, EvidenceKind::Terminated { .. }));
-    assert_eq!(evidence(&find(&known(3))).kind, EvidenceKind::Absent);
-    assert!(nodes[3..1992].iter().all(|node| matches!(find(node), Lookup::Found(_))));
-    assert!(unknown(&find(&odd("aws:///z/i-kwok"))).contains("names no EC2 instance"));
+    let answers = provider(&world, &[]).lookup(&nodes, Aspects::LIFECYCLE).await;
+    assert!(matches!(answers[0], Lookup::Found(_)), "without the mark of the cluster");
+    assert!(matches!(evidence(&answers[1]).kind, EvidenceKind::Terminated { .. }));
+    assert_eq!(evidence(&answers[2]).kind, EvidenceKind::Absent);
+    assert!(answers[3..1992].iter().all(|answer| matches!(answer, Lookup::Found(_))));
+    assert!(unknown(&answers[1992]).contains("names no EC2 instance"));
     // Two pages; then the instance without the tag and the missing one, read again without the latter.
     let calls = world.calls();
     assert_eq!((calls.len(), calls[2].as_str()), (4, "DescribeInstances 2 IDs"), "{calls:?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_list_of_which_a_part_fails_is_no_list() {
-    let world = Arc::new(World::with(2000));
-    world.instance(1, |instance| instance.tags.clear());
-    let nodes: Vec<NodeRef> = (1..=2000).map(known).collect();
-    let provider = provider(&world, &nodes);
-    world.fail("DescribeInstances", "InternalError", 1);
-    assert!(provider.list().await.unwrap().is_err());
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(provider.list().await.unwrap().is_ok());
-}
-
-#[tokio::test(start_paused = true)]
-async fn before_the_nodes_are_lent_there_is_no_list() {
-    let world = World::with(1);
-    let zones = Arc::new(Zones::new(world.api()));
-    let provider = Ec2Instances::new(settings(), world.api(), zones, Cluster::default());
-    assert!(provider.list().await.is_none());
-}
-
-/// 2,000 nodes within four seconds, in the core's windows of up to a second; a list while they are most of the cluster.
+/// 2,000 nodes within four seconds, in the core's windows of up to a second.
 async fn burst(node: fn(usize) -> NodeRef) -> Vec<String> {
     let world = Arc::new(World::with(2000));
-    let cluster = Cluster::default();
-    let reader = lend(&cluster, Vec::new());
-    let zones = Arc::new(Zones::new(world.api()));
-    let provider = Ec2Instances::new(settings(), world.api(), zones, cluster);
+    let provider = provider(&world, &[]);
     let (mut made, mut window) = (0, Duration::from_millis(25));
     while made < 2000 {
         tokio::time::sleep(window).await;
         let joined = usize::try_from(window.as_millis()).unwrap() / 2;
         let new: Vec<NodeRef> = (made + 1..=(made + joined).min(2000)).map(node).collect();
         made += new.len();
-        new.iter().for_each(|node| reader.add_node(node.clone()));
-        if new.len() >= 100 && new.len() * 2 >= made {
-            let snapshot = provider.list().await.unwrap().unwrap();
-            let found = |node: &NodeRef| snapshot.find(&node.name, node.provider_id.as_deref());
-            assert!(new.iter().all(|node| matches!(found(node), Lookup::Found(_))));
-        } else {
-            let answers = provider.lookup(&new, Aspects::METADATA).await;
-            assert!(answers.iter().all(|answer| metadata(answer).additional_labels.contains_key(LABEL_ZONE_ID)));
-        }
+        let answers = provider.lookup(&new, Aspects::METADATA).await;
+        assert!(answers.iter().all(|answer| metadata(answer).additional_labels.contains_key(LABEL_ZONE_ID)));
         window = (window * 2).min(Duration::from_secs(1));
     }
     world.calls()

@@ -1,20 +1,19 @@
 //! The instances behind the nodes.
 //!
 //! Upstream: `gce_instances.go`, one get for each node and question. Here the core asks about many nodes at once: their
-//! instances are read ([`Directory`] over [`source`]), and the answers are evaluated ([`Judge`], pure).
+//! instances are read ([`Nodes`] over [`source`]), and the answers are evaluated ([`Judge`], pure).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_kit::near_miss::{FoundNames, Machine, no_machine};
-use ccm_kit::{Cached, Cluster, Directory, Interrupted, call, directory, lock};
+use ccm_kit::directory::{self, NodeCloud, Nodes};
+use ccm_kit::near_miss::Machine;
+use ccm_kit::{Cluster, lock};
 use ccm_provider::{
-    Aspects, EvidenceKind, Instance, InstanceMetadata, InstancesV2, Lookup, Node, NodeRef, PodInterface, PodRanges,
-    ProviderError, Snapshot,
+    Aspects, Instance, InstanceMetadata, Lookup, Node, NodeRef, PodInterface, PodRanges, ProviderError,
 };
-use futures::FutureExt;
 
 use self::source::Compute;
 use super::identity::{BadProviderId, InstanceId, Wanted, wanted};
@@ -28,8 +27,6 @@ mod source;
 
 /// Lists may show new instances late: for a node younger than this, absence is no evidence.
 const GRACE: Duration = Duration::from_secs(60);
-/// How long the instances are kept that are compared with a name that none has.
-const MACHINES_AGE: Duration = Duration::from_secs(300);
 /// The states of a stopped instance.
 const STOPPED: [&str; 3] = ["TERMINATED", "STOPPED", "SUSPENDED"];
 
@@ -46,171 +43,144 @@ pub(crate) struct Settings {
     pub(crate) taint_stopped: bool,
 }
 
-/// The Compute API behind [`InstancesV2`].
+/// The instances of Compute Engine.
+pub(crate) type GceInstances = Nodes<GceNodes>;
+
+/// The rules of Compute Engine.
 #[derive(Debug)]
-pub(crate) struct GceInstances {
+pub(crate) struct GceNodes {
     settings: Settings,
     client: Client,
-    cluster: Cluster,
-    directory: Directory<Compute>,
+    zones: Zones,
     /// The names of projects that provider IDs contain as numbers.
     projects: Mutex<BTreeMap<String, String>>,
-    /// Names of nodes that were those of instances: only their absence is evidence.
-    found: FoundNames,
-    /// All instances, to show those that come close to a name that none has.
-    machines: Cached<Vec<Machine>, ProviderError>,
 }
 
 type Observed = directory::Observed<Compute>;
 
-impl GceInstances {
-    pub(crate) fn new(settings: Settings, client: Client, zones: Zones, cluster: Cluster) -> Self {
-        let source = Compute::new(client.clone(), zones.clone(), settings.prefix.clone());
-        let directory = Directory::new(source, cluster.clone());
-        let reader = client.clone();
-        let read = move || {
-            let (client, zones) = (reader.clone(), zones.clone());
-            async move { Compute::machines(&client, &zones).await }.boxed()
-        };
-        let interrupted = |how: Interrupted| ProviderError::unknown(how.to_string());
-        let machines = Cached::new(read, interrupted as fn(Interrupted) -> ProviderError);
-        let (projects, found) = (Mutex::default(), FoundNames::default());
-        Self { settings, client, cluster, directory, projects, found, machines }
-    }
+pub(crate) fn instances(settings: Settings, client: Client, zones: Zones, cluster: Cluster) -> GceInstances {
+    let source = Compute::new(client.clone(), zones.clone(), settings.prefix.clone());
+    Nodes::new(GceNodes { settings, client, zones, projects: Mutex::default() }, source, cluster)
+}
 
-    /// The keys of nodes, in order. Without multi-project, the project of a provider ID is ignored.
-    pub(crate) fn wanted(&self, nodes: &[NodeRef]) -> Vec<Wanted> {
-        let project = &self.client.links().project;
-        let key = |node: &NodeRef| match wanted(node) {
+#[async_trait]
+impl NodeCloud for GceNodes {
+    type Source = Compute;
+    /// The projects of provider IDs that are not that of the cluster.
+    type Details = BTreeSet<String>;
+
+    const GRACE: Duration = GRACE;
+
+    /// Without multi-project, the project of a provider ID is ignored.
+    fn key(&self, node: &Node) -> Result<Wanted, Lookup> {
+        match wanted(node) {
+            Wanted::Never(BadProviderId::Foreign(_)) => Err(Lookup::Foreign),
+            Wanted::Never(error) => Err(Lookup::Unknown(ProviderError::unknown(error.to_string()))),
             Wanted::Instance(id) if !self.settings.multi_project => {
-                Wanted::Instance(InstanceId { project: project.clone(), ..id })
+                Ok(Wanted::Instance(InstanceId { project: self.project().to_owned(), ..id }))
             }
-            key => key,
-        };
-        nodes.iter().map(key).collect()
-    }
-
-    fn judge<'a>(&'a self, observed: &'a Observed) -> Judge<'a> {
-        Judge { settings: &self.settings, project: &self.client.links().project, observed }
-    }
-
-    /// The answer for a node. An instance missing in the project of the cluster says nothing about other projects, nor
-    /// does a name that no instance ever had.
-    async fn answer(&self, judge: &Judge<'_>, node: &Node, key: &Wanted) -> Lookup {
-        let answer = judge.node(node, key);
-        if let (Wanted::Name(name), Lookup::Unknown(ProviderError::InstanceNotFound)) = (key, &answer) {
-            return match self.found.contains(name) {
-                true => judge.observed.gone(EvidenceKind::Unlisted, GRACE),
-                false => answer,
-            };
+            key => Ok(key),
         }
+    }
+
+    fn name(key: &Wanted) -> Option<&str> {
+        match key {
+            Wanted::Name(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    fn missing(&self, name: &str) -> (String, &'static str) {
+        let remedy = "name the Node like its instance, or set its provider ID (gce://<project>/<zone>/<instance>)";
+        (format!("no instance of project {:?} has the name {name:?}", self.project()), remedy)
+    }
+
+    async fn machines(&self) -> Result<Vec<Machine>, ProviderError> {
+        Compute::machines(&self.client, &self.zones).await
+    }
+
+    async fn details(&self, nodes: &[(&NodeRef, &Wanted)], observed: &Observed, _: Aspects) -> BTreeSet<String> {
+        let mut others = BTreeSet::new();
+        for (node, key) in nodes {
+            let is_missing = !self.settings.multi_project && observed.one(key).is_none();
+            if let Some(id) = InstanceId::of(node).filter(|id| is_missing && !others.contains(&id.project))
+                && !self.is_own(&id.project).await
+            {
+                others.insert(id.project);
+            }
+        }
+        others
+    }
+
+    /// An instance missing in the project of the cluster says nothing about other projects.
+    fn judge(&self, node: &Node, key: &Wanted, observed: &Observed, others: &BTreeSet<String>) -> Lookup {
+        let answer = self.of(observed).node(node, key);
         match (&answer, InstanceId::of(node)) {
-            (Lookup::Gone(_), Some(id)) if !self.settings.multi_project && !self.is_own(&id.project).await => {
+            (Lookup::Gone(_), Some(id)) if others.contains(&id.project) => {
                 Lookup::Unknown(ProviderError::unknown(format!(
                     "the provider ID {id} is of project {:?}, and instances are looked for in project {:?} only, which has none of \
                      this name: start with --enable-multi-project, or correct project-id",
-                    id.project, judge.project
+                    id.project,
+                    self.project()
                 )))
             }
             _ => answer,
         }
     }
+}
 
-    /// The error for a node without provider ID whose name no instance has.
-    async fn never_found(&self, node: &Node, name: &str) -> ProviderError {
-        let machines = self.machines.get(MACHINES_AGE, None).await;
-        let looked_for = format!("no instance of project {:?} has the name {name:?}", self.client.links().project);
-        let remedy = "name the Node like its instance, or set its provider ID (gce://<project>/<zone>/<instance>)";
-        let machines = machines.as_ref().map(|machines| machines.value.as_slice()).map_err(ToString::to_string);
-        no_machine(node, &looked_for, machines, remedy)
+impl GceNodes {
+    /// The project of the cluster.
+    fn project(&self) -> &str {
+        &self.client.links().project
+    }
+
+    fn of<'a>(&'a self, observed: &'a Observed) -> Judge<'a> {
+        Judge { settings: &self.settings, project: self.project(), observed }
     }
 
     /// Whether this is the project of the cluster, by ID or number.
     async fn is_own(&self, project: &str) -> bool {
-        let own = &self.client.links().project;
+        let own = self.project();
         if project == own || !is_number(project) {
             return project == own;
         }
         let known = lock(&self.projects).get(project).cloned();
         if let Some(name) = known {
-            return name == *own;
+            return name == own;
         }
         let Ok(Some(name)) = self.client.project_name(project).await else { return false };
         let mut projects = lock(&self.projects);
-        *projects.entry(project.to_owned()).or_insert(name) == *own
-    }
-
-    async fn answers(&self, observed: &Observed, nodes: &[NodeRef], wanted: &[Wanted]) -> Vec<Lookup> {
-        let named = wanted.iter().filter_map(|key| match key {
-            Wanted::Name(name) if observed.one(key).is_some() => Some(&**name),
-            _ => None,
-        });
-        self.found.add(named);
-        let judge = self.judge(observed);
-        let mut answers = Vec::with_capacity(nodes.len());
-        for (node, key) in nodes.iter().zip(wanted) {
-            answers.push(self.answer(&judge, node, key).await);
-        }
-        answers
+        *projects.entry(project.to_owned()).or_insert(name) == own
     }
 }
 
-/// The keys to read.
-fn keys(wanted: &[Wanted]) -> BTreeSet<Wanted> {
-    wanted.iter().filter(|wanted| !matches!(wanted, Wanted::Never(_))).cloned().collect()
-}
+/// The pod ranges of instances.
+#[derive(Debug)]
+pub(crate) struct GcePodRanges(pub(crate) Arc<GceInstances>);
 
 #[async_trait]
-impl InstancesV2 for GceInstances {
-    async fn lookup(&self, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
-        let wanted = self.wanted(nodes);
-        let keys = keys(&wanted);
-        let observed = match aspects {
-            // Only a current read shows whether an instance exists or is stopped.
-            Aspects { existence: true, .. } | Aspects { shutdown: true, .. } => self.directory.look_up(keys).await,
-            // The addresses of working nodes are not urgent.
-            Aspects::ADDRESSES => call::refreshing(self.directory.recent(keys)).await,
-            _ => self.directory.recent(keys).await,
-        };
-        let mut answers = self.answers(&observed, nodes, &wanted).await;
-        for ((node, key), answer) in nodes.iter().zip(&wanted).zip(&mut answers) {
-            if let (Wanted::Name(name), Lookup::Unknown(ProviderError::InstanceNotFound)) = (key, &answer) {
-                *answer = Lookup::Unknown(self.never_found(node, name).await);
-            }
-        }
-        answers
-    }
-
-    async fn list(&self) -> Option<Result<Snapshot, ProviderError>> {
-        // Without the nodes, the IDs that an answer must contain are unknown.
-        let nodes = self.cluster.nodes()?.list();
-        let wanted = self.wanted(&nodes);
-        let observed = match self.directory.all(keys(&wanted)).await {
-            Ok(observed) => observed,
-            Err(error) => return Some(Err(error)),
-        };
-        let answers = self.answers(&observed, &nodes, &wanted).await;
-        let judge = self.judge(&observed);
-        let answers = nodes.iter().zip(&wanted).zip(answers).map(|((node, key), answer)| {
-            let id = observed.one(key).map(|instance| judge.id(key, instance).to_string());
-            (node, id, answer)
-        });
-        Some(Ok(observed.snapshot(GRACE, answers)))
-    }
-}
-
-#[async_trait]
-impl PodRanges for GceInstances {
+impl PodRanges for GcePodRanges {
     async fn pod_ranges(&self, nodes: &[NodeRef]) -> Vec<Result<Vec<PodInterface>, ProviderError>> {
-        let wanted = self.wanted(nodes);
-        let observed = self.directory.recent(keys(&wanted)).await;
-        let judge = self.judge(&observed);
-        let answer = |(node, key): (&NodeRef, &Wanted)| match (observed.one(key), judge.node(node, key)) {
-            (Some(instance), _) => Ok(ranges::of_instance(instance)),
-            (None, Lookup::Unknown(error)) => Err(error),
-            (None, _) => Err(ProviderError::InstanceNotFound.wrap(node.provider_id_or_empty())),
+        let cloud = self.0.cloud();
+        let keys: Vec<Result<Wanted, Lookup>> = nodes.iter().map(|node| cloud.key(node)).collect();
+        let wanted = keys.iter().filter_map(|key| key.as_ref().ok()).cloned().collect();
+        let observed = self.0.directory().recent(wanted).await;
+        let judge = cloud.of(&observed);
+        let answer = |(node, key): (&NodeRef, &Result<Wanted, Lookup>)| {
+            let answer = match key {
+                Ok(key) => match observed.one(key) {
+                    Some(instance) => return Ok(ranges::of_instance(instance)),
+                    None => judge.node(node, key),
+                },
+                Err(answer) => answer.clone(),
+            };
+            match answer {
+                Lookup::Unknown(error) => Err(error),
+                _ => Err(ProviderError::InstanceNotFound.wrap(node.provider_id_or_empty())),
+            }
         };
-        nodes.iter().zip(&wanted).map(answer).collect()
+        nodes.iter().zip(&keys).map(answer).collect()
     }
 }
 
@@ -224,16 +194,12 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     fn node(&self, node: &Node, key: &Wanted) -> Lookup {
-        match key {
-            Wanted::Never(BadProviderId::Foreign(_)) => Lookup::Foreign,
-            Wanted::Never(error) => Lookup::Unknown(ProviderError::unknown(error.to_string())),
-            _ => self.observed.judge(key, GRACE, |instance| {
-                Lookup::Found(Arc::new(Instance {
-                    shutdown: self.shutdown(instance),
-                    metadata: self.metadata(node, key, instance).map(Some),
-                }))
-            }),
-        }
+        self.observed.judge(key, GRACE, |instance| {
+            Lookup::Found(Arc::new(Instance {
+                shutdown: self.shutdown(instance),
+                metadata: self.metadata(node, key, instance).map(Some),
+            }))
+        })
     }
 
     /// Upstream does not implement this, so nodes of stopped instances are not tainted.

@@ -165,7 +165,16 @@ impl Source for Compute {
     }
 
     fn look_up_calls(keys: &BTreeSet<Wanted>) -> usize {
-        keys.len()
+        let (mut by_zone, mut names) = (BTreeMap::new(), 0_usize);
+        for key in keys {
+            match key {
+                Wanted::Instance(id) => *by_zone.entry((&id.project, &id.zone)).or_default() += 1,
+                Wanted::Name(_) => names += 1,
+                Wanted::Never(_) => {}
+            }
+        }
+        let calls = |count: usize| if count < WORTH_A_LIST { count } else { count.div_ceil(PAGE) };
+        by_zone.into_values().map(calls).sum::<usize>() + names.div_ceil(NAMES)
     }
 
     fn is_settled(instance: &Arc<Instance>) -> bool {

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use ccm_kit::Interrupted;
@@ -29,13 +28,11 @@ type List = BTreeMap<Wanted, Seen<Arc<Server>>>;
 #[derive(Debug)]
 pub(crate) struct Nova {
     client: Client,
-    // Servers of the last list; 0 before the first.
-    size: AtomicUsize,
 }
 
 impl Nova {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, size: AtomicUsize::new(0) }
+        Self { client }
     }
 
     /// All servers, to compare them with nodes.
@@ -63,18 +60,6 @@ impl Nova {
         });
         (Wanted::Name(name), seen)
     }
-
-    /// Reads a list if that is cheaper than single look-ups.
-    async fn list_for(&self, keys: &BTreeSet<Wanted>) -> Result<List, ApiError> {
-        let servers = match self.size.load(Ordering::Relaxed) {
-            0 => keys.len(),
-            size => size,
-        };
-        match Self::list_calls(servers) < Self::look_up_calls(keys) {
-            true => self.list().await.map(|(_, list)| list),
-            false => Ok(List::new()),
-        }
-    }
 }
 
 fn one_of(found: &[Arc<Server>]) -> Seen<Arc<Server>> {
@@ -99,32 +84,25 @@ impl Source for Nova {
             list.extend(ServerId::parse(&server.id).map(|id| (Wanted::Server(id), Seen::One(server))));
         }
         let size = list.len();
-        self.size.store(size, Ordering::Relaxed);
         list.extend(by_name.into_iter().map(|(name, found)| (Wanted::Name(name), one_of(&found))));
         Ok((size, list))
     }
 
     /// An ID that a list lacks is read alone: Nova omits servers of unreachable cells from lists.
     async fn look_up(&self, keys: BTreeSet<Wanted>) -> BTreeMap<Wanted, Answer<Self>> {
-        let mut list = match self.list_for(&keys).await {
-            Ok(list) => list,
-            Err(error) => return keys.into_iter().map(|key| (key, Err(error.clone()))).collect(),
-        };
-        let (mut answers, mut ids, mut names) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let (mut ids, mut names) = (Vec::new(), Vec::new());
         for key in keys {
-            match (list.remove(&key), key) {
-                (Some(seen), key) => drop(answers.insert(key, Ok(seen))),
-                (None, Wanted::Server(id)) => ids.push(self.by_id(id)),
-                (None, Wanted::Name(name)) => names.push(self.by_name(name)),
-                (None, Wanted::Never(_)) => {}
+            match key {
+                Wanted::Server(id) => ids.push(self.by_id(id)),
+                Wanted::Name(name) => names.push(self.by_name(name)),
+                Wanted::Never(_) => {}
             }
         }
         // Not all at once: a call that waits too long for its turn is given up.
         let (ids, names) =
             (stream::iter(ids).buffer_unordered(IN_FLIGHT), stream::iter(names).buffer_unordered(IN_FLIGHT));
         let (ids, names): (Vec<_>, Vec<_>) = futures::join!(ids.collect(), names.collect());
-        answers.extend(ids.into_iter().chain(names));
-        answers
+        ids.into_iter().chain(names).collect()
     }
 
     fn list_calls(servers: usize) -> usize {

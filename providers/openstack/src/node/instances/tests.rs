@@ -2,7 +2,7 @@ use std::time::SystemTime;
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::openstack::Options;
-use ccm_provider::{Evidence, EvidenceKind};
+use ccm_provider::{Evidence, EvidenceKind, InstancesV2 as _};
 use serde_json::{Value, json};
 
 use super::*;
@@ -14,7 +14,7 @@ fn provider(world: &World, nodes: &[NodeRef]) -> NovaInstances {
     let identity = Identity { region: REGION.to_owned(), is_regional: false };
     let ports = NodePorts::new(world.client.clone());
     let settings = Settings { identity, networking: Networking::default() };
-    NovaInstances::new(settings, world.client.clone(), ports, cluster(nodes.to_vec()).0)
+    instances(settings, world.client.clone(), ports, cluster(nodes.to_vec()).0)
 }
 
 fn known(id: &str) -> NodeRef {
@@ -288,20 +288,6 @@ async fn ports_that_could_not_be_read_are_an_error_and_no_missing_addresses() {
     world.fail(("network", "port_list"), 503, 1);
     let answers = provider(&world, &[]).lookup(&[named("n1")], Aspects::ADDRESSES).await;
     assert!(found(&answers[0]).metadata.is_err());
-}
-
-#[tokio::test]
-async fn a_list_of_all_nodes_is_complete_or_an_error() {
-    let world = World::with(3).await;
-    let nodes = [known(&world.id("n1")), known(MISSING), named("n2"), named("none")];
-    let instances = provider(&world, &nodes);
-    let snapshot = instances.list().await.unwrap().unwrap();
-    metadata(&snapshot.find("n1", nodes[0].provider_id.as_deref()));
-    assert_eq!(evidence(&snapshot.find("x", nodes[1].provider_id.as_deref())).kind, EvidenceKind::Unlisted);
-    assert_eq!(metadata(&snapshot.find("n2", None)).provider_id, format!("openstack:///{}", world.id("n2")));
-    assert_eq!(unknown(&snapshot.find("none", None)), "instance not found", "shown by look-ups only");
-    world.fail(("compute", "server_list"), 500, 1);
-    assert!(instances.list().await.unwrap().is_err());
 }
 
 #[tokio::test]
