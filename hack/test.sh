@@ -31,6 +31,7 @@
 #   benches      a small run of the benchmarks, to see that they run
 #   image        the content of the image, built and run with nothing else around it; needs root
 #   fuzz         each fuzz target for ten seconds (hack/fuzz.sh)
+#   matrix       every operation of each cloud with every outcome in every situation (not in `ci`)
 # In no lane, because it needs the internet, and because a new advisory must not fail unrelated work:
 #   advisories   known vulnerabilities of dependencies
 #
@@ -47,11 +48,12 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ccm/
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 
 fast_lane=(toolchain fmt deny clippy components tests edges example docs)
-long_lane=(etcd-3.5 tests-long kubernetes-1.33 kubernetes-1.37 openstack each benches image fuzz)
+long_lane=(etcd-3.5 tests-long kubernetes-1.33 kubernetes-1.37 openstack each benches image fuzz matrix)
 in_no_lane=(advisories)
 # Seconds, on two cores with empty caches: `ci` starts a stage only if that much time is left.
 declare -A estimate=([etcd-3.5]=240 [tests-long]=900 [kubernetes-1.33]=780 [each]=540 [image]=1200 [kubernetes-1.37]=780
-	[openstack]=1320 [fuzz]=900 [benches]=180)
+	[openstack]=1320 [fuzz]=900 [benches]=180
+	[matrix]=2700)
 # CI ends a run after 90 minutes; the last stage started gets ten of them as a reserve.
 ci_seconds=4800
 not_run=3
@@ -265,12 +267,25 @@ stage_tests-long() {
 	obtain moto hack/moto.sh || return
 	obtain "description of Google's APIs" hack/gce.sh || return
 	# Seeds of the day look for new faults. Their findings must not block an unrelated change, so CI leaves them out.
-	local filter=(long_lane)
+	local filter=(long_lane --skip the_whole_matrix)
 	if [[ -n $within ]]; then
 		filter+=(--skip of_the_day)
 		echo 'NOT RUN in CI: the seeds of the day; hack/test.sh tests-long runs them'
 	fi
 	workspace test --lib --bins --tests --no-fail-fast -- "${filter[@]}"
+}
+
+# Two binaries at once: each uses one core.
+stage_matrix() {
+	local folder binary status=0 running=()
+	while IFS=$'\t' read -r folder binary; do
+		[[ $folder == "$PWD"/providers/* ]] || continue
+		(cd "$folder" && "$binary" the_whole_matrix) &
+		running+=($!)
+		if ((${#running[@]} >= 2)); then wait "${running[0]}" || status=1 && running=("${running[@]:1}"); fi
+	done < <(test_binaries)
+	for binary in "${running[@]}"; do wait "$binary" || status=1; done
+	return "$status"
 }
 
 # The tests in the binary `it` of a package, by its folder, with the variables and filters that follow.
