@@ -379,6 +379,10 @@ impl LoadBalancer for Recorded<dyn LoadBalancer> {
         self.inner.finalizers(service)
     }
 
+    fn adds_finalizers(&self) -> bool {
+        self.inner.adds_finalizers()
+    }
+
     async fn reconcile(&self, _: &str, work: &[ServiceWork], _: &Scope) -> Vec<ServiceAnswer> {
         work.iter().map(|_| Err(refused()).into()).collect()
     }

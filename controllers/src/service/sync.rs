@@ -28,6 +28,7 @@ use serde_json::Value;
 use super::conditions::Progress;
 use super::hosts::Chosen;
 use super::role::CHANGE_HANDS;
+use super::writes::Adds;
 use super::{ServiceController, ServiceState, Work, conditions, decide};
 
 /// The time until a Service whose first ensure would empty its load balancer is checked again.
@@ -201,7 +202,7 @@ impl ServiceController {
         if let Some(known) = self.known(key).filter(|known| !self.needs_sync(&known.service, &service))
             && let Some(status) = known.lost_status(&service)
             && role.wants(&service)
-            && self.finalizers(&service).missing.is_empty()
+            && self.finalizers(&service).has_all()
         {
             return Prepared::Status(service, status.clone());
         }
@@ -456,7 +457,8 @@ impl ServiceController {
                 return replies;
             }
             let items: Vec<ServiceWork> = batch.iter().map(|(_, work)| work.clone()).collect();
-            let (panicked, scope) = (AtomicBool::new(false), runner::scope());
+            let scope = runner::scope().with_finalizers(Arc::new(Adds(self.shared.clone())));
+            let panicked = AtomicBool::new(false);
             let call = async {
                 let call = self.balancer.reconcile(&self.shared.cluster, &items, &scope);
                 AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|panic| {

@@ -1,30 +1,46 @@
 //! Writes on a Service: finalizers, conditions, status, and the provider's notes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use async_trait::async_trait;
 use ccm_provider::well_known::FINALIZER_LOAD_BALANCER;
-use ccm_provider::{Change, LoadBalancerStatus, Notes, Risk, Service, ServiceAction, ServiceWork, Step, Verb};
+use ccm_provider::{
+    Change, LoadBalancerStatus, Notes, ProviderError, Risk, Service, ServiceAction, ServiceWork, Step, Verb,
+};
+use ccm_runtime::GateError;
 use ccm_runtime::clock::timestamp;
 use ccm_runtime::runner::SyncError;
 use ccm_runtime::writer::{ConditionChanges, ServicePatch};
 
 use super::conditions::Progress;
 use super::{ServiceController, conditions};
+use crate::Shared;
 
 /// The finalizers of a Service that matter here: that of the controller, and those of the provider.
 #[derive(Debug, Default)]
 pub(super) struct Finalizers {
     /// Needed and missing.
     pub(super) missing: Vec<&'static str>,
+    /// The same, but the provider adds them.
+    pub(super) later: Vec<&'static str>,
     /// Present.
     pub(super) present: Vec<&'static str>,
     /// Present, but no longer needed.
     pub(super) surplus: Vec<&'static str>,
 }
 
+impl Finalizers {
+    /// Whether none is missing.
+    pub(super) fn has_all(&self) -> bool {
+        self.missing.is_empty() && self.later.is_empty()
+    }
+}
+
 impl ServiceController {
     pub(super) fn finalizers(&self, service: &Service) -> Finalizers {
         let mut all = Finalizers::default();
+        let adds_later = self.balancer.adds_finalizers();
         for (name, needed) in [(FINALIZER_LOAD_BALANCER, true)].into_iter().chain(self.balancer.finalizers(service)) {
             match (service.metadata.finalizers.iter().any(|present| present == name), needed) {
                 (true, true) => all.present.push(name),
@@ -32,6 +48,7 @@ impl ServiceController {
                     all.present.push(name);
                     all.surplus.push(name);
                 }
+                (false, true) if adds_later && name != FINALIZER_LOAD_BALANCER => all.later.push(name),
                 (false, true) => all.missing.push(name),
                 (false, false) => {}
             }
@@ -129,18 +146,36 @@ impl ServiceController {
 
     /// Plan steps for adding finalizers before an ensure, if due.
     pub(super) fn finalizer_steps(&self, work: &ServiceWork) -> Vec<Step> {
-        let missing = match work.action {
-            ServiceAction::Ensure => self.finalizers(&work.service).missing,
-            ServiceAction::UpdateHosts | ServiceAction::Delete => Vec::new(),
+        let Finalizers { missing, later, .. } = match work.action {
+            ServiceAction::Ensure => self.finalizers(&work.service),
+            ServiceAction::UpdateHosts | ServiceAction::Delete => Finalizers::default(),
         };
         let step = |name| step(&work.service, None, Some(name), "the load balancer must be deleted before the Service");
-        missing.into_iter().map(step).collect()
+        missing.into_iter().chain(later).map(step).collect()
     }
 
     /// Plan steps for removing finalizers.
     pub(super) fn finalizer_removals(&self, service: &Service) -> Vec<Step> {
         let step = |name| step(service, Some(name), None, "no load balancer is left");
         self.finalizers(service).present.into_iter().map(step).collect()
+    }
+}
+
+/// Adds finalizers for the provider.
+pub(super) struct Adds(pub(super) Shared);
+
+#[async_trait]
+impl ccm_provider::Finalizers for Adds {
+    async fn add(&self, service: &Service, names: &[&'static str]) -> Result<(), ProviderError> {
+        let patch = ServicePatch { add_finalizers: names.to_vec(), ..ServicePatch::default() };
+        let context = "failed to add load balancer cleanup finalizer";
+        match self.0.service_writer().write(&Arc::new(service.clone()), &patch).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ProviderError::unknown(format!("{context}: the Service does not exist any more"))),
+            Err(GateError::Api(error)) => Err(ProviderError::unknown(format!("{context}: {error}"))),
+            // The next leader goes on.
+            Err(closed) => Err(ProviderError::in_progress(closed.to_string(), Duration::from_secs(1))),
+        }
     }
 }
 

@@ -67,7 +67,7 @@ pub use plan::{Change, Finding, Plan, Risk, Severity, Step, Verb};
 pub use pod_ranges::{PodInterface, PodRanges};
 pub use registry::{ProviderFactory, Registry, RegistryError};
 pub use route::{NewRoute, Route, Routes};
-pub use scope::{Scope, Turn};
+pub use scope::{Finalizers, Scope, Turn};
 pub use service::{
     Condition, LoadBalancerIngress, LoadBalancerStatus, PortStatus, Service, ServiceKey, ServicePort, ServiceSpec,
 };

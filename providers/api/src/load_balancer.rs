@@ -65,11 +65,17 @@ pub trait LoadBalancer: Send + Sync {
     async fn get(&self, cluster: &str, service: &Service) -> Result<Option<LoadBalancerStatus>, ProviderError>;
 
     /// The provider's own finalizers, each with whether the Service currently needs it. The core adds needed ones
-    /// before the first call for the Service, removes the others after a successful call, and removes all after the
-    /// load balancer is deleted. Pure. Empty for a Service that another controller implements, which may use finalizers
+    /// before the first call for the Service, unless the provider [adds](LoadBalancer::adds_finalizers) them; it removes
+    /// the others after a successful call, and removes all after the load balancer is deleted. Pure. Empty for a Service that another controller implements, which may use finalizers
     /// with the same names.
     fn finalizers(&self, _service: &Service) -> Vec<(&'static str, bool)> {
         Vec::new()
+    }
+
+    /// Whether the provider adds its finalizers itself, with [`Scope::begins`], once it knows that the load balancer is
+    /// not another controller's.
+    fn adds_finalizers(&self) -> bool {
+        false
     }
 
     /// Does the work of one group: one answer per item, in order. `Ok(None)` for an ensure violates the contract and

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use futures::future::{Either, select};
 
 use crate::error::ProviderError;
+use crate::service::Service;
 
 /// The delay in the error of work that ended because the process stops.
 const NEXT_LEADER: Duration = Duration::from_secs(1);
@@ -28,9 +29,19 @@ pub trait Turn: Send + Sync {
     async fn resumed(&self);
 }
 
+/// Adds finalizers to a Service: see [`Scope::begins`].
+#[async_trait]
+pub trait Finalizers: Send + Sync {
+    /// Adds these finalizers.
+    async fn add(&self, service: &Service, names: &[&'static str]) -> Result<(), ProviderError>;
+}
+
 /// The scope of one call. The default one is that of tools and tests: nothing limits the call.
 #[derive(Clone, Default)]
-pub struct Scope(Option<Arc<dyn Turn>>);
+pub struct Scope {
+    turn: Option<Arc<dyn Turn>>,
+    finalizers: Option<Arc<dyn Finalizers>>,
+}
 
 impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,7 +52,26 @@ impl fmt::Debug for Scope {
 impl Scope {
     /// The scope of a call from this turn.
     pub fn new(turn: Arc<dyn Turn>) -> Self {
-        Self(Some(turn))
+        Self { turn: Some(turn), finalizers: None }
+    }
+
+    /// The scope with the caller's way to add finalizers.
+    #[must_use]
+    pub fn with_finalizers(self, finalizers: Arc<dyn Finalizers>) -> Self {
+        Self { finalizers: Some(finalizers), ..self }
+    }
+
+    /// Adds finalizers to a Service before the first write for it: see
+    /// [`LoadBalancer::adds_finalizers`](crate::LoadBalancer::adds_finalizers).
+    ///
+    /// # Errors
+    ///
+    /// They could not be added, so nothing may be written for the Service.
+    pub async fn begins(&self, service: &Service, names: &[&'static str]) -> Result<(), ProviderError> {
+        match &self.finalizers {
+            Some(finalizers) if !names.is_empty() => finalizers.add(service, names).await,
+            _ => Ok(()),
+        }
     }
 
     /// Succeeds if a write may begin now. Ask before each write: a shutdown begins at any time.
@@ -50,7 +80,7 @@ impl Scope {
     ///
     /// The process stops, or no longer leads. The work is left to the next leader.
     pub fn may_write(&self) -> Result<(), ProviderError> {
-        match &self.0 {
+        match &self.turn {
             Some(turn) if !turn.may_write() => Err(stopping()),
             _ => Ok(()),
         }
@@ -62,7 +92,7 @@ impl Scope {
     ///
     /// The process stops, or no longer leads.
     pub async fn waiting<T>(&self, wait: impl Future<Output = T> + Send) -> Result<T, ProviderError> {
-        let Some(turn) = &self.0 else { return Ok(wait.await) };
+        let Some(turn) = &self.turn else { return Ok(wait.await) };
         let waiting = Waiting::new(&**turn);
         let ended = match select(std::pin::pin!(wait), turn.ended()).await {
             Either::Left((value, _)) => Some(value),

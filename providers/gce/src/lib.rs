@@ -17,7 +17,7 @@ mod ownership;
 mod permissions;
 mod provider;
 mod routes;
-mod site;
+mod shared;
 mod start;
 
 pub use extras::volumes::VOLUME_SOURCES;

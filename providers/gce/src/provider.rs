@@ -27,13 +27,15 @@ use crate::extras::volumes::PersistentDisks;
 use crate::flags::{self, FLAGS, Options, user_agent};
 use crate::inspect::Inspector;
 use crate::inspect::lint::Checks;
-use crate::loadbalancer::{self, Balancers, Env, Here, InTurn};
+use crate::loadbalancer::env::{self, Env};
+use crate::loadbalancer::facts::Facts;
+use crate::loadbalancer::{Balancers, InTurn};
 use crate::node::instances::{self, GceInstances, GcePodRanges};
 use crate::node::network::Network;
 use crate::node::zones::Zones;
 use crate::ownership::CLASSES;
 use crate::routes::{GceRoutes, NetworkRoutes};
-use crate::site::Site;
+use crate::shared::Shared;
 use crate::start::cluster_id::{self, ClusterId};
 use crate::start::config::{Config, ILB_SUBSETS, SKIP_GROUPS};
 use crate::start::{self, Variable};
@@ -132,8 +134,8 @@ impl ProviderFactory for Factory {
         }
         let cidrs = values.text("cluster-cidr");
         let cidrs = cidrs.split(',').filter_map(|cidr| address::parse_cidr(cidr.trim())).collect();
-        let site = Site { client, cluster, registry, config, options, region, network, zones, cluster_id };
-        Ok(Arc::new(Gce::new(site, cidrs, findings)))
+        let shared = Shared { client, cluster, registry, config, options, region, network, zones, cluster_id };
+        Ok(Arc::new(Gce::new(shared, cidrs, findings)))
     }
 }
 
@@ -173,7 +175,7 @@ async fn connect(
 
 #[derive(Debug)]
 struct Gce {
-    site: Site,
+    shared: Shared,
     instances: Arc<GceInstances>,
     routes: Arc<GceRoutes>,
     volumes: Arc<PersistentDisks>,
@@ -185,23 +187,23 @@ struct Gce {
 }
 
 impl Gce {
-    fn new(site: Site, cluster_cidrs: Vec<IpNet>, findings: Vec<Finding>) -> Self {
-        let (client, cluster) = (site.client.clone(), site.cluster.clone());
+    fn new(shared: Shared, cluster_cidrs: Vec<IpNet>, findings: Vec<Finding>) -> Self {
+        let (client, cluster) = (shared.client.clone(), shared.cluster.clone());
         let settings = instances::Settings {
-            prefix: site.config.node_instance_prefix.clone(),
-            stack_type: site.config.stack_type.clone(),
-            multi_project: site.options.multi_project,
-            taint_stopped: site.options.taint_stopped,
+            prefix: shared.config.node_instance_prefix.clone(),
+            stack_type: shared.config.stack_type.clone(),
+            multi_project: shared.options.multi_project,
+            taint_stopped: shared.options.taint_stopped,
         };
-        let instances = instances::instances(settings, client.clone(), site.zones.clone(), cluster.clone());
-        let table = NetworkRoutes::new(client.clone(), cluster.clone(), site.network.url.clone(), cluster_cidrs);
-        let volumes = PersistentDisks::new(client, site.zones.clone());
-        let balancers = Arc::new(Engine::new(balancers(&site)));
-        let metrics = BalancerMetrics::start(&site.registry, site.options.fine_lock);
+        let instances = instances::instances(settings, client.clone(), shared.zones.clone(), cluster.clone());
+        let table = NetworkRoutes::new(client.clone(), cluster.clone(), shared.network.url.clone(), cluster_cidrs);
+        let volumes = PersistentDisks::new(client, shared.zones.clone());
+        let balancers = Arc::new(Engine::new(balancers(&shared)));
+        let metrics = BalancerMetrics::start(&shared.registry, shared.options.fine_lock);
         let facts = replay::facts(balancers.cloud().env());
         let (instances, routes) = (Arc::new(instances), Arc::new(GceRoutes::new(table, cluster)));
         let inspector = Inspector {
-            site: site.clone(),
+            shared: shared.clone(),
             instances: instances.clone(),
             routes: routes.clone(),
             balancers: balancers.clone(),
@@ -209,16 +211,16 @@ impl Gce {
         };
         let (volumes, inspector) = (Arc::new(volumes), Arc::new(inspector));
         let in_turn = Arc::new(InTurn::new(balancers));
-        Self { facts, in_turn, site, instances, routes, volumes, inspector, metrics }
+        Self { facts, in_turn, shared, instances, routes, volumes, inspector, metrics }
     }
 }
 
-/// The load balancers of a site.
-fn balancers(site: &Site) -> Balancers {
-    let (config, flags) = (&site.config, &site.options);
+/// The load balancers of the cluster.
+fn balancers(shared: &Shared) -> Balancers {
+    let (config, flags) = (&shared.config, &shared.options);
     let mut check_sources: Vec<String> = flags.l4_ranges.iter().map(ToString::to_string).collect();
     check_sources.sort();
-    let options = loadbalancer::Options {
+    let options = env::Options {
         rbs_by_default: flags.rbs_default,
         writes_annotations: flags.lb_annotations,
         denies: flags.deny_firewall,
@@ -234,22 +236,22 @@ fn balancers(site: &Site) -> Balancers {
         );
     }
     let env = Env {
-        links: site.client.links().clone(),
-        region: site.region.clone(),
-        network: site.network.url.clone(),
+        links: shared.client.links().clone(),
+        region: shared.region.clone(),
+        network: shared.network.url.clone(),
         node_tags: config.node_tags.clone(),
         check_sources,
         external_groups_prefix: config.external_instance_groups_prefix.clone(),
         options,
     };
-    let here = Here {
-        client: site.client.clone(),
-        region: site.region.clone(),
-        network: site.network.clone(),
-        cluster_id: site.cluster_id.clone(),
+    let facts = Facts {
+        client: shared.client.clone(),
+        region: shared.region.clone(),
+        network: shared.network.clone(),
+        cluster_id: shared.cluster_id.clone(),
         is_denied: false.into(),
     };
-    Balancers::new(site.client.clone(), Arc::new(here), site.cluster.clone(), env)
+    Balancers::new(shared.client.clone(), facts, shared.cluster.clone(), env)
 }
 
 #[async_trait]
@@ -259,9 +261,9 @@ impl CloudProvider for Gce {
     }
 
     async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {
-        self.site.client.lend(context.leader.clone());
-        tokio::spawn(self.metrics.clone().keep(context.clone(), self.site.options.deny_firewall));
-        self.site.cluster.set(context);
+        self.shared.client.lend(context.leader.clone());
+        tokio::spawn(self.metrics.clone().keep(context.clone(), self.shared.options.deny_firewall));
+        self.shared.cluster.set(context);
         Ok(())
     }
 
@@ -302,6 +304,6 @@ impl CloudProvider for Gce {
     }
 
     fn metrics(&self) -> Option<Registry> {
-        Some(self.site.registry.clone())
+        Some(self.shared.registry.clone())
     }
 }

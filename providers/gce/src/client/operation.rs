@@ -219,6 +219,12 @@ impl call::Operation for Operation {
         }
     }
 
+    /// `Required 'compute.subnetworks.use' permission for 'projects/…'`
+    fn lacking(message: &str) -> Option<String> {
+        let (named, _) = message.split_once("Required '")?.1.split_once("' permission")?;
+        Some(named.to_owned())
+    }
+
     fn remediation(meaning: Meaning, code: &str) -> Option<&'static str> {
         match (meaning, code) {
             (Meaning::Other, ORGANIZATION_POLICY) => {

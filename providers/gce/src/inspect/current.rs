@@ -7,16 +7,16 @@ use ccm_provider::{Fact, Service};
 
 use crate::annotations::Scheme;
 use crate::loadbalancer::Balancers;
-use crate::loadbalancer::desired::{Desired, Item};
 use crate::loadbalancer::hosts::Host;
 use crate::loadbalancer::observed::Observed;
+use crate::loadbalancer::wanted::{Item, Wanted};
 use crate::ownership::CLASSES;
 
 /// The position of the only Service in its work.
 pub(super) const PLACE: usize = 0;
 
 /// One Service.
-pub(super) type Seen = Current<Desired, Observed>;
+pub(super) type Seen = Current<Wanted, Observed>;
 
 impl Explained for Balancers {
     const NOT_FOUND: &'static str = "check whether it is in another project or region";
@@ -27,7 +27,7 @@ impl Explained for Balancers {
         vec![Fact::good(DESIRED, text)]
     }
 
-    fn in_words(desired: &Desired) -> Option<String> {
+    fn in_words(desired: &Wanted) -> Option<String> {
         let item = desired.items.get(&PLACE)?;
         let settings = item.settings.as_ref()?;
         let ports: Vec<String> = settings.ports.iter().map(ToString::to_string).collect();
@@ -39,11 +39,11 @@ impl Explained for Balancers {
         Some(format!("a load balancer {name}, {scheme}: {protocol} {}", ports.join(", ")))
     }
 
-    fn is_there(desired: &Desired, observed: &Observed) -> bool {
+    fn is_there(desired: &Wanted, observed: &Observed) -> bool {
         desired.items.get(&PLACE).is_some_and(|item| observed.rule(&item.names).is_some())
     }
 
-    fn keep_registered(desired: &mut Desired, observed: &Observed) {
+    fn keep_registered(desired: &mut Wanted, observed: &Observed) {
         let Some(item) = desired.items.get_mut(&PLACE) else { return };
         let registered = members(item, observed);
         if item.settings.is_some() && !registered.is_empty() {

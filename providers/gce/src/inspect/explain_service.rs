@@ -1,19 +1,19 @@
 //! Explains a Service: its owner, its forwarding rule, the instances behind it, health check and firewall rules.
 
 use ccm_kit::inspect::service;
-use ccm_provider::{Fact, NodeReader, ProviderError, Service};
+use ccm_provider::{Fact, FactState, NodeReader, ProviderError, Service};
 
 use super::Inspector;
 use super::current::{self, PLACE, Seen};
 use crate::annotations::Scheme;
 use crate::client::balancing::ForwardingRule;
 use crate::client::resource::last_part;
-use crate::loadbalancer::desired::Item;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::plan::real_scheme;
+use crate::loadbalancer::wanted::Item;
 
 pub(super) async fn explain(gce: &Inspector, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
-    let nodes = gce.site.cluster.nodes().map(NodeReader::list).unwrap_or_default();
+    let nodes = gce.shared.cluster.nodes().map(NodeReader::list).unwrap_or_default();
     let parts = |seen: &Seen| match seen.desired.items.get(&PLACE) {
         Some(item) => parts(gce, service, item, &seen.observed),
         None => Vec::new(),
@@ -36,6 +36,12 @@ fn parts(gce: &Inspector, service: &Service, item: &Item, observed: &Observed) -
     }
     facts.extend(members(item, observed));
     facts.extend(firewalls(gce, item, observed));
+    // What was not read may exist.
+    if let Some(error) = observed.unread.values().next() {
+        facts.retain(|fact| fact.state != FactState::Waiting);
+        let hint = "explain it again, or grant the right that is missing";
+        facts.push(Fact::bad("reads", format!("not everything could be read: {error}"), hint));
+    }
     facts
 }
 
@@ -98,7 +104,7 @@ fn firewalls(gce: &Inspector, item: &Item, observed: &Observed) -> Option<Fact> 
             let (from, to) = (rule.source_ranges.join(", "), rule.target_tags.join(", "));
             Fact::good(about, format!("lets {from} through to instances with the tag {to}"))
         }
-        None if gce.site.client.links().is_shared_vpc() => Fact::waiting(
+        None if gce.shared.client.links().is_shared_vpc() => Fact::waiting(
             about,
             "does not exist; on a shared VPC its administrators may have to make it: an event on the Service has the command",
         ),

@@ -13,7 +13,7 @@ const PERMISSIONS: &str = "permissions";
 /// All checks. A failed read is an error of its check.
 pub(super) async fn checks(gce: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
     let mut checks = configuration(&gce.findings);
-    if gce.site.config.node_tags.is_empty() {
+    if gce.shared.config.node_tags.is_empty() {
         let text = "not set: the tags of the nodes are found from their instances, each of which needs a tag that its name \
                     begins with";
         checks.push(Check::good("cloud-config", "[global] node-tags", text));
@@ -27,14 +27,14 @@ pub(super) async fn checks(gce: &Inspector, cluster: &str, claims: &Claims) -> V
 
 /// The permissions of each role that the caller lacks.
 async fn permissions(gce: &Inspector) -> Vec<Check> {
-    let links = gce.site.client.links();
+    let links = gce.shared.client.links();
     let mut checks = Vec::new();
     for is_of_network in [false, true] {
         let project = if is_of_network { &links.network_project } else { &links.project };
         let roles: Vec<&Role> = ROLES.iter().filter(|role| role.is_of_network == is_of_network).collect();
         let wanted: BTreeSet<String> = roles.iter().flat_map(|role| role.permissions()).collect();
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-        match gce.site.client.granted(project, &wanted).await {
+        match gce.shared.client.granted(project, &wanted).await {
             Ok(granted) => {
                 checks.extend(roles.iter().map(|role| of_role(role, project, &granted, links.is_shared_vpc())));
             }

@@ -17,12 +17,12 @@ use ccm_provider::{Check, Claims, Fact, Finding, Inspect, Node, Orphan, Provider
 use crate::loadbalancer::Balancers;
 use crate::node::instances::GceInstances;
 use crate::routes::GceRoutes;
-use crate::site::Site;
+use crate::shared::Shared;
 
 /// The parts of the provider that the commands use.
 #[derive(Debug)]
 pub(crate) struct Inspector {
-    pub(crate) site: Site,
+    pub(crate) shared: Shared,
     pub(crate) instances: Arc<GceInstances>,
     pub(crate) routes: Arc<GceRoutes>,
     pub(crate) balancers: Arc<Engine<Balancers>>,

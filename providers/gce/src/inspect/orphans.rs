@@ -17,9 +17,9 @@ use crate::client::balancing::{ForwardingRule, TargetPool};
 use crate::client::filter::Filter;
 use crate::client::operation::{BACKEND_SERVICE_LIST, FORWARDING_RULE_LIST, TARGET_POOL_LIST};
 use crate::client::resource::last_part;
-use crate::loadbalancer::dispatch::finalizer;
 use crate::loadbalancer::hosts::{Host, Hosts};
 use crate::loadbalancer::observed::Observed;
+use crate::loadbalancer::owner::finalizer;
 use crate::loadbalancer::plan::{backend_name, real_scheme};
 use crate::ownership::{ClusterNames, described_service};
 
@@ -56,12 +56,12 @@ pub(super) async fn find(gce: &Inspector, claims: &Claims) -> Result<Vec<Orphan>
     let inventory = read(gce).await?;
     let names = claims.services.iter().map(|service| service.default_load_balancer_name()).collect();
     let hosts = Hosts::of(claims.nodes.iter().map(|node: &NodeRef| &**node)).all();
-    let (services, cluster_id) = (Services::new(claims), gce.site.cluster_id.get().await?.id);
+    let (services, cluster_id) = (Services::new(claims), gce.shared.cluster_id.get().await?.id);
     Ok(all(&inventory, &Claimed { services, names, hosts, cluster_id }))
 }
 
 async fn read(gce: &Inspector) -> Result<Inventory, ProviderError> {
-    let (client, region, all) = (&gce.site.client, gce.balancers.cloud().env().region(), Filter::default());
+    let (client, region, all) = (&gce.shared.client, gce.balancers.cloud().env().region(), Filter::default());
     let (rules, pools, backends) = futures::try_join!(
         client.list(FORWARDING_RULE_LIST, &region, &all),
         client.list(TARGET_POOL_LIST, &region, &all),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{EventType, Finding, Service, ServiceAction, Severity, Subject};
 
-use super::desired::{CONFLICT, HOSTS, MIXED_PROTOCOLS, OPTIONS_IGNORED};
+use super::wanted::{CONFLICT, HOSTS, MIXED_PROTOCOLS, OPTIONS_IGNORED};
 
 /// The reason of events about the configuration of a Service.
 const CONFIGURATION: &str = "LoadBalancerConfiguration";

@@ -15,7 +15,7 @@ use crate::client::balancing::{Firewall, Traffic};
 
 /// A desired firewall rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedRule {
     pub(crate) name: String,
     pub(crate) description: String,
     /// A URL.
@@ -38,7 +38,7 @@ pub(crate) enum Admission {
     DenyAll,
 }
 
-impl Wanted {
+impl WantedRule {
     /// The rule to insert.
     pub(super) fn rule(&self) -> Firewall {
         let (allowed, denied) = match &self.traffic {
@@ -219,8 +219,8 @@ fn arguments(rule: &Firewall, project: &str) -> String {
 mod tests {
     use super::*;
 
-    fn wanted() -> Wanted {
-        Wanted {
+    fn wanted() -> WantedRule {
+        WantedRule {
             name: "k8s-fw-a".to_owned(),
             description: r#"{"kubernetes.io/service-name":"default/web", "kubernetes.io/service-ip":"203.0.113.7"}"#
                 .to_owned(),
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    fn fields(wanted: &Wanted, found: &Firewall) -> Vec<String> {
+    fn fields(wanted: &WantedRule, found: &Firewall) -> Vec<String> {
         wanted.differences(found).into_iter().map(|change| change.field.into_owned()).collect()
     }
 
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_patch_clears_a_destination_and_names_no_network() {
-        let open = Wanted { destination: None, ..wanted() };
+        let open = WantedRule { destination: None, ..wanted() };
         let patch = open.patch(&wanted().rule());
         assert_eq!(patch["destinationRanges"], json!([]));
         assert_eq!((patch.get("network"), &patch["name"]), (None, &json!("k8s-fw-a")));
@@ -307,7 +307,7 @@ mod tests {
             format!("gcloud compute firewall-rules update k8s-fw-a {arguments}")
         );
         assert_eq!(Command::Delete.line(&rule, "host"), "gcloud compute firewall-rules delete k8s-fw-a --project host");
-        let deny = Wanted { traffic: Admission::DenyAll, ..wanted() }.rule();
+        let deny = WantedRule { traffic: Admission::DenyAll, ..wanted() }.rule();
         assert!(Command::Create.line(&deny, "host").contains(" --deny all "));
     }
 }

@@ -2,23 +2,23 @@
 
 use ccm_provider::{ProviderError, Verb};
 
-use super::Env;
-use super::desired::Desired;
+use super::env::Env;
 use super::observed::Observed;
 use super::step::{Act, Step};
+use super::wanted::Wanted;
 use crate::client::resource::Collection;
 use crate::ownership::ClusterNames;
 
 /// The steps that change objects that are not ours, or open anything that nobody asked for, each with the reason.
-pub(super) fn guard(env: &Env, observed: &Observed, desired: &Desired, steps: &[&Step]) -> Vec<(usize, ProviderError)> {
+pub(super) fn guard(env: &Env, observed: &Observed, wanted: &Wanted, steps: &[&Step]) -> Vec<(usize, ProviderError)> {
     let refused = steps.iter().enumerate().filter_map(|(index, step)| {
-        let why = problem(env, observed, desired, step)?;
+        let why = problem(env, observed, wanted, step)?;
         Some((index, ProviderError::bug(format!("{why}: not sent"))))
     });
     refused.collect()
 }
 
-fn problem(env: &Env, observed: &Observed, desired: &Desired, step: &Step) -> Option<String> {
+fn problem(env: &Env, observed: &Observed, wanted: &Wanted, step: &Step) -> Option<String> {
     let write = step.act.write();
     let cluster = ClusterNames(&observed.cluster_id);
     let of_cluster = [
@@ -27,7 +27,7 @@ fn problem(env: &Env, observed: &Observed, desired: &Desired, step: &Step) -> Op
         cluster.internal_check_firewall(),
         cluster.instance_group(),
     ];
-    let owned = step.items.first().filter(|_| !step.is_shared).and_then(|place| desired.items.get(place));
+    let owned = step.items.first().filter(|_| !step.is_shared).and_then(|place| wanted.items.get(place));
     let is_of_service = owned.is_some_and(|item| {
         let names = &item.names;
         let firewalls =

@@ -1,13 +1,12 @@
 //! Load balancers for Services: external ones with target pools, internal ones with backend services.
 //!
-//! Upstream: `providers/gce/gce_loadbalancer*.go` of cloud-provider-gcp. [`dispatch`] decides which controller owns a
-//! Service; the desired state is built from the Service and its nodes ([`desired`], pure), the cloud is read
+//! Upstream: `providers/gce/gce_loadbalancer*.go` of cloud-provider-gcp. [`owner`] decides which controller owns a
+//! Service; the desired state is built from the Service and its nodes ([`wanted`], pure), the cloud is read
 //! ([`observe`]), the writes are planned ([`plan`], pure), checked ([`guard`]) and sent ([`write`]). Services of one
 //! kind share health checks, firewall rules and instance groups, so they are planned together.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_kit::Cluster;
@@ -17,39 +16,40 @@ use ccm_provider::{
     Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, Note, Notes, ProviderError, Service,
     ServiceAction, ServiceWork,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::annotations::{BACKEND_SERVICE, Scheme, TARGET_POOL};
 use crate::client::Client;
 use crate::client::balancing::ForwardingRule;
-use crate::client::resource::{Links, Scope, last_part};
+use crate::client::resource::last_part;
 
-pub(crate) mod desired;
-pub(crate) mod dispatch;
+pub(crate) mod env;
 mod events;
+pub(crate) mod facts;
 mod firewall;
 mod guard;
 pub(crate) mod hosts;
 mod missing;
 mod observe;
 pub(crate) mod observed;
+pub(crate) mod owner;
 mod parts;
 pub(crate) mod plan;
 mod ports;
 mod step;
-mod surroundings;
 mod tags;
 mod turns;
+pub(crate) mod wanted;
 mod write;
 
-use desired::Desired;
-use dispatch::Owner;
+use env::Env;
 use events::Events;
+use facts::Facts;
 use observe::Reads;
 use observed::Observed;
+use owner::Owner;
 use step::{Outputs, Step};
-pub(crate) use surroundings::{Here, Surroundings};
 pub(crate) use turns::InTurn;
+use wanted::Wanted;
 use write::{Ongoing, Writer};
 
 /// The groups of Services.
@@ -57,49 +57,6 @@ const EXTERNAL: &str = "external load balancers";
 const INTERNAL: &str = "internal load balancers";
 /// The delay of another sync of a Service whose hosts do not all exist.
 const MISSING_AGAIN: Duration = Duration::from_secs(60);
-
-/// The inputs of plans besides the observation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Env {
-    pub(crate) links: Links,
-    pub(crate) region: String,
-    /// The URL of the network.
-    pub(crate) network: String,
-    /// `node-tags`
-    pub(crate) node_tags: Vec<String>,
-    /// The source ranges of health checks.
-    pub(crate) check_sources: Vec<String>,
-    /// `external-instance-groups-prefix`; empty: no external groups are used.
-    #[serde(default)]
-    pub(crate) external_groups_prefix: String,
-    pub(crate) options: Options,
-}
-
-impl Env {
-    pub(crate) fn region(&self) -> Scope {
-        Scope::region(&self.region)
-    }
-}
-
-/// Feature switches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[allow(clippy::struct_excessive_bools)] // flags of the command line
-pub(crate) struct Options {
-    /// `--enable-rbs-default-l4-netlb`
-    pub(crate) rbs_by_default: bool,
-    /// `--enable-l4-lb-annotations`
-    pub(crate) writes_annotations: bool,
-    /// `--enable-l4-deny-firewall`
-    pub(crate) denies: bool,
-    /// `--enable-l4-deny-firewall-rollback-cleanup`
-    pub(crate) removes_deny_rules: bool,
-    /// `--enable-discrete-port-forwarding`
-    pub(crate) discrete_ports: bool,
-    /// `alpha-features = ILBSubsets`
-    pub(crate) subsets: bool,
-    /// `alpha-features = SkipIGsManagement`
-    pub(crate) skips_groups: bool,
-}
 
 /// Load balancers of a project.
 #[derive(Debug)]
@@ -119,8 +76,8 @@ struct Cloud {
 }
 
 impl Balancers {
-    pub(crate) fn new(client: Client, surroundings: Arc<dyn Surroundings>, cluster: Cluster, env: Env) -> Self {
-        let reads = Reads::new(client.clone(), surroundings);
+    pub(crate) fn new(client: Client, facts: Facts, cluster: Cluster, env: Env) -> Self {
+        let reads = Reads::new(client.clone(), facts);
         let cloud = Cloud { client, reads, events: Events::new(cluster), ongoing: Ongoing::default() };
         Self { env, cloud: Some(cloud) }
     }
@@ -145,7 +102,7 @@ impl Balancers {
 }
 
 impl BalancerCloud for Balancers {
-    type Wanted = Desired;
+    type Wanted = Wanted;
     type Observed = Observed;
     type Write = Step;
     type Made = Outputs;
@@ -153,8 +110,8 @@ impl BalancerCloud for Balancers {
     /// One group for each of its kinds, and none of its own: Services with the same groups are processed together, and
     /// their operations run concurrently.
     fn groups(&self, service: &Service) -> BTreeSet<GroupKey> {
-        let mut kinds = dispatch::begun(service);
-        kinds.insert(dispatch::scheme(service));
+        let mut kinds = owner::begun(service);
+        kinds.insert(owner::scheme(service));
         let shared = kinds.into_iter().map(|kind| match kind {
             Scheme::External => EXTERNAL,
             Scheme::Internal => INTERNAL,
@@ -163,34 +120,39 @@ impl BalancerCloud for Balancers {
     }
 
     fn finalizers(&self, service: &Service) -> Vec<(&'static str, bool)> {
-        dispatch::finalizers(&self.env.options, service)
+        owner::finalizers(&self.env.options, service)
+    }
+
+    /// The rule may show that another controller made the load balancer, for which the finalizer is a mark of ours.
+    fn adds_finalizers(&self) -> bool {
+        true
     }
 
     fn backend<'n>(&self, _: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
         Some(hosts::backend(node).into())
     }
 
-    fn wanted(&self, _: &str, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
-        desired::desired(&self.env, work)
+    fn wanted(&self, _: &str, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {
+        wanted::wanted(&self.env, work)
     }
 
-    async fn observe(&self, _: &str, _: &[ServiceWork], desired: &Desired) -> Result<Observed, ProviderError> {
-        self.cloud()?.reads.observe(&self.env, desired).await
+    async fn observe(&self, _: &str, _: &[ServiceWork], wanted: &Wanted) -> Result<Observed, ProviderError> {
+        self.cloud()?.reads.observe(&self.env, wanted).await
     }
 
-    fn strip(&self, _: &mut Observed, _: &Desired) {}
+    fn strip(&self, _: &mut Observed, _: &Wanted) {}
 
-    fn plan(&self, observed: &Observed, desired: &Desired) -> Result<Plan<Step>, ProviderError> {
-        Ok(plan::plan(&self.env, observed, desired).into())
+    fn plan(&self, observed: &Observed, wanted: &Wanted) -> Result<Plan<Step>, ProviderError> {
+        Ok(plan::plan(&self.env, observed, wanted).into())
     }
 
     fn guard(
         &self,
         observed: &Observed,
-        desired: &Desired,
+        wanted: &Wanted,
         steps: &[balancer::Step<Step>],
     ) -> Vec<(usize, ProviderError)> {
-        guard::guard(&self.env, observed, desired, &steps.iter().map(|step| &step.write).collect::<Vec<_>>())
+        guard::guard(&self.env, observed, wanted, &steps.iter().map(|step| &step.write).collect::<Vec<_>>())
     }
 
     async fn write(
@@ -219,23 +181,19 @@ impl BalancerCloud for Balancers {
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
         let item = reached.wanted.items.get(&reached.place)?;
         let rule = reached.observed.rule(&item.names).filter(|rule| !rule.ip_address.is_empty());
-        if item.action == ServiceAction::Delete {
-            (reached.remains() || !item.begun.is_empty()).then_some(())?;
-            let ip = rule.map(|rule| rule.ip_address.clone());
-            return Some(ip.map_or_else(LoadBalancerStatus::default, status));
-        }
         // Another controller, or the former kind of the Service, has a rule of the same name.
-        let is_ours = |rule: &&ForwardingRule| {
-            !plan::is_foreign(rule) && (item.is_by_name() || plan::real_scheme(rule) == item.scheme)
-        };
+        let is_any = item.is_by_name() || item.action == ServiceAction::Delete;
+        let is_ours =
+            |rule: &&ForwardingRule| !plan::is_foreign(rule) && (is_any || plan::real_scheme(rule) == item.scheme);
         rule.filter(is_ours).map(|rule| status(rule.ip_address.clone()))
     }
 
-    /// An instance may come back with its name.
+    /// An instance may come back with its name, or be accepted later.
     fn again(&self, reached: &Reached<'_, Self>) -> Option<Duration> {
         let (item, cloud) = (reached.wanted.items.get(&reached.place)?, self.cloud.as_ref()?);
         let missing = &cloud.reads.missing;
-        let lacks = !missing.is_empty() && item.hosts.known.keys().any(|host| missing.contains(host));
+        let is_out = |host| missing.contains(host) || cloud.ongoing.has_refused(host);
+        let lacks = item.hosts.known.keys().any(is_out);
         lacks.then_some(MISSING_AGAIN)
     }
 
@@ -243,12 +201,13 @@ impl BalancerCloud for Balancers {
         let observed = reached.observed;
         let Some(item) = reached.wanted.items.get(&reached.place) else { return Notes::default() };
         let mut notes = Notes::default();
-        if item.action == ServiceAction::Ensure && item.owner != Owner::Other && (item.is_mixed || item.says_mixed) {
+        let is_news = item.has_mixed_ports || item.says_mixed && item.action == ServiceAction::Ensure;
+        if item.owner != Owner::Other && is_news {
             notes.conditions.push(Note {
-                kind: desired::PORTS_ERROR,
-                status: item.is_mixed,
-                reason: if item.is_mixed { desired::MIXED_PROTOCOLS } else { "LoadBalancerUniformProtocol" },
-                message: match item.is_mixed {
+                kind: wanted::PORTS_ERROR,
+                status: item.has_mixed_ports,
+                reason: if item.has_mixed_ports { wanted::MIXED_PROTOCOLS } else { "LoadBalancerUniformProtocol" },
+                message: match item.has_mixed_ports {
                     true => "LoadBalancer with multiple protocols are not supported".to_owned(),
                     false => "all ports have the same protocol".to_owned(),
                 },

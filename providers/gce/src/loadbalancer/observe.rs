@@ -3,6 +3,8 @@
 //! First the forwarding rules; then the objects with the names of the Services and of the cluster, each once for all
 //! Services; finally reserved addresses, if a rule will be created. Leftovers of an interrupted change are looked for
 //! once in the lifetime of the process, and again after each change.
+//!
+//! What could not be read is noted, with the reason: it fails the Services that need it, and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -10,25 +12,24 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ccm_kit::batch::{Bulk, Interrupted, Limits};
+use ccm_kit::call::ErrorKind;
 use ccm_kit::{Known, lock};
 use ccm_provider::{ProviderError, ServiceAction};
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::Env;
-use super::desired::{Desired, Item};
+use super::env::Env;
+use super::facts::{Facts, NetworkFacts};
 use super::hosts::Host;
 use super::missing::Missing;
 use super::observed::Observed;
-use super::plan;
-use super::surroundings::{NetworkFacts, Surroundings};
+use super::plan::{self, Needs, needs_rule};
 use super::tags;
+use super::wanted::{Item, Wanted};
 use crate::annotations::Scheme;
-use crate::client::balancing::{
-    Address, BackendService, ForwardingRule, GroupMember, InstanceGroup, Named, TargetPool,
-};
+use crate::client::balancing::{Address, BackendService, GroupMember, InstanceGroup, Named, TargetPool};
 use crate::client::filter::Filter;
 use crate::client::operation::{
     ADDRESS_GET, ADDRESS_LIST, BACKEND_SERVICE_GET, BACKEND_SERVICE_LIST, FIREWALL_GET, FIREWALL_LIST,
@@ -36,9 +37,9 @@ use crate::client::operation::{
     HTTP_HEALTH_CHECK_LIST, INSTANCE_GROUP_FILTER, INSTANCE_GROUP_GET, INSTANCE_GROUP_INSTANCES, INSTANCE_LIST,
     Operation, TARGET_POOL_GET, TARGET_POOL_LIST,
 };
-use crate::client::resource::{Scope, last_part};
+use crate::client::resource::{Collection, Scope, last_part};
 use crate::client::{ApiError, Client, is_forbidden};
-use crate::ownership::{ClusterNames, Names};
+use crate::ownership::ClusterNames;
 
 /// The tags of instances are read again after this time.
 const TAGS_AGE: Duration = Duration::from_secs(60);
@@ -53,17 +54,34 @@ const MOST_NAMES: usize = 20;
 #[derive(Debug)]
 pub(super) struct Reads {
     client: Client,
-    surroundings: Arc<dyn Surroundings>,
+    facts: Facts,
     tags: Known<ZoneTags>,
     pub(super) missing: Missing,
+    /// The zones in which the group could not be created, until that succeeds.
+    pub(super) refused_groups: Mutex<BTreeSet<String>>,
     /// The balancers without leftovers, with their shape.
     settled: Mutex<BTreeMap<String, Shape>>,
     /// Lists that the caller has no permission for.
     unlisted: Mutex<BTreeSet<Operation>>,
 }
 
-/// The tag of each instance, by zone and name.
-type Tags = BTreeMap<String, Arc<BTreeMap<String, Option<String>>>>;
+/// The tag of each instance of a zone, by name; or why it is not known.
+type Tags = Result<Arc<BTreeMap<String, Option<String>>>, ApiError>;
+
+/// What could not be read: see [`Observed::unread`].
+#[derive(Debug, Default)]
+struct Unread(Mutex<BTreeMap<String, ProviderError>>);
+
+impl Unread {
+    fn add(&self, kind: Collection, name: &str, error: ProviderError) {
+        tracing::debug!(kind = kind.as_str(), name, %error, "not read");
+        lock(&self.0).insert(Observed::key(kind, name), error);
+    }
+
+    fn into(self, observed: &mut Observed) {
+        observed.unread.append(&mut lock(&self.0));
+    }
+}
 
 /// The tags of the instances of zones.
 #[derive(Debug, Clone)]
@@ -72,17 +90,20 @@ struct ZoneTags(Client);
 #[async_trait]
 impl Bulk for ZoneTags {
     type Item = String;
-    type Answer = Arc<BTreeMap<String, Option<String>>>;
+    type Answer = Tags;
     type Error = ApiError;
 
     async fn call(&self, zones: &[String]) -> Result<BTreeMap<String, Self::Answer>, ApiError> {
         let of_zone = async |zone: &String| {
-            let list = self.0.instances(zone, "").await?;
+            let list = self.0.instances(zone, "").await;
             let tag = |name: &str, tags: &[String]| tags::tag_of(name, tags).map(str::to_owned);
-            let all = list.into_iter().map(|instance| (tag(&instance.name, &instance.tags.items), instance.name));
-            Ok((zone.clone(), Arc::new(all.map(|(tag, name)| (name, tag)).collect())))
+            let tags = list.map(|list| {
+                let all = list.into_iter().map(|instance| (tag(&instance.name, &instance.tags.items), instance.name));
+                Arc::new(all.map(|(tag, name)| (name, tag)).collect())
+            });
+            (zone.clone(), tags)
         };
-        try_join_all(zones.iter().map(of_zone)).await.map(BTreeMap::from_iter)
+        Ok(join_all(zones.iter().map(of_zone)).await.into_iter().collect())
     }
 
     fn interrupted(&self, how: Interrupted) -> ApiError {
@@ -90,51 +111,16 @@ impl Bulk for ZoneTags {
     }
 }
 
-/// The objects to read, by name.
-#[derive(Debug, Default)]
-struct Needs {
-    addresses: BTreeSet<String>,
-    pools: BTreeSet<String>,
-    backends: BTreeSet<String>,
-    firewalls: BTreeSet<String>,
-    http_checks: BTreeSet<String>,
-    checks: BTreeSet<String>,
-    /// The zones whose groups are read with their members.
-    members: BTreeSet<String>,
-    /// Whether the groups of all zones may be deleted.
-    all_groups: bool,
-    tagged: BTreeSet<Host>,
-}
-
-impl Needs {
-    /// The hosts whose tags firewall rules are for, unless the tags are configured.
-    fn tagged_of(&mut self, env: &Env, item: &Item) {
-        if env.node_tags.is_empty() {
-            self.tagged.extend(item.hosts.all());
-        }
-    }
-
-    /// The backend services of an internal balancer: that of its rule, or without a rule all that it may have had.
-    fn backends_of(&mut self, rule: Option<&ForwardingRule>, names: &Names, cluster: ClusterNames<'_>) {
-        match rule.filter(|rule| plan::real_scheme(rule) == Scheme::Internal) {
-            Some(rule) => self.backends.extend(plan::backend_name(rule)),
-            None => {
-                self.backends.insert(names.balancer.clone());
-                self.backends.extend(cluster.shared_backend_services());
-            }
-        }
-    }
-}
-
 impl Reads {
-    pub(super) fn new(client: Client, surroundings: Arc<dyn Surroundings>) -> Self {
+    pub(super) fn new(client: Client, facts: Facts) -> Self {
         let tags = ZoneTags(client.clone());
         let limits = Limits { window_max: WINDOW, ..Limits::of(64) };
         Self {
             client,
-            surroundings,
+            facts,
             tags: Known::new(tags, limits, TAGS_AGE, Duration::ZERO),
             missing: Missing::default(),
+            refused_groups: Mutex::default(),
             settled: Mutex::default(),
             unlisted: Mutex::default(),
         }
@@ -158,70 +144,43 @@ impl Reads {
     }
 
     /// Everything that a plan for these items needs.
-    pub(super) async fn observe(&self, env: &Env, desired: &Desired) -> Result<Observed, ProviderError> {
+    ///
+    /// # Errors
+    ///
+    /// The ID of the cluster is not known, and so are the names of its objects.
+    pub(super) async fn observe(&self, env: &Env, wanted: &Wanted) -> Result<Observed, ProviderError> {
         let is_internal =
             |item: &Item| item.scheme == Scheme::Internal && (item.settings.is_some() || item.is_by_name());
         let network = async {
-            match desired.items.values().any(is_internal) {
-                true => self.surroundings.network().await,
+            match wanted.items.values().any(is_internal) {
+                true => self.facts.network().await,
                 false => Ok(NetworkFacts::default()),
             }
         };
-        let (cluster_id, network) = futures::try_join!(self.surroundings.cluster_id(), network)?;
-        let mut observed = Observed { cluster_id, network, ..Observed::default() };
-        let with_rule = desired.items.values().filter(|item| needs_rule(env, item));
+        let (cluster_id, network) = futures::join!(self.facts.cluster_id(), network);
+        let refused_groups = lock(&self.refused_groups).clone();
+        let mut observed = Observed { cluster_id: cluster_id?, refused_groups, ..Observed::default() };
+        note_network(&mut observed, network);
+        let with_rule = wanted.items.values().filter(|item| needs_rule(env, item));
         let rules = with_rule.map(|item| item.names.balancer.clone()).collect();
-        observed.rules = self.each((FORWARDING_RULE_GET, FORWARDING_RULE_LIST), &env.region(), rules).await?;
+        self.read(env, Needs { rules, ..Needs::default() }, &mut observed).await;
         let mut needs = Needs::default();
-        for item in desired.items.values().filter(|item| !item.is_refused() || item.serves) {
-            self.needs(env, &observed, item, &mut needs);
+        for item in wanted.items.values().filter(|item| !item.is_refused() || item.serves) {
+            needs.add(env, &observed, item, self.is_settled(item));
         }
-        self.read(env, needs, &mut observed).await?;
-        self.read_lost(env, desired, &mut observed).await?;
-        self.read_replaced(desired, &mut observed).await?;
-        self.read_missing(desired, &mut observed).await?;
-        self.read_unused(env, desired, &mut observed).await?;
-        let looked_for: BTreeSet<String> =
-            desired.items.values().filter_map(|item| plan::address_to_look_for(env, &observed, item)).collect();
-        let found = looked_for.iter().map(async |ip| Ok::<_, ApiError>((ip.clone(), self.reserved(env, ip).await?)));
-        for (ip, address) in try_join_all(found).await? {
-            observed.reserved.extend(address.map(|address| (ip, address)));
-        }
+        self.read(env, needs, &mut observed).await;
+        self.read_lost(env, wanted, &mut observed).await;
+        let mut replaced = Needs::default();
+        wanted.items.values().for_each(|item| replaced.add_replaced(&observed, item));
+        self.read(env, replaced.without(&observed), &mut observed).await;
+        self.read_missing(wanted, &mut observed).await;
+        self.read_unused(env, wanted, &mut observed).await;
+        self.read_reserved(env, wanted, &mut observed).await;
         Ok(observed)
     }
 
-    /// The health checks that Services replace, and their firewall rules: the shared ones by their own, or vice versa.
-    async fn read_replaced(&self, desired: &Desired, observed: &mut Observed) -> Result<(), ProviderError> {
-        let replacing = desired.items.values().filter(|item| plan::replaces_shared(observed, item));
-        let schemes: BTreeSet<Scheme> = replacing.map(|item| item.scheme).collect();
-        let id = observed.cluster_id.clone();
-        let cluster = ClusterNames(&id);
-        for scheme in schemes {
-            let (of, to, firewall) = match scheme {
-                Scheme::External => (
-                    (HTTP_HEALTH_CHECK_GET, HTTP_HEALTH_CHECK_LIST),
-                    &mut observed.http_checks,
-                    cluster.external_check_firewall(),
-                ),
-                Scheme::Internal => {
-                    ((HEALTH_CHECK_GET, HEALTH_CHECK_LIST), &mut observed.checks, cluster.internal_check_firewall())
-                }
-            };
-            let (checks, firewalls) = futures::try_join!(
-                self.each(of, &Scope::Global, [cluster.health_check()].into()),
-                self.each((FIREWALL_GET, FIREWALL_LIST), &Scope::Global, [firewall].into())
-            )?;
-            to.extend(checks);
-            observed.firewalls.extend(firewalls);
-        }
-        let left = desired.items.values().filter_map(|item| plan::left_check_firewall(observed, item));
-        let left = left.filter(|name| !observed.firewalls.contains_key(name)).collect();
-        observed.firewalls.extend(self.each((FIREWALL_GET, FIREWALL_LIST), &Scope::Global, left).await?);
-        Ok(())
-    }
-
     /// Whether something uses the shared objects: a deletion that finds nothing else may follow an interrupted creation.
-    async fn read_unused(&self, env: &Env, desired: &Desired, observed: &mut Observed) -> Result<(), ProviderError> {
+    async fn read_unused(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
         let id = observed.cluster_id.clone();
         let (check, group) = (ClusterNames(&id).health_check(), ClusterNames(&id).instance_group());
         let is_doubtful = |item: &&Item| {
@@ -236,7 +195,8 @@ impl Reads {
             };
             item.action == ServiceAction::Delete && !item.begun.contains(&item.scheme) && !has_own && is_left
         };
-        let kinds: BTreeSet<Scheme> = desired.items.values().filter(is_doubtful).map(|item| item.scheme).collect();
+        let kinds: BTreeSet<Scheme> = wanted.items.values().filter(is_doubtful).map(|item| item.scheme).collect();
+        let unread = Unread::default();
         for kind in kinds {
             let uses = |urls: &[String], name: &str| urls.iter().any(|url| last_part(url) == name);
             let (region, all) = (env.region(), Filter::default());
@@ -258,171 +218,83 @@ impl Reads {
             match is_used {
                 Ok(is_used) => observed.unused.extend((!is_used).then_some(kind)),
                 Err(error) if is_forbidden(&error) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => unread.add(plan::users_of(kind), "", error.into()),
             }
         }
-        Ok(())
+        unread.into(observed);
     }
 
     /// The rules of balancers whose hosts change and that were not found as the Service describes them, and what is
     /// behind these rules: it may ask for another kind by now, which was never ensured.
-    async fn read_lost(&self, env: &Env, desired: &Desired, observed: &mut Observed) -> Result<(), ProviderError> {
+    async fn read_lost(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
         let is_lost = |observed: &Observed, item: &Item| item.is_by_name() && !plan::is_found(observed, item);
-        let lost: Vec<&Item> = desired.items.values().filter(|item| is_lost(observed, item)).collect();
+        let lost: Vec<&Item> = wanted.items.values().filter(|item| is_lost(observed, item)).collect();
         let names: BTreeSet<String> = lost.iter().map(|item| item.names.balancer.clone()).collect();
-        let unread = names.into_iter().filter(|name| !observed.rules.contains_key(name)).collect();
-        let rules = self.each((FORWARDING_RULE_GET, FORWARDING_RULE_LIST), &env.region(), unread).await?;
-        observed.rules.extend(rules);
+        let rules = names.into_iter().filter(|name| !observed.rules.contains_key(name)).collect();
+        self.read(env, Needs { rules, ..Needs::default() }, observed).await;
         let mut needs = Needs::default();
         for item in lost {
             if let Some(kind) = observed.rule(&item.names).and_then(|_| plan::existing(observed, item)) {
                 if kind == Scheme::Internal && observed.network == NetworkFacts::default() {
-                    observed.network = self.surroundings.network().await?;
+                    note_network(observed, self.facts.network().await);
                 }
-                self.needs_of_hosts(env, observed, item, kind, &mut needs);
+                needs.add_hosts(env, observed, item, kind);
             }
         }
-        self.read(env, needs, observed).await
+        self.read(env, needs, observed).await;
     }
 
     /// The hosts that do not exist. Those that were found are looked for again after a while: an instance may come back
     /// with its name.
-    async fn read_missing(&self, desired: &Desired, observed: &mut Observed) -> Result<(), ProviderError> {
+    async fn read_missing(&self, wanted: &Wanted, observed: &mut Observed) {
         if self.missing.is_empty() {
-            return Ok(());
+            return;
         }
-        let hosts: BTreeSet<&Host> = desired.items.values().flat_map(|item| item.hosts.known.keys()).collect();
+        let hosts: BTreeSet<&Host> = wanted.items.values().flat_map(|item| item.hosts.known.keys()).collect();
         let members = observed.groups.values().flat_map(|groups| groups.values()).flatten();
         self.missing.seen(members.chain(observed.tags.keys()));
         let due = self.missing.due(&hosts);
-        let read = due.into_iter().map(async |host| {
-            let found = self.client.instance(&host.zone, &host.name).await;
-            Ok::<_, ApiError>((host, found?.is_some()))
-        });
-        for (host, exists) in try_join_all(read).await? {
-            match exists {
-                true => self.missing.seen([&host]),
-                false => self.missing.add(host),
+        let read = due.into_iter().map(async |host| (self.client.instance(&host.zone, &host.name).await, host));
+        for (found, host) in join_all(read).await {
+            match found {
+                Ok(Some(_)) => self.missing.seen([&host]),
+                Ok(None) => self.missing.add(host),
+                Err(error) => tracing::warn!(%error, instance = host.name, "not known whether it is there again"),
             }
         }
         observed.missing.extend(hosts.into_iter().filter(|host| self.missing.contains(host)).cloned());
-        Ok(())
     }
 
-    /// Collects the objects that a plan for one item needs.
-    fn needs(&self, env: &Env, observed: &Observed, item: &Item, needs: &mut Needs) {
-        let rule = observed.rules.get(&item.names.balancer);
-        if !item.is_by_name() {
-            for scheme in plan::leaving(item, rule) {
-                self.needs_to_leave(env, observed, item, scheme, needs);
+    /// The reservations of the addresses that new rules get.
+    async fn read_reserved(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
+        let looked_for: BTreeSet<String> =
+            wanted.items.values().filter_map(|item| plan::address_to_look_for(env, observed, item)).collect();
+        let found = looked_for.into_iter().map(async |ip| (self.reserved(env, &ip).await, ip));
+        let unread = Unread::default();
+        for (address, ip) in join_all(found).await {
+            match address {
+                Ok(address) => observed.reserved.extend(address.map(|address| (ip, address))),
+                Err(error) => unread.add(Collection::Addresses, &ip, error.into()),
             }
         }
-        if item.is_by_name() {
-            let kind = rule.map_or(item.scheme, plan::real_scheme);
-            self.needs_of_hosts(env, observed, item, kind, needs);
-            return;
-        }
-        let Some(settings) = &item.settings else { return };
+        unread.into(observed);
+    }
+
+    async fn read(&self, env: &Env, needs: Needs, observed: &mut Observed) {
+        let (region, global, unread) = (env.region(), Scope::Global, Unread::default());
         let cluster = ClusterNames(&observed.cluster_id);
-        let names = &item.names;
-        let is_settled = self.is_settled(item);
-        match item.scheme {
-            Scheme::External => {
-                needs.pools.insert(names.balancer.clone());
-                let check = settings.health_port.map(|_| names.external_check_firewall());
-                needs.firewalls.extend([names.firewall(), check.unwrap_or_else(|| cluster.external_check_firewall())]);
-                // Replacing the health check of a pool also replaces the rule.
-                let own = settings.health_port.is_some() || rule.is_none();
-                needs.http_checks.extend(own.then(|| names.balancer.clone()));
-                needs.http_checks.extend(settings.health_port.is_none().then(|| cluster.health_check()));
-                let deny = env.options.denies || env.options.removes_deny_rules;
-                needs.firewalls.extend(deny.then(|| names.deny_firewall()));
-            }
-            Scheme::Internal => {
-                let shared = plan::shared_backend_name(observed, settings);
-                needs.backends.insert(shared.unwrap_or_else(|| names.balancer.clone()));
-                needs.members.extend(plan::group_hosts(observed, &item.hosts).into_iter().map(|host| host.zone));
-                let check = settings.health_port.map(|_| names.internal_check_firewall());
-                needs.firewalls.extend([names.firewall(), check.unwrap_or_else(|| cluster.internal_check_firewall())]);
-                let own = settings.health_port.is_some() || !is_settled;
-                needs.checks.extend(own.then(|| names.balancer.clone()));
-                needs.checks.extend(settings.health_port.is_none().then(|| cluster.health_check()));
-                needs.backends_of(rule, names, cluster);
-                needs.firewalls.extend((!is_settled).then(|| names.balancer.clone()));
-            }
-        }
-        needs.tagged_of(env, item);
-        if !is_settled {
-            needs.addresses.insert(names.balancer.clone());
-        }
-    }
-
-    /// Collects the objects that hold the hosts of a balancer of this kind, and follow their tags.
-    fn needs_of_hosts(&self, env: &Env, observed: &Observed, item: &Item, kind: Scheme, needs: &mut Needs) {
-        let (cluster, names) = (ClusterNames(&observed.cluster_id), &item.names);
-        let check_firewalls = match kind {
-            Scheme::External => {
-                needs.pools.insert(names.balancer.clone());
-                [names.external_check_firewall(), cluster.external_check_firewall()]
-            }
-            Scheme::Internal => {
-                let of_rule = observed.rule(names).and_then(plan::backend_name);
-                let shared = || item.settings.as_ref().and_then(|it| plan::shared_backend_name(observed, it));
-                needs.backends.insert(of_rule.or_else(shared).unwrap_or_else(|| names.balancer.clone()));
-                needs.members.extend(plan::group_hosts(observed, &item.hosts).into_iter().map(|host| host.zone));
-                [names.internal_check_firewall(), cluster.internal_check_firewall()]
-            }
-        };
-        if env.node_tags.is_empty() {
-            needs.firewalls.extend([names.firewall()].into_iter().chain(check_firewalls));
-        }
-        needs.tagged_of(env, item);
-    }
-
-    /// Collects the objects to delete with a balancer of this kind.
-    fn needs_to_leave(&self, env: &Env, observed: &Observed, item: &Item, scheme: Scheme, needs: &mut Needs) {
-        let (cluster, names) = (ClusterNames(&observed.cluster_id), &item.names);
-        needs.addresses.insert(names.balancer.clone());
-        needs.firewalls.insert(names.firewall());
-        match scheme {
-            Scheme::External => {
-                needs.pools.insert(names.balancer.clone());
-                needs.http_checks.extend([names.balancer.clone(), cluster.health_check()]);
-                needs.firewalls.extend([names.external_check_firewall(), cluster.external_check_firewall()]);
-                needs.firewalls.extend(env.options.removes_deny_rules.then(|| names.deny_firewall()));
-            }
-            Scheme::Internal => {
-                needs.backends.insert(names.balancer.clone());
-                needs.backends_of(observed.rules.get(&names.balancer), names, cluster);
-                needs.checks.extend([names.balancer.clone(), cluster.health_check()]);
-                needs.firewalls.extend([
-                    names.balancer.clone(),
-                    names.internal_check_firewall(),
-                    cluster.internal_check_firewall(),
-                ]);
-                needs.all_groups |= !env.options.skips_groups;
-            }
-        }
-    }
-
-    async fn read(&self, env: &Env, needs: Needs, observed: &mut Observed) -> Result<(), ProviderError> {
-        let (region, global) = (env.region(), Scope::Global);
-        let groups = async {
-            let cluster = ClusterNames(&observed.cluster_id);
-            self.groups(env, cluster, &needs).await
-        };
-        let (addresses, pools, backends, firewalls, http_checks, checks, groups, tags) = futures::try_join!(
-            async { self.each((ADDRESS_GET, ADDRESS_LIST), &region, needs.addresses.clone()).await },
-            async { self.each((TARGET_POOL_GET, TARGET_POOL_LIST), &region, needs.pools.clone()).await },
-            async { self.each((BACKEND_SERVICE_GET, BACKEND_SERVICE_LIST), &region, needs.backends.clone()).await },
-            async { self.each((FIREWALL_GET, FIREWALL_LIST), &global, needs.firewalls.clone()).await },
-            async {
-                self.each((HTTP_HEALTH_CHECK_GET, HTTP_HEALTH_CHECK_LIST), &global, needs.http_checks.clone()).await
-            },
-            async { self.each((HEALTH_CHECK_GET, HEALTH_CHECK_LIST), &global, needs.checks.clone()).await },
-            groups,
-            async { self.tags_of(&needs.tagged).await.map_err(ProviderError::from) },
-        )?;
+        let (rules, addresses, pools, backends, firewalls, http_checks, checks, groups, tags) = futures::join!(
+            self.each((FORWARDING_RULE_GET, FORWARDING_RULE_LIST), &region, &needs.rules, &unread),
+            self.each((ADDRESS_GET, ADDRESS_LIST), &region, &needs.addresses, &unread),
+            self.each((TARGET_POOL_GET, TARGET_POOL_LIST), &region, &needs.pools, &unread),
+            self.each((BACKEND_SERVICE_GET, BACKEND_SERVICE_LIST), &region, &needs.backends, &unread),
+            self.each((FIREWALL_GET, FIREWALL_LIST), &global, &needs.firewalls, &unread),
+            self.each((HTTP_HEALTH_CHECK_GET, HTTP_HEALTH_CHECK_LIST), &global, &needs.http_checks, &unread),
+            self.each((HEALTH_CHECK_GET, HEALTH_CHECK_LIST), &global, &needs.checks, &unread),
+            self.groups(env, cluster, &needs, &unread),
+            self.tags_of(&needs.tagged, &unread),
+        );
+        observed.rules.extend(rules);
         observed.addresses.extend(addresses);
         observed.pools.extend(pools);
         observed.backends.extend(backends);
@@ -436,17 +308,18 @@ impl Reads {
                 None => drop(observed.missing.insert(host)),
             }
         }
-        Ok(())
+        unread.into(observed);
     }
 
     /// The objects with these names that exist, read one by one or with a list. Roles made for the Go program do not
-    /// allow lists.
+    /// allow lists, and a list may be refused because of one of the names.
     async fn each<T: DeserializeOwned + Named>(
         &self,
         (get, list): (Operation, Operation),
         scope: &Scope,
-        names: BTreeSet<String>,
-    ) -> Result<BTreeMap<String, T>, ProviderError> {
+        names: &BTreeSet<String>,
+        unread: &Unread,
+    ) -> BTreeMap<String, T> {
         if names.len() > ONE_BY_ONE && !lock(&self.unlisted).contains(&list) {
             let filter = match names.len() <= MOST_NAMES {
                 true => Filter::one_of("name", names.iter().map(String::as_str)),
@@ -455,20 +328,31 @@ impl Reads {
             match self.client.list::<T>(list, scope, &filter).await {
                 Ok(all) => {
                     let wanted = all.into_iter().filter(|object| names.contains(object.name()));
-                    return Ok(wanted.map(|object| (object.name().to_owned(), object)).collect());
+                    return wanted.map(|object| (object.name().to_owned(), object)).collect();
                 }
                 Err(error) if is_forbidden(&error) => {
                     tracing::warn!(%error, "the objects are read one by one, which takes long with many Services");
                     lock(&self.unlisted).insert(list);
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) if error.kind == ErrorKind::Refused => {
+                    tracing::warn!(%error, "the list is refused: the objects are read one by one");
+                }
+                Err(error) => {
+                    let error = ProviderError::from(error);
+                    names.iter().for_each(|name| unread.add(get.collection, name, error.clone()));
+                    return BTreeMap::new();
+                }
             }
         }
-        let read = names.into_iter().map(async |name| {
-            let found = self.client.get::<T>(get, scope, &name).await?;
-            Ok::<_, ApiError>(found.map(|found| (name, found)))
-        });
-        Ok(try_join_all(read).await?.into_iter().flatten().collect())
+        let read = names.iter().map(async |name| (name, self.client.get::<T>(get, scope, name).await));
+        let mut all = BTreeMap::new();
+        for (name, found) in join_all(read).await {
+            match found {
+                Ok(found) => all.extend(found.map(|found| (name.clone(), found))),
+                Err(error) => unread.add(get.collection, name, error.into()),
+            }
+        }
+        all
     }
 
     /// The reservation of an address in the region.
@@ -478,41 +362,61 @@ impl Reads {
     }
 
     /// The groups of zones with hosts, with their members, and those of other zones if they may be deleted.
-    async fn groups(
-        &self,
-        env: &Env,
-        cluster: ClusterNames<'_>,
-        needs: &Needs,
-    ) -> Result<BTreeMap<String, BTreeMap<String, BTreeSet<Host>>>, ProviderError> {
+    async fn groups(&self, env: &Env, cluster: ClusterNames<'_>, needs: &Needs, unread: &Unread) -> Groups {
         let mut zones: BTreeMap<String, bool> = needs.members.iter().map(|zone| (zone.clone(), true)).collect();
         if needs.all_groups {
-            for zone in self.surroundings.zones().await? {
-                zones.entry(zone).or_insert(false);
+            match self.facts.zones().await {
+                Ok(all) => all.into_iter().for_each(|zone| {
+                    zones.entry(zone).or_insert(false);
+                }),
+                Err(error) => unread.add(Collection::InstanceGroups, "", error),
             }
         }
         let name = cluster.instance_group();
-        let read = zones.into_iter().map(async |(zone, with_members)| {
-            let scope = Scope::zone(&zone);
-            let mut groups = BTreeMap::new();
-            if env.options.skips_groups {
-                let ours = self.groups_beginning(&scope, &name).await?;
-                let ours = ours.into_iter().filter(|group| is_group_of(group, &name));
-                groups.extend(ours.map(|group| (group, BTreeSet::new())));
-            } else if with_members {
-                let prefix = &env.external_groups_prefix;
-                let others = if prefix.is_empty() { Vec::new() } else { self.groups_beginning(&scope, prefix).await? };
-                let all: BTreeSet<String> = others.into_iter().chain([name.clone()]).collect();
-                let read = all.into_iter().map(async |group| {
-                    let members = self.members(&scope, &group).await?;
-                    Ok::<_, ApiError>(members.map(|members| (group, members)))
-                });
-                groups.extend(try_join_all(read).await?.into_iter().flatten());
-            } else if self.client.get::<InstanceGroup>(INSTANCE_GROUP_GET, &scope, &name).await?.is_some() {
-                groups.insert(name.clone(), BTreeSet::new());
+        let read =
+            zones.into_iter().map(async |(zone, members)| (self.groups_of(env, &name, &zone, members).await, zone));
+        let mut all = BTreeMap::new();
+        for (groups, zone) in join_all(read).await {
+            match groups {
+                Ok(groups) => {
+                    if groups.contains_key(&name) {
+                        lock(&self.refused_groups).remove(&zone);
+                    }
+                    all.insert(zone, groups);
+                }
+                Err(error) => unread.add(Collection::InstanceGroups, &zone, error.into()),
             }
-            Ok::<_, ApiError>((zone, groups))
-        });
-        Ok(try_join_all(read).await?.into_iter().collect())
+        }
+        all
+    }
+
+    /// The groups of one zone.
+    async fn groups_of(
+        &self,
+        env: &Env,
+        name: &str,
+        zone: &str,
+        with_members: bool,
+    ) -> Result<BTreeMap<String, BTreeSet<Host>>, ApiError> {
+        let scope = Scope::zone(zone);
+        let mut groups = BTreeMap::new();
+        if env.options.skips_groups {
+            let ours = self.groups_beginning(&scope, name).await?;
+            let ours = ours.into_iter().filter(|group| is_group_of(group, name));
+            groups.extend(ours.map(|group| (group, BTreeSet::new())));
+        } else if with_members {
+            let prefix = &env.external_groups_prefix;
+            let others = if prefix.is_empty() { Vec::new() } else { self.groups_beginning(&scope, prefix).await? };
+            let all: BTreeSet<String> = others.into_iter().chain([name.to_owned()]).collect();
+            let read = all.into_iter().map(async |group| {
+                let members = self.members(&scope, &group).await?;
+                Ok::<_, ApiError>(members.map(|members| (group, members)))
+            });
+            groups.extend(try_join_all(read).await?.into_iter().flatten());
+        } else if self.client.get::<InstanceGroup>(INSTANCE_GROUP_GET, &scope, name).await?.is_some() {
+            groups.insert(name.to_owned(), BTreeSet::new());
+        }
+        Ok(groups)
     }
 
     async fn groups_beginning(&self, zone: &Scope, prefix: &str) -> Result<Vec<String>, ApiError> {
@@ -529,20 +433,50 @@ impl Reads {
     }
 
     /// The tag of each of these hosts; `None` for one that does not exist.
-    async fn tags_of(&self, hosts: &BTreeSet<Host>) -> Result<BTreeMap<Host, Option<Option<String>>>, ApiError> {
+    async fn tags_of(&self, hosts: &BTreeSet<Host>, unread: &Unread) -> BTreeMap<Host, Option<Option<String>>> {
         if hosts.is_empty() {
-            return Ok(BTreeMap::new());
+            return BTreeMap::new();
         }
         let zones = hosts.iter().map(|host| host.zone.clone()).collect();
-        let mut known = self.tags.get(&zones, TAGS_AGE, None).await?;
-        let lacks = |known: &Tags, host: &Host| known.get(&host.zone).is_none_or(|zone| !zone.contains_key(&host.name));
+        let mut known = self.zone_tags(&zones, TAGS_AGE, None).await;
+        let lacks = |known: &BTreeMap<String, Tags>, host: &Host| {
+            known.get(&host.zone).is_some_and(|tags| tags.as_ref().is_ok_and(|zone| !zone.contains_key(&host.name)))
+        };
         // A missing instance may be newer than the list.
         if hosts.iter().any(|host| lacks(&known, host) && !self.missing.contains(host)) {
-            known = self.tags.get(&zones, Duration::ZERO, Some(Instant::now())).await?;
+            known = self.zone_tags(&zones, Duration::ZERO, Some(Instant::now())).await;
             hosts.iter().filter(|host| lacks(&known, host)).for_each(|host| self.missing.add(host.clone()));
         }
-        let tag = |host: &Host| known.get(&host.zone).and_then(|zone| zone.get(&host.name)).cloned();
-        Ok(hosts.iter().map(|host| (host.clone(), tag(host))).collect())
+        for (zone, tags) in &known {
+            if let Err(error) = tags {
+                unread.add(Collection::Instances, zone, error.clone().into());
+            }
+        }
+        let tag = |host: &Host| Some(known.get(&host.zone)?.as_ref().ok()?.get(&host.name).cloned());
+        hosts.iter().filter_map(|host| Some((host.clone(), tag(host)?))).collect()
+    }
+
+    /// The tags of zones. Errors are not kept.
+    async fn zone_tags(
+        &self,
+        zones: &BTreeSet<String>,
+        max_age: Duration,
+        not_before: Option<Instant>,
+    ) -> BTreeMap<String, Tags> {
+        let known = self.tags.get(zones, max_age, not_before).await;
+        let known = known.unwrap_or_else(|error| zones.iter().map(|zone| (zone.clone(), Err(error.clone()))).collect());
+        known.iter().filter(|(_, tags)| tags.is_err()).for_each(|(zone, _)| self.tags.forget(zone));
+        known
+    }
+}
+
+/// Members of instance groups, by zone and name.
+type Groups = BTreeMap<String, BTreeMap<String, BTreeSet<Host>>>;
+
+fn note_network(observed: &mut Observed, network: Result<NetworkFacts, ProviderError>) {
+    match network {
+        Ok(network) => observed.network = network,
+        Err(error) => drop(observed.unread.insert(Observed::key(Collection::Networks, ""), error)),
     }
 }
 
@@ -552,15 +486,6 @@ type Shape = (Scheme, bool, bool);
 fn shape_of(item: &Item) -> Option<Shape> {
     let settings = item.settings.as_ref()?;
     Some((item.scheme, settings.health_port.is_some(), settings.internal.shares_backend))
-}
-
-/// An update of hosts needs the forwarding rule only for the address in firewall rules.
-fn needs_rule(env: &Env, item: &Item) -> bool {
-    match item.action {
-        _ if item.is_by_name() => env.node_tags.is_empty(),
-        _ if item.is_refused() => false,
-        ServiceAction::UpdateHosts | ServiceAction::Ensure | ServiceAction::Delete => true,
-    }
 }
 
 /// Whether a group belongs to the cluster: the name of another cluster's group may have the same prefix.

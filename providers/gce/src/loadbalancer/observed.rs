@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ccm_provider::ProviderError;
 use serde::{Deserialize, Serialize};
 
+use super::facts::NetworkFacts;
 use super::hosts::Host;
-use super::surroundings::NetworkFacts;
 use crate::annotations::Scheme;
 use crate::client::balancing::{Address, BackendService, Firewall, ForwardingRule, HealthCheck, TargetPool};
+use crate::client::resource::Collection;
 use crate::ownership::Names;
 
-/// The objects that were read. A missing object does not exist, or no plan for these Services needs it.
+/// The objects that were read. A missing object does not exist, or no plan for these Services needs it, or it is unread.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Observed {
     pub(crate) cluster_id: String,
@@ -36,11 +38,33 @@ pub(crate) struct Observed {
     /// For each instance the tag that its name begins with, if no tags are configured.
     #[serde(with = "pairs")]
     pub(crate) tags: BTreeMap<Host, Option<String>>,
+    /// The zones in which the group could not be created.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) refused_groups: BTreeSet<String>,
+    /// What could not be read, by [`Observed::key`]. Of instance groups and instances the names are zones; without a
+    /// name, a whole list.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) unread: BTreeMap<String, ProviderError>,
 }
 
 impl Observed {
     pub(crate) fn rule(&self, names: &Names) -> Option<&ForwardingRule> {
         self.rules.get(&names.balancer)
+    }
+
+    pub(crate) fn key(kind: Collection, name: &str) -> String {
+        format!("{}/{name}", kind.as_str())
+    }
+
+    /// The reason why it is not known whether an object exists.
+    pub(crate) fn unread(&self, kind: Collection, name: &str) -> Option<&ProviderError> {
+        if self.unread.is_empty() { None } else { self.unread.get(&Self::key(kind, name)) }
+    }
+
+    /// The reason why some objects of a kind are not known.
+    pub(crate) fn unread_of(&self, kind: Collection) -> Option<&ProviderError> {
+        let all = self.unread.range(Self::key(kind, "")..);
+        all.take_while(|(key, _)| key.split('/').next() == Some(kind.as_str())).map(|(_, error)| error).next()
     }
 }
 

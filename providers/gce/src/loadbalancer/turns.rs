@@ -71,6 +71,10 @@ impl LoadBalancer for InTurn {
         self.engine.finalizers(service)
     }
 
+    fn adds_finalizers(&self) -> bool {
+        self.engine.adds_finalizers()
+    }
+
     async fn reconcile(&self, cluster: &str, work: &[ServiceWork], scope: &Scope) -> Vec<ServiceAnswer> {
         let groups = work.iter().flat_map(|item| self.groups(&item.service)).collect();
         let failed = |error: ProviderError| work.iter().map(|_| Err(error.clone()).into()).collect();

@@ -9,21 +9,24 @@ use ccm_kit::call::{ErrorKind, Meaning};
 use ccm_kit::lock;
 use ccm_provider::{ErrorClass, ProviderError};
 use serde_json::Value;
+use tokio::time::Instant;
 
-use super::Env;
+use super::env::Env;
 use super::events::Events;
 use super::hosts::Host;
 use super::observe::Reads;
 use super::plan::{instance_url, instances_body, put};
-use super::step::{Act, FirewallWrite, Outputs, Step, filled, is_unfilled};
+use super::step::{Act, FirewallWrite, Outputs, Rank, Step, filled, is_unfilled};
 use crate::annotations as keys;
-use crate::client::balancing::{Address, ForwardingRule};
-use crate::client::operation::{ADDRESS_GET, FORWARDING_RULE_GET, Verb};
+use crate::client::balancing::{Address, ForwardingRule, group_of};
+use crate::client::operation::{ADDRESS_GET, FORWARDING_RULE_GET, INSTANCE_GROUP_CREATE, Verb};
 use crate::client::resource::ResourceId;
 use crate::client::{ApiError, Client, Sent, Write, is_conflict, is_forbidden, is_in_use, is_passing};
 
 /// The most repeats of a call, each without the instances that an error named.
 const MOST_REPEATS: usize = 20;
+/// An instance that a target pool or group refused is offered again after this time.
+const REFUSED: Duration = Duration::from_secs(300);
 /// One look at an operation. It ends earlier if the operation does.
 const LOOK: Duration = Duration::from_secs(3);
 
@@ -33,6 +36,29 @@ pub(super) struct Ongoing {
     sent: Mutex<BTreeMap<String, (Sent, Meant)>>,
     /// The objects that were not deleted because others use them.
     used: Mutex<BTreeSet<String>>,
+    /// The instances that were refused, by pool or group, with the reason.
+    refused: Mutex<BTreeMap<(String, Host), (ProviderError, Instant)>>,
+}
+
+impl Ongoing {
+    /// The reason why one of these instances was refused lately.
+    fn refusal(&self, write: &Write, host: &Host) -> Option<ProviderError> {
+        let mut refused = lock(&self.refused);
+        refused.retain(|_, (_, at)| at.elapsed() < REFUSED);
+        refused.get(&(target(write), host.clone())).map(|(error, _)| error.clone())
+    }
+
+    /// Whether a pool or group refused this instance.
+    pub(super) fn has_refused(&self, host: &Host) -> bool {
+        let is_it = |((_, refused), (_, at)): (&(String, Host), &(ProviderError, Instant))| {
+            refused == host && at.elapsed() < REFUSED
+        };
+        lock(&self.refused).iter().any(is_it)
+    }
+}
+
+fn target(write: &Write) -> String {
+    format!("{}{}", write.scope, write.name)
 }
 
 /// What the failure of an operation means.
@@ -57,6 +83,33 @@ pub(super) struct Writer<'a> {
 impl Writer<'_> {
     /// Begins one step.
     pub(super) async fn apply(&self, step: &Step, outputs: &Outputs) -> Result<Written, ProviderError> {
+        let written = self.send(step, outputs).await.inspect_err(|_| self.note_group(step.act.write()))?;
+        if matches!(written, Written::Done) {
+            self.completed(step, outputs).await?;
+        }
+        Ok(written)
+    }
+
+    /// Notes that a group could not be created: no backend service can have it.
+    fn note_group(&self, write: &Write) {
+        if let (true, Some(zone)) = (write.operation == INSTANCE_GROUP_CREATE, write.scope.zone_name()) {
+            lock(&self.reads.refused_groups).insert(zone.to_owned());
+        }
+    }
+
+    /// The creation of a backend service without the groups that could not be created since it was planned.
+    fn without_refused(&self, mut write: Write) -> Write {
+        let refused = lock(&self.reads.refused_groups);
+        let is_due = !refused.is_empty() && write.operation.verb == Verb::Insert;
+        let backends = write.body.as_mut().and_then(|body| body.get_mut("backends")).and_then(Value::as_array_mut);
+        if let Some(backends) = backends.filter(|_| is_due) {
+            let zone = |backend: &Value| Some(ResourceId::parse(group_of(backend)?)?.scope.zone_name()?.to_owned());
+            backends.retain(|backend| zone(backend).is_none_or(|zone| !refused.contains(&zone)));
+        }
+        write
+    }
+
+    async fn send(&self, step: &Step, outputs: &Outputs) -> Result<Written, ProviderError> {
         // The write may leave objects behind.
         if let Some(balancer) = &step.balancer {
             self.reads.unsettle(balancer);
@@ -65,7 +118,7 @@ impl Writer<'_> {
         let address = address.as_deref();
         let written = match &step.act {
             Act::Send(write) | Act::Reserve(write) | Act::InsertRule(write) => {
-                let write = complete(write, address)?;
+                let write = self.without_refused(complete(write, address)?);
                 self.begin(step, &write, Meant::Failure).await.map_err(|error| explained(error, &write))?
             }
             Act::Firewall(firewall) => self.firewall(step, firewall, address, outputs).await?,
@@ -92,9 +145,6 @@ impl Writer<'_> {
                 self.with_hosts(step, write, hosts, true, |hosts| instances_body(self.env, hosts)).await?
             }
         };
-        if matches!(written, Written::Done) {
-            self.completed(step, outputs).await?;
-        }
         Ok(written)
     }
 
@@ -125,15 +175,17 @@ impl Writer<'_> {
                 lock(&self.ongoing.sent).remove(&operation.name);
                 return Ok(Progress::Done);
             }
+            // Whether it has ended is not known. The next steps would only guess, and the next pass sees the objects.
             Ok(Some(Err(error))) => {
                 lock(&self.ongoing.sent).remove(&operation.name);
-                return Ok(Progress::Failed(error.into()));
+                let text = format!("{} was accepted, and cannot be followed", operation.text);
+                return Ok(Progress::Failed(ProviderError::from(error).wrap(text)));
             }
             Ok(None) => drop(lock(&self.ongoing.sent).remove(&operation.name)),
         }
         let ended = self.client.ended(&sent);
         let result = ended.or_else(|error| self.failed(&sent.write, &meant, error));
-        Ok(result.err().map_or(Progress::Done, Progress::Failed))
+        Ok(result.inspect_err(|_| self.note_group(&sent.write)).err().map_or(Progress::Done, Progress::Failed))
     }
 
     /// What the failure of a write means. On a conflict, the engine observes and plans again.
@@ -159,6 +211,13 @@ impl Writer<'_> {
     pub(super) async fn completed(&self, step: &Step, outputs: &Outputs) -> Result<(), ProviderError> {
         let write = step.act.write();
         match &step.act {
+            Act::Send(_) if step.rank == Rank::Groups => {
+                let zone = write.scope.zone_name().unwrap_or_default();
+                match lock(&self.reads.refused_groups).remove(zone) {
+                    true => Err(ProviderError::new(ErrorClass::Conflict, format!("{write} exists now: planned again"))),
+                    false => Ok(()),
+                }
+            }
             Act::Reserve(_) => {
                 let reserved: Option<Address> = self.client.get(ADDRESS_GET, &write.scope, &write.name).await?;
                 known(step, outputs, reserved.map(|reserved| reserved.address))
@@ -167,6 +226,11 @@ impl Writer<'_> {
                 let rule: Option<ForwardingRule> =
                     self.client.get(FORWARDING_RULE_GET, &write.scope, &write.name).await?;
                 known(step, outputs, rule.map(|rule| rule.ip_address))
+            }
+            // The others are members.
+            Act::Join { hosts, .. } | Act::Leave { hosts, .. } => {
+                let refusal = hosts.iter().find_map(|host| self.ongoing.refusal(write, host));
+                refusal.map_or(Ok(()), Err)
             }
             _ => Ok(()),
         }
@@ -213,10 +277,13 @@ impl Writer<'_> {
         has_others: bool,
         body: impl Fn(&[Host]) -> Value,
     ) -> Result<Written, ProviderError> {
-        let mut hosts = hosts.to_vec();
+        let refusal = || hosts.iter().find_map(|host| self.ongoing.refusal(write, host));
+        let offered = hosts.iter().filter(|host| self.ongoing.refusal(write, host).is_none());
+        let mut hosts: Vec<Host> = offered.cloned().collect();
         for _ in 0..MOST_REPEATS {
             if hosts.is_empty() && !has_others {
-                return Err(ProviderError::unknown(format!("instance not found: {write} has none left")));
+                let missing = || ProviderError::unknown(format!("instance not found: {write} has none left"));
+                return Err(refusal().unwrap_or_else(missing));
             }
             if hosts.is_empty() && write.operation.verb != Verb::Insert {
                 return Ok(Written::Done);
@@ -236,8 +303,15 @@ impl Writer<'_> {
 
     fn note(&self, write: &Write, denied: &Denied, error: &ApiError) {
         tracing::warn!(%write, instances = ?denied.hosts, %error, "repeated without them");
-        if denied.are_missing {
-            denied.hosts.iter().for_each(|host| self.reads.missing.add(host.clone()));
+        for host in denied.hosts.iter().cloned() {
+            match denied.why {
+                Why::Missing => self.reads.missing.add(host),
+                Why::Settled => {}
+                Why::Refused => {
+                    let refusal = (error.clone().into(), Instant::now());
+                    lock(&self.ongoing.refused).insert((target(write), host), refusal);
+                }
+            }
         }
     }
 }
@@ -288,8 +362,17 @@ fn known(step: &Step, outputs: &Outputs, address: Option<String>) -> Result<(), 
 /// The instances of a request that an error names.
 struct Denied {
     hosts: BTreeSet<Host>,
-    /// Whether the error says that they do not exist.
-    are_missing: bool,
+    why: Why,
+}
+
+/// What the error says about them.
+#[derive(Debug, Clone, Copy)]
+enum Why {
+    Missing,
+    /// They are members already, or no members any more.
+    Settled,
+    /// They cannot be members: they are in another network, or in another group of balancers.
+    Refused,
 }
 
 fn denied(error: &ApiError, hosts: &[Host]) -> Option<Denied> {
@@ -300,8 +383,12 @@ fn denied(error: &ApiError, hosts: &[Host]) -> Option<Denied> {
     }
     let text = error.message.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let are_missing = says(&["not found", "cannot be found", "does not exist", "was not found"]);
-    let is_settled = says(&["already a member", "already in", "not a member"]);
+    let why = match () {
+        () if says(&["already a member", "already in", "not a member"]) => Why::Settled,
+        () if says(&["not found", "cannot be found", "does not exist", "was not found"]) => Why::Missing,
+        () if error.meaning() == Meaning::Invalid => Why::Refused,
+        () => return None,
+    };
     let named: BTreeSet<Host> = error
         .message
         .split(|c: char| !(c.is_ascii_alphanumeric() || "-_./:".contains(c)))
@@ -310,8 +397,7 @@ fn denied(error: &ApiError, hosts: &[Host]) -> Option<Denied> {
         .filter_map(|id| Some(Host { zone: id.scope.zone_name()?.to_owned(), name: id.name }))
         .filter(|host| hosts.contains(host))
         .collect();
-    ((are_missing || is_settled) && !named.is_empty())
-        .then_some(Denied { hosts: named, are_missing: are_missing && !is_settled })
+    (!named.is_empty()).then_some(Denied { hosts: named, why })
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use crate::client::filter::Filter;
 use crate::client::network::Route;
 use crate::client::operation::{ROUTE_CREATE, ROUTE_DELETE, ROUTE_LIST};
 use crate::client::resource::{Collection, ResourceId, Scope, same_url};
-use crate::client::{ApiError, Client, Write};
+use crate::client::{ApiError, Client, Write, is_conflict};
 use crate::node::identity::{InstanceId, Wanted, wanted};
 use crate::node::zones::zone_of;
 
@@ -115,6 +115,19 @@ impl NetworkRoutes {
             Cached::new(read, (|how| ApiError::interrupted(ROUTE_LIST, how)) as fn(Interrupted) -> ApiError)
         };
         lists.entry(cluster.to_owned()).or_insert_with(new).clone()
+    }
+
+    /// Whether the route of an insertion exists as it was wanted.
+    async fn is_made(&self, write: &Write) -> Result<bool, ApiError> {
+        let found = self.client.routes(&Filter::is("name", &write.name)).await?;
+        let wanted = |field: &str| write.body.as_ref().and_then(|body| body.get(field)?.as_str()).unwrap_or_default();
+        let is_it = |route: &Route| {
+            route.name == write.name
+                && route.dest_range == wanted("destRange")
+                && same_url(&route.next_hop_instance, wanted("nextHopInstance"))
+                && same_url(&route.network, wanted("network"))
+        };
+        Ok(found.iter().any(is_it))
     }
 
     fn known_uids(&self) -> BTreeSet<Box<str>> {
@@ -234,7 +247,13 @@ impl RouteTable for NetworkRoutes {
 
     async fn write(&self, writes: &Writes) -> Result<(), ProviderError> {
         for write in &writes.0 {
-            self.client.write(write).await?;
+            match self.client.write(write).await {
+                // An earlier attempt, or another process, made it.
+                Err(error) if is_conflict(&error) && self.is_made(write).await? => {
+                    tracing::info!(%write, %error, "exists already");
+                }
+                done => done?,
+            }
         }
         Ok(())
     }

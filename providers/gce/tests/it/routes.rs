@@ -188,3 +188,20 @@ async fn the_answer_to_a_write_may_get_lost() {
     create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await.unwrap();
     assert_eq!(bed.cloud.objects("routes").len(), 1);
 }
+
+/// Another process made it since the list was read.
+#[tokio::test]
+async fn a_route_that_exists_already_is_done_if_it_is_the_same() {
+    for (range, is_same) in [("10.244.1.0/24", true), ("10.244.2.0/24", false)] {
+        let bed = Bed::start(Options::default());
+        let (provider, node) = scene(&bed, "n1").await;
+        assert_eq!(provider.routes().unwrap().list("kubernetes").await.unwrap(), []);
+        let cluster = Arc::<TestCluster>::default();
+        cluster.add_node(node.clone());
+        create(&bed.process("", &cluster).await, "kubernetes", new(&node, range)).await.unwrap();
+        let mark = bed.cloud.mark();
+        let made = create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await;
+        assert!(bed.calls(mark).iter().any(|call| call == "routes.insert"));
+        assert_eq!(made.is_ok(), is_same, "{made:?}");
+    }
+}

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::memory::{Memory, Parked};
 use super::run::{Results, Run};
-use super::step::{Plan, Step};
+use super::step::{Items, Kind, Plan, Step};
 use super::{BalancerCloud, Progress, Reached};
 use crate::lock::lock;
 
@@ -95,6 +95,7 @@ impl<C: BalancerCloud> Engine<C> {
         };
         let mut plan = self.cloud.plan(&observed, &wanted)?;
         self.cloud.report(&work, &plan.findings);
+        self.begin(&run, &mut plan, &mut results).await;
         let mut conflicts = self.execute(&run, &observed, &wanted, &plan, &mut results).await;
         if !conflicts.is_empty() {
             observed = self.look(cluster, &work, &wanted).await?;
@@ -177,6 +178,35 @@ impl<C: BalancerCloud> Engine<C> {
         let (wanted, mut verdicts) = self.cloud.wanted(cluster, work);
         verdicts.resize_with(work.len(), || Err(ProviderError::bug("wanted() gave no verdict")));
         (wanted, verdicts)
+    }
+
+    /// Adds missing finalizers of the provider. Nothing is written for a Service for which that fails.
+    async fn begin(&self, run: &Run<'_, C>, plan: &mut Plan<C::Write>, results: &mut Results) {
+        if !self.cloud.adds_finalizers() {
+            return;
+        }
+        let adds = run.work.iter().enumerate().map(|(place, item)| {
+            let makes = |step: &Step<C::Write>| {
+                matches!(step.part.kind, Kind::Claim | Kind::Frame) && step.items.contains(place)
+            };
+            let is_due = !plan.failed.contains_key(&place) || plan.steps.iter().any(makes);
+            let present = &item.service.metadata.finalizers;
+            let missing = self.cloud.finalizers(&item.service).into_iter();
+            let missing = missing.filter(|(name, is_needed)| *is_needed && !present.iter().any(|it| it == name));
+            let is_due = is_due && item.action == ServiceAction::Ensure && !results.has_failed(place);
+            let names: Vec<&str> = missing.map(|(name, _)| name).filter(|_| is_due).collect();
+            async move { (place, run.scope.begins(&item.service, &names).await) }
+        });
+        for (place, added) in join_all(adds.collect::<Vec<_>>()).await {
+            let Err(error) = added else { continue };
+            results.fail(place, &error);
+            for step in &mut plan.steps {
+                if let Items::Some(places) = &mut step.items {
+                    places.remove(&place);
+                }
+            }
+        }
+        plan.steps.retain(|step| !matches!(&step.items, Items::Some(places) if places.is_empty()));
     }
 
     /// Executes a plan, and returns the items that failed because another writer was faster.
@@ -409,6 +439,10 @@ impl<C: BalancerCloud> LoadBalancer for Engine<C> {
 
     fn finalizers(&self, service: &Service) -> Vec<(&'static str, bool)> {
         self.cloud.finalizers(service)
+    }
+
+    fn adds_finalizers(&self) -> bool {
+        self.cloud.adds_finalizers()
     }
 
     async fn reconcile(&self, cluster: &str, work: &[ServiceWork], scope: &Scope) -> Vec<ServiceAnswer> {

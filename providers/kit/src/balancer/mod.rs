@@ -65,6 +65,12 @@ pub trait BalancerCloud: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// [`LoadBalancer::adds_finalizers`](ccm_provider::LoadBalancer::adds_finalizers): after the first look, for Services
+    /// that have an answer without an error, or get a load balancer.
+    fn adds_finalizers(&self) -> bool {
+        false
+    }
+
     /// [`LoadBalancer::backend`](ccm_provider::LoadBalancer::backend)
     fn backend<'n>(&self, _service: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
         Some(node.provider_id_or_empty().into())

@@ -58,6 +58,10 @@ impl Results {
         }
     }
 
+    pub(super) fn has_failed(&self, place: usize) -> bool {
+        self.errors.get(place).is_some_and(Option::is_some)
+    }
+
     /// The items that failed because another writer was faster.
     pub(super) fn conflicts(&self) -> BTreeSet<usize> {
         let is_conflict = |error: &ProviderError| error.class() == ErrorClass::Conflict;

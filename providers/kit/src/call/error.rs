@@ -185,7 +185,7 @@ impl<O: Operation> CallError<O> {
             Meaning::NotFound if self.operation.is_mutating() => ErrorClass::Conflict,
             Meaning::NotFound => ErrorClass::NotFound,
             Meaning::Conflict => ErrorClass::Conflict,
-            Meaning::Denied => ErrorClass::Denied { action: self.operation.permission() },
+            Meaning::Denied => ErrorClass::Denied { action: self.action() },
             Meaning::Passing => ErrorClass::Transient { after: None },
             Meaning::Busy(after) => ErrorClass::InProgress { after },
             Meaning::Invalid => ErrorClass::Invalid { findings: Vec::new() },
@@ -196,9 +196,16 @@ impl<O: Operation> CallError<O> {
         }
     }
 
+    /// What was not possible: the right that is missing, else that of the operation.
+    fn action(&self) -> String {
+        let is_denied = self.kind == ErrorKind::Refused && self.meaning() == Meaning::Denied;
+        let named = is_denied.then(|| O::lacking(&self.message)).flatten();
+        named.unwrap_or_else(|| self.operation.permission())
+    }
+
     /// The message for the user: what failed, why, and what to do.
     fn text(&self) -> String {
-        let (action, cloud, message) = (self.operation.permission(), O::CLOUD, &self.message);
+        let (action, cloud, message) = (self.action(), O::CLOUD, &self.message);
         let remediation = |meaning| O::remediation(meaning, &self.code);
         let answer = self.answer();
         match self.kind {

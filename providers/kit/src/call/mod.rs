@@ -83,6 +83,10 @@ pub trait Operation: Copy + Debug + Send + Sync + 'static {
     fn remediation(_meaning: Meaning, _code: &str) -> Option<&'static str> {
         None
     }
+    /// The missing right that the message of an answer names: it may be another than that of the operation itself.
+    fn lacking(_message: &str) -> Option<String> {
+        None
+    }
     /// The message of an answer without secrets and without parts that vary.
     fn redact(message: &str) -> &str {
         message

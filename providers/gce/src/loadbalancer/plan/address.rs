@@ -9,8 +9,8 @@ use std::time::Duration;
 use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
 
-use super::super::desired::{Settings, refused};
 use super::super::step::{Act, RESERVED, Rank};
+use super::super::wanted::{Settings, refused};
 use super::{Draft, put, what};
 use crate::annotations::{LOAD_BALANCER_TYPE, SUBNET, Scheme, Tier};
 use crate::client::balancing::{Address, ForwardingRule};

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use ccm_provider::Verb;
 use serde_json::{Value, json};
 
-use super::super::desired::{Item, Settings};
 use super::super::observed::Observed;
 use super::super::step::{Act, Rank};
+use super::super::wanted::{Item, Settings};
 use super::{Draft, change, put, update, what};
 use crate::annotations::Scheme;
 use crate::client::balancing::{HealthCheck, TargetPool};

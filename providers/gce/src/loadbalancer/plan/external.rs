@@ -6,11 +6,11 @@ use ccm_kit::balancer::{Kind as PartKind, Part};
 use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
 
-use super::super::Env;
-use super::super::desired::{Item, MOST_PORTS, Settings};
+use super::super::env::Env;
 use super::super::hosts::Host;
 use super::super::observed::Observed;
 use super::super::step::{Act, RESERVED, Rank};
+use super::super::wanted::{Item, MOST_PORTS, Settings};
 use super::super::{parts, ports};
 use super::address::Kind;
 use super::checks::{Check, has_own_check};

@@ -6,17 +6,17 @@ use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{ProviderError, Verb};
 use serde_json::json;
 
-use super::super::desired::{HOSTS, MOST_PORTS, Settings};
-use super::super::firewall::{Admission, Command, Wanted};
+use super::super::firewall::{Admission, Command, WantedRule};
 use super::super::step::{Act, FirewallWrite, Rank};
 use super::super::tags::{self, Computed};
+use super::super::wanted::{HOSTS, MOST_PORTS, Settings};
 use super::super::{parts, ports};
 use super::checks::Check;
 use super::{Draft, change, update, what};
 use crate::annotations::Scheme;
 use crate::client::balancing::{Firewall, ForwardingRule};
 use crate::client::operation::{FIREWALL_CREATE, FIREWALL_DELETE, FIREWALL_PATCH};
-use crate::client::resource::same_url;
+use crate::client::resource::{Collection, same_url};
 
 const KIND: &str = "Firewall";
 /// The priority of deny rules, and of other rules if nothing is denied.
@@ -24,7 +24,7 @@ const PRIORITY: i64 = 1000;
 const PRIORITY_ABOVE_DENY: i64 = 999;
 
 /// A rule, and whether Services share it.
-type Shared = (Wanted, bool);
+type Shared = (WantedRule, bool);
 
 impl Draft<'_> {
     /// The tags of the hosts of this kind of balancer.
@@ -36,11 +36,20 @@ impl Draft<'_> {
         tags::computed(&self.observed.tags, &hosts)
     }
 
+    /// The reason why the tags of some hosts are not known.
+    fn unread_tags(&self) -> Option<&'_ ProviderError> {
+        let mut zones = self.item.hosts.known.keys().map(|host| &host.zone);
+        zones.find_map(|zone| self.observed.unread(Collection::Instances, zone))
+    }
+
     /// The tags of the nodes; `None` without nodes.
     pub(super) fn target_tags(&self) -> Result<Option<Vec<String>>, ProviderError> {
         if !self.env.node_tags.is_empty() {
             let tags: BTreeSet<&String> = self.env.node_tags.iter().collect();
             return Ok(Some(tags.into_iter().cloned().collect()));
+        }
+        if let Some(error) = self.unread_tags() {
+            return Err(error.clone());
         }
         let computed = self.computed_tags(self.item.scheme);
         computed.problem().map_or(Ok(()), |problem| Err(ProviderError::unknown(problem)))?;
@@ -82,7 +91,7 @@ impl Draft<'_> {
     fn wanted_firewalls(&self, settings: &Settings, ip: &str, check: &Check, tags: Vec<String>) -> [Shared; 2] {
         let names = &self.item.names;
         let is_external = self.item.scheme == Scheme::External;
-        let traffic = Wanted {
+        let traffic = WantedRule {
             name: names.firewall(),
             description: names.firewall_description(ip),
             network: self.env.network.clone(),
@@ -100,7 +109,7 @@ impl Draft<'_> {
             (Scheme::Internal, true) => (self.cluster().internal_check_firewall(), String::new()),
             (Scheme::Internal, false) => (names.internal_check_firewall(), String::new()),
         };
-        let checks = Wanted {
+        let checks = WantedRule {
             name,
             description,
             sources: self.env.check_sources.clone(),
@@ -122,7 +131,10 @@ impl Draft<'_> {
         }
         let computed = self.computed_tags(kind);
         let problem = computed.problem();
-        for (name, is_shared) in self.firewall_names(kind) {
+        let names = self.firewall_names(kind);
+        let unread_rule = names.iter().find_map(|(name, _)| self.observed.unread(Collection::Firewalls, name));
+        self.partly = self.unread_tags().or(unread_rule).cloned();
+        for (name, is_shared) in names {
             if let Some(found) = self.observed.firewalls.get(&name) {
                 let before = self.steps.len();
                 self.retag(found, &computed, is_shared);
@@ -131,6 +143,7 @@ impl Draft<'_> {
         }
         let settings = self.item.settings.as_ref().filter(|_| problem.is_none() && kind == self.item.scheme);
         if let (Some(settings), Some(rule), false) = (settings, rule, computed.tags.is_empty())
+            && self.partly.is_none()
             && serves(rule, settings)
         {
             let check = self.wanted_check(settings);
@@ -165,7 +178,7 @@ impl Draft<'_> {
     fn retag(&mut self, found: &Firewall, computed: &Computed, is_shared: bool) {
         let before: BTreeSet<String> = found.target_tags.iter().cloned().collect();
         let mut tags = computed.tags.clone();
-        if !computed.untagged.is_empty() {
+        if !computed.untagged.is_empty() || self.unread_tags().is_some() {
             tags.extend(before.iter().cloned());
         }
         let is_ours = found.network.is_empty() || same_url(&found.network, &self.env.network);
@@ -194,7 +207,7 @@ impl Draft<'_> {
     }
 
     /// Creates or updates a rule.
-    fn firewall(&mut self, wanted: &Wanted, rank: Rank, is_shared: bool) -> Result<(), ProviderError> {
+    fn firewall(&mut self, wanted: &WantedRule, rank: Rank, is_shared: bool) -> Result<(), ProviderError> {
         let found = self.observed.firewalls.get(&wanted.name);
         let options = &self.env.options;
         let mut wanted = wanted.clone();
@@ -245,7 +258,7 @@ impl Draft<'_> {
             return Ok(());
         }
         let Some(tags) = self.target_tags()? else { return Ok(()) };
-        let wanted = Wanted {
+        let wanted = WantedRule {
             description: self.item.names.firewall_description(ip),
             name,
             network: self.env.network.clone(),
@@ -287,7 +300,7 @@ fn serves(rule: &ForwardingRule, settings: &Settings) -> bool {
 }
 
 /// Names of firewall rules are unique in a project, and the network of a rule never changes.
-fn must_be_of_network(found: &Firewall, wanted: &Wanted) -> Result<(), ProviderError> {
+fn must_be_of_network(found: &Firewall, wanted: &WantedRule) -> Result<(), ProviderError> {
     let is_same = found.network.is_empty() || same_url(&found.network, &wanted.network);
     if is_same {
         return Ok(());

@@ -6,16 +6,17 @@ use ccm_kit::{Fit, fit};
 use ccm_provider::{Finding, Risk, ServiceAction, Verb};
 use serde_json::json;
 
-use super::super::Env;
-use super::super::desired::{HOSTS, Item};
+use super::super::env::Env;
 use super::super::hosts::{Host, Hosts};
 use super::super::observed::Observed;
 use super::super::parts;
 use super::super::step::{Act, Rank, Step};
+use super::super::wanted::{HOSTS, Item};
 use super::members::BATCH;
 use crate::client::Write;
+use crate::client::balancing::BackendService;
 use crate::client::operation::{INSTANCE_GROUP_ADD, INSTANCE_GROUP_CREATE, INSTANCE_GROUP_REMOVE, Operation};
-use crate::client::resource::{Collection, Scope, last_part};
+use crate::client::resource::{Collection, ResourceId, Scope, last_part};
 use crate::ownership::ClusterNames;
 
 /// The most instances that the API accepts in a group.
@@ -43,20 +44,28 @@ fn external<'o>(env: &Env, observed: &'o Observed, all: &Hosts, zone: &str) -> B
     used.map(|(name, members)| (&**name, members)).collect()
 }
 
-/// The URLs of the groups of a backend service, by zone.
-pub(super) fn urls(env: &Env, observed: &Observed, all: &Hosts) -> Vec<String> {
+/// The URLs of the groups of a backend service, by zone. It keeps those of a zone whose groups are not known, and gets
+/// none that could not be created.
+pub(super) fn urls(env: &Env, observed: &Observed, all: &Hosts, found: Option<&BackendService>) -> Vec<String> {
     let hosts = hosts(observed, all);
     let zones: BTreeSet<String> = hosts.iter().map(|host| host.zone.clone()).collect();
     let url = |zone: &str, name: &str| env.links.of(Collection::InstanceGroups, &Scope::zone(zone), name);
     let name = ClusterNames(&observed.cluster_id).instance_group();
     let of_zone = |zone: String| -> Vec<String> {
+        if observed.unread(Collection::InstanceGroups, &zone).is_some() {
+            let is_of_zone = |url: &&str| ResourceId::parse(url).is_some_and(|id| id.scope.zone_name() == Some(&*zone));
+            let groups = found.into_iter().flat_map(BackendService::groups);
+            return groups.filter(is_of_zone).map(str::to_owned).collect();
+        }
         if env.options.skips_groups {
             let groups = observed.groups.get(&zone).into_iter().flatten();
             return groups.map(|(group, _)| url(&zone, group)).collect();
         }
         let external = external(env, observed, all, &zone);
         let is_left = |host: &Host| host.zone == zone && !external.values().any(|members| members.contains(host));
-        let own = hosts.iter().any(is_left).then_some(&*name);
+        let exists = observed.groups.get(&zone).is_some_and(|groups| groups.contains_key(&name));
+        let can_be = exists || !observed.refused_groups.contains(&zone);
+        let own = (can_be && hosts.iter().any(is_left)).then_some(&*name);
         external.keys().copied().chain(own).map(|group| url(&zone, group)).collect()
     };
     zones.into_iter().flat_map(of_zone).collect()
@@ -84,7 +93,8 @@ pub(super) fn plan(env: &Env, observed: &Observed, items: &BTreeMap<usize, &Item
     for (zone, mut hosts) in wanted {
         hosts.retain(|host| !taken.contains(host));
         let current = observed.groups.get(&zone).and_then(|groups| groups.get(&name));
-        if hosts.is_empty() && current.is_none() {
+        let is_unread = observed.unread(Collection::InstanceGroups, &zone).is_some();
+        if is_unread || hosts.is_empty() && current.is_none() {
             continue;
         }
         hosts.retain(|host| !observed.missing.contains(host));

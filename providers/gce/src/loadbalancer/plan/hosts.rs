@@ -5,11 +5,12 @@
 
 use ccm_provider::{ErrorClass, ProviderError};
 
-use super::super::desired::Item;
 use super::super::observed::Observed;
+use super::super::wanted::Item;
 use super::{Draft, backend_name, is_foreign, real_scheme, shared_backend_name};
 use crate::annotations::Scheme;
 use crate::client::balancing::ForwardingRule;
+use crate::client::resource::Collection;
 
 /// The kind of the load balancer that exists: that of its rule, else that of what is behind it.
 pub(in super::super) fn existing(observed: &Observed, item: &Item) -> Option<Scheme> {
@@ -50,14 +51,20 @@ impl Draft<'_> {
         if rule.is_some_and(is_foreign) {
             return Err(ProviderError::ImplementedElsewhere);
         }
-        let lost = |what: &str, name: &str| {
-            Err(ProviderError::new(ErrorClass::NotFound, format!("{what} {name} does not exist")))
+        let lost = |what: &str, of: Collection, name: &str| {
+            let rule = || observed.unread(Collection::ForwardingRules, &item.names.balancer);
+            let missing = || ProviderError::new(ErrorClass::NotFound, format!("{what} {name} does not exist"));
+            Err(observed.unread(of, name).or_else(rule).cloned().unwrap_or_else(missing))
         };
         let kind = existing(observed, item).unwrap_or(item.scheme);
+        // The subnetwork selects the hosts.
+        if let Some(error) = observed.unread(Collection::Networks, "").filter(|_| kind == Scheme::Internal) {
+            return Err(error.clone());
+        }
         let members = match kind {
             Scheme::External => match observed.pools.get(&item.names.balancer) {
                 Some(pool) => self.pool_members(pool),
-                None => lost("target pool", &item.names.balancer),
+                None => lost("target pool", Collection::TargetPools, &item.names.balancer),
             },
             Scheme::Internal => {
                 let name = backend_of(observed, item, rule);
@@ -66,7 +73,7 @@ impl Draft<'_> {
                         self.change_backends(found);
                         Ok(())
                     }
-                    None => lost("backend service", &name),
+                    None => lost("backend service", Collection::BackendServices, &name),
                 }
             }
         };

@@ -3,11 +3,11 @@
 use ccm_provider::{Change, ProviderError, Verb};
 use serde_json::{Value, json};
 
-use super::super::Env;
-use super::super::desired::{Item, MOST_PORTS, OPTIONS_IGNORED, Settings, refused};
+use super::super::env::Env;
 use super::super::observed::Observed;
 use super::super::ports;
 use super::super::step::{Act, RESERVED, Rank};
+use super::super::wanted::{Item, MOST_PORTS, OPTIONS_IGNORED, Settings, refused};
 use super::address::Kind;
 use super::checks::Check;
 use super::{Draft, change, groups, put, real_scheme, shared_backend_name, update, what};
@@ -216,8 +216,8 @@ impl Draft<'_> {
         let is_shared = name != self.item.names.balancer;
         let description = if is_shared { String::new() } else { self.item.names.description() };
         let check = self.env.links.of(Collection::HealthChecks, &Scope::Global, &check.name);
-        let groups = groups::urls(self.env, self.observed, &self.item.hosts);
         let Some(found) = self.observed.backends.get(name) else {
+            let groups = groups::urls(self.env, self.observed, &self.item.hosts, None);
             let backends: Vec<Value> = groups.iter().map(|group| json!({"group": group})).collect();
             let body = json!({
                 "description": description, "protocol": settings.protocol, "healthChecks": [check], "backends": backends,
@@ -267,7 +267,7 @@ impl Draft<'_> {
 
     /// Updates only the list of groups.
     pub(super) fn change_backends(&mut self, found: &BackendService) {
-        let groups = groups::urls(self.env, self.observed, &self.item.hosts);
+        let groups = groups::urls(self.env, self.observed, &self.item.hosts, Some(found));
         let Some((backends, difference)) = backends(found, &groups) else { return };
         let body = json!({"fingerprint": found.fingerprint, "backends": backends});
         let write = self.write(BACKEND_SERVICE_UPDATE, &found.name).body(body);

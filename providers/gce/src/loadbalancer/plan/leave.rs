@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use ccm_provider::{ServiceAction, Verb};
 
 use super::super::step::{Act, FirewallWrite, Rank};
-use super::{Draft, backend_name, is_foreign, real_scheme, what};
+use super::{Draft, backend_name, is_foreign, real_scheme, users_of, what};
 use crate::annotations::Scheme;
 use crate::client::Write;
 use crate::client::balancing::ForwardingRule;
@@ -59,6 +59,8 @@ impl Draft<'_> {
             if scheme == Scheme::Internal {
                 self.groups_go();
             }
+        } else if let Some(error) = observed.unread(users_of(scheme), "") {
+            self.partly = Some(error.clone());
         }
     }
 

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use ccm_provider::{Change, Finding, ProviderError, Risk, ServiceAction, Verb};
 use serde_json::{Value, json};
 
-use super::Env;
-use super::desired::{Desired, Item, Settings};
-use super::dispatch::Owner;
+use super::env::Env;
 use super::hosts::Host;
 use super::observed::Observed;
+use super::owner::Owner;
 use super::parts;
 use super::step::{Act, Rank, Step};
+use super::wanted::{Item, Settings, Wanted};
 use crate::annotations::Scheme;
 use crate::client::Write;
 use crate::client::balancing::ForwardingRule;
@@ -32,6 +32,7 @@ mod hosts;
 mod internal;
 mod leave;
 mod members;
+mod needs;
 
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ mod tests;
 pub(super) use checks::{left_check_firewall, replaces_shared};
 pub(super) use groups::hosts as group_hosts;
 pub(super) use hosts::{existing, is_found};
+pub(super) use needs::{Needs, needs_rule};
 
 /// The most addresses that are reserved in one pass: the default quota of a region is 8, and users have reservations,
 /// too.
@@ -56,6 +58,8 @@ pub(super) struct Draft<'a> {
     may_reserve: bool,
     steps: Vec<Step>,
     findings: Vec<Finding>,
+    /// An error that does not prevent the steps.
+    partly: Option<ProviderError>,
 }
 
 /// The shared objects that the Services of one work need.
@@ -70,9 +74,9 @@ pub(super) struct Needed {
 }
 
 impl Needed {
-    fn of(observed: &Observed, desired: &Desired) -> Self {
+    fn of(observed: &Observed, wanted: &Wanted) -> Self {
         let mut needed = Self::default();
-        for item in desired.items.values() {
+        for item in wanted.items.values() {
             if item.hosts_only() {
                 let kind = existing(observed, item).unwrap_or(item.scheme);
                 needed.checks.insert(kind);
@@ -101,11 +105,11 @@ pub(super) struct Steps {
 }
 
 /// Plans all items. One that cannot be ensured has an error and the steps for its hosts.
-pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps {
+pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Steps {
     let mut all = Steps::default();
-    let needed = Needed::of(observed, desired);
+    let needed = Needed::of(observed, wanted);
     let (mut in_groups, mut reservations) = (BTreeMap::new(), 0);
-    for (place, item) in &desired.items {
+    for (place, item) in &wanted.items {
         let draft = |may_reserve| Draft {
             env,
             observed,
@@ -115,6 +119,7 @@ pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Steps {
             may_reserve,
             steps: Vec::new(),
             findings: Vec::new(),
+            partly: None,
         };
         let (draft, kind, error) = with_hosts(|| draft(reservations < RESERVATIONS));
         reservations += draft.steps.iter().filter(|step| matches!(step.act, Act::Reserve(_))).count();
@@ -141,7 +146,8 @@ fn with_hosts<'a>(draft: impl Fn() -> Draft<'a>) -> (Draft<'a>, Option<Scheme>, 
     let Err(error) = whole.item() else {
         let wanted = item.settings.as_ref().map(|_| item.scheme);
         let kind = if item.hosts_only() { existing(observed, item) } else { wanted };
-        return (whole, kind, None);
+        let partly = whole.partly.take().or_else(|| whole.unread_zone());
+        return (whole, kind, partly);
     };
     let mut hosts = draft();
     if item.follows() && !error.is_implemented_elsewhere() {
@@ -222,6 +228,14 @@ pub(super) fn address_to_look_for(env: &Env, observed: &Observed, item: &Item) -
     wanted.flatten()
 }
 
+/// The objects that use the shared objects of a kind.
+pub(super) fn users_of(scheme: Scheme) -> Collection {
+    match scheme {
+        Scheme::External => Collection::TargetPools,
+        Scheme::Internal => Collection::BackendServices,
+    }
+}
+
 /// Whether a rule belongs to another controller, which uses the same name for it.
 pub(super) fn is_foreign(rule: &ForwardingRule) -> bool {
     real_scheme(rule) == Scheme::External && !rule.backend_service.is_empty() && rule.target.is_empty()
@@ -232,10 +246,11 @@ impl<'a> Draft<'a> {
         if self.item.hosts_only() {
             return self.hosts();
         }
-        let mixed = || Err(super::desired::refused(super::desired::MIXED));
+        let mixed = || Err(super::wanted::refused(super::wanted::MIXED));
         if self.item.is_mixed && self.item.owner == Owner::Us {
             return mixed();
         }
+        self.is_read()?;
         let rule = self.observed.rule(&self.item.names);
         for scheme in leaving(self.item, rule) {
             self.leave(scheme);
@@ -260,6 +275,29 @@ impl<'a> Draft<'a> {
             Scheme::External => self.external(settings, rule),
             Scheme::Internal => self.internal(settings, rule),
         }
+    }
+
+    /// Fails if something was not read that the plan needs: it may exist.
+    fn is_read(&self) -> Result<(), ProviderError> {
+        let (observed, item) = (self.observed, self.item);
+        if observed.unread.is_empty() {
+            return Ok(());
+        }
+        let mut needs = Needs { rules: [item.names.balancer.clone()].into(), ..Needs::default() };
+        needs.add(self.env, observed, item, false);
+        needs.add_replaced(observed, item);
+        needs.addresses.extend(address_to_look_for(self.env, observed, item));
+        let is_internal = item.scheme == Scheme::Internal && item.settings.is_some();
+        let network = || observed.unread(Collection::Networks, "").filter(|_| is_internal);
+        needs.unread(observed).or_else(network).map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// The reason why the groups of a zone are left as they are.
+    fn unread_zone(&self) -> Option<ProviderError> {
+        self.observed.unread_of(Collection::InstanceGroups)?;
+        let mut needs = Needs::default();
+        needs.add(self.env, self.observed, self.item, false);
+        needs.unread_zone(self.observed).cloned()
     }
 
     fn cluster(&self) -> ClusterNames<'a> {

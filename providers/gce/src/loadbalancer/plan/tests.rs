@@ -7,10 +7,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::desired::{Desired, desired};
+use super::super::env::{Env, Options};
 use super::super::guard::guard;
 use super::super::step::{RESERVED, filled, is_unfilled};
-use super::super::{Env, Options};
+use super::super::wanted::{Wanted, wanted};
 use super::*;
 use crate::client::balancing::{Address, Firewall};
 use crate::client::operation::Verb;
@@ -61,7 +61,7 @@ struct Sketch {
 
 impl Sketch {
     fn new() -> Self {
-        let network = super::super::surroundings::NetworkFacts {
+        let network = super::super::facts::NetworkFacts {
             subnetwork: Some(format!("{WWW}/regions/us-central1/subnetworks/sub")),
             ..Default::default()
         };
@@ -76,22 +76,22 @@ impl Sketch {
         }
     }
 
-    fn desired(&self, service: &Service, action: ServiceAction) -> Result<Desired, ProviderError> {
+    fn wanted(&self, service: &Service, action: ServiceAction) -> Result<Wanted, ProviderError> {
         let work = [ServiceWork::new(service, &self.nodes, action)];
-        let (desired, verdicts) = desired(&self.env, &work);
-        verdicts.into_iter().collect::<Result<Vec<()>, _>>().map(|_| desired)
+        let (wanted, verdicts) = wanted(&self.env, &work);
+        verdicts.into_iter().collect::<Result<Vec<()>, _>>().map(|_| wanted)
     }
 
     /// The steps for a Service.
     fn plan(&self, service: &Service, action: ServiceAction) -> Result<Vec<Step>, ProviderError> {
-        let desired = self.desired(service, action)?;
+        let wanted = self.wanted(service, action)?;
         let mut observed = self.observed.clone();
         observed.reserved = observed.addresses.values().map(|it| (it.address.clone(), it.clone())).collect();
-        let Steps { steps, mut failed, .. } = plan(&self.env, &observed, &desired);
+        let Steps { steps, mut failed, .. } = plan(&self.env, &observed, &wanted);
         if let Some(error) = failed.remove(&0) {
             return Err(error);
         }
-        assert!(guard(&self.env, &observed, &desired, &steps.iter().collect::<Vec<_>>()).is_empty());
+        assert!(guard(&self.env, &observed, &wanted, &steps.iter().collect::<Vec<_>>()).is_empty());
         Ok(steps)
     }
 

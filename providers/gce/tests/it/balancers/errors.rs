@@ -311,6 +311,8 @@ async fn mixed_protocols_are_a_condition_until_they_are_gone() {
     );
     scene.ask(&mut web, ServiceAction::Ensure).await.0.unwrap_err();
     assert_eq!(scene.events(), [] as [&str; 0]);
+    let (_, notes) = scene.ask(&mut web, ServiceAction::UpdateHosts).await;
+    assert_eq!((notes.conditions[0].kind, notes.conditions[0].status), ("LoadBalancerPortsError", true));
     web.status.conditions =
         serde_json::from_value(json!([{"type": "LoadBalancerPortsError", "status": "True"}])).unwrap();
     web.spec.ports = ports("TCP", &[80]);

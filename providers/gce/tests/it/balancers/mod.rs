@@ -1,5 +1,6 @@
 //! Load balancers for Services.
 
+mod alone;
 mod bad_input;
 mod budgets;
 mod crash;

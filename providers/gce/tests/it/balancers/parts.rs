@@ -13,7 +13,11 @@ fn refused() -> Fault {
     Fault::Code { status: 400, code: "invalid".to_owned(), message: "no".to_owned() }
 }
 
-async fn reconcile(scene: &Scene, services: &[ccm_provider::Service], action: ServiceAction) -> Vec<ServiceAnswer> {
+pub(super) async fn reconcile(
+    scene: &Scene,
+    services: &[ccm_provider::Service],
+    action: ServiceAction,
+) -> Vec<ServiceAnswer> {
     let work: Vec<ServiceWork> =
         services.iter().map(|service| ServiceWork::new(service, &scene.nodes, action)).collect();
     scene.balancers().reconcile(CLUSTER, &work, &Scope::default()).await

@@ -239,8 +239,8 @@ fn of_many_services_few_reserve_an_address_at_once() {
         sketch.observed.pools.insert(name, go.pools[LB].clone());
         works.push(ServiceWork::new(&service, &sketch.nodes, ServiceAction::Ensure));
     }
-    let (desired, _) = desired(&sketch.env, &works);
-    let Steps { steps, failed, .. } = plan(&sketch.env, &sketch.observed, &desired);
+    let (wanted, _) = wanted(&sketch.env, &works);
+    let Steps { steps, failed, .. } = plan(&sketch.env, &sketch.observed, &wanted);
     let reserved = steps.iter().filter(|step| step.kind == "Address" && step.verb == Does::Create);
     assert_eq!((reserved.count(), failed.len()), (4, 16));
     assert!(failed.values().all(ProviderError::is_in_progress), "the others have their turn");
@@ -267,8 +267,8 @@ fn an_update_of_hosts_changes_nothing_but_hosts_whatever_the_service_asks_for() 
         annotated(two_ports(), "networking.gke.io/load-balancer-type", "Internal"),
         local(),
     ] {
-        let desired = sketch.desired(&asked, ServiceAction::UpdateHosts).unwrap();
-        let Steps { steps, findings, failed } = plan(&sketch.env, &sketch.observed, &desired);
+        let wanted = sketch.wanted(&asked, ServiceAction::UpdateHosts).unwrap();
+        let Steps { steps, findings, failed } = plan(&sketch.env, &sketch.observed, &wanted);
         assert_eq!((words(&steps), failed.len()), (vec!["attach Instances LB".to_owned()], 0), "{asked:?}");
         assert!(findings.iter().any(|finding| finding.message.contains("instance n2")), "{findings:?}");
     }
@@ -279,8 +279,8 @@ fn an_update_of_hosts_changes_nothing_but_hosts_whatever_the_service_asks_for() 
     let patch = body(&steps, "Firewall", &format!("k8s-fw-{LB}"));
     assert_eq!(patch, json!({"name": format!("k8s-fw-{LB}"), "targetTags": ["k8s-node", "other"]}));
     // An ensure that is refused leaves the hosts to the nodes, too.
-    let desired = sketch.desired(&wants("198.51.100.1"), ServiceAction::Ensure).unwrap();
-    let Steps { steps, failed, .. } = plan(&sketch.env, &sketch.observed, &desired);
+    let wanted = sketch.wanted(&wants("198.51.100.1"), ServiceAction::Ensure).unwrap();
+    let Steps { steps, failed, .. } = plan(&sketch.env, &sketch.observed, &wanted);
     assert_eq!(failed.keys().collect::<Vec<_>>(), [&0]);
     assert!(
         words(&steps).contains(&"attach Instances LB".to_owned())
@@ -293,8 +293,8 @@ fn nodes_of_another_region_are_left_out_with_a_finding() {
     let mut sketch = go_made();
     sketch.nodes.push(node("n2", "us-east1-b"));
     for action in [ServiceAction::Ensure, ServiceAction::UpdateHosts] {
-        let desired = sketch.desired(&two_ports(), action).unwrap();
-        let Steps { steps, findings, failed } = plan(&sketch.env, &sketch.observed, &desired);
+        let wanted = sketch.wanted(&two_ports(), action).unwrap();
+        let Steps { steps, findings, failed } = plan(&sketch.env, &sketch.observed, &wanted);
         assert_eq!((words(&steps), failed.len()), (Vec::new(), 0));
         assert!(findings.iter().any(|it| it.message.contains("n2 in us-east1-b")), "{findings:?}");
     }
@@ -609,8 +609,8 @@ fn of_several_services_each_step_of_what_they_share_is_done_once() {
     bad.spec.load_balancer_ip = "198.51.100.1".to_owned();
     let work =
         [two_ports(), other, bad].map(|service| ServiceWork::new(&service, &sketch.nodes, ServiceAction::Ensure));
-    let (desired, _) = desired(&sketch.env, &work);
-    let Steps { steps, failed, .. } = plan(&sketch.env, &sketch.observed, &desired);
+    let (wanted, _) = wanted(&sketch.env, &work);
+    let Steps { steps, failed, .. } = plan(&sketch.env, &sketch.observed, &wanted);
     assert_eq!(failed.keys().collect::<Vec<_>>(), [&2]);
     assert!(steps.iter().all(|step| !step.items.contains(&2)));
     let of = |name: &str| steps.iter().find(|step| step.id == name).unwrap().items.clone();

@@ -175,8 +175,8 @@ fn what_does_not_fit_into_a_full_group_is_a_finding_and_no_error() {
     let service = internal(json!({}));
     sketch.ensure(&service);
     sketch.nodes.push(node("n0000", ZONE));
-    let desired = sketch.desired(&service, ServiceAction::UpdateHosts).unwrap();
-    let Steps { steps, findings, failed } = plan(&sketch.env, &sketch.observed, &desired);
+    let wanted = sketch.wanted(&service, ServiceAction::UpdateHosts).unwrap();
+    let Steps { steps, findings, failed } = plan(&sketch.env, &sketch.observed, &wanted);
     assert_eq!((words(&steps), failed.len()), (Vec::new(), 0));
     assert!(findings[0].message.contains("at most 1000 instances, and 6 nodes"), "{findings:?}");
     // Two nodes are swapped.
@@ -368,7 +368,7 @@ fn hosts_follow_the_rule_if_the_service_asks_for_another_backend_service() {
 fn a_rule_without_a_known_subnetwork_is_replaced_in_its_own() {
     let mut sketch = go_made();
     let problem = Some("ccm lacks compute.networks.get".to_owned());
-    sketch.observed.network = super::super::super::surroundings::NetworkFacts { problem, ..Default::default() };
+    sketch.observed.network = super::super::super::facts::NetworkFacts { problem, ..Default::default() };
     let steps = sketch.ensures(&internal(json!({"ports": ports("UDP", &[80, 443])})));
     let created = steps.iter().rfind(|step| step.kind == "ForwardingRule").unwrap().act.write().body.clone().unwrap();
     assert_eq!(created["subnetwork"], json!(sketch.observed.rules[LB].subnetwork));
@@ -465,17 +465,17 @@ fn groups_are_left_alone_where_others_manage_them() {
 #[test]
 fn a_legacy_network_has_no_options_and_no_reservations() {
     let mut sketch = Sketch::new();
-    sketch.observed.network = super::super::super::surroundings::NetworkFacts { is_legacy: true, ..Default::default() };
+    sketch.observed.network = super::super::super::facts::NetworkFacts { is_legacy: true, ..Default::default() };
     let service = annotated(internal(json!({})), ACCESS, "true");
-    let desired = sketch.desired(&service, ServiceAction::Ensure).unwrap();
-    let Steps { steps, findings, .. } = plan(&sketch.env, &sketch.observed, &desired);
+    let wanted = sketch.wanted(&service, ServiceAction::Ensure).unwrap();
+    let Steps { steps, findings, .. } = plan(&sketch.env, &sketch.observed, &wanted);
     assert_eq!(findings[0].key, "ILBOptionsIgnored");
     assert!(!words(&steps).iter().any(|step| step.contains("Address")));
     sketch.carry_out(&steps);
     assert!(!sketch.observed.rules[LB].allow_global_access);
     assert_eq!(sketch.observed.firewalls[&format!("k8s-fw-{LB}")].destination_ranges, ["10.240.0.9"]);
     assert_eq!(sketch.ensure(&service), [] as [&str; 0]);
-    let plain = sketch.desired(&internal(json!({})), ServiceAction::Ensure).unwrap();
+    let plain = sketch.wanted(&internal(json!({})), ServiceAction::Ensure).unwrap();
     assert!(plan(&sketch.env, &sketch.observed, &plain).findings.is_empty());
 }
 
@@ -483,7 +483,7 @@ fn a_legacy_network_has_no_options_and_no_reservations() {
 fn without_a_known_subnetwork_nothing_is_made_and_the_reason_is_given() {
     let mut sketch = Sketch::new();
     let problem = Some("no node has a NIC in the network".to_owned());
-    sketch.observed.network = super::super::super::surroundings::NetworkFacts { problem, ..Default::default() };
+    sketch.observed.network = super::super::super::facts::NetworkFacts { problem, ..Default::default() };
     let error = sketch.refuses(&internal(json!({})));
     assert!(error.contains("no node has a NIC") && error.contains("subnetwork-name"), "{error}");
     assert!(!sketch.ensures(&annotated(internal(json!({})), SUBNET, "s")).is_empty());
@@ -510,7 +510,7 @@ fn mixed_protocols_are_refused_and_said_once() {
         sketch.refuses(&mixed),
         "mixed protocol is not supported for LoadBalancer: spec.ports has several; make a Service for each protocol"
     );
-    let item = |service: &Service| sketch.desired(service, ServiceAction::Ensure).unwrap().items[&0].clone();
+    let item = |service: &Service| sketch.wanted(service, ServiceAction::Ensure).unwrap().items[&0].clone();
     assert_eq!(item(&mixed).findings[0].key, "LoadBalancerMixedProtocolNotSupported");
     mixed.status.conditions =
         serde_json::from_value(json!([{"type": "LoadBalancerPortsError", "status": "True"}])).unwrap();

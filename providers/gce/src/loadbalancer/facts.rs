@@ -1,27 +1,13 @@
-//! The dependencies of load balancers on other parts of the provider.
+//! Facts about the cluster besides its Services.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use async_trait::async_trait;
 use ccm_provider::{ErrorClass, ProviderError};
 use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
 use crate::node::network::{Network, Subnet};
 use crate::start::cluster_id::ClusterId;
-
-/// Facts about the cluster besides its Services.
-#[async_trait]
-pub(crate) trait Surroundings: Send + Sync + std::fmt::Debug {
-    /// The ID of the cluster that is part of names.
-    async fn cluster_id(&self) -> Result<String, ProviderError>;
-
-    /// The network of the cluster. A right to read it that is not granted is a fact about it: only a new rule needs it.
-    async fn network(&self) -> Result<NetworkFacts, ProviderError>;
-
-    /// All zones of the region.
-    async fn zones(&self) -> Result<Vec<String>, ProviderError>;
-}
 
 /// Facts about the network from the API.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -37,7 +23,7 @@ pub(crate) struct NetworkFacts {
 
 /// The cluster as the provider sees it.
 #[derive(Debug)]
-pub(crate) struct Here {
+pub(crate) struct Facts {
     pub(crate) client: Client,
     pub(crate) region: String,
     pub(crate) network: Network,
@@ -46,13 +32,14 @@ pub(crate) struct Here {
     pub(crate) is_denied: AtomicBool,
 }
 
-#[async_trait]
-impl Surroundings for Here {
-    async fn cluster_id(&self) -> Result<String, ProviderError> {
+impl Facts {
+    /// The ID of the cluster that is part of names.
+    pub(super) async fn cluster_id(&self) -> Result<String, ProviderError> {
         Ok(self.cluster_id.get().await?.id)
     }
 
-    async fn network(&self) -> Result<NetworkFacts, ProviderError> {
+    /// The network of the cluster. A right to read it that is not granted is a fact about it: only a new rule needs it.
+    pub(super) async fn network(&self) -> Result<NetworkFacts, ProviderError> {
         let found = match self.network.subnetwork().await {
             Err(error) if matches!(error.class(), ErrorClass::Denied { .. }) => {
                 if !self.is_denied.swap(true, Ordering::Relaxed) {
@@ -69,7 +56,8 @@ impl Surroundings for Here {
         })
     }
 
-    async fn zones(&self) -> Result<Vec<String>, ProviderError> {
+    /// All zones of the region.
+    pub(super) async fn zones(&self) -> Result<Vec<String>, ProviderError> {
         Ok(self.client.zones(&self.region).await?)
     }
 }

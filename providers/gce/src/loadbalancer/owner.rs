@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use ccm_provider::{Service, ServiceAction};
 
-use super::Options;
+use super::env::Options;
 use crate::annotations::{Annotations, L4_RBS, Scheme, scheme_of};
 use crate::ownership::{
     CLASS_EXTERNAL, CLASS_INTERNAL, CLASS_RBS, CLASSES, ILB_FINALIZER, ILB_FINALIZER_V2, NETLB_FINALIZER,

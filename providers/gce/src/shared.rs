@@ -12,7 +12,7 @@ use crate::start::config::Config;
 
 /// One cluster in one region of one project. Cheap to clone except for the configuration.
 #[derive(Debug, Clone)]
-pub(crate) struct Site {
+pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) cluster: Cluster,
     pub(crate) registry: Registry,

@@ -6,9 +6,9 @@ use ccm_kit::annotations::Annotations;
 use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::{ErrorClass, Finding, ProviderError, Service, ServiceAction, ServiceWork, Subject};
 
-use super::Env;
-use super::dispatch::{self, Owner, is_mixed};
+use super::env::Env;
 use super::hosts::Hosts;
+use super::owner::{self, Owner, is_mixed};
 use crate::annotations::{self as keys, Scheme, Tier};
 use crate::ownership::{CLASS_EXTERNAL, Names};
 
@@ -30,7 +30,7 @@ pub(super) const MOST_PORTS: usize = 5;
 
 /// The desired state of a group of Services.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Desired {
+pub(crate) struct Wanted {
     /// By position in the work; refused Services are absent.
     pub(crate) items: BTreeMap<usize, Item>,
 }
@@ -47,8 +47,9 @@ pub(crate) struct Item {
     pub(crate) owner: Owner,
     /// The kinds that it may have objects of, by its finalizers.
     pub(crate) begun: BTreeSet<Scheme>,
-    /// Whether its ports differ in protocol, and whether a condition reports that.
+    /// Whether its ports differ in protocol, so that it is refused, and whether a condition reports that.
     pub(crate) is_mixed: bool,
+    pub(crate) has_mixed_ports: bool,
     pub(crate) says_mixed: bool,
     /// Whether its status shows a load balancer.
     pub(crate) serves: bool,
@@ -102,20 +103,20 @@ impl Settings {
 }
 
 /// The desired state for the work, and one result for each item.
-pub(super) fn desired(env: &Env, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
-    let mut desired = Desired::default();
+pub(super) fn wanted(env: &Env, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {
+    let mut wanted = Wanted::default();
     let mut verdicts = Vec::with_capacity(work.len());
     for (place, item) in work.iter().enumerate() {
-        verdicts.push(one(env, item).map(|item| drop(desired.items.insert(place, item))));
+        verdicts.push(one(env, item).map(|item| drop(wanted.items.insert(place, item))));
     }
-    (desired, verdicts)
+    (wanted, verdicts)
 }
 
 fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
     let service = &*work.service;
-    let scheme = dispatch::scheme(service);
-    let owner = dispatch::owner(&env.options, service, work.action);
-    let begun = dispatch::begun(service);
+    let scheme = owner::scheme(service);
+    let owner = owner::owner(&env.options, service, work.action);
+    let begun = owner::begun(service);
     let has_others = begun.contains(&scheme.other()) && work.action != ServiceAction::UpdateHosts;
     // Services of a foreign class are never touched.
     let is_foreign = service.spec.load_balancer_class.is_some();
@@ -130,6 +131,7 @@ fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
         owner,
         begun,
         is_mixed: work.action == ServiceAction::Ensure && is_mixed(service),
+        has_mixed_ports: work.action != ServiceAction::Delete && is_mixed(service),
         says_mixed: service.status.conditions.iter().any(|it| it.kind == PORTS_ERROR && it.status == "True"),
         serves: !service.status.load_balancer.ingress.is_empty(),
         hosts: Hosts::of(work.nodes.iter().map(|node| &**node)).in_region(&env.region),

@@ -1,0 +1,317 @@
+//! What cannot be read, a zone, an instance or a Service that the cloud refuses fails alone.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_cloudsim::gce::Options;
+use ccm_cloudsim::gce::seed::{ClusterSeed, InstanceSeed};
+use ccm_provider::{Finalizers, NodeRef, ProviderError, Scope, Service, ServiceAction, ServiceAnswer, ServiceWork};
+use serde_json::json;
+
+use super::parts::reconcile;
+use super::scene::{LB, Scene, internal, ports, service, texts, web};
+use crate::bed::{CLUSTER, PROJECT, ZONE};
+
+const OTHER_ZONE: &str = "us-central1-c";
+
+fn code(status: u16, code: &str) -> Fault {
+    Fault::Code { status, code: code.to_owned(), message: "not now".to_owned() }
+}
+
+/// A fault of the calls whose parameters contain a text.
+fn about(text: &str, call: &str, fault: Fault) -> Rule {
+    Rule { params: Some(text.to_owned()), ..Rule::every(fault).on("compute", call) }
+}
+
+fn node_in(scene: &Scene, zone: &str, name: &str) -> NodeRef {
+    scene.bed.instance_in(zone, name, json!({}));
+    let node = json!({"name": name, "providerId": format!("gce://{PROJECT}/{zone}/{name}")});
+    serde_json::from_value::<ccm_provider::Node>(node).unwrap().into()
+}
+
+/// The members of the group of a zone.
+fn group(scene: &Scene, zone: &str) -> Vec<String> {
+    let path = format!("projects/p/zones/{zone}/instanceGroups/k8s-ig--cid/listInstances");
+    let Ok(members) = scene.cloud().by_hand("POST", &path, &json!({"instanceState": "ALL"})) else { return Vec::new() };
+    let members = members["items"].as_array().cloned().unwrap_or_default();
+    members.iter().map(|it| it["instance"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()).collect()
+}
+
+fn zones_behind(scene: &Scene) -> Vec<String> {
+    let backends = scene.object("backendServices", "LB")["backends"].clone();
+    let groups = backends.as_array().cloned().unwrap_or_default();
+    groups.iter().map(|it| it["group"].as_str().unwrap().rsplit('/').nth(2).unwrap().to_owned()).collect()
+}
+
+fn with_status(services: &mut [Service], answers: &[ServiceAnswer]) {
+    for (service, answer) in services.iter_mut().zip(answers) {
+        service.status.load_balancer = answer.result.as_ref().unwrap().clone().unwrap();
+    }
+}
+
+async fn with_three(kind: fn(Service) -> Service) -> (Scene, Vec<Service>) {
+    let scene = Scene::with(&["n1"]).await;
+    let mut services: Vec<Service> =
+        [web(), service("one", json!({})), service("two", json!({}))].into_iter().map(kind).collect();
+    let answers = reconcile(&scene, &services, ServiceAction::Ensure).await;
+    with_status(&mut services, &answers);
+    (scene, services)
+}
+
+/// Also if the objects of several Services are read with one list, which is refused for one of the names.
+#[tokio::test]
+async fn a_read_that_is_refused_for_one_service_fails_that_service_only() {
+    for kind in [(|service| service) as fn(Service) -> Service, internal] {
+        for call in ["forwardingRules.*", "firewalls.*", "addresses.*", "healthChecks.*"] {
+            let (mut scene, services) = with_three(kind).await;
+            scene.restart().await;
+            let node = scene.bed.node("n2");
+            scene.nodes.push(node);
+            let mark = scene.cloud().mark();
+            scene.cloud().fault(Rule { mutating: Some(false), ..about(LB, call, code(400, "invalid")) });
+            let answers = reconcile(&scene, &services, ServiceAction::Ensure).await;
+            let is_struck = scene.cloud().faults(|faults| faults.rules().any(|(_, times)| times > 0));
+            assert!(answers[1].result.is_ok() && answers[2].result.is_ok(), "{call}: {answers:?}");
+            assert_eq!(answers[0].result.is_err(), is_struck, "{call}: {answers:?}");
+            // Its hosts follow the nodes; nothing is created or deleted that may exist.
+            match scene.find("targetPools", LB) {
+                Some(pool) => assert_eq!(texts(&pool["instances"]).len(), 2, "{call}"),
+                None => assert_eq!(group(&scene, ZONE).len(), 2, "{call}"),
+            }
+            let writes = scene.writes(mark);
+            let are_members = |write: &String| write.ends_with("addInstance") || write.ends_with("addInstances");
+            assert!(writes.iter().all(are_members), "{call}: {writes:?}");
+            if is_struck && call != "forwardingRules.*" {
+                assert_eq!(answers[0].status.as_ref().unwrap().ingress.len(), 1, "{call}");
+            }
+            scene.cloud().faults(Faults::clear);
+            let answers = reconcile(&scene, &services, ServiceAction::Ensure).await;
+            assert!(answers.iter().all(|answer| answer.result.is_ok()), "{call}: {answers:?}");
+            scene.is_correct();
+        }
+    }
+}
+
+/// What was not read may exist: it is neither created nor taken for deleted.
+#[tokio::test]
+async fn half_of_a_list_is_no_reason_to_create_or_to_forget() {
+    let (scene, services) = with_three(|service| service).await;
+    scene.cloud().fault(Rule::every(Fault::Truncate).on("compute", "firewalls.list"));
+    let mark = scene.cloud().mark();
+    let answers = reconcile(&scene, &services, ServiceAction::Ensure).await;
+    for answer in &answers {
+        assert!(answer.result.is_err() && answer.status.is_some(), "{answer:?}");
+    }
+    // A deletion is not done before everything was looked for.
+    let answers = reconcile(&scene, &services, ServiceAction::Delete).await;
+    assert!(answers.iter().all(|answer| answer.result.is_err()), "{answers:?}");
+    assert_eq!(scene.writes(mark), [] as [&str; 0]);
+    scene.cloud().fault(Rule::every(code(503, "backendError")).on("compute", "forwardingRules.get"));
+    assert!(scene.balancers().get(CLUSTER, &services[0]).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_zone_whose_group_cannot_be_read_keeps_it_and_the_others_follow() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let node = node_in(&scene, OTHER_ZONE, "o1");
+    scene.nodes.push(node);
+    let mut asked = [internal(web()), internal(service("new", json!({})))];
+    let answers = reconcile(&scene, &asked[..1], ServiceAction::Ensure).await;
+    with_status(&mut asked[..1], &answers);
+    scene.cloud().fault(about(OTHER_ZONE, "instanceGroups.listInstances", code(503, "backendError")));
+    for (zone, name) in [(ZONE, "n2"), (OTHER_ZONE, "o2")] {
+        let node = node_in(&scene, zone, name);
+        scene.nodes.push(node);
+    }
+    for action in [ServiceAction::UpdateHosts, ServiceAction::Ensure] {
+        let answers = reconcile(&scene, &asked, action).await;
+        assert!(answers.iter().all(|answer| answer.result.is_err()), "{answers:?}");
+        assert_eq!((group(&scene, ZONE).len(), group(&scene, OTHER_ZONE).len()), (2, 1));
+        assert_eq!(zones_behind(&scene).len(), 2);
+        if action == ServiceAction::Ensure {
+            assert!(answers.iter().all(|answer| answer.status.is_some()), "{answers:?}");
+        }
+    }
+    scene.cloud().faults(Faults::clear);
+    let answers = reconcile(&scene, &asked, ServiceAction::Ensure).await;
+    assert!(answers.iter().all(|answer| answer.result.is_ok()), "{answers:?}");
+    assert_eq!(group(&scene, OTHER_ZONE).len(), 2);
+    scene.is_steady(&mut asked[1]).await;
+    scene.is_correct();
+}
+
+#[tokio::test]
+async fn a_zone_whose_group_cannot_be_made_withholds_no_address_and_no_other_zone() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let node = node_in(&scene, OTHER_ZONE, "o1");
+    scene.nodes.push(node);
+    scene.cloud().fault(about(OTHER_ZONE, "instanceGroups.insert", code(403, "quotaExceeded")));
+    let mut asked = internal(web());
+    for _ in 0..2 {
+        let answer = reconcile(&scene, std::slice::from_ref(&asked), ServiceAction::Ensure).await.remove(0);
+        let error = answer.result.unwrap_err().to_string();
+        assert!(error.contains("quota") && error.contains("not now"), "{error}");
+        assert_eq!(answer.status.unwrap().ingress.len(), 1);
+        assert_eq!((zones_behind(&scene), group(&scene, ZONE)), (vec![ZONE.to_owned()], vec!["n1".to_owned()]));
+    }
+    // It follows in the pass that makes it.
+    scene.cloud().faults(Faults::clear);
+    scene.ensure(&mut asked).await;
+    assert_eq!((zones_behind(&scene).len(), group(&scene, OTHER_ZONE)), (2, vec!["o1".to_owned()]));
+    scene.is_steady(&mut asked).await;
+    scene.is_correct();
+}
+
+/// It is in another network, or in a group of another balancer.
+#[tokio::test]
+async fn an_instance_that_is_refused_is_left_out_and_named() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut asked = internal(web());
+    scene.ensure(&mut asked).await;
+    let elsewhere = scene.cloud().world(|world| {
+        let other = ClusterSeed {
+            network: "other",
+            subnetwork: "other",
+            range: "10.9.0.0/16",
+            pods: "10.192.0.0/12",
+            zones: &[ZONE],
+            nodes: 0,
+            ..ClusterSeed::default()
+        };
+        world.cluster(&other).subnetwork
+    });
+    scene.cloud().world(|world| {
+        let seed = InstanceSeed {
+            project: PROJECT,
+            zone: ZONE,
+            name: "bad",
+            subnetwork: &elsewhere,
+            ..InstanceSeed::default()
+        };
+        world.instance(&seed).unwrap();
+    });
+    let bad = json!({"name": "bad", "providerId": format!("gce://{PROJECT}/{ZONE}/bad")});
+    scene.nodes.push(serde_json::from_value::<ccm_provider::Node>(bad).unwrap().into());
+    let node = scene.bed.node("n2");
+    scene.nodes.push(node);
+    for action in [ServiceAction::UpdateHosts, ServiceAction::Ensure] {
+        let mark = scene.cloud().mark();
+        let answer = reconcile(&scene, std::slice::from_ref(&asked), action).await.remove(0);
+        let error = answer.result.unwrap_err().to_string();
+        assert!(error.contains("instances/bad") && error.contains("network"), "{error}");
+        assert_eq!(group(&scene, ZONE), ["n1", "n2"]);
+        assert_eq!(answer.status.is_some(), action == ServiceAction::Ensure);
+        // It is not offered again at once.
+        let writes = scene.writes(mark).len();
+        assert_eq!(writes, if action == ServiceAction::Ensure { 0 } else { 2 });
+    }
+    // A new balancer has its address.
+    let new = internal(service("new", json!({})));
+    let answer = reconcile(&scene, std::slice::from_ref(&new), ServiceAction::Ensure).await.remove(0);
+    assert_eq!(answer.status.unwrap().ingress.len(), 1);
+}
+
+#[tokio::test]
+async fn a_zone_whose_tags_cannot_be_read_keeps_the_tags_of_rules_and_hosts_follow() {
+    let mut scene = Scene::with(&["k8s-node-1"]).await;
+    scene.untagged().await;
+    let mut asked = web();
+    scene.ensure(&mut asked).await;
+    let before = scene.object("firewalls", "k8s-fw-LB");
+    let node = node_in(&scene, OTHER_ZONE, "k8s-node-2");
+    scene.nodes.push(node);
+    scene.cloud().fault(about(OTHER_ZONE, "instances.list", code(400, "invalid")));
+    for action in [ServiceAction::UpdateHosts, ServiceAction::Ensure] {
+        let answer = reconcile(&scene, std::slice::from_ref(&asked), action).await.remove(0);
+        assert!(answer.result.unwrap_err().to_string().contains("not now") && answer.status.is_some());
+        assert_eq!(texts(&scene.object("targetPools", "LB")["instances"]).len(), 2);
+        assert_eq!(scene.object("firewalls", "k8s-fw-LB"), before);
+    }
+    scene.cloud().faults(Faults::clear);
+    scene.is_steady(&mut asked).await;
+}
+
+/// Every write that was accepted is done some time: the next passes find it.
+#[tokio::test]
+async fn without_the_right_to_read_operations_the_right_is_named_and_the_balancer_is_made() {
+    let denied = ["compute.regionOperations.get".to_owned(), "compute.globalOperations.get".to_owned()];
+    let options = Options { denied: [("*".to_owned(), denied.into())].into(), ..Options::default() };
+    let scene = Scene::of(options, &["n1"], "", &[]).await;
+    let asked = web();
+    let mut errors = Vec::new();
+    for _ in 0..8 {
+        let answer = reconcile(&scene, std::slice::from_ref(&asked), ServiceAction::Ensure).await.remove(0);
+        match answer.result {
+            Ok(status) => {
+                assert_eq!(status.unwrap().ingress.len(), 1);
+                break;
+            }
+            Err(error) => errors.push(error.to_string()),
+        }
+    }
+    assert!(!errors.is_empty() && errors.len() < 8, "{errors:?}");
+    assert!(errors.iter().all(|error| error.contains("Operations.get") && error.contains("accepted")), "{errors:?}");
+    assert!(errors.iter().any(|error| error.contains("lacks compute.regionOperations.get")), "{errors:?}");
+}
+
+/// The finalizers that are added, or not.
+#[derive(Debug, Default)]
+struct Marks {
+    added: Mutex<Vec<String>>,
+    refused: Option<&'static str>,
+}
+
+#[async_trait]
+impl Finalizers for Marks {
+    async fn add(&self, service: &Service, names: &[&'static str]) -> Result<(), ProviderError> {
+        if self.refused == Some(&*service.metadata.name) {
+            return Err(ProviderError::unknown("the API server refuses"));
+        }
+        self.added.lock().unwrap().extend(names.iter().map(|name| format!("{} {name}", service.metadata.name)));
+        Ok(())
+    }
+}
+
+async fn marked(scene: &Scene, services: &[Service], marks: &Arc<Marks>) -> Vec<ServiceAnswer> {
+    let work: Vec<ServiceWork> =
+        services.iter().map(|service| ServiceWork::new(service, &scene.nodes, ServiceAction::Ensure)).collect();
+    let scope = Scope::default().with_finalizers(marks.clone());
+    scene.balancers().reconcile(CLUSTER, &work, &scope).await
+}
+
+/// The finalizer of this provider would make the Service ours for ever.
+#[tokio::test]
+async fn finalizers_are_added_once_it_is_known_that_something_is_made() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let marks = Arc::<Marks>::default();
+    // The rule shows that another controller made the balancer.
+    let path = format!("projects/p/regions/us-central1/forwardingRules/{LB}");
+    let theirs = json!({"name": LB, "IPAddress": "198.51.100.1", "IPProtocol": "TCP", "loadBalancingScheme": "EXTERNAL",
+        "backendService": "https://www.googleapis.com/compute/v1/projects/p/regions/us-central1/backendServices/x"});
+    scene.cloud().world(|world| world.put(&path, theirs));
+    let answers = marked(&scene, &[web()], &marks).await;
+    assert!(answers[0].result.as_ref().unwrap_err().is_implemented_elsewhere());
+    scene.cloud().world(|world| world.remove(&path));
+    // Refused before anything is made.
+    let mut mixed = web();
+    mixed.spec.ports = [ports("TCP", &[80]), ports("UDP", &[80])].concat();
+    assert!(marked(&scene, &[mixed], &marks).await[0].result.is_err());
+    let nodes = std::mem::take(&mut scene.nodes);
+    let answers = marked(&scene, &[web()], &marks).await;
+    assert!(answers[0].result.as_ref().unwrap_err().to_string().contains("no hosts"));
+    // Nothing exists, so nothing has to be deleted, and no hosts are missing.
+    assert_eq!(scene.balancers().get(CLUSTER, &web()).await.unwrap(), None);
+    assert_eq!(*marks.added.lock().unwrap(), [] as [&str; 0]);
+    scene.nodes = nodes;
+    // Nothing is written for a Service that cannot have it.
+    let marks = Arc::new(Marks { refused: Some("web"), ..Marks::default() });
+    let answers = marked(&scene, &[web(), service("other", json!({}))], &marks).await;
+    assert!(answers[0].result.as_ref().unwrap_err().to_string().contains("API server refuses"));
+    assert!(answers[1].result.is_ok(), "{answers:?}");
+    assert_eq!(*marks.added.lock().unwrap(), ["other gke.networking.io/l4-netlb-v1"]);
+    assert!(!scene.names().iter().any(|name| name.contains("LB")), "{:?}", scene.names());
+    let marks = Arc::<Marks>::default();
+    marked(&scene, &[internal(web())], &marks).await;
+    assert_eq!(*marks.added.lock().unwrap(), ["web gke.networking.io/l4-ilb-v1"]);
+}
