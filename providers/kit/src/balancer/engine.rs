@@ -278,7 +278,9 @@ impl<C: BalancerCloud> Engine<C> {
             (None, ServiceAction::Delete | ServiceAction::UpdateHosts, _) => Ok(None),
             // The cloud still returns the state before the writes. Without another read the address would never become
             // known.
-            (None, ServiceAction::Ensure, None) if is_planned => Err(not_shown_yet()),
+            (None, ServiceAction::Ensure, None) if is_planned => {
+                Err(reached.left.failed.get(&reached.place).cloned().unwrap_or_else(not_shown_yet))
+            }
             (None, ServiceAction::Ensure, status) => Ok(status),
         };
         let again = if result.is_ok() { self.cloud.again(reached) } else { None };

@@ -115,6 +115,8 @@ impl<C: BalancerCloud> Run<'_, C> {
                 let prevented = match refused.get(&index) {
                     _ if results.is_blocked(step) => None,
                     Some(error) => Some(error.clone()),
+                    // Its refusal was reported.
+                    None if step.optional && self.memory.refusal(step, self.work).is_some() => None,
                     None => match self.prevented(step) {
                         Some(error) => Some(error),
                         None => {
@@ -161,7 +163,8 @@ impl<C: BalancerCloud> Run<'_, C> {
     /// The reason not to execute a step.
     fn prevented(&self, step: &Step<C::Write>) -> Option<ProviderError> {
         let of_object = self.parked.get(&step.object()).map(Parked::in_progress);
-        of_object.or_else(|| self.memory.refusal(step, self.work)).or_else(|| self.scope.may_write().err())
+        let refusal = || self.memory.refusal(step, self.work).filter(|_| step.instead.is_none());
+        of_object.or_else(refusal).or_else(|| self.scope.may_write().err())
     }
 
     fn park(&self, step: &Step<C::Write>, operation: Operation, since: Instant) -> ProviderError {
@@ -192,10 +195,14 @@ impl<C: BalancerCloud> Run<'_, C> {
         step: &Step<C::Write>,
         accepted: &Accepted,
     ) -> (usize, Result<(), ProviderError>) {
-        let mut result = self.write(index, step, accepted).await;
-        if let Err(Failure { error, .. }) = &result {
-            self.memory.note(step, self.work, error);
-        }
+        // A step that was refused before has another one for this case.
+        let refused = self.memory.refusal(step, self.work).map(|error| Err(error.into()));
+        let mut result = match refused {
+            Some(refused) => refused,
+            None => self.write(index, step, accepted).await.inspect_err(|failure| {
+                self.memory.note(step, self.work, &failure.error);
+            }),
+        };
         if let (Err(failure), Some(instead)) = (&result, &step.instead)
             && is_refusal(&failure.error)
         {

@@ -280,6 +280,19 @@ async fn what_happens_after_a_refusal_or_a_failure_is_part_of_the_plan() {
     assert_eq!(tried(&engine), ["batch", "one by one", "balancer", "remains"]);
 }
 
+/// For an hour, only the other step is sent.
+#[tokio::test(start_paused = true)]
+async fn the_step_after_a_remembered_refusal_is_still_sent() {
+    let one = || Items::one(0);
+    let batch =
+        || step("batch", one(), Part::new(Kind::Frame)).instead(step("one by one", one(), Part::new(Kind::Frame)));
+    let engine = engine(vec![batch()], &[("batch", invalid())]);
+    for expected in [vec!["batch", "one by one"], vec!["one by one"]] {
+        assert!(reconcile(&engine, &ensure(&["web"])).await.remove(0).result.is_ok());
+        assert_eq!(tried(&engine), expected);
+    }
+}
+
 #[tokio::test]
 async fn the_refusal_of_an_optional_step_is_a_finding() {
     let steps = vec![
@@ -290,7 +303,9 @@ async fn the_refusal_of_an_optional_step_is_a_finding() {
     let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
     assert!(answer.result.is_ok());
     assert_eq!(written(&engine), ["members"]);
-    assert_eq!(*engine.cloud().reported.lock().unwrap(), ["Thing method: refused"]);
+    let again = reconcile(&engine, &ensure(&["web"])).await.remove(0);
+    assert!(again.result.is_ok(), "{again:?}");
+    assert_eq!(*engine.cloud().reported.lock().unwrap(), ["Thing method: refused"], "once");
 }
 
 /// A process that is asked to stop.
