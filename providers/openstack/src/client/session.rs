@@ -1,28 +1,34 @@
 //! A session: the token of Keystone, its catalog, and requests with it.
 //!
-//! A token is renewed shortly before it expires, and when a service answers 401: concurrent requests wait for one
-//! login, and each is sent once more. Credentials are read again for each login, so that a rotation needs no restart.
+//! A token is renewed shortly before it expires, while requests go on with it, and when a service answers 401:
+//! concurrent requests wait for one login, share its failure, and are sent once more. Credentials are read again for
+//! each login, so that a rotation needs no restart.
 //!
 //! Upstream: gophercloud `openstack/{client,endpoint_search}.go`, `provider_client.go`.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure};
 use ccm_kit::http::{Answer, Client};
-use ccm_kit::lock;
+use ccm_kit::{Cached, Interrupted, Stamped, lock};
 use ccm_provider::ProviderError;
+use futures::FutureExt as _;
 use http::{HeaderMap, Request, StatusCode, header};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::operation::{IDENTITY_VERSIONS, Operation, Service, TOKEN_CREATE};
 use crate::start::login::{Login, choose_version};
 
 /// A token is renewed this long before it expires, or after half of a shorter lifetime.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(300);
+/// The time between attempts to renew a valid token.
+const RENEW_AGAIN: Duration = Duration::from_secs(30);
 /// The microversion from which Nova embeds the name of a server's flavor.
 const NOVA_MICROVERSION: &str = "2.47";
 const TOKEN_HEADER: &str = "x-auth-token";
@@ -42,11 +48,10 @@ pub(crate) struct Endpoints {
 /// A session, one per process.
 pub(crate) struct Session {
     http: Client,
-    caller: Caller<Operation>,
-    credentials: Credentials,
     endpoints: Endpoints,
-    token: Mutex<Option<Arc<Token>>>,
-    login: tokio::sync::Mutex<()>,
+    token: Cached<Token, Failure>,
+    /// The time of the last attempt to renew a valid token.
+    renewed: Mutex<Option<Instant>>,
     /// Whether Nova refused the microversion.
     is_nova_old: std::sync::atomic::AtomicBool,
 }
@@ -55,6 +60,13 @@ impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("endpoints", &self.endpoints).finish_non_exhaustive()
     }
+}
+
+/// Logs in at Keystone.
+struct Keystone {
+    http: Client,
+    caller: Caller<Operation>,
+    credentials: Credentials,
 }
 
 /// A token and the data that Keystone returns with it.
@@ -129,24 +141,30 @@ pub(crate) struct Message {
 
 impl Session {
     pub(crate) fn new(http: Client, caller: Caller<Operation>, credentials: Credentials, endpoints: Endpoints) -> Self {
-        Self {
-            http,
-            caller,
-            credentials,
-            endpoints,
-            token: Mutex::default(),
-            login: tokio::sync::Mutex::default(),
-            is_nova_old: false.into(),
-        }
+        let keystone = Arc::new(Keystone { http: http.clone(), caller, credentials });
+        let login = move || {
+            let keystone = keystone.clone();
+            async move { keystone.log_in().await }.boxed()
+        };
+        let late = |how: Interrupted| Failure {
+            message: format!("login at Keystone: {how}"),
+            cause: Cause::NoAnswer,
+            ..Failure::default()
+        };
+        Self::over(http, endpoints, Cached::new(login, late))
+    }
+
+    fn over(http: Client, endpoints: Endpoints, token: Cached<Token, Failure>) -> Self {
+        Self { http, endpoints, token, renewed: Mutex::default(), is_nova_old: false.into() }
     }
 
     /// Sends a request with a token; again with a new one after 401.
     pub(crate) async fn send(&self, operation: Operation, message: &Message) -> Result<Answer, Failure> {
         let is_nova = operation.of() == Service::Compute;
-        let token = self.token().await?;
+        let Stamped { began, value: token } = self.valid().await?;
         match self.exchange(operation, message, &token).await {
             Err(failure) if failure.status == Some(401) => {
-                let token = self.logged_in(Some(&token)).await?;
+                let token = self.logged_in(Some(began)).await?.value;
                 self.exchange(operation, message, &token).await
             }
             Err(failure) if failure.status == Some(406) && is_nova && !self.is_nova_old() => {
@@ -166,40 +184,76 @@ impl Session {
         find(&self.token().await?.catalog, service, &self.endpoints).map_err(malformed)
     }
 
-    /// A valid token; one close to expiry is renewed.
+    /// A valid token.
     pub(crate) async fn token(&self) -> Result<Arc<Token>, Failure> {
-        match self.current() {
-            Some(token) if !token.is_old() => Ok(token),
-            // If the login fails, an old token is used until it expires.
-            Some(token) => self.logged_in(Some(&token)).await.or_else(|error| match token.is_over() {
-                true => Err(error),
-                false => Ok(token),
-            }),
-            None => self.logged_in(None).await,
+        Ok(self.valid().await?.value)
+    }
+
+    async fn valid(&self) -> Result<Stamped<Token>, Failure> {
+        match self.token.last() {
+            Some(last) if !last.value.is_over() => {
+                if last.value.is_old() {
+                    self.renew(last.began);
+                }
+                Ok(last)
+            }
+            last => self.logged_in(last.map(|last| last.began)).await,
         }
     }
 
-    fn current(&self) -> Option<Arc<Token>> {
-        lock(&self.token).clone()
+    /// Begins to renew a token that is still valid. Nobody waits for it: Keystone may hang.
+    fn renew(&self, old: Instant) {
+        let mut renewed = lock(&self.renewed);
+        if renewed.is_none_or(|at| at.elapsed() >= RENEW_AGAIN) {
+            *renewed = Some(Instant::now());
+            drop(self.logged_in(Some(old)).now_or_never());
+        }
     }
 
     fn is_nova_old(&self) -> bool {
         self.is_nova_old.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// One login for all waiting requests; a token that was renewed meanwhile is used.
-    async fn logged_in(&self, old: Option<&Arc<Token>>) -> Result<Arc<Token>, Failure> {
-        let _turn = self.login.lock().await;
-        if let Some(current) = self.current()
-            && old.is_none_or(|old| !Arc::ptr_eq(old, &current))
-        {
-            return Ok(current);
-        }
-        let token = Arc::new(self.log_in().await?);
-        *lock(&self.token) = Some(token.clone());
-        Ok(token)
+    /// A token of a login that began after that of the old one: one login for all waiting requests.
+    async fn logged_in(&self, old: Option<Instant>) -> Result<Stamped<Token>, Failure> {
+        let after = old.map(|began| began + Duration::from_nanos(1));
+        self.token.get(Duration::MAX, after).await
     }
 
+    async fn exchange(&self, operation: Operation, message: &Message, token: &Token) -> Result<Answer, Failure> {
+        let base = find(&token.catalog, operation.of(), &self.endpoints).map_err(malformed)?;
+        // The version document is above the versioned URL.
+        let url = match &*message.path {
+            "" => unversioned(&base),
+            path => format!("{base}{path}"),
+        };
+        let mut request = Request::builder().method(operation.method()).uri(&url);
+        if let Some(headers) = request.headers_mut() {
+            headers.insert(TOKEN_HEADER, token.secret.clone());
+            headers.insert(header::ACCEPT, header::HeaderValue::from_static("application/json"));
+            self.more_headers(headers, operation.of(), message);
+        }
+        let body = message.body.as_ref().map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        self.http.send(request.body(body).map_err(|_| bad_url(&url))?).await
+    }
+
+    fn more_headers(&self, headers: &mut HeaderMap, service: Service, message: &Message) {
+        if message.body.is_some() {
+            headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+        }
+        if let Some(revision) = message.revision
+            && let Ok(value) = header::HeaderValue::from_str(&format!("revision_number={revision}"))
+        {
+            headers.insert(header::IF_MATCH, value);
+        }
+        if service == Service::Compute && !self.is_nova_old() {
+            let version = header::HeaderValue::from_static(NOVA_MICROVERSION);
+            headers.insert("x-openstack-nova-api-version", version);
+        }
+    }
+}
+
+impl Keystone {
     async fn log_in(&self) -> Result<Token, Failure> {
         let login = (self.credentials)().map_err(|error| no_login(error.to_string()))?;
         let base = match login.needs_discovery {
@@ -233,38 +287,6 @@ impl Session {
         };
         let answer = self.caller.call(IDENTITY_VERSIONS, send).await.map_err(|error| failed_login(&error))?;
         choose_version(&answer.json::<Value>()?).map_err(no_login)
-    }
-
-    async fn exchange(&self, operation: Operation, message: &Message, token: &Token) -> Result<Answer, Failure> {
-        let base = find(&token.catalog, operation.of(), &self.endpoints).map_err(malformed)?;
-        // The version document is above the versioned URL.
-        let url = match &*message.path {
-            "" => unversioned(&base),
-            path => format!("{base}{path}"),
-        };
-        let mut request = Request::builder().method(operation.method()).uri(&url);
-        if let Some(headers) = request.headers_mut() {
-            headers.insert(TOKEN_HEADER, token.secret.clone());
-            headers.insert(header::ACCEPT, header::HeaderValue::from_static("application/json"));
-            self.more_headers(headers, operation.of(), message);
-        }
-        let body = message.body.as_ref().map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-        self.http.send(request.body(body).map_err(|_| bad_url(&url))?).await
-    }
-
-    fn more_headers(&self, headers: &mut HeaderMap, service: Service, message: &Message) {
-        if message.body.is_some() {
-            headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
-        }
-        if let Some(revision) = message.revision
-            && let Ok(value) = header::HeaderValue::from_str(&format!("revision_number={revision}"))
-        {
-            headers.insert(header::IF_MATCH, value);
-        }
-        if service == Service::Compute && !self.is_nova_old() {
-            let version = header::HeaderValue::from_static(NOVA_MICROVERSION);
-            headers.insert("x-openstack-nova-api-version", version);
-        }
     }
 }
 
@@ -483,6 +505,44 @@ mod tests {
         assert_eq!(renew(1_000, 4_600), Some(at(4_300)));
         assert_eq!(renew(1_000, 1_060), Some(at(1_030)), "Keystone's tokens may be short");
         assert_eq!((renew(1_000, 1_000), renew(1_000, 400)), (None, None), "the clock is ahead");
+    }
+
+    #[tokio::test]
+    async fn a_valid_token_serves_while_its_renewal_fails_slowly_and_the_failure_of_a_login_is_shared() {
+        let world = crate::world::World::with(0).await;
+        let http = world.client.session().http.clone();
+        tokio::time::pause();
+        for (left, waits) in [(240, 0), (-1, 5)] {
+            let logins = Arc::new(std::sync::atomic::AtomicU32::new(0));
+            let counted = logins.clone();
+            let login = move || {
+                let is_first = counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+                let slow = async move {
+                    let at = |seconds| Timestamp::now() + SignedDuration::from_secs(seconds);
+                    let life = Some(Life { renew: at(-60), end: at(left) });
+                    let (project, secret) = (String::new(), header::HeaderValue::from_static("t"));
+                    let token = Token { secret, life, catalog: Vec::new(), project, roles: Vec::new() };
+                    if is_first {
+                        return Ok(token);
+                    }
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    Err(no_login("Keystone is down"))
+                };
+                slow.boxed()
+            };
+            let cached = Cached::new(login, |how| no_login(how.to_string()));
+            let session = Session::over(http.clone(), Endpoints::default(), cached);
+            session.token().await.unwrap();
+            for (later, expected) in [(10, 2), (10, if waits == 0 { 2 } else { 3 })] {
+                tokio::time::advance(Duration::from_secs(later)).await;
+                let began = Instant::now();
+                let answers = futures::future::join_all((0..20).map(|_| session.token())).await;
+                assert!(answers.iter().all(|answer| answer.is_ok() == (waits == 0)), "{left}");
+                assert_eq!(began.elapsed().as_secs(), waits);
+                tokio::time::advance(Duration::from_secs(5)).await;
+                assert_eq!(logins.load(std::sync::atomic::Ordering::SeqCst), expected);
+            }
+        }
     }
 
     #[test]
