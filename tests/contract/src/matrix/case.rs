@@ -187,7 +187,8 @@ impl Run<'_> {
         self.start = self.life.contents().await;
         let situation = self.case.situation;
         let actions = situation.reach(&mut self.life).await?;
-        let had_pools = self.life.services.get(HIT).is_some_and(|hit| !self.cloud.members(hit).is_empty());
+        let had = self.life.services.get(HIT).map(|hit| (self.cloud.members(hit).len(), self.cloud.has_frame(hit)));
+        let had = had.unwrap_or_default();
         self.cloud.watch();
         self.cloud.strike(Some(self.strike())).await;
         let first = self.life.pass(&actions).await?;
@@ -200,7 +201,7 @@ impl Run<'_> {
         self.foreign().await;
         if is_own {
             self.others_are_done(&first).await;
-            self.hit_is_served(&first, had_pools, &actions).await;
+            self.hit_is_served(&first, had, &actions).await;
         } else {
             self.cloud.strike(None).await;
         }
@@ -215,7 +216,7 @@ impl Run<'_> {
             self.writes_are_bounded();
         } else {
             self.others_are_done(&second).await;
-            self.hit_is_served(&second, had_pools, &actions).await;
+            self.hit_is_served(&second, had, &actions).await;
         }
         self.ends_well().await
     }
@@ -239,7 +240,8 @@ impl Run<'_> {
     fn is_divisible(&self) -> bool {
         let others: Vec<String> = self.life.services.iter().skip(HIT + 1).flat_map(|it| self.cloud.names(it)).collect();
         let is_common = self.cloud.watched().iter().any(|call| call.struck && call.is_about(&others));
-        !is_common || matches!(self.case.trouble, Trouble::Refused | Trouble::NotFound)
+        let divides = self.cloud.divides(&self.case.operation.name);
+        !is_common || divides && matches!(self.case.trouble, Trouble::Refused | Trouble::NotFound)
     }
 
     async fn others_are_done(&mut self, given: &[Option<Given>]) {
@@ -260,17 +262,26 @@ impl Run<'_> {
         }
     }
 
-    async fn hit_is_served(&mut self, given: &[Option<Given>], had_pools: bool, actions: &[Option<ServiceAction>]) {
+    /// `had`: the number of its pools before, and whether it had an address.
+    async fn hit_is_served(
+        &mut self,
+        given: &[Option<Given>],
+        (had_pools, had_frame): (usize, bool),
+        actions: &[Option<ServiceAction>],
+    ) {
         let (Some(Some(given)), Some(hit)) = (given.get(HIT), self.life.services.get(HIT)) else { return };
         let (case, cloud) = (self.case, &self.cloud);
         let nodes_changed = matches!(case.situation, Situation::Hosts | Situation::Change | Situation::Restart);
-        if nodes_changed && had_pools && !cloud.moves_members(&case.operation.name) {
+        if nodes_changed && !cloud.moves_members(&case.operation.name) {
             let (pools, expected) = (cloud.members(hit), self.life.expected_members());
-            let follow = pools.iter().all(|members| *members == expected);
+            // A new pool may need another pass.
+            let follow = pools.iter().filter(|members| **members == expected).count() >= had_pools;
             self.found.holds(Check::Members, follow, || format!("{pools:?} instead of {expected:?}"));
         }
         let is_ensured = actions.get(HIT) == Some(&Some(ServiceAction::Ensure));
-        if is_ensured && cloud.has_frame(hit) {
+        // After a lost answer, only the next pass sees what was created.
+        let is_seen = had_frame || case.trouble != Trouble::Lost;
+        if is_ensured && is_seen && cloud.has_frame(hit) {
             let how = || format!("{:?}", given.answer.as_ref().map_err(ToString::to_string));
             self.found.holds(Check::Status, given.has_status(), how);
         }
@@ -294,7 +305,9 @@ impl Run<'_> {
             *counts.entry(self.cloud.plain_call(call)).or_default() += 1;
         }
         let is_deletion = self.case.operation.name.to_lowercase().contains("delete");
-        let is_final = self.case.trouble == Trouble::Refused && !is_deletion;
+        // Members are sent again: they change with the nodes.
+        let is_of_members = self.cloud.moves_members(&self.case.operation.name);
+        let is_final = self.case.trouble == Trouble::Refused && !is_deletion && !is_of_members;
         let most = match self.case.trouble {
             Trouble::Busy | Trouble::Throttled => 3 * POLLS,
             _ if is_final => FOR_GOOD,

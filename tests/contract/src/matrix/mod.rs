@@ -92,6 +92,13 @@ pub trait MatrixCloud: Send + Sync {
     /// they, or the instances of the nodes, are unknown.
     fn moves_members(&self, operation: &str) -> bool;
 
+    /// Whether a refusal of one call about several Services may be about one of them, so that the others get what they
+    /// need from other calls.
+    fn divides(&self, operation: &str) -> bool {
+        let _ = operation;
+        true
+    }
+
     /// A line of [`Harness::contents`] without what the order of events determines.
     fn plain(&self, line: String) -> String {
         line
