@@ -26,7 +26,8 @@ use crate::flags::{FLAGS, USER_AGENT, user_agent};
 use crate::inspect::Inspector;
 use crate::inspect::lint::Checks;
 use crate::inspect::replay;
-use crate::loadbalancer::{Balancers, Env};
+use crate::loadbalancer::env::Env;
+use crate::loadbalancer::{Balancers, names};
 use crate::node::identity::Identity;
 use crate::node::instances::{self, NovaInstances};
 use crate::node::ports::NodePorts;
@@ -316,6 +317,10 @@ impl CloudProvider for OpenStack {
     }
 
     async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {
+        if self.balancers.is_some() && &*context.cluster_name == names::DEFAULT_CLUSTER {
+            let [risk, fix] = names::SHARED_NAME;
+            tracing::warn!("{risk}; {fix}");
+        }
         self.client.lend(context.leader.clone());
         self.cluster.set(context);
         Ok(())
@@ -338,7 +343,7 @@ impl CloudProvider for OpenStack {
     }
 
     fn service_annotations(&self) -> &[&str] {
-        &[crate::annotations::PREFIX, crate::loadbalancer::APPLIED]
+        &[crate::annotations::PREFIX, crate::loadbalancer::applied::APPLIED]
     }
 
     fn inspect(&self) -> Option<Arc<dyn Inspect>> {

@@ -15,7 +15,7 @@ pub(crate) mod storage;
 
 use std::sync::{Arc, Mutex};
 
-use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure};
+use ccm_kit::call::{CallError, Caller, Cause, ErrorKind, Failure, Meaning};
 use ccm_kit::http::Answer;
 pub(crate) use ccm_kit::http::{Query, escaped, null};
 use ccm_kit::lock;
@@ -222,6 +222,11 @@ pub(crate) async fn seen<T: Default>(read: impl Future<Output = Result<T, ApiErr
 /// Whether the object is busy with an earlier change.
 pub(crate) fn is_busy(error: &ApiError) -> bool {
     error.kind == ErrorKind::Refused && error.is(&[operation::IMMUTABLE])
+}
+
+/// Whether a quota is exhausted.
+pub(crate) fn is_quota(error: &ApiError) -> bool {
+    error.kind == ErrorKind::Refused && error.meaning() == Meaning::Quota
 }
 
 /// The marker of the link to the next page, if there is one. A link without a marker would make the list incomplete.

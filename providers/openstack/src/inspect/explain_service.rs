@@ -7,10 +7,10 @@ use super::current::{PLACE, Seen};
 use super::{Inspector, about, members};
 use crate::client::octavia::{ACTIVE, ERROR, Listener, LoadBalancer};
 use crate::loadbalancer::claim::{Claim, claim};
-use crate::loadbalancer::desired::{Item, Settings};
 use crate::loadbalancer::names;
 use crate::loadbalancer::observed::{Balancer, Observed, service_tags};
 use crate::loadbalancer::plan::namesake;
+use crate::loadbalancer::wanted::{Item, Settings};
 
 pub(super) async fn explain(
     openstack: &Inspector,

@@ -8,7 +8,8 @@ use ccm_provider::ProviderError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::loadbalancer::{Balancers, Env};
+use crate::loadbalancer::Balancers;
+use crate::loadbalancer::env::Env;
 use crate::node::identity::Identity;
 use crate::start::config::{Class, Config, LoadBalancerConfig};
 

@@ -5,10 +5,12 @@
 
 use sha2::{Digest, Sha256};
 
-use super::desired::Item;
 use super::observed::Observed;
+use super::wanted::Item;
 use crate::client::octavia::{ACTIVE, LoadBalancer, Version};
 
+/// The annotation that records the last match of the balancer.
+pub(crate) const APPLIED: &str = "cloud-controller-manager/openstack-applied";
 /// The end of the record if the balancer was not created for the Service.
 const SHARED: &str = "shared";
 /// The record of a balancer that was created for the Service and does not match.

@@ -10,7 +10,7 @@ use ccm_kit::lock;
 use ccm_provider::{ProviderError, ServiceAction};
 use tokio::time::Instant;
 
-use super::desired::Item;
+use super::wanted::Item;
 use crate::annotations::DEFAULT_TLS_CONTAINER_REF;
 use crate::client::Client;
 use crate::client::keys::Certificate;

@@ -11,10 +11,10 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::desired::Item;
 use super::names;
 pub(crate) use super::observed::Evidence;
 use super::observed::{Balancer, Observed, service_tags};
+use super::wanted::Item;
 use crate::client::octavia::{Listener, LoadBalancer};
 
 /// The maximum clock difference between the cloud and the API server.

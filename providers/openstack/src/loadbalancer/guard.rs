@@ -3,21 +3,21 @@
 use ccm_provider::{ProviderError, ServiceAction};
 
 use super::claim::claim;
-use super::desired::Desired;
 use super::names;
 use super::observed::{Observed, service_tags};
 use super::step::{Order, Step, Write};
+use super::wanted::Wanted;
 use crate::client::octavia::{ERROR, Listener};
 use crate::client::operation::{LISTENER_DELETE, LISTENER_UPDATE};
 
 /// The steps that change objects that are not ours, with the reason.
-pub(super) fn guard(observed: &Observed, desired: &Desired, steps: &[Step]) -> Vec<(usize, ProviderError)> {
-    let refusal = |step: &Step| refusal(observed, desired, steps, &step.write);
+pub(super) fn guard(observed: &Observed, wanted: &Wanted, steps: &[Step]) -> Vec<(usize, ProviderError)> {
+    let refusal = |step: &Step| refusal(observed, wanted, steps, &step.write);
     steps.iter().enumerate().filter_map(|(index, step)| Some((index, refusal(step)?))).collect()
 }
 
-fn refusal(observed: &Observed, desired: &Desired, steps: &[Step], order: &Order) -> Option<ProviderError> {
-    let Some(item) = desired.items.get(&order.place) else {
+fn refusal(observed: &Observed, wanted: &Wanted, steps: &[Step], order: &Order) -> Option<ProviderError> {
+    let Some(item) = wanted.items.get(&order.place) else {
         return Some(ProviderError::bug("a step is for no Service"));
     };
     let claim = claim(observed, order.place, item);
@@ -27,7 +27,8 @@ fn refusal(observed: &Observed, desired: &Desired, steps: &[Step], order: &Order
             let may = lb.is_some_and(|lb| {
                 let made_by_us = names::is_service_tag(&lb.name) || lb.name == item.legacy;
                 let is_over = item.action == ServiceAction::Delete || lb.provisioning_status == ERROR;
-                is_over && made_by_us && claim.is_user() && service_tags(&lb.tags).all(|tag| claim.owns(item, tag))
+                let is_ours = claim.is_user() || observed.left_behind.get(&order.place) == Some(id);
+                is_over && made_by_us && is_ours && service_tags(&lb.tags).all(|tag| claim.owns(item, tag))
             });
             (!may).then(|| ProviderError::bug(format!("load balancer {id} is not this Service's alone: not deleted")))
         }

@@ -1,8 +1,8 @@
 //! Octavia load balancers for Services.
 //!
-//! Upstream: `pkg/openstack/loadbalancer*.go`. The desired state is derived from the Service ([`desired`], pure), the
+//! Upstream: `pkg/openstack/loadbalancer*.go`. The desired state is derived from the Service ([`wanted`], pure), the
 //! cloud is read ([`observe`]), the writes are planned ([`plan`], pure), checked ([`guard`]) and sent one by one
-//! ([`apply`]). A balancer takes one change at a time, about a second each; the waits for it occupy no worker.
+//! ([`write`]). A balancer takes one change at a time, about a second each; the waits for it occupy no worker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -19,17 +19,14 @@ use ccm_provider::{
 use crate::annotations::{LB_METHOD, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use crate::client::Client;
 use crate::client::metrics::Metrics;
-use crate::client::octavia::ERROR;
-use crate::node::identity::Identity;
+use crate::client::octavia::{ERROR, LoadBalancer};
 use crate::node::ports::NodePorts;
-use crate::start::config::{Config, OVN};
 
-mod applied;
-mod apply;
+pub(crate) mod applied;
 mod batched;
 mod certificates;
 pub(crate) mod claim;
-pub(crate) mod desired;
+pub(crate) mod env;
 mod guard;
 pub(crate) mod names;
 mod observe;
@@ -42,35 +39,23 @@ mod redact;
 pub(crate) mod selector;
 mod settling;
 mod step;
+pub(crate) mod wanted;
+mod write;
 
-use apply::Writer;
-use claim::claim;
-use desired::Desired;
+use applied::APPLIED;
+use claim::{Claim, Evidence, claim};
+use env::Env;
 use observe::Reads;
 use observed::Observed;
 use settling::{Settling, Trace};
 use step::{Order, Outputs, Step, Write};
+use wanted::{Item, Wanted};
+use write::Writer;
 
-/// The annotation that records the last match of the balancer; see [`applied`].
-pub(crate) const APPLIED: &str = "cloud-controller-manager/openstack-applied";
 /// An event about a state that lasts is repeated after this time.
 const REPEATED: Duration = Duration::from_secs(3600);
-/// The deadline of a step: the polls of [`apply`] and the call itself.
+/// The deadline of a step: the polls of [`write`] and the call itself.
 const STEP_DEADLINE: Duration = Duration::from_secs(1200);
-
-/// The inputs of plans besides the observation.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Env {
-    pub(crate) config: Config,
-    pub(crate) identity: Identity,
-}
-
-impl Env {
-    /// Whether Octavia's driver is `ovn`, which has the fewest features.
-    pub(crate) fn is_ovn(&self) -> bool {
-        self.config.load_balancer.lb_provider == OVN
-    }
-}
 
 /// The reason of events about the configuration of a Service.
 const CONFIGURATION: &str = "LoadBalancerConfiguration";
@@ -129,6 +114,28 @@ impl Balancers {
 
     pub(crate) fn env(&self) -> &Env {
         &self.env
+    }
+
+    /// What a balancer is to a Service that does not exist any more, and what its members show.
+    pub(crate) async fn claim_of(
+        &self,
+        cluster: &str,
+        former: &Service,
+        lb: &LoadBalancer,
+        nodes: &BTreeSet<String>,
+    ) -> Result<(Claim, Evidence), ProviderError> {
+        let work = [ServiceWork::new(former, &[], ServiceAction::Delete)];
+        let wanted = wanted::wanted(&self.env, cluster, &work).0;
+        let balancer = self.cloud()?.reads.whole(lb).await?;
+        let item = wanted.items.get(&0).ok_or_else(|| ProviderError::bug("a deletion is refused"))?;
+        let evidence = claim::evidence(item, &balancer, nodes);
+        let observed = Observed {
+            balancer_of: [(0, lb.id.clone())].into(),
+            balancers: [(lb.id.clone(), balancer)].into(),
+            evidence: [(0, evidence)].into(),
+            ..Observed::default()
+        };
+        Ok((claim(&observed, 0, item), evidence))
     }
 
     fn cloud(&self) -> Result<&Cloud, ProviderError> {
@@ -196,7 +203,7 @@ impl Cloud {
 }
 
 impl BalancerCloud for Balancers {
-    type Wanted = Desired;
+    type Wanted = Wanted;
     type Observed = Observed;
     type Write = Order;
     type Made = Outputs;
@@ -210,13 +217,13 @@ impl BalancerCloud for Balancers {
     }
 
     fn backend<'n>(&self, service: &Service, node: &'n Node) -> Option<std::borrow::Cow<'n, str>> {
-        desired::backend_of(&self.env.config, service, node).map(Into::into)
+        wanted::backend_of(&self.env.config, service, node).map(Into::into)
     }
 
-    fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
-        let (mut desired, verdicts) = desired::desired(&self.env, cluster, work);
+    fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {
+        let (mut wanted, verdicts) = wanted::wanted(&self.env, cluster, work);
         let records = self.cloud.as_ref().map(|cloud| lock(&cloud.records));
-        for item in desired.items.values_mut() {
+        for item in wanted.items.values_mut() {
             // A user who removes the record wants everything to be read.
             if let Some(record) =
                 records.as_ref().and_then(|records| records.get(&item.key)).filter(|_| item.applied.is_some())
@@ -224,23 +231,32 @@ impl BalancerCloud for Balancers {
                 item.applied = Some(record.clone());
             }
         }
-        (desired, verdicts)
+        (wanted, verdicts)
     }
 
-    async fn observe(&self, _: &str, work: &[ServiceWork], desired: &Desired) -> Result<Observed, ProviderError> {
+    async fn observe(&self, _: &str, work: &[ServiceWork], wanted: &Wanted) -> Result<Observed, ProviderError> {
         let cloud = self.cloud()?;
-        let mut observed = cloud.reads.observe(desired, || cloud.node_addresses(work)).await?;
+        let mut observed = cloud.reads.observe(wanted, || cloud.node_addresses(work)).await;
+        // A deletion keeps nothing that it did not read.
+        let is_for_nothing = |(place, item): (&usize, &Item)| {
+            item.action == ServiceAction::Delete && observed.unread.contains_key(place)
+        };
+        if wanted.items.iter().all(is_for_nothing)
+            && let Some(error) = observed.unread.values().next()
+        {
+            return Err(error.clone());
+        }
         cloud.mark_busy(&mut observed);
-        cloud.writer.settling.mark(&mut observed, desired);
+        cloud.writer.settling.mark(&mut observed, wanted);
         Ok(observed)
     }
 
-    fn strip(&self, observed: &mut Observed, desired: &Desired) {
-        redact::redact(desired, observed);
+    fn strip(&self, observed: &mut Observed, wanted: &Wanted) {
+        redact::redact(wanted, observed);
     }
 
-    fn plan(&self, observed: &Observed, desired: &Desired) -> Result<Plan<Order>, ProviderError> {
-        let mut planned = plan::plan(&self.env, observed, desired);
+    fn plan(&self, observed: &Observed, wanted: &Wanted) -> Result<Plan<Order>, ProviderError> {
+        let mut planned = plan::plan(&self.env, observed, wanted);
         for place in &observed.unsettled {
             if !planned.failed.contains_key(place) && planned.steps.iter().all(|step| step.write.place != *place) {
                 planned.failed.insert(*place, settling::not_shown());
@@ -249,8 +265,8 @@ impl BalancerCloud for Balancers {
         Ok(planned)
     }
 
-    fn guard(&self, observed: &Observed, desired: &Desired, steps: &[Step]) -> Vec<(usize, ProviderError)> {
-        guard::guard(observed, desired, steps)
+    fn guard(&self, observed: &Observed, wanted: &Wanted, steps: &[Step]) -> Vec<(usize, ProviderError)> {
+        guard::guard(observed, wanted, steps)
     }
 
     fn write_deadline(&self) -> Duration {
@@ -261,6 +277,9 @@ impl BalancerCloud for Balancers {
         tracing::info!(step = %step.summary, "writing");
         let cloud = self.cloud()?;
         let order = &step.write;
+        if let Some(error) = outputs.exhausted(step) {
+            return Err(error);
+        }
         let written = cloud.writer.apply(order, outputs, scope).await;
         let is_done = matches!(written, Ok(Written::Done | Written::Accepted(_)));
         match &order.write {
@@ -273,8 +292,9 @@ impl BalancerCloud for Balancers {
             Write::Octavia { balancer, .. } if !is_done => cloud.reads.parts.forget(balancer),
             _ => {}
         }
-        if !is_done {
-            outputs.lock().failed.insert(order.place);
+        match &written {
+            Err(error) | Ok(Written::Failed(error)) => outputs.note_failure(step, error),
+            Ok(_) => outputs.note_success(step),
         }
         written
     }
@@ -320,15 +340,16 @@ impl BalancerCloud for Balancers {
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
         let (observed, place) = (reached.observed, reached.place);
         let item = reached.wanted.items.get(&place)?;
+        if observed.unread.contains_key(&place) && observed.floating_ip_of(place).is_none() {
+            // What is published stays until its absence is seen.
+            return Some(reached.service.status.load_balancer.clone()).filter(|status| !status.ingress.is_empty());
+        }
         // After a change of the address, reads may still show the previous one.
+        let is_hidden = observed.hidden.contains(&place) && observed.floating_ip_of(place).is_none();
         let is_late = item.action == ServiceAction::Ensure
-            && (observed.hidden.contains(&place) || reached.steps().any(|step| step.write.changes_address()));
+            && (is_hidden || reached.steps().any(|step| step.write.changes_address()));
         let is_user = claim(observed, place, item).is_user();
-        let Some(address) = address(observed, place).filter(|_| is_user && !is_late) else {
-            // A deletion has work left if anything would be deleted.
-            let is_left = item.action == ServiceAction::Delete && reached.remains();
-            return is_left.then(LoadBalancerStatus::default);
-        };
+        let address = address(observed, place).filter(|_| is_user && !is_late)?;
         let ingress = match &item.settings {
             // The form of the address is one of the refused settings.
             None if item.action == ServiceAction::UpdateHosts => return None,
@@ -411,7 +432,7 @@ impl BalancerCloud for Balancers {
 
 impl Balancers {
     /// Checks after writes whether reads show them. An update of members ends by reading only the balancer.
-    fn settle(&self, reached: &Reached<'_, Self>, item: &desired::Item) {
+    fn settle(&self, reached: &Reached<'_, Self>, item: &Item) {
         let is_own = |_: &&Cloud| reached.made.lock().owners.contains(&item.name);
         let Some(cloud) = self.cloud.as_ref().filter(is_own) else { return };
         let is_seen = match item.action {
@@ -439,7 +460,7 @@ fn address(observed: &Observed, place: usize) -> Option<String> {
     Some(floating.unwrap_or_else(|| lb.vip_address.clone())).filter(|address| !address.is_empty())
 }
 
-impl desired::Publish {
+impl wanted::Publish {
     fn ingress(&self, address: String, is_proxied: bool) -> LoadBalancerIngress {
         if !self.hostname.is_empty() {
             return LoadBalancerIngress { hostname: self.hostname.clone(), ..LoadBalancerIngress::default() };

@@ -6,6 +6,14 @@ use ccm_provider::Service;
 
 /// The prefix of the name of every balancer created for a Service; such a name is also the tag of the Service.
 pub(crate) const PREFIX: &str = "kube_service_";
+/// The default of `--cluster-name`.
+pub(crate) const DEFAULT_CLUSTER: &str = "kubernetes";
+/// The risk of that name, and what to do.
+pub(crate) const SHARED_NAME: [&str; 2] = [
+    "--cluster-name is the default, which other clusters of the project may have: then they have load balancers of the \
+     same names, which only their members tell apart",
+    "give each cluster of the project its own --cluster-name; the load balancers of Services are renamed",
+];
 /// The maximum length of a name or description, in bytes.
 const LONGEST: usize = 255;
 

@@ -19,11 +19,11 @@ use tokio::time::Instant;
 use super::batched::{Balancers, By, FloatingIps, Groups, Monitors, Subnets};
 use super::certificates::Certificates;
 use super::claim::{self, Evidence};
-use super::desired::{Desired, Family, Hosts, Item, Settings};
 use super::names;
 use super::observed::{Balancer, Group, Observed, Places, service_tags};
 use super::parts::Parts;
 use super::pattern::{NamePattern, tag_query};
+use super::wanted::{Family, Hosts, Item, Settings, Wanted};
 use crate::annotations::LOAD_BALANCER_ID;
 use crate::client::network::{FloatingIp, Network, Subnet};
 use crate::client::octavia::{LoadBalancer, Member, Tree, Version};
@@ -105,14 +105,19 @@ impl Reads {
         lock(&self.created).remove(id);
     }
 
-    /// Everything that a plan for these items needs. `nodes`: the addresses of the cluster's nodes.
-    pub(super) async fn observe(
-        &self,
-        desired: &Desired,
-        nodes: impl Fn() -> BTreeSet<String>,
-    ) -> Result<Observed, ProviderError> {
-        let mut observed = Observed { version: self.version(desired).await?, ..Observed::default() };
-        let finds = desired.items.iter().map(|(place, item)| async { (*place, self.find(item).await) });
+    /// Everything that a plan for these items needs. `nodes`: the addresses of the cluster's nodes. A read that fails
+    /// concerns the items that need it.
+    pub(super) async fn observe(&self, wanted: &Wanted, nodes: impl Fn() -> BTreeSet<String>) -> Observed {
+        let mut observed = Observed::default();
+        match self.version().await {
+            Ok(version) => observed.version = version,
+            // The members, and deletions, need none.
+            Err(error) => {
+                let ensured = wanted.items.iter().filter(|(_, item)| item.action == ServiceAction::Ensure);
+                observed.unread.extend(ensured.map(|(place, _)| (*place, error.clone().into())));
+            }
+        }
+        let finds = wanted.items.iter().map(|(place, item)| async { (*place, self.find(item).await) });
         for (place, found) in join_all(finds).await {
             match found {
                 Ok(Some(lb)) => {
@@ -124,25 +129,32 @@ impl Reads {
                 Err(error) => drop(observed.unread.insert(place, error)),
             }
         }
-        self.read_floating_ips(&mut observed, desired).await?;
+        self.read_floating_ips(&mut observed, wanted).await;
         for (place, id) in &observed.balancer_of {
             if lock(&self.created).contains(id) {
                 observed.evidence.insert(*place, Evidence::Created);
             }
         }
-        for (id, whole) in needed(&observed, desired) {
-            if let Some(balancer) = observed.balancers.get_mut(&id) {
-                self.read_below(balancer, &whole).await?;
+        for (id, whole) in needed(&observed, wanted) {
+            let Some(balancer) = observed.balancers.get_mut(&id) else { continue };
+            if let Err(error) = self.read_below(balancer, &whole).await {
+                let users = observed.balancer_of.iter().filter(|(_, used)| **used == id);
+                observed.unread.extend(users.map(|(place, _)| (*place, error.clone().into())));
             }
         }
-        for (place, item) in &desired.items {
+        for (place, item) in &wanted.items {
             let needs = |balancer: &&Balancer| !balancer.is_unread && claim::needs_evidence(item, &balancer.lb);
             if let Some(balancer) = observed.balancer(*place).filter(needs) {
                 let evidence = claim::evidence(item, balancer, &nodes());
                 observed.evidence.entry(*place).or_insert(evidence);
             }
         }
-        for (place, item) in &desired.items {
+        for (place, item) in &wanted.items {
+            if let Err(error) = self.left_behind(item, *place, &mut observed, &nodes).await {
+                observed.unread.insert(*place, error);
+            }
+        }
+        for (place, item) in &wanted.items {
             let is_busy = observed.balancer(*place).is_some_and(|balancer| !balancer.lb.is_changeable());
             if is_busy || observed.unread.contains_key(place) {
                 continue;
@@ -155,12 +167,11 @@ impl Reads {
                 Err(error) => drop(observed.group_problems.insert(*place, error)),
             }
         }
-        Ok(observed)
+        observed
     }
 
     /// The version of Octavia. It never becomes lower, so an old one serves while the current one cannot be read.
-    /// Deletions need none.
-    async fn version(&self, desired: &Desired) -> Result<Version, ProviderError> {
+    async fn version(&self) -> Result<Version, ApiError> {
         let is_quiet = lock(&self.version_failed).is_some_and(|at| at.elapsed() < VERSION_AGAIN);
         if let Some(last) = self.version.last().filter(|_| is_quiet) {
             return Ok(*last.value);
@@ -170,11 +181,9 @@ impl Reads {
             Err(error) => error,
         };
         *lock(&self.version_failed) = Some(Instant::now());
-        let are_deletions = desired.items.values().all(|item| item.action == ServiceAction::Delete);
         match self.version.last() {
             Some(last) => Ok(*last.value),
-            None if are_deletions => Ok(Version::default()),
-            None => Err(error.into()),
+            None => Err(error),
         }
     }
 
@@ -222,56 +231,87 @@ impl Reads {
         }
     }
 
-    async fn read_floating_ips(&self, observed: &mut Observed, desired: &Desired) -> Result<(), ProviderError> {
-        let mut ports = BTreeSet::new();
-        let (mut addresses, mut descriptions, mut loose) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
-        for (place, item) in &desired.items {
+    async fn read_floating_ips(&self, observed: &mut Observed, wanted: &Wanted) {
+        let reads = wanted.items.iter().map(|(place, item)| {
             let lb = observed.balancer(*place).map(|balancer| &balancer.lb);
-            // An update of members or an IPv6 address needs no floating IP.
-            let is_v6 = match lb {
-                Some(lb) => lb.vip_address.contains(':'),
-                None => item.hosts.family == Some(Family::V6),
-            };
-            if item.action == ServiceAction::UpdateHosts || is_v6 {
-                continue;
+            async move { (*place, self.floating_ips_of(item, lb).await) }
+        });
+        let mut found: BTreeMap<String, FloatingIp> = BTreeMap::new();
+        for (place, read) in join_all(reads).await {
+            match read {
+                Ok(ips) => found.extend(ips.into_iter().map(|ip| (ip.id.clone(), ip))),
+                Err(error) => drop(observed.unread.entry(place).or_insert(error.into())),
             }
-            let port = lb.map(|lb| lb.vip_port_id.clone()).filter(|port| !port.is_empty());
-            ports.extend(port.clone());
-            match &item.settings {
-                Some(settings) if !settings.is_internal => {
-                    addresses.extend(Some(&settings.floating.address).filter(|address| !address.is_empty()));
-                    // A floating IP that lost its balancer is reused, also for a balancer created since.
-                    if lb.is_some() || item.annotated.is_some() {
-                        loose.push((port, &item.descriptions.floating_ip));
-                    }
-                }
-                Some(_) => {}
-                None => drop(descriptions.insert(&item.descriptions.floating_ip)),
-            }
-        }
-        let bound = try_join_all(ports.into_iter().map(|port| self.floating_ips.ask_one(port))).await?;
-        let mut found: BTreeMap<String, FloatingIp> =
-            bound.into_iter().flatten().map(|ip| (ip.id.clone(), ip)).collect();
-        let bound_to = |found: &BTreeMap<String, FloatingIp>, address: &str| {
-            found.values().any(|ip| ip.floating_ip_address == address)
-        };
-        let has_one = |port: &Option<String>| found.values().any(|ip| ip.port_id == *port && port.is_some());
-        descriptions.extend(loose.iter().filter(|(port, _)| !has_one(port)).map(|(_, description)| *description));
-        for address in addresses {
-            if !bound_to(&found, address) {
-                let query = Query::default().with("floating_ip_address", address);
-                found.extend(self.client.floating_ips(query).await?.into_iter().map(|ip| (ip.id.clone(), ip)));
-            }
-        }
-        for description in descriptions {
-            let query = Query::default().with("description", description);
-            found.extend(self.client.floating_ips(query).await?.into_iter().map(|ip| (ip.id.clone(), ip)));
         }
         observed.floating_ips = found.into_values().collect();
+    }
+
+    /// The floating IP of an item, the one with the requested address, and those that it may have lost.
+    async fn floating_ips_of(&self, item: &Item, lb: Option<&LoadBalancer>) -> Result<Vec<FloatingIp>, ApiError> {
+        // An update of members or an IPv6 address needs no floating IP.
+        let is_v6 = match lb {
+            Some(lb) => lb.vip_address.contains(':'),
+            None => item.hosts.family == Some(Family::V6),
+        };
+        if item.action == ServiceAction::UpdateHosts || is_v6 {
+            return Ok(Vec::new());
+        }
+        let port = lb.map(|lb| lb.vip_port_id.clone()).filter(|port| !port.is_empty());
+        let bound = match port {
+            Some(port) => self.floating_ips.ask_one(port).await?,
+            None => None,
+        };
+        let mut queries = Vec::new();
+        let of_service = || Query::default().with("description", &item.descriptions.floating_ip);
+        match &item.settings {
+            Some(settings) if !settings.is_internal => {
+                let address = &settings.floating.address;
+                if !address.is_empty() && bound.as_ref().is_none_or(|ip| ip.floating_ip_address != *address) {
+                    queries.push(Query::default().with("floating_ip_address", address));
+                }
+                // A floating IP that lost its balancer is reused, also for a balancer created since.
+                if bound.is_none() && (lb.is_some() || item.annotated.is_some()) {
+                    queries.push(of_service());
+                }
+            }
+            Some(_) => {}
+            None => queries.push(of_service()),
+        }
+        let lists = try_join_all(queries.into_iter().map(|query| self.client.floating_ips(query))).await?;
+        Ok(bound.into_iter().chain(lists.into_iter().flatten()).collect())
+    }
+
+    /// The balancer that was created for a Service that uses another one now, if a member shows that it is ours.
+    async fn left_behind(
+        &self,
+        item: &Item,
+        place: usize,
+        observed: &mut Observed,
+        nodes: impl Fn() -> BTreeSet<String>,
+    ) -> Result<(), ProviderError> {
+        let is_another = |balancer: &Balancer| ![&item.name, &item.legacy].contains(&&balancer.lb.name);
+        if item.action != ServiceAction::Delete || !observed.balancer(place).is_some_and(is_another) {
+            return Ok(());
+        }
+        let Some(own) = self.one(By::Name(item.name.clone())).await? else { return Ok(()) };
+        let own = self.whole(&own).await?;
+        let is_created = lock(&self.created).contains(&own.lb.id);
+        if is_created || claim::evidence(item, &own, &nodes()) == Evidence::Member {
+            observed.floating_ips.extend(self.floating_ips.ask_one(own.lb.vip_port_id.clone()).await?);
+            observed.left_behind.insert(place, own.lb.id.clone());
+            observed.balancers.insert(own.lb.id.clone(), own);
+        }
         Ok(())
     }
 
-    async fn read_below(&self, balancer: &mut Balancer, whole: &Below) -> Result<(), ProviderError> {
+    /// The balancer of a Service that may not exist any more, with its parts.
+    pub(super) async fn whole(&self, lb: &LoadBalancer) -> Result<Balancer, ApiError> {
+        let mut balancer = Balancer { lb: lb.clone(), ..Balancer::default() };
+        self.read_below(&mut balancer, &Below { members: false, monitors: false, hosts_only: false }).await?;
+        Ok(balancer)
+    }
+
+    async fn read_below(&self, balancer: &mut Balancer, whole: &Below) -> Result<(), ApiError> {
         let id = balancer.lb.id.clone();
         let tree = async { self.client.status_tree(&id).await.map(Tree::members) };
         let parts = async {
@@ -280,24 +320,24 @@ impl Reads {
                 None => futures::try_join!(self.client.listeners(&id), self.client.pools(&id)),
             }
         };
-        let ((listeners, pools), tree) = futures::try_join!(parts, tree)?;
-        balancer.is_unread = false;
-        balancer.listeners = listeners;
-        balancer.members = tree;
+        let ((listeners, pools), mut members) = futures::try_join!(parts, tree)?;
         let of_pools = pools.iter().map(|pool| &pool.healthmonitor_id).filter(|id| !id.is_empty());
         for (_, monitor) in self.monitors.ask(of_pools.cloned().collect::<Vec<_>>()).await {
-            balancer.monitors.extend(monitor?);
+            match monitor {
+                Ok(monitor) => balancer.monitors.extend(monitor),
+                Err(error) => balancer.unread_monitors = Some(error.into()),
+            }
         }
         // Members may still have kube-proxy's health check port when the Service no longer needs it.
         let checked = balancer.monitors.iter().any(|monitor| monitor.kind == "HTTP");
         let unchecked = pools.iter().any(|pool| pool.healthmonitor_id.is_empty());
-        if whole.members || checked || (whole.monitors && unchecked) {
+        if whole.members || checked || balancer.unread_monitors.is_some() || (whole.monitors && unchecked) {
             let all = pools.iter().map(|pool| async { Ok((pool.id.clone(), self.client.members(&pool.id).await?)) });
             let all: Vec<(String, Vec<Member>)> = try_join_all(all).await.map_err(|error: ApiError| error)?;
             balancer.whole = all.iter().map(|(pool, _)| pool.clone()).collect();
-            balancer.members.extend(all);
+            members.extend(all);
         }
-        balancer.pools = pools;
+        (balancer.is_unread, balancer.listeners, balancer.pools, balancer.members) = (false, listeners, pools, members);
         Ok(())
     }
 
@@ -440,12 +480,8 @@ impl Reads {
         let mut group = Group { group: existing, with_group: with_group.unwrap_or_default(), ..Group::default() };
         if let Some(hosts) = managed {
             let servers = hosts.members.iter().filter_map(|member| member.server.clone()).collect();
-            if let Some(unknown) = hosts.members.iter().find(|member| member.server.is_none()) {
-                return Err(ProviderError::unknown(format!(
-                    "node {} has no provider ID yet: its ports are not known",
-                    unknown.node
-                )));
-            }
+            let unknown = hosts.members.iter().find(|member| member.server.is_none());
+            group.unknown_node = unknown.map(|member| member.node.clone());
             let ports = self.ports.of(&servers).await?;
             group.ports = ports.into_values().flatten().collect();
             group.subnet = match observed.source_subnet(place, hosts) {
@@ -483,10 +519,10 @@ struct Below {
 }
 
 /// The balancers whose parts are read.
-fn needed(observed: &Observed, desired: &Desired) -> BTreeMap<String, Below> {
+fn needed(observed: &Observed, wanted: &Wanted) -> BTreeMap<String, Below> {
     let mut needed: BTreeMap<String, Below> = BTreeMap::new();
     for (place, id) in &observed.balancer_of {
-        let Some((item, balancer)) = desired.items.get(place).zip(observed.balancers.get(id)) else { continue };
+        let Some((item, balancer)) = wanted.items.get(place).zip(observed.balancers.get(id)) else { continue };
         // Nothing can be planned yet.
         if !balancer.lb.is_changeable() {
             continue;
@@ -494,7 +530,7 @@ fn needed(observed: &Observed, desired: &Desired) -> BTreeMap<String, Below> {
         let made_by_us = names::is_service_tag(&balancer.lb.name) || balancer.lb.name == item.legacy;
         let is_known = observed.evidence.contains_key(place) || !claim::needs_evidence(item, &balancer.lb);
         let goes_whole = item.action == ServiceAction::Delete
-            && !desired.deletes_part_by_part
+            && !wanted.deletes_part_by_part
             && made_by_us
             && is_known
             && service_tags(&balancer.lb.tags).all(|tag| tag == item.name);
@@ -518,37 +554,38 @@ mod tests {
     use ccm_provider::{Service, ServiceWork};
 
     use super::*;
-    use crate::loadbalancer::Env;
+    use crate::loadbalancer::env::Env;
     use crate::world::World;
 
-    fn desired(action: ServiceAction) -> Desired {
+    fn wanted(action: ServiceAction) -> Wanted {
         let mut service = Service::default();
         service.metadata.name = "web".into();
         service.spec.ports.push(ccm_provider::ServicePort::default());
-        super::super::desired::desired(&Env::default(), "c", &[ServiceWork::new(&service, &[], action)]).0
+        super::super::wanted::wanted(&Env::default(), "c", &[ServiceWork::new(&service, &[], action)]).0
     }
 
     #[tokio::test]
     async fn a_version_that_was_read_once_serves_while_it_cannot_be_read() {
         let world = World::with(0).await;
         let reads = Reads::new(world.client.clone(), NodePorts::new(world.client.clone()));
-        let (ensure, delete) = (desired(ServiceAction::Ensure), desired(ServiceAction::Delete));
+        let (ensure, delete) = (wanted(ServiceAction::Ensure), wanted(ServiceAction::Delete));
+        let is_unread = async |wanted| !reads.observe(wanted, BTreeSet::new).await.unread.is_empty();
         let broken = || Rule::every(Fault::Html { status: 503 }).on("load-balancer", "version_list");
         world.cloud.fault(broken());
-        reads.version(&ensure).await.unwrap_err();
-        assert_eq!(reads.version(&delete).await.unwrap(), Version::default(), "a deletion needs none");
+        assert!(is_unread(&ensure).await);
+        assert!(!is_unread(&delete).await, "a deletion needs none");
         world.cloud.faults(Faults::clear);
         tokio::time::pause();
         tokio::time::advance(VERSION_AGAIN).await;
         tokio::time::resume();
-        let version = reads.version(&ensure).await.unwrap();
+        let version = reads.version().await.unwrap();
         world.cloud.fault(broken());
         tokio::time::pause();
         tokio::time::advance(VERSION_AGE).await;
         tokio::time::resume();
         world.calls();
-        assert_eq!(reads.version(&ensure).await.unwrap(), version);
-        assert_eq!(reads.version(&ensure).await.unwrap(), version);
+        assert_eq!(reads.version().await.unwrap(), version);
+        assert_eq!(reads.version().await.unwrap(), version);
         assert_eq!(world.calls().len(), 1, "the failure is remembered");
     }
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ccm_provider::ProviderError;
 use serde::{Deserialize, Serialize};
 
-use super::desired::Hosts;
 use super::names;
+use super::wanted::Hosts;
 use crate::client::network::{FloatingIp, Port, SecurityGroup, Subnet};
 use crate::client::octavia::{Listener, LoadBalancer, Member, Monitor, Pool, Version};
 
@@ -20,6 +20,9 @@ pub(crate) struct Observed {
     /// What the members of an item's balancer show about its owner; absent if it was not read.
     #[serde(default)]
     pub(crate) evidence: BTreeMap<usize, Evidence>,
+    /// The balancers that were created for items that use another one now; only deletions look for them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) left_behind: BTreeMap<usize, String>,
     /// Floating IPs on the balancers, those with the requested addresses, and leftovers of these Services.
     pub(crate) floating_ips: Vec<FloatingIp>,
     /// The networks and subnets for items that need a floating IP or a subnet.
@@ -58,6 +61,9 @@ pub(crate) struct Balancer {
     /// The pools whose members were read with all fields.
     pub(crate) whole: BTreeSet<String>,
     pub(crate) monitors: Vec<Monitor>,
+    /// The reason why they are not known.
+    #[serde(default)]
+    pub(crate) unread_monitors: Option<ProviderError>,
 }
 
 /// The networks and subnets for new objects.
@@ -84,6 +90,9 @@ pub(crate) struct Group {
     pub(crate) ports: Vec<Port>,
     /// The ports that have the group.
     pub(crate) with_group: Vec<Port>,
+    /// A member whose ports are not known: its node has no provider ID yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unknown_node: Option<String>,
 }
 
 impl Balancer {

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use super::desired::Desired;
 use super::names;
 use super::observed::{Balancer, Group, Observed};
+use super::wanted::Wanted;
 
 /// Keeps only what plans for this desired state read.
-pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
-    let settings = desired.items.values().filter_map(|item| item.settings.as_ref());
+pub(super) fn redact(wanted: &Wanted, observed: &mut Observed) {
+    let settings = wanted.items.values().filter_map(|item| item.settings.as_ref());
     let asked = settings.flat_map(|settings| {
         let tags = &settings.tags;
         [&tags.balancer, &tags.listener, &tags.pool].into_iter().flatten()
@@ -22,6 +22,7 @@ pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
         balancer_of: _,
         balancers,
         evidence: _,
+        left_behind: _,
         floating_ips,
         places: _,
         groups,
@@ -33,7 +34,8 @@ pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
         unsettled: _,
     } = observed;
     for balancer in balancers.values_mut() {
-        let Balancer { lb, is_unread: _, listeners, pools, members: _, whole: _, monitors: _ } = balancer;
+        let Balancer { lb, is_unread: _, listeners, pools, members: _, whole: _, monitors: _, unread_monitors: _ } =
+            balancer;
         description(&mut lb.description);
         tags(&mut lb.tags);
         listeners.iter_mut().for_each(|listener| tags(&mut listener.tags));
@@ -41,7 +43,7 @@ pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
     }
     floating_ips.iter_mut().for_each(|ip| description(&mut ip.description));
     for group in groups.values_mut() {
-        let Group { group, subnet, ports: _, with_group: _ } = group;
+        let Group { group, subnet, ports: _, with_group: _, unknown_node: _ } = group;
         group.iter_mut().for_each(|group| group.description.clear());
         subnet.iter_mut().for_each(|subnet| subnet.name.clear());
     }

@@ -10,8 +10,8 @@ use ccm_kit::Cluster;
 use ccm_kit::balancer::Journal;
 use ccm_provider::{ProviderError, ServiceAction};
 
-use super::desired::{Desired, Item};
 use super::observed::Observed;
+use super::wanted::{Item, Wanted};
 
 /// Maximum time until reads show a write.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -56,8 +56,8 @@ impl Settling {
     }
 
     /// Marks the items whose writes an observation does not show.
-    pub(super) fn mark(&self, observed: &mut Observed, desired: &Desired) {
-        for (place, item) in &desired.items {
+    pub(super) fn mark(&self, observed: &mut Observed, wanted: &Wanted) {
+        for (place, item) in &wanted.items {
             let is_deleted = |id: &&String| self.is_recent(&Trace::Deleted((*id).clone()));
             if observed.balancer_of.get(place).filter(is_deleted).is_some() {
                 observed.balancer_of.remove(place);
@@ -100,8 +100,8 @@ mod tests {
     use ccm_provider::{Service, ServiceWork};
 
     use super::*;
-    use crate::loadbalancer::Env;
-    use crate::loadbalancer::desired::desired;
+    use crate::loadbalancer::env::Env;
+    use crate::loadbalancer::wanted::wanted;
 
     #[test]
     fn a_write_is_looked_for_until_reads_have_caught_up() {
@@ -111,11 +111,11 @@ mod tests {
             service.metadata.name = name.into();
             ServiceWork::new(&service, &[], ServiceAction::Delete)
         });
-        let desired = desired(&Env::default(), "kube", &work).0;
-        let [web, api] = [0, 1].map(|place| desired.items[&place].name.clone());
+        let wanted = wanted(&Env::default(), "kube", &work).0;
+        let [web, api] = [0, 1].map(|place| wanted.items[&place].name.clone());
         let marked = || {
             let mut observed = Observed::default();
-            settling.mark(&mut observed, &desired);
+            settling.mark(&mut observed, &wanted);
             (observed.hidden.into_iter().collect::<Vec<_>>(), observed.unsettled.into_iter().collect::<Vec<_>>())
         };
         settling.wrote(Trace::Balancer(web.clone()));
@@ -126,7 +126,7 @@ mod tests {
         settling.forget(&Trace::Balancer(web));
         settling.wrote(Trace::Deleted("lb-1".to_owned()));
         let mut observed = Observed { balancer_of: [(0, "lb-1".to_owned())].into(), ..Observed::default() };
-        settling.mark(&mut observed, &desired);
+        settling.mark(&mut observed, &wanted);
         assert_eq!((observed.hidden, observed.balancer_of), ([0].into(), [].into()));
     }
 }

@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
 use ccm_kit::lock;
+use ccm_provider::{ProviderError, Verb};
 use serde_json::Value;
 
 use crate::client::network::{Port, Rule};
 use crate::client::octavia::LoadBalancer;
 use crate::client::operation::Operation;
+use crate::client::{ApiError, is_quota};
 
 /// One step of a plan.
 pub(crate) type Step = ccm_kit::balancer::Step<Order>;
@@ -83,9 +85,11 @@ pub(crate) enum Write {
         id: String,
         name: String,
     },
+    /// `makes_room`: rules go after it.
     CreateRule {
         group: String,
         rule: Rule,
+        makes_room: bool,
     },
     DeleteRule {
         id: String,
@@ -128,6 +132,10 @@ pub(crate) struct Made {
     pub(crate) owners: BTreeSet<String>,
     /// The rules that Neutron added to new security groups, by the name of the group.
     pub(crate) default_rules: BTreeMap<String, Vec<String>>,
+    /// Whether the last write was refused for a quota.
+    is_out_of_quota: bool,
+    /// The refusals for a quota, by item and kind of object.
+    exhausted: BTreeMap<(usize, String), ProviderError>,
     /// The IDs of listeners, pools and monitors that were written.
     pub(crate) written: BTreeSet<String>,
 }
@@ -139,6 +147,32 @@ impl Outputs {
 
     pub(crate) fn put(&self, name: &str, id: &str) {
         self.lock().ids.insert(name.to_owned(), id.to_owned());
+    }
+
+    /// Records a refusal for a quota.
+    pub(super) fn note_quota<T>(&self, answer: &Result<T, ApiError>) {
+        self.lock().is_out_of_quota = answer.as_ref().err().is_some_and(is_quota);
+    }
+
+    /// The refusal of an earlier creation of this kind for the same Service: the quota is exhausted for this pass.
+    pub(super) fn exhausted(&self, step: &Step) -> Option<ProviderError> {
+        let is_creation = step.summary.verb == Verb::Create;
+        self.lock().exhausted.get(&kind_of(step)).filter(|_| is_creation).cloned()
+    }
+
+    /// A deletion makes room.
+    pub(super) fn note_success(&self, step: &Step) {
+        if step.summary.verb == Verb::Delete {
+            self.lock().exhausted.remove(&kind_of(step));
+        }
+    }
+
+    pub(super) fn note_failure(&self, step: &Step, error: &ProviderError) {
+        let mut made = self.lock();
+        made.failed.insert(step.write.place);
+        if std::mem::take(&mut made.is_out_of_quota) {
+            made.exhausted.insert(kind_of(step), error.clone());
+        }
     }
 
     /// The text with its placeholders replaced by IDs.
@@ -165,6 +199,10 @@ impl Outputs {
             other => other.clone(),
         }
     }
+}
+
+fn kind_of(step: &Step) -> (usize, String) {
+    (step.write.place, step.summary.kind.to_string())
 }
 
 /// The placeholder of a future ID.

@@ -14,6 +14,10 @@ ccm_test_openstack::cases! { [crate::scene]
         two_nodes_with_one_address_are_one_member,
         a_creation_that_failed_unseen_is_made_again;
     simulated:
+        the_members_follow_the_nodes_whatever_cannot_be_read,
+        a_group_that_cannot_be_read_is_not_left_behind,
+        a_refused_algorithm_does_not_fail_the_next_syncs,
+        a_failed_creation_takes_its_floating_ip_with_it,
         the_members_follow_the_nodes_whatever_else_is_wrong,
         with_ovn_source_ranges_of_both_families_are_an_event,
         a_refused_setting_fails_alone_and_is_not_sent_again,
@@ -357,4 +361,102 @@ async fn a_refused_creation_is_not_sent_again_until_the_service_changes(scene: &
     set(&mut web, "connection-limit", "5");
     scene.ensure(&mut web).await;
     let _ = scene.simulation().take_violations();
+}
+
+/// Unread is not absent: the rest stays as it is, and the status is kept.
+async fn the_members_follow_the_nodes_whatever_cannot_be_read(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\nmanage-security-groups = true\ncreate-monitor = true\n").await;
+    let mut web = web();
+    web.spec.external_traffic_policy = "Local".to_owned();
+    web.spec.health_check_node_port = 32000;
+    scene.ensure(&mut web).await;
+    let before = (scene.floating_ips().await, scene.monitors().await, scene.rules().await);
+    let status = scene.try_ensure(&mut web).await.unwrap().unwrap();
+    web.status.load_balancer = status.clone();
+    for (service, action) in [
+        ("network", "floating_ip_list"),
+        ("network", "security_group_list"),
+        ("network", "port_list"),
+        ("load-balancer", "version_list"),
+        ("load-balancer", "loadbalancer_healthmonitor_list"),
+    ] {
+        for action_of_process in [ServiceAction::Ensure, ServiceAction::UpdateHosts] {
+            scene.restart().await;
+            forget(&mut web);
+            if scene.nodes.len() == 3 {
+                drop(scene.nodes.pop());
+            } else {
+                scene.nodes.push(scene.node("node-3").await);
+            }
+            scene.simulation().fault(Rule::every(Fault::Deny).on(service, action));
+            let call = ccm_provider_contract::controller::work(
+                &*scene.process.balancers,
+                crate::scene::CLUSTER,
+                &mut web,
+                &scene.nodes,
+                action_of_process,
+            );
+            let answer = call.await;
+            let members = scene.whole_members().await;
+            assert_eq!(members.len(), scene.nodes.len(), "{action} {action_of_process:?}: {answer:?}");
+            assert!(members.iter().all(|member| member["monitor_port"] == 32000), "{action}: {members:?}");
+            if action_of_process == ServiceAction::Ensure {
+                let error = answer.result.unwrap_err().to_string();
+                assert!(error.contains("ccm lacks"), "{action}: {error}");
+                assert_eq!(answer.status.as_ref(), Some(&status), "{action}");
+            }
+            scene.simulation().faults(Faults::clear);
+        }
+    }
+    scene.restart().await;
+    scene.ensure(&mut web).await;
+    assert_eq!((scene.floating_ips().await, scene.monitors().await, scene.rules().await), before);
+    scene.is_steady(&mut web).await;
+}
+
+async fn a_group_that_cannot_be_read_is_not_left_behind(scene: &mut Scene) {
+    scene.configure("[LoadBalancer]\nmanage-security-groups = true\n").await;
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    scene.simulation().fault(Rule::every(Fault::Deny).on("network", "security_group_list"));
+    let answer = scene.process.work(&mut web, &scene.nodes, ServiceAction::Delete).await;
+    assert!(answer.unwrap_err().to_string().contains("ccm lacks"));
+    scene.simulation().faults(Faults::clear);
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
+    // Without managed groups, the Go program does not need the right.
+    scene.configure("").await;
+    scene.ensure(&mut web).await;
+    scene.simulation().fault(Rule::every(Fault::Deny).on("network", "security_group_list"));
+    scene.delete(&mut web).await;
+    scene.simulation().faults(Faults::clear);
+    scene.is_empty().await;
+}
+
+async fn a_refused_algorithm_does_not_fail_the_next_syncs(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    set(&mut web, "lb-method", "SOURCE_IP_PORT");
+    for _ in 0..3 {
+        scene.ensure(&mut web).await;
+    }
+    let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
+    assert_eq!(calls.of("loadbalancer_pool_update"), 0, "{calls:?}");
+    let events = scene.events();
+    let is_reported = |event: &&String| event.starts_with("LoadBalancerLbMethodUnknown: ");
+    assert!(events.iter().filter(is_reported).count() <= 2, "{events:?}");
+    let _ = scene.simulation().take_violations();
+}
+
+/// The process ended before the Service had an address, and the balancer failed afterwards.
+async fn a_failed_creation_takes_its_floating_ip_with_it(scene: &mut Scene) {
+    let mut web = web();
+    assert!(!scene.work_until(&mut web, ServiceAction::Ensure, 2).await);
+    scene.settle().await;
+    assert_eq!(scene.floating_ips().await.len(), 1);
+    let failed = scene.balancer().await;
+    scene.cloud.set_status(id(&failed), "ERROR").await;
+    scene.refused(&mut web).await;
+    scene.is_empty().await;
+    scene.ensure(&mut web).await;
 }

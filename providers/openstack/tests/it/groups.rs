@@ -1,7 +1,7 @@
 //! Managed security groups.
 
 use ccm_cloudsim::core::faults::{Fault, Rule};
-use ccm_provider::Service;
+use ccm_provider::{Node, Service};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ ccm_test_openstack::cases! { [crate::scene]
         what_was_changed_by_hand_is_put_right;
     simulated:
         rules_follow_the_ports_of_the_service,
+        a_node_without_a_provider_id_fails_alone,
         the_rules_wait_for_the_subnet_that_octavia_chooses,
         tags_of_old_releases_go_with_the_group,
         once_switched_off_groups_go_and_are_not_looked_for_again,
@@ -209,4 +210,19 @@ async fn a_port_that_another_writer_changes_keeps_both_groups(scene: &mut Scene)
         let groups = port["security_groups"].as_array().unwrap().clone();
         assert!(groups.len() == 2 && groups.contains(&json!(theirs)), "{port}");
     }
+}
+
+async fn a_node_without_a_provider_id_fails_alone(scene: &mut Scene) {
+    let mut web = managed(scene).await;
+    let (mut new, other) = (Node::clone(&*scene.node("node-4").await), scene.node("node-5").await);
+    new.provider_id = None;
+    scene.nodes.extend([new.into(), other]);
+    web.spec.ports[0].node_port = 30081;
+    let error = scene.refused(&mut web).await;
+    assert!(error.contains("node node-4 has no provider ID yet"), "{error}");
+    assert_eq!((ports(scene).await, scene.rules().await.len(), scene.members().await.len()), (4, 1, 5));
+    scene.nodes[3] = scene.node("node-4").await;
+    scene.ensure(&mut web).await;
+    assert_eq!(ports(scene).await, 5);
+    scene.is_steady(&mut web).await;
 }

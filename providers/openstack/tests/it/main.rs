@@ -16,6 +16,7 @@ mod floating;
 mod groups;
 mod inspect;
 mod late;
+mod limits;
 mod lives;
 mod matrix;
 mod measure;

@@ -14,6 +14,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_new_cluster_name_renames_the_parts_of_sharers,
         a_full_or_internal_sharer_is_refused_before_any_write,
         what_is_wrong_with_a_sharer_does_not_hold_up_the_others,
+        the_balancer_that_a_service_left_for_a_shared_one_goes_with_it,
         a_port_removed_before_the_deletion_leaves_no_listener,
         a_port_that_another_service_has_is_refused_whatever_its_protocol;
 }
@@ -79,7 +80,7 @@ async fn what_is_wrong_with_a_sharer_does_not_hold_up_the_others(scene: &mut Sce
     let error = answers[1].result.as_ref().unwrap_err().to_string();
     assert!(error.contains("2 security groups have the name"), "{error}");
     let limits: Vec<Value> = scene.listeners().await.iter().map(|it| it["connection_limit"].clone()).collect();
-    assert_eq!(limits, [100, -1]);
+    assert_eq!(limits, [100, 100], "a setting needs no group");
 }
 
 async fn a_port_that_another_service_has_is_refused_whatever_its_protocol(scene: &mut Scene) {
@@ -228,4 +229,19 @@ async fn a_port_removed_before_the_deletion_leaves_no_listener(scene: &mut Scene
     unset(&mut api, "load-balancer-id");
     scene.ensure(&mut api).await;
     assert_eq!(scene.list(LBS).await.len(), 2);
+}
+
+async fn the_balancer_that_a_service_left_for_a_shared_one_goes_with_it(scene: &mut Scene) {
+    let mut web = web();
+    scene.ensure(&mut web).await;
+    let mut own = service("api", &[(8080, 30808)], json!({}));
+    scene.ensure(&mut own).await;
+    set(&mut own, "load-balancer-id", annotation(&web, "load-balancer-id").unwrap());
+    scene.ensure(&mut own).await;
+    assert_eq!((scene.balancers().await.len(), scene.listeners().await.len()), (2, 3));
+    scene.delete(&mut own).await;
+    assert_eq!((scene.listeners().await.len(), scene.floating_ips().await.len()), (1, 1));
+    assert_eq!(texts(&scene.balancer().await["tags"]), [WEB]);
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
 }

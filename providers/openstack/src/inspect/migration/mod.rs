@@ -6,6 +6,7 @@
 //! | `permissions` | the roles of the login, and each read; see [`permissions`] |
 //! | `provider-ids`, `node-names`, `node-addresses` | the servers of the nodes; see [`nodes`] |
 //! | `routes` | the treatment of the router's routes |
+//! | `cluster-name` | whether other clusters of the project may have the same |
 //! | `load-balancers` | the remaining work for each Service |
 
 mod nodes;
@@ -20,6 +21,7 @@ use ccm_provider::{Check, Claims};
 
 use super::{Inspector, members, unchecked};
 use crate::client::network::ExtraRoute;
+use crate::loadbalancer::names;
 
 /// All checks. A failed read is an error of its check.
 pub(super) async fn checks(openstack: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
@@ -28,10 +30,18 @@ pub(super) async fn checks(openstack: &Inspector, cluster: &str, claims: &Claims
     checks.extend(nodes::checks(openstack, claims).await);
     checks.extend(router(openstack, claims).await);
     match openstack.balancers() {
-        Ok(balancers) => checks.extend(services(balancers, cluster, claims).await),
+        Ok(balancers) => {
+            checks.extend(cluster_name(cluster));
+            checks.extend(services(balancers, cluster, claims).await);
+        }
         Err(off) => checks.push(Check::good("load-balancers", "", off.to_string())),
     }
     checks
+}
+
+fn cluster_name(cluster: &str) -> Option<Check> {
+    let [risk, fix] = names::SHARED_NAME;
+    (cluster == names::DEFAULT_CLUSTER).then(|| Check::warning("cluster-name", cluster, risk, fix))
 }
 
 async fn router(openstack: &Inspector, claims: &Claims) -> Vec<Check> {

@@ -1,14 +1,14 @@
 //! Finds orphans, with the reason and whether they may be deleted.
 
-use ccm_kit::inspect::orphans::Unclaimed;
+use ccm_kit::inspect::orphans::{self, Unclaimed};
 use ccm_provider::Risk;
 use futures::future::try_join_all;
 
 use super::*;
 use crate::client::network::Port;
-use crate::client::octavia::Member;
-use crate::loadbalancer::claim::utc;
+use crate::loadbalancer::claim::{Claim, Evidence, utc};
 use crate::loadbalancer::observed::service_tags;
+use crate::loadbalancer::plan::namesake;
 
 /// Maximum number of concurrent reads.
 const AT_ONCE: usize = 20;
@@ -25,10 +25,7 @@ pub(super) async fn orphans(
         let made = some.iter().map(|(lb, marks)| async {
             let kept = match &marks.doubt {
                 Some(doubt) => Some(doubt.clone()),
-                None => {
-                    let members = openstack.client.status_tree(&lb.id).await?.members();
-                    not_our_members(members.into_values().flatten(), claimed)
-                }
+                None => not_our_balancer(openstack, lb, &marks.service, claimed).await?,
             };
             Ok::<_, ProviderError>(of_balancer(lb, marks, kept, claimed))
         });
@@ -89,15 +86,19 @@ fn balancer(lb: &LoadBalancer, has_tags: bool, claimed: &Claimed<'_>) -> Option<
 }
 
 /// The reason why a balancer may belong to another cluster with the same name.
-fn not_our_members(members: impl Iterator<Item = Member>, claimed: &Claimed<'_>) -> Option<String> {
-    let members: Vec<Member> = members.collect();
-    if members.is_empty() || claimed.addresses.is_empty() {
-        return claimed.unsure();
-    }
-    (!members.iter().any(|member| claimed.addresses.contains(&*member.address))).then(|| {
-        "none of its members is a node of this cluster: another cluster with the same --cluster-name may use it; check that \
-         nothing does, and remove it by hand"
-            .to_owned()
+async fn not_our_balancer(
+    openstack: &Inspector,
+    lb: &LoadBalancer,
+    service: &str,
+    claimed: &Claimed<'_>,
+) -> Result<Option<String>, ProviderError> {
+    let former = orphans::former(service, "")?;
+    let balancers = openstack.balancers()?;
+    Ok(match balancers.claim_of(claimed.cluster, &former, lb, &claimed.addresses).await? {
+        (_, Evidence::Empty) => claimed.unsure(),
+        (_, Evidence::Nothing) if claimed.addresses.is_empty() => claimed.unsure(),
+        (Claim::Own, _) => None,
+        _ => Some(namesake(lb)),
     })
 }
 

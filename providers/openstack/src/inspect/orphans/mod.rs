@@ -18,12 +18,9 @@ use super::Inspector;
 use crate::client::Query;
 use crate::client::network::{FloatingIp, SecurityGroup};
 use crate::client::octavia::LoadBalancer;
-use crate::loadbalancer::names;
-use crate::loadbalancer::plan::Features;
+use crate::loadbalancer::env::Features;
+use crate::loadbalancer::names::{self, DEFAULT_CLUSTER};
 pub(super) use delete::delete;
-
-/// The default of `--cluster-name`.
-const DEFAULT_CLUSTER: &str = "kubernetes";
 
 /// Identity of an orphan for its deletion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +64,7 @@ struct Claimed<'a> {
     ids: BTreeSet<&'a str>,
     groups: BTreeSet<String>,
     /// Addresses of nodes.
-    addresses: BTreeSet<&'a str>,
+    addresses: BTreeSet<String>,
     /// Servers of nodes.
     servers: BTreeSet<String>,
 }
@@ -98,7 +95,7 @@ impl<'a> Claimed<'a> {
     fn new(openstack: &Inspector, cluster: &'a str, claims: &'a Claims) -> Self {
         let services = Services::new(claims);
         let id = crate::annotations::LOAD_BALANCER_ID.row.key;
-        let addresses = claims.nodes.iter().flat_map(|node| &node.addresses).map(|address| &*address.address);
+        let addresses = claims.nodes.iter().flat_map(|node| &node.addresses).map(|address| address.address.to_string());
         let server = |node: &ccm_provider::NodeRef| {
             let id = openstack.identity.parse(node.provider_id_or_empty()).ok()?;
             Some(id.as_str().to_owned())

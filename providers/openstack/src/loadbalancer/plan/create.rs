@@ -4,9 +4,9 @@ use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{ProviderError, Verb};
 use serde_json::Value;
 
-use super::super::desired::{Family, Settings};
 use super::super::observed::Balancer;
 use super::super::step::{Then, Write, made};
+use super::super::wanted::{Family, Settings};
 use super::{Draft, Fields, refused};
 use crate::annotations as keys;
 use crate::client::octavia::LoadBalancer;
@@ -83,7 +83,8 @@ impl Draft<'_> {
             fields.put("listeners", trees.collect::<Vec<Value>>());
         }
         let write = Write::CreateBalancer { name: item.name.clone(), body: fields.below("loadbalancer") };
-        self.part = Part::new(Kind::Frame);
+        // It has the name and the tag of the Service.
+        self.part = Part::new(Kind::Claim);
         self.push(write, (Verb::Create, "LoadBalancer", &item.name), "the Service asks for a load balancer");
         // In ERROR only a cascade deletes it.
         let id = made(&balancer_id(&item.name));

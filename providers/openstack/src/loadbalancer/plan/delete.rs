@@ -1,7 +1,7 @@
 //! Deletion of a Service: its own objects are deleted; shared ones and those of others stay.
 
 use ccm_kit::balancer::{Kind, Part};
-use ccm_provider::{Finding, ProviderError, Verb};
+use ccm_provider::{ErrorClass, Finding, ProviderError, Verb};
 use serde_json::json;
 
 use super::super::names;
@@ -9,7 +9,7 @@ use super::super::observed::{Balancer, service_tags};
 use super::super::step::{Then, Write};
 use super::floating::FLOATING_IP;
 use super::ports::label;
-use super::{Claim, Draft, MONITOR, NAMESAKE, POOL, namesake, refused, tag_change};
+use super::{Claim, Draft, MONITOR, NAMESAKE, POOL, monitors_must_be_read, namesake, refused, tag_change};
 use crate::client::octavia::{ERROR, Listener, LoadBalancer, Pool};
 
 impl Draft<'_> {
@@ -17,8 +17,7 @@ impl Draft<'_> {
         self.must_be_read()?;
         let Some(balancer) = self.observed.balancer(self.place) else {
             self.delete_loose_floating_ips();
-            self.delete_group();
-            return Ok(());
+            return self.delete_group_if_read();
         };
         let (id, status) = (&balancer.lb.id, &*balancer.lb.provisioning_status);
         if status == "PENDING_DELETE" {
@@ -31,10 +30,10 @@ impl Draft<'_> {
         let (item, lb) = (self.item, &balancer.lb);
         if self.claim == Claim::Namesake {
             self.leave_namesake(lb)?;
-            self.delete_group();
-            return Ok(());
+            return self.delete_group_if_read();
         }
         self.must_be_ours(balancer)?;
+        monitors_must_be_read(balancer)?;
         let is_own_tag = |tag: &str| self.claim.owns(item, tag);
         let is_user = self.claim.is_user();
         let made_by_us = names::is_service_tag(&lb.name) || lb.name == item.legacy;
@@ -42,26 +41,41 @@ impl Draft<'_> {
         let mut tags = of_listeners.chain([&lb.tags]).flat_map(|tags| service_tags(tags));
         let shared = tags.any(|tag| !is_own_tag(tag)) || self.claim == Claim::HalfMade;
         if is_user && made_by_us && !shared {
-            let ips = self.observed.floating_ips.iter();
-            let bound = ips.clone().filter(|ip| ip.port_id.as_ref() == Some(&balancer.lb.vip_port_id));
-            self.part = Part::of(Kind::Retire, FLOATING_IP);
-            for ip in bound.collect::<Vec<_>>() {
-                // Any other floating IP is detached with the port.
-                if self.is_our_floating_ip(balancer, ip) && !self.item.keep_floating_ip {
-                    self.remove_floating_ip(balancer, ip, "the Service goes");
-                }
-            }
+            self.delete_floating_ips(balancer, "the Service goes");
             self.delete_balancer(balancer, "the Service goes", Then::Nothing);
         } else if is_user {
             self.leave(balancer);
+        }
+        let left = self.observed.left_behind.get(&self.place);
+        if let Some(left) = left.and_then(|id| self.observed.balancers.get(id)) {
+            self.delete_floating_ips(left, "the Service goes");
+            self.delete_balancer(left, "the Service goes, which uses another", Then::Nothing);
         }
         // One that lost its balancer waits for this one, which was made instead.
         match item.annotated.as_ref().is_some_and(|noted| *noted != lb.id) {
             true => self.delete_loose_floating_ips(),
             false => self.leave_loose_floating_ips(),
         }
+        self.delete_group_if_read()
+    }
+
+    /// Deletes the floating IPs that were created for the balancer; any other is detached with its port.
+    pub(super) fn delete_floating_ips(&mut self, balancer: &Balancer, reason: &'static str) {
+        self.part = Part::of(Kind::Retire, FLOATING_IP);
+        for ip in &self.observed.floating_ips {
+            let is_bound = ip.port_id.as_ref() == Some(&balancer.lb.vip_port_id);
+            if is_bound && self.is_our_floating_ip(balancer, ip) && !self.item.keep_floating_ip {
+                self.remove_floating_ip(balancer, ip, reason);
+            }
+        }
+    }
+
+    /// A group that was not read may be left. Where none is managed, the right to read it may be missing.
+    fn delete_group_if_read(&mut self) -> Result<(), ProviderError> {
         self.delete_group();
-        Ok(())
+        let is_needless = !self.env.config.load_balancer.manage_security_groups;
+        let is_denied = |error: &ProviderError| matches!(error.class(), ErrorClass::Denied { .. });
+        self.group_must_be_read().or_else(|error| if is_needless && is_denied(&error) { Ok(()) } else { Err(error) })
     }
 
     pub(super) fn delete_balancer(&mut self, balancer: &Balancer, reason: &'static str, then: Then) {

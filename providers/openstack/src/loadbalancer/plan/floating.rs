@@ -3,11 +3,12 @@
 use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{Finding, ProviderError, Verb};
 
-use super::super::desired::Settings;
 use super::super::names;
 use super::super::observed::Balancer;
 use super::super::step::Write;
-use super::{Draft, Fields, NOT_APPLIED, refused};
+use super::super::wanted::Settings;
+use super::findings::NOT_APPLIED;
+use super::{Draft, Fields, refused};
 use crate::client::network::FloatingIp;
 
 /// The part of the floating IP.

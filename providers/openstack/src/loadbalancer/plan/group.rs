@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{ProviderError, Verb};
 
-use super::super::desired::{Port as ServicePort, Settings};
 use super::super::observed::Group;
 use super::super::step::{Write, made};
+use super::super::wanted::{Port as ServicePort, Settings};
 use super::{Draft, refused};
 use crate::client::network::{Port, Rule};
 
@@ -42,7 +42,7 @@ impl Draft<'_> {
             self.push(Write::GroupLater, (verb, "SecurityGroup", &self.item.group), why);
             return Ok(());
         }
-        let desired = self.desired_rules(settings, observed)?;
+        let wanted = self.wanted_rules(settings, observed)?;
         let group = match &observed.group {
             Some(group) => group.id.clone(),
             None => {
@@ -64,9 +64,10 @@ impl Draft<'_> {
         };
         let present = observed.group.as_ref().map(|group| &*group.security_group_rules).unwrap_or_default();
         let (have, want): (BTreeSet<Key>, BTreeSet<Key>) =
-            (present.iter().map(key).collect(), desired.iter().map(key).collect());
-        for rule in desired.iter().filter(|rule| !have.contains(&key(rule))) {
-            let write = Write::CreateRule { group: group.clone(), rule: rule.clone() };
+            (present.iter().map(key).collect(), wanted.iter().map(key).collect());
+        let makes_room = have.iter().any(|present| !want.contains(present));
+        for rule in wanted.iter().filter(|rule| !have.contains(&key(rule))) {
+            let write = Write::CreateRule { group: group.clone(), rule: rule.clone(), makes_room };
             self.push_rule(write, (Verb::Create, "SecurityGroupRule", &shown(rule)), "the Service needs it");
         }
         self.ports_of_members(observed, &group);
@@ -74,10 +75,10 @@ impl Draft<'_> {
             let write = Write::DeleteRule { id: rule.id.clone() };
             self.push_rule(write, (Verb::Delete, "SecurityGroupRule", &shown(rule)), "the Service does not need it");
         }
-        Ok(())
+        all_nodes_known(observed)
     }
 
-    fn desired_rules(&self, settings: &Settings, observed: &Group) -> Result<Vec<Rule>, ProviderError> {
+    fn wanted_rules(&self, settings: &Settings, observed: &Group) -> Result<Vec<Rule>, ProviderError> {
         let subnet = observed.subnet.as_ref().ok_or_else(|| {
             refused(
                 "the subnet of the members is not known, so no rule can be made; set subnet-id or member-subnet-id in \
@@ -165,6 +166,7 @@ impl Draft<'_> {
         let observed = self.observed.groups.get(&self.place).filter(|_| self.item.hosts.manages_group);
         if let Some((observed, group)) = observed.and_then(|observed| Some((observed, observed.group.as_ref()?))) {
             self.ports_of_members(observed, &group.id);
+            return all_nodes_known(observed);
         }
         Ok(())
     }
@@ -183,6 +185,12 @@ impl Draft<'_> {
     fn rules_part(&mut self, of: &str) {
         self.part = Part::of(Kind::Rules, of.to_owned());
     }
+}
+
+/// The ports of one node do not hold up those of others.
+fn all_nodes_known(observed: &Group) -> Result<(), ProviderError> {
+    let error = |node: &String| format!("node {node} has no provider ID yet: its ports are not known");
+    observed.unknown_node.as_ref().map_or(Ok(()), |node| Err(ProviderError::unknown(error(node))))
 }
 
 /// `ingress tcp 30080 from 10.0.0.0/24`

@@ -7,21 +7,23 @@ use std::time::Duration;
 
 use ccm_kit::balancer::{Items, Kind, Part, Plan};
 use ccm_provider::{Change, ErrorClass, Finding, ProviderError, Risk, ServiceAction, Step as Summary, Verb};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::Env;
-use super::claim::{Claim, Evidence, claim};
-use super::desired::{Desired, Item, Settings, refused};
+use super::claim::{Claim, claim};
+use super::env::{Env, Features};
 use super::names;
 use super::observed::{Balancer, Observed, service_tags};
 use super::settling::not_shown;
 use super::step::{Order, Step, Then, Write};
-use crate::annotations::{self as keys, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECREATE_IN_ERROR};
-use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer, Version};
+use super::wanted::{Item, Settings, Wanted, refused};
+use crate::annotations::RECREATE_IN_ERROR;
+use crate::client::octavia::{ACTIVE, ERROR};
 use crate::client::operation::*;
 
+mod bodies;
 pub(crate) mod create;
 mod delete;
+mod findings;
 mod floating;
 mod group;
 mod monitors;
@@ -29,42 +31,17 @@ mod ports;
 mod rename;
 mod replace;
 
+use bodies::{Changed, Fields, tag_change};
+use findings::children_in_error;
+pub(crate) use findings::namesake;
+
 /// The reason of the event about a balancer that may be another cluster's.
 pub(crate) const NAMESAKE: &str = "LoadBalancerNotOurs";
-/// The reason of the event about a setting that counts only when a balancer is created.
-const NOT_APPLIED: &str = "LoadBalancerSettingNotApplied";
 /// Retry interval for a balancer that another program is changing.
 const BUSY: Duration = Duration::from_secs(5);
 const LONGEST_BUSY: Duration = Duration::from_secs(60);
 /// The reason of the event about such a balancer.
 pub(crate) const NOT_ACTIVE: &str = "LoadBalancerNotActive";
-
-/// The features of Octavia's version and provider driver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Features {
-    pub(crate) tags: bool,
-    pub(crate) allowed_cidrs: bool,
-    pub(crate) flavors: bool,
-    pub(crate) timeouts: bool,
-    pub(crate) zones: bool,
-    pub(crate) http_monitors_on_udp: bool,
-    pub(crate) http_monitors: bool,
-}
-
-impl Features {
-    pub(crate) fn of(version: Version, is_ovn: bool) -> Self {
-        let since = |minor| version >= Version(2, minor);
-        Self {
-            tags: since(5),
-            allowed_cidrs: since(12) && !is_ovn,
-            flavors: since(6) && !is_ovn,
-            timeouts: since(1) && !is_ovn,
-            zones: since(14) && !is_ovn,
-            http_monitors_on_udp: since(16) && !is_ovn,
-            http_monitors: !is_ovn,
-        }
-    }
-}
 
 /// A plan in progress for one item.
 pub(super) struct Draft<'a> {
@@ -82,10 +59,10 @@ pub(super) struct Draft<'a> {
 }
 
 /// The plan for all items in order: each item sees the tags that earlier items add.
-pub(super) fn plan(env: &Env, observed: &Observed, desired: &Desired) -> Plan<Order> {
+pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Plan<Order> {
     let mut all = Plan::default();
     let mut observed = observed.clone();
-    for (place, item) in &desired.items {
+    for (place, item) in &wanted.items {
         let mut draft = Draft::new(env, &observed, *place, item);
         let planned = match item.action {
             _ if observed.hidden.contains(place) => Err(not_shown()),
@@ -188,13 +165,18 @@ impl Draft<'_> {
             self.create_balancer(settings)?;
             return self.managed_group(settings);
         };
-        if settings.is_recreated && balancer.lb.provisioning_status == ERROR {
-            self.must_be_ours(balancer)?;
-            return self.replace(balancer, settings);
-        }
-        if self.is_failed_creation(balancer) {
-            self.delete_balancer(balancer, "its creation failed", Then::Later);
-            return Ok(());
+        if balancer.lb.provisioning_status == ERROR {
+            self.must_be_read()?;
+            if settings.is_recreated {
+                self.must_be_ours(balancer)?;
+                return self.replace(balancer, settings);
+            }
+            if self.is_failed_creation(balancer) {
+                // Nothing would find it after its balancer.
+                self.delete_floating_ips(balancer, "the creation of its load balancer failed");
+                self.delete_balancer(balancer, "its creation failed", Then::Later);
+                return Ok(());
+            }
         }
         self.must_be_changeable(balancer)?;
         self.must_be_ours(balancer)?;
@@ -203,14 +185,19 @@ impl Draft<'_> {
             let _ = self.hosts(balancer);
             return Err(refusal);
         }
+        // The tag is the claim of the Service: it is written before anything else of it is there, and else after the
+        // members.
+        let is_claimed = matches!(self.claim, Claim::Own | Claim::Shared);
         if self.claim.is_former() {
             self.rename(balancer);
-        } else if !balancer.is_unread {
-            // The tag is the claim of the Service: before anything else of it is there.
+        } else if !balancer.is_unread && !is_claimed {
             self.own_tag(balancer, settings);
         }
         if !balancer.is_unread {
             self.ports(balancer, settings);
+        }
+        if !balancer.is_unread && is_claimed {
+            self.own_tag(balancer, settings);
         }
         self.say_what_came_too_late(balancer, settings);
         let floating_ip = self.floating_ip(balancer, settings);
@@ -227,6 +214,9 @@ impl Draft<'_> {
         };
         self.must_be_changeable(balancer)?;
         self.must_be_ours(balancer)?;
+        if balancer.is_unread {
+            self.must_be_read()?;
+        }
         let members = self.hosts(balancer);
         let group = self.hosts_of_group();
         members.and(group)
@@ -243,7 +233,7 @@ impl Draft<'_> {
         let certificate = certificate.map_or(Ok(()), |problem| Err(refused(problem.clone())));
         let checked = certificate
             .and_then(|()| self.must_be_read())
-            .and_then(|()| self.group_must_be_read())
+            .and_then(|()| monitors_must_be_read(balancer))
             .and_then(|()| self.may_share(balancer, settings))
             .and_then(|()| settings.ports.iter().try_for_each(|port| self.must_be_free(balancer, port)));
         checked.err()
@@ -286,13 +276,11 @@ impl Draft<'_> {
     /// fail long after this program stopped waiting for it.
     fn is_failed_creation(&self, balancer: &Balancer) -> bool {
         let (item, lb) = (self.item, &balancer.lb);
-        let evidence = self.observed.evidence.get(&self.place);
-        let is_known = item.notes(lb) || matches!(evidence, Some(Evidence::Created | Evidence::Member));
         let of_listeners = balancer.listeners.iter().map(|listener| &listener.tags);
         let mut tags = of_listeners.chain([&lb.tags]).flat_map(|tags| service_tags(tags));
         lb.provisioning_status == ERROR
             && lb.name == item.name
-            && is_known
+            && self.claim.is_owner()
             && item.noted_address.is_none()
             && item.published.is_empty()
             && tags.all(|tag| self.claim.owns(item, tag))
@@ -306,7 +294,10 @@ impl Draft<'_> {
                 self.findings.push(Finding::warning(NAMESAKE, text.clone()));
                 Err(refused(text))
             }
-            Claim::Unread => Err(ProviderError::unknown(format!("the members of {} were not read", balancer.lb.id))),
+            Claim::Unread => {
+                self.must_be_read()?;
+                Err(ProviderError::unknown(format!("the members of {} were not read", balancer.lb.id)))
+            }
             _ => Ok(()),
         }
     }
@@ -437,54 +428,6 @@ impl Draft<'_> {
         let last = self.steps.pop();
         self.steps.extend(last.map(change));
     }
-
-    /// Reports settings of the Service that count only when a balancer is created, and differ from those of this one.
-    fn say_what_came_too_late(&mut self, balancer: &Balancer, settings: &Settings) {
-        let (asked, lb) = (&settings.asked, &balancer.lb);
-        let has_address = settings.is_internal || lb.vip_address.contains(':');
-        let address = if has_address { &*asked.address } else { "" };
-        let of_annotations = [
-            (keys::NETWORK_ID.row.key, &*asked.network, &lb.vip_network_id),
-            (keys::SUBNET_ID.row.key, &asked.subnet, &lb.vip_subnet_id),
-            (keys::PORT_ID.row.key, &asked.port, &lb.vip_port_id),
-            (keys::FLAVOR_ID.row.key, if self.features.flavors { &asked.flavor } else { "" }, &lb.flavor_id),
-            (
-                keys::AVAILABILITY_ZONE.row.key,
-                if self.features.zones { &asked.zone } else { "" },
-                &lb.availability_zone,
-            ),
-            ("spec.loadBalancerIP", address, &lb.vip_address),
-        ];
-        let is_owner = self.claim.is_owner();
-        for (key, asked, present) in of_annotations.into_iter().filter(|(_, asked, _)| is_owner && !asked.is_empty()) {
-            if asked != present {
-                let shown = if present.is_empty() { "none" } else { present };
-                let text = format!(
-                    "{key} {asked} counts only when a load balancer is created: this one has {shown}; correct it, or make another \
-                     Service"
-                );
-                self.findings.push(Finding::warning(NOT_APPLIED, text));
-            }
-        }
-    }
-
-    /// Reports settings that the cloud does not support.
-    fn say_what_is_ignored(&mut self, settings: &Settings) {
-        let warn = |reason: &str, text: &str| Finding::warning(reason, text);
-        let restricted_by_group = self.item.hosts.manages_group && self.env.is_ovn();
-        if let Some(problem) = &settings.bad_sources {
-            self.findings.push(warn("LoadBalancerSourceRangesIgnored", problem));
-        }
-        if settings.restricts_sources && !self.features.allowed_cidrs && !restricted_by_group {
-            let text =
-                "loadBalancerSourceRanges are ignored: this Octavia or its provider has no allowed CIDRs (since 2.12)";
-            self.findings.push(warn("LoadBalancerSourceRangesIgnored", text));
-        }
-        if !settings.zone.is_empty() && !self.features.zones {
-            let text = "the availability zone is ignored: this Octavia or its provider has none (since 2.14)";
-            self.findings.push(warn("LoadBalancerAvailabilityZonesIgnored", text));
-        }
-    }
 }
 
 /// A kind of object below a balancer.
@@ -511,109 +454,8 @@ const fn kind(
     Object { name, key, create, update, delete }
 }
 
-/// The reason why a balancer with the name of a Service's is left alone, and what to do.
-pub(crate) fn namesake(lb: &LoadBalancer) -> String {
-    let LoadBalancer { id, name, .. } = lb;
-    format!(
-        "load balancer {id} has the name {name}, and nothing shows that it belongs to this cluster: none of its members is a \
-         node of it. Another cluster of the project may have the same --cluster-name; give each its own. If it is of this \
-         cluster, set only the annotation {}={id} (and remove {}) to take it over, or delete it",
-        LOAD_BALANCER_ID.row.key, LOAD_BALANCER_ADDRESS.row.key
-    )
-}
-
-/// `; listener a is in ERROR`
-fn children_in_error(balancer: &Balancer) -> String {
-    let failed = |status: &str| status == ERROR;
-    let listeners =
-        balancer.listeners.iter().filter(|l| failed(&l.provisioning_status)).map(|l| format!("listener {}", l.name));
-    let pools = balancer.pools.iter().filter(|p| failed(&p.provisioning_status)).map(|p| format!("pool {}", p.name));
-    let members = balancer.members.values().flatten().filter(|m| failed(&m.provisioning_status));
-    let members = members.map(|m| format!("member {}", m.name));
-    let all: Vec<String> = listeners.chain(pools).chain(members).collect();
-    if all.is_empty() { String::new() } else { format!(" (in ERROR: {})", all.join(", ")) }
-}
-
-fn change(field: &'static str, before: &str, after: &str) -> Change {
-    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    Change { field: field.into(), before: some(before), after: some(after) }
-}
-
-/// Only added and removed tags: unchanged ones do not concern the reader.
-fn tag_change(before: &[String], after: &[String]) -> Change {
-    let without = |tags: &[String], others: &[String]| {
-        tags.iter().filter(|tag| !others.contains(tag)).map(String::as_str).collect::<Vec<_>>().join(" ")
-    };
-    change("tags", &without(before, after), &without(after, before))
-}
-
-/// The fields of a body.
-#[derive(Default)]
-struct Fields(Map<String, Value>);
-
-impl Fields {
-    fn put(&mut self, key: &str, value: impl Into<Value>) {
-        self.0.insert(key.to_owned(), value.into());
-    }
-
-    /// Puts a text that is not empty.
-    fn put_text(&mut self, key: &str, text: &str) {
-        if !text.is_empty() {
-            self.put(key, text);
-        }
-    }
-
-    /// The fields below a key: a whole body.
-    fn below(self, key: &str) -> Value {
-        json!({ key: self.0 })
-    }
-}
-
-impl From<Fields> for Value {
-    fn from(fields: Fields) -> Self {
-        Self::Object(fields.0)
-    }
-}
-
-/// A body of changed fields, and the changes to report.
-#[derive(Default)]
-struct Changed {
-    body: Map<String, Value>,
-    changes: Vec<Change>,
-}
-
-impl Changed {
-    /// Adds a field if it differs.
-    fn field<T: PartialEq + Into<Value> + Clone>(&mut self, name: &'static str, before: &T, after: &T) {
-        if before != after {
-            let (before, after): (Value, Value) = (before.clone().into(), after.clone().into());
-            self.changes.push(change(name, &shown(&before), &shown(&after)));
-            self.body.insert(name.to_owned(), after);
-        }
-    }
-
-    /// Rewrites a part whose last change failed, with a field that it has.
-    fn again(&mut self, status: &str, name: &str) {
-        if status == ERROR {
-            self.changes.push(change("provisioning_status", ERROR, ACTIVE));
-            self.body.entry("name").or_insert_with(|| name.into());
-        }
-    }
-
-    fn tags(&mut self, before: &[String], after: &[String]) {
-        if before != after {
-            self.changes.push(tag_change(before, after));
-            self.body.insert("tags".to_owned(), after.into());
-        }
-    }
-}
-
-fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
+fn monitors_must_be_read(balancer: &Balancer) -> Result<(), ProviderError> {
+    balancer.unread_monitors.clone().map_or(Ok(()), Err)
 }
 
 /// The name of a part of the balancer of an item.

@@ -2,9 +2,9 @@
 
 use ccm_provider::Finding;
 
-use super::super::desired::{Monitor as DesiredMonitor, Port, Settings};
 use super::super::names;
 use super::super::observed::Balancer;
+use super::super::wanted::{Monitor as WantedMonitor, Port, Settings};
 use super::ports::Place;
 use super::{Changed, Draft, Fields, MONITOR, part};
 use crate::client::octavia::{Monitor, Pool};
@@ -19,7 +19,7 @@ impl Draft<'_> {
         settings.monitor.is_some() && self.item.hosts.health_check_port.is_some() && able
     }
 
-    pub(super) fn desired_monitor(&self, settings: &Settings, index: usize, port: &Port) -> Option<MonitorFields> {
+    pub(super) fn wanted_monitor(&self, settings: &Settings, index: usize, port: &Port) -> Option<MonitorFields> {
         let times = settings.monitor?;
         let kind = match (self.checks_kube_proxy(settings, port), &*port.transport) {
             (true, _) => "HTTP",
@@ -39,36 +39,36 @@ impl Draft<'_> {
     ) {
         let present = pool.found.map(|pool| &pool.healthmonitor_id).filter(|id| !id.is_empty());
         let present = present.and_then(|id| balancer.monitors.iter().find(|monitor| monitor.id == *id));
-        let desired = self.desired_monitor(settings, index, port);
-        match (present, desired) {
+        let wanted = self.wanted_monitor(settings, index, port);
+        match (present, wanted) {
             (None, None) => {}
-            (None, Some(desired)) => self.create_monitor(balancer, &pool.id, desired),
+            (None, Some(wanted)) => self.create_monitor(balancer, &pool.id, wanted),
             (Some(present), None) => {
                 self.delete_part(balancer, &MONITOR, &present.id, &present.name, "no health monitor is asked for");
             }
-            (Some(present), Some(desired)) if present.kind != desired.kind => {
+            (Some(present), Some(wanted)) if present.kind != wanted.kind => {
                 self.delete_part(balancer, &MONITOR, &present.id, &present.name, "its type cannot be changed");
-                self.create_monitor(balancer, &pool.id, desired);
+                self.create_monitor(balancer, &pool.id, wanted);
             }
-            (Some(present), Some(desired)) => self.update_monitor(balancer, present, &desired),
+            (Some(present), Some(wanted)) => self.update_monitor(balancer, present, &wanted),
         }
     }
 
-    fn create_monitor(&mut self, balancer: &Balancer, pool: &str, desired: MonitorFields) {
-        let mut fields = desired.fields();
+    fn create_monitor(&mut self, balancer: &Balancer, pool: &str, wanted: MonitorFields) {
+        let mut fields = wanted.fields();
         fields.put("pool_id", pool);
-        self.create_part(balancer, &MONITOR, desired.name, fields, "the Service asks for health checks");
+        self.create_part(balancer, &MONITOR, wanted.name, fields, "the Service asks for health checks");
     }
 
-    fn update_monitor(&mut self, balancer: &Balancer, present: &Monitor, desired: &MonitorFields) {
+    fn update_monitor(&mut self, balancer: &Balancer, present: &Monitor, wanted: &MonitorFields) {
         let mut changed = Changed::default();
         // The rename sets the name. When nodes change, upstream names monitors of sharing Services after the balancer;
         // and a port keeps its monitor when a port before it is removed. Neither is worth a change.
         let is_of = |balancer: &str| names::is_part(&present.name, "monitor", balancer);
         if !self.is_renamed(&present.name) && !is_of(&self.item.name) && !is_of(&balancer.lb.name) {
-            changed.field("name", &present.name, &desired.name);
+            changed.field("name", &present.name, &wanted.name);
         }
-        let times = &desired.times;
+        let times = &wanted.times;
         changed.field("delay", &present.delay, &times.delay);
         changed.field("timeout", &present.timeout, &times.timeout);
         changed.field("max_retries", &present.max_retries, &times.max_retries);
@@ -91,7 +91,7 @@ impl Draft<'_> {
 pub(super) struct MonitorFields {
     name: String,
     kind: String,
-    times: DesiredMonitor,
+    times: WantedMonitor,
 }
 
 impl MonitorFields {

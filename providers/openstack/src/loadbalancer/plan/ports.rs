@@ -6,11 +6,12 @@ use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{ProviderError, Verb};
 use serde_json::{Value, json};
 
-use super::super::desired::{NodePort, Port, Settings, Target, transport};
 use super::super::names;
 use super::super::observed::{Balancer, service_tags};
 use super::super::step::{Step, made};
-use super::{Changed, Draft, Fields, LISTENER, POOL, change, part, refused};
+use super::super::wanted::{NodePort, Port, Settings, Target, transport};
+use super::bodies::change;
+use super::{Changed, Draft, Fields, LISTENER, POOL, part, refused};
 use crate::client::octavia::{ERROR, Listener, Member, Pool};
 use crate::client::operation::{MEMBER_CREATE, MEMBER_DELETE, MEMBERS_UPDATE};
 
@@ -62,7 +63,12 @@ impl Draft<'_> {
             let present = || balancer.members.get(&pool.id)?.first().map(|member| member.protocol_port);
             let asked = hosts.node_ports.iter().find(is_port).map(|port| port.node_port);
             let Some(node_port) = asked.or_else(present) else { continue };
-            let asks = balancer.monitors.iter().any(|it| it.id == pool.healthmonitor_id && it.kind == "HTTP");
+            let of_kube_proxy = |member: &Member| member.monitor_port.is_some();
+            let asks = match balancer.unread_monitors {
+                None => balancer.monitors.iter().any(|it| it.id == pool.healthmonitor_id && it.kind == "HTTP"),
+                // The members have its port.
+                Some(_) => balancer.members.get(&pool.id).is_some_and(|members| members.iter().any(of_kube_proxy)),
+            };
             let behind = Behind { node_port, monitor_port: hosts.health_check_port.filter(|_| asks) };
             self.part = Part::of(Kind::Members, label(listener.protocol_port, &listener.protocol));
             self.members(balancer, behind, &Place { id: pool.id.clone(), found: Some(pool) }, subnet.as_deref());
@@ -227,9 +233,9 @@ impl Draft<'_> {
         let port = settings.ports.get(index)?;
         let subnet = self.observed.member_subnet(self.place, &self.item.hosts);
         let mut pool = self.pool_fields(settings, index, port);
-        let members = self.desired_members(self.behind(settings, port), subnet.as_deref());
+        let members = self.wanted_members(self.behind(settings, port), subnet.as_deref());
         pool.put("members", members.iter().map(Member::body).collect::<Vec<_>>());
-        if let Some(monitor) = self.desired_monitor(settings, index, port) {
+        if let Some(monitor) = self.wanted_monitor(settings, index, port) {
             pool.put("healthmonitor", monitor.fields());
         }
         let mut listener = self.listener_fields(settings, index, port);
@@ -288,9 +294,9 @@ impl Draft<'_> {
         }
         if self.features.allowed_cidrs {
             let set = |cidrs: &[String]| -> BTreeSet<String> { cidrs.iter().map(|cidr| normalized(cidr)).collect() };
-            let desired = sources(settings);
-            if set(&listener.allowed_cidrs) != set(&desired) {
-                changed.field("allowed_cidrs", &listener.allowed_cidrs, &desired);
+            let wanted = sources(settings);
+            if set(&listener.allowed_cidrs) != set(&wanted) {
+                changed.field("allowed_cidrs", &listener.allowed_cidrs, &wanted);
             }
         }
         changed.again(&listener.provisioning_status, &listener.name);
@@ -372,7 +378,7 @@ impl Draft<'_> {
         }
     }
 
-    fn desired_members(&self, behind: Behind, subnet: Option<&str>) -> Vec<Member> {
+    fn wanted_members(&self, behind: Behind, subnet: Option<&str>) -> Vec<Member> {
         let Behind { node_port, monitor_port } = behind;
         if node_port == 0 {
             return Vec::new();
@@ -393,7 +399,7 @@ impl Draft<'_> {
     }
 
     fn members(&mut self, balancer: &Balancer, behind: Behind, pool: &Place<'_, Pool>, subnet: Option<&str>) {
-        let desired = self.desired_members(behind, subnet);
+        let wanted = self.wanted_members(behind, subnet);
         let empty = Vec::new();
         let present = pool.found.and_then(|pool| balancer.members.get(&pool.id)).unwrap_or(&empty);
         let is_whole = pool.found.is_none_or(|pool| balancer.whole.contains(&pool.id));
@@ -402,7 +408,7 @@ impl Draft<'_> {
             (member.address.clone(), member.protocol_port, member.name.clone(), monitor_port)
         };
         let keys = |members: &[Member]| -> BTreeSet<_> { members.iter().map(key).collect() };
-        let (mut before, after) = (keys(present), keys(&desired));
+        let (mut before, after) = (keys(present), keys(&wanted));
         let failed: Vec<&Member> = present.iter().filter(|member| member.provisioning_status == ERROR).collect();
         // Members in ERROR are written again.
         before.retain(|kept| failed.iter().all(|member| key(member) != *kept));
@@ -419,7 +425,7 @@ impl Draft<'_> {
         if self.env.config.load_balancer.serial_calls {
             let mut surplus: Vec<&Member> = present.iter().collect();
             surplus.retain(|member| !after.contains(&key(member)) || failed.contains(member));
-            for member in desired.iter().filter(|member| new.contains(&key(member))) {
+            for member in wanted.iter().filter(|member| new.contains(&key(member))) {
                 // A pool has one member per address and port, and should never be empty.
                 if let Some(at) = surplus.iter().position(|other| is_same(member, other)) {
                     self.delete_member(balancer, &pool.id, surplus.remove(at));
@@ -430,7 +436,7 @@ impl Draft<'_> {
             return;
         }
         let path = format!("pools/{}/members", pool.id);
-        let body = desired.iter().map(|member| {
+        let body = wanted.iter().map(|member| {
             let mut fields = member.fields();
             // A field that is left out keeps its value.
             let keeps = |other: &Member| is_same(member, other) && other.monitor_port.is_some();

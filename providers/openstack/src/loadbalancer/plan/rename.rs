@@ -8,7 +8,8 @@ use ccm_provider::{Finding, Verb};
 use super::super::names;
 use super::super::observed::Balancer;
 use super::super::step::Write;
-use super::{Changed, Draft, Fields, LISTENER, MONITOR, POOL, change, tag_change};
+use super::bodies::change;
+use super::{Changed, Draft, Fields, LISTENER, MONITOR, POOL, tag_change};
 
 impl Draft<'_> {
     /// Whether the rename changes the name of this part.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use ccm_kit::balancer::{Kind, Part};
 use ccm_provider::{Finding, ProviderError, Verb};
 
-use super::super::desired::Settings;
 use super::super::observed::{Balancer, service_tags};
 use super::super::step::{Then, Write};
+use super::super::wanted::Settings;
 use super::floating::FLOATING_IP;
 use super::{Draft, children_in_error, refused};
 use crate::annotations::RECREATE_IN_ERROR;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Family, Source, Target, Vip, backend};
 use crate::annotations as keys;
-use crate::loadbalancer::Env;
+use crate::loadbalancer::env::Env;
 use crate::loadbalancer::selector::NodeSelector;
 
 /// The members of a Service, and where they are.

@@ -24,7 +24,7 @@ use crate::annotations::PREFIX;
 use crate::client::network::Port;
 use crate::client::octavia::{ACTIVE, ERROR, LoadBalancer};
 use crate::client::operation::{FLOATING_IP_CREATE, LB_CREATE, LB_DELETE, Operation};
-use crate::client::{ApiError, Client, is_busy, is_gone};
+use crate::client::{ApiError, Client, is_busy, is_gone, is_quota};
 
 /// Maximum number of polls: about as long as upstream waits, 271 s and 326 s.
 const LOOKS: u32 = 36;
@@ -148,7 +148,7 @@ impl Writer {
             }
             Write::DeleteBalancer { id, cascade, then } => {
                 let id = outputs.fill(id);
-                self.delete_balancer(&id, *cascade, scope).await?;
+                self.delete_balancer(&id, *cascade, outputs, scope).await?;
                 self.settling.forget(&Trace::Balancer(order.owner.clone()));
                 self.settling.wrote(Trace::Deleted(id.clone()));
                 {
@@ -180,21 +180,24 @@ impl Writer {
                 })
             }
             Write::BindFloatingIp { id, port } => {
+                let filled = port.as_ref().map(|port| outputs.fill(port));
+                client.update_floating_ip(id, json!({"port_id": filled})).await?;
                 if port.is_none() {
                     self.settling.forget(&Trace::FloatingIp(order.owner.clone()));
                 }
-                let port = port.as_ref().map(|port| outputs.fill(port));
-                Ok(client.update_floating_ip(id, json!({"port_id": port})).await?)
+                Ok(())
             }
             Write::DescribeFloatingIp { id, description } => {
                 Ok(client.update_floating_ip(id, json!({"description": description})).await?)
             }
             Write::DeleteFloatingIp { id } => {
+                client.delete_floating_ip(id).await?;
                 self.settling.forget(&Trace::FloatingIp(order.owner.clone()));
-                Ok(client.delete_floating_ip(id).await?)
+                Ok(())
             }
             Write::CreateGroup { name, description } => {
                 let made = client.create_security_group(name, description).await;
+                outputs.note_quota(&made);
                 self.made(Trace::Group(name.clone()), &made);
                 let group = made?;
                 outputs.put(&format!("group {name}"), &group.id);
@@ -214,10 +217,19 @@ impl Writer {
                 NOW,
             )),
             Write::DeleteGroup { id, name } => {
+                client.delete_security_group(id).await?;
                 self.settling.forget(&Trace::Group(name.clone()));
-                Ok(client.delete_security_group(id).await?)
+                Ok(())
             }
-            Write::CreateRule { group, rule } => Ok(client.create_rule(&outputs.fill(group), rule).await?),
+            Write::CreateRule { group, rule, makes_room } => {
+                let made = client.create_rule(&outputs.fill(group), rule).await;
+                outputs.note_quota(&made);
+                made.map_err(|error| match is_quota(&error) && *makes_room {
+                    // It is planned again after the rules that go.
+                    true => ProviderError::new(ErrorClass::Conflict, ProviderError::from(error).to_string()),
+                    false => error.into(),
+                })
+            }
             Write::DeleteRule { id } => Ok(client.delete_rule(id).await?),
             Write::UntagPort { port, tag } => Ok(client.delete_port_tag(port, tag).await?),
             Write::PortGroups { port, groups } => {
@@ -247,9 +259,13 @@ impl Writer {
         };
         // A missing port was deleted with its server.
         let changed = self.client.change_port(planned, change).await;
-        changed
-            .map(drop)
-            .map_err(|error| ProviderError::from(error).wrap(format!("security groups of port {}", planned.id)))
+        changed.map(drop).map_err(|error| {
+            let is_raced = error.status == Some(412);
+            let error = ProviderError::from(error).wrap(format!("security groups of port {}", planned.id));
+            // It was read again several times already.
+            let later = ErrorClass::Transient { after: None };
+            if is_raced { ProviderError::new(later, error.to_string()) } else { error }
+        })
     }
 
     async fn create_floating_ip(
@@ -263,13 +279,16 @@ impl Writer {
         for body in bodies {
             let made = self.client.create_floating_ip(&outputs.fill_body(body)).await;
             self.made(Trace::FloatingIp(owner.to_owned()), &made);
+            outputs.note_quota(&made);
             match made {
                 Ok(ip) => {
                     tracing::info!(address = ip.floating_ip_address, "created a floating IP");
                     return Ok(());
                 }
                 // The next subnet may have a free address.
-                Err(error) if error.kind == ErrorKind::Refused && bodies.len() > 1 => last = Some(error),
+                Err(error) if error.kind == ErrorKind::Refused && !is_quota(&error) && bodies.len() > 1 => {
+                    last = Some(error);
+                }
                 Err(error) => return Err(chosen_address(error, body)),
             }
         }
@@ -309,15 +328,22 @@ impl Writer {
         }
     }
 
-    async fn delete_balancer(&self, id: &str, cascade: bool, scope: &Scope) -> Result<(), ProviderError> {
+    async fn delete_balancer(
+        &self,
+        id: &str,
+        cascade: bool,
+        outputs: &Outputs,
+        scope: &Scope,
+    ) -> Result<(), ProviderError> {
         let path = path_of(id, cascade);
-        self.when_ready(id, LB_DELETE, &path, None, scope).await?;
+        self.when_ready(id, LB_DELETE, &path, None, outputs, scope).await?;
         lock(&self.pace).forget(id);
         scope.waiting(self.until_gone(id)).await?
     }
 
     async fn until_gone(&self, id: &str) -> Result<(), ProviderError> {
         let (began, mut wait) = (Instant::now(), lock(&self.pace).first_look_at_deletion());
+        let mut failed = None;
         for _ in 0..self.looks_at_deletion {
             sleep(wait).await;
             match self.client.load_balancer(id).await {
@@ -328,15 +354,12 @@ impl Writer {
                         "loadbalancer {id} has gone into ERROR state while deleted"
                     )));
                 }
-                Ok(Some(_)) => {}
-                Err(error) => tracing::debug!(%error, "a look at a load balancer failed"),
+                Ok(Some(_)) => failed = None,
+                Err(error) => failed = Some(error),
             }
             wait = pace::pause(began.elapsed());
         }
-        Err(ProviderError::new(
-            ErrorClass::Transient { after: None },
-            "loadbalancer failed to delete within the allotted time",
-        ))
+        Err(late("loadbalancer failed to delete within the allotted time".to_owned(), failed))
     }
 
     async fn change(&self, order: &Order, outputs: &Outputs, scope: &Scope) -> Result<Written, ProviderError> {
@@ -345,7 +368,7 @@ impl Writer {
         };
         let (balancer, path) = (outputs.fill(balancer), outputs.fill(path));
         let body = body.as_ref().map(|body| outputs.fill_body(body));
-        let answer = self.when_ready(&balancer, *operation, &path, body, scope).await?;
+        let answer = self.when_ready(&balancer, *operation, &path, body, outputs, scope).await?;
         outputs.lock().written.extend(path.split('/').nth(1).map(str::to_owned));
         if let Some((name, key)) = output
             && let Some(id) = answer.pointer(&format!("/{key}/id")).and_then(Value::as_str)
@@ -383,6 +406,7 @@ impl Writer {
         operation: Operation,
         path: &str,
         body: Option<Value>,
+        outputs: &Outputs,
         scope: &Scope,
     ) -> Result<Value, ProviderError> {
         let (is_deletion, mut conflicts) = (operation.method() == http::Method::DELETE, 0);
@@ -393,6 +417,7 @@ impl Writer {
             }
             scope.may_write()?;
             let answer = self.client.write_octavia(operation, path, body.clone()).await;
+            outputs.note_quota(&answer);
             match answer {
                 Ok(answer) => {
                     lock(&self.pace).sent(balancer, Instant::now());
@@ -424,7 +449,7 @@ impl Writer {
     /// Waits until a balancer is active. A new one may not be shown yet.
     async fn until_active(&self, id: &str, first_look: Duration, is_new: bool) -> Result<LoadBalancer, Wait> {
         let began = Instant::now();
-        let mut wait = first_look;
+        let (mut wait, mut failed) = (first_look, None);
         for look in 0..self.looks {
             let due = lock(&self.pace).next_look(id);
             sleep_until(due.unwrap_or_else(|| Instant::now() + wait)).await;
@@ -434,19 +459,34 @@ impl Writer {
                     return Ok(lb);
                 }
                 Ok(Some(lb)) if lb.provisioning_status == ERROR => return Err(Wait::Failed),
-                Ok(Some(_)) if due.is_some() => lock(&self.pace).not_ended(id, Instant::now()),
-                Ok(Some(_)) => {}
+                Ok(Some(_)) => {
+                    failed = None;
+                    if due.is_some() {
+                        lock(&self.pace).not_ended(id, Instant::now());
+                    }
+                }
                 Ok(None) if is_new && look < LOOKS_UNTIL_SHOWN => {}
                 Ok(None) => return Err(Wait::Gone),
-                Err(error) if error.kind == ErrorKind::NotLeading => return Err(Wait::Late),
+                // Another look gets the same answer.
+                Err(error) if matches!(error.kind, ErrorKind::Refused | ErrorKind::NotLeading) => {
+                    return Err(Wait::Late(Some(error)));
+                }
                 Err(error) => {
-                    tracing::debug!(%error, "a look at a load balancer failed");
+                    failed = Some(error);
                     sleep(wait).await;
                 }
             }
             wait = pace::pause(began.elapsed());
         }
-        Err(Wait::Late)
+        Err(Wait::Late(failed))
+    }
+}
+
+/// A wait without an end, with the error of the last look.
+fn late(text: String, failed: Option<ApiError>) -> ProviderError {
+    match failed {
+        Some(error) => ProviderError::from(error).wrap(text),
+        None => ProviderError::new(ErrorClass::Transient { after: None }, text),
     }
 }
 
@@ -462,11 +502,12 @@ fn path_of(id: &str, cascade: bool) -> String {
 }
 
 /// The failure of a wait for an active balancer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum Wait {
     Failed,
     Gone,
-    Late,
+    /// With the error of the last look.
+    Late(Option<ApiError>),
 }
 
 impl Wait {
@@ -476,17 +517,50 @@ impl Wait {
                 "loadbalancer {id} has gone into ERROR state; see `openstack loadbalancer status show {id}`"
             )),
             Self::Gone => ProviderError::new(ErrorClass::Conflict, format!("loadbalancer {id} was deleted meanwhile")),
-            Self::Late => {
-                let text = format!("timeout waiting for the loadbalancer {id} ACTIVE");
-                ProviderError::new(ErrorClass::Transient { after: None }, text)
-            }
+            Self::Late(failed) => late(format!("timeout waiting for the loadbalancer {id} ACTIVE"), failed),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ccm_provider::{Service, ServiceAction, ServiceWork};
+
     use super::*;
+    use crate::loadbalancer::env::Env;
+    use crate::loadbalancer::observed::Observed;
+    use crate::loadbalancer::wanted::wanted;
+    use crate::world::{World, cluster};
+
+    /// What an earlier write made may still be there, and not be shown.
+    #[tokio::test]
+    async fn a_refused_write_does_not_end_the_wait_for_an_earlier_one() {
+        let world = World::with(0).await;
+        let writer = Writer::new(world.client.clone(), None, Settling::new(cluster(Vec::new()).0));
+        let mut service = Service::default();
+        service.metadata.name = "web".into();
+        let work = [ServiceWork::new(&service, &[], ServiceAction::Delete)];
+        let wanted = wanted(&Env::default(), "c", &work).0;
+        let owner = wanted.items[&0].name.clone();
+        let is_hidden = || {
+            let mut observed = Observed::default();
+            writer.settling.mark(&mut observed, &wanted);
+            observed.hidden.contains(&0)
+        };
+        let id = "0badbad0-1111-4222-8333-444455556666".to_owned();
+        let body = json!({"floating_network_id": id});
+        for (action, write) in [
+            ("floating_ip_create", Write::CreateFloatingIp { bodies: vec![body], pattern: String::new() }),
+            ("floating_ip_update", Write::BindFloatingIp { id: id.clone(), port: None }),
+            ("floating_ip_delete", Write::DeleteFloatingIp { id }),
+        ] {
+            writer.settling.wrote(Trace::FloatingIp(owner.clone()));
+            world.fail(("network", action), 409, 1);
+            let order = Order { place: 0, owner: owner.clone(), write };
+            writer.apply(&order, &Outputs::default(), &Scope::default()).await.unwrap_err();
+            assert!(is_hidden(), "{action}");
+        }
+    }
 
     #[test]
     fn a_value_of_the_wrong_form_is_named_with_its_key() {

@@ -20,7 +20,7 @@ use super::selector::NodeSelector;
 use crate::annotations::{self as keys, Key};
 use crate::client::keys::Certificate;
 use crate::client::network::FloatingIp;
-use crate::loadbalancer::Env;
+use crate::loadbalancer::env::Env;
 use crate::node::identity::ServerId;
 use crate::start::config::{Class, Config, OVN};
 
@@ -37,7 +37,7 @@ const BARBICAN: &str = "barbican";
 
 /// The desired state of a group of Services.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Desired {
+pub(crate) struct Wanted {
     /// By index in the work; rejected items are absent.
     pub(crate) items: BTreeMap<usize, Item>,
     /// `cascade-delete = false`
@@ -266,14 +266,14 @@ struct Source<'a> {
 }
 
 /// The desired state of the work, and one result per item.
-pub(crate) fn desired(env: &Env, cluster: &str, work: &[ServiceWork]) -> (Desired, Vec<Result<(), ProviderError>>) {
+pub(crate) fn wanted(env: &Env, cluster: &str, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {
     let deletes_part_by_part = !env.config.load_balancer.cascade_delete;
-    let mut desired = Desired { items: BTreeMap::new(), deletes_part_by_part };
+    let mut wanted = Wanted { items: BTreeMap::new(), deletes_part_by_part };
     let mut verdicts = Vec::with_capacity(work.len());
     for (place, item) in work.iter().enumerate() {
-        verdicts.push(one(env, cluster, item).map(|item| drop(desired.items.insert(place, item))));
+        verdicts.push(one(env, cluster, item).map(|item| drop(wanted.items.insert(place, item))));
     }
-    (desired, verdicts)
+    (wanted, verdicts)
 }
 
 fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderError> {
@@ -292,7 +292,7 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderErr
         noted_address: text(&keys::LOAD_BALANCER_ADDRESS),
         published: published(service),
         created: service.metadata.creation_timestamp,
-        applied: service.metadata.annotations.get(super::APPLIED).cloned(),
+        applied: service.metadata.annotations.get(super::applied::APPLIED).cloned(),
         keep_floating_ip: match work.action {
             ServiceAction::UpdateHosts => annotations.readable(&keys::KEEP_FLOATING_IP).unwrap_or_default(),
             _ => annotations.get_or_default(&keys::KEEP_FLOATING_IP)?,
