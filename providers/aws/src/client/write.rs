@@ -133,6 +133,15 @@ pub(crate) struct ListenerSettings {
 }
 
 impl Write {
+    /// The name of the operation.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Ec2(write) => write.name(),
+            Self::Elb(write) => write.name(),
+            Self::ElbV2(write) => write.name(),
+        }
+    }
+
     /// The object that the write creates, so that later writes of the plan can refer to it.
     pub(crate) fn makes(&self) -> Option<Object> {
         match self {

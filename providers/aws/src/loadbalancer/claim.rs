@@ -136,20 +136,25 @@ pub(crate) fn check(desired: &Desired, marks: &Marks, env: &Env) -> Result<(), P
     match balancer(marks, env) {
         Claim::Unread(Unread::NotShown) => Err(not_shown(desired)),
         claim if claim.is_ours() => Ok(()),
-        _ => {
-            let (name, key) = (&desired.name, env.ownership.cluster_key().unwrap_or_default());
-            Err(ProviderError::unknown(format!(
-                "load balancer {name} is not tagged as belonging to this cluster; if it does, tag it {key} = owned, otherwise \
-                 delete it or the Service"
-            )))
-        }
+        _ => Err(not_tagged(desired, env, "delete it or the Service")),
     }
 }
 
-/// Whether a balancer of the Service's name may be deleted; an error while AWS does not show whose it is.
+fn not_tagged(desired: &Desired, env: &Env, otherwise: &str) -> ProviderError {
+    let (name, key) = (&desired.name, env.ownership.cluster_key().unwrap_or_default());
+    ProviderError::unknown(format!(
+        "load balancer {name} is not tagged as belonging to this cluster; if it does, tag it {key} = owned, otherwise \
+         {otherwise}"
+    ))
+}
+
+/// Whether a balancer of the Service's name may be deleted; an error if AWS does not show whose it is. The name contains
+/// the UID of the Service, so one that no cluster has tagged is probably ours: it is neither deleted nor forgotten.
+/// (Upstream deletes by name alone.)
 pub(crate) fn check_deletion(desired: &Desired, marks: &Marks, env: &Env) -> Result<bool, ProviderError> {
     match balancer(marks, env) {
         Claim::Unread(Unread::NotShown) => Err(not_shown(desired)),
+        Claim::Foreign if !marks.read().is_some_and(names_a_cluster) => Err(not_tagged(desired, env, "delete it")),
         claim => Ok(claim.is_ours()),
     }
 }

@@ -33,12 +33,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ccm_kit::balancer::{self, BalancerCloud, Items, Kind, Plan, Reached, Written};
+use ccm_kit::balancer::{self, BalancerCloud, Items, Kind, Plan, Reached, Written, is_refusal};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
-    ErrorClass, EventType, Finding, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Scope, Service,
-    ServiceKey, ServiceWork, Severity, Subject,
+    EventType, Finding, LoadBalancerIngress, LoadBalancerStatus, NodeRef, ProviderError, Scope, Service, ServiceKey,
+    ServiceWork, Severity, Subject,
 };
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +50,7 @@ use crate::node::identity::instance_of;
 use crate::node::instances::GRACE;
 use crate::node::zones::Zones;
 use apply::Outputs;
+use claim::Claim;
 use desired::{Desired, Goal};
 use env::Env;
 use observed::Observed;
@@ -86,7 +87,7 @@ const INSTANCE_RECHECK: Duration = Duration::from_secs(10);
 /// Delay before a stopped instance is read again: it may have started.
 const STOPPED_RECHECK: Duration = Duration::from_secs(60);
 /// While a deletion waits for EC2, its observation serves for so long.
-const WAITING_KEPT: Duration = Duration::from_secs(600);
+const WAITING_KEPT: Duration = Duration::from_secs(1800);
 
 /// A deletion of which only a security group is left.
 #[derive(Debug)]
@@ -198,6 +199,10 @@ impl Cloud {
                 return Ok(one.observed.clone());
             }
         }
+        if deleting {
+            // It needs no rule of others any more, and theirs are planned without it.
+            self.reads.deleted(&desired.name);
+        }
         let mut observed = observe::gather(desired, &self.reads, env).await?;
         observed.doubtful_instances = self.doubtful(&observed);
         let is_group = |step: &Step| matches!(step.write, Write::Ec2(Ec2Write::DeleteSecurityGroup { .. }));
@@ -227,11 +232,6 @@ impl Cloud {
 fn status(hostname: &str) -> LoadBalancerStatus {
     let ingress = LoadBalancerIngress { hostname: hostname.to_owned(), ..LoadBalancerIngress::default() };
     LoadBalancerStatus { ingress: Some(ingress).filter(|_| !hostname.is_empty()).into_iter().collect() }
-}
-
-/// Whether AWS certainly changed nothing.
-fn is_refusal(error: &ProviderError) -> bool {
-    matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Denied { .. } | ErrorClass::Unsupported)
 }
 
 fn missing_instances(desired: &Desired, observed: &Observed) -> Option<Finding> {
@@ -325,7 +325,13 @@ impl BalancerCloud for Balancers {
     fn plan(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>) -> Result<Plan<Step>, ProviderError> {
         let (mut steps, mut findings, mut failed) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (desired, observation) in wanted.iter().zip(observed) {
-            let planned = self.plan_one(desired, &observation.observed)?;
+            let planned = match self.plan_one(desired, &observation.observed) {
+                Ok(planned) => planned,
+                Err(error) => {
+                    failed.insert(0, error);
+                    continue;
+                }
+            };
             // Objects that AWS does not show yet may block the deletion of visible ones, or be leaked when something
             // else changes.
             if let Some(after) = observation.unsettled {
@@ -337,8 +343,11 @@ impl BalancerCloud for Balancers {
             let late = observation.instance_recheck.filter(|_| desired.goal.common().is_some_and(waits));
             let late = late.map(|after| settling::recheck_instances(&observation.observed, after));
             failed.extend(planned.errors.into_iter().next().or(late).map(|error| (0, error)));
-            let purpose = Purpose { balancer: desired.name.clone(), keeps: !matches!(desired.goal, Goal::Absent) };
-            let purposeful = |step| Step { purpose: purpose.clone(), ..step };
+            let keeps = !matches!(desired.goal, Goal::Absent);
+            let purposeful = |step: Step| {
+                let purpose = Purpose { balancer: desired.name.clone(), keeps, ..step.purpose };
+                Step { purpose, ..step }
+            };
             steps.extend(planned.steps.into_iter().map(purposeful).map(balancer::Step::from));
             findings.extend(desired.findings.iter().cloned());
             findings.extend(of_other_kind(desired, &observation.observed));
@@ -374,7 +383,7 @@ impl BalancerCloud for Balancers {
         // One write at a time.
         let mut outputs = lock(shared).clone();
         tracing::info!(step = %step.summary, "writing");
-        let Purpose { balancer, keeps } = &step.purpose;
+        let Purpose { balancer, keeps, .. } = &step.purpose;
         let write = outputs.completed(&step.write);
         // Recorded before the call too: the answer may be lost.
         let new = if *keeps { cloud.settling.wrote(balancer, &write) } else { Vec::new() };
@@ -407,9 +416,13 @@ impl BalancerCloud for Balancers {
         let key: ServiceKey = reached.service.key();
         let (desired, observation) =
             reached.wanted.iter().zip(reached.observed).find(|(desired, _)| desired.service == key)?;
-        let network = observation.observed.network.as_ref().map(|network| &network.balancer);
-        let network = network.filter(|balancer| balancer.kind == network::KIND).map(network::status);
-        let classic = observation.observed.classic.as_ref().map(|classic| status(&classic.balancer.dns_name));
+        let Observed { classic, network, .. } = &observation.observed;
+        // A deletion looks at what has the name, as upstream.
+        let shows = |tags| desired.goal.common().is_none() || claim::balancer(tags, &self.env) != Claim::Foreign;
+        let network = network.as_ref().filter(|found| found.balancer.kind == network::KIND && shows(&found.tags));
+        let network = network.map(|found| network::status(&found.balancer));
+        let classic = classic.as_ref().filter(|found| shows(&found.tags));
+        let classic = classic.map(|found| status(&found.balancer.dns_name));
         match desired.goal {
             Goal::Classic(_) => classic,
             Goal::Network(_) => network,

@@ -36,12 +36,37 @@ const SUBNET_MAX_AGE: Duration = Duration::from_secs(3600);
 const TARGET_GROUP_GONE: &[&str] = &["TargetGroupNotFound"];
 const UNKNOWN_ID: &[&str] = &["InvalidSubnetID.NotFound", "InvalidGroup.NotFound", "InvalidGroupId.Malformed"];
 
-/// Reads everything that a plan for the desired state needs. If only the nodes changed, they are followed even if the
-/// rest cannot be read.
+/// Reads everything that a plan for the desired state needs. The nodes of a balancer that exists are followed even if
+/// the rest cannot be read, and its address is known even if nothing else is.
 pub(crate) async fn gather(desired: &Desired, reads: &Reads, env: &Env) -> Answer<Observed> {
-    let mut observed = Observed::default();
-    let mut unread = Unneeded { hosts: desired.goal.common().is_some_and(|common| common.must_exist), error: None };
     let (classic, network) = balancers(desired, reads).await?;
+    let exists = match &desired.goal {
+        Goal::Absent => false,
+        Goal::Classic(_) => classic.is_some(),
+        Goal::Network(_) => network.is_some(),
+    };
+    let address = exists.then(|| Observed {
+        classic: classic.clone().map(Classic::unread),
+        network: network.clone().map(Network::unread),
+        only_address: true,
+        ..Observed::default()
+    });
+    match (details(desired, classic, network, reads, env, exists).await, address) {
+        (Err(error), Some(address)) => Ok(Observed { unread: Some(error.into()), ..address }),
+        (answer, _) => answer,
+    }
+}
+
+async fn details(
+    desired: &Desired,
+    classic: Option<elb::LoadBalancer>,
+    network: Option<elbv2::LoadBalancer>,
+    reads: &Reads,
+    env: &Env,
+    exists: bool,
+) -> Answer<Observed> {
+    let mut observed = Observed::default();
+    let mut unread = Unneeded { exists, error: None };
     let (classic, network, instances) = futures::try_join!(
         OptionFuture::from(classic.map(|balancer| read_classic(desired, balancer, reads))).map(Option::transpose),
         OptionFuture::from(network.map(|balancer| read_network(desired, balancer, reads))).map(Option::transpose),
@@ -52,9 +77,10 @@ pub(crate) async fn gather(desired: &Desired, reads: &Reads, env: &Env) -> Answe
         classic.policies = unread.or_default(policies)?;
         observed.classic = Some(classic);
     }
-    if let Some((mut network, attributes, listeners)) = network {
+    if let Some((mut network, attributes, listeners, of_groups)) = network {
         network.attributes = unread.or_default(attributes)?;
         network.listeners = unread.or_default(listeners)?;
+        unread.or_default(of_groups)?;
         observed.network = Some(network);
     }
     (observed.instances, observed.missing_instances) = instances;
@@ -67,15 +93,15 @@ pub(crate) async fn gather(desired: &Desired, reads: &Reads, env: &Env) -> Answe
 
 /// Failed reads that nodes do not need.
 struct Unneeded {
-    /// Whether only the nodes changed.
-    hosts: bool,
+    /// Whether there is a balancer whose nodes can be followed.
+    exists: bool,
     error: Option<ProviderError>,
 }
 
 impl Unneeded {
     fn or_default<T: Default>(&mut self, answer: Answer<T>) -> Answer<T> {
         match answer {
-            Err(error) if self.hosts => {
+            Err(error) if self.exists => {
                 self.error.get_or_insert(error.into());
                 Ok(T::default())
             }
@@ -194,16 +220,16 @@ async fn read_classic(
         when(wants && (wants_policies || has_policies), reads.api.classic_policies(&name)),
         reads.classic_tags(&name, tags_age(desired)),
     );
-    let classic = Classic { balancer, attributes: Default::default(), policies: Vec::new(), tags: tags? };
-    Ok((classic, attributes, policies))
+    Ok((Classic { tags: tags?, ..Classic::unread(balancer) }, attributes, policies))
 }
 
-/// The balancer with its target groups and tags, its attributes and its listeners.
+/// The balancer with its target groups and tags, its attributes and its listeners, and whether the attributes of all
+/// target groups were read.
 async fn read_network(
     desired: &Desired,
     balancer: elbv2::LoadBalancer,
     reads: &Reads,
-) -> Answer<(Network, Answer<elbv2::Attributes>, Answer<Vec<elbv2::Listener>>)> {
+) -> Answer<(Network, Answer<elbv2::Attributes>, Answer<Vec<elbv2::Listener>>, Answer<()>)> {
     let arn = balancer.arn.clone();
     // The parts of another kind, which this program did not create, are not read.
     let ours = balancer.kind == KIND;
@@ -218,39 +244,60 @@ async fn read_network(
     let marked = groups.iter().map(|group| group.arn.clone()).chain([arn.clone()]);
     let mut tags = reads.network_tags(marked, tags_age(desired)).await?;
     let own = tags.remove(&arn).unwrap_or(Marks::Unread(Unread::NotShown));
-    let target_groups = target_groups(desired, groups, &tags, reads).await?;
-    let (none, nothing) = (Default::default(), Vec::new());
-    Ok((Network { balancer, attributes: none, listeners: nothing, target_groups, tags: own }, attributes, listeners))
+    let (target_groups, of_groups) = target_groups(desired, groups, &tags, reads).await?;
+    Ok((Network { target_groups, tags: own, ..Network::unread(balancer) }, attributes, listeners, of_groups))
 }
 
-/// Completes target groups. One that was deleted meanwhile is left out.
+impl Classic {
+    /// The balancer alone.
+    fn unread(balancer: elb::LoadBalancer) -> Self {
+        let tags = Marks::Unread(Unread::NotShown);
+        Self { balancer, attributes: elb::Attributes::default(), policies: Vec::new(), tags }
+    }
+}
+
+impl Network {
+    /// The balancer alone.
+    fn unread(balancer: elbv2::LoadBalancer) -> Self {
+        let (listeners, target_groups) = Default::default();
+        let tags = Marks::Unread(Unread::NotShown);
+        Self { balancer, attributes: elbv2::Attributes::default(), listeners, target_groups, tags }
+    }
+}
+
+/// Completes target groups, and returns whether the attributes of all could be read. One that was deleted meanwhile is
+/// left out.
 async fn target_groups(
     desired: &Desired,
     groups: Vec<elbv2::TargetGroup>,
     tags: &BTreeMap<String, Marks>,
     reads: &Reads,
-) -> Answer<Vec<TargetGroup>> {
+) -> Answer<(Vec<TargetGroup>, Answer<()>)> {
     let (wants, wants_attributes) = match &desired.goal {
         Goal::Network(network) => (true, network.target_group_attributes.is_some()),
         Goal::Absent | Goal::Classic(_) => (false, false),
     };
     let read = groups.into_iter().map(|group| async move {
-        let (targets, attributes) = futures::try_join!(
+        let (targets, attributes) = futures::join!(
             when(wants, reads.api.target_health(&group.arn)),
             when(wants_attributes, reads.api.target_group_attributes(&group.arn).map_ok(Some)),
-        )?;
+        );
         let tags = tags.get(&group.arn).cloned().unwrap_or(Marks::Unread(Unread::NotShown));
-        Ok(TargetGroup { group, attributes, targets, tags })
+        Ok::<_, ApiError>((TargetGroup { group, attributes: None, targets: targets?, tags }, attributes))
     });
-    let mut found = Vec::new();
+    let (mut found, mut all) = (Vec::new(), Ok(()));
     for answer in join_all(read).await {
         match answer {
-            Ok(group) => found.push(group),
-            Err(error) if ApiError::is(&error, TARGET_GROUP_GONE) => {}
+            Ok((group, Ok(attributes))) => found.push(TargetGroup { attributes, ..group }),
+            Ok((_, Err(error))) | Err(error) if ApiError::is(&error, TARGET_GROUP_GONE) => {}
+            Ok((group, Err(error))) => {
+                found.push(group);
+                all = Err(error);
+            }
             Err(error) => return Err(error),
         }
     }
-    Ok(found)
+    Ok((found, all))
 }
 
 /// Target groups with a name of this Service (or of one whose name is abbreviated to the same) that belong to no
@@ -298,7 +345,8 @@ async fn unattached(
         }
     };
     let there = candidates.into_iter().filter(is_there).collect();
-    target_groups(desired, there, &tags, reads).await
+    let (found, attributes) = target_groups(desired, there, &tags, reads).await?;
+    attributes.map(|()| found)
 }
 
 /// The wanted instances, and those that EC2 does not show. Instances that are shutting down or terminated are left out:
@@ -369,13 +417,15 @@ async fn groups(
 /// about to be deleted.
 async fn of_nodes(desired: &Desired, observed: &Observed, reads: &Reads) -> Answer<BTreeMap<String, SecurityGroup>> {
     let is_own = |group: &SecurityGroup| split(&group.ingress).iter().any(|rule| is_for(rule, &desired.name));
-    let Some(network) = &observed.network else { return Ok(BTreeMap::new()) };
-    if network.balancer.kind != KIND || observed.groups.values().any(is_own) {
+    let network = observed.network.as_ref();
+    // Also if the balancer never came to be: its rules are opened before it.
+    let is_possible = network.map_or(desired.network, |network| network.balancer.kind == KIND);
+    if !is_possible || observed.groups.values().any(is_own) {
         return Ok(BTreeMap::new());
     }
     let nodes = reads.cluster.nodes().map(NodeReader::list).unwrap_or_default();
     let mut ids: BTreeSet<InstanceId> = nodes.iter().filter_map(|node| instance_of(node)).collect();
-    if let Some(group) = network.target_groups.first().filter(|_| ids.is_empty()) {
+    if let Some(group) = network.and_then(|network| network.target_groups.first()).filter(|_| ids.is_empty()) {
         let targets = reads.api.target_health(&group.group.arn).await?;
         ids = targets.iter().filter_map(|health| InstanceId::parse(&health.target.id)).collect();
     }

@@ -53,9 +53,17 @@ pub(crate) struct Observed {
     /// Set if only the balancer, its targets and the instances could be read: enough for the nodes to be followed.
     #[serde(default)]
     pub(crate) unread: Option<ProviderError>,
+    /// Whether not even these could be read: only the address of the balancer is known.
+    #[serde(default)]
+    pub(crate) only_address: bool,
 }
 
 impl Observed {
+    /// An error if nothing can be planned.
+    pub(crate) fn check(&self) -> Result<(), ProviderError> {
+        self.unread.clone().filter(|_| self.only_address).map_or(Ok(()), Err)
+    }
+
     /// Whether an instance is registered if it is wanted: a stopped one is refused.
     pub(crate) fn can_join(&self, id: &str) -> bool {
         self.instances.get(id).is_some_and(|instance| !instance.is_stopped)

@@ -32,6 +32,7 @@ pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
         doubtful_instances: _,
         shared_groups: _,
         unread: _,
+        only_address: _,
     } = observed;
     if let Some(classic) = classic {
         filter.redact_marks(&mut classic.tags);

@@ -45,6 +45,8 @@ pub(crate) struct Purpose {
     pub(crate) balancer: String,
     /// Whether the balancer stays; otherwise it is being deleted.
     pub(crate) keeps: bool,
+    /// The operation without which the write is useless.
+    pub(crate) towards: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, Default)]

@@ -6,6 +6,7 @@ use ccm_cloudsim::aws::ec2::InstanceState;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::lag::Lag;
 use ccm_provider::{LoadBalancerExt as _, Service};
+use futures::future::join_all;
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, USER_GROUP, service};
@@ -42,6 +43,23 @@ async fn a_group_that_services_share_keeps_its_rule_until_the_last_is_deleted() 
     }
 }
 
+/// Each sees the other while both are deleted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn services_that_share_a_group_and_are_deleted_at_once_leave_no_rule() {
+    let bed = Bed::start(&format!("ElbSecurityGroup = {USER_GROUP}"));
+    bed.add_group(USER_GROUP, None, Vec::new());
+    let (process, _cluster) = watched(&bed).await;
+    let services: Vec<Service> = ["a", "b", "c"].iter().map(|name| of_kind(name, "clb", &[])).collect();
+    for service in &services {
+        bed.ensure(&*process, service).await;
+    }
+    bed.aws.clock().step(Duration::from_secs(60));
+    for answer in join_all(services.iter().map(|service| process.ensure_deleted(CLUSTER, service))).await {
+        answer.unwrap();
+    }
+    assert_eq!(rules(&bed, &bed.network.node_group), 0);
+}
+
 #[tokio::test]
 async fn target_groups_that_still_show_the_deleted_balancer_are_deleted_in_the_end() {
     let bed = Bed::start("");
@@ -66,6 +84,69 @@ async fn a_deletion_waits_for_tags_that_are_shown_late() {
         let left = bed.aws.world(|world| world.elb.balancers.len() + world.elbv2.balancers.len());
         assert_eq!(left, 0, "{kind}");
         bed.check();
+    }
+}
+
+/// Right after the creation, AWS may also show no tags at all.
+#[tokio::test]
+async fn a_new_balancer_whose_tags_are_empty_at_first_is_not_somebody_elses() {
+    for kind in ["nlb", "clb"] {
+        let bed = Bed::start("");
+        let (process, _cluster) = watched(&bed).await;
+        let web = of_kind("web", kind, &[]);
+        bed.ensure(&*process, &web).await;
+        let tags = bed.aws.world(|world| {
+            let classic = world.elb.balancers.values_mut().map(|one| &mut one.tags);
+            let network = world.elbv2.balancers.values_mut().map(|one| &mut one.tags);
+            let groups = world.elbv2.groups.values_mut().map(|one| &mut one.tags);
+            classic.chain(network).chain(groups).map(std::mem::take).collect::<Vec<_>>()
+        });
+        let error = process.ensure_deleted(CLUSTER, &web).await.unwrap_err();
+        assert!(error.is_in_progress(), "{kind}: {error}");
+        bed.aws.world(|world| {
+            let classic = world.elb.balancers.values_mut().map(|one| &mut one.tags);
+            let network = world.elbv2.balancers.values_mut().map(|one| &mut one.tags);
+            let groups = world.elbv2.groups.values_mut().map(|one| &mut one.tags);
+            classic.chain(network).chain(groups).zip(tags).for_each(|(place, tags)| *place = tags);
+        });
+        bed.delete(&*process, &web).await;
+        let left = bed.aws.world(|world| world.elb.balancers.len() + world.elbv2.balancers.len());
+        assert_eq!(left, 0, "{kind}");
+    }
+}
+
+/// Without any cluster's tag it may be ours: nothing is deleted, and the Service does not go either. One that another
+/// cluster has tagged does not hold the Service.
+#[tokio::test]
+async fn a_balancer_without_our_tag_keeps_the_service_unless_it_is_another_clusters() {
+    for kind in ["nlb", "clb"] {
+        let bed = Bed::start("");
+        let process = bed.process().await;
+        let web = of_kind("web", kind, &[]);
+        bed.ensure(&*process, &web).await;
+        bed.aws.clock().step(Duration::from_secs(60));
+        let set = |value: Option<&str>| {
+            bed.aws.world(|world| {
+                let classic = world.elb.balancers.values_mut().map(|one| &mut one.tags);
+                let network = world.elbv2.balancers.values_mut().map(|one| &mut one.tags);
+                for tags in classic.chain(network) {
+                    tags.clear();
+                    tags.extend(value.map(|key| (key.to_owned(), "owned".to_owned())));
+                }
+            });
+        };
+        let left = || bed.aws.world(|world| world.elb.balancers.len() + world.elbv2.balancers.len());
+        set(None);
+        let error = bed.process().await.ensure_deleted(CLUSTER, &web).await.unwrap_err();
+        assert!(error.to_string().contains("kubernetes.io/cluster/c1 = owned"), "{kind}: {error}");
+        assert_eq!(left(), 1, "{kind}");
+        set(Some("kubernetes.io/cluster/c2"));
+        bed.process().await.ensure_deleted(CLUSTER, &web).await.unwrap();
+        assert_eq!(left(), 1, "{kind}");
+        // The user follows the advice.
+        set(Some("kubernetes.io/cluster/c1"));
+        bed.delete(&*bed.process().await, &web).await;
+        assert_eq!(left(), 0, "{kind}");
     }
 }
 
@@ -94,6 +175,24 @@ async fn a_group_of_nodes_without_the_clusters_tag_keeps_no_rule() {
     bed.delete(&*process, &web).await;
     assert_eq!(rules(&bed, &nodes), 0);
     bed.check();
+}
+
+#[tokio::test]
+async fn a_balancer_that_never_came_to_be_leaves_no_rule_in_groups_without_the_clusters_tag() {
+    let bed = Bed::start("");
+    let nodes = bed.network.node_group.clone();
+    bed.aws.world(|world| world.ec2.groups.get_mut(&nodes).unwrap().tags.clear());
+    let (process, cluster) = watched(&bed).await;
+    cluster.set_nodes(bed.nodes.clone());
+    let web = of_kind("web", "nlb", &[]);
+    let limit = Fault::Code { status: 400, code: "TooManyLoadBalancers".to_owned(), message: String::new() };
+    bed.aws.fault(Rule::every(limit).on("elbv2", "CreateLoadBalancer"));
+    process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err();
+    bed.aws.clock().step(Duration::from_secs(60));
+    if process.get(CLUSTER, &web).await.unwrap().is_some() {
+        bed.delete(&*process, &web).await;
+    }
+    assert_eq!(rules(&bed, &nodes), 0);
 }
 
 #[tokio::test]
@@ -161,6 +260,51 @@ async fn a_deletion_that_waits_for_interfaces_is_in_progress_with_growing_delays
     }
     let tries = bed.writes(mark).iter().filter(|write| *write == "DeleteSecurityGroup").count();
     assert!(tries <= 5, "{tries}");
+}
+
+/// A rule that somebody else has made keeps the group.
+#[tokio::test]
+async fn a_deletion_that_is_blocked_for_ever_is_reported_after_ten_minutes_and_asks_seldom() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    let web = of_kind("web", "clb", &[]);
+    bed.ensure(&*process, &web).await;
+    bed.aws.clock().step(Duration::from_secs(60));
+    bed.add_group(USER_GROUP, None, Vec::new());
+    bed.aws.world(|world| {
+        let (managed, _) = world.ec2.groups.iter().find(|(_, group)| group.name.starts_with("k8s-elb-")).unwrap();
+        let rule = ccm_cloudsim::aws::ec2::model::Rule {
+            id: "sgr-0123456789abcdef1".to_owned(),
+            protocol: "tcp".to_owned(),
+            from: Some(22),
+            to: Some(22),
+            peer: ccm_cloudsim::aws::ec2::model::Peer::Group(managed.clone()),
+            description: None,
+        };
+        world.ec2.groups.get_mut(USER_GROUP).unwrap().ingress.push(rule);
+    });
+    let now = || bed.aws.clock().now();
+    let begin = now();
+    let passed = || now().duration_since(begin).unsigned_abs();
+    let mut reports = Vec::new();
+    let mut quarter = None;
+    while passed() < Duration::from_secs(45 * 60) {
+        if passed() >= Duration::from_secs(15 * 60) {
+            quarter.get_or_insert_with(|| (bed.aws.mark(), passed()));
+        }
+        // The core asks first.
+        assert!(process.get(CLUSTER, &web).await.unwrap().is_some());
+        let error = process.ensure_deleted(CLUSTER, &web).await.unwrap_err();
+        if !error.is_in_progress() {
+            reports.push((passed().as_secs() / 60, error.to_string()));
+        }
+        bed.aws.clock().step(error.retry_after().unwrap());
+    }
+    assert!(matches!(&*reports, [(10..=14, text)] if text.contains(USER_GROUP)), "{reports:?}");
+    let (mark, from) = quarter.unwrap();
+    let calls = u64::try_from(bed.aws.ledger(|ledger| ledger.since(mark).count())).unwrap();
+    let minutes = (passed() - from).as_secs() / 60;
+    assert!(calls <= 2 * minutes, "{calls} calls in {minutes} minutes");
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
-//! Routes over HTTP.
+//! Nodes and routes over HTTP.
 
 use std::sync::Arc;
 
-use ccm_provider::{CloudProvider, NewRoute, NodeRef, Route};
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_provider::{Aspects, CloudProvider, Lookup, NewRoute, NodeRef, Route};
 use ccm_provider_contract::TestCluster;
 
 use crate::bed::Bed;
@@ -54,4 +55,40 @@ async fn routes_come_and_go_and_a_second_reconcile_writes_nothing() {
     }
     assert!(routes.list("kubernetes").await.unwrap().is_empty());
     bed.check();
+}
+
+/// EC2 refuses the whole call when it does not know one of the instances; the message may name it or not.
+#[tokio::test]
+async fn one_instance_without_topology_keeps_no_other_node_from_its_labels() {
+    for is_named in [true, false] {
+        let mut bed = Bed::start("");
+        bed.add_nodes(5);
+        let ids: Vec<String> =
+            bed.nodes.iter().map(|node| node.provider_id_or_empty().rsplit('/').next().unwrap().to_owned()).collect();
+        bed.aws.world(|world| {
+            for id in &ids {
+                let instance = world.ec2.instances.get_mut(id).unwrap();
+                instance.instance_type = "p5.48xlarge".to_owned();
+                instance.topology = vec!["nn-1".to_owned(), format!("nn-{id}")];
+            }
+        });
+        let name = if is_named { &*ids[2] } else { "" };
+        let message = format!("The instance ID '{name}' does not exist");
+        let fault = Fault::Code { status: 400, code: "InvalidInstanceID.NotFound".to_owned(), message };
+        let rule = Rule::every(fault).on("ec2", "DescribeInstanceTopology");
+        bed.aws.fault(Rule { params: Some(ids[2].clone()), ..rule });
+        let provider = leading(&bed, &bed.nodes).await;
+        let found = provider.instances().unwrap().lookup(&bed.nodes, Aspects::METADATA).await;
+        for (number, found) in found.iter().enumerate() {
+            let Lookup::Found(instance) = found else { panic!("{number}: {found:?}") };
+            match instance.metadata.clone() {
+                Ok(metadata) if number != 2 => {
+                    let labels = metadata.unwrap().additional_labels;
+                    assert_eq!(labels["topology.k8s.aws/network-node-layer-2"], format!("nn-{}", ids[number]));
+                }
+                Err(error) if number == 2 => assert!(error.to_string().contains("InvalidInstanceID.NotFound")),
+                metadata => panic!("{number}: {metadata:?}"),
+            }
+        }
+    }
 }

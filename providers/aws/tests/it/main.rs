@@ -9,6 +9,7 @@ mod crash;
 mod inspect;
 mod instances;
 mod lent;
+mod limits;
 mod matrix;
 mod mistakes;
 mod network;

@@ -14,6 +14,9 @@ use serde_json::Value;
 use crate::bed::{CERTIFICATE, PREFIX, USER_GROUP};
 use crate::contract;
 
+/// The certificate of a classic balancer before its change.
+const OTHER_CERTIFICATE: &str = "arn:aws:acm:us-west-2:123456789012:certificate/two";
+
 struct Cloud {
     harness: Arc<contract::Cloud>,
     /// Whether network balancers have security groups.
@@ -23,6 +26,7 @@ struct Cloud {
 fn start(kind: &'static str, config: &str) -> Arc<dyn MatrixCloud> {
     let harness = contract::Cloud::new(kind, config);
     harness.bed.add_group(USER_GROUP, None, Vec::new());
+    harness.bed.aws.world(|world| world.elb.add_certificate(OTHER_CERTIFICATE));
     harness.bed.aws.names(groups_in);
     Arc::new(Cloud { harness: Arc::new(harness), has_groups: !config.is_empty() })
 }
@@ -113,6 +117,8 @@ impl MatrixCloud for Cloud {
         add_port(service, 8080, 2);
         if self.harness.kind == "clb" {
             Self::set(service, "subnets", &self.harness.bed.network.public[0]);
+            Self::set(service, "ssl-cert", OTHER_CERTIFICATE);
+            Self::set(service, "ssl-ports", "80");
         }
     }
 
@@ -132,6 +138,7 @@ impl MatrixCloud for Cloud {
             Self::set(service, key, value);
         }
         if self.harness.kind == "clb" {
+            Self::set(service, "ssl-ports", "80,443");
             Self::set(service, "proxy-protocol", "*");
             Self::set(service, "extra-security-groups", USER_GROUP);
             Self::set(service, "subnets", &self.harness.bed.network.public[1]);

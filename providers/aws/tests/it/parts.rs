@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ccm_cloudsim::core::faults::{Fault, Rule};
-use ccm_provider::{LoadBalancerExt as _, Service};
+use ccm_provider::{LoadBalancerExt as _, Service, ServiceAction};
 use serde_json::json;
 
 use crate::bed::{Bed, CERTIFICATE, CLUSTER, service};
@@ -80,6 +80,96 @@ async fn a_node_without_a_clear_group_freezes_no_target_and_no_rule_of_others() 
         assert!(rules(&bed.network.node_group) > 0, "{kind}");
         follows(&bed, kind);
         bed.check();
+    }
+}
+
+/// A group that EC2 does not show, and a group without room: the nodes with other groups get their rules.
+#[tokio::test]
+async fn a_node_whose_group_is_missing_or_full_keeps_no_other_group_closed() {
+    for (kind, is_full) in [("nlb", false), ("clb", false), ("nlb", true), ("clb", true)] {
+        let what = format!("{kind}, full: {is_full}");
+        let mut bed = Bed::start("");
+        let process = bed.process().await;
+        let web = desired(kind, &[], &[(80, 31080)]);
+        bed.ensure(&*process, &web).await;
+        let (odd, other) = ("sg-0123456789abcdef0", "sg-0123456789abcdef1");
+        bed.add_group(odd, Some("owned"), Vec::new());
+        bed.add_group(other, Some("owned"), Vec::new());
+        bed.add_nodes(2);
+        for (node, group) in [(3, odd), (4, other)] {
+            let id = bed.nodes[node].provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
+            bed.aws.world(|world| {
+                let interface = world.ec2.instances[&id].interfaces[0].clone();
+                world.ec2.interfaces.get_mut(&interface).unwrap().groups = vec![group.to_owned()];
+            });
+        }
+        match is_full {
+            true => {
+                let full = Fault::Code {
+                    status: 400,
+                    code: "RulesPerSecurityGroupLimitExceeded".to_owned(),
+                    message: String::new(),
+                };
+                let rule = Rule::every(full).on("ec2", "AuthorizeSecurityGroupIngress");
+                bed.aws.fault(Rule { params: Some(odd.to_owned()), ..rule });
+            }
+            false => drop(bed.aws.world(|world| world.ec2.groups.remove(odd))),
+        }
+        bed.nodes.remove(0);
+        let process = bed.process().await;
+        let error = process.ensure(CLUSTER, &web, &bed.nodes).await.unwrap_err().to_string();
+        assert!(error.contains(odd), "{what}: {error}");
+        follows(&bed, &what);
+        let rules = |id: &str| bed.aws.world(|world| world.ec2.groups[id].ingress.len());
+        assert!(rules(other) > 0, "{what}");
+        assert!(rules(&bed.network.node_group) > 0, "{what}");
+    }
+}
+
+/// A read that fails for one load balancer does not keep its nodes, and its status, from what is known.
+#[tokio::test]
+async fn targets_follow_the_nodes_and_the_status_is_known_whatever_cannot_be_read() {
+    let reads: &[(&str, &str, &str, bool)] = &[
+        ("nlb", "ec2", "DescribeSecurityGroups", true),
+        ("nlb", "ec2", "DescribeSubnets", true),
+        ("nlb", "elbv2", "DescribeListeners", true),
+        ("nlb", "elbv2", "DescribeLoadBalancerAttributes", true),
+        ("nlb", "elbv2", "DescribeTargetGroupAttributes", true),
+        ("nlb", "elbv2", "DescribeTargetHealth", false),
+        ("nlb", "ec2", "DescribeInstances", false),
+        ("clb", "ec2", "DescribeSecurityGroups", true),
+        ("clb", "ec2", "DescribeSubnets", true),
+        ("clb", "elb", "DescribeLoadBalancerAttributes", true),
+        ("clb", "elb", "DescribeLoadBalancerPolicies", true),
+        ("clb", "ec2", "DescribeInstances", false),
+    ];
+    for (kind, service, action, is_followed) in reads {
+        for is_ensured in [true, false] {
+            let what = format!("{kind} {action} ensured: {is_ensured}");
+            let mut bed = Bed::start("");
+            let process = bed.process().await;
+            let settings = match *kind {
+                "nlb" => ("target-group-attributes", "preserve_client_ip.enabled=true"),
+                _ => ("proxy-protocol", "*"),
+            };
+            let web = desired(kind, &[settings], &[(80, 31080)]);
+            bed.ensure(&*process, &web).await;
+            replace_node(&mut bed);
+            bed.aws.fault(Rule::every(Fault::Deny).on(service, action));
+            let process = bed.process().await;
+            let hosts = bed.hosts();
+            let work = if is_ensured { ServiceAction::Ensure } else { ServiceAction::UpdateHosts };
+            let answer = process.reconcile_one(CLUSTER, &web, &bed.nodes, work).await;
+            if is_ensured {
+                answer.result.unwrap_err();
+                assert_eq!(answer.status.unwrap().ingress.len(), 1, "{what}");
+            }
+            match is_followed {
+                true => follows(&bed, &what),
+                false => assert_eq!(bed.hosts(), hosts, "{what}: nothing is known, nothing is removed"),
+            }
+            bed.check();
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{Node, NodeTask, NodeWork};
 
 use crate::bed::Bed;
@@ -53,4 +54,26 @@ async fn one_bad_id_keeps_no_other_instance_from_its_tags_and_a_deleted_node_los
     task.run(&batch[..1]).await;
     assert_eq!(tagged(&bed), 19, "a node that comes back gets its tags again");
     bed.check();
+}
+
+/// The role may tag instances with the cluster's tag only, and one has none; or one has fifty tags.
+#[tokio::test]
+async fn one_refused_instance_among_forty_keeps_no_other_from_its_tags() {
+    for fault in [
+        Fault::Deny,
+        Fault::Code { status: 400, code: "TagLimitExceeded".to_owned(), message: "as the test says".to_owned() },
+    ] {
+        let mut bed = Bed::start("");
+        bed.add_nodes(37);
+        let provider = bed.provider_with_flags(&[("tags", "env=prod"), ("resources", "instance")]).await;
+        lend(&bed.aws, &*provider).await;
+        let ids: Vec<String> = bed.nodes.iter().map(|node| node.provider_id.as_deref().unwrap().to_owned()).collect();
+        let hit = ids[7].rsplit('/').next().unwrap().to_owned();
+        bed.aws.fault(Rule { params: Some(hit), ..Rule::every(fault).on("ec2", "CreateTags") });
+        let batch: Vec<NodeWork> = ids.iter().map(|id| work("node", id, false)).collect();
+        let answers = provider.node_task("tagging").unwrap().run(&batch).await;
+        let failed: Vec<usize> = (0..40).filter(|number| answers[*number].is_err()).collect();
+        assert_eq!((tagged(&bed), failed), (39, vec![7]));
+        bed.check();
+    }
 }

@@ -41,6 +41,7 @@ use serde::de::DeserializeOwned;
 
 pub use engine::{Engine, write_all};
 pub use journal::Journal;
+pub use run::is_refusal;
 pub use step::{Items, Kind, Part, Plan, Step};
 
 /// What differs between clouds.

@@ -265,6 +265,6 @@ impl From<ProviderError> for Failure {
 }
 
 /// Whether the cloud changed nothing and refuses the request.
-fn is_refusal(error: &ProviderError) -> bool {
+pub fn is_refusal(error: &ProviderError) -> bool {
     is_final(error) || matches!(error.class(), ErrorClass::Denied { .. })
 }

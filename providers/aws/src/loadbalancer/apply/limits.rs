@@ -4,11 +4,11 @@ use ccm_kit::split_refused;
 use ccm_provider::ProviderError;
 
 use super::{Outputs, send, targets};
-use crate::client::write::{Ec2Write, ElbV2Write};
-use crate::client::{ApiError, Write};
+use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
+use crate::client::{self, ApiError, Write};
 use crate::loadbalancer::desired::first_few;
 use crate::loadbalancer::reads::Reads;
-use crate::loadbalancer::rules::shared::{CLIENT, HEALTH};
+use crate::loadbalancer::rules::shared::HEALTH;
 use crate::loadbalancer::rules::{Rule, join, split};
 use crate::loadbalancer::step::{Besides, Step};
 
@@ -16,6 +16,22 @@ use crate::loadbalancer::step::{Besides, Step};
 pub(super) const FULL_GROUP: &[&str] = &["RulesPerSecurityGroupLimitExceeded"];
 /// The target group has no room for the targets, or a target is in too many groups.
 pub(super) const FULL_TARGETS: &[&str] = &["TooManyTargets", "TooManyRegistrationsForTargetId"];
+
+/// A limit of the balancer or the account: AWS refuses every other call of the same operation, too.
+pub(super) const EXHAUSTED: &[&str] = &[
+    "TooManyLoadBalancers",
+    "TooManyListeners",
+    "TooManyTargetGroups",
+    "TooManyUniqueTargetGroupsPerLoadBalancer",
+    "TooManyCertificates",
+    "TooManyPolicies",
+];
+
+/// Whether a classic balancer may have no room for the instances: AWS has no code for that.
+pub(super) fn is_full_balancer(write: &Write, error: &ApiError) -> bool {
+    matches!(write, Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { .. }))
+        && error.is(&["InvalidConfigurationRequest", "ValidationError"])
+}
 
 /// Opens rules of a full group: after its surplus rules are closed, as many as fit, those for clients first.
 pub(super) async fn rules(step: &Step, write: &Write, full: ApiError, reads: &Reads) -> Result<(), ProviderError> {
@@ -64,29 +80,34 @@ pub(super) async fn rules(step: &Step, write: &Write, full: ApiError, reads: &Re
         .wrap(format!("security group {group} has no room for {}: remove rules or raise the quota", first_few(&left))))
 }
 
-/// Clients before health checks before everything else.
+/// Clients, whose rules have no description in the group of a balancer, before health checks; ICMP last.
 fn rank(rule: &Rule) -> usize {
-    let kinds = [CLIENT, HEALTH];
-    kinds.iter().position(|kind| rule.description.contains(kind)).unwrap_or(kinds.len())
+    match &*rule.description {
+        _ if rule.protocol.starts_with("icmp") => 2,
+        text => usize::from(text.contains(HEALTH)),
+    }
 }
 
 /// Registers as many targets as fit. Those that are registered stay.
 pub(super) async fn targets(write: Write, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
-    let Write::ElbV2(ElbV2Write::RegisterTargets { target_group, targets }) = write else {
-        return Err(ProviderError::bug("not the registration of targets"));
+    let ids: Vec<String> = match &write {
+        Write::ElbV2(ElbV2Write::RegisterTargets { targets, .. }) => targets.iter().map(|one| one.id.clone()).collect(),
+        Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { instances, .. }) => instances.clone(),
+        _ => return Err(ProviderError::bug("not the registration of targets")),
     };
-    let register = |targets| {
-        let target_group = target_group.clone();
-        async move { send(&Write::ElbV2(ElbV2Write::RegisterTargets { target_group, targets }), reads).await }
+    let register = |ids: Vec<String>| {
+        let part = targets::only(write.clone(), &ids);
+        async move { send(&part, reads).await }
     };
-    let is_refused = |error: &ApiError| error.is(FULL_TARGETS) || error.is(&["InvalidTarget"]);
-    let names = |error: &ApiError, target: &crate::client::elbv2::Target| {
-        !error.is(&["TooManyTargets"]) && crate::client::names(&error.message, &target.id)
-    };
-    for (some, answer) in split_refused(targets, is_refused, names, register).await {
+    let is_unfit = |error: &ApiError| error.is(&["InvalidTarget", "InvalidInstance", "InvalidEndPoint"]);
+    let is_refused = |error: &ApiError| error.is(FULL_TARGETS) || is_full_balancer(&write, error) || is_unfit(error);
+    let names = |error: &ApiError, id: &String| !error.is(&["TooManyTargets"]) && client::names(&error.message, id);
+    for (some, answer) in split_refused(ids, is_refused, names, register).await {
         match answer {
             Ok(_) => {}
-            Err(error) if is_refused(&error) => outputs.refused.extend(targets::refused(some, &error)),
+            Err(error) if is_refused(&error) => {
+                outputs.refused.extend(targets::refused(some, &error, !is_unfit(&error)));
+            }
             Err(error) => return Err(error.into()),
         }
     }

@@ -10,6 +10,7 @@ mod targets;
 #[cfg(all(test, feature = "sdk"))]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ccm_provider::{ErrorClass, Finding, ProviderError};
@@ -31,6 +32,8 @@ pub(crate) struct Outputs {
     made: Made,
     /// Targets that AWS refused; the other writes continue.
     refused: Vec<targets::Refused>,
+    /// Operations that AWS refused because of a limit of the balancer or the account, by name.
+    exhausted: BTreeMap<&'static str, ApiError>,
 }
 
 impl Outputs {
@@ -110,6 +113,10 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
     let missing = |object| ProviderError::bug(format!("{object} was to be made before {}", step.summary.id));
     let write = step.write.complete(&outputs.made).map_err(missing)?;
     let Some(write) = targets::without(write, &outputs.refused) else { return Ok(()) };
+    let limited = [Some(write.name()), step.purpose.towards];
+    if let Some(error) = limited.into_iter().flatten().find_map(|operation| outputs.exhausted.get(operation)) {
+        return Err(error.clone().into());
+    }
     match send(&write, reads).await {
         Ok(made) => {
             if let Some(object) = write.makes() {
@@ -121,7 +128,13 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
         Err(error) if is_so_already(&write, &error) => Ok(()),
         Err(error) if is_held(&write, &error) => Err(held(&write, error, reads).await),
         Err(error) if error.is(limits::FULL_GROUP) => limits::rules(step, &write, error, reads).await,
-        Err(error) if error.is(limits::FULL_TARGETS) => limits::targets(write, outputs, reads).await,
+        Err(error) if error.is(limits::FULL_TARGETS) || limits::is_full_balancer(&write, &error) => {
+            limits::targets(write, outputs, reads).await
+        }
+        Err(error) if error.is(limits::EXHAUSTED) => {
+            outputs.exhausted.insert(write.name(), error.clone());
+            Err(error.into())
+        }
         Err(error) if is_rule_of_several(&write, &error) => one_by_one(&write, reads).await,
         Err(error) => without_refused(write, error, outputs, reads).await,
     }
@@ -156,6 +169,11 @@ async fn without_refused(
 
 /// Invalidates the caches whatever the result: a lost answer may hide a success.
 async fn send(write: &Write, reads: &Reads) -> Result<Option<String>, ApiError> {
+    if let Write::Elb(ElbWrite::CreateLoadBalancer { balancer: name, .. })
+    | Write::ElbV2(ElbV2Write::CreateLoadBalancer { name, .. } | ElbV2Write::CreateTargetGroup { name, .. }) = write
+    {
+        reads.created(name);
+    }
     let answer = reads.api.write(write).await;
     reads.wrote(write);
     match (write, &answer) {
@@ -239,26 +257,31 @@ fn is_held(write: &Write, error: &ApiError) -> bool {
 
 /// The error that names the blocking object and the time of the next attempt.
 async fn held(write: &Write, error: ApiError, reads: &Reads) -> ProviderError {
-    let message = match write {
+    let code = &error.code;
+    let (waited, message) = match write {
         Write::Ec2(Ec2Write::DeleteSecurityGroup { group }) => {
-            let blocking = blocking(&group.to_string(), reads).await;
-            format!("security group {group} cannot be deleted yet: {blocking}; will be retried ({})", error.code)
+            let group = group.to_string();
+            let waited = reads.held(&group);
+            let by = match waited.by.clone() {
+                Some(known) => known,
+                None => blocking(&group, reads).await,
+            };
+            (waited, format!("security group {group} cannot be deleted yet: {by}; will be retried ({code})"))
         }
-        Write::Ec2(Ec2Write::CreateSecurityGroup { name, .. }) => {
-            let code = &error.code;
-            format!("security group {name} exists already, but EC2 does not show it yet; will be read again ({code})")
-        }
-        _ => format!(
-            "{} is not possible yet: a listener forwards to the target group, or did until just now; will be retried ({}: {})",
-            error.operation.name, error.code, error.message
+        Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group }) => (
+            reads.held(target_group),
+            format!(
+                "{} is not possible yet: a listener forwards to the target group, or did until just now; will be retried \
+                 ({code}: {})",
+                error.operation.name, error.message
+            ),
         ),
+        write => {
+            let object = write.makes().map(|object| object.to_string()).unwrap_or_default();
+            let message = format!("{object} exists already, but EC2 does not show it yet; will be read again ({code})");
+            return ProviderError::retry(message, HELD.0);
+        }
     };
-    let key = match write {
-        Write::Ec2(Ec2Write::DeleteSecurityGroup { group }) => group.to_string(),
-        Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group }) => target_group.clone(),
-        _ => return ProviderError::retry(message, HELD.0),
-    };
-    let waited = reads.held(&key);
     match waited.overdue {
         true => ProviderError::retry(message, HELD.1),
         false => ProviderError::in_progress(message, (waited.since + HELD.0).min(HELD.1)),
@@ -273,5 +296,7 @@ async fn blocking(group: &str, reads: &Reads) -> String {
         return "something still uses it, most likely network interfaces of the load balancer, which AWS deletes some time after it"
             .to_owned();
     }
-    format!("rules of {} refer to it; remove them unless this program manages them", names.join(", "))
+    let text = format!("rules of {} refer to it; remove them unless this program manages them", names.join(", "));
+    reads.held_by(group, &text);
+    text
 }

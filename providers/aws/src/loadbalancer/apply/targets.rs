@@ -1,6 +1,5 @@
 //! Targets that AWS refuses; the others are registered without them.
 
-use crate::client::elbv2::Target;
 use crate::client::write::{ElbV2Write, ElbWrite};
 use crate::client::{ApiError, Write, names};
 
@@ -38,8 +37,16 @@ pub(super) fn named(write: &Write, error: &ApiError) -> Vec<Refused> {
 
 /// The write without the refused targets; `None` when nothing is left. Another group may have room for those that did
 /// not fit.
-pub(super) fn without(mut write: Write, refused: &[Refused]) -> Option<Write> {
-    let stays = |id: &str| !refused.iter().any(|refused| !refused.full && refused.id == id);
+pub(super) fn without(write: Write, refused: &[Refused]) -> Option<Write> {
+    retain(write, |id| !refused.iter().any(|refused| !refused.full && refused.id == id))
+}
+
+/// The write for these targets.
+pub(super) fn only(write: Write, ids: &[String]) -> Write {
+    retain(write.clone(), |id| ids.iter().any(|wanted| wanted == id)).unwrap_or(write)
+}
+
+fn retain(mut write: Write, stays: impl Fn(&str) -> bool) -> Option<Write> {
     let left = match &mut write {
         Write::ElbV2(ElbV2Write::RegisterTargets { targets, .. } | ElbV2Write::DeregisterTargets { targets, .. }) => {
             targets.retain(|target| stays(&target.id));
@@ -58,10 +65,9 @@ pub(super) fn without(mut write: Write, refused: &[Refused]) -> Option<Write> {
 }
 
 /// Targets that a call could not add.
-pub(super) fn refused(targets: Vec<Target>, error: &ApiError) -> impl Iterator<Item = Refused> {
+pub(super) fn refused(ids: Vec<String>, error: &ApiError, full: bool) -> impl Iterator<Item = Refused> {
     let said = error.message.clone();
-    let full = !error.is(&["InvalidTarget"]);
-    targets.into_iter().map(move |target| Refused { id: target.id, adding: true, full, said: said.clone() })
+    ids.into_iter().map(move |id| Refused { id, adding: true, full, said: said.clone() })
 }
 
 pub(super) fn summary<'a>(refused: impl Iterator<Item = &'a Refused>) -> Option<String> {

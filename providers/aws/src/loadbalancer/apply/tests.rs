@@ -209,8 +209,8 @@ async fn a_group_that_is_held_is_tried_again_and_the_holder_named() {
              program manages them; will be retried (DependencyViolation)"
         )
     );
+    let mut bed = Bed::new(&[]);
     bed.world.ec2(|ec2| {
-        ec2.groups.remove(holder);
         let interface = new_interface([10, 0, 0, 9].into(), None);
         ec2.interfaces.insert("eni-9".to_owned(), Interface { groups: vec![GROUP.to_owned()], ..interface });
     });

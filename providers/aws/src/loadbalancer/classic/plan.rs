@@ -28,6 +28,7 @@ pub(crate) fn plan(
     let context = Context { desired, classic, observed, env };
     match &observed.classic {
         Some(existing) => {
+            observed.check()?;
             claim::check(desired, &existing.tags, env)?;
             match classic.common.must_exist {
                 true => Ok(hosts_only(&context, existing)),
@@ -83,6 +84,10 @@ fn update(context: &Context<'_>, existing: &observed::Classic) -> Planned {
     let mut planned = Planned { findings: noticed(context, balancer), ..Planned::default() };
     planned.steps.extend(hosts::register(context, Some(balancer)));
     planned.steps.extend(hosts::deregister(context, balancer));
+    if let Some(error) = &context.observed.unread {
+        planned.errors.push(error.clone());
+        return planned;
+    }
     let mut last = Vec::new();
     match groups::plan(context, Some(balancer)) {
         Ok(groups) => {

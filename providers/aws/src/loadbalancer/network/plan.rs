@@ -38,6 +38,7 @@ pub(crate) fn plan(
                 let message = format!("load balancer {name} is of type {kind}, not {KIND}; delete or rename it");
                 return Err(ProviderError::unknown(message));
             }
+            observed.check()?;
             claim::check(desired, &existing.tags, env)?;
             planned.steps = group::hosts(&context);
             if network.is_hosts_only() {

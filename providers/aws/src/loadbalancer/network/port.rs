@@ -60,7 +60,12 @@ pub(super) fn plan(context: &Context<'_>) -> Planned {
         deleted: BTreeSet::new(),
     };
     for one in &matched {
-        plan.planned.steps.extend(group::prepare(context, one.port, &one.chosen));
+        let towards = one.listener.is_none().then_some("CreateListener");
+        let prepared = group::prepare(context, one.port, &one.chosen).into_iter();
+        plan.planned.steps.extend(prepared.map(|mut step| {
+            step.purpose.towards = towards;
+            step
+        }));
         match one.listener {
             Some(listener) => plan.modify(one, listener),
             None => {

@@ -53,16 +53,8 @@ pub(super) fn of_group(kind: Kind, step: Step) -> Step {
     step.part(kind, of).needs(&[Kind::Frame])
 }
 
-/// Splits the steps into those that open rules and the rest, each in order. If a rule must be removed before another
-/// can be added, because the group is full or has the rule with another description, both are in the rest.
+/// Splits the steps into those that open rules and the rest, each in order.
 fn split(steps: Vec<Step>) -> (Vec<Step>, Vec<Step>) {
-    let mut closed = BTreeSet::new();
-    steps.into_iter().partition(|step| match &step.write {
-        Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { group, .. }) => !closed.contains(group),
-        Write::Ec2(Ec2Write::RevokeSecurityGroupIngress { group, .. }) => {
-            closed.insert(group.clone());
-            false
-        }
-        _ => false,
-    })
+    let opens = |step: &Step| matches!(step.write, Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { .. }));
+    steps.into_iter().partition(opens)
 }

@@ -1,14 +1,16 @@
 //! Calls of Elastic Load Balancing for many objects.
 //!
 //! AWS refuses a whole call if one name is unknown. So that a new or deleted Service does not affect others, the call
-//! is repeated without the names in the error message. If that does not end soon, all balancers are listed.
+//! is repeated without the names in the error message. If that does not end soon, all balancers are listed. A call that
+//! is refused for another reason is divided, so that one object fails alone.
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ccm_kit::{Bulk, Interrupted};
+use ccm_kit::call::ErrorKind;
+use ccm_kit::{Bulk, Interrupted, split_refused};
 
 use super::interrupted;
 use crate::client::elbv2::Which;
@@ -30,11 +32,11 @@ macro_rules! calls {
         #[async_trait]
         impl Bulk for $name {
             type Item = String;
-            type Answer = $answer;
+            type Answer = Answer<$answer>;
             type Error = ApiError;
 
-            async fn call(&self, names: &[String]) -> Answer<BTreeMap<String, $answer>> {
-                $call(&*self.0, names).await
+            async fn call(&self, names: &[String]) -> Answer<BTreeMap<String, Answer<$answer>>> {
+                divided(names, |part| async move { $call(&*self.0, &part).await }).await
             }
 
             fn interrupted(&self, how: Interrupted) -> ApiError {
@@ -49,6 +51,27 @@ calls! {
     Network -> elbv2::LoadBalancer = network, ElbV2 "DescribeLoadBalancers";
     ClassicTags -> Tags = classic_tags, Elb "DescribeTags";
     NetworkTags -> Tags = network_tags, ElbV2 "DescribeTags";
+}
+
+/// The answers for all names. An error if all are refused.
+async fn divided<T, F: Future<Output = Answer<BTreeMap<String, T>>>>(
+    names: &[String],
+    call: impl Fn(Vec<String>) -> F,
+) -> Answer<BTreeMap<String, Answer<T>>> {
+    let concerns_some = |error: &ApiError| error.kind == ErrorKind::Refused;
+    let is_named = |error: &ApiError, name: &String| client::names(&error.message, name);
+    let (mut answers, mut refused) = (BTreeMap::new(), None);
+    for (part, answer) in split_refused(names.to_vec(), concerns_some, is_named, call).await {
+        match answer {
+            Ok(found) => answers.extend(found.into_iter().map(|(name, found)| (name, Ok(found)))),
+            Err(error) => {
+                answers.extend(part.into_iter().map(|name| (name, Err(error.clone()))));
+                refused = Some(error);
+            }
+        }
+    }
+    let is_common = answers.len() == names.len() && answers.values().all(Result::is_err);
+    refused.filter(|_| is_common).map_or(Ok(answers), Err)
 }
 
 async fn classic(api: &dyn Api, names: &[String]) -> Answer<BTreeMap<String, elb::LoadBalancer>> {

@@ -40,6 +40,8 @@ pub(crate) const LONG: Duration = Duration::from_secs(600);
 pub(super) const SETTLED: Duration = Duration::from_secs(10);
 /// After this time, tags that the role may not read are asked for again: the permission may have been granted.
 const DENIED_KEPT: Duration = Duration::from_secs(300);
+/// After this time, what blocks a deletion is looked for again.
+const BLOCKER_KEPT: Duration = Duration::from_secs(300);
 /// A deletion that stays blocked is reported again after this time.
 const REPORTED_KEPT: Duration = Duration::from_secs(3600);
 const AT_ONCE: usize = 20;
@@ -63,7 +65,9 @@ pub(crate) struct Reads {
     ownership: Ownership,
     pub(crate) cluster: Cluster,
     remembered: Mutex<Remembered>,
-    /// Classic balancers that this process deleted, which AWS may still show.
+    /// Balancers and target groups that this process created, by name.
+    created: Journal<String>,
+    /// Classic balancers that this process deletes, which AWS may still show.
     deleted: Journal<String>,
 }
 
@@ -73,6 +77,8 @@ pub(crate) struct Waited {
     pub(crate) since: Duration,
     /// Whether it must be reported now.
     pub(crate) overdue: bool,
+    /// What blocked it a moment ago, if that was found out.
+    pub(crate) by: Option<String>,
 }
 
 /// A blocked deletion, with the times of the first and last attempts and of the last report.
@@ -81,6 +87,7 @@ struct Held {
     first: std::time::Instant,
     last: std::time::Instant,
     reported: Option<std::time::Instant>,
+    by: Option<(std::time::Instant, String)>,
 }
 
 /// Tags by name or ARN, and the times of the last writes.
@@ -121,6 +128,7 @@ impl Reads {
             balancers: cached(&api, &of_vpc, |api, _| async move { api.balancers(&Which::All).await }.boxed()),
             classic_balancers: cached(&api, &of_vpc, |api, _| async move { api.classic_balancers(&[]).await }.boxed()),
             at_nodes: at_nodes::AtNodes::new(cluster.clone()),
+            created: Journal::new(cluster.clone(), SETTLED),
             deleted: Journal::new(cluster.clone(), SETTLED),
             cluster,
             ownership: env.ownership.clone(),
@@ -133,12 +141,12 @@ impl Reads {
 
     /// A classic balancer by name, read now.
     pub(crate) async fn classic(&self, name: &str) -> Answer<Option<elb::LoadBalancer>> {
-        self.classic.ask_one(name.to_owned()).await
+        self.classic.ask_one(name.to_owned()).await?.transpose()
     }
 
     /// A balancer of the v2 API by name, of whatever kind, read now.
     pub(crate) async fn network(&self, name: &str) -> Answer<Option<elbv2::LoadBalancer>> {
-        self.network.ask_one(name.to_owned()).await
+        self.network.ask_one(name.to_owned()).await?.transpose()
     }
 
     /// The tags of a classic balancer, at most `max_age` old if they contain the cluster's tag. Otherwise they are read
@@ -151,13 +159,28 @@ impl Reads {
             return Ok(Marks::Unread(Unread::Denied));
         }
         let asked = Instant::now();
-        match self.classic_tags.ask_one(name.to_owned()).await {
-            Ok(tags) => {
-                let tags = self.remember_tags(name, asked, tags);
-                Ok(tags.map_or(Marks::Unread(Unread::NotShown), Marks::Read))
+        let answer = self.classic_tags.ask_one(name.to_owned()).await;
+        Ok(self.marks(name, asked, answer)?.unwrap_or(Marks::Unread(Unread::NotShown)))
+    }
+
+    /// The tags from the answer to a call for many objects, or to the part of it that is about one. `None` is an object
+    /// that does not exist.
+    fn marks(&self, of: &str, asked: Instant, answer: Answer<Option<Answer<Tags>>>) -> Answer<Option<Marks>> {
+        let tags = match answer {
+            Err(error) => return self.denied(error).map(|()| Some(Marks::Unread(Unread::Denied))),
+            Ok(Some(Err(error))) if error.meaning() == Meaning::Denied => {
+                return Ok(Some(Marks::Unread(Unread::Denied)));
             }
-            Err(error) => self.denied(error).map(|()| Marks::Unread(Unread::Denied)),
+            Ok(answer) => answer.transpose()?,
+        };
+        let Some(tags) = tags else { return Ok(None) };
+        if !self.ownership.is_member(&tags) && self.is_new(of) {
+            return Ok(Some(Marks::Unread(Unread::NotShown)));
         }
+        let remembered = &mut lock(&self.remembered).tags;
+        remembered.retain(|_, (asked, _)| asked.elapsed() < LONG);
+        remembered.insert(of.to_owned(), (asked, tags.clone()));
+        Ok(Some(Marks::Read(tags)))
     }
 
     /// Whether AWS refused a moment ago to show tags.
@@ -201,17 +224,9 @@ impl Reads {
         let asked = Instant::now();
         let wanted = self.with_neighbours(&missing);
         for (arn, answer) in self.network_tags.ask(wanted).await {
-            let is_missing = missing.contains(&arn);
-            match answer {
-                Ok(tags) => {
-                    let tags = self.remember_tags(&arn, asked, tags).filter(|_| is_missing);
-                    found.extend(tags.map(|tags| (arn, Marks::Read(tags))));
-                }
-                Err(error) if is_missing => {
-                    self.denied(error)?;
-                    found.insert(arn, Marks::Unread(Unread::Denied));
-                }
-                Err(_) => {}
+            let marks = self.marks(&arn, asked, answer);
+            if missing.contains(&arn) {
+                found.extend(marks?.map(|marks| (arn, marks)));
             }
         }
         Ok(found)
@@ -279,7 +294,8 @@ impl Reads {
         let mut remembered = lock(&self.remembered);
         let held = &mut remembered.held;
         held.retain(|_, held| now.saturating_duration_since(held.last) < LONG);
-        let held = held.entry(object.to_owned()).or_insert(Held { first: now, last: now, reported: None });
+        let new = Held { first: now, last: now, reported: None, by: None };
+        let held = held.entry(object.to_owned()).or_insert(new);
         held.last = now;
         let since = now.saturating_duration_since(held.first);
         let reported = held.reported.is_some_and(|at| now.saturating_duration_since(at) < REPORTED_KEPT);
@@ -287,14 +303,35 @@ impl Reads {
         if overdue {
             held.reported = Some(now);
         }
-        Waited { since, overdue }
+        let by = held.by.as_ref().filter(|(at, _)| !overdue && now.saturating_duration_since(*at) < BLOCKER_KEPT);
+        Waited { since, overdue, by: by.map(|(_, text)| text.clone()) }
+    }
+
+    /// Remembers what blocks the deletion of an object.
+    pub(crate) fn held_by(&self, object: &str, text: &str) {
+        let now = self.cluster.now();
+        if let Some(held) = lock(&self.remembered).held.get_mut(object) {
+            held.by = Some((now, text.to_owned()));
+        }
     }
 
     pub(crate) fn released(&self, object: &str) {
         lock(&self.remembered).held.remove(object);
     }
 
-    /// Records that a classic balancer was deleted.
+    /// Records the creation of an object whose tags AWS may show late.
+    pub(crate) fn created(&self, name: &str) {
+        self.created.wrote([name.to_owned()]);
+    }
+
+    /// Whether this process created the object with this name or ARN a moment ago.
+    fn is_new(&self, object: &str) -> bool {
+        // arn:…:loadbalancer/net/<name>/<ID>, arn:…:targetgroup/<name>/<ID>
+        let name = object.rsplit('/').nth(1).unwrap_or(object);
+        self.created.hidden(|created| created == name).is_some()
+    }
+
+    /// Records that a classic balancer was deleted, or is about to be.
     pub(crate) fn deleted(&self, balancer: &str) {
         self.deleted.wrote([balancer.to_owned()]);
     }
@@ -315,15 +352,6 @@ impl Reads {
         let remembered = lock(&self.remembered);
         let (asked, tags) = remembered.tags.get(of)?;
         (asked.elapsed() < max_age && self.ownership.is_member(tags)).then(|| tags.clone())
-    }
-
-    /// Caches tags; `None` is an object that does not exist.
-    fn remember_tags(&self, of: &str, asked: Instant, tags: Option<Tags>) -> Option<Tags> {
-        let tags = tags?;
-        let mut remembered = lock(&self.remembered);
-        remembered.tags.retain(|_, (asked, _)| asked.elapsed() < LONG);
-        remembered.tags.insert(of.to_owned(), (asked, tags.clone()));
-        Some(tags)
     }
 }
 

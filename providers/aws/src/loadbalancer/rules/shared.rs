@@ -53,7 +53,6 @@ impl SharedRules {
     pub(crate) fn change_now(&self, group: &SecurityGroup, opens: bool, recent: &Recent) -> Change {
         let found = split(&group.ingress);
         let mut change = if opens { Change::default() } else { self.change(&recent.at_most(found.clone())) };
-        change.found = found.len();
         // Adding an existing rule again is harmless, but a rule that was just revoked must not be taken for existing.
         change.open = self.change(&recent.at_least(found)).open;
         change
@@ -77,7 +76,7 @@ impl SharedRules {
             let stale = surplus(found, &mtu).into_iter();
             close.extend(stale.filter(|rule| rule.description == MTU));
         }
-        Change { open, close, relabelled, gives_up, found: found.len() }
+        Change { open, close, relabelled, gives_up }
     }
 
     /// Whether a rule allows the health checks of this balancer in the name of one that no longer exists: it was not
@@ -113,7 +112,6 @@ pub(crate) struct Change {
     pub(crate) relabelled: Vec<Rule>,
     /// Whether any rule of this balancer is revoked or relabelled.
     pub(crate) gives_up: bool,
-    pub(crate) found: usize,
 }
 
 impl Change {

@@ -47,7 +47,12 @@ pub(crate) fn groups(common: &Common, observed: &Observed, env: &Env) -> NodeGro
     for (id, name) in &common.targets {
         let Some(instance) = observed.instances.get(id) else { continue };
         match group_of(id, &instance.security_groups, &observed.groups, env) {
-            Ok(Some(group)) => drop(groups.ids.insert(group.to_owned())),
+            Ok(Some(group)) if observed.groups.contains_key(group) => drop(groups.ids.insert(group.to_owned())),
+            Ok(Some(group)) => {
+                groups.unclear.insert(group.to_owned());
+                let text = format!("EC2 does not show security group {group} of instance {id}");
+                refused.push((name, ProviderError::unknown(text)));
+            }
             Ok(None) => {
                 let text = format!("instance {id} has no security group; no rule allows the load balancer");
                 groups.findings.push(Finding::warning("node", text).value(name.clone()));
@@ -230,9 +235,6 @@ fn network_goal(
 ) -> Result<(Vec<Rule>, NodeGroups), ProviderError> {
     let Some((network, subnets)) = goal else { return Ok(Default::default()) };
     let groups = groups(&network.common, observed, env);
-    if let Some(unread) = groups.ids.iter().find(|id| !observed.groups.contains_key(*id)) {
-        return Err(ProviderError::unknown(format!("the rules of security group {unread} of the nodes are not known")));
-    }
     let mut cidrs = BTreeSet::new();
     for subnet in subnets {
         let Some(subnet) = observed.subnets.get(subnet) else {

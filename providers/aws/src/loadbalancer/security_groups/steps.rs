@@ -9,8 +9,6 @@ use crate::loadbalancer::rules::shared::Change;
 use crate::loadbalancer::rules::{Rule, join, missing, split, surplus};
 use crate::loadbalancer::step::{Besides, Step};
 
-const RULES_PER_GROUP: usize = 60;
-
 /// Sets the rules of a group exactly. Missing rules are opened before surplus ones are closed, so that no client is
 /// blocked in between.
 pub(crate) fn set_exactly(group: &Id, found: &[Permission], wanted: &[Rule], reason: &str) -> Vec<Step> {
@@ -22,29 +20,21 @@ pub(crate) fn set_exactly(group: &Id, found: &[Permission], wanted: &[Rule], rea
     opened.into_iter().chain(closed).collect()
 }
 
-/// The steps of a change of shared rules. Opens before it closes, so that no traffic is blocked in between, unless EC2
-/// has no room for both.
+/// The steps of a change of shared rules. Opens before it closes, so that no traffic is blocked in between.
 pub(crate) fn of_change(group: &str, change: Change) -> Vec<Step> {
     let id = Id::from(group);
-    let room = change.found + change.open.len() <= RULES_PER_GROUP;
     let open = authorize(&id, change.open, "clients and health checks of the load balancer need it");
     let close = revoke(&id, change.close, "the load balancer no longer needs it");
-    let reason = "health checks of another load balancer need it";
-    let relabelled = describe(&id, change.relabelled, reason);
-    let steps = if room { [open, relabelled, close] } else { [relabelled, close, open] };
-    steps.into_iter().flatten().collect()
+    let relabelled = describe(&id, change.relabelled, "health checks of another load balancer need it");
+    [open, relabelled, close].into_iter().flatten().collect()
 }
 
 /// The steps of a change of shared rules when they are sent. Whether EC2 has room for both is not known: the quota may
 /// have been raised. So rules are opened first, and `all` is the change that may be made if the group is full.
 pub(crate) fn now(group: &str, change: Change, all: impl FnOnce() -> Change) -> Vec<Step> {
-    let id = Id::from(group);
     let room = if change.open.is_empty() { Vec::new() } else { all().close };
-    let open = authorize(&id, change.open, "clients and health checks of the load balancer need it");
-    let open = open.map(|step| Step { besides: Besides::Surplus(room), ..step });
-    let close = revoke(&id, change.close, "the load balancer no longer needs it");
-    let relabelled = describe(&id, change.relabelled, "health checks of another load balancer need it");
-    [open, relabelled, close].into_iter().flatten().collect()
+    let steps = of_change(group, change).into_iter();
+    steps.map(|step| Step { besides: Besides::Surplus(room.clone()), ..step }).collect()
 }
 
 pub(crate) fn authorize(group: &Id, rules: Vec<Rule>, reason: &str) -> Option<Step> {

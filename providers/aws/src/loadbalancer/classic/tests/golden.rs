@@ -136,7 +136,8 @@ async fn page() -> String {
     page.scene.delete_by_hand();
     let failed = page.scene.save();
     page.case("Deletion after a creation that never came to be", &failed, &clb(&[]).gone()).await;
-    let foreign = page.changed(&plain, |state| state.elb.balancers.values_mut().for_each(|one| one.tags.clear()));
+    let other = || [("kubernetes.io/cluster/c2".to_owned(), "owned".to_owned())].into();
+    let foreign = page.changed(&plain, |state| state.elb.balancers.values_mut().for_each(|one| one.tags = other()));
     page.case("Deletion of another's balancer of that name", &foreign, &clb(&[]).gone()).await;
 
     page.scene.load(&empty);

@@ -7,7 +7,6 @@ use crate::loadbalancer::desired::{Goal, Network, Port};
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::rules::Rule;
 use crate::loadbalancer::security_groups::nodes::{self, NodeGroups, groups, main_group};
-use crate::loadbalancer::step::Step;
 use crate::loadbalancer::tests::scene::{BALANCER, Scene, nlb, sg};
 use crate::tests::env;
 
@@ -28,12 +27,6 @@ fn network(ports: Vec<Port>, ranges: &[&str]) -> Network {
 
 fn subnets() -> BTreeSet<String> {
     BTreeSet::from(["subnet-a".to_owned(), "subnet-b".to_owned()])
-}
-
-fn steps(network: Option<&Network>, world: &Observed) -> Vec<Step> {
-    let subnets = subnets();
-    let goal = network.map(|network| (network, &subnets));
-    nodes::network(&desired(Goal::Absent), goal, world, &env()).steps
 }
 
 #[test]
@@ -130,20 +123,6 @@ fn the_nodes_own_traffic_is_never_cut_where_their_group_is_on_the_balancer() {
     put(&mut world, with(group("sg-nodes", "nodes", member("owned")), vec![all_from("sg-nodes")]));
     assert_eq!(classic(&world, "sg-nodes", &["sg-nodes"]), (vec![], vec![]));
     assert_eq!(classic(&world, "sg-nodes", &[]), (vec![], vec![]));
-}
-
-#[test]
-fn a_full_group_is_closed_before_it_is_opened() {
-    let mut world = world();
-    let many: Vec<String> = (0..50).map(|number| format!("10.{number}.0.0/16")).collect();
-    let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    put(&mut world, group("sg-nodes", "nodes", member("owned")));
-    let old =
-        Rule::port("tcp", 31079, v4("10.0.0.0/8")).described(&format!("kubernetes.io/rule/nlb/client={BALANCER}"));
-    let filler = (0..10).map(|number| Rule::port("tcp", number, v4("192.0.2.0/24")));
-    put(&mut world, with(group("sg-nodes", "nodes", member("owned")), filler.chain([old]).collect()));
-    let planned = texts(&steps(Some(&network(vec![port(80, "TCP", "traffic-port")], &many)), &world));
-    assert!(planned[0].contains("tcp 31079 from 10.0.0.0/8 removed"), "{planned:#?}");
 }
 
 #[test]

@@ -1,0 +1,139 @@
+//! Objects that are full, and calls that AWS refuses because of one object among many.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ccm_cloudsim::aws::ec2::model::Peer;
+use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
+use ccm_provider::{LoadBalancerExt as _, Service};
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::bed::{Bed, CLUSTER, service};
+use crate::lent::watched;
+
+fn of_kind(name: &str, kind: &str, ports: &[(i32, i32)]) -> Service {
+    service(name, &[("type", kind)], ports, json!({}))
+}
+
+fn code(code: &str, message: &str) -> Fault {
+    Fault::Code { status: 400, code: code.to_owned(), message: message.to_owned() }
+}
+
+/// Networks of the rules for TCP in the managed group.
+fn clients(bed: &Bed) -> BTreeSet<String> {
+    bed.aws.world(|world| {
+        let group = world.ec2.groups.values().find(|group| group.name.starts_with("k8s-")).unwrap();
+        let tcp = group.ingress.iter().filter(|rule| rule.protocol == "tcp");
+        let network = |peer: &Peer| match peer {
+            Peer::V4(network) => network.clone(),
+            Peer::V6(_) | Peer::Group(_) | Peer::Prefix(_) => String::new(),
+        };
+        tcp.map(|rule| network(&rule.peer)).collect()
+    })
+}
+
+/// Each range has a rule for the port and one for ICMP: the ports come first if the group has no room for both.
+#[tokio::test]
+async fn forty_source_ranges_of_a_full_group_are_replaced_by_forty_others() {
+    for kind in ["nlb", "clb"] {
+        for limit in [60, 80] {
+            let bed = Bed::start("NLBSecurityGroupMode = Managed");
+            bed.aws.change(|options| options.limits.rules_per_group = limit);
+            let ranges = |first: usize| -> Vec<String> {
+                (first..first + 40).map(|number| format!("10.{number}.0.0/16")).collect()
+            };
+            let web = |ranges: &[String]| {
+                let spec = json!({"loadBalancerSourceRanges": ranges});
+                service("web", &[("type", kind)], &[(80, 31080)], spec)
+            };
+            let process = bed.process().await;
+            for first in [0, 100] {
+                let ranges = ranges(first);
+                let result = process.ensure(CLUSTER, &web(&ranges), &bed.nodes).await;
+                // The group of the nodes has less room: it also has rules for the health checks of network balancers.
+                let error = result.err().map(|error| error.to_string()).unwrap_or_default();
+                let fits = kind == "clb" && limit == 80;
+                assert!(if fits { error.is_empty() } else { error.contains("no room") }, "{kind} {limit}: {error}");
+                assert_eq!(clients(&bed), ranges.into_iter().collect(), "{kind} {limit}");
+                bed.aws.clock().step(Duration::from_secs(60));
+            }
+            bed.delete(&*process, &web(&[])).await;
+            let left = bed.aws.world(|world| {
+                let managed = world.ec2.groups.values().filter(|group| group.name.starts_with("k8s-")).count();
+                managed + world.ec2.groups[&bed.network.node_group].ingress.len()
+            });
+            assert_eq!(left, 0, "{kind} {limit}");
+        }
+    }
+}
+
+/// The first refusal ends the creation of listeners and their target groups, not the changes of other ports.
+#[tokio::test]
+async fn the_refusal_for_a_limit_is_asked_for_once_in_a_pass() {
+    let bed = Bed::start("");
+    bed.aws.change(|options| options.limits.network_listeners = 2);
+    let process = bed.process().await;
+    bed.ensure(&*process, &of_kind("web", "nlb", &[(80, 31080), (8443, 31843)])).await;
+    let more = [(80, 31080), (81, 31081), (82, 31082), (83, 31083), (8443, 31844)];
+    let mark = bed.aws.mark();
+    let error = process.ensure(CLUSTER, &of_kind("web", "nlb", &more), &bed.nodes).await.unwrap_err();
+    assert!(error.to_string().contains("TooManyListeners"), "{error}");
+    let writes = bed.writes(mark);
+    let count = |name: &str| writes.iter().filter(|write| *write == name).count();
+    // One for the port that is refused, one for the port that has another node port.
+    assert_eq!((count("CreateListener"), count("CreateTargetGroup")), (1, 2), "{writes:?}");
+    assert_eq!(count("ModifyListener"), 1, "{writes:?}");
+    // Others are not concerned.
+    bed.ensure(&*process, &of_kind("other", "nlb", &[(80, 31090)])).await;
+    bed.delete(&*process, &of_kind("web", "nlb", &more)).await;
+    bed.check();
+}
+
+#[tokio::test]
+async fn a_full_classic_balancer_takes_the_instances_that_fit() {
+    let mut bed = Bed::start("");
+    bed.add_nodes(2);
+    bed.aws.change(|options| options.limits.classic_instances = 4);
+    let process = bed.process().await;
+    let web = of_kind("web", "clb", &[(80, 31080)]);
+    let answer = process.ensure(CLUSTER, &web, &bed.nodes).await;
+    assert!(answer.unwrap_err().to_string().contains("as target"));
+    assert_eq!(bed.hosts(), [4]);
+}
+
+/// Calls for many load balancers have one answer each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_refused_name_among_forty_balancers_fails_alone() {
+    for kind in ["nlb", "clb"] {
+        let mut bed = Bed::start("");
+        bed.aws.change(|options| options.limits.classic_balancers = 40);
+        let services: Vec<Service> =
+            (0..40).map(|number| of_kind(&format!("s{number}"), kind, &[(80, 31000 + number)])).collect();
+        let process = bed.process().await;
+        for service in &services {
+            bed.ensure(&*process, service).await;
+        }
+        let hit = services[7].default_load_balancer_name();
+        for (action, fault) in
+            [("DescribeLoadBalancers", Fault::Deny), ("DescribeTags", code("ValidationError", "as the test says"))]
+        {
+            bed.aws.faults(Faults::clear);
+            bed.aws.fault(Rule {
+                action: Some(action.into()),
+                params: Some(hit.clone()),
+                ..Rule::every(fault.clone())
+            });
+            bed.add_nodes(1);
+            // The caches of a new process are empty.
+            let (process, _cluster) = watched(&bed).await;
+            let updates = services.iter().map(|service| process.update(CLUSTER, service, &bed.nodes));
+            let answers = join_all(updates).await.into_iter().enumerate();
+            let failed: Vec<usize> = answers.filter(|(_, answer)| answer.is_err()).map(|(number, _)| number).collect();
+            assert_eq!(failed, [7], "{kind} {action} {fault:?}");
+            let counts = bed.hosts();
+            let all = counts.iter().filter(|count| **count == bed.nodes.len()).count();
+            assert_eq!(all, 39, "{kind} {action}: {counts:?}");
+        }
+    }
+}
