@@ -199,10 +199,6 @@ impl Cloud {
                 return Ok(one.observed.clone());
             }
         }
-        if deleting {
-            // It needs no rule of others any more, and theirs are planned without it.
-            self.reads.deleted(&desired.name);
-        }
         let mut observed = observe::gather(desired, &self.reads, env).await?;
         observed.doubtful_instances = self.doubtful(&observed);
         let is_group = |step: &Step| matches!(step.write, Write::Ec2(Ec2Write::DeleteSecurityGroup { .. }));

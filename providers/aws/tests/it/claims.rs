@@ -6,7 +6,6 @@ use ccm_cloudsim::aws::ec2::InstanceState;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::lag::Lag;
 use ccm_provider::{LoadBalancerExt as _, Service};
-use futures::future::join_all;
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, USER_GROUP, service};
@@ -41,23 +40,6 @@ async fn a_group_that_services_share_keeps_its_rule_until_the_last_is_deleted() 
         assert_eq!(rules(&bed, &nodes), 0);
         bed.check();
     }
-}
-
-/// Each sees the other while both are deleted.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn services_that_share_a_group_and_are_deleted_at_once_leave_no_rule() {
-    let bed = Bed::start(&format!("ElbSecurityGroup = {USER_GROUP}"));
-    bed.add_group(USER_GROUP, None, Vec::new());
-    let (process, _cluster) = watched(&bed).await;
-    let services: Vec<Service> = ["a", "b", "c"].iter().map(|name| of_kind(name, "clb", &[])).collect();
-    for service in &services {
-        bed.ensure(&*process, service).await;
-    }
-    bed.aws.clock().step(Duration::from_secs(60));
-    for answer in join_all(services.iter().map(|service| process.ensure_deleted(CLUSTER, service))).await {
-        answer.unwrap();
-    }
-    assert_eq!(rules(&bed, &bed.network.node_group), 0);
 }
 
 #[tokio::test]

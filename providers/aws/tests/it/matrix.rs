@@ -51,7 +51,7 @@ mod long_lane {
     }
 
     #[test]
-    fn the_matrix_has_only_known_failures() {
+    fn the_whole_matrix_has_only_known_failures() {
         run(&KINDS, Part::All, &Known::of(env!("CARGO_MANIFEST_DIR")));
     }
 }
@@ -184,6 +184,8 @@ impl MatrixCloud for Cloud {
             "DescribeLoadBalancers",
             "DescribeTargetHealth",
             "DescribeTargetGroups",
+            // Whose the balancer is: one of another cluster must not get our nodes. (Without the permission, names decide.)
+            "DescribeTags",
         ];
         words.iter().any(|word| {
             operation.ends_with(word) || operation.contains("InstancesWith") || operation.contains("InstancesFrom")

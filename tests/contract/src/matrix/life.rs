@@ -43,19 +43,11 @@ pub(super) struct Life {
 #[derive(Debug)]
 pub(super) struct Given {
     pub(super) answer: Result<Option<LoadBalancerStatus>, ProviderError>,
-    /// The status beside an error.
-    status: Option<LoadBalancerStatus>,
     /// The time since the beginning of the pass.
     pub(super) after: Duration,
 }
 
 impl Given {
-    /// Whether the answer has a status that the controller publishes.
-    pub(super) fn has_status(&self) -> bool {
-        let status = self.answer.as_ref().ok().and_then(|status| status.as_ref()).or(self.status.as_ref());
-        status.is_some_and(|status| !status.ingress.is_empty())
-    }
-
     /// The error, unless the cloud only needs more time.
     pub(super) fn error(&self) -> Option<&ProviderError> {
         self.answer.as_ref().err().filter(|error| !error.is_in_progress())
@@ -169,7 +161,7 @@ impl Life {
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),
             };
-            item.given = Some(Given { answer, status: None, after: begin.elapsed() });
+            item.given = Some(Given { answer, after: begin.elapsed() });
         }
         loop {
             let open: Vec<usize> =
@@ -210,7 +202,7 @@ impl Life {
                 if let Some(status) = result.as_ref().ok().and_then(|status| status.as_ref()).or(status.as_ref()) {
                     item.service.status.load_balancer = status.clone();
                 }
-                item.given = Some(Given { answer: result, status, after: begin.elapsed() });
+                item.given = Some(Given { answer: result, after: begin.elapsed() });
             }
             tokio::time::sleep(wait.max(Duration::from_millis(1))).await;
         }

@@ -66,7 +66,7 @@ const TABLE: &[(Meaning, &[&str])] = &[
         "InsufficientFreeAddressesInSubnet", "ResourceCountLimitExceeded", "TagLimitExceeded",
     ]),
     (Meaning::Invalid, &[
-        "ValidationError", "ValidationException", "MissingParameter", "UnknownParameter", "MalformedQueryString",
+        "ValidationError", "ValidationException", "InvalidParameterValue", "MissingParameter", "UnknownParameter", "MalformedQueryString",
         "InvalidConfigurationRequest", "InvalidScheme", "InvalidParameterCombination",
         "UnsupportedCertificate", "UnsupportedProtocol", "SSLPolicyNotFound",
         "PolicyTypeNotFound", "IncompatibleProtocols", "AvailabilityZoneNotSupported",

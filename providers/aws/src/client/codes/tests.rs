@@ -32,7 +32,7 @@ fn each_code_has_its_class() {
         (DESCRIBE, 400, "InvalidGroup.NotFound", "not-found"),
         (DESCRIBE, 400, "InvalidVolume.NotFound", "not-found"),
         (DESCRIBE, 400, "InvalidSubnetID.NotFound", "not-found"),
-        (DESCRIBE, 400, "InvalidParameterValue", "unknown"),
+        (DESCRIBE, 400, "InvalidParameterValue", "invalid"),
         (REGISTER, 400, "InvalidSubnet", "unknown"),
         (REGISTER, 400, "InvalidSecurityGroup", "unknown"),
         (DESCRIBE, 400, "FilterLimitExceeded", "invalid"),

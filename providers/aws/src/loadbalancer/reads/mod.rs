@@ -331,7 +331,7 @@ impl Reads {
         self.created.hidden(|created| created == name).is_some()
     }
 
-    /// Records that a classic balancer was deleted, or is about to be.
+    /// Records that a classic balancer was deleted.
     pub(crate) fn deleted(&self, balancer: &str) {
         self.deleted.wrote([balancer.to_owned()]);
     }
