@@ -20,7 +20,7 @@ use ccm_provider::{
 use crate::annotations::{BACKEND_SERVICE, Scheme, TARGET_POOL};
 use crate::client::Client;
 use crate::client::balancing::ForwardingRule;
-use crate::client::resource::last_part;
+use crate::client::resource::{Collection, last_part};
 
 pub(crate) mod env;
 mod events;
@@ -137,7 +137,13 @@ impl BalancerCloud for Balancers {
     }
 
     async fn observe(&self, _: &str, _: &[ServiceWork], wanted: &Wanted) -> Result<Observed, ProviderError> {
-        self.cloud()?.reads.observe(&self.env, wanted).await
+        let observed = self.cloud()?.reads.observe(&self.env, wanted).await?;
+        // What cannot be read of a single load balancer says nothing about whether it exists.
+        match wanted.items.first_key_value().filter(|_| wanted.items.len() == 1) {
+            Some((_, item)) if item.action == ServiceAction::Delete => plan::is_read(&self.env, &observed, item)?,
+            _ => {}
+        }
+        Ok(observed)
     }
 
     fn strip(&self, _: &mut Observed, _: &Wanted) {}
@@ -185,7 +191,10 @@ impl BalancerCloud for Balancers {
         let is_any = item.is_by_name() || item.action == ServiceAction::Delete;
         let is_ours =
             |rule: &&ForwardingRule| !plan::is_foreign(rule) && (is_any || plan::real_scheme(rule) == item.scheme);
-        rule.filter(is_ours).map(|rule| status(rule.ip_address.clone()))
+        let published = &reached.service.status.load_balancer;
+        let is_unread = reached.observed.unread(Collection::ForwardingRules, &item.names.balancer).is_some();
+        let kept = || Some(published.clone()).filter(|status| is_unread && !status.ingress.is_empty());
+        rule.filter(is_ours).map(|rule| status(rule.ip_address.clone())).or_else(kept)
     }
 
     /// An instance may come back with its name, or be accepted later.

@@ -236,6 +236,20 @@ pub(super) fn users_of(scheme: Scheme) -> Collection {
     }
 }
 
+/// Fails if something was not read that the plan for an item needs: it may exist.
+pub(super) fn is_read(env: &Env, observed: &Observed, item: &Item) -> Result<(), ProviderError> {
+    if observed.unread.is_empty() {
+        return Ok(());
+    }
+    let mut needs = Needs { rules: [item.names.balancer.clone()].into(), ..Needs::default() };
+    needs.add(env, observed, item, false);
+    needs.add_replaced(observed, item);
+    needs.addresses.extend(address_to_look_for(env, observed, item));
+    let is_internal = item.scheme == Scheme::Internal && item.settings.is_some();
+    let network = || observed.unread(Collection::Networks, "").filter(|_| is_internal);
+    needs.unread(observed).or_else(network).map_or(Ok(()), |error| Err(error.clone()))
+}
+
 /// Whether a rule belongs to another controller, which uses the same name for it.
 pub(super) fn is_foreign(rule: &ForwardingRule) -> bool {
     real_scheme(rule) == Scheme::External && !rule.backend_service.is_empty() && rule.target.is_empty()
@@ -250,7 +264,7 @@ impl<'a> Draft<'a> {
         if self.item.is_mixed && self.item.owner == Owner::Us {
             return mixed();
         }
-        self.is_read()?;
+        is_read(self.env, self.observed, self.item)?;
         let rule = self.observed.rule(&self.item.names);
         for scheme in leaving(self.item, rule) {
             self.leave(scheme);
@@ -275,21 +289,6 @@ impl<'a> Draft<'a> {
             Scheme::External => self.external(settings, rule),
             Scheme::Internal => self.internal(settings, rule),
         }
-    }
-
-    /// Fails if something was not read that the plan needs: it may exist.
-    fn is_read(&self) -> Result<(), ProviderError> {
-        let (observed, item) = (self.observed, self.item);
-        if observed.unread.is_empty() {
-            return Ok(());
-        }
-        let mut needs = Needs { rules: [item.names.balancer.clone()].into(), ..Needs::default() };
-        needs.add(self.env, observed, item, false);
-        needs.add_replaced(observed, item);
-        needs.addresses.extend(address_to_look_for(self.env, observed, item));
-        let is_internal = item.scheme == Scheme::Internal && item.settings.is_some();
-        let network = || observed.unread(Collection::Networks, "").filter(|_| is_internal);
-        needs.unread(observed).or_else(network).map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// The reason why the groups of a zone are left as they are.

@@ -82,7 +82,7 @@ async fn a_read_that_is_refused_for_one_service_fails_that_service_only() {
             let writes = scene.writes(mark);
             let are_members = |write: &String| write.ends_with("addInstance") || write.ends_with("addInstances");
             assert!(writes.iter().all(are_members), "{call}: {writes:?}");
-            if is_struck && call != "forwardingRules.*" {
+            if is_struck {
                 assert_eq!(answers[0].status.as_ref().unwrap().ingress.len(), 1, "{call}");
             }
             scene.cloud().faults(Faults::clear);
@@ -108,7 +108,7 @@ async fn half_of_a_list_is_no_reason_to_create_or_to_forget() {
     assert!(answers.iter().all(|answer| answer.result.is_err()), "{answers:?}");
     assert_eq!(scene.writes(mark), [] as [&str; 0]);
     scene.cloud().fault(Rule::every(code(503, "backendError")).on("compute", "forwardingRules.get"));
-    assert!(scene.balancers().get(CLUSTER, &services[0]).await.unwrap().is_some());
+    assert!(scene.balancers().get(CLUSTER, &services[0]).await.is_err());
 }
 
 #[tokio::test]
