@@ -66,8 +66,8 @@ pub trait LoadBalancer: Send + Sync {
 
     /// The provider's own finalizers, each with whether the Service currently needs it. The core adds needed ones
     /// before the first call for the Service, unless the provider [adds](LoadBalancer::adds_finalizers) them; it removes
-    /// the others after a successful call, and removes all after the load balancer is deleted. Pure. Empty for a Service that another controller implements, which may use finalizers
-    /// with the same names.
+    /// the others after a successful call, and all after the load balancer is deleted. Pure. Empty for a Service that
+    /// another controller implements, which may use finalizers with the same names.
     fn finalizers(&self, _service: &Service) -> Vec<(&'static str, bool)> {
         Vec::new()
     }
