@@ -67,7 +67,11 @@ impl Memory {
     /// Remembers an error if the cloud would refuse the same write again. Members change with the nodes, and are not
     /// remembered.
     pub(super) fn note<W>(&self, step: &Step<W>, work: &[ServiceWork], error: &ProviderError) {
-        let is_request = matches!(step.summary.verb, Verb::Create | Verb::Update) && step.part.kind != Kind::Members;
+        let is_request = match step.summary.verb {
+            Verb::Create | Verb::Update | Verb::Attach => step.part.kind != Kind::Members,
+            Verb::Detach => step.part.kind == Kind::Settings,
+            Verb::Delete => false,
+        };
         if is_request && is_final(error) {
             let refusal = Refusal { fingerprint: fingerprint(step, work), at: Instant::now(), error: error.clone() };
             lock(&self.refused).insert(key(step), refusal);
