@@ -29,7 +29,6 @@ pub const TARGETS: &[Target] = &[
     ("duration", texts::duration),
     ("ranges", texts::ranges),
     ("addresses", texts::addresses),
-    ("provider_id", texts::provider_id),
     #[cfg(feature = "program")]
     ("node", cluster::node),
     #[cfg(feature = "program")]

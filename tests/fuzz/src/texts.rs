@@ -1,12 +1,9 @@
 //! Texts in objects and flags.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
-
 use ccm_provider::address::{filter_by_node_ips, parse_cidr, parse_ip, parse_provided_node_ips, same_addresses};
 use ccm_provider::source_ranges::SourceRanges;
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
-use ccm_provider::{AddressType, InstanceMetadata, Lookup, Node, NodeAddress, Service, Snapshot, duration};
+use ccm_provider::{AddressType, NodeAddress, Service, duration};
 
 pub(crate) fn duration(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -55,25 +52,5 @@ pub(crate) fn addresses(data: &[u8]) {
         assert!(kept.iter().all(|address| cloud.contains(address)), "{kept:?} of {cloud:?}");
         let again = filter_by_node_ips(&kept, provided);
         assert!(again.as_ref().is_ok_and(|again| same_addresses(&kept, again)), "{kept:?}, then {again:?}");
-    }
-}
-
-/// A provider ID and a list of instances.
-pub(crate) fn provider_id(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    let known = "fake://known";
-    let metadata = InstanceMetadata { provider_id: known.to_owned(), ..InstanceMetadata::default() };
-    let snapshot = Snapshot {
-        began: SystemTime::UNIX_EPOCH,
-        grace: Duration::ZERO,
-        by_provider_id: BTreeMap::from([(known.to_owned(), Lookup::found(metadata))]),
-        by_name: BTreeMap::from([("known".to_owned(), known.to_owned())]),
-    };
-    let node = Node { name: "known".into(), provider_id: Some(text.into()), ..Node::default() };
-    match snapshot.find(&node.name, node.provider_id.as_deref()) {
-        Lookup::Found(_) => assert_eq!(text, known),
-        Lookup::Gone(_) => assert_eq!(node.provider_scheme(), Some("fake"), "gone: {text:?}"),
-        Lookup::Foreign => assert!(node.provider_scheme().is_some_and(|scheme| scheme != "fake"), "foreign: {text:?}"),
-        Lookup::Unknown(_) => assert_eq!(node.provider_scheme(), None, "could not tell: {text:?}"),
     }
 }
