@@ -19,6 +19,8 @@ use super::{ApiError, Client};
 
 /// Maximum number of writes of a port that other programs change in between.
 const TRIES: u32 = 5;
+/// A writer whose request hangs is not waited for any longer: Neutron rejects a change of an older revision.
+const TURN: Duration = Duration::from_secs(10);
 /// Plans from older reads have ended after this time.
 const KEPT: Duration = Duration::from_secs(1800);
 
@@ -51,20 +53,27 @@ impl Client {
         change: impl Fn(&Port) -> Option<Value> + Send + Sync,
     ) -> Result<bool, ApiError> {
         let turn = self.turns.of(&read.id);
-        let mut last = turn.lock().await;
-        let mut port = match last.take() {
+        let mut last = match read.revision_number {
+            Some(_) => tokio::time::timeout(TURN, turn.lock()).await.ok(),
+            None => Some(turn.lock().await),
+        };
+        let mut port = match last.as_mut().and_then(|last| last.take()) {
             Some(written) if written.revision_number > read.revision_number => written,
             _ => read.clone(),
         };
         let mut tries = 1;
         loop {
             let Some(fields) = change(&port) else {
-                *last = Some(port);
+                if let Some(last) = &mut last {
+                    **last = Some(port);
+                }
                 return Ok(true);
             };
             match self.update_port(&port, fields).await {
                 Ok(written) => {
-                    *last = written;
+                    if let Some(last) = &mut last {
+                        **last = written;
+                    }
                     return Ok(true);
                 }
                 Err(error) if error.status == Some(412) && tries < TRIES => {

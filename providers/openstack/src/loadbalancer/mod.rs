@@ -340,7 +340,8 @@ impl BalancerCloud for Balancers {
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
         let (observed, place) = (reached.observed, reached.place);
         let item = reached.wanted.items.get(&place)?;
-        if observed.unread.contains_key(&place) && observed.floating_ip_of(place).is_none() {
+        let is_internal = item.settings.as_ref().is_some_and(|settings| settings.is_internal);
+        if observed.unread.contains_key(&place) && !is_internal && observed.floating_ip_of(place).is_none() {
             // What is published stays until its absence is seen.
             return Some(reached.service.status.load_balancer.clone()).filter(|status| !status.ingress.is_empty());
         }
