@@ -343,7 +343,7 @@ impl CloudProvider for OpenStack {
     }
 
     fn service_annotations(&self) -> &[&str] {
-        &[crate::annotations::PREFIX, crate::loadbalancer::applied::APPLIED]
+        &[crate::annotations::PREFIX, crate::annotations::APPLIED]
     }
 
     fn inspect(&self) -> Option<Arc<dyn Inspect>> {

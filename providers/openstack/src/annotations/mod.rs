@@ -16,6 +16,8 @@ mod tests;
 
 /// The prefix of most keys.
 pub(crate) const PREFIX: &str = "loadbalancer.openstack.org/";
+/// The annotation that records the last match of the balancer.
+pub(crate) const APPLIED: &str = "cloud-controller-manager/openstack-applied";
 
 /// A key of [`TABLE`].
 pub(crate) type Key<T> = ccm_kit::annotations::Key<T, ()>;

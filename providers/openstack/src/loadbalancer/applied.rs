@@ -9,8 +9,6 @@ use super::observed::Observed;
 use super::wanted::Item;
 use crate::client::octavia::{ACTIVE, LoadBalancer, Version};
 
-/// The annotation that records the last match of the balancer.
-pub(crate) const APPLIED: &str = "cloud-controller-manager/openstack-applied";
 /// The end of the record if the balancer was not created for the Service.
 const SHARED: &str = "shared";
 /// The record of a balancer that was created for the Service and does not match.
@@ -34,6 +32,11 @@ fn is_own(item: &Item, lb: &LoadBalancer) -> bool {
 }
 
 impl Item {
+    /// Whether its balancer matched at the time of its record.
+    pub(super) fn has_matched(&self) -> bool {
+        self.applied.as_ref().is_some_and(|applied| applied.contains('/'))
+    }
+
     /// Whether the noted balancer was created for the Service, as far as is known: records of older versions and of the
     /// Go program do not say.
     pub(super) fn noted_own(&self) -> bool {

@@ -16,13 +16,13 @@ use ccm_provider::{
     Scope, Service, ServiceAction, ServiceWork, Severity, Subject,
 };
 
-use crate::annotations::{LB_METHOD, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use crate::annotations::{APPLIED, LB_METHOD, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use crate::client::Client;
 use crate::client::metrics::Metrics;
 use crate::client::octavia::{ERROR, LoadBalancer};
 use crate::node::ports::NodePorts;
 
-pub(crate) mod applied;
+mod applied;
 mod batched;
 mod certificates;
 pub(crate) mod claim;
@@ -42,7 +42,6 @@ mod step;
 pub(crate) mod wanted;
 mod write;
 
-use applied::APPLIED;
 use claim::{Claim, Evidence, claim};
 use env::Env;
 use observe::Reads;
@@ -414,11 +413,12 @@ impl BalancerCloud for Balancers {
                 }
                 let done = applied::note(item, lb, observed.version).filter(|_| is_done);
                 let Some(cloud) = &self.cloud else { return notes };
-                // A change of nodes concerns many Services: their records are written at the next ensure.
+                // A change of nodes concerns many Services: their records are written at the next ensure that changes
+                // something in the cloud. So a restart writes nothing.
+                let is_kept =
+                    action == ServiceAction::UpdateHosts || item.has_matched() && !made.owners.contains(&item.name);
                 match (action, done) {
-                    (ServiceAction::UpdateHosts, Some(done)) => {
-                        lock(&cloud.records).insert(item.key.clone(), done);
-                    }
+                    (_, Some(done)) if is_kept => drop(lock(&cloud.records).insert(item.key.clone(), done)),
                     (ServiceAction::UpdateHosts, None) => drop(lock(&cloud.records).remove(&item.key)),
                     (_, done) => {
                         lock(&cloud.records).remove(&item.key);

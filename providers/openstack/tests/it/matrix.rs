@@ -39,13 +39,13 @@ const KINDS: [Kind; 2] = [
     Kind { name: "serial", is_variant: false, start: || Box::pin(async { start(true, SERIAL) }) },
 ];
 
+#[test]
+fn a_sample_of_the_matrix_has_only_known_failures() {
+    run(&KINDS, Part::Sample, &Known::of(env!("CARGO_MANIFEST_DIR")));
+}
+
 mod long_lane {
     use super::*;
-
-    #[test]
-    fn a_sample_of_the_matrix_has_only_known_failures() {
-        run(&KINDS, Part::Sample, &Known::of(env!("CARGO_MANIFEST_DIR")));
-    }
 
     #[test]
     fn the_whole_matrix_has_only_known_failures() {

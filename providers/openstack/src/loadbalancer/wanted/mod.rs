@@ -292,7 +292,7 @@ fn one(env: &Env, cluster: &str, work: &ServiceWork) -> Result<Item, ProviderErr
         noted_address: text(&keys::LOAD_BALANCER_ADDRESS),
         published: published(service),
         created: service.metadata.creation_timestamp,
-        applied: service.metadata.annotations.get(super::applied::APPLIED).cloned(),
+        applied: service.metadata.annotations.get(keys::APPLIED).cloned(),
         keep_floating_ip: match work.action {
             ServiceAction::UpdateHosts => annotations.readable(&keys::KEEP_FLOATING_IP).unwrap_or_default(),
             _ => annotations.get_or_default(&keys::KEEP_FLOATING_IP)?,
