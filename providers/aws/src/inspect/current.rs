@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use ccm_kit::inspect::{Current, DESIRED, Explained};
 use ccm_provider::{Fact, Service, ServiceAction};
 
-use crate::loadbalancer::desired::{Desired, Goal, previous_balancer};
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::step::scheme;
+use crate::loadbalancer::wanted::{Goal, Wanted, previous_balancer};
 use crate::loadbalancer::{Balancers, Observation};
 
 /// One Service. Both lists are empty if another controller manages its load balancer and this program has none left.
-pub(super) type Seen = Current<Vec<Desired>, Vec<Observation>>;
+pub(super) type Seen = Current<Vec<Wanted>, Vec<Observation>>;
 
 impl Explained for Balancers {
     const NOT_FOUND: &'static str = "check whether it has another name or is in another account";
@@ -35,7 +35,7 @@ impl Explained for Balancers {
         [desired].into_iter().chain(behind).collect()
     }
 
-    fn in_words(desired: &Vec<Desired>) -> Option<String> {
+    fn in_words(desired: &Vec<Wanted>) -> Option<String> {
         let desired = desired.first()?;
         let port = |protocol: &str, port, node_port| format!("{protocol} {port} to node port {node_port}");
         let (kind, ports): (_, Vec<String>) = match &desired.goal {
@@ -53,11 +53,11 @@ impl Explained for Balancers {
         Some(format!("a {kind} load balancer {}, {scheme}: {}", desired.name, ports.join(", ")))
     }
 
-    fn is_there(_: &Vec<Desired>, observed: &Vec<Observation>) -> bool {
+    fn is_there(_: &Vec<Wanted>, observed: &Vec<Observation>) -> bool {
         observed.iter().any(|seen| is_there(&seen.observed))
     }
 
-    fn keep_registered(desired: &mut Vec<Desired>, observed: &Vec<Observation>) {
+    fn keep_registered(desired: &mut Vec<Wanted>, observed: &Vec<Observation>) {
         for (desired, seen) in desired.iter_mut().zip(observed) {
             let registered = registered(&seen.observed);
             if let Some(common) = desired.goal.common_mut().filter(|_| !registered.is_empty()) {

@@ -10,7 +10,7 @@ use ccm_provider::{Aspects, Fact, InstancesV2 as _, Node, ProviderError};
 use super::{Inspector, unreadable};
 use crate::client::Query;
 use crate::client::ec2::{Instance, RouteTable};
-use crate::loadbalancer::security_groups::nodes;
+use crate::loadbalancer::plan::security_groups::nodes;
 use crate::node::fargate;
 use crate::node::fleet::Member;
 use crate::node::identity::{self, BadProviderId, InstanceId, Machine, Wanted};

@@ -6,11 +6,11 @@ use ccm_provider::{Fact, NodeReader, ProviderError, Service};
 use super::current::{Seen, is_there};
 use super::{Inspector, health};
 use crate::loadbalancer::claim::{self, Claim, Marks, READS_TAGS, Unread};
-use crate::loadbalancer::desired::Desired;
-use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::observed::{Classic, Network, Observed};
+use crate::loadbalancer::plan::network::KIND;
 use crate::loadbalancer::rules::shared::is_for;
 use crate::loadbalancer::rules::{Rule, split};
+use crate::loadbalancer::wanted::Wanted;
 
 pub(super) async fn explain(aws: &Inspector, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
     let nodes = aws.cluster.nodes().map(NodeReader::list).unwrap_or_default();
@@ -21,7 +21,7 @@ pub(super) async fn explain(aws: &Inspector, cluster: &str, service: &Service) -
     service::explain(aws.balancers(), cluster, service, &nodes, parts).await
 }
 
-fn balancers(aws: &Inspector, service: &Service, desired: &Desired, observed: &Observed) -> Vec<Fact> {
+fn balancers(aws: &Inspector, service: &Service, desired: &Wanted, observed: &Observed) -> Vec<Fact> {
     let mut facts = Vec::new();
     if let Some(found) = &observed.classic {
         facts.extend(classic(aws, service, found));
@@ -148,7 +148,7 @@ fn own_groups(observed: &Observed, attached: &[String]) -> Vec<Fact> {
 }
 
 /// The groups that let the balancer reach the nodes.
-fn rules(desired: &Desired, observed: &Observed, attached: &[String]) -> Vec<Fact> {
+fn rules(desired: &Wanted, observed: &Observed, attached: &[String]) -> Vec<Fact> {
     let is_ours = |rule: &Rule| is_for(rule, &desired.name) || attached.iter().any(|group| rule.is_from(group));
     let groups = observed.groups.values().filter(|group| !attached.contains(&group.id));
     let with = groups.filter_map(|group| {

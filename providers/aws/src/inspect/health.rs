@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use ccm_provider::{Fact, FactState};
 
-use crate::loadbalancer::desired::first_few;
 use crate::loadbalancer::observed::TargetGroup;
+use crate::loadbalancer::wanted::first_few;
 
 struct Meaning {
     state: FactState,

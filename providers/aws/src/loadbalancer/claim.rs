@@ -5,11 +5,11 @@
 
 use ccm_provider::{ErrorClass, Finding, ProviderError};
 
-use super::desired::Desired;
 use super::env::Env;
 pub(crate) use super::marks::{Marks, READS_TAGS, Unread};
 use super::names::{self, NETWORK_KIND as KIND};
 use super::observed::{Observed, TargetGroup};
+use super::wanted::Wanted;
 use crate::annotations::Kind;
 use crate::client::Tags;
 use crate::client::ec2::SecurityGroup;
@@ -49,7 +49,7 @@ pub(crate) fn balancer(marks: &Marks, env: &Env) -> Claim {
 }
 
 /// The claim to a target group.
-pub(crate) fn target_group(desired: &Desired, observed: &Observed, found: &TargetGroup, env: &Env) -> Claim {
+pub(crate) fn target_group(desired: &Wanted, observed: &Observed, found: &TargetGroup, env: &Env) -> Claim {
     if is_used_elsewhere(desired, observed, found, env).is_some() {
         return Claim::Foreign;
     }
@@ -72,7 +72,7 @@ pub(crate) fn target_group(desired: &Desired, observed: &Observed, found: &Targe
 /// Another balancer that forwards to the group. AWS may show a deleted balancer for a while: one with the Service's name
 /// is not another.
 pub(crate) fn is_used_elsewhere<'a>(
-    desired: &Desired,
+    desired: &Wanted,
     observed: &Observed,
     found: &'a TargetGroup,
     env: &Env,
@@ -88,7 +88,7 @@ pub(crate) fn is_used_elsewhere<'a>(
 /// balancer's groups.
 pub(crate) fn security_group(
     kind: Kind,
-    desired: &Desired,
+    desired: &Wanted,
     attached: &[String],
     group: &SecurityGroup,
     env: &Env,
@@ -126,13 +126,13 @@ fn own_balancer<'a>(observed: &'a Observed, env: &Env) -> Option<&'a str> {
     (network.balancer.kind == KIND && balancer(&network.tags, env).is_ours()).then_some(&*network.balancer.arn)
 }
 
-fn names_another(tags: &Tags, desired: &Desired, env: &Env) -> bool {
+fn names_another(tags: &Tags, desired: &Wanted, env: &Env) -> bool {
     let of_another_cluster = !env.ownership.is_member(tags) && names_a_cluster(tags);
     of_another_cluster || service_of(tags).is_some_and(|service| service != desired.service.to_string())
 }
 
 /// The error if a balancer of the Service's name is not ours, or AWS does not show whose it is.
-pub(crate) fn check(desired: &Desired, marks: &Marks, env: &Env) -> Result<(), ProviderError> {
+pub(crate) fn check(desired: &Wanted, marks: &Marks, env: &Env) -> Result<(), ProviderError> {
     match balancer(marks, env) {
         Claim::Unread(Unread::NotShown) => Err(not_shown(desired)),
         claim if claim.is_ours() => Ok(()),
@@ -140,7 +140,7 @@ pub(crate) fn check(desired: &Desired, marks: &Marks, env: &Env) -> Result<(), P
     }
 }
 
-fn not_tagged(desired: &Desired, env: &Env, otherwise: &str) -> ProviderError {
+fn not_tagged(desired: &Wanted, env: &Env, otherwise: &str) -> ProviderError {
     let (name, key) = (&desired.name, env.ownership.cluster_key().unwrap_or_default());
     ProviderError::unknown(format!(
         "load balancer {name} is not tagged as belonging to this cluster; if it does, tag it {key} = owned, otherwise \
@@ -151,7 +151,7 @@ fn not_tagged(desired: &Desired, env: &Env, otherwise: &str) -> ProviderError {
 /// Whether a balancer of the Service's name may be deleted; an error if AWS does not show whose it is. The name contains
 /// the UID of the Service, so one that no cluster has tagged is probably ours: it is neither deleted nor forgotten.
 /// (Upstream deletes by name alone.)
-pub(crate) fn check_deletion(desired: &Desired, marks: &Marks, env: &Env) -> Result<bool, ProviderError> {
+pub(crate) fn check_deletion(desired: &Wanted, marks: &Marks, env: &Env) -> Result<bool, ProviderError> {
     match balancer(marks, env) {
         Claim::Unread(Unread::NotShown) => Err(not_shown(desired)),
         Claim::Foreign if !marks.read().is_some_and(names_a_cluster) => Err(not_tagged(desired, env, "delete it")),
@@ -160,7 +160,7 @@ pub(crate) fn check_deletion(desired: &Desired, marks: &Marks, env: &Env) -> Res
 }
 
 /// The answer while AWS shows a balancer without its tags.
-fn not_shown(desired: &Desired) -> ProviderError {
+fn not_shown(desired: &Wanted) -> ProviderError {
     let reason = format!("AWS does not show the tags of load balancer {} yet", desired.name);
     ProviderError::in_progress(reason, super::settling::AGAIN)
 }

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use ccm_provider::ProviderError;
 
 use super::claim::{self, Claim};
-use super::desired::Desired;
 use super::env::Env;
 use super::observed::{Observed, TargetGroup};
 use super::step::Step;
+use super::wanted::Wanted;
 use crate::annotations::Kind;
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{Id, Write};
@@ -19,14 +19,14 @@ const UNREAD: &str = "it was not read; this is a bug in this program, please rep
 
 #[derive(Debug, Clone, Copy)]
 struct Check<'a> {
-    desired: &'a Desired,
+    desired: &'a Wanted,
     observed: &'a Observed,
     env: &'a Env,
     steps: &'a [Step],
 }
 
 /// The steps that look like a mistake, by index.
-pub(crate) fn guard(desired: &Desired, observed: &Observed, env: &Env, steps: &[Step]) -> Vec<(usize, ProviderError)> {
+pub(crate) fn guard(desired: &Wanted, observed: &Observed, env: &Env, steps: &[Step]) -> Vec<(usize, ProviderError)> {
     let check = Check { desired, observed, env, steps };
     let refused = |(index, step): (usize, &Step)| {
         let (why, summary) = (check.objection(&step.write)?, &step.summary);

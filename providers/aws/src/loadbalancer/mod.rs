@@ -1,28 +1,26 @@
-//! Balancers for Services: observe, desired, plan, guard, apply.
+//! Balancers for Services: observe, wanted, plan, guard, write.
 //!
-//! One Service is one group; Services share nothing but the security groups of the nodes. [`desired`] reads the Service
+//! One Service is one group; Services share nothing but the security groups of the nodes. [`wanted`] reads the Service
 //! and its annotations without any call. [`observe`] reads the objects in AWS that carry this cluster's ownership tags
 //! or that the Service names. [`plan`] is the difference, as an ordered list of writes that may stop after any of them.
-//! [`guard`] refuses what looks like a mistake, and [`apply`] sends the writes.
+//! [`guard`] refuses what looks like a mistake, and [`write`] sends the writes.
 
-pub(crate) mod apply;
 pub(crate) mod claim;
-pub(crate) mod classic;
-pub(crate) mod desired;
 pub(crate) mod env;
 pub(crate) mod guard;
 pub(crate) mod marks;
 pub(crate) mod names;
-pub(crate) mod network;
 pub(crate) mod observe;
 pub(crate) mod observed;
+pub(crate) mod plan;
 pub(crate) mod reads;
 mod redact;
 pub(crate) mod rules;
-pub(crate) mod security_groups;
 mod settling;
 pub(crate) mod step;
 pub(crate) mod subnets;
+pub(crate) mod wanted;
+pub(crate) mod write;
 
 #[cfg(test)]
 #[cfg(feature = "sdk")]
@@ -33,7 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ccm_kit::balancer::{self, BalancerCloud, Items, Kind, Plan, Reached, Written, is_refusal};
+use ccm_kit::balancer::{self, BalancerCloud, Items, Plan, Reached, Written, is_refusal};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_kit::{Cluster, lock};
 use ccm_provider::{
@@ -49,14 +47,14 @@ use crate::node::fleet::Fleet;
 use crate::node::identity::instance_of;
 use crate::node::instances::GRACE;
 use crate::node::zones::Zones;
-use apply::Outputs;
 use claim::Claim;
-use desired::{Desired, Goal};
 use env::Env;
 use observed::Observed;
 use reads::Reads;
 use settling::Settling;
 use step::{Purpose, Step};
+use wanted::{Goal, Wanted};
+use write::Outputs;
 
 /// Reason of the events about the annotations of a Service.
 const REASON: &str = "AWSLoadBalancerWarning";
@@ -129,8 +127,8 @@ impl Balancers {
         self.cloud.as_ref().ok_or_else(|| no_cloud("AWS"))
     }
 
-    pub(crate) fn plan_one(&self, desired: &Desired, observed: &Observed) -> Result<step::Planned, ProviderError> {
-        plan_one(desired, observed, &self.env)
+    pub(crate) fn plan_one(&self, desired: &Wanted, observed: &Observed) -> Result<step::Planned, ProviderError> {
+        plan::plan_one(desired, observed, &self.env)
     }
 
     fn warn(&self, service: &Service, finding: &Finding) {
@@ -144,24 +142,6 @@ impl Balancers {
             context.events.event(&subject, EventType::Warning, REASON, &finding.to_string());
         }
     }
-}
-
-/// The writes that bring the cloud from the observed to the desired state.
-pub(crate) fn plan_one(desired: &Desired, observed: &Observed, env: &Env) -> Result<step::Planned, ProviderError> {
-    let mut planned = match &desired.goal {
-        Goal::Absent => {
-            let reason = "the Service wants no load balancer any more";
-            let mut planned = classic::delete(desired, observed, env, reason)?;
-            let network = network::delete(desired, observed, env, reason)?;
-            planned.extend(network);
-            planned
-        }
-        Goal::Classic(classic) => classic::plan(desired, classic, observed, env)?,
-        Goal::Network(network) => network::plan(desired, network, observed, env)?,
-    };
-    // What could not be planned may still use it.
-    planned.steps.retain(|step| planned.errors.is_empty() || step.part.kind != Kind::Release);
-    Ok(planned)
 }
 
 impl Cloud {
@@ -188,7 +168,7 @@ impl Cloud {
     }
 
     /// Reads everything; but while a deletion only waits until EC2 gives up the security group, nothing.
-    async fn read(&self, desired: &Desired, env: &Env) -> Result<Observed, ProviderError> {
+    async fn read(&self, desired: &Wanted, env: &Env) -> Result<Observed, ProviderError> {
         let deleting = matches!(desired.goal, Goal::Absent);
         let now = self.cluster.now();
         {
@@ -203,7 +183,7 @@ impl Cloud {
         observed.doubtful_instances = self.doubtful(&observed);
         let is_group = |step: &Step| matches!(step.write, Write::Ec2(Ec2Write::DeleteSecurityGroup { .. }));
         if deleting
-            && let Ok(planned) = plan_one(desired, &observed, env)
+            && let Ok(planned) = plan::plan_one(desired, &observed, env)
             && !planned.steps.is_empty()
             && planned.steps.iter().all(is_group)
         {
@@ -230,25 +210,25 @@ fn status(hostname: &str) -> LoadBalancerStatus {
     LoadBalancerStatus { ingress: Some(ingress).filter(|_| !hostname.is_empty()).into_iter().collect() }
 }
 
-fn missing_instances(desired: &Desired, observed: &Observed) -> Option<Finding> {
+fn missing_instances(desired: &Wanted, observed: &Observed) -> Option<Finding> {
     let common = desired.goal.common()?;
     let nodes = observed.missing_instances.iter().filter_map(|id| common.targets.get(id).map(String::as_str));
     let nodes: Vec<&str> = nodes.collect();
-    let text = format!("no traffic for {}: EC2 does not show their instances", desired::first_few(&nodes));
+    let text = format!("no traffic for {}: EC2 does not show their instances", wanted::first_few(&nodes));
     (!nodes.is_empty()).then(|| Finding::warning("nodes", text))
 }
 
-fn stopped_instances(desired: &Desired, observed: &Observed) -> Option<Finding> {
+fn stopped_instances(desired: &Wanted, observed: &Observed) -> Option<Finding> {
     let common = desired.goal.common()?;
     let stopped = observed.instances.iter().filter(|(_, instance)| instance.is_stopped);
     let nodes = stopped.filter_map(|(id, _)| common.targets.get(id).map(String::as_str));
     let nodes: Vec<&str> = nodes.collect();
-    let text = format!("no traffic for {} while their instances are stopped", desired::first_few(&nodes));
+    let text = format!("no traffic for {} while their instances are stopped", wanted::first_few(&nodes));
     (!nodes.is_empty()).then(|| Finding::warning("nodes", text))
 }
 
 /// A finding about a balancer of this name and the other kind.
-fn of_other_kind(desired: &Desired, observed: &Observed) -> Option<Finding> {
+fn of_other_kind(desired: &Wanted, observed: &Observed) -> Option<Finding> {
     let other = match &desired.goal {
         Goal::Absent => None,
         Goal::Classic(_) => observed.network.as_ref().map(|network| &network.balancer.dns_name),
@@ -274,18 +254,18 @@ impl From<Step> for balancer::Step<Step> {
 }
 
 impl BalancerCloud for Balancers {
-    type Wanted = Vec<Desired>;
+    type Wanted = Vec<Wanted>;
     type Observed = Vec<Observation>;
     type Write = Step;
     type Made = Mutex<Outputs>;
 
-    fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Desired>, Vec<Result<(), ProviderError>>) {
+    fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Wanted>, Vec<Result<(), ProviderError>>) {
         let mut wanted = Vec::new();
         let mut verdicts = Vec::new();
         for item in work {
-            let desired = desired::of_service(cluster, item, &self.env);
+            let desired = wanted::of_service(cluster, item, &self.env);
             if let (Err(ProviderError::ImplementedElsewhere), Some(finding)) =
-                (&desired, desired::previous_balancer(&item.service))
+                (&desired, wanted::previous_balancer(&item.service))
             {
                 self.warn(&item.service, &finding);
             }
@@ -298,7 +278,7 @@ impl BalancerCloud for Balancers {
         &self,
         _: &str,
         work: &[ServiceWork],
-        wanted: &Vec<Desired>,
+        wanted: &Vec<Wanted>,
     ) -> Result<Vec<Observation>, ProviderError> {
         let cloud = self.cloud()?;
         let mut all = Vec::new();
@@ -312,13 +292,13 @@ impl BalancerCloud for Balancers {
         Ok(all)
     }
 
-    fn strip(&self, observed: &mut Vec<Observation>, wanted: &Vec<Desired>) {
+    fn strip(&self, observed: &mut Vec<Observation>, wanted: &Vec<Wanted>) {
         for (desired, observation) in wanted.iter().zip(observed) {
             redact::redact(desired, &mut observation.observed);
         }
     }
 
-    fn plan(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>) -> Result<Plan<Step>, ProviderError> {
+    fn plan(&self, observed: &Vec<Observation>, wanted: &Vec<Wanted>) -> Result<Plan<Step>, ProviderError> {
         let (mut steps, mut findings, mut failed) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (desired, observation) in wanted.iter().zip(observed) {
             let planned = match self.plan_one(desired, &observation.observed) {
@@ -335,7 +315,7 @@ impl BalancerCloud for Balancers {
                 continue;
             }
             // The sync of a Service also reads its status; that of its nodes alone does nothing else.
-            let waits = |common: &desired::Common| common.must_exist;
+            let waits = |common: &wanted::Common| common.must_exist;
             let late = observation.instance_recheck.filter(|_| desired.goal.common().is_some_and(waits));
             let late = late.map(|after| settling::recheck_instances(&observation.observed, after));
             failed.extend(planned.errors.into_iter().next().or(late).map(|error| (0, error)));
@@ -358,7 +338,7 @@ impl BalancerCloud for Balancers {
     fn guard(
         &self,
         observed: &Vec<Observation>,
-        wanted: &Vec<Desired>,
+        wanted: &Vec<Wanted>,
         steps: &[balancer::Step<Step>],
     ) -> Vec<(usize, ProviderError)> {
         let writes: Vec<Step> = steps.iter().map(|step| step.write.clone()).collect();
@@ -383,7 +363,7 @@ impl BalancerCloud for Balancers {
         let write = outputs.completed(&step.write);
         // Recorded before the call too: the answer may be lost.
         let new = if *keeps { cloud.settling.wrote(balancer, &write) } else { Vec::new() };
-        let answer = apply::apply(step, &mut outputs, &cloud.reads).await;
+        let answer = write::apply(step, &mut outputs, &cloud.reads).await;
         match &answer {
             Err(error) if is_refusal(error) => cloud.settling.refused(&new),
             Err(_) if !keeps => {}
@@ -415,8 +395,8 @@ impl BalancerCloud for Balancers {
         let Observed { classic, network, .. } = &observation.observed;
         // A deletion looks at what has the name, as upstream.
         let shows = |tags| desired.goal.common().is_none() || claim::balancer(tags, &self.env) != Claim::Foreign;
-        let network = network.as_ref().filter(|found| found.balancer.kind == network::KIND && shows(&found.tags));
-        let network = network.map(|found| network::status(&found.balancer));
+        let network = network.as_ref().filter(|found| found.balancer.kind == plan::network::KIND && shows(&found.tags));
+        let network = network.map(|found| plan::network::status(&found.balancer));
         let classic = classic.as_ref().filter(|found| shows(&found.tags));
         let classic = classic.map(|found| status(&found.balancer.dns_name));
         match desired.goal {

@@ -15,17 +15,17 @@ use crate::client::elbv2::{self, Which};
 use crate::client::write::Ec2Write;
 use crate::client::{Answer, ApiError, Query, Write, elb};
 use crate::loadbalancer::claim::{self, Claim, Marks, Unread};
-use crate::loadbalancer::desired::{Desired, Goal, Port, Subnets};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::names;
-use crate::loadbalancer::network::KIND;
 use crate::loadbalancer::observed::{Classic, Instance, Network, Observed, Probes, TargetGroup};
-use crate::loadbalancer::plan_one;
+use crate::loadbalancer::plan::network::KIND;
+use crate::loadbalancer::plan::security_groups::nodes;
+use crate::loadbalancer::plan::plan_one;
 use crate::loadbalancer::reads::{FRESH, LONG, Reads, SHORT};
 use crate::loadbalancer::rules::shared::is_for;
 use crate::loadbalancer::rules::split;
-use crate::loadbalancer::security_groups::nodes;
 use crate::loadbalancer::subnets::{is_id, is_internal};
+use crate::loadbalancer::wanted::{Goal, Port, Subnets, Wanted};
 use crate::node::fleet::{self, Member};
 use crate::node::identity::{InstanceId, instance_of};
 
@@ -38,7 +38,7 @@ const UNKNOWN_ID: &[&str] = &["InvalidSubnetID.NotFound", "InvalidGroup.NotFound
 
 /// Reads everything that a plan for the desired state needs. The nodes of a balancer that exists are followed even if
 /// the rest cannot be read, and its address is known even if nothing else is.
-pub(crate) async fn gather(desired: &Desired, reads: &Reads, env: &Env) -> Answer<Observed> {
+pub(crate) async fn gather(desired: &Wanted, reads: &Reads, env: &Env) -> Answer<Observed> {
     let (classic, network) = balancers(desired, reads).await?;
     let exists = match &desired.goal {
         Goal::Absent => false,
@@ -58,7 +58,7 @@ pub(crate) async fn gather(desired: &Desired, reads: &Reads, env: &Env) -> Answe
 }
 
 async fn details(
-    desired: &Desired,
+    desired: &Wanted,
     classic: Option<elb::LoadBalancer>,
     network: Option<elbv2::LoadBalancer>,
     reads: &Reads,
@@ -110,7 +110,7 @@ impl Unneeded {
     }
 }
 
-async fn rest(desired: &Desired, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
+async fn rest(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
     let (unattached, groups) = futures::try_join!(
         unattached(desired, observed.network.as_ref(), reads, env),
         groups(desired, observed, reads, env),
@@ -133,7 +133,7 @@ async fn rest(desired: &Desired, observed: &mut Observed, reads: &Reads, env: &E
 }
 
 /// The groups of the user whose rules the plan would revoke.
-fn groups_given_up(desired: &Desired, observed: &Observed, env: &Env) -> BTreeSet<String> {
+fn groups_given_up(desired: &Wanted, observed: &Observed, env: &Env) -> BTreeSet<String> {
     let managed = managed_names(desired, env);
     let is_managed = |id: &String| observed.groups.get(id).is_some_and(|group| managed.contains(&group.name));
     let steps = plan_one(desired, observed, env).map(|planned| planned.steps).unwrap_or_default();
@@ -149,7 +149,7 @@ fn groups_given_up(desired: &Desired, observed: &Observed, env: &Env) -> BTreeSe
 }
 
 /// Those of the groups that another classic balancer of the cluster has.
-async fn shared(desired: &Desired, groups: &BTreeSet<String>, reads: &Reads, env: &Env) -> Answer<BTreeSet<String>> {
+async fn shared(desired: &Wanted, groups: &BTreeSet<String>, reads: &Reads, env: &Env) -> Answer<BTreeSet<String>> {
     let mut all = reads.classic_balancers().await?;
     all.retain(|balancer| balancer.vpc == env.vpc && balancer.name != desired.name);
     all.retain(|balancer| balancer.security_groups.iter().any(|group| groups.contains(group)));
@@ -160,7 +160,7 @@ async fn shared(desired: &Desired, groups: &BTreeSet<String>, reads: &Reads, env
 
 /// Maximum age of reads that Services share. After a sync without changes the Service may not be read for a long time,
 /// and after a deletion never again, so these need fresh reads.
-fn shared_age(desired: &Desired) -> Duration {
+fn shared_age(desired: &Wanted) -> Duration {
     match desired.goal.common() {
         None => Duration::ZERO,
         Some(common) if common.must_exist => SHORT,
@@ -168,7 +168,7 @@ fn shared_age(desired: &Desired) -> Duration {
     }
 }
 
-fn tags_age(desired: &Desired) -> Duration {
+fn tags_age(desired: &Wanted) -> Duration {
     match desired.goal.common() {
         None => Duration::ZERO,
         Some(common) if common.must_exist => LONG,
@@ -182,7 +182,7 @@ async fn when<T: Default>(needed: bool, read: impl Future<Output = Answer<T>>) -
 }
 
 async fn balancers(
-    desired: &Desired,
+    desired: &Wanted,
     reads: &Reads,
 ) -> Answer<(Option<elb::LoadBalancer>, Option<elbv2::LoadBalancer>)> {
     let name = &desired.name;
@@ -203,7 +203,7 @@ async fn balancers(
 
 /// The balancer with its tags, its attributes and its policies.
 async fn read_classic(
-    desired: &Desired,
+    desired: &Wanted,
     balancer: elb::LoadBalancer,
     reads: &Reads,
 ) -> Answer<(Classic, Answer<elb::Attributes>, Answer<Vec<elb::Policy>>)> {
@@ -226,7 +226,7 @@ async fn read_classic(
 /// The balancer with its target groups and tags, its attributes and its listeners, and whether the attributes of all
 /// target groups were read.
 async fn read_network(
-    desired: &Desired,
+    desired: &Wanted,
     balancer: elbv2::LoadBalancer,
     reads: &Reads,
 ) -> Answer<(Network, Answer<elbv2::Attributes>, Answer<Vec<elbv2::Listener>>, Answer<()>)> {
@@ -268,7 +268,7 @@ impl Network {
 /// Completes target groups, and returns whether the attributes of all could be read. One that was deleted meanwhile is
 /// left out.
 async fn target_groups(
-    desired: &Desired,
+    desired: &Wanted,
     groups: Vec<elbv2::TargetGroup>,
     tags: &BTreeMap<String, Marks>,
     reads: &Reads,
@@ -303,12 +303,7 @@ async fn target_groups(
 /// Target groups with a name of this Service (or of one whose name is abbreviated to the same) that belong to no
 /// balancer, or to this one and none of its listeners: left over from an interrupted plan. AWS finds target groups
 /// neither by tag nor by a part of the name, so all are listed: now if one is missing, else rarely.
-async fn unattached(
-    desired: &Desired,
-    network: Option<&Network>,
-    reads: &Reads,
-    env: &Env,
-) -> Answer<Vec<TargetGroup>> {
+async fn unattached(desired: &Wanted, network: Option<&Network>, reads: &Reads, env: &Env) -> Answer<Vec<TargetGroup>> {
     let attached: BTreeSet<&str> =
         network.iter().flat_map(|network| &network.target_groups).map(|group| &*group.group.name).collect();
     let max_age = match &desired.goal {
@@ -351,7 +346,7 @@ async fn unattached(
 
 /// The wanted instances, and those that EC2 does not show. Instances that are shutting down or terminated are left out:
 /// AWS would refuse them.
-async fn instances(desired: &Desired, reads: &Reads) -> Answer<(BTreeMap<String, Instance>, BTreeSet<String>)> {
+async fn instances(desired: &Wanted, reads: &Reads) -> Answer<(BTreeMap<String, Instance>, BTreeSet<String>)> {
     let Some(common) = desired.goal.common() else { return Ok(Default::default()) };
     let ids: BTreeSet<InstanceId> = common.targets.keys().filter_map(|id| InstanceId::parse(id)).collect();
     let mut members = reads.fleet.get(&ids, fleet::MAX_AGE, None).await?;
@@ -369,7 +364,7 @@ async fn instances(desired: &Desired, reads: &Reads) -> Answer<(BTreeMap<String,
 
 /// The cluster's security groups, and all others that the plan needs.
 async fn groups(
-    desired: &Desired,
+    desired: &Wanted,
     observed: &Observed,
     reads: &Reads,
     env: &Env,
@@ -415,7 +410,7 @@ async fn groups(
 
 /// The groups of the nodes without the cluster's tag, if none of the others has a rule of a network balancer that is
 /// about to be deleted.
-async fn of_nodes(desired: &Desired, observed: &Observed, reads: &Reads) -> Answer<BTreeMap<String, SecurityGroup>> {
+async fn of_nodes(desired: &Wanted, observed: &Observed, reads: &Reads) -> Answer<BTreeMap<String, SecurityGroup>> {
     let is_own = |group: &SecurityGroup| split(&group.ingress).iter().any(|rule| is_for(rule, &desired.name));
     let network = observed.network.as_ref();
     // Also if the balancer never came to be: its rules are opened before it.
@@ -438,7 +433,7 @@ async fn of_nodes(desired: &Desired, observed: &Observed, reads: &Reads) -> Answ
 /// Whether the balancer has a group other than those named and its managed one, or has its managed one although others
 /// are named.
 fn may_leave(
-    desired: &Desired,
+    desired: &Wanted,
     attached: &BTreeSet<&String>,
     groups: &BTreeMap<String, SecurityGroup>,
     managed: &BTreeSet<String>,
@@ -449,7 +444,7 @@ fn may_leave(
     attached.iter().any(|id| !named(id) && (replaced || !is_managed(id)))
 }
 
-fn managed_names(desired: &Desired, env: &Env) -> BTreeSet<String> {
+fn managed_names(desired: &Wanted, env: &Env) -> BTreeSet<String> {
     let classic = names::classic_group(&desired.name);
     let network = names::network_group(&desired.cluster_name, &desired.service, &desired.uid);
     match &desired.goal {
@@ -477,7 +472,7 @@ fn by_id(groups: impl IntoIterator<Item = SecurityGroup>) -> BTreeMap<String, Se
 }
 
 /// The subnets that are wanted or in use, with routes and zones if subnets have to be chosen.
-async fn subnets(desired: &Desired, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
+async fn subnets(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
     let Some(common) = desired.goal.common() else { return Ok(()) };
     let current: BTreeSet<String> = observed
         .network
@@ -523,7 +518,7 @@ async fn one_subnet(id: String, reads: &Reads) -> Answer<Option<Subnet>> {
 }
 
 /// The health-check ports and subnets of the network balancers of the VPC.
-async fn others(desired: &Desired, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
+async fn others(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &Env) -> Answer<()> {
     let (balancers, groups, subnets) = futures::try_join!(
         reads.balancers(),
         reads.target_groups(Duration::from_secs(1)),

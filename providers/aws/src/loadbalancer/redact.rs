@@ -4,16 +4,16 @@
 use std::collections::BTreeSet;
 
 use super::claim::Marks;
-use super::desired::{Common, Desired, Subnets};
 use super::names;
 use super::observed::{Observed, TargetGroup};
 use super::rules::shared::DESCRIPTIONS;
 use super::subnets::{NAME, ROLE_INTERNAL, ROLE_PUBLIC};
+use super::wanted::{Common, Subnets, Wanted};
 use crate::client::Tags;
 use crate::client::ec2::SecurityGroup;
 use crate::ownership::{CLUSTER_PREFIX, LEGACY_KEY, SERVICE_KEY};
 
-pub(super) fn redact(desired: &Desired, observed: &mut Observed) {
+pub(super) fn redact(desired: &Wanted, observed: &mut Observed) {
     let filter = TagFilter::new(desired.goal.common());
     // All fields by name, so that a new field is considered here.
     let Observed {

@@ -7,9 +7,9 @@ pub(crate) use ccm_kit::balancer::Kind;
 use ccm_kit::balancer::Part;
 use ccm_provider::{Change, Finding, ProviderError, Risk, Verb};
 
-use super::desired::shortened;
 use super::rules::Rule;
 use super::rules::shared::SharedRules;
+use super::wanted::shortened;
 use crate::client::Write;
 use crate::client::elb::Listener;
 

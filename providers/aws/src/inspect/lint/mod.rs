@@ -2,7 +2,7 @@
 
 use ccm_provider::{Finding, Lint, Service};
 
-use crate::loadbalancer::desired::review;
+use crate::loadbalancer::wanted::review;
 use crate::start::config::Config;
 
 #[cfg(test)]

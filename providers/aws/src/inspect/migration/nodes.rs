@@ -9,7 +9,7 @@ use ccm_provider::{Check, Claims, NodeRef};
 use crate::client::ec2::{Instance, SecurityGroup};
 use crate::client::{ApiError, FILTER_VALUES, Query};
 use crate::inspect::Inspector;
-use crate::loadbalancer::security_groups::nodes::group_of;
+use crate::loadbalancer::plan::security_groups::nodes::group_of;
 use crate::node::identity::{self, BadProviderId, InstanceId, Machine, ProviderId, Wanted};
 use crate::node::instances::describe::{Instances, LIVE_STATES, Seen};
 use crate::ownership::CLUSTER_PREFIX;

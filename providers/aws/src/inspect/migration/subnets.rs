@@ -7,9 +7,9 @@ use ccm_provider::{Check, Claims, ProviderError, Service};
 
 use crate::annotations::{Annotations, INTERNAL, SUBNETS};
 use crate::inspect::{Inspector, unchecked};
-use crate::loadbalancer::desired::Subnets;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::subnets::{ROLE_INTERNAL, ROLE_PUBLIC, wanted};
+use crate::loadbalancer::wanted::Subnets;
 
 const CHECK: &str = "subnet-tags";
 

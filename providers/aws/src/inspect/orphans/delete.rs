@@ -6,10 +6,10 @@ use super::found::is_to_instance;
 use super::*;
 use crate::client::write::{ElbV2Write, ElbWrite};
 use crate::client::{Answer, ApiError, FILTER_VALUES, Query};
-use crate::loadbalancer::desired::{Desired, Goal, NamedGroups};
 use crate::loadbalancer::guard::guard;
 use crate::loadbalancer::observe::gather;
 use crate::loadbalancer::step;
+use crate::loadbalancer::wanted::{Goal, NamedGroups, Wanted};
 
 /// Delay of the retry of a deletion that AWS blocks for a while.
 const HELD: Duration = Duration::from_secs(5);
@@ -86,7 +86,7 @@ pub(super) async fn of_balancer(
         OrphanRef::Network { name, service, .. } => (name, service, false),
         _ => return Err(ProviderError::bug("no load balancer")),
     };
-    let desired = Desired {
+    let desired = Wanted {
         service: orphans::former(service, "")?.key(),
         // Only used in the name, which is known.
         uid: "".into(),

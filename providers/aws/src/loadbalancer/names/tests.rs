@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::client::elbv2::HealthCheck;
-use crate::loadbalancer::desired::Port;
+use crate::loadbalancer::wanted::Port;
 
 fn target_group(cluster: &str, service: &ServiceKey, port: &Port) -> String {
     port.target_group(cluster, service)

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Rule, Tuple, missing, split, surplus};
 use crate::client::ec2::{Peer, SecurityGroup};
 use crate::client::write::Ec2Write;
-use crate::loadbalancer::desired::Desired;
 use crate::loadbalancer::observed::{Observed, Probes};
+use crate::loadbalancer::wanted::Wanted;
 
 /// Begins the description of a rule for clients; the name of the balancer follows after `=`.
 pub(crate) const CLIENT: &str = "kubernetes.io/rule/nlb/client";
@@ -37,7 +37,7 @@ pub(crate) struct SharedRules {
 }
 
 impl SharedRules {
-    pub(crate) fn of(desired: &Desired, observed: &Observed) -> Self {
+    pub(crate) fn of(desired: &Wanted, observed: &Observed) -> Self {
         Self {
             balancer: desired.name.clone(),
             wanted: Vec::new(),

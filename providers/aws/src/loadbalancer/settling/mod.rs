@@ -9,10 +9,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::desired::first_few;
 use super::observed::Observed;
 use super::reads::SETTLED;
 use super::rules::{Tuple, split};
+use super::wanted::first_few;
 use crate::client::elbv2::{Target, TargetHealth};
 use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
 use crate::client::{Id, Tags, Write};

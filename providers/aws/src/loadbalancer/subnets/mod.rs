@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_provider::ProviderError;
 
-use super::desired::{Common, Subnets};
 use super::env::Env;
 use super::observed::Observed;
 use super::step::scheme;
+use super::wanted::{Common, Subnets};
 use crate::annotations::SUBNETS;
 use crate::client::ec2::{RouteTable, Subnet};
 use crate::ownership::is_untagged;

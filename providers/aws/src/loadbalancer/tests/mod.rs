@@ -110,7 +110,7 @@ fn work(service: &Service, action: ServiceAction) -> [ServiceWork; 1] {
     [ServiceWork { service: service.clone().into(), nodes: nodes().into(), action, namespace: None }]
 }
 
-fn desired(balancers: &Balancers, service: &Service, action: ServiceAction) -> Desired {
+fn desired(balancers: &Balancers, service: &Service, action: ServiceAction) -> Wanted {
     balancers.wanted("kubernetes", &work(service, action)).0.remove(0)
 }
 

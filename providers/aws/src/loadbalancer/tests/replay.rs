@@ -3,7 +3,7 @@
 use ccm_kit::balancer::Engine;
 use ccm_provider::{LoadBalancerExt as _, Plan as Printed, ServiceAction};
 
-use super::super::desired;
+use super::super::wanted;
 use super::scene::{Asked, Scene, clb, nlb};
 use super::*;
 use crate::annotations::INTERNAL;
@@ -33,12 +33,12 @@ struct Seen {
 }
 
 impl BalancerCloud for Seen {
-    type Wanted = Vec<Desired>;
+    type Wanted = Vec<Wanted>;
     type Observed = Vec<Observation>;
     type Write = Step;
     type Made = Mutex<Outputs>;
 
-    fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Desired>, Vec<Result<(), ProviderError>>) {
+    fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Vec<Wanted>, Vec<Result<(), ProviderError>>) {
         self.balancers.wanted(cluster, work)
     }
 
@@ -46,9 +46,9 @@ impl BalancerCloud for Seen {
         &self,
         _: &str,
         _: &[ServiceWork],
-        wanted: &Vec<Desired>,
+        wanted: &Vec<Wanted>,
     ) -> Result<Vec<Observation>, ProviderError> {
-        let seen = |desired: &Desired| {
+        let seen = |desired: &Wanted| {
             let unsettled =
                 (self.odd.unsettled && matches!(desired.goal, Goal::Absent)).then_some(Duration::from_secs(7));
             Observation {
@@ -60,18 +60,18 @@ impl BalancerCloud for Seen {
         Ok(wanted.iter().map(seen).collect())
     }
 
-    fn strip(&self, observed: &mut Vec<Observation>, wanted: &Vec<Desired>) {
+    fn strip(&self, observed: &mut Vec<Observation>, wanted: &Vec<Wanted>) {
         self.balancers.strip(observed, wanted);
     }
 
-    fn plan(&self, observed: &Vec<Observation>, wanted: &Vec<Desired>) -> Result<Plan<Step>, ProviderError> {
+    fn plan(&self, observed: &Vec<Observation>, wanted: &Vec<Wanted>) -> Result<Plan<Step>, ProviderError> {
         self.balancers.plan(observed, wanted)
     }
 
     fn guard(
         &self,
         observed: &Vec<Observation>,
-        wanted: &Vec<Desired>,
+        wanted: &Vec<Wanted>,
         steps: &[balancer::Step<Step>],
     ) -> Vec<(usize, ProviderError)> {
         self.balancers.guard(observed, wanted, steps)
@@ -227,7 +227,7 @@ fn desired_states_are_the_same_from_the_facts() {
     for env in [env(), Env { managed_network_groups: true, shared_probe, ..env() }] {
         let there = replay::balancers(&replay::facts(&env)).unwrap();
         let [item] = work(&service(1, "nlb"), ServiceAction::Ensure);
-        let here = desired::of_service("kubernetes", &item, &env).unwrap().unwrap();
+        let here = wanted::of_service("kubernetes", &item, &env).unwrap().unwrap();
         let read = there.cloud().wanted("kubernetes", std::slice::from_ref(&item)).0.remove(0);
         assert_eq!(format!("{here:?}"), format!("{read:?}"));
     }

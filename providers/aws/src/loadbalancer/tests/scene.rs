@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::annotations::{Key, TYPE};
 use crate::loadbalancer::Balancers;
-use crate::loadbalancer::desired::{Desired, Goal, Network};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::step::{Planned, Step};
+use crate::loadbalancer::wanted::{Goal, Network, Wanted};
 use crate::node::fleet;
 use crate::node::zones::Zones;
 use crate::start::config::SharedProbe;
@@ -141,8 +141,8 @@ impl Asked {
     }
 
     /// The desired state of the Service.
-    pub(in crate::loadbalancer) fn desired(&self) -> Result<Desired, ProviderError> {
-        let desired = crate::loadbalancer::desired::of_service("kubernetes", &self.work(), &self.env)?;
+    pub(in crate::loadbalancer) fn desired(&self) -> Result<Wanted, ProviderError> {
+        let desired = crate::loadbalancer::wanted::of_service("kubernetes", &self.work(), &self.env)?;
         Ok(desired.expect("ours"))
     }
 }

@@ -1,0 +1,63 @@
+//! Deletion of a classic balancer, from whatever state an earlier attempt left.
+
+use ccm_provider::{Finding, ProviderError, Risk, Verb};
+
+use crate::annotations::Kind as BalancerKind;
+use crate::client::write::ElbWrite;
+use crate::client::{Id, Write};
+use crate::loadbalancer::claim::{self, Claim};
+use crate::loadbalancer::env::Env;
+use crate::loadbalancer::observed::{Classic, Observed};
+use crate::loadbalancer::plan::security_groups::{delete as groups, nodes};
+use crate::loadbalancer::step::{Kind, Planned, Step};
+use crate::loadbalancer::wanted::Wanted;
+
+/// The writes that delete everything of this Service's classic balancer: the rules in the nodes' groups, the balancer,
+/// its own group. Group and rules are also found without the balancer, so that an interrupted deletion or creation
+/// leaves nothing.
+///
+/// Objects without this cluster's ownership tags stay, with a finding.
+pub(crate) fn delete(desired: &Wanted, observed: &Observed, env: &Env, reason: &str) -> Result<Planned, ProviderError> {
+    if let Some(found) = &observed.classic
+        && !claim::check_deletion(desired, &found.tags, env)?
+    {
+        return Ok(Planned { findings: vec![kept(found)], ..Planned::default() });
+    }
+    let attached = observed.classic.as_ref().map(|found| &*found.balancer.security_groups).unwrap_or_default();
+    let removal = groups::unneeded(BalancerKind::Classic, desired, attached, &[], observed, env);
+    // A rule for a group of the user is found only through the balancer, which is deleted after it.
+    let references = removal.revoke.into_iter().map(|step| step.part(Kind::Rules, "references"));
+    let mut steps: Vec<Step> = references.collect();
+    let main = close_main_group(desired, attached, observed, env).into_iter();
+    steps.extend(main.map(|step| step.part(Kind::Rules, "")));
+    if let Some(found) = &observed.classic {
+        let balancer = found.balancer.name.clone();
+        let write = ElbWrite::DeleteLoadBalancer { balancer };
+        let delete = Step::new(Verb::Delete, "LoadBalancer", &*found.balancer.name, reason, Write::Elb(write));
+        steps.push(delete.risk(Risk::Disruptive).part(Kind::Retire, "").needs(&[Kind::Rules]));
+    }
+    steps.extend(removal.delete);
+    Ok(Planned { steps, findings: removal.findings, errors: Vec::new() })
+}
+
+/// Closes the node rule for a group of the user. (A managed group is deleted with all rules that refer to it.)
+fn close_main_group(desired: &Wanted, attached: &[String], observed: &Observed, env: &Env) -> Vec<Step> {
+    let ids: Vec<Id> = attached.iter().cloned().map(Id::Known).collect();
+    let Some(main) = nodes::main_group(&ids, desired, observed, env).and_then(Id::known) else { return Vec::new() };
+    let is_managed = |group| {
+        let claim = claim::security_group(BalancerKind::Classic, desired, attached, group, env);
+        matches!(claim, Claim::Own | Claim::FormerName)
+    };
+    match observed.groups.get(main).is_some_and(is_managed) {
+        true => Vec::new(),
+        false => groups::revoke_main_group_rule(main, observed, env),
+    }
+}
+
+fn kept(found: &Classic) -> Finding {
+    Finding::warning(
+        "load balancer",
+        "not deleted: it is not tagged as belonging to this cluster; delete it if it is not needed",
+    )
+    .value(found.balancer.name.clone())
+}

@@ -1,0 +1,115 @@
+//! Objects that are full: what fits is written, and the error names the rest.
+
+use ccm_kit::split_refused;
+use ccm_provider::ProviderError;
+
+use super::{Outputs, send, targets};
+use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
+use crate::client::{self, ApiError, Write};
+use crate::loadbalancer::reads::Reads;
+use crate::loadbalancer::rules::shared::HEALTH;
+use crate::loadbalancer::rules::{Rule, join, split};
+use crate::loadbalancer::step::{Besides, Step};
+use crate::loadbalancer::wanted::first_few;
+
+/// The security group has no room for the rules.
+pub(super) const FULL_GROUP: &[&str] = &["RulesPerSecurityGroupLimitExceeded"];
+/// The target group has no room for the targets, or a target is in too many groups.
+pub(super) const FULL_TARGETS: &[&str] = &["TooManyTargets", "TooManyRegistrationsForTargetId"];
+
+/// A limit of the balancer or the account: AWS refuses every other call of the same operation, too.
+pub(super) const EXHAUSTED: &[&str] = &[
+    "TooManyLoadBalancers",
+    "TooManyListeners",
+    "TooManyTargetGroups",
+    "TooManyUniqueTargetGroupsPerLoadBalancer",
+    "TooManyCertificates",
+    "TooManyPolicies",
+];
+
+/// Whether a classic balancer may have no room for the instances: AWS has no code for that.
+pub(super) fn is_full_balancer(write: &Write, error: &ApiError) -> bool {
+    matches!(write, Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { .. }))
+        && error.is(&["InvalidConfigurationRequest", "ValidationError"])
+}
+
+/// Opens rules of a full group: after its surplus rules are closed, as many as fit, those for clients first.
+pub(super) async fn rules(step: &Step, write: &Write, full: ApiError, reads: &Reads) -> Result<(), ProviderError> {
+    let Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { group, permissions }) = write else {
+        return Err(full.into());
+    };
+    if let Besides::Surplus(surplus) = &step.besides
+        && !surplus.is_empty()
+    {
+        let (group, permissions) = (group.clone(), join(surplus.clone()));
+        let revoke = Write::Ec2(Ec2Write::RevokeSecurityGroupIngress { group, permissions });
+        match send(&revoke, reads).await {
+            Err(error) if super::is_rule_of_several(&revoke, &error) => super::one_by_one(&revoke, reads).await?,
+            answer => drop(answer?),
+        }
+    }
+    let mut wanted = split(permissions);
+    wanted.sort_by_key(rank);
+    let open = |rules: Vec<Rule>| async move {
+        let (group, permissions) = (group.clone(), join(rules));
+        let write = Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { group, permissions });
+        match send(&write, reads).await {
+            Err(error) if super::is_so_already(&write, &error) => Ok(()),
+            answer => answer.map(drop),
+        }
+    };
+    let mut left = Vec::new();
+    let mut last = full;
+    let is_refused = |error: &ApiError| error.is(FULL_GROUP) || error.is(&["InvalidPermission.Duplicate"]);
+    for (rules, answer) in split_refused(wanted, is_refused, |_, _| false, open).await {
+        match answer {
+            Ok(()) => {}
+            Err(error) if is_refused(&error) => {
+                left.extend(rules.iter().map(Rule::to_string));
+                last = error;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if left.is_empty() {
+        return Ok(());
+    }
+    let left: Vec<&str> = left.iter().map(String::as_str).collect();
+    let error = ProviderError::from(last);
+    Err(error
+        .wrap(format!("security group {group} has no room for {}: remove rules or raise the quota", first_few(&left))))
+}
+
+/// Clients, whose rules have no description in the group of a balancer, before health checks; ICMP last.
+fn rank(rule: &Rule) -> usize {
+    match &*rule.description {
+        _ if rule.protocol.starts_with("icmp") => 2,
+        text => usize::from(text.contains(HEALTH)),
+    }
+}
+
+/// Registers as many targets as fit. Those that are registered stay.
+pub(super) async fn targets(write: Write, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
+    let ids: Vec<String> = match &write {
+        Write::ElbV2(ElbV2Write::RegisterTargets { targets, .. }) => targets.iter().map(|one| one.id.clone()).collect(),
+        Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { instances, .. }) => instances.clone(),
+        _ => return Err(ProviderError::bug("not the registration of targets")),
+    };
+    let register = |ids: Vec<String>| {
+        let part = targets::only(write.clone(), &ids);
+        async move { send(&part, reads).await }
+    };
+    let is_unfit = |error: &ApiError| error.is(&["InvalidTarget", "InvalidInstance", "InvalidEndPoint"]);
+    let is_refused = |error: &ApiError| error.is(FULL_TARGETS) || is_full_balancer(&write, error) || is_unfit(error);
+    let names = |error: &ApiError, id: &String| !error.is(&["TooManyTargets"]) && client::names(&error.message, id);
+    for (some, answer) in split_refused(ids, is_refused, names, register).await {
+        match answer {
+            Ok(_) => {}
+            Err(error) if is_refused(&error) => {
+                outputs.refused.extend(targets::refused(some, &error, !is_unfit(&error)));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! Sends one write and classifies the answer.
+//!
+//! Writes are idempotent: an object that already exists, or is already deleted, is a success. A write that waits for
+//! something else returns an error with the time of the next attempt and the blocking object; no worker sleeps.
+
+mod limits;
+mod listeners;
+mod targets;
+
+#[cfg(all(test, feature = "sdk"))]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ccm_provider::{ErrorClass, Finding, ProviderError};
+
+use super::plan::security_groups::steps;
+use super::reads::Reads;
+use super::rules::shared::SharedRules;
+use super::step::{Besides, Step};
+use crate::client::ec2::{Permission, Source};
+use crate::client::write::{Ec2Write, ElbV2Write, ElbWrite};
+use crate::client::{ApiError, Made, Query, Write};
+use crate::node::identity::InstanceId;
+
+/// The first delay of the retry of a deletion that another object blocks; it doubles up to the second.
+const HELD: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Outputs {
+    made: Made,
+    /// Targets that AWS refused; the other writes continue.
+    refused: Vec<targets::Refused>,
+    /// Operations that AWS refused because of a limit of the balancer or the account, by name.
+    exhausted: BTreeMap<&'static str, ApiError>,
+}
+
+impl Outputs {
+    /// The write with the IDs of objects that earlier writes created.
+    pub(super) fn completed(&self, write: &Write) -> Write {
+        write.complete(&self.made).unwrap_or_else(|_| write.clone())
+    }
+
+    /// Ends the plan after its last write. A full target group is an error: its quota must be raised.
+    pub(crate) fn finish(&self) -> Result<(), ProviderError> {
+        let full = targets::summary(self.refused.iter().filter(|refused| refused.full));
+        full.map_or(Ok(()), |message| Err(ProviderError::unknown(message)))
+    }
+
+    /// The targets that AWS refuses for now.
+    pub(crate) fn refused(&self) -> Option<Finding> {
+        let text = targets::summary(self.refused.iter().filter(|refused| !refused.full))?;
+        Some(Finding::warning("nodes", text))
+    }
+}
+
+pub(crate) async fn apply(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
+    match (&step.besides, &step.write) {
+        (Besides::Shared(rules), Write::Ec2(write)) => at_nodes(rules, write, outputs, reads).await,
+        (Besides::Listener { former, wanted }, write) => listeners::certificate(write, former, wanted, reads).await,
+        (Besides::Former(former), write) => listeners::create(write, former, reads).await,
+        _ => single(step, outputs, reads).await,
+    }
+}
+
+/// Changes the rules of a node security group, which several balancers share: one change at a time, from the group's
+/// current state.
+async fn at_nodes(
+    rules: &SharedRules,
+    write: &Ec2Write,
+    outputs: &mut Outputs,
+    reads: &Reads,
+) -> Result<(), ProviderError> {
+    let (Ec2Write::AuthorizeSecurityGroupIngress { group, .. }
+    | Ec2Write::RevokeSecurityGroupIngress { group, .. }
+    | Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { group, .. }) = write
+    else {
+        return Err(ProviderError::bug(format!("{} changes no rules", write.name())));
+    };
+    let id = group.known().unwrap_or_default();
+    let opens = matches!(write, Ec2Write::AuthorizeSecurityGroupIngress { .. });
+    let _turn = reads.at_nodes.turn().await?;
+    let found = reads.api.security_groups(&Query::by("group-id", [id])).await?;
+    let recent = reads.at_nodes.recent(id);
+    let steps = match found.first() {
+        // What is closed then makes room for what is opened, if the group is full.
+        Some(group) => {
+            steps::now(&group.id, rules.change_now(group, opens, &recent), || rules.change_now(group, false, &recent))
+        }
+        None if opens => {
+            return Err(ProviderError::unknown(format!("EC2 does not show security group {id} of the nodes")));
+        }
+        None => Vec::new(),
+    };
+    for step in steps {
+        match single(&step, outputs, reads).await {
+            // Only the description is wrong then; upstream changes none.
+            Err(error) if is_description(&step.write) && matches!(error.class(), ErrorClass::Denied { .. }) => {
+                tracing::warn!(%error, "the rule keeps the name of another load balancer");
+            }
+            answer => answer?,
+        }
+    }
+    Ok(())
+}
+
+fn is_description(write: &Write) -> bool {
+    matches!(write, Write::Ec2(Ec2Write::UpdateSecurityGroupRuleDescriptionsIngress { .. }))
+}
+
+async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
+    let missing = |object| ProviderError::bug(format!("{object} was to be made before {}", step.summary.id));
+    let write = step.write.complete(&outputs.made).map_err(missing)?;
+    let Some(write) = targets::without(write, &outputs.refused) else { return Ok(()) };
+    let limited = [Some(write.name()), step.purpose.towards];
+    if let Some(error) = limited.into_iter().flatten().find_map(|operation| outputs.exhausted.get(operation)) {
+        return Err(error.clone().into());
+    }
+    match send(&write, reads).await {
+        Ok(made) => {
+            if let Some(object) = write.makes() {
+                let none = || ProviderError::bug(format!("AWS made {object} and gave no ID"));
+                outputs.made.insert(object.clone(), made.ok_or_else(none)?);
+            }
+            Ok(())
+        }
+        Err(error) if is_so_already(&write, &error) => Ok(()),
+        Err(error) if is_held(&write, &error) => Err(held(&write, error, reads).await),
+        Err(error) if error.is(limits::FULL_GROUP) => limits::rules(step, &write, error, reads).await,
+        Err(error) if error.is(limits::FULL_TARGETS) || limits::is_full_balancer(&write, &error) => {
+            limits::targets(write, outputs, reads).await
+        }
+        Err(error) if error.is(limits::EXHAUSTED) => {
+            outputs.exhausted.insert(write.name(), error.clone());
+            Err(error.into())
+        }
+        Err(error) if is_rule_of_several(&write, &error) => one_by_one(&write, reads).await,
+        Err(error) => without_refused(write, error, outputs, reads).await,
+    }
+}
+
+/// Retries a write without the targets that AWS refuses. Each round drops at least one, so the retries end.
+async fn without_refused(
+    mut write: Write,
+    mut error: ApiError,
+    outputs: &mut Outputs,
+    reads: &Reads,
+) -> Result<(), ProviderError> {
+    loop {
+        let named = targets::named(&write, &error);
+        if named.is_empty() {
+            return Err(error.into());
+        }
+        for id in named.iter().filter_map(|refused| InstanceId::parse(&refused.id)) {
+            // The cached instance is out of date.
+            reads.fleet.forget(&id);
+        }
+        let rest = targets::without(write, &named);
+        outputs.refused.extend(named);
+        let Some(rest) = rest else { return Ok(()) };
+        write = rest;
+        error = match send(&write, reads).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+    }
+}
+
+/// Invalidates the caches whatever the result: a lost answer may hide a success.
+async fn send(write: &Write, reads: &Reads) -> Result<Option<String>, ApiError> {
+    if let Write::Elb(ElbWrite::CreateLoadBalancer { balancer: name, .. })
+    | Write::ElbV2(ElbV2Write::CreateLoadBalancer { name, .. } | ElbV2Write::CreateTargetGroup { name, .. }) = write
+    {
+        reads.created(name);
+    }
+    let answer = reads.api.write(write).await;
+    reads.wrote(write);
+    match (write, &answer) {
+        (Write::Ec2(Ec2Write::DeleteSecurityGroup { group }), Ok(_)) => reads.released(&group.to_string()),
+        (Write::Ec2(write), Ok(_)) => reads.at_nodes.wrote(write),
+        (Write::Elb(ElbWrite::DeleteLoadBalancer { balancer }), Ok(_)) => reads.deleted(balancer),
+        (Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group }), Ok(_)) => reads.released(target_group),
+        _ => {}
+    }
+    answer
+}
+
+/// Whether AWS refuses because the desired state exists already.
+fn is_so_already(write: &Write, error: &ApiError) -> bool {
+    let codes: &[&str] = match write {
+        Write::Ec2(Ec2Write::DeleteSecurityGroup { .. }) => &["InvalidGroup.NotFound", "InvalidGroupId.NotFound"],
+        Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { permissions, .. }) if is_one(permissions) => {
+            &["InvalidPermission.Duplicate"]
+        }
+        Write::Ec2(Ec2Write::RevokeSecurityGroupIngress { permissions, .. }) if is_one(permissions) => {
+            &["InvalidPermission.NotFound", "InvalidGroup.NotFound"]
+        }
+        Write::Elb(ElbWrite::DeleteLoadBalancer { .. }) => &["LoadBalancerNotFound", "AccessPointNotFound"],
+        Write::Elb(ElbWrite::CreateLoadBalancerPolicy { .. }) => &["DuplicatePolicyName"],
+        Write::ElbV2(ElbV2Write::DeleteLoadBalancer { .. }) => &["LoadBalancerNotFound"],
+        Write::ElbV2(ElbV2Write::DeleteTargetGroup { .. }) => &["TargetGroupNotFound"],
+        Write::ElbV2(ElbV2Write::DeleteListener { .. }) => &["ListenerNotFound"],
+        _ => &[],
+    };
+    error.is(codes)
+}
+
+fn is_one(permissions: &[Permission]) -> bool {
+    matches!(permissions, [one] if one.sources.len() == 1)
+}
+
+/// Whether EC2 refuses a list of rules because one of them exists already, or does not exist.
+fn is_rule_of_several(write: &Write, error: &ApiError) -> bool {
+    match write {
+        Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { .. }) => error.is(&["InvalidPermission.Duplicate"]),
+        Write::Ec2(Ec2Write::RevokeSecurityGroupIngress { .. }) => error.is(&["InvalidPermission.NotFound"]),
+        _ => false,
+    }
+}
+
+/// Sends rules one at a time, so that one existing rule does not block the others.
+async fn one_by_one(write: &Write, reads: &Reads) -> Result<(), ProviderError> {
+    for single in singles(write) {
+        if let Err(error) = send(&single, reads).await
+            && !is_so_already(&single, &error)
+        {
+            return Err(error.into());
+        }
+    }
+    Ok(())
+}
+
+fn singles(write: &Write) -> Vec<Write> {
+    use Ec2Write::{AuthorizeSecurityGroupIngress as Authorize, RevokeSecurityGroupIngress as Revoke};
+    let Write::Ec2(Authorize { group, permissions } | Revoke { group, permissions }) = write else { return Vec::new() };
+    let opens = matches!(write, Write::Ec2(Authorize { .. }));
+    let single = |permission: &Permission, source: &Source| {
+        let group = group.clone();
+        let permissions = vec![Permission { sources: vec![source.clone()], ..permission.clone() }];
+        Write::Ec2(if opens { Authorize { group, permissions } } else { Revoke { group, permissions } })
+    };
+    let sources = permissions.iter().flat_map(|all| all.sources.iter().map(move |one| (all, one)));
+    sources.map(|(permission, source)| single(permission, source)).collect()
+}
+
+/// Whether another object blocks the write for now.
+fn is_held(write: &Write, error: &ApiError) -> bool {
+    match write {
+        Write::Ec2(Ec2Write::DeleteSecurityGroup { .. }) => error.is(&["DependencyViolation", "InvalidGroup.InUse"]),
+        Write::ElbV2(ElbV2Write::DeleteTargetGroup { .. }) => error.is(&["ResourceInUse"]),
+        // Created just now by an attempt that died or whose answer was lost.
+        Write::Ec2(Ec2Write::CreateSecurityGroup { .. }) => error.is(&["InvalidGroup.Duplicate"]),
+        _ => false,
+    }
+}
+
+/// The error that names the blocking object and the time of the next attempt.
+async fn held(write: &Write, error: ApiError, reads: &Reads) -> ProviderError {
+    let code = &error.code;
+    let (waited, message) = match write {
+        Write::Ec2(Ec2Write::DeleteSecurityGroup { group }) => {
+            let group = group.to_string();
+            let waited = reads.held(&group);
+            let by = match waited.by.clone() {
+                Some(known) => known,
+                None => blocking(&group, reads).await,
+            };
+            (waited, format!("security group {group} cannot be deleted yet: {by}; will be retried ({code})"))
+        }
+        Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group }) => (
+            reads.held(target_group),
+            format!(
+                "{} is not possible yet: a listener forwards to the target group, or did until just now; will be retried \
+                 ({code}: {})",
+                error.operation.name, error.message
+            ),
+        ),
+        write => {
+            let object = write.makes().map(|object| object.to_string()).unwrap_or_default();
+            let message = format!("{object} exists already, but EC2 does not show it yet; will be read again ({code})");
+            return ProviderError::retry(message, HELD.0);
+        }
+    };
+    match waited.overdue {
+        true => ProviderError::retry(message, HELD.1),
+        false => ProviderError::in_progress(message, (waited.since + HELD.0).min(HELD.1)),
+    }
+}
+
+async fn blocking(group: &str, reads: &Reads) -> String {
+    let referring = reads.api.security_groups(&Query::by("ip-permission.group-id", [group])).await;
+    let others = referring.iter().flatten().filter(|other| other.id != group);
+    let names: Vec<String> = others.map(|other| format!("{} ({})", other.id, other.name)).collect();
+    if names.is_empty() {
+        return "something still uses it, most likely network interfaces of the load balancer, which AWS deletes some time after it"
+            .to_owned();
+    }
+    let text = format!("rules of {} refer to it; remove them unless this program manages them", names.join(", "));
+    reads.held_by(group, &text);
+    text
+}

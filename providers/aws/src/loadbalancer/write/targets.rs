@@ -1,0 +1,84 @@
+//! Targets that AWS refuses; the others are registered without them.
+
+use crate::client::write::{ElbV2Write, ElbWrite};
+use crate::client::{ApiError, Write, names};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) id: String,
+    /// Whether it was being added. A target that cannot be removed is already deregistered.
+    pub(super) adding: bool,
+    /// Whether a quota is exhausted.
+    pub(super) full: bool,
+    pub(super) said: String,
+}
+
+/// The targets of the write that AWS refuses, if the error is about single targets and names them.
+pub(super) fn named(write: &Write, error: &ApiError) -> Vec<Refused> {
+    use ElbV2Write::{DeregisterTargets, RegisterTargets};
+    use ElbWrite::{DeregisterInstancesFromLoadBalancer, RegisterInstancesWithLoadBalancer};
+    let (adding, codes, ids): (_, &[&str], Vec<&String>) = match write {
+        Write::ElbV2(RegisterTargets { targets, .. } | DeregisterTargets { targets, .. }) => {
+            let adding = matches!(write, Write::ElbV2(RegisterTargets { .. }));
+            (adding, &["InvalidTarget"], targets.iter().map(|target| &target.id).collect())
+        }
+        Write::Elb(
+            RegisterInstancesWithLoadBalancer { instances, .. } | DeregisterInstancesFromLoadBalancer { instances, .. },
+        ) => {
+            let adding = matches!(write, Write::Elb(RegisterInstancesWithLoadBalancer { .. }));
+            (adding, &["InvalidInstance", "InvalidEndPoint"], instances.iter().collect())
+        }
+        _ => return Vec::new(),
+    };
+    let is_refused = |id: &&String| error.is(codes) && names(&error.message, id);
+    let refused = ids.into_iter().filter(is_refused);
+    refused.map(|id| Refused { id: id.clone(), adding, full: false, said: error.message.clone() }).collect()
+}
+
+/// The write without the refused targets; `None` when nothing is left. Another group may have room for those that did
+/// not fit.
+pub(super) fn without(write: Write, refused: &[Refused]) -> Option<Write> {
+    retain(write, |id| !refused.iter().any(|refused| !refused.full && refused.id == id))
+}
+
+/// The write for these targets.
+pub(super) fn only(write: Write, ids: &[String]) -> Write {
+    retain(write.clone(), |id| ids.iter().any(|wanted| wanted == id)).unwrap_or(write)
+}
+
+fn retain(mut write: Write, stays: impl Fn(&str) -> bool) -> Option<Write> {
+    let left = match &mut write {
+        Write::ElbV2(ElbV2Write::RegisterTargets { targets, .. } | ElbV2Write::DeregisterTargets { targets, .. }) => {
+            targets.retain(|target| stays(&target.id));
+            targets.len()
+        }
+        Write::Elb(
+            ElbWrite::RegisterInstancesWithLoadBalancer { instances, .. }
+            | ElbWrite::DeregisterInstancesFromLoadBalancer { instances, .. },
+        ) => {
+            instances.retain(|id| stays(id));
+            instances.len()
+        }
+        _ => return Some(write),
+    };
+    (left > 0).then_some(write)
+}
+
+/// Targets that a call could not add.
+pub(super) fn refused(ids: Vec<String>, error: &ApiError, full: bool) -> impl Iterator<Item = Refused> {
+    let said = error.message.clone();
+    ids.into_iter().map(move |id| Refused { id, adding: true, full, said: said.clone() })
+}
+
+pub(super) fn summary<'a>(refused: impl Iterator<Item = &'a Refused>) -> Option<String> {
+    let mut added: Vec<&Refused> = refused.filter(|refused| refused.adding).collect();
+    added.sort_by(|a, b| a.id.cmp(&b.id));
+    added.dedup_by(|a, b| a.id == b.id);
+    let first = added.first()?;
+    let ids: Vec<&str> = added.iter().map(|refused| &*refused.id).collect();
+    Some(format!(
+        "AWS refuses {} as target: {}; all others are registered; will be retried",
+        crate::loadbalancer::wanted::first_few(&ids),
+        first.said
+    ))
+}
