@@ -106,10 +106,13 @@ async fn a_change_of_nodes_writes_no_annotation(scene: &mut Scene) {
     // The process knows it, and another one reads once more.
     let (calls, _) = scene.counted(scene.ensure(&mut web)).await;
     assert_eq!((calls.of("loadbalancer_pool_list"), calls.writes()), (0, String::new()), "{calls:?}");
-    assert_ne!(web.metadata.annotations[APPLIED], before[APPLIED]);
-    web.metadata.annotations = before;
+    assert_eq!(web.metadata.annotations, before);
     scene.restart().await;
-    scene.is_steady(&mut web).await;
+    assert_eq!(scene.writes_to_ensure(&mut web).await, "");
+    assert_eq!(web.metadata.annotations, before, "a restart writes nothing");
+    scene.nodes.pop();
+    scene.ensure(&mut web).await;
+    assert_ne!(web.metadata.annotations[APPLIED], before[APPLIED], "with a change of the balancer");
 }
 
 async fn two_nodes_with_one_address_are_one_member(scene: &mut Scene) {
