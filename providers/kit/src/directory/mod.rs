@@ -144,32 +144,31 @@ impl<S: Source> Directory<S> {
     }
 
     async fn read(&self, mut keys: BTreeSet<S::Key>, max_age: Duration) -> Observed<S> {
-        let source = self.source.clone();
-        let mut began = self.cluster.wall();
-        let listed = match self.listed.last().filter(|listed| listed.began.elapsed() < max_age) {
-            Some(listed) => Some(Ok(listed)),
-            None if self.is_list_cheaper(&keys) => Some(self.list(max_age).await),
-            None => None,
-        };
-        let mut answers = BTreeMap::new();
-        match listed {
-            Some(Ok(Stamped { value: listed, .. })) => {
+        let (source, mut began) = (self.source.clone(), self.cluster.wall());
+        let mut answers: BTreeMap<S::Key, Answer<S>> = BTreeMap::new();
+        if let Some(Stamped { value: listed, .. }) = self.listed.last().filter(|last| last.began.elapsed() < max_age) {
+            let is_final = |seen: &&Seen<S::Value>| matches!(seen, Seen::One(value) if S::is_settled(value));
+            let of_list = |key: &S::Key| Some((key.clone(), Ok(listed.by_key.get(key).filter(is_final)?.clone())));
+            answers.extend(keys.iter().filter_map(of_list));
+            if !answers.is_empty() {
                 began = listed.wall;
-                let is_final = |seen: &Seen<S::Value>| match seen {
-                    Seen::One(value) => S::is_settled(value),
-                    _ => false,
-                };
-                answers.extend(keys.iter().filter_map(|key| {
-                    let seen = listed.by_key.get(key).filter(|seen| max_age.is_zero() || is_final(seen))?;
-                    Some((key.clone(), Ok(seen.clone())))
-                }));
             }
-            Some(Err(error)) if S::look_up_calls(&keys) > IN_PLACE_OF_A_LIST => {
-                answers.extend(keys.iter().map(|key| (key.clone(), Err(error.clone()))));
-            }
-            Some(Err(_)) | None => {}
+            keys.retain(|key| !answers.contains_key(key));
         }
-        keys.retain(|key| !answers.contains_key(key));
+        // Also after a recent list: many new nodes must not cost a look-up each.
+        if self.is_list_cheaper(&keys) {
+            match self.list().await {
+                Ok(Stamped { value: listed, .. }) => {
+                    let of_list = |key: &S::Key| Some((key.clone(), Ok(listed.by_key.get(key)?.clone())));
+                    answers.extend(keys.iter().filter_map(of_list));
+                }
+                Err(error) if S::look_up_calls(&keys) > IN_PLACE_OF_A_LIST => {
+                    answers.extend(keys.iter().map(|key| (key.clone(), Err(error.clone()))));
+                }
+                Err(_) => {}
+            }
+            keys.retain(|key| !answers.contains_key(key));
+        }
         if !keys.is_empty() {
             answers.extend(self.source.look_up(keys).await);
         }
@@ -177,8 +176,8 @@ impl<S: Source> Directory<S> {
     }
 
     /// Lists the instances; the list is cached for a short time.
-    async fn list(&self, max_age: Duration) -> Result<Stamped<Listed<S>>, S::Error> {
-        let listed = self.listed.get(max_age, None).await?;
+    async fn list(&self) -> Result<Stamped<Listed<S>>, S::Error> {
+        let listed = self.listed.get(Duration::ZERO, None).await?;
         self.size.store(listed.value.size, Ordering::Relaxed);
         let (cached, began) = (self.listed.clone(), listed.began);
         tokio::spawn(async move {

@@ -76,17 +76,29 @@ fn directory() -> (Arc<Cloud>, Directory<Arc<Cloud>>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_nodes_share_a_list_for_a_moment_and_only_settled_instances_come_from_it() {
+async fn new_nodes_share_a_list_for_a_moment_and_only_settled_instances_come_from_it_later() {
     let (cloud, directory) = directory();
     assert_eq!(directory.recent((1..=30).collect()).await.one(&7), Some(&false));
-    assert_eq!(cloud.calls(), ["list", "look up {7}"]);
+    assert_eq!(cloud.calls(), ["list"]);
     assert_eq!(directory.recent([1].into()).await.one(&1), Some(&true));
     assert!(cloud.calls().is_empty());
+    directory.recent([1, 7].into()).await;
+    assert_eq!(cloud.calls(), ["look up {7}"]);
     directory.look_up([1].into()).await;
     assert_eq!(cloud.calls(), ["look up {1}"], "whether it exists is read now");
     tokio::time::sleep(RECENT).await;
     directory.recent([1].into()).await;
     assert_eq!(cloud.calls(), ["look up {1}"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_new_nodes_that_a_recent_list_lacks_cost_another_list_and_no_look_up_each() {
+    let (cloud, directory) = directory();
+    directory.recent((1..=30).collect()).await;
+    assert_eq!(cloud.calls(), ["list"]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    directory.recent((31..=60).collect()).await;
+    assert_eq!(cloud.calls()[0], "list");
 }
 
 #[tokio::test(start_paused = true)]

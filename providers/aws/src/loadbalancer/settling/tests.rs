@@ -1,16 +1,20 @@
 use super::*;
 use crate::client::elbv2::HealthCheck;
 
-#[test]
-fn a_deletion_takes_back_the_trace_of_the_creation() {
-    let create = Write::ElbV2(ElbV2Write::CreateTargetGroup {
+fn creation() -> Write {
+    Write::ElbV2(ElbV2Write::CreateTargetGroup {
         name: "k8s-shop-web-1".to_owned(),
         protocol: "TCP".to_owned(),
         port: 31080,
         vpc: "vpc-1".to_owned(),
         health_check: HealthCheck::default(),
         tags: Tags::new(),
-    });
+    })
+}
+
+#[test]
+fn a_deletion_takes_back_the_trace_of_the_creation() {
+    let create = creation();
     let arn = "arn:aws:elasticloadbalancing:us-west-2:123456789012:targetgroup/k8s-shop-web-1/73e2d6bc24d8a067";
     let delete = Write::ElbV2(ElbV2Write::DeleteTargetGroup { target_group: arn.to_owned() });
     let ((left, _), (_, removed)) = (traces(&create), traces(&delete));
@@ -20,14 +24,7 @@ fn a_deletion_takes_back_the_trace_of_the_creation() {
 
 #[test]
 fn the_refusal_of_a_repeated_write_does_not_hide_what_the_first_one_made() {
-    let create = Write::ElbV2(ElbV2Write::CreateTargetGroup {
-        name: "k8s-shop-web-1".to_owned(),
-        protocol: "TCP".to_owned(),
-        port: 31080,
-        vpc: "vpc-1".to_owned(),
-        health_check: HealthCheck::default(),
-        tags: Tags::new(),
-    });
+    let create = creation();
     let settling = Settling::new(Cluster::default());
     let is_left = || settling.left("web", &Observed::default(), true).is_some();
     let first = settling.wrote("web", &create);
