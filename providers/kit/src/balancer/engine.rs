@@ -36,7 +36,7 @@ const POLL: Duration = Duration::from_secs(5);
 /// Each read and each write has its own deadline, so that a long plan is not cancelled while it progresses, and a
 /// hanging call does not block its group indefinitely.
 pub struct Engine<C: BalancerCloud> {
-    cloud: C,
+    pub(super) cloud: C,
     memory: Memory,
     /// Observations that found something to delete, by Service; each is used once.
     recent: Mutex<BTreeMap<ServiceKey, Recent<C::Observed>>>,
@@ -180,7 +180,8 @@ impl<C: BalancerCloud> Engine<C> {
         (wanted, verdicts)
     }
 
-    /// Adds missing finalizers of the provider. Nothing is written for a Service for which that fails.
+    /// Adds missing finalizers of the provider. Nothing is written for a Service for which that fails. A second plan needs
+    /// no call: it is only made for Services that this plan writes for.
     async fn begin(&self, run: &Run<'_, C>, plan: &mut Plan<C::Write>, results: &mut Results) {
         if !self.cloud.adds_finalizers() {
             return;

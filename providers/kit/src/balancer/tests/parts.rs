@@ -31,6 +31,8 @@ struct Script {
     reported: Mutex<Vec<String>>,
     /// Services of this name are refused when they are ensured.
     refuses: Option<&'static str>,
+    /// The finalizer that it adds.
+    finalizer: Option<&'static str>,
 }
 
 fn step(name: &'static str, items: Items, part: Part) -> Step<&'static str> {
@@ -60,6 +62,14 @@ impl BalancerCloud for Script {
 
     async fn observe(&self, _: &str, _: &[ServiceWork], (): &()) -> Result<(), ProviderError> {
         Ok(())
+    }
+
+    fn finalizers(&self, _: &Service) -> Vec<(&'static str, bool)> {
+        self.finalizer.iter().map(|name| (*name, true)).collect()
+    }
+
+    fn adds_finalizers(&self) -> bool {
+        self.finalizer.is_some()
     }
 
     fn strip(&self, (): &mut (), (): &()) {}
@@ -257,6 +267,35 @@ async fn a_conflict_is_planned_again_once_and_silently() {
     let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
     assert_eq!(hostname(answer.result.unwrap()), "web");
     assert_eq!(tried(&engine), ["first", "first", "second"]);
+}
+
+/// Notes the finalizers that it adds; refuses those of one Service.
+#[derive(Default)]
+struct Adds(Mutex<Vec<String>>);
+
+#[async_trait]
+impl ccm_provider::Finalizers for Adds {
+    async fn add(&self, service: &Service, names: &[&'static str]) -> Result<(), ProviderError> {
+        self.0.lock().unwrap().push(format!("{} {}", service.metadata.name, names.join(" ")));
+        if &*service.metadata.name == "denied" { Err(ProviderError::unknown("denied")) } else { Ok(()) }
+    }
+}
+
+#[tokio::test]
+async fn finalizers_are_added_once_before_the_writes_and_nothing_is_written_for_a_service_without_them() {
+    let steps = vec![
+        step("frame", Items::one(0), Part::new(Kind::Frame)),
+        step("other frame", Items::one(1), Part::new(Kind::Frame)),
+    ];
+    let mut engine = engine(steps, &[("frame", Fate::Loses)]);
+    engine.cloud.finalizer = Some("example.com/mark");
+    let adds = Arc::new(Adds::default());
+    let scope = Scope::default().with_finalizers(adds.clone());
+    let answers = engine.reconcile("c", &ensure(&["web", "denied"]), &scope).await;
+    assert!(answers[0].result.is_ok(), "{answers:?}");
+    assert_eq!(answers[1].result.as_ref().unwrap_err().to_string(), "denied");
+    assert_eq!(written(&engine), ["frame"]);
+    assert_eq!(*adds.0.lock().unwrap(), ["web example.com/mark", "denied example.com/mark"]);
 }
 
 #[tokio::test]
