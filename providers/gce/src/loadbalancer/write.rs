@@ -27,13 +27,15 @@ use crate::client::{ApiError, Client, Sent, Write, is_conflict, is_forbidden, is
 const MOST_REPEATS: usize = 20;
 /// An instance that a target pool or group refused is offered again after this time.
 const REFUSED: Duration = Duration::from_secs(300);
+/// Backend services do not wait longer for the creation of a group.
+const SLOW_GROUP: Duration = Duration::from_secs(10);
 /// One look at an operation. It ends earlier if the operation does.
 const LOOK: Duration = Duration::from_secs(3);
 
 /// The writes whose operations go on, by operation, and what their end means.
 #[derive(Debug, Default)]
 pub(super) struct Ongoing {
-    sent: Mutex<BTreeMap<String, (Sent, Meant)>>,
+    sent: Mutex<BTreeMap<String, (Sent, Meant, Instant)>>,
     /// The objects that were not deleted because others use them.
     used: Mutex<BTreeSet<String>>,
     /// The instances that were refused, by pool or group, with the reason.
@@ -90,7 +92,7 @@ impl Writer<'_> {
         Ok(written)
     }
 
-    /// Notes that a group could not be created: no backend service can have it.
+    /// Notes that a group could not be created, or not yet: no backend service can have it.
     fn note_group(&self, write: &Write) {
         if let (true, Some(zone)) = (write.operation == INSTANCE_GROUP_CREATE, write.scope.zone_name()) {
             lock(&self.reads.refused_groups).insert(zone.to_owned());
@@ -151,7 +153,7 @@ impl Writer<'_> {
     async fn begin(&self, step: &Step, write: &Write, meant: Meant) -> Result<Written, ApiError> {
         let Some(sent) = self.client.begin(write).await? else { return Ok(Written::Done) };
         let name = sent.key().to_owned();
-        lock(&self.ongoing.sent).insert(name.clone(), (sent, meant));
+        lock(&self.ongoing.sent).insert(name.clone(), (sent, meant, Instant::now()));
         let verb = match step.verb {
             ccm_provider::Verb::Create => "creating",
             ccm_provider::Verb::Update => "updating",
@@ -165,8 +167,12 @@ impl Writer<'_> {
     /// Looks at an operation for a moment.
     pub(super) async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
         let ongoing = lock(&self.ongoing.sent).get(&operation.name).cloned();
-        let Some((mut sent, meant)) = ongoing else { return Ok(Progress::Done) };
-        match tokio::time::timeout(LOOK, self.client.look(&mut sent)).await {
+        let Some((mut sent, meant, since)) = ongoing else { return Ok(Progress::Done) };
+        let look = tokio::time::timeout(LOOK, self.client.look(&mut sent)).await;
+        if since.elapsed() > SLOW_GROUP && !matches!(look, Ok(None)) {
+            self.note_group(&sent.write);
+        }
+        match look {
             Err(_) | Ok(Some(Ok(()))) => return Ok(Progress::Running),
             Ok(Some(Err(error))) if is_passing(&error) => return Err(error.into()),
             // The operation is not known any more: the next observation shows what became of it.

@@ -25,8 +25,8 @@ const BETWEEN: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How often one write may be refused in one pass: the matrix asks four times after a conflict, the provider twice.
 const PER_PASS: usize = 8;
-/// How often a busy object is asked in one pass, which takes at most twenty minutes.
-const POLLS: usize = 250;
+/// How often a busy object is asked in one pass, which takes at most five minutes.
+const POLLS: usize = 70;
 /// How often one write that is refused for good may be sent: also after a second look.
 const FOR_GOOD: usize = 2;
 

@@ -21,8 +21,8 @@ const PORTS: [i32; 3] = [31_110, 31_220, 31_330];
 /// The place of the hit one.
 pub(super) const HIT: usize = 0;
 
-/// The longest pass.
-const PASS: Duration = Duration::from_secs(1200);
+/// The longest pass: longer than any pause between two attempts.
+const PASS: Duration = Duration::from_secs(300);
 /// How often an error that requests another attempt gets it.
 const ATTEMPTS: usize = 12;
 /// How often a conflict is answered at once.
