@@ -24,6 +24,13 @@ build() {
 	RUSTFLAGS=$flags CARGO_INCREMENTAL=0 cargo build --profile "$profile" --locked \
 		--package ccm --no-default-features --features "$features" --target "$target"
 	install -D -m 0755 "${CARGO_TARGET_DIR:-target}/$target/$profile/ccm" "$folder/ccm"
+	# The paths of the Go programs and of go-runner: manifests that name one start this program.
+	local path
+	for path in cloud-controller-manager go-runner bin/aws-cloud-controller-manager bin/openstack-cloud-controller-manager \
+		usr/local/bin/cloud-controller-manager; do
+		mkdir -p "$(dirname "$folder/$path")"
+		ln -sf /ccm "$folder/$path"
+	done
 	# CA certificates for providers, and for kubeconfigs without a CA.
 	install -D -m 0644 /etc/ssl/certs/ca-certificates.crt "$folder/etc/ssl/certs/ca-certificates.crt"
 	echo 'hosts: files dns' >"$folder/etc/nsswitch.conf"
@@ -53,7 +60,7 @@ check() {
 		 "users": [{"name": "a", "user": {"token": "a"}}],
 		 "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}]}
 	END
-	said=$(timeout 15 chroot --userspec="$user:$user" "$folder" /ccm --cloud-provider=fake --kubeconfig=/kubeconfig \
+	said=$(timeout 15 chroot --userspec="$user:$user" "$folder" /bin/openstack-cloud-controller-manager --cloud-provider=fake --kubeconfig=/kubeconfig \
 		--secure-port=0 --leader-elect=false 2>&1 || true)
 	rm -rf "$folder/kubeconfig" "$folder/etc/hosts" "$folder/dev"
 	if ! grep -qi 'connection refused' <<<"$said"; then

@@ -32,7 +32,7 @@ const PROGRAM: &str = "cloud-controller-manager";
 ///
 /// The first invalid argument; for a flag, with the usage as printed by the Go program.
 pub fn parse(program: &Program, args: impl IntoIterator<Item = OsString>) -> Result<Asked, Failure> {
-    let args = without_path(args.into_iter().skip(1));
+    let (args, skipped) = without_path(args.into_iter().skip(1).collect());
     let (values, words) = read(&program.flags, args)
         .map_err(|message| Failure::error(message).with_usage(help::usage(program, width(std::io::stderr()))))?;
     if values.bool("help") {
@@ -44,7 +44,13 @@ pub fn parse(program: &Program, args: impl IntoIterator<Item = OsString>) -> Res
     Ok(match values.text("version").as_str() {
         "true" => Asked::Print(format!("Kubernetes {}\n", version::VERSION)),
         "raw" => Asked::Print(format!("{}\n", version::info(None).raw())),
-        _ => Asked::Run(values),
+        _ => {
+            for flag in skipped {
+                let flag = flag.display();
+                eprintln!("{flag} is a flag of go-runner and has no effect: this program logs to stderr; leave it out");
+            }
+            Asked::Run(values)
+        }
     })
 }
 
@@ -62,7 +68,7 @@ pub(crate) fn read(
 pub(crate) fn read_on(flags: &[Flag], args: impl IntoIterator<Item = OsString>) -> (FlagValues, Vec<String>) {
     let mut line = Line { flags, uses: BTreeMap::new(), words: Vec::new() };
     let mut wrong = Vec::new();
-    let read = line.read(without_path(args.into_iter()), |mistake| {
+    let read = line.read(without_path(args.into_iter().collect()).0, |mistake| {
         wrong.push(mistake);
         Ok(())
     });
@@ -70,12 +76,22 @@ pub(crate) fn read_on(flags: &[Flag], args: impl IntoIterator<Item = OsString>) 
     (line.finish().0, wrong)
 }
 
-/// In manifests of images without an entry point, the first argument is the path of the Go program.
-fn without_path(args: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
-    let path = |arg: &OsString| arg.to_str().is_some_and(|arg| arg.starts_with('/') && arg.ends_with(PROGRAM));
-    let mut args = args.peekable();
-    args.next_if(path);
-    args
+/// The arguments after the path of the Go program, which stands first in manifests of images without an entry point, and
+/// the flags of go-runner before that path, where it is the entry point. `k8s.io/release/images/build/go-runner`.
+fn without_path(mut args: Vec<OsString>) -> (std::vec::IntoIter<OsString>, Vec<OsString>) {
+    const RUNNER: [&str; 3] = ["log-file", "also-stdout", "redirect-stderr"];
+    let is_path = |arg: &OsString| arg.to_str().is_some_and(|arg| arg.starts_with('/') && arg.ends_with(PROGRAM));
+    let is_of_runner = |arg: &&OsString| {
+        let name = arg.to_str().and_then(|arg| arg.strip_prefix('-')).map(|arg| arg.strip_prefix('-').unwrap_or(arg));
+        name.and_then(|name| name.split('=').next()).is_some_and(|name| RUNNER.contains(&name))
+    };
+    let before = args.iter().take_while(is_of_runner).count();
+    if !args.get(before).is_some_and(is_path) {
+        return (args.into_iter(), Vec::new());
+    }
+    let rest = args.split_off(before + 1);
+    args.truncate(before);
+    (rest.into_iter(), args)
 }
 
 /// `--name="value"` of every flag, in alphabetical order.
@@ -358,6 +374,9 @@ mod tests {
     fn the_path_of_the_go_program_may_stand_first_and_nowhere_else() {
         let path = "/bin/openstack-cloud-controller-manager";
         assert_eq!(run(&[path, "--v=1"]).int("v"), Some(1));
+        let runner = ["--log-file=/var/log/ccm.log", "--also-stdout=false", "--redirect-stderr=true"];
+        assert_eq!(run(&[&runner[..], &["/cloud-controller-manager", "--v=1"]].concat()).int("v"), Some(1));
+        assert!(error(&runner).contains("unknown flag: --log-file"));
         assert!(error(&["--v=1", path]).contains("does not take any arguments"));
         assert!(error(&["/bin/sh"]).contains("does not take any arguments"));
     }

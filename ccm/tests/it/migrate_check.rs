@@ -245,7 +245,7 @@ mod real_apiserver {
             "  pods: cannot be listed, so that flags of what runs now are not checked: pods is forbidden",
             "--verb=list --resource=pods",
             "the rights were checked for the user of this command, not for the account of the program",
-            "the user of this command may not get, watch services: ",
+            "the user of this command may not watch services: ",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

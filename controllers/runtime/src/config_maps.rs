@@ -31,9 +31,8 @@ impl ApiConfigMaps {
 #[async_trait]
 impl ConfigMaps for ApiConfigMaps {
     async fn get(&self, spec: &ConfigMapSpec) -> Result<Option<ConfigMapData>, ProviderError> {
-        match self.gate.client().read::<ConfigMap>(&Call::get(path(spec))).await {
-            Ok(map) => Ok(Some(map.data)),
-            Err(error) if error.is_not_found() => Ok(None),
+        match self.gate.client().read_named::<ConfigMap>(&collection(spec), spec.name).await {
+            Ok(map) => Ok(map.map(|map| map.data)),
             Err(error) => Err(failure("read", spec, &error)),
         }
     }
@@ -42,7 +41,7 @@ impl ConfigMaps for ApiConfigMaps {
         let ConfigMapSpec { namespace, name, .. } = spec;
         let metadata = json!({"namespace": namespace, "name": name});
         let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
-        let call = Call::json(Method::POST, format!("/api/v1/namespaces/{namespace}/configmaps"), &body);
+        let call = Call::json(Method::POST, collection(spec), &body);
         match self.gate.write(&call).await {
             Ok(_) | Err(GateError::DryRun) => Ok(data),
             // Another replica created it meanwhile, or the answer to an earlier attempt was lost.
@@ -57,8 +56,8 @@ impl ConfigMaps for ApiConfigMaps {
     }
 }
 
-fn path(spec: &ConfigMapSpec) -> String {
-    format!("/api/v1/namespaces/{}/configmaps/{}", spec.namespace, spec.name)
+fn collection(spec: &ConfigMapSpec) -> String {
+    format!("/api/v1/namespaces/{}/configmaps", spec.namespace)
 }
 
 fn named(spec: &ConfigMapSpec) -> String {

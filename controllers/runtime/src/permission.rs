@@ -19,6 +19,8 @@ pub struct Permission {
     pub namespace: Option<&'static str>,
     /// Purpose, in a few words; shipped as a comment.
     pub why: &'static str,
+    /// The verb that serves where these are refused; empty if nothing needs them. `None`: something fails without them.
+    pub or: Option<&'static str>,
 }
 
 impl Permission {
@@ -29,13 +31,19 @@ impl Permission {
         verbs: &'static [&'static str],
         why: &'static str,
     ) -> Self {
-        Self { group, resource, verbs, names: &[], namespace: None, why }
+        Self { group, resource, verbs, names: &[], namespace: None, why, or: None }
     }
 
     /// The same in one namespace.
     #[must_use]
     pub const fn within(self, namespace: &'static str) -> Self {
         Self { namespace: Some(namespace), ..self }
+    }
+
+    /// The same, but another verb serves where these are refused.
+    #[must_use]
+    pub const fn or(self, verb: &'static str) -> Self {
+        Self { or: Some(verb), ..self }
     }
 
     /// The same on these objects only.
@@ -58,16 +66,25 @@ pub const MIGRATION_LEASE: &str = "cloud-provider-extraction-migration";
 pub const ELECTION: &[Permission] = &[
     Permission::new("coordination.k8s.io", "leases", &["create"], "create the Lease of the leader election")
         .within(SYSTEM_NAMESPACE),
-    Permission::new("coordination.k8s.io", "leases", &["get", "update", "watch"], "take, renew and release that Lease")
+    Permission::new("coordination.k8s.io", "leases", &["get", "update"], "take, renew and release that Lease")
         .within(SYSTEM_NAMESPACE)
         .named(&[LEASE]),
+    Permission::new("coordination.k8s.io", "leases", &["watch"], "learn at once that it was released")
+        .within(SYSTEM_NAMESPACE)
+        .named(&[LEASE])
+        .or("get"),
 ];
 
 /// The permissions for the election over [`MIGRATION_LEASE`], in addition to [`ELECTION`].
-pub const LEADER_MIGRATION: &[Permission] =
-    &[Permission::new("coordination.k8s.io", "leases", &["get", "update", "watch"], "the Lease of leader migration")
+pub const LEADER_MIGRATION: &[Permission] = &[
+    Permission::new("coordination.k8s.io", "leases", &["get", "update"], "the Lease of leader migration")
         .within(SYSTEM_NAMESPACE)
-        .named(&[MIGRATION_LEASE])];
+        .named(&[MIGRATION_LEASE]),
+    Permission::new("coordination.k8s.io", "leases", &["watch"], "learn at once that it was released")
+        .within(SYSTEM_NAMESPACE)
+        .named(&[MIGRATION_LEASE])
+        .or("get"),
+];
 
 /// The recorder: events go to the namespace of the object, those on nodes to `default`.
 pub const EVENTS: &[Permission] =
@@ -96,7 +113,8 @@ pub const DELEGATED: &[Permission] = &[
 pub const ACCOUNTS: &[Permission] = &[
     Permission::new("", "namespaces", &["get"], "check that the namespace exists before a service account is created")
         .within(SYSTEM_NAMESPACE)
-        .named(&[SYSTEM_NAMESPACE]),
+        .named(&[SYSTEM_NAMESPACE])
+        .or(""),
     Permission::new("", "serviceaccounts", &["create"], "create the service account of a controller if it is missing")
         .within(SYSTEM_NAMESPACE),
     account(CLIENT_NAMES)[0],
@@ -108,7 +126,7 @@ pub const fn account(names: &'static [&'static str]) -> [Permission; 2] {
     let find = Permission::new("", "serviceaccounts", &["get"], "find the service account of a controller");
     let why = "a short-lived token for that controller alone";
     let token = Permission::new("", "serviceaccounts/token", &["create"], why);
-    [find.within(SYSTEM_NAMESPACE).named(names), token.within(SYSTEM_NAMESPACE).named(names)]
+    [find.within(SYSTEM_NAMESPACE).named(names).or("create"), token.within(SYSTEM_NAMESPACE).named(names)]
 }
 
 /// The service accounts of the controllers.

@@ -49,7 +49,8 @@ pub const COMPONENT: &str = "service-controller";
 /// RBAC permissions of this controller, without events and the shared stores.
 pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "services/status", &["patch"], "address of the load balancer, and the finalizer"),
-    Permission::new("", "services", &["get"], "check that a Service is gone before its load balancer is deleted"),
+    Permission::new("", "services", &["get"], "check that a Service is gone before its load balancer is deleted")
+        .or("list"),
 ];
 /// Back-off of failed syncs.
 const LIMIT: RateLimit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };

@@ -17,10 +17,8 @@ use ccm_provider::{
     ServiceAction, ServiceAnswer, ServiceKey, ServiceWork, Subject,
 };
 use ccm_runtime::GateError;
-use ccm_runtime::client::Call;
 use ccm_runtime::runner::{self, Outcome, SyncError};
 use ccm_runtime::writer::ServicePatch;
-use ccm_runtime::writer::service::path;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
 use serde_json::Value;
@@ -242,12 +240,13 @@ impl ServiceController {
 
     /// Succeeds if the object is gone, or another one has its name. Absence from the watch is no proof.
     async fn is_gone(&self, service: &Service) -> Result<(), SyncError> {
-        let call = Call::get(path(service)).metadata_only();
-        match self.shared.gate.client().read::<Value>(&call).await {
-            Err(error) if error.is_not_found() => Ok(()),
+        let metadata = &service.metadata;
+        let collection = format!("/api/v1/namespaces/{}/services", metadata.namespace);
+        match self.shared.gate.client().read_named::<Value>(&collection, &metadata.name).await {
+            Ok(None) => Ok(()),
             Err(error) => Err(SyncError::gate("failed to check whether the Service is gone", error.into())),
-            Ok(found) => match found.pointer("/metadata/uid").and_then(Value::as_str) {
-                Some(uid) if uid != &*service.metadata.uid => Ok(()),
+            Ok(Some(found)) => match found.pointer("/metadata/uid").and_then(Value::as_str) {
+                Some(uid) if uid != &*metadata.uid => Ok(()),
                 _ => Err(SyncError::Retry("the Service is gone from the watch, but it exists".into())),
             },
         }

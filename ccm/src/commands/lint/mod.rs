@@ -58,6 +58,27 @@ Exit codes: 0 nothing from --fail-on on, 2 something, 1 an input could not be re
     run,
 };
 
+/// The documents in files and folders, and of stdin for `-`, for other commands.
+///
+/// # Errors
+///
+/// The first file that cannot be read, or is no YAML or JSON.
+pub(super) fn documents(words: &[String]) -> Result<Vec<serde_json::Value>, String> {
+    let (sources, unread) = source::read(words);
+    if let Some(Unread { name, error }) = unread.first() {
+        return Err(format!("{name}: {error}"));
+    }
+    let mut documents = Vec::new();
+    for source in sources {
+        let parsed = tree::parse(&source.text);
+        if let Some(broken) = parsed.broken.first() {
+            return Err(format!("{}:{}: {}", source.name, broken.line, broken.message));
+        }
+        documents.extend(parsed.documents.iter().map(|(_, document)| document.json()));
+    }
+    Ok(documents)
+}
+
 /// The findings of one Service with the rules of the selected provider, for other commands.
 pub(super) fn service(service: &Service, registry: &Registry, options: &Options) -> Vec<ccm_provider::Finding> {
     let factory = registry.get(&options.cloud_provider);

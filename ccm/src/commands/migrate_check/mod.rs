@@ -4,6 +4,7 @@
 //! leases, permissions, webhooks. The controllers' own pass plans the writes; the provider reads the cloud's state.
 
 mod flags;
+mod granted;
 mod leases;
 mod nodes;
 mod objects;
@@ -29,6 +30,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
+use self::granted::Granted;
 use super::output::{self, Colour, Format, Output, counted, flat};
 use super::previewed::Previewed;
 use super::progress::Progress;
@@ -41,9 +43,17 @@ const AS: Flag = Flag::new(
     SECTION,
     "as",
     Kind::Text,
-    "system:serviceaccount:kube-system:cloud-controller-manager",
-    "Whose rights are checked: the user as whom the program will run.",
+    "",
+    "The account whose permissions are checked. By default that of the cloud-controller-manager that runs now, or system:serviceaccount:kube-system:cloud-controller-manager.",
 );
+const RBAC: Flag = Flag::new(
+    SECTION,
+    "rbac",
+    Kind::Repeated,
+    "",
+    "A file or folder with roles and bindings that will be applied, or - for stdin: what they grant counts as granted.",
+);
+const ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 const NAMESPACE: Flag = Flag::new(
     SECTION,
     "namespace",
@@ -64,8 +74,9 @@ runs now, nodes, Services, leases, rights, webhooks, and what the provider sees 
 Exit codes: 0 no error and no warning, 2 some, 1 it could not look, 255 no provider.
 
   ccm migrate-check --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf --kubeconfig=$HOME/.kube/config
-  ccm migrate-check --as=system:serviceaccount:kube-system:aws-ccm -o json …",
-    flags: &[AS, NAMESPACE],
+  ccm migrate-check --as=system:serviceaccount:kube-system:aws-ccm -o json …
+  kubectl kustomize manifests/overlays/aws | ccm migrate-check --rbac=- …",
+    flags: &[AS, NAMESPACE, RBAC],
     formats: &[],
     run,
 };
@@ -75,10 +86,11 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
         if !call.words.is_empty() {
             return Err(Failure::error(format!("migrate-check takes no arguments, got {:?}", call.words.join(" "))));
         }
+        let granted = Granted::read(&call.values.list(RBAC.name))?;
         let checks = {
             let progress = Progress::at("reading the flags");
             let world = World::open(&call, &progress).await?;
-            sorted(look(&call, &world, &progress).await)
+            sorted(look(&call, &world, &granted, &progress).await)
         };
         super::deliver(&match call.output.format {
             Format::Json => output::document("MigrateCheck", json(&checks)),
@@ -90,7 +102,7 @@ fn run(call: Call) -> BoxFuture<'static, Result<Verdict, Failure>> {
     .boxed()
 }
 
-async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
+async fn look(call: &Call, world: &World, granted: &Granted, progress: &Progress) -> Vec<Check> {
     let options = &world.options;
     progress.go_on("reading pods, leases and webhooks");
     let lease_namespace = options.election.as_ref().map_or(SYSTEM_NAMESPACE, |election| &election.namespace);
@@ -104,7 +116,10 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     });
     let controllers = running_controllers(world, &previewed);
     let runs = |name: &str| controllers.iter().any(|controller| controller.name == name);
-    let account = call.values.text(AS.name);
+    let account = match call.values.text(AS.name) {
+        named if !named.is_empty() => named,
+        _ => pods::account(cluster.running.as_deref().unwrap_or_default()).unwrap_or_else(|| ACCOUNT.to_owned()),
+    };
 
     if let Some(running) = &cluster.running {
         checks.extend(flags::checks(running, &flags::Ours { program: &call.program, options, runs: &runs }));
@@ -137,7 +152,7 @@ async fn look(call: &Call, world: &World, progress: &Progress) -> Vec<Check> {
     };
     checks.extend(webhooks::checks(&cluster.webhooks, &written));
     progress.go_on("checking rights");
-    checks.extend(rights(world, &account, &controllers).await);
+    checks.extend(rights(call, world, &account, &controllers, granted).await);
     progress.go_on("looking at the cloud");
     checks.extend(cloud(world).await);
     checks
@@ -154,11 +169,27 @@ async fn instances(world: &World, nodes: &[NodeRef]) -> Option<Vec<Lookup>> {
     Some(view.get(nodes, Aspects::LIFECYCLE).await)
 }
 
-async fn rights(world: &World, account: &str, controllers: &[&Controller]) -> Vec<Check> {
-    let related = world.provider.load_balancer().map(|balancers| balancers.related()).unwrap_or_default();
-    let needs = rbac::needs(account, &world.options, controllers, related);
+async fn rights(
+    call: &Call,
+    world: &World,
+    account: &str,
+    controllers: &[&Controller],
+    granted: &Granted,
+) -> Vec<Check> {
+    let factory = call.registry.get(world.provider.name());
+    let provider = rbac::Provider {
+        config_maps: factory.map(|factory| factory.config_maps()).unwrap_or_default(),
+        secret: factory.and_then(|factory| factory.config_source(&call.values).secret),
+        related: world.provider.load_balancer().map(|balancers| balancers.related()).unwrap_or_default(),
+    };
+    let needs = rbac::needs(account, &world.options, controllers, &provider);
     match rbac::ask(&world.client, needs.questions()).await {
-        Ok(answers) => rbac::checks(&needs, &answers),
+        Ok(mut answers) => {
+            for (question, is_granted) in &mut answers.granted {
+                *is_granted |= granted.allows(question);
+            }
+            rbac::checks(&needs, &answers)
+        }
         Err(error) => {
             let text = format!("the rights could not be checked: {error}");
             vec![Check::warning("rbac", "", text, "try again; see also kubectl auth can-i --list --as=…")]

@@ -12,6 +12,15 @@ pub(super) fn checks(running: &[Running], account: &str) -> Vec<Check> {
     cloud.flat_map(|running| of_cloud_controller(running, account)).collect()
 }
 
+/// The account of the cloud-controller-manager that runs now; `None` if there is none, or several.
+pub(super) fn account(running: &[Running]) -> Option<String> {
+    let cloud = running.iter().filter(|running| running.component == Component::CloudControllerManager);
+    let mut accounts: Vec<String> = cloud.filter_map(Running::service_account).collect();
+    accounts.sort();
+    accounts.dedup();
+    accounts.pop().filter(|_| accounts.is_empty())
+}
+
 fn of_cloud_controller(running: &Running, account: &str) -> Vec<Check> {
     let subject = running.subject();
     let mut checks = Vec::new();
@@ -35,8 +44,7 @@ fn of_cloud_controller(running: &Running, account: &str) -> Vec<Check> {
             "set hostNetwork: true and dnsPolicy: Default, as in manifests/base",
         ));
     }
-    let used = format!("system:serviceaccount:{}:{}", running.namespace, running.account);
-    if !running.is_static && !running.account.is_empty() && used != account {
+    if let Some(used) = running.service_account().filter(|used| used != account) {
         let text = format!("it works as {used}; the rights were checked for {account}");
         checks.push(Check { fix: format!("check with --as={used}"), ..Check::good("rbac", subject, text) });
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_controllers::service;
-use ccm_provider::{Check, Related};
+use ccm_provider::{Check, ConfigMapSpec, Related, SecretKey};
 use ccm_runtime::client::{ApiError, Call};
 use ccm_runtime::permission::{
     ACCOUNTS, DELEGATED, ELECTION, EVENTS, LEADER_MIGRATION, LEASE, MIGRATION_LEASE, STORES, SYSTEM_NAMESPACE,
@@ -24,30 +24,48 @@ const AT_ONCE: usize = 16;
 const REVIEW: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const SELF_REVIEW: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 /// The ConfigMap with the API server's authentication settings; every cluster has a role for reading it.
-const AUTHENTICATION: &str = "extension-apiserver-authentication";
+pub(super) const AUTHENTICATION: &str = "extension-apiserver-authentication";
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Right {
-    account: String,
-    group: &'static str,
-    resource: &'static str,
+pub(super) struct Right {
+    pub(super) account: String,
+    pub(super) group: &'static str,
+    pub(super) resource: &'static str,
     names: Vec<String>,
-    namespace: Option<String>,
+    pub(super) namespace: Option<String>,
 }
 
-/// The required verbs and their purpose.
+/// The required verbs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Need {
-    verbs: BTreeMap<&'static str, BTreeSet<&'static str>>,
+    verbs: BTreeMap<&'static str, Use>,
     /// Whether an enabled feature fails without it.
     vital: bool,
 }
 
+/// The purpose of a verb.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Use {
+    why: BTreeSet<&'static str>,
+    /// See [`Permission::or`].
+    or: Option<&'static str>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Question {
-    right: Right,
-    verb: &'static str,
-    name: String,
+    pub(super) right: Right,
+    pub(super) verb: &'static str,
+    pub(super) name: String,
+}
+
+/// What the provider needs from the API server.
+#[derive(Debug, Default)]
+pub(super) struct Provider {
+    pub(super) config_maps: &'static [ConfigMapSpec],
+    /// The Secret with its configuration.
+    pub(super) secret: Option<SecretKey>,
+    /// The objects that its load balancers depend on.
+    pub(super) related: Related,
 }
 
 /// The answers, and the identity for which they apply.
@@ -58,45 +76,73 @@ pub(super) struct Answers {
     pub(super) about_us: Option<String>,
 }
 
+impl Need {
+    /// Whether something fails, or is missing, because this is refused.
+    fn is_missed(&self, refused: &Question, answers: &Answers) -> bool {
+        let Some(of_verb) = self.verbs.get(refused.verb) else { return false };
+        let serves = |verb| answers.granted.get(&Question { verb, ..refused.clone() }).copied().unwrap_or_default();
+        !of_verb.or.is_some_and(|verb| verb.is_empty() || serves(verb))
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Needs(BTreeMap<Right, Need>);
 
 impl Needs {
     fn add(&mut self, account: &str, options: &Options, permissions: &[Permission], vital: bool) {
         for permission in permissions {
-            let (namespace, names) = place(permission, options);
-            let right = Right {
-                account: account.to_owned(),
-                group: permission.group,
-                resource: permission.resource,
-                names,
-                namespace,
-            };
-            let need = self.0.entry(right).or_default();
-            for verb in permission.verbs {
-                need.verbs.entry(verb).or_default().insert(permission.why);
-            }
-            need.vital |= vital;
+            self.add_at(account, place(permission, options), permission, vital);
         }
     }
 
-    /// One question per verb and name.
+    fn add_at(
+        &mut self,
+        account: &str,
+        (namespace, names): (Option<String>, Vec<String>),
+        permission: &Permission,
+        vital: bool,
+    ) {
+        let &Permission { group, resource, verbs, why, or, .. } = permission;
+        let right = Right { account: account.to_owned(), group, resource, names, namespace };
+        let need = self.0.entry(right).or_default();
+        for verb in verbs {
+            let of_verb = need.verbs.entry(verb).or_insert(Use { why: BTreeSet::new(), or });
+            of_verb.why.insert(why);
+            of_verb.or = of_verb.or.filter(|_| or.is_some());
+        }
+        need.vital |= vital;
+    }
+
+    /// One question per verb and name, also about the verbs that may serve instead.
     pub(super) fn questions(&self) -> Vec<Question> {
         let mut questions = Vec::new();
         for (right, need) in &self.0 {
             let names = if right.names.is_empty() { vec![String::new()] } else { right.names.clone() };
             for name in &names {
                 let ask = |verb: &&'static str| Question { right: right.clone(), verb, name: name.clone() };
-                questions.extend(need.verbs.keys().map(ask));
+                let instead = need.verbs.values().filter_map(|of_verb| of_verb.or).filter(|verb| !verb.is_empty());
+                let verbs: BTreeSet<&'static str> = need.verbs.keys().copied().chain(instead).collect();
+                questions.extend(verbs.iter().map(ask));
             }
         }
         questions
     }
 }
 
-/// All required permissions: of the process as `account`, and of the controllers; load balancers need `related`.
-pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller], related: Related) -> Needs {
+/// All required permissions: of the process as `account`, and of the controllers.
+pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller], provider: &Provider) -> Needs {
     let mut needs = Needs::default();
+    for spec in provider.config_maps {
+        let map = |verbs| Permission::new("", "configmaps", verbs, spec.why).within(spec.namespace);
+        needs.add(account, options, &[map(&["get"]).named(std::slice::from_ref(&spec.name)).or("list")], true);
+        // Only in a new cluster: what the former program has made is used.
+        needs.add(account, options, &[map(&["create"])], false);
+    }
+    if let Some(secret) = &provider.secret {
+        let place = (Some(secret.namespace.clone()), vec![secret.name.clone()]);
+        let read = Permission::new("", "secrets", &["get"], "the configuration of the provider");
+        needs.add_at(account, place, &read, true);
+    }
     if options.election.is_some() {
         needs.add(account, options, ELECTION, true);
     }
@@ -129,7 +175,7 @@ pub(super) fn needs(account: &str, options: &Options, controllers: &[&Controller
         needs.add(account, options, controller.permissions, vital);
         // The service controllers, whatever their names.
         if controller.permissions == service::PERMISSIONS {
-            needs.add(account, options, &service::related::permissions(related), vital);
+            needs.add(account, options, &service::related::permissions(provider.related), vital);
         }
         if own {
             needs.add(account, options, EVENTS, false);
@@ -204,7 +250,7 @@ fn body(question: &Question, others: bool) -> Value {
 }
 
 /// Namespace and name of a service account.
-fn service_account(account: &str) -> Option<(&str, &str)> {
+pub(super) fn service_account(account: &str) -> Option<(&str, &str)> {
     account.strip_prefix("system:serviceaccount:")?.split_once(':')
 }
 
@@ -229,7 +275,8 @@ pub(super) fn checks(needs: &Needs, answers: &Answers) -> Vec<Check> {
         ));
     }
     for (right, need) in &needs.0 {
-        let refused = answers.granted.iter().filter(|(question, granted)| question.right == *right && !**granted);
+        let of_right = answers.granted.iter().filter(|(question, _)| question.right == *right);
+        let refused = of_right.filter(|(question, granted)| !**granted && need.is_missed(question, answers));
         let (verbs, names): (BTreeSet<&str>, BTreeSet<&str>) = refused.map(|(q, _)| (q.verb, q.name.as_str())).unzip();
         if verbs.is_empty() {
             continue;
@@ -250,7 +297,7 @@ fn missing(right: &Right, need: &Need, verbs: &[&str], names: &[&str], about_us:
     let who = if about_us { "the user of this command" } else { right.account.as_str() };
     let named = if names.is_empty() { String::new() } else { format!(" {}", join(names)) };
     let within = right.namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
-    let why = need.verbs.iter().filter(|(verb, _)| verbs.contains(*verb)).flat_map(|(_, why)| why);
+    let why = need.verbs.iter().filter(|(verb, _)| verbs.contains(*verb)).flat_map(|(_, of_verb)| &of_verb.why);
     let why: Vec<&str> = why.copied().collect::<BTreeSet<_>>().into_iter().collect();
     let text = format!("{who} may not {} {}{named}{within}: {}", join(verbs), resource(right), why.join("; "));
     let fix = format!("apply the RBAC of manifests/ (base/rbac.yaml), or: {}", grant(right, verbs, names));

@@ -69,6 +69,12 @@ impl Running {
         if more == 0 { format!("pod {first}") } else { format!("pod {first} and {more} more") }
     }
 
+    /// The user that the API server sees. A static pod has a kubeconfig instead.
+    pub(super) fn service_account(&self) -> Option<String> {
+        let has_one = !self.is_static && !self.account.is_empty();
+        has_one.then(|| format!("system:serviceaccount:{}:{}", self.namespace, self.account))
+    }
+
     /// The flags of a component without a flag table: the last value of each; `true` for a flag without a value.
     pub(super) fn flags(&self) -> BTreeMap<String, String> {
         let mut flags = BTreeMap::new();

@@ -156,13 +156,14 @@ impl Account {
         Ok(Token { header, renew_at: now + lifetime.mul_f64(1.0 - LEFT), ends_at: now + lifetime })
     }
 
-    /// Makes sure that the service account exists.
+    /// Makes sure that the service account exists. Where that cannot be read, the request of a token decides.
     pub(super) async fn ensure(&self) -> Result<(), ApiError> {
         let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", self.namespace);
-        match self.send(Call::get(format!("{accounts}/{}", self.name))).await {
-            Err(error) if error.is_not_found() => {}
+        let is_unread = match self.send(Call::get(format!("{accounts}/{}", self.name))).await {
+            Err(error) if error.is_not_found() => false,
+            Err(error) if error.is_forbidden() => true,
             answer => return answer.map(drop),
-        }
+        };
         self.ensure_namespace().await;
         let body = json!({
             "apiVersion": "v1",
@@ -171,7 +172,7 @@ impl Account {
         });
         match self.send(Call::json(Method::POST, accounts, &body)).await {
             // Another replica created it first.
-            Err(error) if error.is_conflict() => Ok(()),
+            Err(error) if error.is_conflict() || is_unread && error.is_forbidden() => Ok(()),
             answer => answer.map(drop),
         }
     }

@@ -53,7 +53,7 @@ const ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manage
 fn a_missing_right_is_one_finding_with_the_commands_that_grant_it() {
     let options = options(&["--leader-elect-resource-name=mine"]);
     let controllers: Vec<&Controller> = options.switched_on().collect();
-    let needs = rbac::needs(ACCOUNT, &options, &controllers, Related::default());
+    let needs = rbac::needs(ACCOUNT, &options, &controllers, &rbac::Provider::default());
     let all = answered(&needs, None, |_| false);
     assert_eq!(lines(all.clone()), ["info rbac"]);
     assert_eq!(all[0].message, format!("every right is granted to {ACCOUNT}"));
@@ -83,7 +83,7 @@ fn a_missing_right_is_one_finding_with_the_commands_that_grant_it() {
 fn rights_of_the_controllers_accounts_are_asked_where_they_have_their_own() {
     let options = options(&["--use-service-account-credentials"]);
     let controllers: Vec<&Controller> = options.switched_on().collect();
-    let needs = rbac::needs("jane", &options, &controllers, Related::default());
+    let needs = rbac::needs("jane", &options, &controllers, &rbac::Provider::default());
     let checks = answered(&needs, None, |question| question.contains("services/status"));
     let check = only(checks, "rbac");
     assert!(
@@ -101,7 +101,8 @@ fn rights_to_objects_that_load_balancers_depend_on_are_asked_where_the_provider_
     let options = options(&[]);
     let controllers: Vec<&Controller> = options.switched_on().collect();
     let refused = |related| {
-        let needs = rbac::needs(ACCOUNT, &options, &controllers, related);
+        let needs =
+            rbac::needs(ACCOUNT, &options, &controllers, &rbac::Provider { related, ..rbac::Provider::default() });
         lines(answered(&needs, None, |question| question.contains("endpointslices") || question.contains("namespaces")))
     };
     assert_eq!(refused(Related::default()), ["info rbac"]);

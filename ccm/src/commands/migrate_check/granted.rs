@@ -1,0 +1,153 @@
+//! The permissions that roles in files would grant once they are applied. Pure, but for the reading of the files.
+
+use std::collections::BTreeMap;
+
+use ccm_runtime::permission::SYSTEM_NAMESPACE;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::rbac::{AUTHENTICATION, Question, service_account};
+use crate::commands::lint;
+use crate::exit::Failure;
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Roles and their bindings.
+#[derive(Debug, Default)]
+pub(super) struct Granted {
+    /// By namespace, empty for a ClusterRole, and name.
+    roles: BTreeMap<(String, String), Vec<Rule>>,
+    bindings: Vec<Binding>,
+}
+
+/// A RoleBinding, or a ClusterRoleBinding without a namespace.
+#[derive(Debug)]
+struct Binding {
+    namespace: String,
+    role: (String, String),
+    subjects: Vec<Subject>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Object {
+    api_version: String,
+    kind: String,
+    metadata: Metadata,
+    rules: Vec<Rule>,
+    subjects: Vec<Subject>,
+    role_ref: RoleRef,
+    items: Vec<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    name: String,
+    namespace: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Rule {
+    api_groups: Vec<String>,
+    resources: Vec<String>,
+    resource_names: Vec<String>,
+    verbs: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Subject {
+    kind: String,
+    name: String,
+    namespace: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RoleRef {
+    kind: String,
+    name: String,
+}
+
+impl Granted {
+    /// Reads files, folders, and `-` for stdin.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read or is no YAML or JSON.
+    pub(super) fn read(words: &[String]) -> Result<Self, Failure> {
+        let words: Vec<String> = words.iter().filter(|word| !word.is_empty()).cloned().collect();
+        let documents = lint::documents(&words).map_err(|error| Failure::error(format!("--rbac: {error}")))?;
+        Ok(Self::of(documents))
+    }
+
+    /// The roles and bindings among objects; other objects, and objects with fields of a wrong type, grant nothing.
+    pub(super) fn of(documents: impl IntoIterator<Item = Value>) -> Self {
+        // Every cluster has this role.
+        let reader = Rule {
+            api_groups: vec![String::new()],
+            resources: vec!["configmaps".to_owned()],
+            resource_names: vec![AUTHENTICATION.to_owned()],
+            verbs: ["get", "list", "watch"].map(str::to_owned).to_vec(),
+        };
+        let key = (SYSTEM_NAMESPACE.to_owned(), "extension-apiserver-authentication-reader".to_owned());
+        let mut all = Self { roles: BTreeMap::from([(key, vec![reader])]), ..Self::default() };
+        documents.into_iter().for_each(|document| all.add(document));
+        all
+    }
+
+    fn add(&mut self, document: Value) {
+        let Ok(object) = serde_json::from_value::<Object>(document) else { return };
+        let Object { api_version, kind, metadata, rules, subjects, role_ref, items } = object;
+        match (&*kind, api_version.split('/').next() == Some(GROUP)) {
+            ("List", _) => items.into_iter().for_each(|item| self.add(item)),
+            ("ClusterRole", true) => drop(self.roles.insert((String::new(), metadata.name), rules)),
+            ("Role", true) => drop(self.roles.insert((metadata.namespace, metadata.name), rules)),
+            ("ClusterRoleBinding" | "RoleBinding", true) => {
+                let namespace = if kind == "RoleBinding" { metadata.namespace } else { String::new() };
+                let of_role = if role_ref.kind == "Role" { namespace.clone() } else { String::new() };
+                self.bindings.push(Binding { namespace, role: (of_role, role_ref.name), subjects });
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether these roles grant it.
+    pub(super) fn allows(&self, question: &Question) -> bool {
+        let within = |namespace: &str| namespace.is_empty() || question.right.namespace.as_deref() == Some(namespace);
+        let bound = self.bindings.iter().filter(|binding| {
+            within(&binding.namespace) && binding.subjects.iter().any(|subject| subject.is(&question.right.account))
+        });
+        bound.filter_map(|binding| self.roles.get(&binding.role)).flatten().any(|rule| rule.allows(question))
+    }
+}
+
+impl Subject {
+    fn is(&self, account: &str) -> bool {
+        match (&*self.kind, service_account(account)) {
+            ("ServiceAccount", Some((namespace, name))) => self.name == name && self.namespace == namespace,
+            ("Group", Some((namespace, _))) => {
+                self.name == "system:serviceaccounts" || self.name == format!("system:serviceaccounts:{namespace}")
+            }
+            ("User", _) => self.name == account,
+            _ => false,
+        }
+    }
+}
+
+impl Rule {
+    fn allows(&self, Question { right, verb, name }: &Question) -> bool {
+        let has = |all: &[String], one: &str| all.iter().any(|entry| entry == "*" || entry == one);
+        let sub = right.resource.split_once('/').is_some_and(|(_, sub)| has_text(&self.resources, &format!("*/{sub}")));
+        has(&self.api_groups, right.group)
+            && (has(&self.resources, right.resource) || sub)
+            && has(&self.verbs, verb)
+            && (self.resource_names.is_empty() || has_text(&self.resource_names, name))
+    }
+}
+
+fn has_text(all: &[String], one: &str) -> bool {
+    all.iter().any(|entry| entry == one)
+}
