@@ -31,6 +31,7 @@
 #   benches      a small run of the benchmarks, to see that they run
 #   image        the content of the image, built and run with nothing else around it; needs root
 #   fuzz         each fuzz target for ten seconds (hack/fuzz.sh)
+#   alerts       each alert fires and stays silent when it should, in Prometheus' own test (hack/alerts.sh: PATH, or Debian)
 #   matrix       every operation of each cloud with every outcome in every situation (not in `ci`)
 # In no lane, because it needs the internet, and because a new advisory must not fail unrelated work:
 #   advisories   known vulnerabilities of dependencies
@@ -48,12 +49,12 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ccm/
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 
 fast_lane=(toolchain fmt deny clippy components tests edges example docs)
-long_lane=(etcd-3.5 tests-long kubernetes-1.33 kubernetes-1.37 openstack each benches image fuzz matrix)
+long_lane=(etcd-3.5 tests-long kubernetes-1.33 kubernetes-1.37 openstack each benches image fuzz alerts matrix)
 in_no_lane=(advisories)
 # Seconds, on two cores with empty caches: `ci` starts a stage only if that much time is left.
 declare -A estimate=([etcd-3.5]=240 [tests-long]=900 [kubernetes-1.33]=780 [each]=540 [image]=1200 [kubernetes-1.37]=780
 	[openstack]=1320 [fuzz]=900 [benches]=180
-	[matrix]=2700)
+	[alerts]=60 [matrix]=2700)
 # CI ends a run after 90 minutes; the last stage started gets ten of them as a reserve.
 ci_seconds=4800
 not_run=3
@@ -355,6 +356,8 @@ stage_image() {
 }
 
 stage_fuzz() { run hack/fuzz.sh 10; }
+
+stage_alerts() { obtain promtool hack/alerts.sh; }
 
 stage_benches() {
 	local out status=0

@@ -19,6 +19,7 @@ pub mod clock;
 pub mod config_maps;
 pub mod election;
 pub mod events;
+mod failing;
 pub mod gate;
 pub mod leader;
 mod limit;
@@ -56,7 +57,7 @@ pub fn metrics_reference() -> Vec<&'static Def> {
     [queues, calls, rest]
         .as_flattened()
         .iter()
-        .chain(&[store::StoreMetrics::DEFS, metrics::PROCESS, metrics::SLIS])
+        .chain(&[failing::FailingMetrics::DEFS, store::StoreMetrics::DEFS, metrics::PROCESS, metrics::SLIS])
         .copied()
         .flatten()
         .copied()

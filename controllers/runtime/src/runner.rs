@@ -14,6 +14,7 @@ use futures::FutureExt;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
 
+use crate::failing::Failing;
 use crate::gate::{GateError, settled};
 use crate::leader::Leadership;
 use crate::metrics::{Def, IntCounterVec, Metrics};
@@ -415,18 +416,24 @@ impl<R: Reconciler> Batch<R> {
         self.queue.done(key);
     }
 
-    /// Records a failure or the end of one, for `/debug/state`.
+    /// Records a failure or the end of one, for `/debug/state` and the metrics.
     fn note(&self, key: &R::Key, answer: &Result<Outcome, SyncError>, next: Option<Duration>) {
-        let failures = self.metrics.failures();
+        let (failures, failing) = (self.metrics.failures(), self.metrics.part::<Failing>());
+        let (controller, subject) = (self.reconciler.name(), || self.reconciler.subject(key));
         match answer {
             Err(SyncError::Closed(_)) => {}
             Err(error) if error.is_in_progress() => {}
             Err(error) => {
                 let failed = (&*error.to_string(), error.class().cloned());
-                failures.failed(self.reconciler.name(), self.reconciler.subject(key), failed, next);
+                failures.failed(controller, subject(), failed, next);
+                failing.failed(controller, subject());
             }
-            Ok(_) if failures.is_empty() => {}
-            Ok(_) => failures.settled(self.reconciler.name(), &self.reconciler.subject(key)),
+            Ok(_) => {
+                failing.settled(controller, subject);
+                if !failures.is_empty() {
+                    failures.settled(controller, &subject());
+                }
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use ccm_provider::ErrorClass;
 use ccm_test_manifests::workspace;
 use regex::Regex;
 use serde_json::Value;
@@ -54,6 +55,31 @@ pub(crate) fn selectors(expression: &str) -> Vec<(String, Vec<String>)> {
 /// The name without the suffixes of a histogram's series.
 pub(crate) fn family(name: &str) -> &str {
     ["_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
+}
+
+/// `hack/alerts.sh` runs them.
+#[test]
+fn every_alert_has_a_unit_test_in_which_it_fires_and_one_in_which_it_is_silent() {
+    let rules = documents(&read("components/metrics/prometheus-rule.yaml")).remove(0);
+    let tests = std::fs::read_to_string(workspace().join("tests/manifests/alerts.yaml")).unwrap();
+    let of_group = rules["spec"]["groups"][0]["rules"].as_array().unwrap().iter();
+    for alert in of_group.map(|rule| rule["alert"].as_str().unwrap()) {
+        let cases = tests.split("\n# ").filter(|case| case.contains(&format!("alertname=\"{alert}\"")));
+        let values: Vec<bool> = cases.map(|case| case.contains("{value: 1}")).collect();
+        assert_eq!(values, [true, false], "{alert}");
+    }
+}
+
+#[test]
+fn the_outcomes_of_calls_in_the_alerts_and_the_dashboard_are_those_of_the_program() {
+    let outcomes = Regex::new(r#"outcome(?:=~|!~|!=|=)"([^"]*)""#).unwrap();
+    let all = expressions().join("\n");
+    let found: BTreeSet<&str> =
+        outcomes.captures_iter(&all).flat_map(|found| found.get(1).unwrap().as_str().split('|')).collect();
+    assert!(!found.is_empty());
+    for outcome in found {
+        assert!(outcome == "ok" || ErrorClass::from_name(outcome).is_some(), "{outcome}");
+    }
 }
 
 fn sources(folder: &Path, text: &mut String) {
