@@ -45,6 +45,7 @@ pub fn files(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Ve
         ("components/service-account-credentials-gce/roles.yaml", provided_roles("gce", &controllers, GCE_CONTROLLERS)),
         ("components/controller-roles/rbac.yaml", controller_roles(&controllers, true)),
         ("components/leader-migration/rbac.yaml", migration()),
+        ("components/trial/role.yaml", trial(&single)),
         ("charts/ccm/templates/_permissions.tpl", chart(&single, &base, &controllers)),
         ("components/volume-webhook/webhook.yaml", volume_webhook()),
         ("components/volume-webhook-aws/match-condition.yaml", match_condition_patch("aws")),
@@ -141,6 +142,11 @@ fn migration() -> String {
         text += &binding("RoleBinding", &name, Some(namespace), ("Role", &name), ACCOUNT);
     }
     text
+}
+
+/// The ClusterRole of a dry run: a patch of that of the base.
+fn trial(rules: &Rules) -> String {
+    HEADER.to_owned() + role("ClusterRole", ACCOUNT, None, &rbac::reads(&rules.cluster)).trim_start_matches("---\n")
 }
 
 /// The permissions of a provider for its ConfigMaps.
@@ -246,6 +252,7 @@ fn chart(single: &Rules, base: &Rules, controllers: &[ccm::Controller]) -> Strin
     let (lease, others) = split(system(base));
     define("single.cluster", &single.cluster);
     define("base.cluster", &base.cluster);
+    define("trial.cluster", &rbac::reads(&single.cluster));
     define("lease", &lease);
     define("accounts", &others);
     for (client, rules) in rbac::per_controller(controllers) {
@@ -256,7 +263,9 @@ fn chart(single: &Rules, base: &Rules, controllers: &[ccm::Controller]) -> Strin
         define(&format!("controller.{client}"), &rules.cluster);
     }
     define("leader-migration", &system(&rbac::leader_migration()));
-    define("config-maps.gce", &system(&rbac::config_maps(&ccm_provider_gce::CONFIG_MAPS)));
+    let config_maps = system(&rbac::config_maps(&ccm_provider_gce::CONFIG_MAPS));
+    define("config-maps.gce", &config_maps);
+    define("trial.config-maps.gce", &rbac::reads(&config_maps));
     text
 }
 

@@ -77,6 +77,19 @@ fn ordered(verbs: &[&'static str]) -> Vec<&'static str> {
     verbs
 }
 
+/// What a dry run needs of these rules.
+pub fn reads(rules: &[Rule]) -> Vec<Rule> {
+    let is_read = |verb: &&str| ["get", "list", "watch"].contains(verb);
+    let read = |rule: &Rule| {
+        let mut rule = rule.clone();
+        rule.verbs.retain(is_read);
+        rule.why.iter_mut().for_each(|(verbs, _)| verbs.retain(is_read));
+        rule.why.retain(|(verbs, _)| !verbs.is_empty());
+        (!rule.verbs.is_empty()).then_some(rule)
+    };
+    rules.iter().filter_map(read).collect()
+}
+
 fn runtime() -> impl Iterator<Item = Permission> {
     [ELECTION, EVENTS, STORES, DELEGATED].into_iter().flatten().copied()
 }

@@ -1,6 +1,9 @@
 {{- define "ccm.name" -}}
 {{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
-{{- else if contains "cloud-controller-manager" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-cloud-controller-manager" .Release.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- else }}
+{{- $name := default "cloud-controller-manager" .Values.nameOverride }}
+{{- if contains $name .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- end }}
 {{- end }}
 
 {{- define "ccm.selector" -}}
@@ -18,6 +21,14 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* A block of the metadata of an object. */}}
+{{- define "ccm.annotations" }}
+{{- with .Values.commonAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- end }}
+
 {{- define "ccm.serviceAccount" -}}
 {{- if .Values.serviceAccount.name }}{{ .Values.serviceAccount.name }}
 {{- else if .Values.serviceAccount.create }}{{ include "ccm.name" . }}
@@ -31,13 +42,16 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if and .Values.metrics.serviceMonitor.enabled (or $loopback (eq (int .Values.securePort) 0)) }}
 {{- fail (printf "metrics.serviceMonitor.enabled: Prometheus cannot reach the port at bindAddress %s, securePort %d; set bindAddress to 0.0.0.0, which means all addresses of the node, IPv4 and IPv6" .Values.bindAddress (int .Values.securePort)) }}
 {{- end }}
+{{- if and .Values.trial (or .Values.metrics.serviceMonitor.enabled .Values.volumeWebhook.enabled (hasKey .Values.flags "dry-run")) }}
+{{- fail "trial: it has no port and writes nothing; leave out metrics.serviceMonitor, volumeWebhook and flags.dry-run" }}
+{{- end }}
 {{- range $flag, $value := dict "cloud-provider" "cloudProvider" "bind-address" "bindAddress" "secure-port" "securePort" "leader-elect-resource-name" "leaderElection.leaseName" "leader-elect-resource-namespace" "leaderElection.namespace" "enable-leader-migration" "leaderElection.migration" "use-service-account-credentials" "serviceAccountCredentials" "webhook-secure-port" "volumeWebhook.port" }}
 {{- if hasKey $.Values.flags $flag }}{{ fail (printf "flags.%s: set %s instead, which roles, ports and probes follow too" $flag $value) }}{{ end }}
 {{- end }}
 {{- if and .Values.volumeWebhook.enabled (eq (int .Values.securePort) (int .Values.volumeWebhook.port)) }}
 {{- fail (printf "volumeWebhook.port and securePort are both %d; each needs a port of its own" (int .Values.securePort)) }}
 {{- end }}
-{{- if and $loopback (not .Values.hostNetwork) (gt (int .Values.securePort) 0) }}
+{{- if and $loopback (not .Values.hostNetwork) (gt (include "ccm.port" . | int) 0) }}
 {{- fail (printf "hostNetwork=false: the kubelet cannot reach the probes at bindAddress %s; set bindAddress to 0.0.0.0, or securePort to 0" .Values.bindAddress) }}
 {{- end }}
 {{- end }}
@@ -67,6 +81,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if .Values.cloudConfig.existingSecret }}{{ .Values.cloudConfig.existingSecret }}{{ else if .Values.cloudConfig.inline }}{{ include "ccm.name" . }}-config{{ end }}
 {{- end }}
 
+{{/* A trial has no port: the program that it runs beside has it. */}}
+{{- define "ccm.port" -}}
+{{ ternary 0 (int .Values.securePort) .Values.trial }}
+{{- end }}
+
 {{/* All flags; those of the user win, and null drops one. */}}
 {{- define "ccm.args" -}}
 {{- $values := .Values }}
@@ -78,9 +97,10 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
   "leader-elect-resource-name" $values.leaderElection.leaseName
   "leader-elect-resource-namespace" $values.leaderElection.namespace
   "bind-address" $values.bindAddress
-  "secure-port" (int $values.securePort)
+  "secure-port" (include "ccm.port" . | int)
   "v" (int $values.verbosity)
 }}
+{{- if $values.trial }}{{ $_ := set $flags "dry-run" true }}{{ end }}
 {{- if include "ccm.configSecret" . }}{{ $_ := set $flags "cloud-config" (printf "/etc/cloud/%s" $values.cloudConfig.key) }}{{ end }}
 {{- if $values.routes.enabled }}{{ $_ := set $flags "cluster-cidr" $values.routes.clusterCIDR }}{{ end }}
 {{- if $values.controllers }}{{ $_ := set $flags "controllers" (join "," $values.controllers) }}{{ end }}
@@ -107,6 +127,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 - {{ printf "--%s=%s" $name (include "ccm.text" $value) | quote }}
 {{- end }}
 {{- end }}
+{{- range $values.extraArgs }}
+- {{ . | quote }}
+{{- end }}
 {{- end }}
 
 {{/* Helm reads numbers as floats, which it would print as 1e+06. */}}
@@ -132,6 +155,7 @@ metadata:
   {{- with .namespace }}
   namespace: {{ . }}
   {{- end }}
+  {{- include "ccm.annotations" .root }}
   labels:
     {{- include "ccm.labels" .root | nindent 4 }}
 roleRef:

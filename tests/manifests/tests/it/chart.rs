@@ -207,3 +207,80 @@ fn secret_digest_and_name_of_the_user_are_taken() {
     let named = documents.iter().all(|one| one["metadata"]["name"].as_str().unwrap().starts_with("my-ccm"));
     assert!(named, "{text}");
 }
+
+/// Providers read the file once, so the pods must start again.
+#[test]
+fn a_change_of_the_configuration_changes_the_pods() {
+    let Some(helm) = helm() else { return };
+    let template_of = |settings: &str| {
+        let text = template(&helm, &["--set", &with(settings)]).unwrap();
+        workload(&documents(&text))["spec"]["template"].clone()
+    };
+    assert_ne!(template_of("cloudConfig.inline=a"), template_of("cloudConfig.inline=b"));
+    assert_eq!(template_of("cloudConfig.existingSecret=a")["metadata"]["annotations"], Value::Null);
+}
+
+#[test]
+fn the_values_of_the_charts_of_the_go_programs_have_their_place() {
+    let Some(helm) = helm() else { return };
+    let text = template(
+        &helm,
+        &[
+            "--set",
+            &with("nameOverride=occm,commonAnnotations.a=b,serviceAccount.annotations.c=d,extraArgs={--v=4}"),
+            "--set-json",
+            r#"tolerations=[{"key":"mine"}]"#,
+            "--set-json",
+            r#"hostAliases=[{"ip":"10.0.0.1","hostnames":["keystone"]}]"#,
+            "--set-json",
+            r#"initContainers=[{"name":"wait","image":"example.com/wait"}]"#,
+            "--set-json",
+            r#"rbac.additionalRules=[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]"#,
+        ],
+    )
+    .unwrap();
+    let documents = documents(&text);
+    let pod = pod(&documents);
+    assert_eq!(pod["tolerations"], json!([{"key": "mine"}]));
+    assert_eq!(pod["hostAliases"][0]["hostnames"][0], "keystone");
+    assert_eq!(pod["initContainers"][0]["name"], "wait");
+    assert_eq!(args(workload(&documents)).last().unwrap(), "--v=4");
+    for one in &documents {
+        assert_eq!(one["metadata"]["annotations"]["a"], "b", "{one}");
+        assert!(one["metadata"]["name"].as_str().unwrap().contains("-occm"), "{one}");
+    }
+    let account = documents.iter().find(|one| one["kind"] == "ServiceAccount").unwrap();
+    assert_eq!(account["metadata"]["annotations"]["c"], "d");
+    let role = documents.iter().find(|one| one["kind"] == "ClusterRole").unwrap();
+    assert!(role["rules"].to_string().contains("secrets"), "{role}");
+}
+
+/// A trial: of the chart for two providers, and of the component.
+#[test]
+fn a_trial_has_no_port_and_its_roles_only_read() {
+    let chart = |provider: &str| {
+        rendered(&format!("trial=true,cloudProvider={provider},kind=DaemonSet,serviceAccountCredentials=true"))
+    };
+    let component = with_components(&["trial"]).map(|text| documents(&text));
+    for documents in [chart("fake"), chart("gce"), component] {
+        let Some(documents) = documents else { return };
+        let workload = workload(&documents);
+        let container = &pod(&documents)["containers"][0];
+        for field in ["ports", "livenessProbe", "readinessProbe"] {
+            assert_eq!(container[field], Value::Null);
+        }
+        let args = args(workload);
+        assert!(
+            args.contains(&"--dry-run=true".to_owned()) && args.contains(&"--secure-port=0".to_owned()),
+            "{args:?}"
+        );
+        let rules = documents.iter().flat_map(|one| one["rules"].as_array().cloned().unwrap_or_default());
+        let verbs = rules.flat_map(|rule| rule["verbs"].as_array().cloned().unwrap());
+        let verbs: BTreeSet<String> = verbs.map(|verb| verb.as_str().unwrap().to_owned()).collect();
+        assert!(verbs.contains("list"), "{verbs:?}");
+        assert!(verbs.iter().all(|verb| ["get", "list", "watch"].contains(&&**verb)), "{verbs:?}");
+        // Nothing is shared with the manifests of the base.
+        let base = documents.iter().any(|one| one["metadata"]["name"] == "cloud-controller-manager");
+        assert!(!base, "{documents:#?}");
+    }
+}
