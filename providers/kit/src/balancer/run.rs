@@ -109,6 +109,7 @@ impl<C: BalancerCloud> Run<'_, C> {
         let mut running = FuturesUnordered::new();
         let mut due = schedule.first();
         let mut last = Instant::now();
+        let mut looked = last;
         loop {
             while let Some(index) = due.pop() {
                 let Some(step) = steps.get(index) else { continue };
@@ -133,22 +134,19 @@ impl<C: BalancerCloud> Run<'_, C> {
             if running.is_empty() {
                 return;
             }
-            let only_operations = lock(&accepted).len() == running.len();
             let others_wait = with_steps.iter().any(|place| schedule.has_ended(*place));
             let patience = if others_wait { OTHERS_WAIT } else { PATIENCE };
-            let ended = match only_operations {
-                false => running.next().await,
-                true => tokio::time::timeout_at(last + patience, running.next()).await.unwrap_or_default(),
-            };
-            match ended {
-                Some((index, result)) => {
+            let look = (last + patience).max(looked + OTHERS_WAIT);
+            match tokio::time::timeout_at(look, running.next()).await {
+                Ok(Some((index, result))) => {
                     last = Instant::now();
                     if let Some(step) = steps.get(index) {
                         self.ended(step, result, results);
                     }
                     due.extend(schedule.after(index));
                 }
-                None => {
+                Ok(None) => return,
+                Err(_) if lock(&accepted).len() == running.len() => {
                     running.clear();
                     for (index, (operation, since)) in std::mem::take(&mut *lock(&accepted)) {
                         let Some(step) = steps.get(index) else { continue };
@@ -156,6 +154,8 @@ impl<C: BalancerCloud> Run<'_, C> {
                         due.extend(schedule.after(index));
                     }
                 }
+                // A write has no answer yet.
+                Err(_) => looked = Instant::now(),
             }
         }
     }

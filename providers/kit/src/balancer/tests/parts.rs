@@ -226,6 +226,16 @@ async fn an_operation_that_takes_long_withholds_nothing_from_others_and_is_not_s
     assert_eq!(tried(&engine), ["members of a"], "the operation was awaited, not repeated");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_operation_beside_which_nothing_else_is_done_is_left_too() {
+    let hour = Fate::Takes(Duration::from_secs(3600));
+    let engine = engine(vec![step("rule", Items::one(0), Part::new(Kind::Frame))], &[("rule", hour)]);
+    let began = Instant::now();
+    let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
+    assert!(answer.result.unwrap_err().is_in_progress());
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
 #[tokio::test]
 async fn a_refusal_is_repeated_only_for_a_changed_service_or_after_an_hour() {
     tokio::time::pause();
@@ -374,7 +384,7 @@ async fn no_write_begins_after_a_shutdown_has_begun_and_the_next_leader_continue
         step("rule", Items::one(0), Part::new(Kind::Frame)),
         step("members", Items::one(0), Part::new(Kind::Members)),
     ];
-    let engine = engine(steps, &[("rule", Fate::Takes(Duration::from_secs(30)))]);
+    let engine = engine(steps, &[("rule", Fate::Takes(Duration::from_secs(15)))]);
     let stopping = Arc::new(Stopping::default());
     let (scope, work) = (Scope::new(stopping.clone()), ensure(&["web"]));
     let began = Instant::now();
@@ -386,7 +396,7 @@ async fn no_write_begins_after_a_shutdown_has_begun_and_the_next_leader_continue
     assert_eq!(began.elapsed(), Duration::from_secs(5));
     assert!(answers[0].result.as_ref().unwrap_err().is_in_progress());
     assert_eq!(tried(&engine), ["rule"]);
-    tokio::time::advance(Duration::from_secs(30)).await;
+    tokio::time::advance(Duration::from_secs(15)).await;
     let answer = reconcile(&engine, &work).await.remove(0);
     assert!(answer.result.is_ok(), "{answer:?}");
 }
