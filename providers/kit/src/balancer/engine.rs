@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::memory::{Memory, Parked};
 use super::run::{Results, Run};
-use super::step::{Items, Kind, Plan, Step};
+use super::step::{Kind, Plan, Step};
 use super::{BalancerCloud, Progress, Reached};
 use crate::lock::lock;
 
@@ -96,6 +96,7 @@ impl<C: BalancerCloud> Engine<C> {
         let mut plan = self.cloud.plan(&observed, &wanted)?;
         self.cloud.report(&work, &plan.findings);
         self.begin(&run, &mut plan, &mut results).await;
+        Self::wait_for_creations(&run, &mut plan, &mut results);
         let mut conflicts = self.execute(&run, &observed, &wanted, &plan, &mut results).await;
         if !conflicts.is_empty() {
             observed = self.look(cluster, &work, &wanted).await?;
@@ -201,13 +202,20 @@ impl<C: BalancerCloud> Engine<C> {
         for (place, added) in join_all(adds.collect::<Vec<_>>()).await {
             let Err(error) = added else { continue };
             results.fail(place, &error);
-            for step in &mut plan.steps {
-                if let Items::Some(places) = &mut step.items {
-                    places.remove(&place);
-                }
+            plan.leave_out(place);
+        }
+    }
+
+    /// A deletion waits for what is still being created for its Service: it would not find it.
+    fn wait_for_creations(run: &Run<'_, C>, plan: &mut Plan<C::Write>, results: &mut Results) {
+        let deletions = run.work.iter().enumerate().filter(|(_, item)| item.action == ServiceAction::Delete);
+        for (place, item) in deletions {
+            let key = item.service.key();
+            if let Some(parked) = run.parked.values().find(|parked| parked.creates_for(&key)) {
+                results.fail(place, &parked.in_progress());
+                plan.leave_out(place);
             }
         }
-        plan.steps.retain(|step| !matches!(&step.items, Items::Some(places) if places.is_empty()));
     }
 
     /// Executes a plan, and returns the items that failed because another writer was faster.
@@ -249,8 +257,9 @@ impl<C: BalancerCloud> Engine<C> {
         for (object, state) in join_all(polls).await {
             match state {
                 Ok(Progress::Failed(error)) => {
-                    let of = parked.remove(&object).map(|parked| parked.services).unwrap_or_default();
-                    for (place, _) in work.iter().enumerate().filter(|(_, item)| of.contains(&item.service.key())) {
+                    let failed = parked.remove(&object);
+                    let concerns = |item: &ServiceWork| failed.as_ref().is_some_and(|failed| failed.concerns(item));
+                    for (place, _) in work.iter().enumerate().filter(|(_, item)| concerns(item)) {
                         results.fail(place, &error);
                     }
                 }

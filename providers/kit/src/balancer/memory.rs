@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_provider::{ErrorClass, GroupKey, ProviderError, Service, ServiceKey, ServiceWork, Verb};
+use ccm_provider::{ErrorClass, GroupKey, ProviderError, Service, ServiceAction, ServiceKey, ServiceWork, Verb};
 use tokio::time::Instant;
 
 use super::Operation;
@@ -41,10 +41,22 @@ pub(super) struct Parked {
     pub(super) groups: BTreeSet<GroupKey>,
     /// The Services that wait for it.
     pub(super) services: BTreeSet<ServiceKey>,
+    pub(super) verb: Verb,
     pub(super) since: Instant,
 }
 
 impl Parked {
+    /// Whether it creates something for this Service alone, which an observation may not show yet.
+    pub(super) fn creates_for(&self, service: &ServiceKey) -> bool {
+        self.verb == Verb::Create && self.services.len() == 1 && self.services.contains(service)
+    }
+
+    /// Whether its failure is one of the work on a Service. A creation that failed leaves nothing to delete.
+    pub(super) fn concerns(&self, item: &ServiceWork) -> bool {
+        let is_over = item.action == ServiceAction::Delete && self.verb == Verb::Create;
+        self.services.contains(&item.service.key()) && !is_over
+    }
+
     /// The answer to Services that wait.
     pub(super) fn in_progress(&self) -> ProviderError {
         let after = (self.since.elapsed() / 4).clamp(AGAIN.0, AGAIN.1);

@@ -170,7 +170,8 @@ impl<C: BalancerCloud> Run<'_, C> {
     fn park(&self, step: &Step<C::Write>, operation: Operation, since: Instant) -> ProviderError {
         let services = step.items.of(self.work.len()).into_iter();
         let services = services.filter_map(|place| Some(self.work.get(place)?.service.key()));
-        let parked = Parked { operation, groups: self.groups.clone(), services: services.collect(), since };
+        let (groups, services, verb) = (self.groups.clone(), services.collect(), step.summary.verb);
+        let parked = Parked { operation, groups, services, verb, since };
         let error = parked.in_progress();
         self.memory.park(step.object(), parked);
         error

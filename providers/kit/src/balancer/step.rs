@@ -24,6 +24,16 @@ impl<W> Default for Plan<W> {
 }
 
 impl<W> Plan<W> {
+    /// Removes an item from the steps.
+    pub(super) fn leave_out(&mut self, place: usize) {
+        for step in &mut self.steps {
+            if let Items::Some(places) = &mut step.items {
+                places.remove(&place);
+            }
+        }
+        self.steps.retain(|step| !matches!(&step.items, Items::Some(places) if places.is_empty()));
+    }
+
     /// The plan for a state that makes all items of the work impossible.
     pub(super) fn impossible(count: usize, error: &ProviderError) -> Self {
         Self { failed: (0..count).map(|place| (place, error.clone())).collect(), ..Self::default() }

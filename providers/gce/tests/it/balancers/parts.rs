@@ -46,6 +46,23 @@ async fn an_operation_that_hangs_is_left_and_others_have_their_status() {
     assert!(reconcile(&scene, &services[2..], ServiceAction::Ensure).await[0].result.is_ok());
 }
 
+/// A read may not show it before its operation has ended.
+#[tokio::test]
+async fn a_deletion_waits_for_a_rule_that_is_still_being_made() {
+    let scene = Scene::with(&["n1"]).await;
+    let services = [internal(web()), internal(service("other", json!({})))];
+    scene.cloud().change(|options| options.operations = [(format!("forwardingRules.insert {LB}"), 4_000)].into());
+    let answers = reconcile(&scene, &services, ServiceAction::Ensure).await;
+    assert!(answers[0].result.as_ref().unwrap_err().is_in_progress(), "{answers:?}");
+    let mut deleted = reconcile(&scene, &services[..1], ServiceAction::Delete).await.remove(0).result;
+    while let Err(error) = deleted {
+        assert!(error.is_in_progress(), "{error}");
+        deleted = reconcile(&scene, &services[..1], ServiceAction::Delete).await.remove(0).result;
+    }
+    assert!(!scene.names().iter().any(|name| name.ends_with("LB")), "{:?}", scene.names());
+    scene.is_correct();
+}
+
 #[tokio::test]
 async fn what_fails_for_one_policy_does_not_fail_the_other() {
     let scene = Scene::with(&["n1"]).await;

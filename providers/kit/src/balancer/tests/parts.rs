@@ -236,6 +236,24 @@ async fn an_operation_beside_which_nothing_else_is_done_is_left_too() {
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
 
+/// An observation may not show it before it is done, and nobody would look for it afterwards.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_waits_for_what_is_still_being_made() {
+    let mut rule = step("rule", Items::one(0), Part::new(Kind::Frame));
+    rule.summary.verb = Verb::Create;
+    let steps = vec![rule, step("rest", Items::one(0), Part::new(Kind::Members))];
+    let engine = engine(steps, &[("rule", Fate::Takes(Duration::from_secs(90)))]);
+    reconcile(&engine, &ensure(&["web"])).await;
+    tried(&engine);
+    let deletion = [ServiceWork::new(&service("web", &[80]), &[], ServiceAction::Delete)];
+    let answer = reconcile(&engine, &deletion).await.remove(0);
+    assert!(answer.result.unwrap_err().is_in_progress());
+    assert_eq!(tried(&engine), [""; 0]);
+    tokio::time::advance(Duration::from_secs(90)).await;
+    reconcile(&engine, &deletion).await;
+    assert_eq!(tried(&engine), ["rest"], "the rule is there, and the deletion goes on");
+}
+
 #[tokio::test]
 async fn a_refusal_is_repeated_only_for_a_changed_service_or_after_an_hour() {
     tokio::time::pause();
