@@ -336,6 +336,25 @@ async fn a_refused_listener_of_a_classic_balancer_leaves_its_port_open() {
     }
 }
 
+/// The listener that was restored is not deleted again for a successor that AWS has refused for good.
+#[tokio::test]
+async fn a_port_stays_open_in_all_syncs_after_a_refusal() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    bed.ensure(&*process, &desired("clb", &[], &[(80, 31080), (443, 31443)])).await;
+    let fault = Fault::Code { status: 400, code: "UnsupportedCertificate".to_owned(), message: "no".to_owned() };
+    let of_tls = Some("SSLCertificateId".to_owned());
+    bed.aws.fault(Rule { params: of_tls, ..Rule::every(fault).on("elb", "CreateLoadBalancerListeners") });
+    let tls = [("ssl-cert", CERTIFICATE), ("ssl-ports", "443")];
+    let changed = desired("clb", &tls, &[(80, 31080), (443, 31443)]);
+    for sync in 0..3 {
+        process.ensure(CLUSTER, &changed, &bed.nodes).await.unwrap_err();
+        let ports = bed.aws.world(|world| world.elb.balancers.values().next().unwrap().listeners.len());
+        assert_eq!(ports, 2, "sync {sync}");
+    }
+    bed.check();
+}
+
 /// Upstream reads the timeout of network balancers and never sends it.
 #[tokio::test]
 async fn a_timeout_that_aws_refuses_is_not_sent_and_stops_nothing() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ccm_provider::{ErrorClass, GroupKey, ProviderError, Scope, ServiceWork};
+use ccm_provider::{ErrorClass, GroupKey, ProviderError, Scope, ServiceWork, Verb};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::Instant;
 
@@ -118,7 +118,7 @@ impl<C: BalancerCloud> Run<'_, C> {
                     Some(error) => Some(error.clone()),
                     // Its refusal was reported.
                     None if step.optional && self.memory.refusal(step, self.work).is_some() => None,
-                    None => match self.prevented(step) {
+                    None => match self.prevented(step).or_else(|| self.refused_after(index, steps)) {
                         Some(error) => Some(error),
                         None => {
                             running.push(self.step(index, step, &accepted));
@@ -165,6 +165,15 @@ impl<C: BalancerCloud> Run<'_, C> {
         let of_object = self.parked.get(&step.object()).map(Parked::in_progress);
         let refusal = || self.memory.refusal(step, self.work).filter(|_| step.instead.is_none());
         of_object.or_else(refusal).or_else(|| self.scope.may_write().err())
+    }
+
+    /// The refusal of a creation for which a deletion makes room: what is there stays.
+    fn refused_after(&self, index: usize, steps: &[Step<C::Write>]) -> Option<ProviderError> {
+        let deletion = steps.get(index).filter(|step| step.summary.verb == Verb::Delete)?;
+        let is_successor = |step: &&Step<C::Write>| {
+            step.summary.verb == Verb::Create && step.instead.is_none() && deletion.makes_room_for(step)
+        };
+        steps.iter().skip(index).filter(is_successor).find_map(|step| self.memory.refusal(step, self.work))
     }
 
     fn park(&self, step: &Step<C::Write>, operation: Operation, since: Instant) -> ProviderError {

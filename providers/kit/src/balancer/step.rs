@@ -139,6 +139,13 @@ impl Items {
         }
     }
 
+    fn overlap(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::All, _) | (_, Self::All) => true,
+            (Self::Some(one), Self::Some(other)) => !one.is_disjoint(other),
+        }
+    }
+
     /// The items of a work of `count` items.
     pub(super) fn of(&self, count: usize) -> Vec<usize> {
         (0..count).filter(|place| self.contains(*place)).collect()
@@ -215,6 +222,12 @@ impl<W> Step<W> {
             summary.reason = format!("{}; if it fails afterwards: {}", summary.reason, named(&undo));
         }
         summary
+    }
+
+    /// Whether this deletion may make room for a later creation: both are of one part, or of one port.
+    pub(super) fn makes_room_for(&self, later: &Self) -> bool {
+        let is_of_one = !self.part.of.is_empty() && self.part.of == later.part.of;
+        (is_of_one || self.part == later.part) && self.items.overlap(&later.items)
     }
 
     /// Whether the failure of `part` prevents this step.

@@ -275,6 +275,28 @@ async fn a_refusal_is_repeated_only_for_a_changed_service_or_after_an_hour() {
     }
 }
 
+/// Otherwise each sync would delete what the one before has restored.
+#[tokio::test]
+async fn nothing_is_deleted_for_a_successor_that_was_refused() {
+    let of = |verb, mut step: Step<&'static str>| {
+        step.summary.verb = verb;
+        step
+    };
+    let part = |kind| Part::of(kind, "80");
+    let steps = vec![
+        of(Verb::Delete, step("old", Items::one(0), part(Kind::Retire))),
+        of(Verb::Create, step("new", Items::one(0), part(Kind::Frame))),
+        of(Verb::Delete, step("other", Items::one(0), Part::of(Kind::Retire, "443"))),
+    ];
+    let engine = engine(steps, &[("new", invalid())]);
+    reconcile(&engine, &ensure(&["web"])).await;
+    assert_eq!(tried(&engine), ["old", "new", "other"]);
+    engine.cloud().written.lock().unwrap().clear();
+    let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
+    assert_eq!(answer.result.unwrap_err().to_string(), "refused");
+    assert_eq!(tried(&engine), ["other"]);
+}
+
 #[tokio::test]
 async fn members_are_sent_again_after_a_refusal() {
     let steps = vec![step("members", Items::one(0), Part::new(Kind::Members))];
