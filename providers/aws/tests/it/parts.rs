@@ -355,6 +355,30 @@ async fn a_port_stays_open_in_all_syncs_after_a_refusal() {
     bed.check();
 }
 
+/// AWS names no target in some refusals.
+#[tokio::test]
+async fn one_target_that_aws_refuses_without_its_name_fails_alone() {
+    for (kind, service, action, code) in [
+        ("nlb", "elbv2", "RegisterTargets", "InvalidTarget"),
+        ("nlb", "elbv2", "RegisterTargets", "ValidationError"),
+        ("clb", "elb", "RegisterInstancesWithLoadBalancer", "InvalidInstance"),
+    ] {
+        let mut bed = Bed::start("");
+        let process = bed.process().await;
+        let web = desired(kind, &[], &[(80, 31080)]);
+        bed.ensure(&*process, &web).await;
+        bed.add_nodes(3);
+        let hit = bed.nodes.remove(4);
+        let fault = Fault::Code { status: 400, code: code.to_owned(), message: "as the test says".to_owned() };
+        let hit_id = hit.provider_id_or_empty().rsplit('/').next().unwrap().to_owned();
+        bed.aws.fault(Rule { params: Some(hit_id), ..Rule::every(fault).on(service, action) });
+        let nodes: Vec<_> = bed.nodes.iter().cloned().chain([hit]).collect();
+        let _ = process.update(CLUSTER, &web, &nodes).await;
+        follows(&bed, code);
+        bed.check();
+    }
+}
+
 /// Upstream reads the timeout of network balancers and never sends it.
 #[tokio::test]
 async fn a_timeout_that_aws_refuses_is_not_sent_and_stops_nothing() {

@@ -15,7 +15,7 @@ use crate::loadbalancer::wanted::first_few;
 /// The security group has no room for the rules.
 pub(super) const FULL_GROUP: &[&str] = &["RulesPerSecurityGroupLimitExceeded"];
 /// The target group has no room for the targets, or a target is in too many groups.
-pub(super) const FULL_TARGETS: &[&str] = &["TooManyTargets", "TooManyRegistrationsForTargetId"];
+const FULL_TARGETS: &[&str] = &["TooManyTargets", "TooManyRegistrationsForTargetId"];
 
 /// A limit of the balancer or the account: AWS refuses every other call of the same operation, too.
 pub(super) const EXHAUSTED: &[&str] = &[
@@ -27,10 +27,18 @@ pub(super) const EXHAUSTED: &[&str] = &[
     "TooManyPolicies",
 ];
 
-/// Whether a classic balancer may have no room for the instances: AWS has no code for that.
-pub(super) fn is_full_balancer(write: &Write, error: &ApiError) -> bool {
-    matches!(write, Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { .. }))
-        && error.is(&["InvalidConfigurationRequest", "ValidationError"])
+/// The target cannot be registered.
+const UNFIT: &[&str] = &["InvalidTarget", "InvalidInstance", "InvalidEndPoint"];
+
+/// Whether AWS may refuse only some of the targets of a registration. (It has no code for a full classic balancer.)
+pub(super) fn concerns_some_targets(write: &Write, error: &ApiError) -> bool {
+    let registers = matches!(
+        write,
+        Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { .. })
+            | Write::ElbV2(ElbV2Write::RegisterTargets { .. })
+    );
+    let codes = [FULL_TARGETS, UNFIT, &["InvalidConfigurationRequest", "ValidationError"]];
+    registers && codes.iter().any(|codes| error.is(codes))
 }
 
 /// Opens rules of a full group: after its surplus rules are closed, as many as fit, those for clients first.
@@ -88,8 +96,13 @@ fn rank(rule: &Rule) -> usize {
     }
 }
 
-/// Registers as many targets as fit. Those that are registered stay.
-pub(super) async fn targets(write: Write, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
+/// Registers the targets that AWS takes. Those that are registered stay.
+pub(super) async fn targets(
+    write: Write,
+    error: &ApiError,
+    outputs: &mut Outputs,
+    reads: &Reads,
+) -> Result<(), ProviderError> {
     let ids: Vec<String> = match &write {
         Write::ElbV2(ElbV2Write::RegisterTargets { targets, .. }) => targets.iter().map(|one| one.id.clone()).collect(),
         Write::Elb(ElbWrite::RegisterInstancesWithLoadBalancer { instances, .. }) => instances.clone(),
@@ -99,8 +112,12 @@ pub(super) async fn targets(write: Write, outputs: &mut Outputs, reads: &Reads) 
         let part = targets::only(write.clone(), &ids);
         async move { send(&part, reads).await }
     };
-    let is_unfit = |error: &ApiError| error.is(&["InvalidTarget", "InvalidInstance", "InvalidEndPoint"]);
-    let is_refused = |error: &ApiError| error.is(FULL_TARGETS) || is_full_balancer(&write, error) || is_unfit(error);
+    let is_unfit = |error: &ApiError| error.is(UNFIT);
+    let is_refused = |error: &ApiError| concerns_some_targets(&write, error);
+    if ids.len() == 1 {
+        outputs.refused.extend(targets::refused(ids, error, !is_unfit(error)));
+        return Ok(());
+    }
     let names = |error: &ApiError, id: &String| !error.is(&["TooManyTargets"]) && client::names(&error.message, id);
     for (some, answer) in split_refused(ids, is_refused, names, register).await {
         match answer {

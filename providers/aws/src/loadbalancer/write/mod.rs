@@ -128,8 +128,8 @@ async fn single(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(),
         Err(error) if is_so_already(&write, &error) => Ok(()),
         Err(error) if is_held(&write, &error) => Err(held(&write, error, reads).await),
         Err(error) if error.is(limits::FULL_GROUP) => limits::rules(step, &write, error, reads).await,
-        Err(error) if error.is(limits::FULL_TARGETS) || limits::is_full_balancer(&write, &error) => {
-            limits::targets(write, outputs, reads).await
+        Err(error) if limits::concerns_some_targets(&write, &error) && targets::named(&write, &error).is_empty() => {
+            limits::targets(write, &error, outputs, reads).await
         }
         Err(error) if error.is(limits::EXHAUSTED) => {
             outputs.exhausted.insert(write.name(), error.clone());

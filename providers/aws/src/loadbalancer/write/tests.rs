@@ -169,13 +169,18 @@ async fn pitfall_29_a_refused_target_keeps_no_other_out_and_is_reported_at_the_e
 }
 
 #[tokio::test(start_paused = true)]
-async fn targets_are_matched_by_whole_ids_and_an_error_that_names_none_stays() {
-    let (longer, same) = (format!("{}1 is bad", id(1)), id(1));
-    let mut bed = Bed::new(&[("InvalidTarget", &longer), ("ValidationError", &same)]);
-    assert!(bed.apply(register("arn", &[1])).await.is_err());
-    assert!(bed.apply(register("arn", &[1])).await.is_err());
-    assert_eq!(bed.written().len(), 2);
-    assert!(bed.outputs.finish().is_ok());
+async fn targets_are_matched_by_whole_ids_and_an_error_that_names_none_divides_the_call() {
+    let scene = Scene::made(&nlb(&[(80, 30080)]).nodes([])).await;
+    let arn = scene.world.state(|state| state.elbv2.groups.keys().next().unwrap().clone());
+    scene.world.calls();
+    let mut bed = Bed::over(scene.world);
+    // The whole call, the same again, and its first half.
+    (0..3).for_each(|_| bed.refuse("InvalidTarget", &format!("{}1 is bad", id(1))));
+    bed.apply(register(&arn, &[1, 2])).await.unwrap();
+    let named = |call: &String| (1..=2).filter(|number| call.contains(&id(*number))).collect::<Vec<_>>();
+    assert_eq!(bed.written().iter().map(named).collect::<Vec<_>>(), [vec![1, 2], vec![1, 2], vec![1], vec![2]]);
+    let text = bed.outputs.refused().unwrap().message;
+    assert!(text.starts_with(&format!("AWS refuses {} as target: ", id(1))), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
