@@ -13,7 +13,7 @@ use futures::{FutureExt as _, TryFutureExt as _};
 use crate::client::ec2::{Peer, SecurityGroup, Subnet};
 use crate::client::elbv2::{self, Which};
 use crate::client::write::Ec2Write;
-use crate::client::{Answer, ApiError, Query, Write, elb};
+use crate::client::{Answer, Query, Write, elb};
 use crate::loadbalancer::claim::{self, Claim, Marks, Unread};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::names;
@@ -77,7 +77,8 @@ async fn details(
         classic.policies = unread.or_default(policies)?;
         observed.classic = Some(classic);
     }
-    if let Some((mut network, attributes, listeners, of_groups)) = network {
+    if let Some(ReadNetwork { mut network, unread_targets, attributes, listeners, of_groups }) = network {
+        observed.unread_targets = unread_targets;
         network.attributes = unread.or_default(attributes)?;
         network.listeners = unread.or_default(listeners)?;
         unread.or_default(of_groups)?;
@@ -223,13 +224,17 @@ async fn read_classic(
     Ok((Classic { tags: tags?, ..Classic::unread(balancer) }, attributes, policies))
 }
 
-/// The balancer with its target groups and tags, its attributes and its listeners, and whether the attributes of all
-/// target groups were read.
-async fn read_network(
-    desired: &Wanted,
-    balancer: elbv2::LoadBalancer,
-    reads: &Reads,
-) -> Answer<(Network, Answer<elbv2::Attributes>, Answer<Vec<elbv2::Listener>>, Answer<()>)> {
+/// A network balancer with its target groups and tags, and what may not have been read.
+struct ReadNetwork {
+    network: Network,
+    unread_targets: BTreeSet<String>,
+    attributes: Answer<elbv2::Attributes>,
+    listeners: Answer<Vec<elbv2::Listener>>,
+    /// Whether all target groups were read whole.
+    of_groups: Answer<()>,
+}
+
+async fn read_network(desired: &Wanted, balancer: elbv2::LoadBalancer, reads: &Reads) -> Answer<ReadNetwork> {
     let arn = balancer.arn.clone();
     // The parts of another kind, which this program did not create, are not read.
     let ours = balancer.kind == KIND;
@@ -244,8 +249,9 @@ async fn read_network(
     let marked = groups.iter().map(|group| group.arn.clone()).chain([arn.clone()]);
     let mut tags = reads.network_tags(marked, tags_age(desired)).await?;
     let own = tags.remove(&arn).unwrap_or(Marks::Unread(Unread::NotShown));
-    let (target_groups, of_groups) = target_groups(desired, groups, &tags, reads).await?;
-    Ok((Network { target_groups, tags: own, ..Network::unread(balancer) }, attributes, listeners, of_groups))
+    let (target_groups, unread_targets, of_groups) = target_groups(desired, groups, &tags, reads).await;
+    let network = Network { target_groups, tags: own, ..Network::unread(balancer) };
+    Ok(ReadNetwork { network, unread_targets, attributes, listeners, of_groups })
 }
 
 impl Classic {
@@ -265,14 +271,14 @@ impl Network {
     }
 }
 
-/// Completes target groups, and returns whether the attributes of all could be read. One that was deleted meanwhile is
-/// left out.
+/// Completes target groups. Returns also the ARNs of those whose targets could not be read, and whether all could be read
+/// whole. One that was deleted meanwhile is left out.
 async fn target_groups(
     desired: &Wanted,
     groups: Vec<elbv2::TargetGroup>,
     tags: &BTreeMap<String, Marks>,
     reads: &Reads,
-) -> Answer<(Vec<TargetGroup>, Answer<()>)> {
+) -> (Vec<TargetGroup>, BTreeSet<String>, Answer<()>) {
     let (wants, wants_attributes) = match &desired.goal {
         Goal::Network(network) => (true, network.target_group_attributes.is_some()),
         Goal::Absent | Goal::Classic(_) => (false, false),
@@ -283,21 +289,22 @@ async fn target_groups(
             when(wants_attributes, reads.api.target_group_attributes(&group.arn).map_ok(Some)),
         );
         let tags = tags.get(&group.arn).cloned().unwrap_or(Marks::Unread(Unread::NotShown));
-        Ok::<_, ApiError>((TargetGroup { group, attributes: None, targets: targets?, tags }, attributes))
+        let unread = targets.is_err().then(|| group.arn.clone());
+        let problem = targets.as_ref().err().or(attributes.as_ref().err()).cloned();
+        let (targets, attributes) = (targets.unwrap_or_default(), attributes.unwrap_or_default());
+        (TargetGroup { group, attributes, targets, tags }, unread, problem)
     });
-    let (mut found, mut all) = (Vec::new(), Ok(()));
-    for answer in join_all(read).await {
-        match answer {
-            Ok((group, Ok(attributes))) => found.push(TargetGroup { attributes, ..group }),
-            Ok((_, Err(error))) | Err(error) if ApiError::is(&error, TARGET_GROUP_GONE) => {}
-            Ok((group, Err(error))) => {
-                found.push(group);
-                all = Err(error);
-            }
-            Err(error) => return Err(error),
+    let (mut found, mut unread_targets, mut all) = (Vec::new(), BTreeSet::new(), Ok(()));
+    for (group, unread, problem) in join_all(read).await {
+        match problem {
+            Some(error) if error.is(TARGET_GROUP_GONE) => continue,
+            Some(error) => all = Err(error),
+            None => {}
         }
+        found.push(group);
+        unread_targets.extend(unread);
     }
-    Ok((found, all))
+    (found, unread_targets, all)
 }
 
 /// Target groups with a name of this Service (or of one whose name is abbreviated to the same) that belong to no
@@ -340,8 +347,8 @@ async fn unattached(desired: &Wanted, network: Option<&Network>, reads: &Reads, 
         }
     };
     let there = candidates.into_iter().filter(is_there).collect();
-    let (found, attributes) = target_groups(desired, there, &tags, reads).await?;
-    attributes.map(|()| found)
+    let (found, _, all) = target_groups(desired, there, &tags, reads).await;
+    all.map(|()| found)
 }
 
 /// The wanted instances, and those that EC2 does not show. Instances that are shutting down or terminated are left out:

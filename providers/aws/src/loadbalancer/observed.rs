@@ -50,6 +50,9 @@ pub(crate) struct Observed {
     /// revoke the rules for such a group.
     #[serde(default)]
     pub(crate) shared_groups: BTreeSet<String>,
+    /// The ARNs of target groups whose targets could not be read.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) unread_targets: BTreeSet<String>,
     /// Set if only the balancer, its targets and the instances could be read: enough for the nodes to be followed.
     #[serde(default)]
     pub(crate) unread: Option<ProviderError>,

@@ -33,6 +33,7 @@ pub(super) fn redact(desired: &Wanted, observed: &mut Observed) {
         shared_groups: _,
         unread: _,
         only_address: _,
+        unread_targets: _,
     } = observed;
     if let Some(classic) = classic {
         filter.redact_marks(&mut classic.tags);

@@ -355,6 +355,29 @@ async fn a_port_stays_open_in_all_syncs_after_a_refusal() {
     bed.check();
 }
 
+#[tokio::test]
+async fn a_target_group_whose_targets_cannot_be_read_keeps_no_other_from_its_nodes() {
+    let mut bed = Bed::start("");
+    let process = bed.process().await;
+    let web = desired("nlb", &[], &[(80, 31080), (443, 31443)]);
+    bed.ensure(&*process, &web).await;
+    let hit = bed.aws.world(|world| world.elbv2.groups.keys().next().unwrap().rsplit('/').nth(1).unwrap().to_owned());
+    let of_one = Rule { params: Some(hit.clone()), ..Rule::every(Fault::Deny).on("elbv2", "DescribeTargetHealth") };
+    bed.aws.fault(of_one);
+    replace_node(&mut bed);
+    process.update(CLUSTER, &web, &bed.nodes).await.unwrap_err();
+    let new = bed.nodes[2].provider_id_or_empty().rsplit('/').next().unwrap();
+    let with_new = bed.aws.world(|world| {
+        let groups = world.elbv2.groups.iter();
+        groups
+            .filter(|(_, group)| group.targets.values().any(|target| target.id == new))
+            .map(|(arn, _)| arn.clone())
+            .collect::<Vec<String>>()
+    });
+    assert!(with_new.len() == 1 && !with_new[0].contains(&hit), "{with_new:?}");
+    bed.check();
+}
+
 /// AWS names no target in some refusals.
 #[tokio::test]
 async fn one_target_that_aws_refuses_without_its_name_fails_alone() {

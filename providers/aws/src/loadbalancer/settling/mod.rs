@@ -70,7 +70,8 @@ impl Settling {
     pub(crate) fn left(&self, balancer: &str, observed: &Observed, deleting: bool) -> Option<Duration> {
         let matters = |trace: &Trace| match trace {
             Trace::Target(..) => !deleting,
-            Trace::Rule(..) => true,
+            // Without the groups, only targets are planned.
+            Trace::Rule(..) => observed.unread.is_none(),
             _ => deleting,
         };
         let is_hidden = |(of, trace): &(String, Trace)| of == balancer && matters(trace) && !is_shown(trace, observed);
@@ -178,7 +179,8 @@ fn is_shown(trace: &Trace, observed: &Observed) -> bool {
         Trace::Target(of, target, registered) => {
             let group = network.and_then(|network| network.target_groups.iter().find(|found| found.group.arn == *of));
             let is_in = |health: &TargetHealth| health.target == *target && !health.is_leaving();
-            group.is_none_or(|found| found.targets.iter().any(is_in) == *registered)
+            let is_unread = observed.unread_targets.contains(of);
+            is_unread || group.is_none_or(|found| found.targets.iter().any(is_in) == *registered)
         }
     }
 }

@@ -59,6 +59,7 @@ impl<'a> Context<'a> {
         };
         let gets_nodes = |found: &&TargetGroup| {
             found.group.target_type == TARGET_TYPE
+                && !observed.unread_targets.contains(&found.group.arn)
                 && (claim::target_group(desired, observed, found, env).is_ours()
                     || network.ports.iter().any(|port| leads(port, found)))
         };
