@@ -409,13 +409,21 @@ impl BalancerCloud for Balancers {
 
     fn again(&self, reached: &Reached<'_, Self>) -> Option<Duration> {
         let key: ServiceKey = reached.service.key();
-        let (_, observation) =
+        let (desired, observation) =
             reached.wanted.iter().zip(reached.observed).find(|(desired, _)| desired.service == key)?;
         let refused = lock(reached.made).refused();
         if let Some(finding) = &refused {
             self.warn(reached.service, finding);
         }
         let Observation { observed, instance_recheck, .. } = observation;
+        // Another Service may have closed a rule that this one found and needs.
+        let is_ensured = desired.goal.common().is_some_and(|common| !common.must_exist);
+        let opens = |step: &balancer::Step<Step>| {
+            matches!(step.write.write, Write::Ec2(Ec2Write::AuthorizeSecurityGroupIngress { .. }))
+        };
+        if is_ensured && reached.steps().any(opens) {
+            return Some(settling::AGAIN);
+        }
         let is_late = instance_recheck.is_some() || !observed.doubtful_instances.is_empty();
         let is_stopped = refused.is_some() || observed.instances.values().any(|instance| instance.is_stopped);
         is_late.then_some(INSTANCE_RECHECK).or(is_stopped.then_some(STOPPED_RECHECK))

@@ -128,7 +128,7 @@ async fn rest(desired: &Wanted, observed: &mut Observed, reads: &Reads, env: &En
     }
     let going = groups_given_up(desired, observed, env);
     if !going.is_empty() {
-        observed.shared_groups = shared(desired, &going, reads, env).await?;
+        observed.shared_groups = reads.shared_groups(&going, &desired.name).await?;
     }
     Ok(())
 }
@@ -147,16 +147,6 @@ fn groups_given_up(desired: &Wanted, observed: &Observed, env: &Env) -> BTreeSet
         Peer::Ipv4(_) | Peer::Ipv6(_) | Peer::PrefixList(_) => None,
     });
     groups.filter(|id| !is_managed(id)).collect()
-}
-
-/// Those of the groups that another classic balancer of the cluster has.
-async fn shared(desired: &Wanted, groups: &BTreeSet<String>, reads: &Reads, env: &Env) -> Answer<BTreeSet<String>> {
-    let mut all = reads.classic_balancers().await?;
-    all.retain(|balancer| balancer.vpc == env.vpc && balancer.name != desired.name);
-    all.retain(|balancer| balancer.security_groups.iter().any(|group| groups.contains(group)));
-    let marks = try_join_all(all.iter().map(|balancer| reads.classic_tags(&balancer.name, LONG))).await?;
-    let ours = all.into_iter().zip(marks).filter(|(_, marks)| claim::balancer(marks, env) != Claim::Foreign);
-    Ok(ours.flat_map(|(balancer, _)| balancer.security_groups).filter(|group| groups.contains(group)).collect())
 }
 
 /// Maximum age of reads that Services share. After a sync without changes the Service may not be read for a long time,

@@ -32,6 +32,9 @@ pub(crate) enum Besides {
     /// The rules of a group that several balancers share: the write that is sent is computed from the group's state at
     /// that time.
     Shared(Arc<SharedRules>),
+    /// A group of the user that the balancer gives up, with the steps that close its rules first. Neither they nor a
+    /// write that closes rules itself are sent if another balancer has the group at that time.
+    Users { group: String, close: Vec<Step> },
     /// Rules of the group that may be removed if it is full.
     Surplus(Vec<Rule>),
     /// The listeners that were deleted for the new ones: each is created again if its successor is refused.

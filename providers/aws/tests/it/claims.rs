@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_cloudsim::aws::ec2::InstanceState;
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_cloudsim::core::lag::Lag;
-use ccm_provider::{LoadBalancerExt as _, Service};
+use ccm_provider::{LoadBalancerExt as _, Service, ServiceAction};
 use serde_json::json;
 
 use crate::bed::{Bed, CLUSTER, USER_GROUP, service};
@@ -40,6 +40,41 @@ async fn a_group_that_services_share_keeps_its_rule_until_the_last_is_deleted() 
         assert_eq!(rules(&bed, &nodes), 0);
         bed.check();
     }
+}
+
+/// Each sees the other's balancer.
+#[tokio::test]
+async fn a_group_of_services_that_are_deleted_at_once_loses_its_rule() {
+    let bed = Bed::start(&format!("ElbSecurityGroup = {USER_GROUP}"));
+    bed.add_group(USER_GROUP, None, Vec::new());
+    let process = bed.process().await;
+    let (a, b) = (of_kind("a", "clb", &[]), of_kind("b", "clb", &[]));
+    bed.ensure(&*process, &a).await;
+    bed.ensure(&*process, &b).await;
+    futures::join!(bed.delete(&*process, &a), bed.delete(&*process, &b));
+    assert_eq!(rules(&bed, &bed.network.node_group), 0);
+    bed.check();
+}
+
+/// The new Service has found the rule, which the other closes meanwhile.
+#[tokio::test]
+async fn a_service_that_joins_a_group_while_another_leaves_has_its_rule_in_the_end() {
+    let bed = Bed::start(&format!("ElbSecurityGroup = {USER_GROUP}"));
+    bed.add_group(USER_GROUP, None, Vec::new());
+    let process = bed.process().await;
+    let (a, b) = (of_kind("a", "clb", &[]), of_kind("b", "clb", &[]));
+    bed.ensure(&*process, &a).await;
+    bed.aws.change(|options| options.latency.actions = [("CreateLoadBalancer".to_owned(), 500)].into());
+    let joins = async {
+        let joined = process.reconcile_one(CLUSTER, &b, &bed.nodes, ServiceAction::Ensure).await;
+        (joined.result.unwrap(), joined.again)
+    };
+    let (_, (_, again)) = futures::join!(bed.delete(&*process, &a), joins);
+    if again.is_some() {
+        bed.ensure(&*process, &b).await;
+    }
+    assert_eq!(rules(&bed, &bed.network.node_group), 1);
+    bed.check();
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use ccm_kit::balancer::Journal;
 use ccm_kit::call::Meaning;
 use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits, lock};
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, try_join_all};
 use tokio::time::Instant;
 
 use super::env::Env;
@@ -288,6 +288,16 @@ impl Reads {
         Ok(found.iter().filter(|balancer| !is_deleted(&balancer.name)).cloned().collect())
     }
 
+    /// Those of the security groups that a classic balancer of the cluster has, other than the one of this name.
+    pub(crate) async fn shared_groups(&self, groups: &BTreeSet<String>, except: &str) -> Answer<BTreeSet<String>> {
+        let mut all = self.classic_balancers().await?;
+        all.retain(|balancer| balancer.name != except && balancer.security_groups.iter().any(|id| groups.contains(id)));
+        let marks = try_join_all(all.iter().map(|balancer| self.classic_tags(&balancer.name, LONG))).await?;
+        let may_be_ours = |marks: &Marks| marks.read().is_none_or(|tags| self.ownership.is_member(tags));
+        let ours = all.into_iter().zip(marks).filter(|(_, marks)| may_be_ours(marks));
+        Ok(ours.flat_map(|(balancer, _)| balancer.security_groups).filter(|group| groups.contains(group)).collect())
+    }
+
     /// Records that the deletion of an object is blocked, and returns for how long it has been.
     pub(crate) fn held(&self, object: &str) -> Waited {
         let now = self.cluster.now();
@@ -331,7 +341,7 @@ impl Reads {
         self.created.hidden(|created| created == name).is_some()
     }
 
-    /// Records that a classic balancer was deleted.
+    /// Records that a classic balancer is being deleted: it needs its security groups no more.
     pub(crate) fn deleted(&self, balancer: &str) {
         self.deleted.wrote([balancer.to_owned()]);
     }

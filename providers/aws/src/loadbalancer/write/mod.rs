@@ -58,10 +58,34 @@ impl Outputs {
 pub(crate) async fn apply(step: &Step, outputs: &mut Outputs, reads: &Reads) -> Result<(), ProviderError> {
     match (&step.besides, &step.write) {
         (Besides::Shared(rules), Write::Ec2(write)) => at_nodes(rules, write, outputs, reads).await,
+        (Besides::Users { group, close }, _) => without_users(step, group, close, outputs, reads).await,
         (Besides::Listener { former, wanted }, write) => listeners::certificate(write, former, wanted, reads).await,
         (Besides::Former(former), write) => listeners::create(write, former, reads).await,
         _ => single(step, outputs, reads).await,
     }
+}
+
+/// Gives up a group of the user. Several balancers with the group may be deleted at the same time: the last one closes
+/// its rules.
+async fn without_users(
+    step: &Step,
+    group: &str,
+    close: &[Step],
+    outputs: &mut Outputs,
+    reads: &Reads,
+) -> Result<(), ProviderError> {
+    let turn = reads.at_nodes.turn().await?;
+    let balancer = &step.purpose.balancer;
+    reads.deleted(balancer);
+    let is_shared = !reads.shared_groups(&[group.to_owned()].into(), balancer).await?.is_empty();
+    if matches!(step.write, Write::Ec2(_)) {
+        return if is_shared { Ok(()) } else { single(step, outputs, reads).await };
+    }
+    for close in close.iter().filter(|_| !is_shared) {
+        single(close, outputs, reads).await?;
+    }
+    drop(turn);
+    single(step, outputs, reads).await
 }
 
 /// Changes the rules of a node security group, which several balancers share: one change at a time, from the group's

@@ -9,7 +9,7 @@ use crate::loadbalancer::claim::{self, Claim};
 use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{Classic, Observed};
 use crate::loadbalancer::plan::security_groups::{delete as groups, nodes};
-use crate::loadbalancer::step::{Kind, Planned, Step};
+use crate::loadbalancer::step::{Besides, Kind, Planned, Step};
 use crate::loadbalancer::wanted::Wanted;
 
 /// The writes that delete everything of this Service's classic balancer: the rules in the nodes' groups, the balancer,
@@ -28,30 +28,43 @@ pub(crate) fn delete(desired: &Wanted, observed: &Observed, env: &Env, reason: &
     // A rule for a group of the user is found only through the balancer, which is deleted after it.
     let references = removal.revoke.into_iter().map(|step| step.part(Kind::Rules, "references"));
     let mut steps: Vec<Step> = references.collect();
-    let main = close_main_group(desired, attached, observed, env).into_iter();
-    steps.extend(main.map(|step| step.part(Kind::Rules, "")));
+    let (main, close) = close_main_group(desired, attached, observed, env).unzip();
+    let group = main.unwrap_or_default();
+    let besides = |close| Besides::Users { group: group.clone(), close };
+    // Others that have the group may go at the same time.
+    let (close, later) = close.unwrap_or_default().into_iter().partition(|_| !observed.shared_groups.contains(&group));
+    let close: Vec<Step> = close;
+    steps.extend(close.into_iter().map(|step| Step { besides: besides(Vec::new()), ..step.part(Kind::Rules, "") }));
     if let Some(found) = &observed.classic {
         let balancer = found.balancer.name.clone();
         let write = ElbWrite::DeleteLoadBalancer { balancer };
         let delete = Step::new(Verb::Delete, "LoadBalancer", &*found.balancer.name, reason, Write::Elb(write));
-        steps.push(delete.risk(Risk::Disruptive).part(Kind::Retire, "").needs(&[Kind::Rules]));
+        let mut delete = delete.risk(Risk::Disruptive).part(Kind::Retire, "").needs(&[Kind::Rules]);
+        if !later.is_empty() {
+            delete.besides = besides(later);
+        }
+        steps.push(delete);
     }
     steps.extend(removal.delete);
     Ok(Planned { steps, findings: removal.findings, errors: Vec::new() })
 }
 
-/// Closes the node rule for a group of the user. (A managed group is deleted with all rules that refer to it.)
-fn close_main_group(desired: &Wanted, attached: &[String], observed: &Observed, env: &Env) -> Vec<Step> {
+/// The group of the user whose node rule is closed, and the steps for that. (A managed group is deleted with all rules
+/// that refer to it.)
+fn close_main_group(
+    desired: &Wanted,
+    attached: &[String],
+    observed: &Observed,
+    env: &Env,
+) -> Option<(String, Vec<Step>)> {
     let ids: Vec<Id> = attached.iter().cloned().map(Id::Known).collect();
-    let Some(main) = nodes::main_group(&ids, desired, observed, env).and_then(Id::known) else { return Vec::new() };
+    let main = nodes::main_group(&ids, desired, observed, env).and_then(Id::known)?;
     let is_managed = |group| {
         let claim = claim::security_group(BalancerKind::Classic, desired, attached, group, env);
         matches!(claim, Claim::Own | Claim::FormerName)
     };
-    match observed.groups.get(main).is_some_and(is_managed) {
-        true => Vec::new(),
-        false => groups::revoke_main_group_rule(main, observed, env),
-    }
+    let is_kept = observed.groups.get(main).is_some_and(is_managed);
+    (!is_kept).then(|| (main.to_owned(), groups::main_group_rule(main, observed, env)))
 }
 
 fn kept(found: &Classic) -> Finding {
