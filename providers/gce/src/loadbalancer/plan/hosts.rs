@@ -57,8 +57,9 @@ impl Draft<'_> {
             Err(observed.unread(of, name).or_else(rule).cloned().unwrap_or_else(missing))
         };
         let kind = existing(observed, item).unwrap_or(item.scheme);
-        // The subnetwork selects the hosts.
-        if let Some(error) = observed.unread(Collection::Networks, "").filter(|_| kind == Scheme::Internal) {
+        // The subnetwork selects among hosts whose nodes name one.
+        let is_selected = kind == Scheme::Internal && item.hosts.known.values().any(Option::is_some);
+        if let Some(error) = observed.unread(Collection::Networks, "").filter(|_| is_selected) {
             return Err(error.clone());
         }
         let members = match kind {

@@ -144,6 +144,23 @@ async fn without_the_right_to_read_networks_internal_balancers_work() {
     assert!(error.contains("compute.networks.get") && error.contains("subnetwork-name"), "{error}");
 }
 
+/// The subnetwork selects hosts only where nodes name one.
+#[tokio::test]
+async fn hosts_follow_the_nodes_while_the_network_cannot_be_read() {
+    let mut scene = Scene::with(&["n1"]).await;
+    let mut web = internal(web());
+    scene.ensure(&mut web).await;
+    scene.cloud().fault(Rule::every(code(500, "backendError", "not now")).on("compute", "networks.get"));
+    scene.without_subnetwork().await;
+    let node = scene.bed.node("n2");
+    scene.nodes.push(node);
+    scene.update(&mut web).await;
+    let path = "projects/p/zones/us-central1-b/instanceGroups/k8s-ig--cid/listInstances";
+    let members = scene.cloud().by_hand("POST", path, &json!({"instanceState": "ALL"})).unwrap();
+    assert_eq!(members["items"].as_array().unwrap().len(), 2);
+    scene.refused(&mut web).await;
+}
+
 /// An instance of a managed group comes back with its name.
 #[tokio::test]
 async fn an_instance_that_comes_back_is_a_host_again() {
