@@ -129,6 +129,11 @@ async fn ports_without_node_port_have_no_members(scene: &mut Scene) {
     let mut web = service("web", &[(80, 0)], json!({"allocateLoadBalancerNodePorts": false}));
     scene.configure("[LoadBalancer]\nmanage-security-groups = true\n").await;
     scene.ensure(&mut web).await;
+    let events = scene.events();
+    assert!(
+        events.iter().any(|event| event.contains("nothing is behind the ports without node ports (80)")),
+        "{events:?}"
+    );
     assert_eq!(scene.members().await, Vec::<String>::new());
     assert_eq!(scene.groups().await[0]["security_group_rules"], json!([]));
     scene.is_steady(&mut web).await;

@@ -46,6 +46,15 @@ impl Draft<'_> {
     pub(super) fn say_what_is_ignored(&mut self, settings: &Settings) {
         let warn = |reason: &str, text: &str| Finding::warning(reason, text);
         let restricted_by_group = self.item.hosts.manages_group && self.env.is_ovn();
+        let without: Vec<String> =
+            settings.ports.iter().filter(|port| port.node_port == 0).map(|port| port.port.to_string()).collect();
+        if !without.is_empty() {
+            let text = format!(
+                "nothing is behind the ports without node ports ({}), which a load balancer sends to; remove the field",
+                without.join(", ")
+            );
+            self.findings.push(warn("spec.allocateLoadBalancerNodePorts", &text));
+        }
         if let Some(problem) = &settings.bad_sources {
             self.findings.push(warn("LoadBalancerSourceRangesIgnored", problem));
         }
