@@ -367,7 +367,10 @@ impl BalancerCloud for Balancers {
         let mut note = |key: &str, value: Option<String>| drop(notes.annotations.insert(key.to_owned(), value));
         let made = outputs.lock();
         let lb = observed.balancer(place).map(|balancer| &balancer.lb);
-        let lb = lb.filter(|_| claim(observed, place, item).is_user()).and_then(|lb| {
+        // The ID of one that cannot be read stays.
+        let is_named =
+            |lb: &&LoadBalancer| item.annotated.as_ref() == Some(&lb.id) || !observed.unread.contains_key(&place);
+        let lb = lb.filter(is_named).filter(|_| claim(observed, place, item).is_user()).and_then(|lb| {
             // An update of members ends by reading only the balancer.
             let seen = made.balancers.get(&lb.id).filter(|_| item.action == ServiceAction::UpdateHosts);
             seen.or(Some(lb))

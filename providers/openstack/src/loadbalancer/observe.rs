@@ -119,14 +119,17 @@ impl Reads {
         }
         let finds = wanted.items.iter().map(|(place, item)| async { (*place, self.find(item).await) });
         for (place, found) in join_all(finds).await {
-            match found {
-                Ok(Some(lb)) => {
-                    observed.balancer_of.insert(place, lb.id.clone());
-                    let balancer = Balancer { lb, is_unread: true, ..Balancer::default() };
-                    observed.balancers.insert(balancer.lb.id.clone(), balancer);
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    observed.unread.insert(place, error);
+                    self.instead(wanted.items.get(&place)).await
                 }
-                Ok(None) => {}
-                Err(error) => drop(observed.unread.insert(place, error)),
+            };
+            if let Some(lb) = found {
+                observed.balancer_of.insert(place, lb.id.clone());
+                let balancer = Balancer { lb, is_unread: true, ..Balancer::default() };
+                observed.balancers.insert(balancer.lb.id.clone(), balancer);
             }
         }
         self.read_floating_ips(&mut observed, wanted).await;
@@ -214,6 +217,13 @@ impl Reads {
         }
         let (of_today, legacy) = futures::try_join!(of_today, self.one(By::Name(item.legacy.clone())))?;
         Ok(of_today.or(legacy))
+    }
+
+    /// The balancer that was created for a Service which names another one that cannot be read: its members follow the
+    /// nodes nevertheless.
+    async fn instead(&self, item: Option<&Item>) -> Option<LoadBalancer> {
+        let item = item.filter(|item| item.annotated.is_some() && item.action != ServiceAction::Delete)?;
+        self.one(By::Name(item.name.clone())).await.unwrap_or_default()
     }
 
     async fn one(&self, by: By) -> Result<Option<LoadBalancer>, ProviderError> {

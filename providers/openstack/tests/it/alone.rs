@@ -23,6 +23,7 @@ ccm_test_openstack::cases! { [crate::scene]
         a_refused_setting_fails_alone_and_is_not_sent_again,
         a_refused_creation_is_not_sent_again_until_the_service_changes,
         a_balancer_that_cannot_be_read_fails_its_own_service_alone,
+        a_service_that_names_an_unreadable_balancer_keeps_its_own,
         a_busy_balancer_costs_two_reads_and_its_deletion_says_why,
         a_change_of_nodes_writes_no_annotation,
         the_member_subnet_of_the_annotation_goes_before_that_of_the_class,
@@ -73,6 +74,27 @@ async fn a_balancer_that_cannot_be_read_fails_its_own_service_alone(scene: &mut 
     set(&mut all[3], "load-balancer-id", &format!("{last}\n"));
     forget(&mut all[3]);
     assert_eq!(scene.writes_to_ensure(&mut all[3]).await, "");
+}
+
+/// The members of the one that it has follow the nodes, and its annotation stays.
+async fn a_service_that_names_an_unreadable_balancer_keeps_its_own(scene: &mut Scene) {
+    let mut other = service("other", &[], json!({"ports": [{"port": 80, "protocol": "TCP"}]}));
+    scene.ensure(&mut other).await;
+    let theirs = annotation(&other, "load-balancer-id").unwrap().to_owned();
+    scene.simulation().world(|world| world.row_mut("loadbalancer", &theirs).unwrap().set("project_id", "other"));
+    let mut web = web();
+    let address = scene.ensure(&mut web).await;
+    set(&mut web, "load-balancer-id", &theirs);
+    for action in [ServiceAction::UpdateHosts, ServiceAction::Ensure] {
+        scene.restart().await;
+        scene.nodes.pop();
+        let answer = scene.process.work(&mut web, &scene.nodes, action).await;
+        assert_eq!(answer.is_err(), action == ServiceAction::Ensure, "{answer:?}");
+        assert_eq!(scene.members().await.len(), scene.nodes.len(), "{answer:?}");
+        assert_eq!(annotation(&web, "load-balancer-id"), Some(&*theirs));
+    }
+    unset(&mut web, "load-balancer-id");
+    assert_eq!(scene.ensure(&mut web).await, address);
 }
 
 async fn a_busy_balancer_costs_two_reads_and_its_deletion_says_why(scene: &mut Scene) {
