@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use ccm_kit::batch::{Batcher, Limits};
+use ccm_kit::call::Meaning;
 use ccm_kit::{Cached, Stamped, lock};
 use ccm_provider::{ProviderError, ServiceAction};
 use futures::FutureExt;
@@ -26,7 +27,7 @@ use super::pattern::{NamePattern, tag_query};
 use super::wanted::{Family, Hosts, Item, Settings, Wanted};
 use crate::annotations::LOAD_BALANCER_ID;
 use crate::client::network::{FloatingIp, Network, Subnet};
-use crate::client::octavia::{LoadBalancer, Member, Tree, Version};
+use crate::client::octavia::{LoadBalancer, Member, Version};
 use crate::client::operation::{LB_VERSIONS, NETWORK_LIST};
 use crate::client::{ApiError, Client, Query, seen};
 use crate::node::ports::NodePorts;
@@ -323,14 +324,22 @@ impl Reads {
 
     async fn read_below(&self, balancer: &mut Balancer, whole: &Below) -> Result<(), ApiError> {
         let id = balancer.lb.id.clone();
-        let tree = async { self.client.status_tree(&id).await.map(Tree::members) };
+        // The Go program does not need the right to read the tree, which costs one call instead of one for each pool.
+        let tree = async {
+            match self.client.status_tree(&id).await {
+                Err(error) if error.meaning() == Meaning::Denied => Ok(None),
+                tree => tree.map(|tree| Some(tree.members())),
+            }
+        };
         let parts = async {
             match self.parts.of(&balancer.lb).filter(|_| whole.hosts_only) {
                 Some(kept) => Ok(kept),
                 None => futures::try_join!(self.client.listeners(&id), self.client.pools(&id)),
             }
         };
-        let ((listeners, pools), mut members) = futures::try_join!(parts, tree)?;
+        let ((listeners, pools), of_tree) = futures::try_join!(parts, tree)?;
+        let reads_members = whole.members || of_tree.is_none();
+        let mut members = of_tree.unwrap_or_default();
         let of_pools = pools.iter().map(|pool| &pool.healthmonitor_id).filter(|id| !id.is_empty());
         for (_, monitor) in self.monitors.ask(of_pools.cloned().collect::<Vec<_>>()).await {
             match monitor {
@@ -341,7 +350,7 @@ impl Reads {
         // Members may still have kube-proxy's health check port when the Service no longer needs it.
         let checked = balancer.monitors.iter().any(|monitor| monitor.kind == "HTTP");
         let unchecked = pools.iter().any(|pool| pool.healthmonitor_id.is_empty());
-        if whole.members || checked || balancer.unread_monitors.is_some() || (whole.monitors && unchecked) {
+        if reads_members || checked || balancer.unread_monitors.is_some() || (whole.monitors && unchecked) {
             let all = pools.iter().map(|pool| async { Ok((pool.id.clone(), self.client.members(&pool.id).await?)) });
             let all: Vec<(String, Vec<Member>)> = try_join_all(all).await.map_err(|error: ApiError| error)?;
             balancer.whole = all.iter().map(|(pool, _)| pool.clone()).collect();

@@ -16,6 +16,7 @@ ccm_test_openstack::cases! { [crate::scene]
     simulated:
         the_members_follow_the_nodes_whatever_cannot_be_read,
         a_group_that_cannot_be_read_is_not_left_behind,
+        without_the_right_to_read_the_status_tree_nothing_is_missing,
         a_refused_algorithm_does_not_fail_the_next_syncs,
         a_failed_creation_takes_its_floating_ip_with_it,
         the_members_follow_the_nodes_whatever_else_is_wrong,
@@ -437,6 +438,20 @@ async fn the_members_follow_the_nodes_whatever_cannot_be_read(scene: &mut Scene)
     scene.ensure(&mut web).await;
     assert_eq!((scene.floating_ips().await, scene.monitors().await, scene.rules().await), before);
     scene.is_steady(&mut web).await;
+}
+
+/// The Go program does not read it.
+async fn without_the_right_to_read_the_status_tree_nothing_is_missing(scene: &mut Scene) {
+    scene.simulation().fault(Rule::every(Fault::Deny).on("load-balancer", "loadbalancer_status_get"));
+    let mut web = service("web", &[(80, 30080), (443, 30443)], json!({}));
+    scene.ensure(&mut web).await;
+    scene.is_steady(&mut web).await;
+    scene.nodes.pop();
+    scene.update_hosts(&mut web).await;
+    assert_eq!(scene.members().await.len(), 4);
+    scene.configure("[LoadBalancer]\ncascade-delete = false\n").await;
+    scene.delete(&mut web).await;
+    scene.is_empty().await;
 }
 
 async fn a_group_that_cannot_be_read_is_not_left_behind(scene: &mut Scene) {
