@@ -1,6 +1,7 @@
 //! The table of controllers: those of the program and added ones.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_controllers::preview;
 pub use ccm_controllers::preview::{Scope, Unplanned};
@@ -166,11 +167,15 @@ fn cloud_node() -> Controller {
             concurrent_syncs: check.at_least_one("concurrent-node-syncs"),
             concurrent_status_updates: check.workers_or_none("concurrent-node-status-updates"),
             status_update_period: check.period("node-status-update-frequency"),
+            reconcile_labels: check.gates.additional_labels,
         };
         Configured::new(
             move |start| node::start(start.shared.clone(), start.events(node::COMPONENT), config),
             Scope::has_nodes,
-            |preview| node::preview(preview.shared.clone(), preview.events.clone(), preview.scope),
+            move |preview| {
+                let (shared, events) = (preview.shared.clone(), preview.events.clone());
+                node::preview(shared, events, preview.scope, config.reconcile_labels)
+            },
         )
     })
 }
@@ -183,13 +188,30 @@ fn cloud_node_lifecycle() -> Controller {
                 nodes: check.not_negative("node-deletion-budget"),
                 percent: check.not_negative("node-deletion-budget-percent").min(100),
             },
+            concurrent_syncs: lifecycle_workers(check),
+            wait_timeout: lifecycle_wait(check),
         };
         Configured::new(
             move |start| lifecycle::start(start.shared.clone(), start.events(lifecycle::COMPONENT), config),
             Scope::has_nodes,
-            move |preview| lifecycle::preview(preview.shared.clone(), preview.events.clone(), config.budget),
+            move |preview| lifecycle::preview(preview.shared.clone(), preview.events.clone(), config),
         )
     })
+}
+
+/// Unlike other numbers of workers, 0 is not "not given".
+fn lifecycle_workers(check: &mut Check<'_>) -> Option<usize> {
+    let number = check.values.int("concurrent-node-lifecycle-syncs")?;
+    let workers = usize::try_from(number).ok().filter(|workers| *workers > 0);
+    if workers.is_none() {
+        check.error(format!("concurrent-node-lifecycle-syncs must be at least 1, but got {number}"));
+    }
+    workers
+}
+
+fn lifecycle_wait(check: &Check<'_>) -> Option<Duration> {
+    let name = "node-lifecycle-wait-timeout";
+    check.values.given(name).then(|| check.values.duration(name))
 }
 
 fn service_lb() -> Controller {

@@ -12,6 +12,7 @@ pub mod lifecycle;
 mod managed;
 pub mod node;
 pub mod node_task;
+pub(crate) mod ownership;
 pub mod persistent_volume;
 pub mod preview;
 pub mod route;
@@ -29,7 +30,7 @@ pub use managed::Unmanaged;
 
 /// Every metric of the controllers, for the reference page.
 pub fn metrics_reference() -> Vec<&'static Def> {
-    let parts: [&[&Def]; 7] = [
+    let parts: [&[&Def]; 8] = [
         node::metrics::NodeMetrics::DEFS,
         service::metrics::ServiceMetrics::DEFS,
         route::metrics::RouteMetrics::DEFS,
@@ -37,6 +38,7 @@ pub fn metrics_reference() -> Vec<&'static Def> {
         ipam::metrics::IpamMetrics::DEFS,
         ipam::cloud::CloudMetrics::DEFS,
         drift::DriftMetrics::DEFS,
+        ownership::OwnershipMetrics::DEFS,
     ];
     parts.concat()
 }

@@ -173,10 +173,16 @@ mod tests {
             shared.nodes.apply(Node { taints, created, ..node(name, "1", unmanaged) });
         }
         let events = Arc::new(Events::default());
-        node::preview(shared.clone(), events.clone(), &Scope::All).unwrap().await;
+        node::preview(shared.clone(), events.clone(), &Scope::All, false).unwrap().await;
         let plans: Vec<_> = shared.gate.collected().into_iter().map(|plan| plan.subject).collect();
         assert_eq!(plans, ["node ours-new"]);
-        lifecycle::preview(shared.clone(), events, lifecycle::decide::Budget::DEFAULT).unwrap().await;
+        let config = lifecycle::Config {
+            period: std::time::Duration::from_secs(5),
+            budget: lifecycle::decide::Budget::DEFAULT,
+            concurrent_syncs: None,
+            wait_timeout: None,
+        };
+        lifecycle::preview(shared.clone(), events, config).unwrap().await;
         let plans: Vec<_> = shared.gate.collected().into_iter().map(|plan| plan.subject).collect();
         assert_eq!(plans, ["node ours", "node ours-new"]);
     }

@@ -157,7 +157,7 @@ impl World {
         let initialized = provider.initialize(context).await;
         initialized.map_err(|error| Failure::error(format!("the cloud provider could not be initialized: {error}")))?;
         let view = manager::instances(&*provider)
-            .map(|instances| InstanceView::new(instances, provider.provider_id_schemes(), metrics.clone()));
+            .map(|instances| InstanceView::new(instances, options.schemes(&*provider), metrics.clone()));
         let (unmanaged, owners) = (Unmanaged::of(&*provider), Owners::default());
         let shared = Shared { gate, nodes, services, view, leadership, clock, metrics, cluster, unmanaged, owners };
         Ok(Self { options, client, provider, shared, warnings, volumes: None, related: None })

@@ -14,8 +14,8 @@ mod tests;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use ccm_provider::Registry;
 use ccm_provider::flag::FlagValues;
+use ccm_provider::{CloudProvider, Registry, Schemes};
 use ccm_runtime::client::Rate;
 use ccm_runtime::election::ElectionConfig;
 
@@ -54,6 +54,8 @@ pub struct Options {
     pub classes: Vec<(&'static str, &'static str)>,
     /// `--feature-gates`
     pub gates: Gates,
+    /// `--cloud-provider-platforms`; empty: the schemes of the provider.
+    pub platforms: Vec<String>,
     /// `None` with `--leader-elect=false`, and in a dry run.
     pub election: Option<ElectionConfig>,
     /// `None` without `--enable-leader-migration`, or without election.
@@ -132,6 +134,7 @@ impl Options {
         if values.text("cloud-provider").is_empty() {
             check.error("--cloud-provider cannot be empty");
         }
+        let platforms = platforms(&mut check);
         let migration = election.as_ref().and_then(|election| migrate(&election.name, &mut check));
         warnings.extend(migration.iter().flat_map(|migration| unmatched(migration, program)));
         warnings.extend(content_type(values));
@@ -146,6 +149,7 @@ impl Options {
             classes: check.classes.clone(),
             webhooks,
             gates,
+            platforms,
             // A dry run writes nothing: it needs no lease, and must not take it from the leader.
             election: election.filter(|_| !values.bool("dry-run")),
             migration,
@@ -195,6 +199,16 @@ impl Options {
         match parse::parse(&program, args)? {
             Asked::Run(values) => Self::new(&values, &program),
             Asked::Print(text) => Err(Failure::error(text)),
+        }
+    }
+
+    /// The schemes of the provider IDs of nodes that this program owns.
+    pub(crate) fn schemes(&self, provider: &dyn CloudProvider) -> Schemes {
+        match (self.gates.node_ownership, &self.platforms[..]) {
+            (false, _) => provider.provider_id_schemes(),
+            (true, []) => provider.provider_id_schemes().strict(),
+            (true, some) if some.iter().any(|platform| platform == ALL_PLATFORMS) => Schemes::new([]).strict(),
+            (true, some) => Schemes::new(some.iter().map(String::as_str)).strict(),
         }
     }
 
@@ -284,6 +298,25 @@ fn controllers(program: &Program, check: &mut Check<'_>) -> Vec<Chosen> {
         Chosen { controller: controller.clone(), on, configured }
     };
     program.controllers.iter().zip(on).map(choose).collect()
+}
+
+/// In `--cloud-provider-platforms`: the nodes of all clouds.
+const ALL_PLATFORMS: &str = "*";
+
+fn platforms(check: &mut Check<'_>) -> Vec<String> {
+    let platforms = check.values.list("cloud-provider-platforms");
+    if !platforms.is_empty() && !check.gates.node_ownership {
+        check.error("--cloud-provider-platforms requires the CloudProviderNodeOwnership feature gate to be enabled");
+    }
+    for platform in &platforms {
+        if platform.is_empty() || platform.contains([':', '/']) || platform.contains(char::is_whitespace) {
+            check.error(format!(
+                "--cloud-provider-platforms contains invalid platform identifier {platform:?}, it must be a non-empty \
+                 ProviderID scheme without \"://\" or whitespace"
+            ));
+        }
+    }
+    platforms
 }
 
 fn secure_port(check: &mut Check<'_>) -> u16 {

@@ -41,6 +41,18 @@ fn everything_that_is_wrong_is_reported_at_once_in_the_order_of_the_go_program()
 }
 
 #[test]
+fn a_platform_is_the_scheme_of_provider_ids() {
+    let gate = "--feature-gates=CloudProviderNodeOwnership=true";
+    assert_eq!(options(&[gate, "--cloud-provider-platforms=a,*"]).unwrap().platforms, ["a", "*"]);
+    for platform in ["a://", " ", "a b", ",a"] {
+        let error = options(&[gate, &format!("--cloud-provider-platforms={platform}")]).unwrap_err();
+        assert!(error.starts_with("--cloud-provider-platforms contains invalid platform identifier"), "{error}");
+    }
+    let error = options(&["--node-lifecycle-wait-timeout=-1s"]).unwrap_err();
+    assert!(error.contains("--node-lifecycle-wait-timeout"), "{error}");
+}
+
+#[test]
 fn each_limit_is_said_with_the_name_of_its_flag() {
     let rows = [
         (
@@ -56,6 +68,12 @@ fn each_limit_is_said_with_the_name_of_its_flag() {
         ("--webhook-secure-port=10258", "--webhook-secure-port cannot be the same value as --secure-port"),
         ("--concurrent-node-syncs=0", "concurrent-node-syncs must be a positive number"),
         ("--concurrent-node-syncs=-1", "concurrent-node-syncs must be a positive number"),
+        ("--concurrent-node-lifecycle-syncs=0", "concurrent-node-lifecycle-syncs must be at least 1, but got 0"),
+        ("--concurrent-node-lifecycle-syncs=-2", "concurrent-node-lifecycle-syncs must be at least 1, but got -2"),
+        (
+            "--cloud-provider-platforms=a",
+            "--cloud-provider-platforms requires the CloudProviderNodeOwnership feature gate to be enabled",
+        ),
         ("--concurrent-node-status-updates=-1", "concurrent-node-status-updates cannot be a negative number"),
         ("--concurrent-service-syncs=-1", "concurrent-service-syncs must be a positive number"),
         ("--node-monitor-period=0", "--node-monitor-period must be greater than 0"),

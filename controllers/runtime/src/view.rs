@@ -113,6 +113,11 @@ impl InstanceView {
         self.provider.provider_id_required()
     }
 
+    /// Whether other cloud controller managers share the cluster.
+    pub fn is_hybrid(&self) -> bool {
+        self.schemes.is_strict()
+    }
+
     /// Whether the node carries the provider ID of another cloud. Such a node is counted and never touched.
     pub fn is_foreign(&self, provider_id: Option<&str>) -> bool {
         self.schemes.is_foreign(provider_id)

@@ -1,7 +1,7 @@
 //! Decides whether a node is deleted, gets the shutdown taint, or stays. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use ccm_provider::node::ConditionStatus;
 use ccm_provider::{Evidence, EvidenceKind, Lookup, Node, NodeName, NodeRef, ProviderError};
@@ -37,6 +37,12 @@ pub fn needs_answer(node: &Node) -> bool {
 pub fn recovered(node: &Node) -> bool {
     let taint = shutdown_taint();
     !needs_answer(node) && node.taints.iter().any(|t| t.same_identity(&taint))
+}
+
+/// Whether the node was created less than this time ago.
+pub(super) fn is_younger(node: &Node, than: Duration, now: SystemTime) -> bool {
+    let created = node.created.map(SystemTime::from);
+    created.is_some_and(|created| now.duration_since(created).unwrap_or_default() < than)
 }
 
 /// Judges one node that is not Ready. `now` is the wall clock as it would be without jumps since the start.

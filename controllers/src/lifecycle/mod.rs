@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ccm_provider::{
-    Aspects, Change, EventSink, EventType, Evidence, Node, NodeName, NodeRef, Plan, Step, Subject, Taint, Verb,
+    Aspects, Change, EventSink, EventType, Evidence, Lookup, Node, NodeName, NodeRef, Plan, Step, Subject, Taint, Verb,
 };
 use ccm_runtime::runner::{self, Pace};
 use ccm_runtime::writer::NodePatch;
@@ -24,6 +24,7 @@ use futures::StreamExt;
 
 use self::decide::{Budget, Unconfirmed, Verdict};
 use self::metrics::LifecycleMetrics;
+use crate::ownership::Skips;
 use crate::preview::{Preview, node_update};
 use crate::{NotStarted, Shared};
 
@@ -36,8 +37,10 @@ pub const PERMISSIONS: &[Permission] = &[
     Permission::new("", "nodes", &["delete"], "nodes whose instance is gone"),
     Permission::new("", "nodes", &["patch"], "the taint of nodes whose instance is stopped"),
 ];
-/// Concurrent writes of one pass.
+/// Concurrent writes of one pass by default.
 const IN_FLIGHT: usize = 32;
+/// How long a node without provider ID is left alone if other cloud controller managers share the cluster.
+const WAIT_FOR_OTHERS: Duration = Duration::from_secs(30);
 /// Attempts per deletion that the budget of a pass allows: if all are refused, the rest waits for the next pass.
 const TRIES_PER_DELETION: usize = 2;
 
@@ -48,13 +51,19 @@ pub struct Config {
     pub period: Duration,
     /// The maximum number of nodes that one pass deletes.
     pub budget: Budget,
+    /// `--concurrent-node-lifecycle-syncs`: nodes that one pass writes at once; `None`: many.
+    pub concurrent_syncs: Option<usize>,
+    /// `--node-lifecycle-wait-timeout`; `None`: the default, which depends on whether other cloud controller managers
+    /// share the cluster.
+    pub wait_timeout: Option<Duration>,
 }
 
 struct LifecycleController {
     shared: Shared,
     view: Arc<InstanceView>,
     events: Arc<dyn EventSink>,
-    budget: Budget,
+    config: Config,
+    skips: Skips,
     unconfirmed: Mutex<Unconfirmed>,
     // The last node whose deletion was tried: the next pass begins after it, so that refused deletions do not block
     // others.
@@ -73,7 +82,7 @@ pub fn start(
     config: Config,
 ) -> Result<impl Future<Output = ()> + Send, NotStarted> {
     let view = shared.instances()?;
-    let controller = Arc::new(LifecycleController::new(shared.clone(), view, events, config.budget));
+    let controller = Arc::new(LifecycleController::new(shared.clone(), view, events, config));
     Ok(async move {
         shared.nodes.synced().await;
         let pass = move || controller.clone().pass();
@@ -82,9 +91,9 @@ pub fn start(
 }
 
 /// Prepares one pass that only shows its plans. It emits an event for a node that waits for more evidence.
-pub fn preview(shared: Shared, events: Arc<dyn EventSink>, budget: Budget) -> Result<Preview, NotStarted> {
+pub fn preview(shared: Shared, events: Arc<dyn EventSink>, config: Config) -> Result<Preview, NotStarted> {
     let view = shared.instances()?;
-    let controller = Arc::new(LifecycleController::new(shared, view, events, budget));
+    let controller = Arc::new(LifecycleController::new(shared, view, events, config));
     Ok(Box::pin(async move {
         controller.pass().await;
         Vec::new()
@@ -92,18 +101,22 @@ pub fn preview(shared: Shared, events: Arc<dyn EventSink>, budget: Budget) -> Re
 }
 
 impl LifecycleController {
-    fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>, budget: Budget) -> Self {
+    fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>, config: Config) -> Self {
         let metrics = LifecycleMetrics::new(&shared.metrics);
         let started = (shared.clock.now(), shared.clock.wall());
         let (unconfirmed, last_tried, reported) = Default::default();
-        Self { shared, view, events, budget, unconfirmed, last_tried, reported, started, metrics }
+        let skips = Skips::new("nodelifecycle", view.clone(), &shared.metrics);
+        Self { shared, view, events, config, skips, unconfirmed, last_tried, reported, started, metrics }
     }
 
     /// One pass over all nodes.
     async fn pass(self: Arc<Self>) {
-        let nodes = self.shared.managed_nodes();
-        let foreign = nodes.iter().filter(|n| self.view.is_foreign(n.provider_id.as_deref())).count();
-        self.metrics.foreign.set(i64::try_from(foreign).unwrap_or(i64::MAX));
+        let (began, now) = (self.shared.clock.now(), self.now());
+        let mut nodes = self.shared.managed_nodes();
+        let cluster = nodes.len();
+        nodes.retain(|node| !self.is_foreign(node));
+        self.metrics.foreign.set(i64::try_from(cluster - nodes.len()).unwrap_or(i64::MAX));
+        nodes.retain(|node| !self.must_wait(node, now));
         let asked: Vec<NodeRef> = nodes.iter().filter(|node| decide::needs_answer(node)).cloned().collect();
         let answers = match asked.is_empty() {
             true => Vec::new(),
@@ -113,7 +126,10 @@ impl LifecycleController {
                 answers
             }
         };
-        let now = self.started.1 + self.shared.clock.now().saturating_duration_since(self.started.0);
+        answers.iter().for_each(|answer| self.metrics.answered(answer));
+        let foreign = asked.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Lookup::Foreign));
+        foreign.for_each(|(node, _)| self.skips.foreign(node));
+        let now = self.now();
         let verdicts: Vec<Verdict> = {
             let mut unconfirmed = self.unconfirmed.lock().unwrap_or_else(PoisonError::into_inner);
             unconfirmed.retain(&asked);
@@ -152,15 +168,49 @@ impl LifecycleController {
                 }
             }
         }
-        self.delete_within_budget(deletions, nodes.len()).await;
+        self.delete_within_budget(deletions, cluster).await;
         let taint = taints.into_iter().map(|(node, add)| self.set_shutdown_taint(node, add));
-        futures::stream::iter(taint).for_each_concurrent(IN_FLIGHT, |taint| taint).await;
+        futures::stream::iter(taint).for_each_concurrent(self.in_flight(), |taint| taint).await;
+        let took = self.shared.clock.now().saturating_duration_since(began);
+        self.metrics.duration.observe(took.as_secs_f64());
+    }
+
+    /// The wall clock as it would be without jumps since the start.
+    fn now(&self) -> SystemTime {
+        self.started.1 + self.shared.clock.now().saturating_duration_since(self.started.0)
+    }
+
+    /// Writes at once.
+    fn in_flight(&self) -> usize {
+        self.config.concurrent_syncs.unwrap_or(IN_FLIGHT)
+    }
+
+    fn is_foreign(&self, node: &Node) -> bool {
+        let is_foreign = self.view.is_foreign(node.provider_id.as_deref());
+        if is_foreign {
+            self.skips.foreign(node);
+        }
+        is_foreign
+    }
+
+    /// Whether the node has no provider ID yet and is so young that another cloud controller manager may give it one.
+    fn must_wait(&self, node: &Node, now: SystemTime) -> bool {
+        let wait = match self.config.wait_timeout {
+            Some(wait) => wait,
+            None if self.skips.is_hybrid() => WAIT_FOR_OTHERS,
+            None => return false,
+        };
+        let waits = node.provider_id.is_none() && decide::is_younger(node, wait, now);
+        if waits {
+            self.skips.note("timeout_wait");
+        }
+        waits
     }
 
     /// Deletes as many nodes as the budget allows; refused deletions are replaced by others. Defers the rest to a later
     /// pass, and emits events about it.
     async fn delete_within_budget(&self, mut due: Vec<(&NodeRef, Evidence)>, cluster: usize) {
-        let allowed = self.budget.of(cluster);
+        let allowed = self.config.budget.of(cluster);
         let last_tried = self.last_tried.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let behind = due.partition_point(|(node, _)| last_tried.as_ref().is_some_and(|last| node.name <= *last));
         due.rotate_left(behind);
@@ -172,7 +222,7 @@ impl LifecycleController {
             for (node, evidence) in &now {
                 delete.push(self.delete(node, evidence));
             }
-            let deleted = futures::stream::iter(delete).buffer_unordered(IN_FLIGHT);
+            let deleted = futures::stream::iter(delete).buffer_unordered(self.in_flight());
             left -= deleted.filter(|deleted| std::future::ready(*deleted)).count().await;
             tries -= now.len();
             // A dry run deletes nothing, and shows the same plan each time.

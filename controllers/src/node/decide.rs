@@ -7,7 +7,7 @@ use ccm_provider::well_known::{
     ANNOTATION_PROVIDED_NODE_IP, LABEL_INSTANCE_TYPE, LABEL_INSTANCE_TYPE_BETA, LABEL_REGION, LABEL_REGION_BETA,
     LABEL_ZONE, LABEL_ZONE_BETA, TAINT_UNINITIALIZED,
 };
-use ccm_provider::{Change, InstanceMetadata, Node, NodeAddress, Plan, Step, address};
+use ccm_provider::{Change, InstanceMetadata, Lookup, Node, NodeAddress, Plan, ProviderError, Step, address};
 use ccm_runtime::writer::NodePatch;
 use ccm_runtime::writer::taint;
 use regex::Regex;
@@ -56,7 +56,7 @@ pub(super) fn initialize(
     }
     let mut left_out = Vec::new();
     for (key, value) in &metadata.additional_labels {
-        if RESERVED.as_ref().is_none_or(|reserved| reserved.is_match(key)) {
+        if is_reserved(key) {
             left_out.push(format!("label {key}={value} of the cloud is left out: its prefix is reserved"));
         } else if let Some(present) = node.labels.get(key) {
             if present != value {
@@ -70,6 +70,37 @@ pub(super) fn initialize(
     let provider_id = Some(metadata.provider_id.clone()).filter(|id| !id.is_empty() && node.provider_id.is_none());
     let taints = Some(taint::without_key(&node.taints, TAINT_UNINITIALIZED));
     Ok(Initialization { patch: NodePatch { provider_id, labels, taints, ..NodePatch::default() }, left_out })
+}
+
+/// Whether the cloud has no instance of the node.
+pub(super) fn is_unknown(lookup: &Lookup) -> bool {
+    match lookup {
+        Lookup::Gone(_) => true,
+        Lookup::Found(instance) => instance.metadata.as_ref().is_err_and(ProviderError::is_instance_not_found),
+        Lookup::Unknown(error) => error.is_instance_not_found(),
+        Lookup::Foreign => false,
+    }
+}
+
+fn is_reserved(key: &str) -> bool {
+    RESERVED.as_ref().is_none_or(|reserved| reserved.is_match(key))
+}
+
+/// The additional labels of the cloud that the node lacks, or has with another value.
+pub(super) fn changed_additional_labels(node: &Node, metadata: &InstanceMetadata) -> BTreeMap<String, String> {
+    let labels = metadata.additional_labels.iter();
+    let changed = labels.filter(|(key, value)| !is_reserved(key) && node.labels.get(key) != Some(value));
+    changed.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Labels to set as changes of a plan.
+pub(super) fn label_changes(node: &Node, labels: &BTreeMap<String, String>) -> Vec<Change> {
+    let change = |(key, value): (&String, &String)| Change {
+        field: format!("label {key}").into(),
+        before: node.labels.get(key).map(str::to_owned),
+        after: Some(value.clone()),
+    };
+    labels.iter().map(change).collect()
 }
 
 fn check_provided_ip(node: &Node, cloud: &[NodeAddress]) -> Result<(), String> {
@@ -107,11 +138,7 @@ pub(super) fn label_fixes(node: &Node) -> BTreeMap<&'static str, String> {
 impl Initialization {
     /// The writes as plan steps.
     pub(super) fn plan(&self, node: &Node, addresses: Option<&[NodeAddress]>) -> Plan {
-        let labels = self.patch.labels.iter().map(|(key, value)| Change {
-            field: format!("label {key}").into(),
-            before: node.labels.get(key).map(str::to_owned),
-            after: Some(value.clone()),
-        });
+        let labels = label_changes(node, &self.patch.labels);
         let id = self.patch.provider_id.iter().map(|id| Change {
             field: "spec.providerID".into(),
             before: None,

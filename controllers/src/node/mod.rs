@@ -7,7 +7,7 @@ pub(crate) mod metrics;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 
 use self::metrics::NodeMetrics;
+use crate::ownership::Skips;
 use crate::preview::{self, Preview, Scope, Unplanned};
 use crate::{NotStarted, Shared};
 
@@ -40,6 +41,10 @@ const ADDRESSES_FAILED: &str = "failed to update node addresses";
 /// Nodes whose addresses are compared at once in a preview.
 const SURVEYED_AT_ONCE: usize = 100;
 
+/// The time until a node without provider ID that the cloud does not know, and that may belong to another one, is looked
+/// up again.
+const UNKNOWN_AGAIN: Duration = Duration::from_secs(10);
+
 /// A tainted node is retried once a minute, not after 1,000 s as upstream, since all waiting nodes share a call.
 const LIMIT: RateLimit = RateLimit { max: Duration::from_secs(60), ..RateLimit::DEFAULT };
 
@@ -52,6 +57,8 @@ pub struct Config {
     pub concurrent_status_updates: Option<usize>,
     /// `--node-status-update-frequency`
     pub status_update_period: Duration,
+    /// The gate `CloudNodeAdditionalLabelsReconciliation`: additional labels follow the cloud.
+    pub reconcile_labels: bool,
 }
 
 struct NodeController {
@@ -59,6 +66,8 @@ struct NodeController {
     view: Arc<InstanceView>,
     events: Arc<dyn EventSink>,
     metrics: NodeMetrics,
+    skips: Skips,
+    reconcile_labels: bool,
 }
 
 /// The observed state of a key.
@@ -79,7 +88,7 @@ pub fn start(
 ) -> Result<impl Future<Output = ()> + Send, NotStarted> {
     let view = shared.instances()?;
     let queue = shared.queue("Nodes", LIMIT);
-    let controller = Arc::new(NodeController::new(shared.clone(), view, events));
+    let controller = Arc::new(NodeController::new(shared.clone(), view, events, config.reconcile_labels));
     shared.on_managed_change({
         let queue = queue.clone();
         move |change| match change {
@@ -107,18 +116,23 @@ pub fn start(
             Pace::FromEnd,
             leadership.clone(),
             metrics.clone(),
-            move || status.clone().refresh_addresses(parallel),
+            move || status.clone().refresh_all(parallel),
         );
         futures::join!(refresh, runner::run(controller, queue, limits, leadership, metrics));
     })
 }
 
 /// Prepares one pass that only shows its plans: initialization, labels, addresses.
-pub fn preview(shared: Shared, events: Arc<dyn EventSink>, scope: &Scope) -> Result<Preview, NotStarted> {
+pub fn preview(
+    shared: Shared,
+    events: Arc<dyn EventSink>,
+    scope: &Scope,
+    reconcile_labels: bool,
+) -> Result<Preview, NotStarted> {
     let view = shared.instances()?;
     let mut nodes = shared.managed_nodes();
     nodes.retain(|node| scope.has_node(&node.name));
-    let controller = Arc::new(NodeController::new(shared, view, events));
+    let controller = Arc::new(NodeController::new(shared, view, events, reconcile_labels));
     Ok(Box::pin(async move {
         let keys = nodes.iter().map(|node| node.name.clone()).collect();
         let mut failed = preview::sync_once(&*controller, keys).await;
@@ -183,15 +197,21 @@ impl Reconciler for NodeController {
 }
 
 impl NodeController {
-    fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>) -> Self {
+    fn new(shared: Shared, view: Arc<InstanceView>, events: Arc<dyn EventSink>, reconcile_labels: bool) -> Self {
         let managed = shared.unmanaged.clone();
         let awaits = move |node: &Node| node.has_taint(TAINT_UNINITIALIZED) && !managed.has(node);
         let metrics = NodeMetrics::of(&shared.metrics, &shared.nodes, awaits);
-        Self { shared, view, events, metrics }
+        let skips = Skips::new("node", view.clone(), &shared.metrics);
+        Self { shared, view, events, metrics, skips, reconcile_labels }
     }
 
     async fn initialize(&self, node: NodeRef, lookup: Lookup) -> Result<Outcome, SyncError> {
         let context = format!("failed to get instance metadata for node {}", node.name);
+        if self.skips.is_hybrid() && node.provider_id.is_none() && decide::is_unknown(&lookup) {
+            tracing::debug!(node = %node.name, "the cloud does not know the node: it may belong to another one");
+            self.skips.note("no_provider_id");
+            return Ok(Outcome::After(UNKNOWN_AGAIN));
+        }
         let mut metadata = match lookup {
             Lookup::Found(instance) => match &instance.metadata {
                 Ok(Some(metadata)) => metadata.clone(),
@@ -203,6 +223,7 @@ impl NodeController {
             },
             Lookup::Foreign => {
                 tracing::debug!(node = %node.name, "the node belongs to another cloud: left as it is");
+                self.skips.foreign(&node);
                 return Ok(Outcome::Done);
             }
             Lookup::Gone(evidence) => {
@@ -282,17 +303,18 @@ impl NodeController {
 
     /// One periodic pass over all initialized nodes. One failure does not stop the others; nothing is retried before
     /// the next pass.
-    async fn refresh_addresses(self: Arc<Self>, parallel: usize) {
+    async fn refresh_all(self: Arc<Self>, parallel: usize) {
         let mut nodes = self.shared.managed_nodes();
         nodes.retain(|node| !node.has_taint(TAINT_UNINITIALIZED));
         for (node, error) in self.refresh(nodes, parallel).await {
-            tracing::error!(%node, %error, "Failed to update node addresses for node");
+            tracing::error!(%node, %error, "Failed to refresh node");
         }
     }
 
-    /// Updates the addresses of these nodes; returns the failures.
+    /// Updates the addresses of these nodes, and their additional labels with the gate; returns the failures.
     async fn refresh(&self, nodes: Vec<NodeRef>, parallel: usize) -> Vec<(NodeName, SyncError)> {
-        let answers = self.view.get(&nodes, Aspects::ADDRESSES);
+        let aspects = if self.reconcile_labels { Aspects::METADATA } else { Aspects::ADDRESSES };
+        let answers = self.view.get(&nodes, aspects);
         let Some(answers) = self.shared.leadership.until_ended(answers).await else { return Vec::new() };
         let refresh = nodes.into_iter().zip(answers).map(|(node, answer)| async move {
             let error = match answer {
@@ -300,10 +322,7 @@ impl NodeController {
                     Ok(Some(metadata)) => {
                         // Read the cache again: the lookup may have taken long, and the node may be another one by now.
                         match self.shared.managed_node(&node.name).filter(|current| current.uid == node.uid) {
-                            Some(current) => {
-                                let updated = self.update_addresses(&current, &metadata.node_addresses).await;
-                                updated.err().map(|error| SyncError::Retry(format!("{ADDRESSES_FAILED}: {error}")))
-                            }
+                            Some(current) => self.refresh_one(&current, metadata).await.err(),
                             None => None,
                         }
                     }
@@ -312,7 +331,11 @@ impl NodeController {
                 },
                 // The lifecycle controller handles such a node.
                 Lookup::Unknown(error) if error.is_instance_not_found() => None,
-                Lookup::Gone(_) | Lookup::Foreign => None,
+                Lookup::Gone(_) => None,
+                Lookup::Foreign => {
+                    self.skips.foreign(&node);
+                    None
+                }
                 Lookup::Unknown(error) => Some(SyncError::provider(ADDRESSES_FAILED, &error)),
             };
             error.map(|error| (node.name.clone(), error))
@@ -321,19 +344,41 @@ impl NodeController {
         failed.filter_map(std::future::ready).collect().await
     }
 
+    async fn refresh_one(&self, node: &NodeRef, metadata: &InstanceMetadata) -> Result<(), SyncError> {
+        let addresses = self.update_addresses(node, &metadata.node_addresses).await;
+        let labels = match self.reconcile_labels {
+            true => self.update_labels(node, metadata).await,
+            false => Ok(()),
+        };
+        addresses.map_err(|error| SyncError::Retry(format!("{ADDRESSES_FAILED}: {error}"))).and(labels)
+    }
+
+    async fn update_labels(&self, node: &NodeRef, metadata: &InstanceMetadata) -> Result<(), SyncError> {
+        let decide = |node: &NodeRef| {
+            let labels = decide::changed_additional_labels(node, metadata);
+            if labels.is_empty() {
+                return None;
+            }
+            let changes = decide::label_changes(node, &labels);
+            let step = preview::node_update(node, changes, "the cloud shows other labels");
+            self.shared.gate.show(&Plan::new(format!("node {} labels", node.name)).with(step));
+            Some(NodePatch { labels, ..NodePatch::default() })
+        };
+        match self.shared.node_writer().write(node, decide).await {
+            Err(error) if !error.is_closed() => Err(SyncError::gate("failed to update additional labels", error)),
+            _ => Ok(()),
+        }
+    }
+
     async fn fix_labels(&self, node: &NodeRef) -> Result<Outcome, SyncError> {
         let fixes = decide::label_fixes(node);
         if fixes.is_empty() || self.view.is_foreign(node.provider_id.as_deref()) {
             return Ok(Outcome::Done);
         }
-        let changes = fixes.iter().map(|(key, value)| ccm_provider::Change {
-            field: format!("label {key}").into(),
-            before: node.labels.get(key).map(str::to_owned),
-            after: Some(value.clone()),
-        });
-        let step = preview::node_update(node, changes.collect(), "the stable labels follow the beta labels");
+        let labels: BTreeMap<_, _> = fixes.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let changes = decide::label_changes(node, &labels);
+        let step = preview::node_update(node, changes, "the stable labels follow the beta labels");
         self.shared.gate.show(&Plan::new(format!("node {} labels", node.name)).with(step));
-        let labels = fixes.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         let patch = NodePatch { labels, ..NodePatch::default() };
         let written = self.shared.node_writer().write(node, |_| Some(patch.clone())).await;
         written.map(|_| Outcome::Done).map_err(|error| SyncError::gate("failed to reconcile labels", error))

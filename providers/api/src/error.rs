@@ -24,6 +24,10 @@ pub enum ProviderError {
     /// controller treats it as "not shut down".
     #[error("unimplemented")]
     NotImplemented,
+    /// The instance of the node belongs to another installation of this cloud, such as another region or project.
+    /// Returned by a lookup of one instance, it counts as [`crate::Lookup::Foreign`].
+    #[error("node is not owned by this cloud provider")]
+    NotOwned,
     /// Another controller manages this object. The service controller counts the call as a success and takes no further
     /// action.
     #[error("implemented by alternate to cloud provider")]
@@ -227,6 +231,7 @@ impl ProviderError {
         match self.root() {
             Self::InstanceNotFound | Self::DiskNotFound => ErrorClass::NotFound,
             Self::NotImplemented | Self::ImplementedElsewhere => ErrorClass::Unsupported,
+            Self::NotOwned => ErrorClass::Unknown,
             Self::Retry { after, .. } => ErrorClass::Transient { after: Some(*after) },
             Self::Cloud(error) => error.class.clone(),
             Self::Wrapped { .. } => ErrorClass::Unknown,
@@ -260,6 +265,11 @@ impl ProviderError {
     /// Whether this is [`ProviderError::NotImplemented`], through any wrapping.
     pub fn is_not_implemented(&self) -> bool {
         matches!(self.root(), Self::NotImplemented)
+    }
+
+    /// Whether this is [`ProviderError::NotOwned`], through any wrapping.
+    pub fn is_not_owned(&self) -> bool {
+        matches!(self.root(), Self::NotOwned)
     }
 
     /// Whether this is [`ProviderError::ImplementedElsewhere`], through any wrapping.

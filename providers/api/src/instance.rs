@@ -113,8 +113,9 @@ pub struct InstanceMetadata {
     pub zone: String,
     /// Label `topology.kubernetes.io/region`.
     pub region: String,
-    /// Labels set once, at initialization, if the node does not have the key. Keys under `kubernetes.io` and `k8s.io`
-    /// are rejected.
+    /// Labels set at initialization, if the node does not have the key. With the feature gate
+    /// `CloudNodeAdditionalLabelsReconciliation` they are also set later, over other values; none is ever removed. Keys
+    /// under `kubernetes.io` and `k8s.io` are rejected.
     pub additional_labels: BTreeMap<String, String>,
 }
 

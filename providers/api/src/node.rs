@@ -124,25 +124,43 @@ impl Node {
 
 /// The schemes of the provider IDs of one cloud, which distinguish its nodes from those of other clouds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Schemes(Arc<[Box<str>]>);
+#[serde(transparent)]
+pub struct Schemes {
+    own: Arc<[Box<str>]>,
+    #[serde(skip)]
+    strict: bool,
+}
 
 impl Schemes {
     /// The schemes of a cloud; new provider IDs use the first. If empty, no node belongs to another cloud.
     pub fn new<'a>(schemes: impl IntoIterator<Item = &'a str>) -> Self {
-        Self(schemes.into_iter().map(Box::from).collect())
+        Self { own: schemes.into_iter().map(Box::from).collect(), strict: false }
     }
 
-    /// Whether a provider ID belongs to another cloud. False without a provider ID or scheme.
+    /// The same, if several cloud controller managers share the cluster: a provider ID without a scheme then belongs
+    /// to another cloud too.
+    #[must_use]
+    pub fn strict(self) -> Self {
+        Self { strict: true, ..self }
+    }
+
+    /// Whether these are [`Schemes::strict`].
+    pub fn is_strict(&self) -> bool {
+        self.strict
+    }
+
+    /// Whether a provider ID belongs to another cloud. False without a provider ID.
     pub fn is_foreign(&self, provider_id: Option<&str>) -> bool {
-        let scheme = provider_id.and_then(|id| id.split_once("://")).map(|(scheme, _)| scheme);
-        scheme.is_some_and(|scheme| !self.0.is_empty() && self.0.iter().all(|own| **own != *scheme))
+        let Some(id) = provider_id.filter(|id| !id.is_empty() && !self.own.is_empty()) else { return false };
+        let scheme = id.split_once("://").map(|(scheme, _)| scheme);
+        scheme.map_or(self.strict, |scheme| self.own.iter().all(|own| **own != *scheme))
     }
 }
 
 impl fmt::Display for Schemes {
     /// `aws://`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all: Vec<String> = self.0.iter().map(|scheme| format!("{scheme}://")).collect();
+        let all: Vec<String> = self.own.iter().map(|scheme| format!("{scheme}://")).collect();
         f.write_str(&all.join(" or "))
     }
 }
@@ -324,5 +342,11 @@ mod tests {
             assert!(!Schemes::new([]).is_foreign(id), "{id:?}");
         }
         assert_eq!(two.to_string(), "openstack:// or nova://");
+        let strict = two.strict();
+        for (id, foreign) in [(Some("nova://r/a"), false), (Some("aws:///a"), true), (Some("/a"), true), (None, false)]
+        {
+            assert_eq!(strict.is_foreign(id), foreign, "{id:?}");
+            assert!(!Schemes::new([]).strict().is_foreign(id), "{id:?}");
+        }
     }
 }

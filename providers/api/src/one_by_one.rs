@@ -87,6 +87,7 @@ impl<T: SingleInstances> OneByOne<T> {
                         grace: std::time::Duration::ZERO,
                     });
                 }
+                Err(error) if error.is_not_owned() => return Lookup::Foreign,
                 Err(error) => return Lookup::Unknown(error),
             }
         }
@@ -99,6 +100,10 @@ impl<T: SingleInstances> OneByOne<T> {
             (false, true) => self.bounded("InstanceMetadata", self.inner.addresses(node)).await,
             (false, false) => Ok(None),
         };
+        let not_owned = |error: Option<&ProviderError>| error.is_some_and(ProviderError::is_not_owned);
+        if not_owned(shutdown.as_ref().err()) || not_owned(metadata.as_ref().err()) {
+            return Lookup::Foreign;
+        }
         Lookup::Found(Arc::new(Instance { shutdown, metadata }))
     }
 }

@@ -74,6 +74,7 @@ impl From<&ProviderError> for ErrorFields {
         let (kind, retry_after) = match error.root() {
             ProviderError::InstanceNotFound => ("InstanceNotFound", None),
             ProviderError::NotImplemented => ("NotImplemented", None),
+            ProviderError::NotOwned => ("NotOwned", None),
             ProviderError::ImplementedElsewhere => ("ImplementedElsewhere", None),
             ProviderError::DiskNotFound => ("DiskNotFound", None),
             ProviderError::Retry { after, .. } => ("Retry", Some(duration::format(*after))),

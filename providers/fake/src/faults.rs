@@ -55,6 +55,7 @@ struct Failure {
 enum Kind {
     InstanceNotFound,
     NotImplemented,
+    NotOwned,
     ImplementedElsewhere,
     DiskNotFound,
     Retry,
@@ -200,6 +201,7 @@ impl Rule {
         let error = match failure.kind {
             Kind::InstanceNotFound => ProviderError::InstanceNotFound,
             Kind::NotImplemented => ProviderError::NotImplemented,
+            Kind::NotOwned => ProviderError::NotOwned,
             Kind::ImplementedElsewhere => ProviderError::ImplementedElsewhere,
             Kind::DiskNotFound => ProviderError::DiskNotFound,
             Kind::Retry => ProviderError::retry(text, failure.retry_after),
@@ -219,6 +221,7 @@ impl Failure {
         let words = [
             ("InstanceNotFound", Kind::InstanceNotFound),
             ("NotImplemented", Kind::NotImplemented),
+            ("NotOwned", Kind::NotOwned),
             ("ImplementedElsewhere", Kind::ImplementedElsewhere),
             ("DiskNotFound", Kind::DiskNotFound),
             ("Retry", Kind::Retry),

@@ -1,13 +1,13 @@
 //! Names of Kubernetes feature gates that have no effect on this program.
 //!
 //! The Go programs link the generic API server and therefore accept its gates; old manifests may contain removed gates.
-//! Taken from `k8s.io/{apiserver,component-base,controller-manager,kubernetes}` of 1.20 to 1.37.
+//! Taken from `k8s.io/{apiserver,component-base,controller-manager,kubernetes}` of 1.20 to 1.38.
 
 /// In alphabetical order.
 const KNOWN: &str = "\
     APIListChunking APIPriorityAndFairness APIResponseCompression APIServerIdentity APIServerTracing \
     APIServerWebhookAuthenticationToken APIServingWithRoutine AdmissionWebhookMatchConditions AdvancedAuditing \
-    AggregatedDiscoveryEndpoint AggregatedDiscoveryRemoveBetaType AllowDNSOnlyNodeCSR \
+    AggregatedDiscoveryEndpoint AggregatedDiscoveryRemoveBetaType AllocatorPoolBufferCap AllowDNSOnlyNodeCSR \
     AllowInsecureKubeletCertificateSigningRequests AllowOverwriteTerminationGracePeriodSeconds \
     AllowParsingUserUIDFromCertAuth AllowServiceExternalIPs AllowUnsafeMalformedObjectDeletion \
     AnonymousAuthConfigurableEndpoints AnyVolumeDataSource AuthorizeNodeWithSelectors \
@@ -15,12 +15,13 @@ const KNOWN: &str = "\
     CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CPUManagerPolicyOptions CRIListStreaming \
     CSIServiceAccountTokenSecrets CSIVolumeHealth ChangeContainerStatusOnKubeletRestart \
     ClearingNominatedNodeNameAfterBinding CloudDualStackNodeIPs ClusterTrustBundle ClusterTrustBundleProjection \
-    ComponentFlagz ComponentSLIs ComponentStatusz ConcurrentWatchObjectDecode ConsistentListFromCache \
-    ConsistentListFromCacheSkipTimeoutFallback ConstrainedImpersonation ContainerCheckpoint ContainerRestartRules \
-    ContainerStopSignals ControllerManagerLeaderMigration CoordinatedLeaderElection CrossNamespaceVolumeDataSource \
-    CustomCPUCFSQuotaPeriod CustomResourceValidationExpressions DRAAdminAccess DRAConsumableCapacity \
-    DRADeviceBindingConditions DRADeviceTaintRules DRADeviceTaints DRAExtendedResource DRAListTypeAttributes \
-    DRANodeAllocatableResources DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus \
+    ComponentFlagz ComponentSLIs ComponentStatusz ConcurrentWatchObjectDecode ConditionalAuthorization \
+    ConsistentGetFromCache ConsistentListFromCache ConsistentListFromCacheSkipTimeoutFallback \
+    ConstrainedImpersonation ContainerCheckpoint ContainerRestartRules ContainerStopSignals \
+    ControllerManagerLeaderMigration CoordinatedLeaderElection CrossNamespaceVolumeDataSource CustomCPUCFSQuotaPeriod \
+    CustomResourceValidationExpressions DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions \
+    DRADeviceTaintRules DRADeviceTaints DRAExtendedResource DRAListTypeAttributes DRANodeAllocatableResources \
+    DRAPartitionableDevices DRAPrioritizedList DRAResourceClaimDeviceStatus \
     DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus DRASchedulerFilterTimeout \
     DRAWorkloadResourceClaims DeclarativeValidation DeclarativeValidationBeta DeclarativeValidationTakeover \
     DeploymentReplicaSetTerminatingReplicas DetectCacheInconsistency DisableAllocatorDualWrite \
@@ -37,43 +38,43 @@ const KNOWN: &str = "\
     KubeletPodResourcesDynamicResources KubeletPodResourcesGet KubeletPodResourcesListUseActivePods \
     KubeletRegistrationGetOnExistsOnly KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders \
     KubeletTracing LegacyNodeRoleBehavior ListFromCacheSnapshot LocalStorageCapacityIsolationFSQuotaMonitoring \
-    LogarithmicScaleDown LoggingStableOptions ManifestBasedAdmissionControlConfig MatchLabelKeysInPodAffinity \
-    MatchLabelKeysInPodTopologySpread MatchLabelKeysInPodTopologySpreadSelectorMerge MaxUnavailableStatefulSet \
-    MemoryQoS MultiCIDRServiceAllocator MutableCSINodeAllocatableCount MutablePVNodeAffinity \
-    MutablePodResourcesForSuspendedJobs MutableSchedulingDirectivesForSuspendedJobs MutatingAdmissionPolicy \
-    NFTablesProxyMode NativeHistograms NodeDeclaredFeatures NodeInclusionPolicyInPodTopologySpread NodeLogQuery \
-    NodeSwap NominatedNodeNameForExpectation OpenAPIEnums OpenAPIV3 OpportunisticBatching OrderedNamespaceDeletion \
-    PLEGOnDemandRelist PersistentVolumeClaimUnusedSinceTime PodAndContainerStatsFromCRI PodCertificateRequest \
-    PodDeletionCost PodLevelResourceManagers PodLevelResources PodLifecycleSleepAction \
-    PodLifecycleSleepActionAllowZero PodLogsQuerySplitStreams PodObservedGenerationTracking \
-    PodReadyToStartContainersCondition PodSchedulingReadiness PodTopologyLabelsAdmission PodsAPI \
-    PortForwardWebsockets PreferSameTrafficDistribution PreventStaticPodAPIReferences ProcMountType QOSReserved \
-    RecoverVolumeExpansionFailure RecursiveReadOnlyMounts ReduceDefaultCrashLoopBackOffDecay \
-    RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation RelaxedServiceNameValidation \
-    ReloadKubeletClientCAFile ReloadKubeletServerCertificateFile RemainingItemCount RemoteRequestHeaderUID \
-    RemoveSelfLink ResilientWatchCacheInitialization ResourceHealthStatus ResourceHealthStatusMessage \
-    RestartAllContainersOnContainerExits RetryGenerateName RotateKubeletServerCertificate RuntimeClassInImageCriApi \
-    SELinuxChangePolicy SELinuxMount SELinuxMountReadWriteOncePod SchedulerAsyncAPICalls SchedulerAsyncPreemption \
-    SchedulerPopFromBackoffQ SchedulerQueueingHints SelectorIndex SeparateCacheWatchRPC \
-    SeparateTaintEvictionController ServerSideApply ServerSideFieldValidation ServiceAccountNodeAudienceRestriction \
-    ServiceAccountTokenJTI ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation \
-    ServiceAccountTokenPodNodeInfo ServiceCIDRStatusFieldWiping ServiceNodeExclusion ShardedListAndWatch \
-    SidecarContainers SizeBasedListCostEstimate StableLoadBalancerNodeSet StaleControllerConsistencyDaemonSet \
-    StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet \
-    StatefulSetSemanticRevisionComparison StorageCapacityScoring StorageNamespaceIndex StorageVersionAPI \
-    StorageVersionHash StorageVersionMigrator StreamingCollectionEncodingToJSON \
-    StreamingCollectionEncodingToProtobuf StreamingProxyRedirects StrictCostEnforcementForVAP \
-    StrictCostEnforcementForWebhooks StrictIPCIDRValidation StructuredAuthenticationConfiguration \
-    StructuredAuthenticationConfigurationEgressSelector StructuredAuthenticationConfigurationJWKSMetrics \
-    StructuredAuthorizationConfiguration SupplementalGroupsPolicy TaintTolerationComparisonOperators \
-    TokenRequestServiceAccountUIDValidation TopologyAwareWorkloadScheduling TopologyManagerPolicyAlphaOptions \
-    TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions TranslateStreamCloseWebsocketRequests \
-    UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy UserNamespacesHostNetworkSupport \
-    UserNamespacesSupport ValidateProxyRedirects ValidatingAdmissionPolicy VolumeAttributesClass VolumeLimitScaling \
-    WarningHeaders WatchBookmark WatchCacheInitializationPostStartHook WatchFromStorageWithoutResourceVersion \
-    WatchList WatchListCompression WebhookRoundTripLoadBalancing WinDSR WinOverlay WindowsCPUAndMemoryAffinity \
-    WindowsGracefulNodeShutdown WindowsHostNetwork WorkloadAwarePreemption WorkloadWithJob \
-    ZeroLimitedNominalConcurrencyShares";
+    LogarithmicScaleDown LoggingStableOptions ManagedFieldsOptOut ManifestBasedAdmissionControlConfig \
+    MatchLabelKeysInPodAffinity MatchLabelKeysInPodTopologySpread MatchLabelKeysInPodTopologySpreadSelectorMerge \
+    MaxUnavailableStatefulSet MemoryQoS MultiCIDRServiceAllocator MutableCSINodeAllocatableCount \
+    MutablePVNodeAffinity MutablePodResourcesForSuspendedJobs MutableSchedulingDirectivesForSuspendedJobs \
+    MutatingAdmissionPolicy NFTablesProxyMode NativeHistograms NodeDeclaredFeatures \
+    NodeInclusionPolicyInPodTopologySpread NodeLogQuery NodeSwap NominatedNodeNameForExpectation OpenAPIEnums \
+    OpenAPIV2LazyBuild OpenAPIV3 OpportunisticBatching OrderedNamespaceDeletion PLEGOnDemandRelist \
+    PersistentVolumeClaimUnusedSinceTime PodAndContainerStatsFromCRI PodCertificateRequest PodDeletionCost \
+    PodLevelResourceManagers PodLevelResources PodLifecycleSleepAction PodLifecycleSleepActionAllowZero \
+    PodLogsQuerySplitStreams PodObservedGenerationTracking PodReadyToStartContainersCondition PodSchedulingReadiness \
+    PodTopologyLabelsAdmission PodsAPI PortForwardWebsockets PreferSameTrafficDistribution \
+    PreventStaticPodAPIReferences ProcMountType QOSReserved RecoverVolumeExpansionFailure RecursiveReadOnlyMounts \
+    ReduceDefaultCrashLoopBackOffDecay RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation \
+    RelaxedServiceNameValidation ReloadKubeletClientCAFile ReloadKubeletServerCertificateFile RemainingItemCount \
+    RemoteRequestHeaderUID RemoveSelfLink RequestCostAggregation ResilientWatchCacheInitialization \
+    ResourceHealthStatus ResourceHealthStatusMessage RestartAllContainersOnContainerExits RetryGenerateName \
+    RotateKubeletServerCertificate RuntimeClassInImageCriApi SELinuxChangePolicy SELinuxMount \
+    SELinuxMountReadWriteOncePod SchedulerAsyncAPICalls SchedulerAsyncPreemption SchedulerPopFromBackoffQ \
+    SchedulerQueueingHints SelectorIndex SeparateCacheWatchRPC SeparateTaintEvictionController ServerSideApply \
+    ServerSideFieldValidation ServiceAccountNodeAudienceRestriction ServiceAccountTokenJTI \
+    ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo \
+    ServiceCIDRStatusFieldWiping ServiceNodeExclusion ShardedListAndWatch SidecarContainers SizeBasedListCostEstimate \
+    StableLoadBalancerNodeSet StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob \
+    StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet StatefulSetSemanticRevisionComparison \
+    StorageCapacityScoring StorageNamespaceIndex StorageVersionAPI StorageVersionHash StorageVersionMigrator \
+    StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf StreamingProxyRedirects \
+    StrictCostEnforcementForVAP StrictCostEnforcementForWebhooks StrictIPCIDRValidation \
+    StructuredAuthenticationConfiguration StructuredAuthenticationConfigurationEgressSelector \
+    StructuredAuthenticationConfigurationJWKSMetrics StructuredAuthorizationConfiguration SupplementalGroupsPolicy \
+    TaintTolerationComparisonOperators TokenRequestServiceAccountUIDValidation TopologyAwareWorkloadScheduling \
+    TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions \
+    TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy \
+    UserNamespacesHostNetworkSupport UserNamespacesSupport ValidateProxyRedirects ValidatingAdmissionPolicy \
+    VolumeAttributesClass VolumeLimitScaling WarningHeaders WatchBookmark WatchCacheInitializationPostStartHook \
+    WatchFromStorageWithoutPrevKV WatchFromStorageWithoutResourceVersion WatchList WatchListCompression \
+    WebhookRoundTripLoadBalancing WinDSR WinOverlay WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown \
+    WindowsHostNetwork WorkloadAwarePreemption WorkloadWithJob ZeroLimitedNominalConcurrencyShares";
 
 pub(super) fn known() -> impl Iterator<Item = &'static str> {
     KNOWN.split(' ')

@@ -44,6 +44,12 @@ pub struct Gates {
     /// does not wait for its expiry. Upstream it is off by default, because work may still be in progress when the
     /// lease is released. Here all work has ended by then.
     pub release_lease_on_exit: bool,
+    /// `CloudNodeAdditionalLabelsReconciliation`: labels that the cloud gives nodes follow the cloud, not only when a
+    /// node is initialized.
+    pub additional_labels: bool,
+    /// `CloudProviderNodeOwnership` (KEP-5778): several cloud controller managers share the cluster. Nodes of others are
+    /// left alone without the gate too; with it, they are told apart by the scheme alone, and counted.
+    pub node_ownership: bool,
     /// `ServiceLoadBalancerConditions`: Services have conditions with the state of their load balancer. Not a gate of
     /// upstream, where KEP-4631 is not implemented.
     pub service_conditions: bool,
@@ -61,6 +67,8 @@ impl Default for Gates {
             watch_based_routes: false,
             webhook: false,
             release_lease_on_exit: true,
+            additional_labels: false,
+            node_ownership: false,
             service_conditions: false,
             contextual_logging: true,
             logging: LoggingGates::default(),
@@ -78,7 +86,7 @@ const ALL_ALPHA: &str = "AllAlpha";
 const ALL_BETA: &str = "AllBeta";
 
 /// In alphabetical order.
-const TABLE: [Row; 9] = [
+const TABLE: [Row; 11] = [
     Row { name: ALL_ALPHA, stage: Stage::Alpha, on: |gates| &mut gates.all_alpha },
     Row { name: ALL_BETA, stage: Stage::Beta, on: |gates| &mut gates.all_beta },
     Row {
@@ -87,6 +95,12 @@ const TABLE: [Row; 9] = [
         on: |gates| &mut gates.watch_based_routes,
     },
     Row { name: "CloudControllerManagerWebhook", stage: Stage::Alpha, on: |gates| &mut gates.webhook },
+    Row {
+        name: "CloudNodeAdditionalLabelsReconciliation",
+        stage: Stage::Alpha,
+        on: |gates| &mut gates.additional_labels,
+    },
+    Row { name: "CloudProviderNodeOwnership", stage: Stage::Alpha, on: |gates| &mut gates.node_ownership },
     Row { name: "ContextualLogging", stage: Stage::Beta, on: |gates| &mut gates.contextual_logging },
     Row {
         name: "ControllerManagerReleaseLeaderElectionLockOnExit",

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ccm_test_apiserver::{Fault, Match};
 use ccm_test_suite::{Object, Rig, node};
 use serde_json::json;
+use tokio::time::Instant;
 
 const LIFECYCLE: &str = "--controllers=cloud-node-lifecycle";
 const MINUTE: Duration = Duration::from_secs(60);
@@ -331,5 +332,44 @@ async fn a_manager_killed_at_any_moment_is_continued_by_the_next_one() {
         rig.pass(MINUTE).await;
         let wrote = |name: &str| rig.writes_of("nodes", name).len();
         assert_eq!((wrote("gone"), wrote("stopped"), wrote("new")), (1, 1, 1), "killed after {moment:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answers_of_the_cloud_and_the_passes_are_counted() {
+    let rig = Rig::new(
+        "unlisted: missing\ninstances: [{name: on}, {name: off, shutdown: true}]\n\
+         faults: [{call: InstanceExists, node: unsure, error: throttled}]",
+    )
+    .await;
+    for name in ["on", "off", "unsure", "gone"] {
+        rig.create(node(name).provider_id(&format!("fake://{name}")).ready("Unknown")).await;
+    }
+    let manager = rig.start(&[LIFECYCLE, "--node-monitor-period=1h"]).await;
+    rig.pass(MINUTE).await;
+    let calls = |operation: &str, result: &str| {
+        let labels = format!("{{operation=\"{operation}\",result=\"{result}\"}}");
+        manager.metric(&format!("cloud_node_lifecycle_controller_cloud_provider_calls_total{labels}"))
+    };
+    assert_eq!(calls("instance_exists", "success"), Some(2.0));
+    assert_eq!(calls("instance_exists", "error"), Some(1.0));
+    assert_eq!(calls("instance_exists", "instance_not_found"), Some(1.0));
+    assert_eq!(calls("instance_shutdown", "success"), Some(2.0));
+    assert_eq!(manager.metric("cloud_node_lifecycle_controller_monitor_nodes_duration_seconds_count"), Some(1.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_pass_writes_as_many_nodes_at_once_as_the_flag_says() {
+    for (args, seconds) in [(&[][..], 0..=0), (&["--concurrent-node-lifecycle-syncs=2"][..], 3..=3)] {
+        let rig = Rig::new("unlisted: missing").await;
+        for number in 0..8 {
+            let name = format!("n{number}");
+            rig.create(node(&name).provider_id(&format!("fake://{name}")).ready("Unknown")).await;
+        }
+        rig.faults().add(Fault::latency(Duration::from_secs(1)).on(Match::on("delete", "nodes")));
+        let _manager = rig.start(&[&[LIFECYCLE], args].concat()).await;
+        let began = rig.until(MINUTE, "a deletion", async |rig| (!rig.writes().is_empty()).then(Instant::now)).await;
+        rig.until(MINUTE, "all are gone", async |rig| rig.list("nodes").await.is_empty().then_some(())).await;
+        assert!(seconds.contains(&began.elapsed().as_secs()), "{args:?}: {:?}", began.elapsed());
     }
 }

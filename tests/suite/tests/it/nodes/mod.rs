@@ -1,7 +1,9 @@
 //! Initialization of nodes, addresses and labels.
 
 mod addresses;
+mod follow;
 mod older_interface;
+mod shared_cluster;
 
 use std::time::Duration;
 
