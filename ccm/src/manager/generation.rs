@@ -90,7 +90,7 @@ impl Manager {
     pub(super) fn generation(&self) -> Generation {
         let (provider, leadership) = (self.provider(), part(&self.leadership));
         let view = instances(&*provider)
-            .map(|instances| InstanceView::new(instances, provider.provider_id_schemes(), self.metrics.clone()));
+            .map(|instances| InstanceView::new(instances, self.options.schemes(&*provider), self.metrics.clone()));
         let shared = Shared {
             gate: self.gate.under(leadership.clone()),
             nodes: self.nodes.clone(),
@@ -121,7 +121,7 @@ impl Manager {
             shared.cluster.clone(),
             shared.nodes.clone(),
             shared.services.clone(),
-            Arc::new(self.recorder.for_component("cloud-controller-manager")),
+            Arc::new(self.recorder.for_component(provider.event_component())),
             self.clock.clone(),
             match self.options.dry_run {
                 true => Arc::new(NeverWrites(shared.leadership.clone())),

@@ -231,6 +231,10 @@ impl CloudProvider for Recorder {
         self.inner.name()
     }
 
+    fn event_component(&self) -> &str {
+        self.inner.event_component()
+    }
+
     fn provider_id_schemes(&self) -> Schemes {
         self.inner.provider_id_schemes()
     }

@@ -1,14 +1,14 @@
 //! Metrics of the route controller.
 
 use ccm_runtime::metrics;
-use ccm_runtime::metrics::{Def, IntCounter};
+use ccm_runtime::metrics::{Def, IntCounterVec};
 
 metrics! {
     pub(crate) struct RouteMetrics {
-        pub(super) syncs: IntCounter = Def::counter(
+        pub(super) syncs: IntCounterVec = Def::counter(
             "route_controller_route_sync_total",
-            &[],
-            "[ALPHA] A metric counting the amount of times routes have been synced with the cloud provider.",
+            &["outcome", "trigger"],
+            "[ALPHA] Reconciles of the routes, by outcome (changed, noop, error) and trigger (periodic, node_change).",
         );
     }
 }

@@ -9,6 +9,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use futures::{FutureExt, StreamExt};
 use ipnet::IpNet;
 
 use self::decide::Changes;
+use self::metrics::RouteMetrics;
 use crate::drift::Drift;
 use crate::preview::{Preview, Unplanned};
 use crate::{NotStarted, Shared};
@@ -67,7 +69,15 @@ struct RouteController {
     // The nodes for which the last reconcile left nothing to do.
     settled: Mutex<Option<Vec<NodeRef>>>,
     drift: Drift,
-    syncs: ccm_runtime::metrics::IntCounter,
+    metrics: RouteMetrics,
+}
+
+/// The reason for a reconcile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Trigger {
+    NodeChange,
+    /// The period, or a resync of the watch.
+    Periodic,
 }
 
 /// Starts the controller; the future runs until no new work may begin. `schemes` are the provider ID schemes of this
@@ -91,7 +101,7 @@ pub fn start(
             let pass = move || {
                 let controller = controller.clone();
                 async move {
-                    if let Err(error) = settled(controller.reconcile()).await {
+                    if let Err(error) = settled(controller.reconcile(Trigger::Periodic)).await {
                         controller.shared.metrics.failures().note(NAME, &error);
                         tracing::error!(error, "couldn't reconcile node routes");
                     }
@@ -113,7 +123,7 @@ pub fn preview(
     let Some(routes) = routes else { return Err(no_routes()) };
     let controller = RouteController::new(shared, routes, schemes, events, config.cluster_cidrs);
     Ok(Box::pin(async move {
-        let failed = controller.reconcile().await.err();
+        let failed = controller.reconcile(Trigger::Periodic).await.err();
         let failed = failed.map(|error| Unplanned { subject: "routes".into(), error: SyncError::Retry(error) });
         failed.into_iter().collect()
     }))
@@ -131,48 +141,51 @@ impl RouteController {
         events: Arc<dyn EventSink>,
         cluster_cidrs: Vec<IpNet>,
     ) -> Self {
-        let syncs = metrics::RouteMetrics::new(&shared.metrics).syncs;
+        let metrics = RouteMetrics::new(&shared.metrics);
         let drift = Drift::new(&shared.metrics, NAME);
         let (departed, settled) = (Mutex::default(), Mutex::default());
-        Self { shared, routes, events, cluster_cidrs, schemes, departed, settled, drift, syncs }
+        Self { shared, routes, events, cluster_cidrs, schemes, departed, settled, drift, metrics }
     }
 
-    fn listen(self: Arc<Self>, queue: Option<Arc<Queue<()>>>) {
+    fn listen(self: Arc<Self>, queue: Option<Arc<Queue<Trigger>>>) {
         let nodes = self.shared.nodes.clone();
         nodes.on_change(move |change| {
-            let matters = match &change {
+            let trigger = match &change {
                 ObjectChange::Added(node) => {
                     self.departed.lock().unwrap_or_else(PoisonError::into_inner).remove(&node.name);
-                    true
+                    Some(Trigger::NodeChange)
                 }
                 ObjectChange::Deleted(node) => {
                     self.departed.lock().unwrap_or_else(PoisonError::into_inner).insert(node.name.clone());
-                    true
+                    Some(Trigger::NodeChange)
+                }
+                ObjectChange::Updated(old, new) if old.pod_cidrs != new.pod_cidrs || old.addresses != new.addresses => {
+                    Some(Trigger::NodeChange)
                 }
                 ObjectChange::Updated(old, new) => {
-                    old.pod_cidrs != new.pod_cidrs
-                        || old.addresses != new.addresses
-                        || old.resource_version == new.resource_version
+                    (old.resource_version == new.resource_version).then_some(Trigger::Periodic)
                 }
             };
-            if let (true, Some(queue)) = (matters, &queue) {
+            if let (Some(trigger), Some(queue)) = (trigger, &queue) {
                 // Waits briefly after the first change, so that a burst is one reconcile.
-                queue.add_after((), Duration::from_millis(500));
+                queue.add_after(trigger, Duration::from_millis(500));
             }
         });
     }
 
     /// Reconciles after changes, at most once per [`WATCH_PACE`].
-    async fn run_on_changes(self: Arc<Self>, queue: Arc<Queue<()>>) {
-        queue.add(());
+    async fn run_on_changes(self: Arc<Self>, queue: Arc<Queue<Trigger>>) {
+        queue.add(Trigger::NodeChange);
         let leadership = &self.shared.leadership;
         let work = async {
-            while let Some(Some(keys)) = leadership.until_ended(queue.take_ready(1)).await {
-                match settled(self.reconcile_caught()).await {
+            while let Some(Some(keys)) = leadership.until_ended(queue.take_ready(2)).await {
+                // Both are the same work.
+                let trigger = keys.iter().min().copied().unwrap_or(Trigger::NodeChange);
+                match settled(self.reconcile_caught(trigger)).await {
                     Ok(()) => keys.iter().for_each(|key| queue.forget(key)),
                     Err(error) => {
                         self.shared.metrics.failures().note(NAME, &error);
-                        let after = queue.add_rate_limited(());
+                        let after = queue.add_rate_limited(trigger);
                         tracing::error!(error, ?after, "couldn't reconcile node routes, trying again");
                     }
                 }
@@ -188,16 +201,32 @@ impl RouteController {
     }
 
     /// Reconciles; a panic is a failed reconcile, and does not end the controller.
-    async fn reconcile_caught(&self) -> Result<(), String> {
-        AssertUnwindSafe(self.reconcile()).catch_unwind().await.unwrap_or_else(|panic| {
+    async fn reconcile_caught(&self, trigger: Trigger) -> Result<(), String> {
+        AssertUnwindSafe(self.reconcile(trigger)).catch_unwind().await.unwrap_or_else(|panic| {
             self.shared.metrics.panicked(NAME);
             Err(format!("a reconcile panicked: {}", panic_text(&*panic)))
         })
     }
 
     /// Lists, plans, writes, and updates the condition of each node. An error means that work is left.
-    async fn reconcile(&self) -> Result<(), String> {
-        self.syncs.inc();
+    async fn reconcile(&self, trigger: Trigger) -> Result<(), String> {
+        let changed = AtomicBool::new(false);
+        let reconciled = self.reconcile_once(&changed).await;
+        let outcome = match (&reconciled, changed.into_inner()) {
+            (Err(_), _) => "error",
+            (Ok(()), true) => "changed",
+            (Ok(()), false) => "noop",
+        };
+        let trigger = match trigger {
+            Trigger::NodeChange => "node_change",
+            Trigger::Periodic => "periodic",
+        };
+        self.metrics.syncs.with_label_values(&[outcome, trigger]).inc();
+        reconciled
+    }
+
+    /// `changed` becomes true with the first route that is created or deleted.
+    async fn reconcile_once(&self, changed: &AtomicBool) -> Result<(), String> {
         let cluster = &self.shared.cluster;
         let list = self.routes.list(cluster);
         let began = tokio::time::Instant::now();
@@ -213,7 +242,7 @@ impl RouteController {
         if self.shared.gate.is_dry_run() {
             return Ok(());
         }
-        let mut failed = self.apply(&changes).await.map_err(|closed| closed.to_string())?;
+        let mut failed = self.apply(&changes, changed).await.map_err(|closed| closed.to_string())?;
         let conditions = self.tell_nodes(&changes, &failed).await;
         failed.retain(|_, count| *count > 0);
         match (failed.len(), conditions, changes.unconfirmed.len()) {
@@ -253,7 +282,7 @@ impl RouteController {
 
     /// Deletes and creates; returns the number of routes that each node still lacks. Failed deletions count for no
     /// node.
-    async fn apply(&self, changes: &Changes) -> Result<BTreeMap<NodeName, usize>, GateError> {
+    async fn apply(&self, changes: &Changes, changed: &AtomicBool) -> Result<BTreeMap<NodeName, usize>, GateError> {
         let cluster = &self.shared.cluster;
         let delete = async {
             if changes.delete.is_empty() {
@@ -264,7 +293,10 @@ impl RouteController {
             let mut failures = 0;
             for (route, answer) in changes.delete.iter().zip(answers) {
                 match answer {
-                    Ok(()) => tracing::info!(route = route.name, cidr = route.destination_cidr, "deleted route"),
+                    Ok(()) => {
+                        changed.store(true, Ordering::Relaxed);
+                        tracing::info!(route = route.name, cidr = route.destination_cidr, "deleted route");
+                    }
                     Err(error) => {
                         failures += 1;
                         tracing::error!(route = route.name, cidr = route.destination_cidr, %error, "could not delete route");
@@ -275,9 +307,9 @@ impl RouteController {
         };
         let (deletions, lacking) = if changes.delete_first {
             let deletions = delete.await?;
-            (deletions, self.create(&changes.create).await?)
+            (deletions, self.create(&changes.create, changed).await?)
         } else {
-            futures::try_join!(delete, self.create(&changes.create))?
+            futures::try_join!(delete, self.create(&changes.create, changed))?
         };
         let mut lacking = lacking;
         if deletions > 0 {
@@ -288,7 +320,7 @@ impl RouteController {
     }
 
     /// Creates routes; those that met a conflict are tried again.
-    async fn create(&self, wanted: &[NewRoute]) -> Result<BTreeMap<NodeName, usize>, GateError> {
+    async fn create(&self, wanted: &[NewRoute], changed: &AtomicBool) -> Result<BTreeMap<NodeName, usize>, GateError> {
         let began = tokio::time::Instant::now();
         let mut lacking: BTreeMap<NodeName, usize> = BTreeMap::new();
         let mut todo: Vec<NewRoute> = wanted.to_vec();
@@ -301,11 +333,11 @@ impl RouteController {
             let mut again = Vec::new();
             for (route, answer) in todo.into_iter().zip(answers) {
                 match answer {
-                    Ok(()) => tracing::info!(
-                        node = %route.route.target_node.clone().unwrap_or_default(),
-                        cidr = route.route.destination_cidr,
-                        "created route"
-                    ),
+                    Ok(()) => {
+                        changed.store(true, Ordering::Relaxed);
+                        let node = route.route.target_node.clone().unwrap_or_default();
+                        tracing::info!(%node, cidr = route.route.destination_cidr, "created route");
+                    }
                     Err(error) if error.class() == ErrorClass::Conflict && attempt < CONFLICT_TRIES => {
                         again.push(route);
                     }

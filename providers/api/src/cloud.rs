@@ -34,6 +34,11 @@ pub trait CloudProvider: Send + Sync {
         Schemes::new([self.name()])
     }
 
+    /// The component that its events name, usually that of the Go program. Those of controllers have the controller's.
+    fn event_component(&self) -> &str {
+        "cloud-controller-manager"
+    }
+
     /// Key and value of the label of nodes that another program manages. `cloud-node-controller`,
     /// `cloud-node-lifecycle-controller` and `node-ipam-controller` ignore such nodes: they do not initialize or delete
     /// them or assign pod ranges to them; their existing ranges stay occupied. All other controllers handle them.

@@ -153,6 +153,10 @@ impl CloudProvider for Aws {
         "aws"
     }
 
+    fn event_component(&self) -> &str {
+        "aws-cloud-provider"
+    }
+
     fn has_cluster_id(&self) -> bool {
         !self.start.ownership.cluster.is_empty()
     }

@@ -260,6 +260,10 @@ impl CloudProvider for Gce {
         "gce"
     }
 
+    fn event_component(&self) -> &str {
+        "g-cloudprovider"
+    }
+
     async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {
         self.shared.client.lend(context.leader.clone());
         tokio::spawn(self.metrics.clone().keep(context.clone(), self.shared.options.deny_firewall));

@@ -316,6 +316,10 @@ impl CloudProvider for OpenStack {
         "openstack"
     }
 
+    fn event_component(&self) -> &str {
+        "cloud-provider-openstack"
+    }
+
     async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {
         if self.balancers.is_some() && &*context.cluster_name == names::DEFAULT_CLUSTER {
             let [risk, fix] = names::SHARED_NAME;

@@ -7,7 +7,7 @@ use ccm_provider::deadline::WRITE_DEADLINE;
 use ccm_provider::{NewRoute, ProviderError, Route, Routes};
 
 use super::{cluster, node, route, schemes};
-use crate::route::RouteController;
+use crate::route::{RouteController, Trigger};
 use crate::test_shared::{self, Events};
 
 struct Hanging;
@@ -32,7 +32,7 @@ async fn a_cloud_that_hangs_over_routes_ends_the_reconcile_after_the_deadline() 
     let events = Arc::new(Events::default());
     let controller = RouteController::new(shared, Arc::new(Hanging), schemes(), events, cluster());
     let began = tokio::time::Instant::now();
-    let error = controller.reconcile().await.unwrap_err();
+    let error = controller.reconcile(Trigger::Periodic).await.unwrap_err();
     assert!(error.contains("nodes lack routes"), "{error}");
     assert_eq!(began.elapsed(), WRITE_DEADLINE);
 }
@@ -64,7 +64,7 @@ async fn a_node_that_is_deleted_while_its_route_is_made_makes_no_event() {
         ProviderError::unknown("node a has no provider ID")
     });
     let controller = RouteController::new(shared, Arc::new(cloud), schemes(), events.clone(), cluster());
-    controller.reconcile().await.unwrap();
+    controller.reconcile(Trigger::Periodic).await.unwrap();
     assert!(events.0.lock().unwrap().is_empty());
 }
 
@@ -79,7 +79,7 @@ async fn a_route_that_waits_for_its_node_makes_no_event_and_the_node_still_lacks
         _ => ProviderError::unknown("no"),
     });
     let controller = RouteController::new(shared, Arc::new(cloud), schemes(), events.clone(), cluster());
-    let error = controller.reconcile().await.unwrap_err();
+    let error = controller.reconcile(Trigger::Periodic).await.unwrap_err();
     assert!(error.starts_with("2 nodes lack routes"), "{error}");
     let events = events.0.lock().unwrap();
     let [event] = &**events else { panic!("{events:?}") };

@@ -33,6 +33,9 @@ pub(crate) struct Server {
     pub(crate) zone: String,
     #[serde(deserialize_with = "null")]
     pub(crate) flavor: ServerFlavor,
+    /// A hash of the host and the project; empty until there is a host.
+    #[serde(rename = "hostId", deserialize_with = "null")]
+    pub(crate) host_id: String,
 }
 
 /// An address of a server.

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ccm_provider::{CloudProvider, InformerUser, ObjectChange, SharedInformers};
+use ccm_provider::{
+    CloudProvider, EventType, InformerUser, ObjectChange, ProviderContext, ProviderError, SharedInformers, Subject,
+};
 use ccm_test_suite::{Rig, node, service};
 use serde_json::json;
 
@@ -18,9 +20,19 @@ impl Watcher {
     }
 }
 
+#[async_trait]
 impl CloudProvider for Watcher {
     fn name(&self) -> &str {
         "watcher"
+    }
+
+    fn event_component(&self) -> &str {
+        "watcher-cloud-provider"
+    }
+
+    async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {
+        context.events.event(&Subject::node(&"a".into(), "u"), EventType::Normal, "Initialized", "The cloud is here");
+        Ok(())
     }
 
     fn informer_user(&self) -> Option<Arc<dyn InformerUser>> {
@@ -67,4 +79,14 @@ async fn a_handler_of_the_provider_sees_existing_objects_as_additions_and_then_e
     wait(&["added c", "updated a", "deleted b", "deleted default/s"]).await;
     assert_eq!(watcher.seen().len(), 7, "{:?}", watcher.seen());
     manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_the_provider_name_its_component() {
+    let rig = Rig::new("").await;
+    let _manager = rig.start_with(Arc::new(Watcher::default()), &[]).await;
+    rig.until_event("a", "Initialized").await;
+    let events = rig.list("events").await;
+    let event = events.iter().find(|event| event["reason"] == "Initialized").unwrap();
+    assert_eq!(event["source"]["component"], "watcher-cloud-provider");
 }

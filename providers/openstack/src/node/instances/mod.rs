@@ -34,6 +34,8 @@ mod tests;
 
 /// The databases of Nova's cells may lag a little: for a node younger than this, a missing server proves nothing.
 const GRACE: Duration = Duration::from_secs(60);
+/// Which servers of a project share a host.
+const LABEL_HOST: &str = "topology.openstack.org/host-id";
 /// The only status that counts as shut down.
 const SHUTOFF: &str = "SHUTOFF";
 
@@ -161,6 +163,7 @@ impl Judge<'_> {
             Some(types) => flavors::instance_type(server, types)?,
             None => String::new(),
         };
+        let host = Some(&server.host_id).filter(|host| labels::is_value(host));
         Ok(InstanceMetadata {
             provider_id: match node.provider_id.as_deref().filter(|id| !id.is_empty()) {
                 Some(id) => id.to_owned(),
@@ -170,7 +173,7 @@ impl Judge<'_> {
             node_addresses: addresses::of_server(server, ports, &attached, &self.settings.networking),
             zone: labels::sanitized(&server.zone),
             region: self.settings.identity.region.clone(),
-            additional_labels: BTreeMap::new(),
+            additional_labels: host.map(|host| (LABEL_HOST.to_owned(), host.clone())).into_iter().collect(),
         })
     }
 }

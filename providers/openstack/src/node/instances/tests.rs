@@ -64,7 +64,19 @@ async fn new_nodes_that_join_together_cost_one_list_of_servers_and_one_of_ports(
     assert_eq!(first.provider_id, format!("openstack:///{}", world.id("n1")));
     assert_eq!((&*first.instance_type, &*first.zone, &*first.region), ("m1.tiny", "nova", REGION));
     assert_eq!(first.node_addresses, world.node("n1", &[]).addresses.to_vec());
-    assert!(first.additional_labels.is_empty());
+    let host = world.resource("server", "name", "n1")["hostId"].as_str().unwrap().to_owned();
+    assert_eq!(first.additional_labels, BTreeMap::from([(LABEL_HOST.to_owned(), host)]));
+}
+
+#[tokio::test]
+async fn a_server_that_has_no_host_yet_gives_no_label_of_it() {
+    let world = World::with(1).await;
+    for host in [json!(""), json!(null)] {
+        world.set("server", &world.id("n1"), json!({"hostId": host}));
+        let nodes = [named("n1")];
+        let answers = provider(&world, &nodes).lookup(&nodes, Aspects::METADATA).await;
+        assert!(metadata(&answers[0]).additional_labels.is_empty(), "{host}");
+    }
 }
 
 #[tokio::test]

@@ -78,8 +78,12 @@ async fn each_pod_range_gets_a_route_and_the_node_its_condition() {
     let lists = rig.cloud.calls("ListRoutes").len() - before;
     assert!((59..=61).contains(&lists), "{lists}");
     assert_eq!((rig.writes(), rig.cloud.calls("CreateRoute").len()), (vec![], 3));
-    let synced = manager.metric("route_controller_route_sync_total").unwrap();
-    assert_eq!(synced.to_string(), (before + lists).to_string());
+    let syncs = |outcome: &str| {
+        let name = format!("route_controller_route_sync_total{{outcome=\"{outcome}\",trigger=\"periodic\"}}");
+        manager.metric(&name).unwrap_or_default()
+    };
+    assert_eq!((syncs("changed"), syncs("error")), (1.0, 0.0));
+    assert_eq!((syncs("changed") + syncs("noop")).to_string(), (before + lists).to_string());
 }
 
 #[tokio::test(start_paused = true)]

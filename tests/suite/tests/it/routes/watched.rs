@@ -96,3 +96,19 @@ async fn with_watches_a_removed_route_is_created_again_at_the_next_resync() {
         assert_eq!(rig.writes().len(), 1, "nothing new to write to the node");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn with_watches_the_metric_says_what_triggered_a_reconcile_and_how_it_ended() {
+    let rig = Rig::new(&format!("{ON}faults: [{{call: CreateRoute, error: quota, times: 1}}]")).await;
+    let manager = start(&rig, &[WATCH]).await;
+    let syncs = |outcome: &str| {
+        let labels = format!("{{outcome=\"{outcome}\",trigger=\"node_change\"}}");
+        manager.metric(&format!("route_controller_route_sync_total{labels}")).unwrap_or_default()
+    };
+    rig.pass(MINUTE).await;
+    assert_eq!((syncs("noop"), syncs("changed"), syncs("error")), (1.0, 0.0, 0.0));
+    add(&rig, "a", &["10.8.1.0/24"]).await;
+    rig.pass(10 * MINUTE).await;
+    assert_eq!((syncs("changed"), syncs("error")), (1.0, 1.0));
+    assert!(!manager.metrics().contains("trigger=\"periodic\""));
+}
