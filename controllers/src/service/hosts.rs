@@ -259,7 +259,8 @@ impl ServiceController {
         let key = work.service.key();
         self.metrics.update_latency.observe(took.as_secs_f64());
         self.end_pass(&key);
-        let written = self.write(&work.service, ServicePatch { status, ..ServicePatch::default() }, notes).await;
+        let patch = ServicePatch { status: status.clone(), ..ServicePatch::default() };
+        let written = self.write(&work.service, patch, notes).await;
         if let Err(closed @ SyncError::Closed(_)) = written {
             return Err(closed);
         }
@@ -267,7 +268,7 @@ impl ServiceController {
         let error = match answer {
             Ok(_) => {
                 written?;
-                self.updated(work);
+                self.updated(work, status);
                 if work.nodes.is_empty() {
                     self.warn_no_nodes(&subject);
                 } else {
@@ -300,13 +301,18 @@ impl ServiceController {
     }
 
     /// Records that the load balancer has the hosts of this update.
-    fn updated(&self, work: &ServiceWork) {
-        if let Some(known) = self.lock().get_mut(&work.service.key()) {
+    fn updated(&self, work: &ServiceWork, status: Option<LoadBalancerStatus>) {
+        let key = work.service.key();
+        if let Some(known) = self.lock().get_mut(&key) {
             known.reach(&work.nodes);
+            if let Some(status) = status {
+                known.status = status;
+            }
             if let Some((_, hosts)) = &mut known.converged {
                 *hosts = work.nodes.clone();
             }
         }
+        self.check_status_now(&key);
     }
 
     /// Ends the wait of the pass for this Service.

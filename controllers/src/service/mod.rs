@@ -14,6 +14,7 @@ pub mod lint;
 pub(crate) mod metrics;
 pub mod related;
 mod role;
+mod status;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -56,8 +57,6 @@ pub const PERMISSIONS: &[Permission] = &[
 const LIMIT: RateLimit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
 /// The time that a change of nodes waits for others.
 const COLLECT_NODES: Duration = Duration::from_millis(500);
-/// The time until a status that another client changed is restored: two clients that disagree must not cause a storm.
-const RESTORE: Duration = Duration::from_secs(5);
 /// Concurrent groups by default.
 const GROUPS: usize = 16;
 /// The maximum number of Services of one group that are planned together. They get their addresses when all of them are
@@ -87,12 +86,14 @@ enum Work {
     Sync(ServiceKey),
     /// Update the hosts.
     Hosts(ServiceKey),
+    /// Restore the status, if another client changed it.
+    Status(ServiceKey),
 }
 
 impl Work {
     fn key(&self) -> &ServiceKey {
         match self {
-            Self::Sync(key) | Self::Hosts(key) => key,
+            Self::Sync(key) | Self::Hosts(key) | Self::Status(key) => key,
         }
     }
 }
@@ -149,13 +150,6 @@ impl ServiceState {
             Arc::ptr_eq(service, &self.service) && self.hosts.as_ref().is_some_and(|now| Arc::ptr_eq(now, hosts))
         };
         self.converged.as_ref().is_some_and(same)
-    }
-
-    /// The status that another client changed or removed, if the load balancer needs no change.
-    fn lost_status(&self, now: &Service) -> Option<&LoadBalancerStatus> {
-        let is_same = self.service.metadata.uid == now.metadata.uid;
-        let lost = is_same && self.is_converged() && !self.status.same_as(&now.status.load_balancer);
-        lost.then_some(&self.status)
     }
 }
 
@@ -291,10 +285,8 @@ impl ServiceController {
             };
             if wanted {
                 me.queue.add(Work::Sync(key));
-            } else if let ObjectChange::Updated(_, new) = &change
-                && me.lock().get(&key).is_some_and(|known| known.lost_status(new).is_some())
-            {
-                me.queue.add_after(Work::Sync(key), RESTORE);
+            } else if let ObjectChange::Updated(_, new) = &change {
+                me.check_status(&key, new);
             }
         });
         let me = self.clone();
@@ -454,6 +446,7 @@ impl Reconciler for ServiceController {
         match key {
             Work::Sync(key) => format!("service {key}"),
             Work::Hosts(key) => format!("service {key} hosts"),
+            Work::Status(key) => format!("service {key} status"),
         }
     }
 

@@ -37,7 +37,7 @@ const AGAIN: Outcome = Outcome::After(Duration::ZERO);
 const GROUP_DEADLINE: Duration = Duration::from_secs(2 * WRITE_DEADLINE.as_secs());
 
 /// The remaining work for a key after its preparation.
-enum Prepared {
+pub(super) enum Prepared {
     /// No work is left, or the preparation failed.
     Ended(Result<Outcome, SyncError>),
     /// The provider's part, and the continuation after it.
@@ -58,7 +58,7 @@ enum Reply {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+pub(super) enum Purpose {
     Ensure,
     Hosts,
     /// The Service exists: its finalizer and status are written afterwards.
@@ -77,11 +77,16 @@ impl ServiceController {
             .iter()
             .filter_map(|(work, _)| match work {
                 Work::Sync(key) => Some(key.clone()),
-                Work::Hosts(_) => None,
+                Work::Hosts(_) | Work::Status(_) => None,
             })
             .collect();
+        let busy: BTreeSet<ServiceKey> = work
+            .iter()
+            .filter(|(work, _)| !matches!(work, Work::Status(_)))
+            .map(|(work, _)| work.key().clone())
+            .collect();
         let failed = self.delete_replaced(&work).await;
-        let (whole, failed) = (&whole, &failed);
+        let (whole, busy, failed) = (&whole, &busy, &failed);
         let prepared = join_all(work.into_iter().map(|(key, service)| async move {
             let prepared = match &key {
                 Work::Sync(key) if failed.contains_key(key) => {
@@ -91,6 +96,8 @@ impl ServiceController {
                     self.end_pass(hosts);
                     Prepared::Ended(Ok(Outcome::Done))
                 }
+                // Both end with a check of the status.
+                Work::Status(key) if busy.contains(key) => Prepared::Ended(Ok(Outcome::Done)),
                 key => self.prepare_caught(key, service).await,
             };
             (key, prepared)
@@ -167,6 +174,7 @@ impl ServiceController {
                     None => Prepared::Ended(Ok(Outcome::Done)),
                 };
             }
+            Work::Status(key) => return self.prepare_status(key, service),
         };
         let known = self.known(key);
         let Some(service) = service else {
@@ -197,13 +205,6 @@ impl ServiceController {
             },
             false => service,
         };
-        if let Some(known) = self.known(key).filter(|known| !self.needs_sync(&known.service, &service))
-            && let Some(status) = known.lost_status(&service)
-            && role.wants(&service)
-            && self.finalizers(&service).has_all()
-        {
-            return Prepared::Status(service, status.clone());
-        }
         self.remember(key, &service);
         if role.wants(&service) { self.prepare_ensure(service).await } else { self.prepare_cleanup(service).await }
     }
@@ -589,6 +590,7 @@ impl ServiceController {
             known.status = status;
             known.groups = groups;
         }
+        self.check_status_now(&service.key());
         Ok(())
     }
 

@@ -290,3 +290,24 @@ async fn a_deletion_waits_for_what_is_not_shown_yet() {
         assert_eq!(shape_of(&bed), empty, "{hidden}");
     }
 }
+
+/// AWS needs no time in which to show what is deleted.
+#[tokio::test]
+async fn a_balancer_that_comes_back_right_after_its_deletion_waits_for_nothing() {
+    for config in ["", MANAGED] {
+        for kind in ["nlb", "clb"] {
+            let bed = Bed::start(config);
+            let process = bed.process().await;
+            let desired = |ports| service("web", &[("type", kind)], ports, json!({}));
+            bed.ensure(&*process, &desired(&[(80, 31080)])).await;
+            bed.ensure(&*process, &desired(&[(80, 31080), (443, 31443)])).await;
+            bed.delete(&*process, &desired(&[(80, 31080)])).await;
+            let made = process.ensure(CLUSTER, &desired(&[(80, 31080)]), &bed.nodes).await;
+            assert!(made.is_ok(), "{config} {kind}: {made:?}");
+            let mark = bed.aws.mark();
+            let again = process.ensure(CLUSTER, &desired(&[(80, 31080)]), &bed.nodes).await;
+            assert!(again.is_ok(), "{config} {kind}: {again:?}");
+            assert_eq!(bed.writes(mark), Vec::<String>::new(), "{config} {kind}");
+        }
+    }
+}

@@ -329,8 +329,9 @@ impl Reads {
         lock(&self.remembered).held.remove(object);
     }
 
-    /// Records the creation of an object whose tags AWS may show late.
+    /// Records the creation of an object whose tags AWS may show late. A former balancer of that name hides it no more.
     pub(crate) fn created(&self, name: &str) {
+        self.deleted.forget(|deleted| deleted == name);
         self.created.wrote([name.to_owned()]);
     }
 

@@ -326,3 +326,16 @@ async fn a_dry_run_reports_no_deletion_that_it_does_not_make() {
     assert!(rig.service("s").await.is_none());
     assert_eq!(rig.store().log().remote_writes(), []);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_becomes_internal_and_external_again_waits_for_nothing() {
+    let (rig, _manager) = balanced("").await;
+    for _ in 0..3 {
+        rig.patch_service("s", json!({"spec": {"type": "ClusterIP"}})).await;
+        rig.until_service("s", "has no address", |s| !has_address(s) && s.finalizers().is_empty()).await;
+        let began = tokio::time::Instant::now();
+        rig.patch_service("s", json!({"spec": {"type": "LoadBalancer"}})).await;
+        rig.until_service("s", "has an address again", has_address).await;
+        assert!(began.elapsed() <= Duration::from_secs(1), "{:?}", began.elapsed());
+    }
+}

@@ -1,5 +1,7 @@
 //! Creation and updates of load balancers, and the resulting writes.
 
+use tokio::time::Instant;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -364,7 +366,9 @@ async fn a_status_that_another_client_wiped_or_changed_is_restored_without_a_cal
     for ingress in [json!(null), json!([]), json!([{"ip": "192.0.2.66"}]), json!([{"hostname": "elsewhere.example"}])] {
         rig.patch("services", "default", "s", "status", json!({"status": {"loadBalancer": {"ingress": ingress}}}))
             .await;
+        let wiped = Instant::now();
         rig.until_service("s", "has its address again", |s| s.ingress() == ["203.0.113.1"]).await;
+        assert!(wiped.elapsed() <= Duration::from_secs(5), "{:?}", wiped.elapsed());
     }
     assert_eq!(rig.cloud.log().len(), calls);
     // Two clients that disagree are no storm.
@@ -377,4 +381,33 @@ async fn a_status_that_another_client_wiped_or_changed_is_restored_without_a_cal
     }
     assert!(rig.writes().len() - writes <= 5, "{}", rig.writes().len() - writes);
     assert_eq!(rig.cloud.log().len(), calls);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_wiped_during_a_call_is_restored_too() {
+    for call in ["EnsureLoadBalancer", "UpdateLoadBalancer"] {
+        let (rig, _manager) = balanced("").await;
+        rig.pass(MINUTE).await;
+        rig.cloud.write(&format!("faults: [{{call: {call}, hold: gate}}]"));
+        let release = rig.cloud.hold("gate");
+        match call {
+            "EnsureLoadBalancer" => {
+                rig.patch_service("s", json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}})).await;
+            }
+            _ => add_node(&rig, "m").await,
+        }
+        let begun = usize::from(call == "EnsureLoadBalancer") + 1;
+        rig.until_calls(call, begun).await;
+        rig.patch("services", "default", "s", "status", json!({"status": {"loadBalancer": null}})).await;
+        rig.pass(Duration::from_secs(10)).await;
+        let calls = rig.cloud.log().len();
+        release();
+        let released = Instant::now();
+        rig.until_service("s", "has its address again", has_address).await;
+        assert!(released.elapsed() <= Duration::from_secs(5), "{call}: {:?}", released.elapsed());
+        rig.pass(MINUTE).await;
+        let after = rig.cloud.log();
+        let more = after[calls..].iter().filter(|entry| entry["event"] == "begin").count();
+        assert_eq!(more, 0, "{call}: {:?}", &after[calls..]);
+    }
 }
