@@ -18,4 +18,5 @@ mod reload;
 mod routes;
 mod services;
 mod stores;
+mod upstream;
 mod volumes;

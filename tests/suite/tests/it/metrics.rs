@@ -32,7 +32,7 @@ fn reference() -> BTreeMap<String, (bool, Shape)> {
 }
 
 /// All metrics that the program can export.
-fn table() -> Vec<&'static Def> {
+pub(crate) fn table() -> Vec<&'static Def> {
     let mut table = ccm_runtime::metrics_reference();
     table.extend(ccm_controllers::metrics_reference());
     table.extend(ccm::metrics_reference());
