@@ -3,9 +3,9 @@
 use ccm_kit::inspect::service;
 use ccm_provider::{Fact, NodeReader, ProviderError, Service};
 
-use super::current::{Seen, is_there};
 use super::{Inspector, health};
 use crate::loadbalancer::claim::{self, Claim, Marks, READS_TAGS, Unread};
+use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::{Classic, Network, Observed};
 use crate::loadbalancer::plan::network::KIND;
 use crate::loadbalancer::rules::shared::is_for;
@@ -14,22 +14,18 @@ use crate::loadbalancer::wanted::Wanted;
 
 pub(super) async fn explain(aws: &Inspector, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
     let nodes = aws.cluster.nodes().map(NodeReader::list).unwrap_or_default();
-    let parts = |seen: &Seen| match (&*seen.desired, &*seen.observed) {
-        ([desired], [seen]) => balancers(aws, service, desired, &seen.observed),
-        _ => Vec::new(),
-    };
-    service::explain(aws.balancers(), cluster, service, &nodes, parts).await
+    service::explain(aws.balancers(), cluster, service, &nodes).await
 }
 
-fn balancers(aws: &Inspector, service: &Service, desired: &Wanted, observed: &Observed) -> Vec<Fact> {
+pub(super) fn balancers(env: &Env, service: &Service, desired: &Wanted, observed: &Observed) -> Vec<Fact> {
     let mut facts = Vec::new();
     if let Some(found) = &observed.classic {
-        facts.extend(classic(aws, service, found));
+        facts.extend(classic(env, service, found));
         facts.extend(own_groups(observed, &found.balancer.security_groups));
         facts.extend(rules(desired, observed, &found.balancer.security_groups));
     }
     if let Some(found) = &observed.network {
-        facts.extend(network(aws, service, found));
+        facts.extend(network(env, service, found));
         facts.extend(own_groups(observed, &found.balancer.security_groups));
         facts.extend(rules(desired, observed, &[]));
     }
@@ -38,17 +34,20 @@ fn balancers(aws: &Inspector, service: &Service, desired: &Wanted, observed: &Ob
         Fact::waiting(format!("target group {}", unattached.group.name), text)
     });
     facts.extend(leftovers);
-    if !is_there(observed) && desired.goal.common().is_some_and(|common| !common.must_exist) {
+    if observed.classic.is_none()
+        && observed.network.is_none()
+        && desired.goal.common().is_some_and(|common| !common.must_exist)
+    {
         facts.push(Fact::waiting(format!("load balancer {}", desired.name), "AWS has none with this name yet"));
     }
     facts
 }
 
-fn classic(aws: &Inspector, service: &Service, found: &Classic) -> Vec<Fact> {
+fn classic(env: &Env, service: &Service, found: &Classic) -> Vec<Fact> {
     let balancer = &found.balancer;
     let about = format!("load balancer {}", balancer.name);
     let mut facts = vec![Fact::good(&about, format!("classic, {}, {}", balancer.scheme, balancer.dns_name))];
-    facts.extend(ownership(aws, &about, &found.tags));
+    facts.extend(ownership(env, &about, &found.tags));
     facts.extend(shown(service, &about, &balancer.dns_name));
     let listeners = balancer.listeners.iter().filter_map(|description| description.listener.as_ref());
     facts.extend(listeners.map(|listener| {
@@ -64,7 +63,7 @@ fn classic(aws: &Inspector, service: &Service, found: &Classic) -> Vec<Fact> {
     facts
 }
 
-fn network(aws: &Inspector, service: &Service, found: &Network) -> Vec<Fact> {
+fn network(env: &Env, service: &Service, found: &Network) -> Vec<Fact> {
     let balancer = &found.balancer;
     let about = format!("load balancer {}", balancer.name);
     if balancer.kind != KIND {
@@ -88,7 +87,7 @@ fn network(aws: &Inspector, service: &Service, found: &Network) -> Vec<Fact> {
         ),
         other => Fact::waiting(&about, format!("{what}: {other}")),
     }];
-    facts.extend(ownership(aws, &about, &found.tags));
+    facts.extend(ownership(env, &about, &found.tags));
     facts.extend(shown(service, &about, &balancer.dns_name));
     facts.extend(found.listeners.iter().map(|listener| {
         let arn = listener.target_group.as_deref().unwrap_or_default();
@@ -106,9 +105,9 @@ fn network(aws: &Inspector, service: &Service, found: &Network) -> Vec<Fact> {
     facts
 }
 
-fn ownership(aws: &Inspector, about: &str, marks: &Marks) -> Option<Fact> {
-    let key = aws.cluster_tag();
-    match claim::balancer(marks, aws.env()) {
+fn ownership(env: &Env, about: &str, marks: &Marks) -> Option<Fact> {
+    let key = env.ownership.cluster_key().unwrap_or_default();
+    match claim::balancer(marks, env) {
         Claim::Unread(Unread::Denied) => Some(Fact::bad(
             about,
             format!("{READS_TAGS} is not granted: its name shows that it is this cluster's"),

@@ -4,10 +4,10 @@
 //! a Service from [`Balancers`], the security group of a node from `security_groups`, the subnets of a balancer from
 //! `subnets`, routes from [`crate::routes`]. Reads only, except [`Inspect::delete_orphan`].
 
-mod current;
 mod explain_node;
 mod explain_service;
 mod health;
+mod inventory;
 pub(crate) mod lint;
 mod migration;
 mod orphans;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ccm_kit::inspect::orphans::Services;
 use ccm_provider::{Change, Claims, ErrorClass, Orphan, ProviderError, Risk, Route, SingleRoutes as _, Step, Verb};
 use serde::{Deserialize, Serialize};
 
@@ -30,13 +31,11 @@ impl FakeInspect {
     }
 
     async fn balancers_without_service(&self, cluster: &str, claims: &Claims) -> Result<Vec<Orphan>, ProviderError> {
-        // A deletion is in progress while our finalizer is present.
-        let claiming = claims.services.iter().filter(|service| service.is_load_balancer() || service.has_finalizer());
-        let claimed: BTreeSet<String> = claiming.map(|service| service.key().to_string()).collect();
+        let services = Services::new(cluster, claims);
         let present: BTreeSet<String> = claims.services.iter().map(|service| service.key().to_string()).collect();
         let mut orphans = Vec::new();
         for (key, listed) in self.cloud.balancers() {
-            if claimed.contains(&key) {
+            if services.claims(&key) {
                 continue;
             }
             let about = About { cluster, key: &key, uid: "", name: &listed.name };

@@ -4,24 +4,21 @@ use ccm_kit::inspect::service;
 use ccm_provider::{Fact, FactState, NodeReader, ProviderError, Service};
 
 use super::Inspector;
-use super::current::{self, PLACE, Seen};
+use super::inventory;
 use crate::annotations::Scheme;
 use crate::client::balancing::ForwardingRule;
 use crate::client::resource::last_part;
+use crate::loadbalancer::env::Env;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::plan::real_scheme;
 use crate::loadbalancer::wanted::Item;
 
 pub(super) async fn explain(gce: &Inspector, cluster: &str, service: &Service) -> Result<Vec<Fact>, ProviderError> {
     let nodes = gce.shared.cluster.nodes().map(NodeReader::list).unwrap_or_default();
-    let parts = |seen: &Seen| match seen.desired.items.get(&PLACE) {
-        Some(item) => parts(gce, service, item, &seen.observed),
-        None => Vec::new(),
-    };
-    service::explain(gce.balancers.cloud(), cluster, service, &nodes, parts).await
+    service::explain(gce.balancers.cloud(), cluster, service, &nodes).await
 }
 
-fn parts(gce: &Inspector, service: &Service, item: &Item, observed: &Observed) -> Vec<Fact> {
+pub(super) fn parts(env: &Env, service: &Service, item: &Item, observed: &Observed) -> Vec<Fact> {
     let mut facts = Vec::new();
     match observed.rule(&item.names) {
         Some(found) => {
@@ -35,7 +32,7 @@ fn parts(gce: &Inspector, service: &Service, item: &Item, observed: &Observed) -
         None => {}
     }
     facts.extend(members(item, observed));
-    facts.extend(firewalls(gce, item, observed));
+    facts.extend(firewalls(env, item, observed));
     // What was not read may exist.
     if let Some(error) = observed.unread.values().next() {
         facts.retain(|fact| fact.state != FactState::Waiting);
@@ -75,7 +72,7 @@ fn address(service: &Service, rule: &ForwardingRule) -> Fact {
 
 fn members(item: &Item, observed: &Observed) -> Option<Fact> {
     item.settings.as_ref()?;
-    let members = current::members(item, observed);
+    let members = inventory::members(item, observed);
     let about = match item.scheme {
         Scheme::External => format!("target pool {}", item.names.balancer),
         Scheme::Internal => "instance groups".to_owned(),
@@ -90,7 +87,7 @@ fn members(item: &Item, observed: &Observed) -> Option<Fact> {
     })
 }
 
-fn firewalls(gce: &Inspector, item: &Item, observed: &Observed) -> Option<Fact> {
+fn firewalls(env: &Env, item: &Item, observed: &Observed) -> Option<Fact> {
     item.settings.as_ref()?;
     let name = item.names.firewall();
     let about = format!("firewall rule {name}");
@@ -104,7 +101,7 @@ fn firewalls(gce: &Inspector, item: &Item, observed: &Observed) -> Option<Fact> 
             let (from, to) = (rule.source_ranges.join(", "), rule.target_tags.join(", "));
             Fact::good(about, format!("lets {from} through to instances with the tag {to}"))
         }
-        None if gce.shared.client.links().is_shared_vpc() => Fact::waiting(
+        None if env.links.is_shared_vpc() => Fact::waiting(
             about,
             "does not exist; on a shared VPC its administrators may have to make it: an event on the Service has the command",
         ),

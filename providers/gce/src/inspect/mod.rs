@@ -1,8 +1,8 @@
 //! Reports of the commands `explain`, `orphans`, `migrate-check` and `lint`.
 
-mod current;
 mod explain_node;
 mod explain_service;
+mod inventory;
 pub(crate) mod lint;
 mod migration;
 mod orphans;

@@ -1,7 +1,10 @@
 //! The desired and the observed state of one Service, and the remaining steps.
 
+use std::collections::BTreeSet;
+
 use ccm_provider::{Fact, Plan, ProviderError, Service, ServiceAction, ServiceWork};
 
+use super::inventory::{LOAD_BALANCER, Object};
 use crate::balancer::{BalancerCloud, Plan as Planned, Step};
 
 /// The subject of facts about the desired state of a Service.
@@ -31,30 +34,32 @@ pub trait Explained: BalancerCloud {
     /// Describes the load balancer of a Service; `None` if it has none.
     fn in_words(desired: &Self::Wanted) -> Option<String>;
 
-    /// Whether the load balancer of the Service exists.
-    fn is_there(desired: &Self::Wanted, observed: &Self::Observed) -> bool;
+    /// What is there for a Service, and what is wanted and not there, in the order of the report.
+    fn inventory(&self, service: &Service, desired: &Self::Wanted, observed: &Self::Observed) -> Vec<Object>;
 
     /// Clears data that would save a read.
     fn read_all(_desired: &mut Self::Wanted) {}
 
-    /// Keeps only the currently registered nodes in the desired state, or all if none is registered: only the core
-    /// knows which nodes are eligible, and `ccm plan` shows missing ones.
-    fn keep_registered(desired: &mut Self::Wanted, observed: &Self::Observed);
+    /// Keeps only the nodes with these members in the desired state.
+    fn keep_registered(desired: &mut Self::Wanted, members: &BTreeSet<&str>);
 }
 
 /// One Service and its load balancer.
-#[derive(Debug)]
-pub struct Current<D, O> {
-    /// The desired state of the Service alone.
-    pub desired: D,
-    /// The state that was observed for it.
-    pub observed: O,
+pub(super) struct Current {
+    pub(super) inventory: Vec<Object>,
     /// The remaining steps, or why there is no plan.
-    pub plan: Result<Plan, ProviderError>,
+    pub(super) plan: Result<Plan, ProviderError>,
 }
 
-/// The [`Current`] type of a provider.
-pub(super) type Of<P> = Current<<P as BalancerCloud>::Wanted, <P as BalancerCloud>::Observed>;
+impl Current {
+    pub(super) fn is_there(&self) -> bool {
+        self.inventory.iter().any(|object| object.kind == LOAD_BALANCER)
+    }
+
+    pub(super) fn facts(self) -> impl Iterator<Item = Fact> {
+        self.inventory.into_iter().flat_map(|object| object.state)
+    }
+}
 
 /// The action that the Service requests.
 pub(super) fn action(service: &Service) -> ServiceAction {
@@ -105,14 +110,20 @@ pub(super) async fn look<P: Explained>(
     cluster: &str,
     work: &[ServiceWork],
     mut desired: P::Wanted,
-) -> Result<Of<P>, ProviderError> {
+) -> Result<Current, ProviderError> {
     P::read_all(&mut desired);
     let observed = balancers.observe(cluster, work, &desired).await?;
-    P::keep_registered(&mut desired, &observed);
+    let inventory: Vec<Object> =
+        work.iter().flat_map(|item| balancers.inventory(&item.service, &desired, &observed)).collect();
+    let members: BTreeSet<&str> = inventory.iter().flat_map(|object| &object.members).map(String::as_str).collect();
+    // Only the core knows which nodes are eligible, and `ccm plan` shows missing ones.
+    if !members.is_empty() {
+        P::keep_registered(&mut desired, &members);
+    }
     let plan = steps(balancers, &observed, &desired, |_| true).map(|Planned { steps, findings, .. }| Plan {
         steps: steps.into_iter().map(Step::printed).collect(),
         findings,
         ..Plan::default()
     });
-    Ok(Current { desired, observed, plan })
+    Ok(Current { inventory, plan })
 }

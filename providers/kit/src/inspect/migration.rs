@@ -6,7 +6,7 @@ use ccm_provider::{
 };
 use futures::future::join_all;
 
-use super::{Current, Explained, current, remediation, unchecked};
+use super::{Explained, current, remediation, unchecked};
 
 /// The check of provider IDs.
 pub const IDS: &str = "provider-ids";
@@ -95,11 +95,10 @@ async fn check<P: Explained>(balancers: &P, cluster: &str, service: &Service, no
     };
     match current::look(balancers, cluster, &work, desired).await {
         Err(error) => unchecked(LOAD_BALANCERS, subject, error),
-        Ok(Current { plan: Err(error), .. }) => of_error::<P>(subject, &error),
-        Ok(Current { plan: Ok(plan), desired, observed }) => {
-            let is_there = P::is_there(&desired, &observed);
-            of_plan(subject, &P::name(cluster, service), service, &plan, is_there, P::NOT_FOUND)
-        }
+        Ok(current) => match &current.plan {
+            Err(error) => of_error::<P>(subject, error),
+            Ok(plan) => of_plan(subject, &P::name(cluster, service), service, plan, current.is_there(), P::NOT_FOUND),
+        },
     }
 }
 

@@ -3,7 +3,7 @@
 //! Functions for the clouds, and one trait, [`Explained`]: the requirements on a cloud's load balancers in addition to
 //! [`BalancerCloud`](crate::balancer::BalancerCloud).
 //!
-//! * [`Current`]: the desired and the observed state of one Service, and the remaining steps.
+//! * [`Object`]: an object in the cloud; all reports about load balancers follow from lists of them.
 //! * [`service`]: explains a Service.
 //! * [`node`]: links between a node and the cloud.
 //! * [`orphans`]: objects that nothing claims, and their deletion.
@@ -13,6 +13,8 @@
 use ccm_provider::{Check, ErrorClass, Fact, ProviderError};
 
 mod current;
+mod inventory;
+mod members;
 pub mod migration;
 pub mod node;
 pub mod orphans;
@@ -21,7 +23,9 @@ pub mod service;
 #[cfg(test)]
 mod tests;
 
-pub use current::{Current, DESIRED, Explained};
+pub use current::{DESIRED, Explained};
+pub use inventory::{Claim, LOAD_BALANCER, Object};
+pub use members::{Health, Member, first_few, members};
 
 /// The remediation for an error. Errors about no particular object contain their own remediation.
 fn remediation(error: &ProviderError) -> String {

@@ -2,12 +2,11 @@
 
 use ccm_provider::{Fact, NodeRef, Plan, ProviderError, Service, ServiceWork};
 
-use super::current::{self, Of};
-use super::{DESIRED, Explained, refused, unreadable};
+use super::{DESIRED, Explained, current, refused, unreadable};
 
 const PLAN: &str = "plan";
 
-/// The links from a Service to the cloud. `parts`: the parts of its load balancer, even if the Service is invalid.
+/// The links from a Service to the cloud, with the parts of its load balancer even if the Service is invalid.
 ///
 /// # Errors
 ///
@@ -17,7 +16,6 @@ pub async fn explain<P: Explained>(
     cluster: &str,
     service: &Service,
     nodes: &[NodeRef],
-    parts: impl FnOnce(&Of<P>) -> Vec<Fact>,
 ) -> Result<Vec<Fact>, ProviderError> {
     let is_foreign = |class: &&str| !P::CLASSES.contains(class) && !service.needs_cleanup();
     if let Some(class) = service.spec.load_balancer_class.as_deref().filter(is_foreign) {
@@ -30,7 +28,7 @@ pub async fn explain<P: Explained>(
             let text = P::in_words(&desired).unwrap_or_else(|| "no load balancer (any more)".to_owned());
             let current = current::look(balancers, cluster, &work, desired).await?;
             let plan = plan(&current.plan);
-            return Ok([Fact::good(DESIRED, text)].into_iter().chain(parts(&current)).chain([plan]).collect());
+            return Ok([Fact::good(DESIRED, text)].into_iter().chain(current.facts()).chain([plan]).collect());
         }
         Err(error) if error.is_implemented_elsewhere() => return Ok(P::elsewhere(service)),
         Err(error) => error,
@@ -39,7 +37,7 @@ pub async fn explain<P: Explained>(
     let work = [ServiceWork::new(service, nodes, P::READ_WHILE_INVALID)];
     if let Ok(desired) = current::wanted(balancers, cluster, &work) {
         match current::look(balancers, cluster, &work, desired).await {
-            Ok(current) => facts.extend(parts(&current)),
+            Ok(current) => facts.extend(current.facts()),
             Err(error) => facts.push(unreadable("load balancer", error)),
         }
     }

@@ -11,7 +11,9 @@ use ccm_provider::{
 };
 
 use super::orphans::{Services, Unclaimed};
-use super::{Explained, migration, node, orphans, replay, service};
+use super::{
+    Claim, Explained, Health, LOAD_BALANCER, Member, Object, members, migration, node, orphans, replay, service,
+};
 use crate::balancer::{BalancerCloud, Items, Kind, Part, Plan, Reached, Step as Planned, Written};
 use crate::routes::{Entry, Target};
 
@@ -97,16 +99,20 @@ impl Explained for Cloud {
         Some(format!("hosts: {}", hosts.as_ref()?.len()))
     }
 
-    fn is_there(desired: &Vec<Wanted>, observed: &Self::Observed) -> bool {
-        desired.iter().any(|(key, _)| observed.contains_key(key))
+    fn inventory(&self, _: &Service, desired: &Vec<Wanted>, observed: &Self::Observed) -> Vec<Object> {
+        let found = desired.iter().filter_map(|(key, _)| observed.get(key));
+        let object = |members: &Hosts| Object {
+            kind: LOAD_BALANCER,
+            state: vec![Fact::good("rule", format!("{members:?}"))],
+            members: members.clone(),
+            ..Object::default()
+        };
+        found.map(object).collect()
     }
 
-    fn keep_registered(desired: &mut Vec<Wanted>, observed: &Self::Observed) {
-        for (key, hosts) in desired {
-            if let (Some(hosts), Some(registered)) = (hosts, observed.get(key)) {
-                hosts.retain(|host| registered.contains(host));
-            }
-        }
+    fn keep_registered(desired: &mut Vec<Wanted>, members: &BTreeSet<&str>) {
+        let hosts = desired.iter_mut().filter_map(|(_, hosts)| hosts.as_mut());
+        hosts.for_each(|hosts| hosts.retain(|host| members.contains(&**host)));
     }
 }
 
@@ -137,10 +143,7 @@ fn line(fact: &Fact) -> String {
 }
 
 async fn explain(cloud: &Cloud, service: &Service) -> Vec<String> {
-    let parts = |seen: &super::Current<Vec<Wanted>, BTreeMap<String, Hosts>>| {
-        seen.observed.get("shop/web").map(|hosts| Fact::good("rule", format!("{hosts:?}"))).into_iter().collect()
-    };
-    let facts = service::explain(cloud, "c", service, &nodes(&["a", "b"]), parts).await.unwrap();
+    let facts = service::explain(cloud, "c", service, &nodes(&["a", "b"])).await.unwrap();
     facts.iter().map(line).collect()
 }
 
@@ -168,7 +171,7 @@ async fn an_invalid_service_shows_what_it_has_and_one_of_others_is_left_to_them(
     assert_eq!(explain(&there, &web(0)).await, expected);
     let down = Cloud { is_down: true, ..Cloud::default() };
     assert_eq!(explain(&down, &web(0)).await[1], "Bad load balancer: could not be read: down");
-    assert!(service::explain(&down, "c", &web(80), &[], |_| Vec::new()).await.is_err());
+    assert!(service::explain(&down, "c", &web(80), &[]).await.is_err());
     assert_eq!(explain(&there, &web(7777)).await, ["Good desired state: another controller makes the load balancer"]);
     let mut classed = web(80);
     classed.spec.load_balancer_class = Some("ours".to_owned());
@@ -214,7 +217,8 @@ async fn a_deletion_writes_what_counts_and_only_where_the_orphan_is_there() {
     let shared = cloud(&[("shop/api", &["x"]), ("shop/web", &["a"])]);
     let former = orphans::former("shop/web", "u").unwrap();
     let delete = async |found: Result<bool, ProviderError>, counts: bool| {
-        orphans::delete(&shared, "c", &former, |_| found, |_| counts).await
+        let is_there = |now: &[Object]| found.map(|found| found && !now.is_empty());
+        orphans::delete(&shared, "c", &former, is_there, |_| counts).await
     };
     delete(Ok(false), true).await.unwrap();
     delete(Ok(true), false).await.unwrap();
@@ -225,29 +229,99 @@ async fn a_deletion_writes_what_counts_and_only_where_the_orphan_is_there() {
     assert_eq!(orphans::former("web", "u").unwrap_err().class(), ErrorClass::Bug);
 }
 
+fn unclaimed(kind: &'static str, id: &str, users: &[&str], kept: Option<&str>) -> Unclaimed {
+    let users = users.iter().map(|user| ((*user).to_owned(), format!("{user} uses it"))).collect();
+    let claim = Claim { cluster: "c".to_owned(), service: "shop/web".to_owned(), ..Claim::default() };
+    let object =
+        Object { kind, id: id.to_owned(), name: "web".to_owned(), claim: Some(claim), users, ..Object::default() };
+    let (found, _) = Services::new("c", &Claims::default()).former(object, "its name").unwrap();
+    Unclaimed { kept: kept.map(str::to_owned), ..found }
+}
+
 #[test]
-fn an_orphan_keeps_what_finds_it_again_unless_it_must_be_kept() {
-    let unclaimed = |kept: Option<&str>| {
-        Orphan::from(Unclaimed {
-            kind: "LoadBalancer",
-            id: "1".to_owned(),
-            name: "web".to_owned(),
-            owner: "service shop/web".to_owned(),
-            why: "there is no Service shop/web".to_owned(),
-            marks: "its name".to_owned(),
-            kept: kept.map(str::to_owned),
-            risk: Risk::Disruptive,
-            handle: ("web", 7),
-        })
-    };
-    let found = unclaimed(None);
-    assert_eq!(found.reason, "there is no Service shop/web; recognized by its name");
-    let step = "delete LoadBalancer web (because there is no Service shop/web) [disruptive]";
-    assert_eq!(found.step.to_string(), step);
-    assert_eq!(orphans::handle::<(String, i32)>(&found).unwrap(), ("web".to_owned(), 7));
-    assert_eq!(orphans::handle::<i32>(&found).unwrap_err().class(), ErrorClass::Bug);
-    let error = orphans::handle::<(String, i32)>(&unclaimed(Some("in use"))).unwrap_err();
+fn an_orphan_is_recognized_by_what_it_says_about_its_owner() {
+    let found = Orphan::from(unclaimed("LoadBalancer", "1", &[], None));
+    assert_eq!(
+        (&*found.owner, &*found.reason),
+        ("service shop/web", "there is no Service shop/web; recognized by its name")
+    );
+    assert_eq!(found.step.to_string(), "delete LoadBalancer web (because there is no Service shop/web)");
+    assert_eq!(orphans::claim(&found).unwrap().service, "shop/web");
+    let is_there = |object: Object| orphans::is_there(&found, &[object]).map_err(|error| error.to_string());
+    let now = |users: &[&str]| unclaimed("LoadBalancer", "1", users, None).object;
+    assert_eq!(is_there(now(&[])), Ok(true));
+    assert_eq!(is_there(Object { kind: "SecurityGroup", ..now(&[]) }), Ok(false));
+    let changed = "LoadBalancer 1 is not deleted: the marks by which it was recognized have changed";
+    assert_eq!(is_there(Object { claim: None, ..now(&[]) }).unwrap_err(), changed);
+    assert_eq!(is_there(now(&["2"])).unwrap_err(), "LoadBalancer 1 is not deleted: 2 uses it");
+    let error = orphans::claim(&unclaimed("LoadBalancer", "1", &[], Some("in use")).into()).unwrap_err();
     assert_eq!(error.to_string(), "LoadBalancer 1 is not deleted: in use");
+    let error = orphans::claim(&Orphan { handle: 7.into(), ..found.clone() }).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Bug);
+    // Of another cluster, or without an owner.
+    let (other, claims) = (now(&[]), Claims::default());
+    assert!(Services::new("d", &claims).former(other, "").is_none());
+    assert!(Services::new("", &claims).former(Object::default(), "").is_none());
+}
+
+#[test]
+fn users_go_first_and_what_is_used_by_what_stays_is_kept() {
+    let alias = |mut found: Unclaimed, alias: &str| {
+        found.object.alias = alias.to_owned();
+        found
+    };
+    let all = [
+        unclaimed("SecurityGroup", "group", &["balancer", "pool"], None),
+        unclaimed("SecurityGroup", "used", &["kept"], None),
+        unclaimed("TargetGroup", "pool", &["port"], None),
+        unclaimed("TargetGroup", "foreign", &["unknown"], None),
+        alias(unclaimed("LoadBalancer", "balancer", &[], None), "port"),
+        unclaimed("LoadBalancer", "kept", &[], Some("doubtful")),
+        unclaimed("LoadBalancer", "a", &["b"], None),
+        unclaimed("LoadBalancer", "b", &["a"], None),
+    ];
+    let orphans = orphans::in_order(all.into());
+    let line = |orphan: &Orphan| format!("{} {}", orphan.id, orphan.kept.as_deref().unwrap_or("goes"));
+    assert_eq!(
+        orphans.iter().map(line).collect::<Vec<_>>(),
+        [
+            "foreign unknown uses it",
+            "balancer goes",
+            "pool goes",
+            "group goes",
+            "kept doubtful",
+            "used kept uses it",
+            "a b uses it",
+            "b a uses it",
+        ]
+    );
+    let pool = orphans.iter().find(|orphan| orphan.id == "pool").unwrap();
+    let now = unclaimed("TargetGroup", "pool", &["port"], None).object;
+    let error = orphans::is_there(pool, &[now]).unwrap_err();
+    assert!(error.retry_after().is_some() && error.to_string().contains("cannot be deleted yet"), "{error}");
+}
+
+#[test]
+fn failed_health_checks_are_bad_unless_the_traffic_is_local() {
+    let fact = |local: bool, states: &[&str]| {
+        let member = |(place, state): (usize, &&str)| {
+            let (health, meaning) = match *state {
+                "up" => (Health::Serving, ""),
+                "down" => (Health::Failing("look"), "fails"),
+                "off" => (Health::Good, "unchecked"),
+                _ => (Health::Waiting, ""),
+            };
+            Member { name: &"abcdefgh"[place..=place], state: (*state).to_owned(), health, meaning }
+        };
+        line(&members("p".to_owned(), "RR: ", local, states.iter().enumerate().map(member)))
+    };
+    assert_eq!(fact(false, &["up", "down", "down"]), "Bad p: RR: 2 down b, c: fails; 1 up");
+    let expected = ": expected with externalTrafficPolicy Local where the node has no ready pod";
+    assert_eq!(fact(true, &["up", "down"]), format!("Good p: RR: 1 down b{expected}; 1 up"));
+    assert_eq!(fact(true, &["down", "down"]), "Bad p: RR: 2 down a, b: fails", "no node serves");
+    assert_eq!(fact(false, &["off", "off"]), "Good p: RR: 2 off: unchecked");
+    assert_eq!(fact(false, &["new"; 8]), "Waiting p: RR: 8 new a, b, c, d, e and 3 more");
+    assert_eq!(fact(false, &[]), "Bad p: no node is registered");
 }
 
 #[test]
@@ -258,7 +332,7 @@ fn a_service_claims_by_type_or_finalizer() {
     (other.metadata.name, other.spec.kind) = ("other".into(), "ClusterIP".to_owned());
     former.metadata.finalizers = vec![FINALIZER_LOAD_BALANCER.to_owned()];
     let claims = Claims { services: [web(80), former, other].map(Arc::new).into(), ..Claims::default() };
-    let services = Services::new(&claims);
+    let services = Services::new("c", &claims);
     let claiming: Vec<String> = services.claiming().map(|service| service.key().to_string()).collect();
     assert_eq!(claiming, ["shop/former", "shop/web"]);
     assert_eq!(services.why("shop/web"), "Service shop/web has another UID");

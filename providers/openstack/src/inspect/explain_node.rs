@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ccm_kit::inspect::node as links;
+use ccm_kit::inspect::{first_few, node as links};
 use ccm_kit::routes::RouteTable as _;
 use ccm_provider::{Aspects, Fact, InstancesV2 as _, Lookup, Node, ProviderError};
 
-use super::{Inspector, members, unreadable};
+use super::{Inspector, unreadable};
 use crate::client::compute::Server;
 use crate::client::network::Port;
 use crate::node::identity::{BadProviderId, Wanted};
@@ -116,7 +116,7 @@ fn state(server: &Server) -> Fact {
 fn port(port: &Port) -> Option<Fact> {
     let ips: Vec<&str> = port.fixed_ips.iter().map(|ip| &*ip.ip_address).collect();
     (port.status != "ACTIVE").then(|| {
-        let text = format!("{}, with {}: its addresses come from Nova alone", port.status, members::first_few(&ips));
+        let text = format!("{}, with {}: its addresses come from Nova alone", port.status, first_few(&ips));
         Fact::waiting(format!("port {}", port.id), text)
     })
 }

@@ -1,16 +1,19 @@
 //! Explains a Service: its balancer, listeners, members, floating IP and security group.
 
-use ccm_kit::inspect::{DESIRED, service};
+use ccm_kit::inspect::{DESIRED, Health, Member, first_few, members, service};
 use ccm_provider::{Fact, NodeReader, ProviderError, Service};
 
-use super::current::{PLACE, Seen};
-use super::{Inspector, about, members};
-use crate::client::octavia::{ACTIVE, ERROR, Listener, LoadBalancer};
+use super::inventory::PLACE;
+use super::{Inspector, about};
+use crate::client::octavia::{self, ACTIVE, ERROR, Listener, LoadBalancer, Pool};
 use crate::loadbalancer::claim::{Claim, claim};
 use crate::loadbalancer::names;
-use crate::loadbalancer::observed::{Balancer, Observed, service_tags};
+use crate::loadbalancer::observed::{Balancer, Group, Observed, service_tags};
 use crate::loadbalancer::plan::namesake;
 use crate::loadbalancer::wanted::{Item, Settings};
+
+const NO_ANSWER: &str = "check that the node port answers on the node, and that the security groups of its port allow it: \
+                         manage-security-groups lets this program do that";
 
 pub(super) async fn explain(
     openstack: &Inspector,
@@ -22,41 +25,39 @@ pub(super) async fn explain(
         Err(off) => return Ok(vec![Fact::good(DESIRED, off.to_string())]),
     };
     let nodes = openstack.cluster.nodes().map(NodeReader::list).unwrap_or_default();
-    let parts = |seen: &Seen| match seen.desired.items.get(&PLACE) {
-        Some(item) => balancer(service, item, &seen.observed),
-        None => Vec::new(),
-    };
-    service::explain(balancers, cluster, service, &nodes, parts).await
+    service::explain(balancers, cluster, service, &nodes).await
 }
 
-fn balancer(service: &Service, item: &Item, observed: &Observed) -> Vec<Fact> {
-    let mut facts = Vec::new();
-    match observed.balancer(PLACE) {
-        None if item.settings.is_some() => {
-            facts.push(Fact::waiting(
-                format!("load balancer {}", item.name),
-                "Octavia has none with this name or ID yet",
-            ));
-        }
-        None => {}
-        Some(found) => {
-            facts.push(status(&found.lb));
-            facts.extend(noted(item, &found.lb));
-            facts.extend(shared(item, &found.lb));
-            let claim = claim(observed, PLACE, item);
-            facts.extend(whose(claim, &found.lb));
-            let listeners = found.listeners.iter().filter(|one| claim.has_listener(item, one));
-            facts.extend(listeners.map(|one| listener(found, one)));
-            let local = service.requests_only_local_traffic();
-            let listeners = found.listeners.iter().filter(|one| claim.has_listener(item, one));
-            let pools = listeners.filter_map(|one| found.pool_of(one));
-            let of = |id: &String| found.members.get(id).map(Vec::as_slice).unwrap_or_default();
-            facts.extend(pools.map(|pool| members::of_pool(pool, of(&pool.id), local)));
-            facts.extend(item.settings.as_ref().and_then(|settings| address(service, observed, &found.lb, settings)));
-        }
-    }
-    facts.extend(group(item, observed));
+pub(super) fn balancer(service: &Service, item: &Item, found: &Balancer, observed: &Observed) -> Vec<Fact> {
+    let mut facts = vec![status(&found.lb)];
+    facts.extend(noted(item, &found.lb));
+    facts.extend(shared(item, &found.lb));
+    let claim = claim(observed, PLACE, item);
+    facts.extend(whose(claim, &found.lb));
+    let listeners = || found.listeners.iter().filter(|one| claim.has_listener(item, one));
+    facts.extend(listeners().map(|one| listener(found, one)));
+    let local = service.requests_only_local_traffic();
+    let of = |pool: &Pool| found.members.get(&pool.id).map(Vec::as_slice).unwrap_or_default();
+    facts.extend(listeners().filter_map(|one| found.pool_of(one)).map(|one| pool(one, of(one), local)));
+    facts.extend(item.settings.as_ref().and_then(|settings| address(service, observed, &found.lb, settings)));
     facts
+}
+
+/// States: `operating_status` in the API reference of Octavia.
+fn pool(pool: &Pool, all: &[octavia::Member], local: bool) -> Fact {
+    let before = format!("{}, members: ", pool.lb_algorithm);
+    let all = all.iter().map(|octavia::Member { name, address, operating_status, .. }| {
+        let (health, meaning) = match &**operating_status {
+            "ERROR" => (Health::Failing(NO_ANSWER), "the health check fails"),
+            "ONLINE" => (Health::Serving, ""),
+            "NO_MONITOR" => (Health::Good, "not checked, enable-health-monitor is off"),
+            "DRAINING" => (Health::Waiting, "no new connections"),
+            "OFFLINE" => (Health::Waiting, "not checked yet, or switched off by hand"),
+            _ => (Health::Waiting, ""),
+        };
+        Member { name: if name.is_empty() { address } else { name }, state: operating_status.clone(), health, meaning }
+    });
+    members(format!("pool {}", pool.name), &before, local, all)
 }
 
 /// A balancer that is not this Service's, or not whole.
@@ -103,7 +104,7 @@ fn shared(item: &Item, lb: &LoadBalancer) -> Option<Fact> {
     let others: Vec<&str> = service_tags(&lb.tags).filter(|tag| *tag != item.name).collect();
     (!others.is_empty()).then(|| {
         let owner = if lb.name == item.name { "made for this Service" } else { "not made for this Service" };
-        Fact::good(about(lb), format!("{owner}, used by {} too", members::first_few(&others)))
+        Fact::good(about(lb), format!("{owner}, used by {} too", first_few(&others)))
     })
 }
 
@@ -157,16 +158,15 @@ fn address(service: &Service, observed: &Observed, lb: &LoadBalancer, settings: 
     }
 }
 
-fn group(item: &Item, observed: &Observed) -> Option<Fact> {
-    let seen = observed.groups.get(&PLACE)?;
+pub(super) fn group(item: &Item, seen: &Group) -> Fact {
     let manages = item.settings.is_some() && item.hosts.manages_group;
     let about = format!("security group {}", item.group);
-    Some(match (&seen.group, manages) {
+    match (&seen.group, manages) {
         (Some(group), true) => {
             let (rules, ports) = (group.security_group_rules.len(), seen.with_group.len());
             Fact::good(about, format!("allows the load balancer; rules: {rules}, ports of nodes: {ports}"))
         }
         (Some(_), false) => Fact::waiting(about, "not needed any more: the next sync deletes it"),
         (None, _) => Fact::waiting(about, "not made yet"),
-    })
+    }
 }

@@ -3,11 +3,10 @@
 //! Decides nothing itself: nodes are evaluated by [`NovaInstances`], desired state and plan of a Service come from
 //! [`Balancers`], ownership names from `loadbalancer::names`. Read-only, except [`Inspect::delete_orphan`].
 
-mod current;
 mod explain_node;
 mod explain_service;
+mod inventory;
 pub(crate) mod lint;
-mod members;
 mod migration;
 mod orphans;
 pub(crate) mod replay;

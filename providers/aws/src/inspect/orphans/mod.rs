@@ -10,15 +10,17 @@ mod found;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ccm_kit::inspect::orphans::{self, Unclaimed};
+use ccm_kit::inspect::{LOAD_BALANCER, Object};
 use ccm_provider::{
     Change, Claims, ErrorClass, Finding, Orphan, ProviderError, Risk, Service, ServiceKey, Severity, Verb, address,
 };
-use serde::{Deserialize, Serialize};
 
 use super::Inspector;
+use super::inventory::{self, SECURITY_GROUP, TARGET_GROUP};
 use crate::client::ec2::{Route, RouteTable, SecurityGroup};
 use crate::client::write::Ec2Write;
-use crate::client::{Tags, Write, elb, elbv2};
+use crate::client::{Write, elb, elbv2};
 use crate::loadbalancer::claim::{self, Marks, Unread};
 use crate::loadbalancer::names;
 use crate::loadbalancer::observed::Observed;
@@ -34,56 +36,14 @@ pub(super) use delete::delete;
 /// The cost of a balancer without traffic: list prices of 2026 differ by region.
 const BALANCER_COST: &str = "roughly 16 to 25 USD a month, plus traffic";
 
-/// Identity of an orphan for its deletion.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum OrphanRef {
-    Classic {
-        name: String,
-        service: String,
-    },
-    Network {
-        name: String,
-        arn: String,
-        service: String,
-    },
-    /// `balancers`: the balancers that forward to it and are orphans too.
-    TargetGroup {
-        name: String,
-        arn: String,
-        service: String,
-        #[serde(alias = "of")]
-        balancers: Vec<String>,
-    },
-    SecurityGroup {
-        id: String,
-        name: String,
-        description: String,
-    },
-    Route {
-        table: String,
-        destination: String,
-    },
-}
-
-/// A load balancer of either kind.
-#[derive(Debug)]
-struct Balancer {
-    classic: bool,
-    /// The ARN of a network balancer, the name of a classic one.
-    id: String,
-    name: String,
-    created: Option<jiff::Timestamp>,
-    security_groups: Vec<String>,
-    tags: Tags,
-}
-
-/// All candidates, with tags.
-#[derive(Debug)]
+/// The candidates: all in the VPC.
 struct Inventory {
-    balancers: Vec<Balancer>,
-    target_groups: Vec<(elbv2::TargetGroup, Tags)>,
+    balancers: Vec<Object>,
+    target_groups: Vec<Object>,
     /// The security groups with the cluster's tag.
     security_groups: Vec<SecurityGroup>,
+    /// The names of the balancers that have a security group, by ID.
+    users: BTreeMap<String, BTreeMap<String, String>>,
     table: Option<RouteTable>,
 }
 
@@ -95,8 +55,8 @@ pub(super) async fn find(aws: &Inspector, cluster: &str, claims: &Claims) -> Res
         return Err(no_cluster_id());
     }
     let inventory = read(aws, cluster).await?;
-    let claimed = found::Claimed::new(cluster, claims);
-    let mut orphans = found::orphans(aws, cluster, &inventory, &claimed).await?;
+    let claimed = found::Claimed::new(aws, cluster, claims);
+    let mut orphans = claimed.orphans(&inventory).await?;
     let deletable = || orphans.iter().any(|orphan| orphan.kept.is_none());
     if !claims.nodes.is_empty() && deletable() && !is_the_cluster(aws, claims).await? {
         let why = format!(
@@ -146,7 +106,7 @@ async fn read(aws: &Inspector, cluster: &str) -> Result<Inventory, ProviderError
         reads.groups(Duration::ZERO),
         tables,
     )?;
-    let classic: Vec<_> = classic.into_iter().filter(|balancer| balancer.vpc == *vpc).collect();
+    let classic = classic.into_iter().filter(|balancer| balancer.vpc == *vpc).collect();
     let network: Vec<_> =
         network.into_iter().filter(|balancer| balancer.vpc == *vpc && balancer.kind == KIND).collect();
     // Names of this program's target groups begin so; an account may have thousands of others.
@@ -154,59 +114,41 @@ async fn read(aws: &Inspector, cluster: &str) -> Result<Inventory, ProviderError
         groups.into_iter().filter(|group| group.vpc == *vpc && group.name.starts_with("k8s-")).collect();
     let arns = network.iter().map(|balancer| &balancer.arn).chain(groups.iter().map(|group| &group.arn));
     let network_tags = async { Ok::<_, ProviderError>(reads.network_tags(arns.cloned(), SHORT).await?) };
-    let (mut tags, classic) = futures::try_join!(network_tags, classic_tags(reads, classic))?;
-    if tags.values().any(|marks| *marks == Marks::Unread(Unread::Denied)) {
+    let (tags, classic) = futures::try_join!(network_tags, classic_tags(reads, classic))?;
+    let all = || tags.values().chain(classic.iter().map(|(_, marks)| marks));
+    if all().any(|marks| *marks == Marks::Unread(Unread::Denied)) {
         return Err(claim::denied());
     }
-    let mut take = |arn: &String| tags.remove(arn).and_then(known).unwrap_or_default();
-    let network: Vec<Balancer> = network
-        .into_iter()
-        .map(|balancer| Balancer {
-            classic: false,
-            tags: take(&balancer.arn),
-            id: balancer.arn,
-            name: balancer.name,
-            created: balancer.created,
-            security_groups: balancer.security_groups,
-        })
-        .collect();
+    let (env, tags) = (aws.env(), |arn: &String| tags.get(arn).and_then(Marks::read));
+    let classic =
+        classic.iter().map(|(found, marks)| (&found.security_groups, inventory::classic(env, found, marks.read())));
+    let network =
+        network.iter().map(|found| (&found.security_groups, inventory::network(env, found, tags(&found.arn))));
+    let (mut balancers, mut users) = (Vec::new(), BTreeMap::<_, BTreeMap<_, _>>::new());
+    for (groups, balancer) in classic.chain(network) {
+        let name = found::name(&balancer.name, &balancer.id);
+        for group in groups {
+            users.entry(group.clone()).or_default().insert(balancer.id.clone(), name.to_owned());
+        }
+        balancers.push(balancer);
+    }
     Ok(Inventory {
-        balancers: classic.into_iter().chain(network).collect(),
-        target_groups: groups
-            .into_iter()
-            .map(|group| {
-                let tags = take(&group.arn);
-                (group, tags)
-            })
-            .collect(),
+        balancers,
+        target_groups: groups.iter().map(|group| inventory::target_group(env, group, tags(&group.arn))).collect(),
         security_groups: security_groups.to_vec(),
+        users,
         // A cluster without pod routes has no such table, or tags all of its tables.
         table: routes::only_table(&tables, cluster, &aws.routes).ok().cloned(),
     })
 }
 
-fn known(marks: Marks) -> Option<Tags> {
-    match marks {
-        Marks::Read(tags) => Some(tags),
-        Marks::Unread(_) => None,
-    }
-}
-
-async fn classic_tags(reads: &Reads, balancers: Vec<elb::LoadBalancer>) -> Result<Vec<Balancer>, ProviderError> {
-    let read = balancers.into_iter().map(|balancer| async move {
+async fn classic_tags(
+    reads: &Reads,
+    all: Vec<elb::LoadBalancer>,
+) -> Result<Vec<(elb::LoadBalancer, Marks)>, ProviderError> {
+    let read = all.into_iter().map(async |balancer| {
         let marks = reads.classic_tags(&balancer.name, SHORT).await?;
-        if marks == Marks::Unread(Unread::Denied) {
-            return Err(claim::denied());
-        }
-        let tags = known(marks).unwrap_or_default();
-        Ok(Balancer {
-            classic: true,
-            id: balancer.name.clone(),
-            name: balancer.name,
-            created: balancer.created,
-            security_groups: balancer.security_groups,
-            tags,
-        })
+        Ok((balancer, marks))
     });
     futures::future::try_join_all(read).await
 }

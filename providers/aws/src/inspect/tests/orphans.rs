@@ -235,7 +235,7 @@ async fn what_lost_its_mark_or_came_into_use_since_is_refused() {
     bed.world.ec2(|ec2| ec2.groups.get_mut(&balancer_group).unwrap().tags.clear());
     for orphan in &orphans {
         let error = bed.inspector().delete_orphan(CLUSTER, orphan).await.unwrap_err();
-        has(&error.to_string(), &["is not deleted: its tags, by which it was recognized, have changed"]);
+        has(&error.to_string(), &["is not deleted: the marks by which it was recognized have changed"]);
     }
     // The tags are back, but another balancer forwards to the target group.
     mark("owned");

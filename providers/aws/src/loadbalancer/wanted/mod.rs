@@ -20,7 +20,8 @@ use ipnet::IpNet;
 use crate::client::{elb, elbv2};
 use crate::loadbalancer::names;
 
-pub(crate) use of_service::{first_few, of_service, previous_balancer, shortened};
+pub(crate) use ccm_kit::inspect::first_few;
+pub(crate) use of_service::{of_service, previous_balancer, shortened};
 pub(crate) use review::review;
 
 #[derive(Debug, Clone)]

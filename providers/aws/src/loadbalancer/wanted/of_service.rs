@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_provider::{Finding, ProviderError, Service, ServiceAction, ServiceWork, Severity};
 
-use super::{Classic, Common, Goal, NamedGroups, Network, Subnets, Wanted, check, classic, hostname, network};
+use super::{
+    Classic, Common, Goal, NamedGroups, Network, Subnets, Wanted, check, classic, first_few, hostname, network,
+};
 use crate::annotations::{
     ADDITIONAL_TAGS, Annotations, EXTRA_SECURITY_GROUPS, INTERNAL, Kind, LintContext, SECURITY_GROUPS, SUBNETS,
     TARGET_NODE_LABELS, TYPE, invalid, lint, refused,
@@ -212,13 +214,6 @@ fn targets(
     });
     let findings = findings.collect();
     Ok((targets, findings))
-}
-
-/// Up to five names, and how many more there are.
-pub(crate) fn first_few(names: &[&str]) -> String {
-    let mut names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    names.sort_unstable();
-    shortened(names, 5, ", ")
 }
 
 pub(crate) fn shortened(mut texts: Vec<String>, most: usize, between: &str) -> String {

@@ -15,11 +15,12 @@ mod permissions;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use ccm_kit::inspect::first_few;
 use ccm_kit::inspect::migration::{configuration, services};
 use ccm_provider::address::{parse_cidr, parse_ip};
 use ccm_provider::{Check, Claims};
 
-use super::{Inspector, members, unchecked};
+use super::{Inspector, unchecked};
 use crate::client::network::ExtraRoute;
 use crate::loadbalancer::names;
 
@@ -66,7 +67,7 @@ async fn router(openstack: &Inspector, claims: &Claims) -> Vec<Check> {
     let names = |routes: &[&ExtraRoute]| {
         let names: Vec<String> =
             routes.iter().map(|route| format!("{} via {}", route.destination, route.nexthop)).collect();
-        members::first_few(&names.iter().map(String::as_str).collect::<Vec<_>>())
+        first_few(&names.iter().map(String::as_str).collect::<Vec<_>>())
     };
     let mut checks = vec![Check::good(CHECK, &*subject, format!("routes to nodes: {}", ours.len()))];
     if !left.is_empty() {

@@ -1,9 +1,10 @@
 //! Checks the servers of the nodes, with the look-ups of the controllers.
 
+use ccm_kit::inspect::first_few;
 use ccm_kit::inspect::migration::{self, ADDRESSES, IDS};
 use ccm_provider::{AddressType, Aspects, Check, Claims, InstanceMetadata, InstancesV2 as _, Node, NodeAddress};
 
-use crate::inspect::{Inspector, members};
+use crate::inspect::Inspector;
 
 pub(super) async fn checks(openstack: &Inspector, claims: &Claims) -> Vec<Check> {
     let Some(instances) = &openstack.instances else {
@@ -31,7 +32,7 @@ fn addresses(node: &Node, metadata: &InstanceMetadata) -> Option<Check> {
     if before.is_empty() || before == after {
         return None;
     }
-    let shown = |list: &[String]| members::first_few(&list.iter().map(String::as_str).collect::<Vec<_>>());
+    let shown = |list: &[String]| first_few(&list.iter().map(String::as_str).collect::<Vec<_>>());
     let text = format!("its addresses would change from {} to {}", shown(&before), shown(&after));
     let fix = "compare section [Networking] of cloud.conf with that of the running program";
     Some(Check::warning(ADDRESSES, format!("node {}", node.name), text, fix))

@@ -305,12 +305,6 @@ fn only_hosts_changed_asks_for_a_balancer_that_exists() {
 }
 
 #[test]
-fn long_lists_of_names_are_cut() {
-    assert_eq!(first_few(&["b", "a"]), "a, b");
-    assert_eq!(first_few(&["g", "f", "e", "d", "c", "b", "a"]), "a, b, c, d, e and 2 more");
-}
-
-#[test]
 fn services_that_need_ipv6_are_warned_whatever_the_kind() {
     for kind in ["nlb", "clb"] {
         let keys = |families: &[&str], policy: Option<&str>| {
