@@ -1,14 +1,16 @@
 //! Explains a Service: its owner, its forwarding rule, the instances behind it, health check and firewall rules.
 
+use std::collections::BTreeSet;
+
 use ccm_kit::inspect::service;
 use ccm_provider::{Fact, FactState, NodeReader, ProviderError, Service};
 
 use super::Inspector;
-use super::inventory;
 use crate::annotations::Scheme;
 use crate::client::balancing::ForwardingRule;
 use crate::client::resource::last_part;
 use crate::loadbalancer::env::Env;
+use crate::loadbalancer::hosts::Host;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::plan::real_scheme;
 use crate::loadbalancer::wanted::Item;
@@ -70,9 +72,17 @@ fn address(service: &Service, rule: &ForwardingRule) -> Fact {
     }
 }
 
+/// The instances behind the balancer.
+pub(super) fn hosts(item: &Item, observed: &Observed) -> BTreeSet<Host> {
+    let pool = observed.pools.get(&item.names.balancer).into_iter();
+    let of_pool = pool.flat_map(|pool| pool.instances.iter().filter_map(|url| Host::of_url(url)));
+    let of_groups = observed.groups.values().flat_map(|zone| zone.values()).flatten().cloned();
+    of_pool.chain(of_groups).collect()
+}
+
 fn members(item: &Item, observed: &Observed) -> Option<Fact> {
     item.settings.as_ref()?;
-    let members = inventory::members(item, observed);
+    let members = hosts(item, observed);
     let about = match item.scheme {
         Scheme::External => format!("target pool {}", item.names.balancer),
         Scheme::Internal => "instance groups".to_owned(),
@@ -80,7 +90,7 @@ fn members(item: &Item, observed: &Observed) -> Option<Fact> {
     Some(match members.len() {
         0 => Fact::waiting(about, "no instance: no node is a host, or the next sync adds them"),
         count => {
-            let zones: std::collections::BTreeSet<&str> = members.iter().map(|host| &*host.zone).collect();
+            let zones: BTreeSet<&str> = members.iter().map(|host| &*host.zone).collect();
             let zones: Vec<&str> = zones.into_iter().collect();
             Fact::good(about, format!("instances: {count}, in {}", zones.join(", ")))
         }

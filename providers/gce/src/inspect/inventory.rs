@@ -12,7 +12,7 @@ use crate::loadbalancer::Balancers;
 use crate::loadbalancer::hosts::Host;
 use crate::loadbalancer::observed::Observed;
 use crate::loadbalancer::plan::real_scheme;
-use crate::loadbalancer::wanted::{Item, Wanted};
+use crate::loadbalancer::wanted::Wanted;
 use crate::ownership::{CLASSES, described_service};
 
 /// The position of the only Service in its work.
@@ -42,7 +42,7 @@ impl Explained for Balancers {
     fn inventory(&self, service: &Service, desired: &Wanted, observed: &Observed) -> Vec<Object> {
         let Some(item) = desired.items.get(&PLACE) else { return Vec::new() };
         let found = observed.rule(&item.names).map(|rule| balancer(&rule.name, &rule.description, real_scheme(rule)));
-        let members = members(item, observed).iter().map(id).collect();
+        let members = state::hosts(item, observed).iter().map(id).collect();
         vec![Object { state: state::parts(self.env(), service, item, observed), members, ..found.unwrap_or_default() }]
     }
 
@@ -69,12 +69,4 @@ pub(super) fn balancer(name: &str, description: &str, scheme: Scheme) -> Object 
 
 fn id(host: &Host) -> String {
     format!("{}/{}", host.zone, host.name)
-}
-
-/// The instances behind the balancer.
-pub(super) fn members(item: &Item, observed: &Observed) -> BTreeSet<Host> {
-    let pool = observed.pools.get(&item.names.balancer).into_iter();
-    let of_pool = pool.flat_map(|pool| pool.instances.iter().filter_map(|url| Host::of_url(url)));
-    let of_groups = observed.groups.values().flat_map(|zone| zone.values()).flatten().cloned();
-    of_pool.chain(of_groups).collect()
 }

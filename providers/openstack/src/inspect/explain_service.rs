@@ -3,8 +3,7 @@
 use ccm_kit::inspect::{DESIRED, Health, Member, first_few, members, service};
 use ccm_provider::{Fact, NodeReader, ProviderError, Service};
 
-use super::inventory::PLACE;
-use super::{Inspector, about};
+use super::{Inspector, PLACE, about};
 use crate::client::octavia::{self, ACTIVE, ERROR, Listener, LoadBalancer, Pool};
 use crate::loadbalancer::claim::{Claim, claim};
 use crate::loadbalancer::names;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use ccm_kit::inspect::{Claim, Explained, LOAD_BALANCER, Object};
 use ccm_provider::{Fact, Service};
 
-use super::explain_service as state;
+use super::{PLACE, explain_service as state};
 use crate::client::network::{FloatingIp, SecurityGroup};
 use crate::client::octavia::LoadBalancer;
 use crate::loadbalancer::claim::utc;
@@ -17,9 +17,6 @@ use crate::loadbalancer::wanted::Wanted;
 use crate::loadbalancer::{Balancers, names};
 
 pub(super) const FLOATING_IP: &str = "FloatingIP";
-pub(super) const SECURITY_GROUP: &str = "SecurityGroup";
-/// The index of the only Service in its work.
-pub(super) const PLACE: usize = 0;
 
 impl Explained for Balancers {
     const NOT_FOUND: &'static str = "check whether it has another name (--cluster-name) or is in another project";
@@ -107,5 +104,5 @@ pub(super) fn security_group(group: &SecurityGroup) -> Object {
         Some(Claim { cluster: cluster.to_owned(), service: service.to_owned(), uid: uid.to_owned(), marks })
     };
     let (id, name) = (group.id.clone(), group.name.clone());
-    Object { kind: SECURITY_GROUP, id, name, claim: claim(), ..Object::default() }
+    Object { kind: "SecurityGroup", id, name, claim: claim(), ..Object::default() }
 }

@@ -26,6 +26,9 @@ use crate::loadbalancer::Balancers;
 use crate::node::identity::Identity;
 use crate::node::instances::NovaInstances;
 
+/// The index of the only Service in its work.
+const PLACE: usize = 0;
+
 /// The parts of the provider that the commands use.
 #[derive(Debug)]
 pub(crate) struct Inspector {
