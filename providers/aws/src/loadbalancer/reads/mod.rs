@@ -329,9 +329,8 @@ impl Reads {
         lock(&self.remembered).held.remove(object);
     }
 
-    /// Records the creation of an object whose tags AWS may show late. A former balancer of that name hides it no more.
+    /// Records the creation of an object whose tags AWS may show late.
     pub(crate) fn created(&self, name: &str) {
-        self.deleted.forget(|deleted| deleted == name);
         self.created.wrote([name.to_owned()]);
     }
 
