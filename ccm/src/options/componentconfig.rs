@@ -1,7 +1,8 @@
 //! The settings as the versioned object of `/configz`.
 //!
 //! Group, version, kind and field names are those of `k8s.io/cloud-provider` `config/v1alpha1`; most fields have no
-//! tag there, hence the capitals. The form is that of 1.37: older versions have `NodeMonitorPeriod` in `KubeCloudShared`. There is no file of this kind: flags are the only source.
+//! tag there, hence the capitals. The form is that of 1.37: older versions have `NodeMonitorPeriod` in
+//! `KubeCloudShared`. There is no file of this kind: flags are the only source.
 
 use ccm_provider::duration;
 use serde_json::{Value, json};

@@ -138,13 +138,7 @@ impl Account {
 
     async fn ask_once(&self) -> Result<Token, ApiError> {
         self.ensure().await?;
-        let path = format!("/api/v1/namespaces/{}/serviceaccounts/{}/token", self.namespace, self.name);
-        let body = json!({
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": LIFETIME},
-        });
-        let answer = self.send(Call::json(Method::POST, path, &body)).await?;
+        let answer = self.request().await?;
         let TokenRequest { status } = serde_json::from_value(answer)
             .map_err(|_| ApiError::Decode("it is no TokenRequest with a token".into()))?;
         let mut header = HeaderValue::try_from(format!("Bearer {}", status.token))
@@ -156,7 +150,17 @@ impl Account {
         Ok(Token { header, renew_at: now + lifetime.mul_f64(1.0 - LEFT), ends_at: now + lifetime })
     }
 
-    /// Makes sure that the service account exists. Where that cannot be read, the request of a token decides.
+    async fn request(&self) -> Result<Value, ApiError> {
+        let path = format!("/api/v1/namespaces/{}/serviceaccounts/{}/token", self.namespace, self.name);
+        let body = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": LIFETIME},
+        });
+        self.send(Call::json(Method::POST, path, &body)).await
+    }
+
+    /// Makes sure that the service account exists. Where it can neither be read nor created, a token shows that.
     pub(super) async fn ensure(&self) -> Result<(), ApiError> {
         let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", self.namespace);
         let is_unread = match self.send(Call::get(format!("{accounts}/{}", self.name))).await {
@@ -172,7 +176,8 @@ impl Account {
         });
         match self.send(Call::json(Method::POST, accounts, &body)).await {
             // Another replica created it first.
-            Err(error) if error.is_conflict() || is_unread && error.is_forbidden() => Ok(()),
+            Err(error) if error.is_conflict() => Ok(()),
+            Err(error) if is_unread && error.is_forbidden() => self.request().await.map(drop),
             answer => answer.map(drop),
         }
     }

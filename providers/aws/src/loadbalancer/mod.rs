@@ -52,7 +52,7 @@ use env::Env;
 use observed::Observed;
 use reads::Reads;
 use settling::Settling;
-use step::{Purpose, Step};
+use step::{Besides, Purpose, Step};
 use wanted::{Goal, Wanted};
 use write::Outputs;
 
@@ -245,7 +245,11 @@ fn of_other_kind(desired: &Wanted, observed: &Observed) -> Option<Finding> {
 impl From<Step> for balancer::Step<Step> {
     fn from(step: Step) -> Self {
         let (summary, part, needs) = (step.summary.clone(), step.part.clone(), step.needs);
-        let step = Self::new(step, summary, Items::one(0), part);
+        let restore = step.restore.clone().map(|write| {
+            let step = Step { write, besides: Besides::Nothing, restore: None, ..step.clone() };
+            Box::new(Self::new(step, summary.clone(), Items::one(0), part.clone()))
+        });
+        let step = Self { restore, ..Self::new(step, summary, Items::one(0), part) };
         match needs {
             Some(needs) => step.needs(needs),
             None => step,

@@ -22,6 +22,8 @@ pub(crate) struct Step {
     /// The kinds of parts without which it is not sent; `None`: those of its kind.
     pub(crate) needs: Option<&'static [Kind]>,
     pub(crate) besides: Besides,
+    /// Creates again what was deleted for this write, if AWS refuses it.
+    pub(crate) restore: Option<Write>,
 }
 
 /// What else a write needs when it is sent.
@@ -93,6 +95,7 @@ impl Step {
             part: Part::new(Kind::Frame),
             needs: None,
             besides: Besides::Nothing,
+            restore: None,
         }
     }
 

@@ -355,6 +355,34 @@ async fn a_port_stays_open_in_all_syncs_after_a_refusal() {
     bed.check();
 }
 
+/// The protocol of a port takes a new listener.
+#[tokio::test]
+async fn a_listener_whose_successor_is_refused_is_created_again() {
+    let bed = Bed::start("");
+    let process = bed.process().await;
+    let before = desired("nlb", &[], &[(53, 31053)]);
+    bed.ensure(&*process, &before).await;
+    let listener = || {
+        bed.aws.world(|world| {
+            let listener = world.elbv2.listeners.values().next().unwrap();
+            (world.elbv2.listeners.len(), listener.port, listener.protocol.clone(), listener.group.clone())
+        })
+    };
+    let was = listener();
+    let fault = Fault::Code { status: 400, code: "InvalidConfigurationRequest".to_owned(), message: "no".to_owned() };
+    let of_udp = Rule { params: Some("Protocol=UDP".to_owned()), ..Rule::every(fault).on("elbv2", "CreateListener") };
+    bed.aws.fault(of_udp);
+    let mut changed = before.clone();
+    changed.spec.ports[0].protocol = "UDP".to_owned();
+    for sync in 0..3 {
+        process.ensure(CLUSTER, &changed, &bed.nodes).await.unwrap_err();
+        assert_eq!(listener(), was, "sync {sync}");
+    }
+    bed.ensure(&*process, &before).await;
+    assert_eq!(listener(), was);
+    bed.check();
+}
+
 #[tokio::test]
 async fn a_target_group_whose_targets_cannot_be_read_keeps_no_other_from_its_nodes() {
     let mut bed = Bed::start("");

@@ -43,6 +43,23 @@ pub(crate) struct ForwardingRule {
     pub(crate) fingerprint: String,
 }
 
+impl ForwardingRule {
+    /// The body that creates the same rule again.
+    pub(crate) fn again(&self) -> Value {
+        let mut body = serde_json::to_value(self).unwrap_or_default();
+        if let Some(fields) = body.as_object_mut() {
+            fields.retain(|key, value| {
+                let is_empty = value == "" || value == false || value.as_array().is_some_and(Vec::is_empty);
+                !is_empty && key != "name" && key != "fingerprint"
+            });
+            if !self.ports.is_empty() {
+                fields.remove("portRange");
+            }
+        }
+        body
+    }
+}
+
 /// A reserved address.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

@@ -47,7 +47,7 @@ use facts::Facts;
 use observe::Reads;
 use observed::Observed;
 use owner::Owner;
-use step::{Outputs, Step};
+use step::{Act, Outputs, Step};
 pub(crate) use turns::InTurn;
 use wanted::Wanted;
 use write::{Ongoing, Writer};
@@ -247,7 +247,13 @@ impl From<plan::Steps> for Plan<Step> {
         let wrapped = |step: Step| {
             let (summary, stage, items) = (step.describe(), step.stage(), Items::Some(step.items.clone()));
             let (part, needs) = (step.part.clone(), step.needs);
-            balancer::Step::new(step, summary, items, part).needs(needs).stage(stage)
+            let restore = step.restore.clone().map(|write| {
+                let (items, part) = (items.clone(), part.clone());
+                let step = Step { act: Act::Send(write), restore: None, ..step.clone() };
+                balancer::Step::new(step, summary.clone(), items, part)
+            });
+            let step = balancer::Step::new(step, summary, items, part).needs(needs).stage(stage);
+            balancer::Step { restore: restore.map(Box::new), ..step }
         };
         Self { steps: steps.into_iter().map(wrapped).collect(), findings, failed }
     }

@@ -89,6 +89,8 @@ pub(crate) struct Step {
     pub(crate) changes: Vec<Change>,
     pub(crate) reason: &'static str,
     pub(crate) risk: Risk,
+    /// Creates the deleted object of the same name again if this creation is refused.
+    pub(crate) restore: Option<Write>,
 }
 
 /// The action of a step.

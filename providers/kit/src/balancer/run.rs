@@ -198,7 +198,7 @@ impl<C: BalancerCloud> Run<'_, C> {
         }
     }
 
-    /// One step, with its replacement or the removal of its remains.
+    /// One step, with its replacement, the return of what it replaces, or the removal of its remains.
     async fn step(
         &self,
         index: usize,
@@ -217,6 +217,12 @@ impl<C: BalancerCloud> Run<'_, C> {
             && is_refusal(&failure.error)
         {
             result = self.write(index, instead, accepted).await;
+        }
+        if let (Err(failure), Some(restore)) = (&result, &step.restore)
+            && is_refusal(&failure.error)
+            && let Err(Failure { error, .. }) = self.write(index, restore, accepted).await
+        {
+            tracing::warn!(object = restore.object(), %error, "what a refused write replaces is not there again");
         }
         if let (Err(Failure { error, was_accepted: true }), Some(undo)) = (&result, &step.undo)
             && let Err(Failure { error: second, .. }) = self.write(index, undo, accepted).await

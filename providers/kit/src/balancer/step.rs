@@ -62,6 +62,8 @@ pub struct Step<W> {
     pub instead: Option<Box<Step<W>>>,
     /// Executed if the cloud accepts the write and it fails afterwards: removes what is left of it.
     pub undo: Option<Box<Step<W>>>,
+    /// Executed if the cloud refuses the write: creates again what was deleted for it. The refusal stays the result.
+    pub restore: Option<Box<Step<W>>>,
 }
 
 /// The items of a step, by index in the work.
@@ -168,7 +170,18 @@ impl<W> Step<W> {
     /// A step that runs after the steps before it.
     pub fn new(write: W, summary: Summary, items: Items, part: Part) -> Self {
         let needs = part.kind.needs();
-        Self { write, summary, items, part, needs, stage: None, optional: false, instead: None, undo: None }
+        Self {
+            write,
+            summary,
+            items,
+            part,
+            needs,
+            stage: None,
+            optional: false,
+            instead: None,
+            undo: None,
+            restore: None,
+        }
     }
 
     /// The step with other needs than usual for its kind.
@@ -206,6 +219,13 @@ impl<W> Step<W> {
         self
     }
 
+    /// The step with another one that creates again what was deleted for it.
+    #[must_use]
+    pub fn restore(mut self, step: Self) -> Self {
+        self.restore = Some(Box::new(step));
+        self
+    }
+
     /// The object that it changes.
     pub fn object(&self) -> String {
         format!("{} {}", self.summary.kind, self.summary.id)
@@ -213,13 +233,16 @@ impl<W> Step<W> {
 
     /// The description for users, with the steps for the case that it fails.
     pub(crate) fn printed(self) -> Summary {
-        let Self { mut summary, instead, undo, .. } = self;
+        let Self { mut summary, instead, undo, restore, .. } = self;
         let named = |step: &Self| format!("{} {} {}", step.summary.verb.as_str(), step.summary.kind, step.summary.id);
         if let Some(instead) = instead {
             summary.reason = format!("{}; if it is refused: {}", summary.reason, named(&instead));
         }
         if let Some(undo) = undo {
             summary.reason = format!("{}; if it fails afterwards: {}", summary.reason, named(&undo));
+        }
+        if let Some(restore) = restore {
+            summary.reason = format!("{}; if it is refused: {}, as before", summary.reason, named(&restore));
         }
         summary
     }

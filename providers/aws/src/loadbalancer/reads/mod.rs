@@ -329,9 +329,11 @@ impl Reads {
         lock(&self.remembered).held.remove(object);
     }
 
-    /// Records the creation of an object whose tags AWS may show late.
+    /// Records the creation of an object whose tags AWS may show late. A classic balancer may have the name of one that
+    /// was deleted a moment ago.
     pub(crate) fn created(&self, name: &str) {
         self.created.wrote([name.to_owned()]);
+        self.deleted.forget(|deleted| deleted == name);
     }
 
     /// Whether this process created the object with this name or ARN a moment ago.

@@ -19,12 +19,10 @@ use super::{Draft, change, put, what};
 use crate::annotations::{Scheme, Tier};
 use crate::client::balancing::{Address, ForwardingRule, TargetPool};
 use crate::client::operation::{
-    FORWARDING_RULE_CREATE, HTTP_HEALTH_CHECK_DELETE, TARGET_POOL_ADD, TARGET_POOL_CREATE, TARGET_POOL_DELETE,
-    TARGET_POOL_REMOVE,
+    HTTP_HEALTH_CHECK_DELETE, TARGET_POOL_ADD, TARGET_POOL_CREATE, TARGET_POOL_DELETE, TARGET_POOL_REMOVE,
 };
 use crate::client::resource::Collection;
 
-const RULE: &str = "ForwardingRule";
 const POOL: &str = "TargetPool";
 /// The most instances that the API accepts in a new target pool.
 const FIRST_INSTANCES: usize = 200;
@@ -221,9 +219,7 @@ impl Draft<'_> {
             true => put(&mut body, "ports", json!(settings.ports.iter().map(ToString::to_string).collect::<Vec<_>>())),
             false => put(&mut body, "portRange", json!(ports::range(&settings.ports))),
         }
-        let write = self.write(FORWARDING_RULE_CREATE, &name).body(body);
-        let act = if address.is_empty() { Act::InsertRule(write) } else { Act::Send(write) };
-        self.push(Rank::Rules, act, what(Verb::Create, RULE, "everything behind it is there"));
+        self.insert_rule(body, !address.is_empty());
     }
 
     /// Deletes the health check that is no longer used.

@@ -176,6 +176,7 @@ impl Group<'_> {
             changes: Vec::new(),
             reason,
             risk: if verb == Verb::Detach { Risk::Brief } else { Risk::None },
+            restore: None,
         }
     }
 }

@@ -14,7 +14,7 @@ use super::{Draft, change, groups, put, real_scheme, shared_backend_name, update
 use crate::annotations::{SUBNET, Scheme, Tier};
 use crate::client::balancing::{BackendService, ForwardingRule, group_of};
 use crate::client::operation::{
-    BACKEND_SERVICE_CREATE, BACKEND_SERVICE_UPDATE, FORWARDING_RULE_CREATE, FORWARDING_RULE_PATCH, HEALTH_CHECK_DELETE,
+    BACKEND_SERVICE_CREATE, BACKEND_SERVICE_UPDATE, FORWARDING_RULE_PATCH, HEALTH_CHECK_DELETE,
 };
 use crate::client::resource::{Collection, ResourceId, Scope, last_part, same_url};
 
@@ -184,7 +184,6 @@ impl Draft<'_> {
     }
 
     fn make_internal_rule(&mut self, settings: &Settings, backend: &str, address: &str) {
-        let name = self.item.names.balancer.clone();
         let mut body = json!({
             "description": self.item.names.description(),
             "backendService": self.env.links.of(Collection::BackendServices, &self.env.region(), backend),
@@ -206,9 +205,7 @@ impl Draft<'_> {
             true => put(&mut body, "allPorts", json!(true)),
             false => put(&mut body, "ports", json!(settings.ports.iter().map(ToString::to_string).collect::<Vec<_>>())),
         }
-        let write = self.write(FORWARDING_RULE_CREATE, &name).body(body);
-        let act = if address.is_empty() { Act::InsertRule(write) } else { Act::Send(write) };
-        self.push(Rank::Rules, act, what(Verb::Create, RULE, "everything behind it is there"));
+        self.insert_rule(body, !address.is_empty());
     }
 
     /// Creates or updates the backend service.

@@ -19,7 +19,7 @@ use super::wanted::{Item, Settings, Wanted};
 use crate::annotations::Scheme;
 use crate::client::Write;
 use crate::client::balancing::ForwardingRule;
-use crate::client::operation::{FORWARDING_RULE_DELETE, Operation};
+use crate::client::operation::{FORWARDING_RULE_CREATE, FORWARDING_RULE_DELETE, Operation};
 use crate::client::resource::{Collection, Scope, last_part};
 use crate::ownership::ClusterNames;
 
@@ -344,6 +344,7 @@ impl<'a> Draft<'a> {
             changes,
             reason,
             risk,
+            restore: None,
         });
     }
 
@@ -367,6 +368,19 @@ impl<'a> Draft<'a> {
         let write = self.write(FORWARDING_RULE_DELETE, &self.item.names.balancer);
         let what = what(Verb::Delete, "ForwardingRule", "it cannot be changed and is made again");
         self.push(Rank::OldRule, Act::Send(write), What { changes, ..what });
+    }
+
+    /// Creates a forwarding rule. One that was deleted for it comes back if the new one is refused.
+    fn insert_rule(&mut self, body: Value, has_address: bool) {
+        let write = self.write(FORWARDING_RULE_CREATE, &self.item.names.balancer).body(body);
+        let act = if has_address { Act::Send(write) } else { Act::InsertRule(write) };
+        self.push(Rank::Rules, act, what(Verb::Create, "ForwardingRule", "everything behind it is there"));
+        let is_replaced = self.steps.iter().any(|step| step.rank == Rank::OldRule);
+        let rule = self.observed.rule(&self.item.names).filter(|_| is_replaced);
+        let restore = rule.map(|rule| self.write(FORWARDING_RULE_CREATE, &self.item.names.balancer).body(rule.again()));
+        if let Some(step) = self.steps.last_mut() {
+            step.restore = restore;
+        }
     }
 }
 

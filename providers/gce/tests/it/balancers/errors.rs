@@ -35,6 +35,32 @@ async fn an_address_outlives_a_failure_between_two_rules() {
     scene.is_steady(&mut web).await;
 }
 
+/// The rule for other ports is refused, and traffic for the old ones goes on.
+#[tokio::test]
+async fn a_rule_whose_successor_is_refused_is_created_again() {
+    for mut service in [web(), internal(web())] {
+        let mut scene = Scene::with(&["n1"]).await;
+        let ip = scene.ensure(&mut service).await;
+        let rule = scene.object("forwardingRules", "LB");
+        let before = service.spec.ports.clone();
+        service.spec.ports = ports("TCP", &[8080]);
+        // The first creation is that of the new rule.
+        scene
+            .cloud()
+            .fault(Rule::every(code(400, "invalid", "no")).on("compute", "forwardingRules.insert").window(0, 1));
+        for _ in 0..3 {
+            assert!(scene.refused(&mut service).await.contains("no"));
+            let now = scene.object("forwardingRules", "LB");
+            for field in ["IPAddress", "IPProtocol", "ports", "portRange", "target", "backendService", "networkTier"] {
+                assert_eq!(now[field], rule[field], "{field}");
+            }
+        }
+        service.spec.ports = before;
+        assert_eq!(scene.ensure(&mut service).await, ip);
+        scene.is_steady(&mut service).await;
+    }
+}
+
 #[tokio::test]
 async fn a_failed_creation_keeps_no_reservation() {
     let mut scene = Scene::with(&["n1"]).await;

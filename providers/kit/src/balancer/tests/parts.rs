@@ -369,6 +369,26 @@ async fn what_happens_after_a_refusal_or_a_failure_is_part_of_the_plan() {
     assert_eq!(tried(&engine), ["batch", "one by one", "balancer", "remains"]);
 }
 
+/// The old one goes again only if the new one may be sent again.
+#[tokio::test(start_paused = true)]
+async fn what_was_deleted_for_a_refused_successor_comes_back_and_stays() {
+    let frame = || Part::new(Kind::Frame);
+    let of = |name, verb| {
+        let mut step = step(name, Items::one(0), frame());
+        (step.summary.verb, step.summary.id) = (verb, "rule".to_owned());
+        step
+    };
+    let old = of("old rule", Verb::Create);
+    let engine =
+        engine(vec![of("delete", Verb::Delete), of("new rule", Verb::Create).restore(old)], &[("new rule", invalid())]);
+    let answer = reconcile(&engine, &ensure(&["web"])).await.remove(0);
+    assert_eq!(answer.result.unwrap_err().to_string(), "refused");
+    assert_eq!(tried(&engine), ["delete", "new rule", "old rule"]);
+    engine.cloud().written.lock().unwrap().clear();
+    reconcile(&engine, &ensure(&["web"])).await.remove(0).result.unwrap_err();
+    assert_eq!(tried(&engine), [""; 0]);
+}
+
 /// For an hour, only the other step is sent.
 #[tokio::test(start_paused = true)]
 async fn the_step_after_a_remembered_refusal_is_still_sent() {

@@ -8,6 +8,7 @@ use super::group::{self, Chosen};
 use super::{Context, step};
 use crate::client::elbv2::Listener;
 use crate::client::write::{ElbV2Write, ListenerSettings};
+use crate::client::{Id, Write};
 use crate::loadbalancer::claim;
 use crate::loadbalancer::observed::TargetGroup;
 use crate::loadbalancer::step::{Kind, Planned, Step};
@@ -72,11 +73,13 @@ pub(super) fn plan(context: &Context<'_>) -> Planned {
                 // A port has one listener: one of another protocol must be deleted first.
                 let (conflicting, others) = surplus.into_iter().partition(|listener| listener.port == one.port.port);
                 surplus = others;
+                let conflicting: Vec<&Listener> = conflicting;
+                let former = conflicting.first().copied();
                 for listener in conflicting {
                     let delete = plan.delete(listener, "the port's protocol changed, which takes a new listener");
                     plan.planned.steps.push(delete.part(Kind::Frame, one.port.key()).needs(FILLED));
                 }
-                plan.create(one);
+                plan.create(one, former);
             }
         }
         plan.sweep(&one.port.key());
@@ -101,13 +104,18 @@ pub(super) fn find<'a>(listeners: &'a [Listener], port: &Port) -> Option<&'a Lis
 }
 
 impl<'a> PortPlan<'_, 'a> {
-    fn create(&mut self, one: &Matched<'_>) {
-        let (balancer, tags) = (self.context.balancer(), self.context.tags.clone());
-        let write = ElbV2Write::CreateListener { balancer, listener: wanted(one), tags };
+    /// `former`: the listener that was deleted for this one.
+    fn create(&mut self, one: &Matched<'_>, former: Option<&Listener>) {
+        let insert = |listener| {
+            let (balancer, tags) = (self.context.balancer(), self.context.tags.clone());
+            ElbV2Write::CreateListener { balancer, listener, tags }
+        };
+        let (write, restore) = (insert(wanted(one)), former.and_then(again).map(insert));
         let reason = format!("the Service has port {}", one.port.port);
         let summary = self.listener_step(Verb::Create, one.port.port, reason, write);
         let create = with_changes(summary, differences(self.context, one, None));
-        self.planned.steps.push(create.part(Kind::Frame, one.port.key()));
+        let create = create.part(Kind::Frame, one.port.key());
+        self.planned.steps.push(Step { restore: restore.map(Write::ElbV2), ..create });
     }
 
     fn modify(&mut self, one: &Matched<'_>, listener: &'a Listener) {
@@ -169,6 +177,17 @@ fn wanted(one: &Matched<'_>) -> ListenerSettings {
         ssl_policy: one.port.ssl_policy.clone(),
         target_group: one.chosen.id(),
     }
+}
+
+/// A listener as it was.
+fn again(listener: &Listener) -> Option<ListenerSettings> {
+    Some(ListenerSettings {
+        port: listener.port,
+        protocol: listener.protocol.clone(),
+        certificate: listener.certificates.first().cloned(),
+        ssl_policy: listener.ssl_policy.clone(),
+        target_group: Id::Known(listener.target_group.clone()?),
+    })
 }
 
 const TARGET_GROUP: &str = "target group";
