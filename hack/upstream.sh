@@ -4,7 +4,7 @@
 #
 #   hack/upstream.sh [MINOR...]
 #
-# Without arguments: all. Writes upstream/MINOR.tsv; the test `upstream` of the crate ccm compares this program with them.
+# Without arguments: all. Writes upstream/MINOR.tsv; the test `upstream` of tests/suite compares this program with them.
 # To move to another release, change its version below and run this. Needs Go; without one that is new enough, python3 with
 # venv and pip, to install one from the Python index into ${XDG_CACHE_HOME:-~/.cache}/ccm/. The first build of a version
 # takes some minutes.
