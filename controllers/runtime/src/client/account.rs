@@ -160,7 +160,7 @@ impl Account {
         self.send(Call::json(Method::POST, path, &body)).await
     }
 
-    /// Makes sure that the service account exists. Where it can neither be read nor created, a token shows that.
+    /// Makes sure that the service account exists. Where it cannot be read, a token shows that.
     pub(super) async fn ensure(&self) -> Result<(), ApiError> {
         let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", self.namespace);
         let is_unread = match self.send(Call::get(format!("{accounts}/{}", self.name))).await {
@@ -175,9 +175,9 @@ impl Account {
             "metadata": {"name": self.name, "namespace": self.namespace},
         });
         match self.send(Call::json(Method::POST, accounts, &body)).await {
+            _ if is_unread => self.request().await.map(drop),
             // Another replica created it first.
             Err(error) if error.is_conflict() => Ok(()),
-            Err(error) if is_unread && error.is_forbidden() => self.request().await.map(drop),
             answer => answer.map(drop),
         }
     }

@@ -383,6 +383,19 @@ async fn an_account_is_made_when_it_is_missing_and_its_namespace_when_that_may_b
     }
 }
 
+/// The roles of some Go programs grant tokens, and nothing else on accounts.
+#[tokio::test]
+async fn an_account_that_cannot_be_read_is_taken_if_it_has_a_token() {
+    let (base, _) = server(|seen, _| match seen.path.ends_with("/token") {
+        true => {
+            let status = json!({"token": "t", "expirationTimestamp": "2100-01-01T00:00:00Z"});
+            (201, None, json!({"status": status}))
+        }
+        false => (403, None, json!({"message": "no", "reason": "Forbidden"})),
+    });
+    base.for_account("kube-system", "a", clock()).await.unwrap();
+}
+
 #[tokio::test]
 async fn an_account_that_cannot_be_had_is_named_with_the_flag() {
     let (base, _) = server(|_, _| (403, None, json!({"message": "no, you may not", "reason": "Forbidden"})));
