@@ -9,7 +9,7 @@ use crate::metrics::{Def, GaugeVec, IntGaugeVec, Metrics, Part};
 
 crate::metrics! {
     pub(crate) struct FailingMetrics {
-        objects: IntGaugeVec = Def::gauge("ccm_failing_objects", &["controller"], "Objects whose last sync failed, by controller.");
+        objects: IntGaugeVec = Def::gauge("ccm_failing_objects", &["controller"], "Objects whose last sync failed and is retried, by controller.");
         oldest: GaugeVec = Def::gauge(
             "ccm_failing_oldest_seconds", &["controller"],
             "How long the syncs of an object have failed, of the one that has failed for the longest time, by controller.",

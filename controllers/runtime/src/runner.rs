@@ -426,7 +426,11 @@ impl<R: Reconciler> Batch<R> {
             Err(error) => {
                 let failed = (&*error.to_string(), error.class().cloned());
                 failures.failed(controller, subject(), failed, next);
-                failing.failed(controller, subject());
+                // Nothing would say that an object was deleted that is not retried.
+                match next {
+                    Some(_) => failing.failed(controller, subject()),
+                    None => failing.settled(controller, subject),
+                }
             }
             Ok(_) => {
                 failing.settled(controller, subject);

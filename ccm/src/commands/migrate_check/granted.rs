@@ -105,6 +105,8 @@ impl Granted {
             ("List", _) => items.into_iter().for_each(|item| self.add(item)),
             ("ClusterRole", true) => drop(self.roles.insert((String::new(), metadata.name), rules)),
             ("Role", true) => drop(self.roles.insert((metadata.namespace, metadata.name), rules)),
+            // The API server refuses a Role in a ClusterRoleBinding.
+            ("ClusterRoleBinding", true) if role_ref.kind != "ClusterRole" => {}
             ("ClusterRoleBinding" | "RoleBinding", true) => {
                 let namespace = if kind == "RoleBinding" { metadata.namespace } else { String::new() };
                 let of_role = if role_ref.kind == "Role" { namespace.clone() } else { String::new() };

@@ -47,8 +47,8 @@ pub struct Gates {
     /// `CloudNodeAdditionalLabelsReconciliation`: labels that the cloud gives nodes follow the cloud, not only when a
     /// node is initialized.
     pub additional_labels: bool,
-    /// `CloudProviderNodeOwnership` (KEP-5778): several cloud controller managers share the cluster. Nodes of others are
-    /// left alone without the gate too; with it, they are told apart by the scheme alone, and counted.
+    /// `CloudProviderNodeOwnership` (KEP-5778): several cloud controller managers share the cluster. Without the gate,
+    /// nodes of others are ignored too; with it, only the scheme of the provider ID decides, and they are counted.
     pub node_ownership: bool,
     /// `ServiceLoadBalancerConditions`: Services have conditions with the state of their load balancer. Not a gate of
     /// upstream, where KEP-4631 is not implemented.

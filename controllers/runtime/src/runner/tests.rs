@@ -376,3 +376,50 @@ async fn a_sync_that_waits_for_the_cloud_needs_no_slot_and_a_shutdown_ends_its_w
     // Outside of a runner there is nothing to give back.
     assert!(scope().waiting(std::future::ready(7)).await.is_ok_and(|value| value == 7));
 }
+
+/// Fails with one class of errors after the other.
+#[derive(Default)]
+struct Fails(AtomicUsize);
+
+#[async_trait]
+impl Reconciler for Fails {
+    type Key = u32;
+    type Observed = ();
+    type Group = u32;
+    fn name(&self) -> &'static str {
+        "fails"
+    }
+    fn groups(&self, key: &u32) -> BTreeSet<u32> {
+        [*key].into()
+    }
+    async fn observe(&self, keys: &[u32]) -> Vec<Result<(), SyncError>> {
+        keys.iter().map(|_| Ok(())).collect()
+    }
+    async fn reconcile(&self, work: Vec<(u32, ())>) -> Vec<(u32, Result<Outcome, SyncError>)> {
+        let error = match self.0.fetch_add(1, Ordering::SeqCst) {
+            0 => SyncError::Retry("not yet".into()),
+            _ => SyncError::Terminal("given up".into()),
+        };
+        work.into_iter().map(|(key, ())| (key, Err(error.clone()))).collect()
+    }
+}
+
+/// Nothing says that the object of a failure without a retry was deleted.
+#[tokio::test(start_paused = true)]
+async fn only_failures_that_are_retried_count_as_failing_objects() {
+    let (metrics, leadership) = (Metrics::new(), Leadership::new(Arc::new(SystemClock)));
+    leadership.lead(None);
+    let limit = RateLimit { base: Duration::from_secs(5), max: Duration::from_secs(300), bucket: None };
+    let queue = Queue::new("fails", limit, &metrics);
+    let limits = Limits { batch: 10, groups: 10 };
+    let running = run(Arc::new(Fails::default()), queue.clone(), limits, leadership.clone(), metrics.clone());
+    let running = tokio::spawn(running);
+    queue.add(1);
+    for count in ["1", "0"] {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let line = format!("ccm_failing_objects{{controller=\"fails\"}} {count}");
+        assert!(metrics.text().lines().any(|found| found == line), "{line}\n{}", metrics.text());
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    running.abort();
+}

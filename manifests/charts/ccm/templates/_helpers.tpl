@@ -1,4 +1,8 @@
 {{- define "ccm.name" -}}
+{{- include "ccm.fullname" . }}{{ if .Values.trial }}-trial{{ end }}
+{{- end }}
+
+{{- define "ccm.fullname" -}}
 {{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
 {{- else }}
 {{- $name := default "cloud-controller-manager" .Values.nameOverride }}

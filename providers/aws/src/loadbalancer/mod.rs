@@ -247,9 +247,12 @@ impl From<Step> for balancer::Step<Step> {
         let (summary, part, needs) = (step.summary.clone(), step.part.clone(), step.needs);
         let restore = step.restore.clone().map(|write| {
             let step = Step { write, besides: Besides::Nothing, restore: None, ..step.clone() };
-            Box::new(Self::new(step, summary.clone(), Items::one(0), part.clone()))
+            Self::new(step, summary.clone(), Items::one(0), part.clone())
         });
-        let step = Self { restore, ..Self::new(step, summary, Items::one(0), part) };
+        let mut step = Self::new(step, summary, Items::one(0), part);
+        if let Some(restore) = restore {
+            step = step.restore(restore);
+        }
         match needs {
             Some(needs) => step.needs(needs),
             None => step,

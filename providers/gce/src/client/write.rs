@@ -104,6 +104,11 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
+    /// The time since the write began.
+    pub(crate) fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// Identifies the operation.
     pub(crate) fn key(&self) -> &str {
         if self.pending.self_link.is_empty() { &self.pending.name } else { &self.pending.self_link }

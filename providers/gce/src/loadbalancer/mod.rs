@@ -253,7 +253,10 @@ impl From<plan::Steps> for Plan<Step> {
                 balancer::Step::new(step, summary.clone(), items, part)
             });
             let step = balancer::Step::new(step, summary, items, part).needs(needs).stage(stage);
-            balancer::Step { restore: restore.map(Box::new), ..step }
+            match restore {
+                Some(restore) => step.restore(restore),
+                None => step,
+            }
         };
         Self { steps: steps.into_iter().map(wrapped).collect(), findings, failed }
     }

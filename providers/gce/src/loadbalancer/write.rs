@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_secs(3);
 /// The writes whose operations go on, by operation, and what their end means.
 #[derive(Debug, Default)]
 pub(super) struct Ongoing {
-    sent: Mutex<BTreeMap<String, (Sent, Meant, Instant)>>,
+    sent: Mutex<BTreeMap<String, (Sent, Meant)>>,
     /// The objects that were not deleted because others use them.
     used: Mutex<BTreeSet<String>>,
     /// The instances that were refused, by pool or group, with the reason.
@@ -153,7 +153,7 @@ impl Writer<'_> {
     async fn begin(&self, step: &Step, write: &Write, meant: Meant) -> Result<Written, ApiError> {
         let Some(sent) = self.client.begin(write).await? else { return Ok(Written::Done) };
         let name = sent.key().to_owned();
-        lock(&self.ongoing.sent).insert(name.clone(), (sent, meant, Instant::now()));
+        lock(&self.ongoing.sent).insert(name.clone(), (sent, meant));
         let verb = match step.verb {
             ccm_provider::Verb::Create => "creating",
             ccm_provider::Verb::Update => "updating",
@@ -167,9 +167,9 @@ impl Writer<'_> {
     /// Looks at an operation for a moment.
     pub(super) async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
         let ongoing = lock(&self.ongoing.sent).get(&operation.name).cloned();
-        let Some((mut sent, meant, since)) = ongoing else { return Ok(Progress::Done) };
+        let Some((mut sent, meant)) = ongoing else { return Ok(Progress::Done) };
         let look = tokio::time::timeout(LOOK, self.client.look(&mut sent)).await;
-        if since.elapsed() > SLOW_GROUP && !matches!(look, Ok(None)) {
+        if sent.age() > SLOW_GROUP && !matches!(look, Ok(None)) {
             self.note_group(&sent.write);
         }
         match look {

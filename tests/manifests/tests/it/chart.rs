@@ -259,7 +259,9 @@ fn the_values_of_the_charts_of_the_go_programs_have_their_place() {
 #[test]
 fn a_trial_has_no_port_and_its_roles_only_read() {
     let chart = |provider: &str| {
-        rendered(&format!("trial=true,cloudProvider={provider},kind=DaemonSet,serviceAccountCredentials=true"))
+        // With the name of the program that runs now.
+        let named = "fullnameOverride=cloud-controller-manager,kind=DaemonSet,serviceAccountCredentials=true";
+        rendered(&format!("trial=true,cloudProvider={provider},{named}"))
     };
     let component = with_components(&["trial"]).map(|text| documents(&text));
     for documents in [chart("fake"), chart("gce"), component] {

@@ -80,6 +80,58 @@ fn a_missing_right_is_one_finding_with_the_commands_that_grant_it() {
 }
 
 #[test]
+fn roles_that_will_be_applied_count_for_the_accounts_that_they_are_bound_to() {
+    let options = options(&[]);
+    let controllers: Vec<&Controller> = options.switched_on().collect();
+    let needs = rbac::needs(ACCOUNT, &options, &controllers, &rbac::Provider::default());
+    let missing = |granted: &Granted| {
+        let mut answers = rbac::Answers { granted: Default::default(), about_us: None };
+        answers.granted.extend(needs.questions().into_iter().map(|question| {
+            let is_granted = granted.allows(&question);
+            (question, is_granted)
+        }));
+        lines(rbac::checks(&needs, &answers))
+    };
+    let group = "rbac.authorization.k8s.io";
+    let role = |kind: &str, namespace: &str, rules: Value| {
+        json!({"apiVersion": format!("{group}/v1"), "kind": kind, "rules": rules,
+            "metadata": {"name": "x", "namespace": namespace}})
+    };
+    let binding = |kind: &str, role_kind: &str, account: &str| {
+        json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": "x", "namespace": "kube-system"},
+            "roleRef": {"apiGroup": group, "kind": role_kind, "name": "x"},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}]})
+    };
+    let all = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+    let whole = role("ClusterRole", "", all.clone());
+    let bound = |binding: Value| json!({"apiVersion": "v1", "kind": "List", "items": [whole.clone(), binding]});
+    let ccm = "cloud-controller-manager";
+    assert_eq!(missing(&Granted::of([bound(binding("ClusterRoleBinding", "ClusterRole", ccm))])), ["info rbac"]);
+    let nothing = missing(&Granted::of([]));
+    assert!(nothing.contains(&"error rbac nodes".to_owned()), "{nothing:?}");
+    // Another account, a role that is not bound, a binding of another role, another kind of object.
+    assert_eq!(missing(&Granted::of([bound(binding("ClusterRoleBinding", "ClusterRole", "other"))])), nothing);
+    assert_eq!(missing(&Granted::of([whole.clone()])), nothing);
+    assert_eq!(missing(&Granted::of([bound(binding("ClusterRoleBinding", "Role", ccm))])), nothing);
+    assert_eq!(missing(&Granted::of([json!({"apiVersion": "v1", "kind": "ClusterRole", "rules": all})])), nothing);
+    // In one namespace: the Lease, and no node.
+    for (role_kind, role) in [("ClusterRole", whole.clone()), ("Role", role("Role", "kube-system", all.clone()))] {
+        let some = missing(&Granted::of([role, binding("RoleBinding", role_kind, ccm)]));
+        assert!(some.contains(&"error rbac nodes".to_owned()), "{role_kind}: {some:?}");
+        assert!(!some.contains(&"error rbac leases".to_owned()), "{role_kind}: {some:?}");
+    }
+    let of_lease = |names: Value| {
+        let rules = json!([{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": names,
+            "verbs": ["get", "update"]}]);
+        missing(&Granted::of([role("Role", "kube-system", rules), binding("RoleBinding", "Role", ccm)]))
+    };
+    let count = |found: Vec<String>| found.iter().filter(|line| *line == "error rbac leases").count();
+    // Only its creation is missing; watch is not needed where get is granted.
+    assert_eq!(count(of_lease(json!([ccm]))), 1);
+    assert_eq!(count(of_lease(json!(["another"]))), 2);
+}
+
+#[test]
 fn rights_of_the_controllers_accounts_are_asked_where_they_have_their_own() {
     let options = options(&["--use-service-account-credentials"]);
     let controllers: Vec<&Controller> = options.switched_on().collect();
