@@ -31,6 +31,8 @@ pub struct Program {
     /// Controllers that `*` in `--controllers` includes only with certain providers, each with the name of the
     /// provider.
     pub(crate) on_by_default: Vec<(&'static str, &'static str)>,
+    /// Controllers of replaced programs that do not exist here.
+    pub(crate) absent_controllers: Vec<&'static str>,
 }
 
 impl Default for Program {
@@ -47,6 +49,7 @@ impl Default for Program {
             usages: Vec::new(),
             service_controllers: Vec::new(),
             on_by_default: Vec::new(),
+            absent_controllers: Vec::new(),
         }
     }
 }
@@ -74,6 +77,7 @@ impl Program {
         let classes = |&(provider, spec): &_| controllers::service_of_classes(provider, spec);
         self.controllers.extend(self.service_controllers.iter().map(classes));
         self.on_by_default.extend(registry.on_by_default());
+        self.absent_controllers.extend(registry.absent_controllers());
         let mut seen = BTreeSet::new();
         if let Some(flag) = self.flags.iter().find(|flag| !seen.insert(flag.name)) {
             return Err(Failure::fatal(format!("the flag --{} was registered twice", flag.name)));

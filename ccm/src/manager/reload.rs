@@ -11,6 +11,7 @@ use ccm_runtime::metrics::{Def, IntCounterVec, IntGauge};
 use ccm_runtime::panics::panic_text;
 use ccm_runtime::{Metrics, metrics};
 use futures::FutureExt;
+use tokio::time::Instant;
 
 use crate::exit::Failure;
 use crate::providers::{Configuration, Loaded};
@@ -19,6 +20,9 @@ use crate::providers::{Configuration, Loaded};
 const LOOK: Duration = Duration::from_secs(10);
 /// A new configuration is used if it is unchanged after this time: a file may be written in several steps.
 const SETTLE: Duration = Duration::from_secs(1);
+/// A configuration that cannot be read for this time is reported. A shorter interruption of the API server or a file
+/// that is being replaced is no change.
+const UNREADABLE: Duration = Duration::from_secs(300);
 /// The time limit for the factory.
 const BUILD: Duration = Duration::from_secs(60);
 
@@ -44,6 +48,8 @@ pub(super) struct Reload {
     previous: Option<Option<CloudConfig>>,
     /// The last rejected configuration, so that it is reported once.
     refused: Option<Read>,
+    /// The time since which the configuration cannot be read.
+    unreadable_since: Option<Instant>,
     events: Arc<dyn EventSink>,
     /// The Lease, where users look for events of this program.
     subject: Option<Subject>,
@@ -70,7 +76,7 @@ impl Reload {
         metrics: &Metrics,
     ) -> Self {
         let metrics = metrics.part();
-        Self { configuration, in_use, previous: None, refused: None, events, subject, metrics }
+        Self { configuration, in_use, previous: None, refused: None, unreadable_since: None, events, subject, metrics }
     }
 
     /// Waits for a different configuration from which a provider can be built. Cancel-safe.
@@ -78,9 +84,13 @@ impl Reload {
         loop {
             tokio::time::sleep(LOOK).await;
             let seen = self.read().await;
+            self.unreadable_since = self.unreadable_since.filter(|_| seen.is_err());
             if seen.as_ref().is_ok_and(|config| *config == self.in_use) {
                 self.refused = None;
                 self.metrics.refused.set(0);
+                continue;
+            }
+            if seen.is_err() && !self.is_long_unreadable() {
                 continue;
             }
             if self.refused.as_ref().is_some_and(|refused| is_same(refused, &seen)) {
@@ -90,15 +100,18 @@ impl Reload {
             if !is_same(&self.read().await, &seen) {
                 continue;
             }
-            let built = match seen.clone() {
-                Ok(config) => self.build(config).await.map_err(|failure| failure.message),
-                Err(error) => Err(error),
-            };
-            match built {
-                Ok(loaded) => return loaded,
-                Err(why) => self.refuse(seen, &why),
+            match seen {
+                Ok(config) => match self.build(config.clone()).await {
+                    Ok(loaded) => return loaded,
+                    Err(failure) => self.refuse(config, &failure.message),
+                },
+                Err(error) => self.cannot_read(error),
             }
         }
+    }
+
+    fn is_long_unreadable(&mut self) -> bool {
+        self.unreadable_since.get_or_insert_with(Instant::now).elapsed() >= UNREADABLE
     }
 
     async fn read(&self) -> Read {
@@ -142,17 +155,29 @@ impl Reload {
     pub(super) async fn back(&mut self, failure: Failure) -> Result<Loaded, Failure> {
         let Some(previous) = self.previous.take() else { return Err(failure) };
         let refused = std::mem::replace(&mut self.in_use, previous.clone());
-        self.refuse(Ok(refused), &failure.message);
+        self.refuse(refused, &failure.message);
         self.build(previous).await
     }
 
-    fn refuse(&mut self, what: Read, why: &str) {
-        self.refused = Some(what);
-        self.metrics.refused.set(1);
+    fn refuse(&mut self, what: Option<CloudConfig>, why: &str) {
         self.metrics.changes.with_label_values(&["refused"]).inc();
         let text = format!("the changed cloud configuration cannot be used, the previous one stays in use: {why}");
+        self.report(Ok(what), "CloudConfigRefused", &text);
+    }
+
+    fn cannot_read(&mut self, why: String) {
+        let minutes = UNREADABLE.as_secs() / 60;
+        let text = format!(
+            "the cloud configuration cannot be read for {minutes} minutes, the one that was read last stays in use: {why}"
+        );
+        self.report(Err(why), "CloudConfigUnreadable", &text);
+    }
+
+    fn report(&mut self, what: Read, reason: &str, text: &str) {
+        self.refused = Some(what);
+        self.metrics.refused.set(1);
         tracing::error!("{text}");
-        self.event(EventType::Warning, "CloudConfigRefused", &text);
+        self.event(EventType::Warning, reason, text);
     }
 
     fn origin(&self) -> String {

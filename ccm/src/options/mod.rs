@@ -138,6 +138,7 @@ impl Options {
         let migration = election.as_ref().and_then(|election| migrate(&election.name, &mut check));
         warnings.extend(migration.iter().flat_map(|migration| unmatched(migration, program)));
         warnings.extend(content_type(values));
+        warnings.extend(absent(program, values));
         let options = Self {
             cloud_provider: values.text("cloud-provider"),
             cloud_config: values.text("cloud-config"),
@@ -279,7 +280,15 @@ pub(crate) fn controllers_on(
     };
     let name = |known: &'_ Controller| Name { name: known.name, aliases: known.aliases, by_default: by_default(known) };
     let known: Vec<Name<'_>> = program.controllers.iter().map(name).collect();
-    switched_on(&known, list, "controllers", errors)
+    let is_present = |entry: &&String| !program.absent_controllers.contains(&entry.trim_start_matches('-'));
+    let list: Vec<String> = list.iter().filter(is_present).cloned().collect();
+    switched_on(&known, &list, "controllers", errors)
+}
+
+/// Warnings about enabled controllers of a replaced program that do not exist here.
+fn absent(program: &Program, values: &FlagValues) -> Vec<String> {
+    let enabled = values.list("controllers").into_iter().filter(|name| program.absent_controllers.contains(&&**name));
+    enabled.map(|name| format!("--controllers enables {name:?}, which this program does not have: no effect")).collect()
 }
 
 fn controllers(program: &Program, check: &mut Check<'_>) -> Vec<Chosen> {

@@ -239,9 +239,26 @@ impl ProviderFactory for Brings {
     fn on_by_default(&self) -> &'static [&'static str] {
         &["node-ipam-controller"]
     }
+    fn absent_controllers(&self) -> &'static [&'static str] {
+        &["x-tenant", "x-params"]
+    }
     async fn build(&self, _: Option<CloudConfig>, _: &FlagValues) -> Result<Arc<dyn CloudProvider>, ProviderError> {
         Err(ProviderError::unknown("no cloud"))
     }
+}
+
+#[test]
+fn controllers_of_the_replaced_program_are_known_and_have_no_effect() {
+    let mut registry = Registry::new();
+    registry.register(Arc::new(Brings)).unwrap();
+    let names = |args: &[&str]| {
+        let options = Options::with_providers(&registry, args).unwrap();
+        (options.switched_on().map(|known| known.name).collect::<Vec<_>>(), options.warnings)
+    };
+    let usual = names(&["--cloud-provider=x"]);
+    assert_eq!(names(&["--cloud-provider=x", "--controllers=*,-x-tenant"]), usual);
+    let warning = "--controllers enables \"x-params\", which this program does not have: no effect".to_owned();
+    assert_eq!(names(&["--cloud-provider=x", "--controllers=*,x-params"]), (usual.0, vec![warning]));
 }
 
 #[test]

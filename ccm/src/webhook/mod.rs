@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use ccm_provider::CloudProvider;
 use ccm_runtime::metrics::{Def, HistogramVec, IntCounterVec};
 use ccm_runtime::{Metrics, metrics};
@@ -22,7 +22,7 @@ use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use rustls_pki_types::CertificateDer;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::exit::Failure;
@@ -52,6 +52,8 @@ metrics! {
 const BODY: usize = 8 << 20;
 /// Total memory for bodies, in MiB.
 const BODIES: usize = 32;
+/// The part of a body that needs no share of that memory: nearly every review is smaller.
+const FREE: usize = 16 << 10;
 /// The time limit for receiving a body, including the wait for memory.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The time limit for a handler: the API server waits at most 30 s.
@@ -228,20 +230,31 @@ impl Hooks {
         Ok(review::answer(&version, &uid, response))
     }
 
-    /// The body, and its share of the memory for bodies.
+    /// The body, and its share of the memory for bodies. Memory is charged as bytes arrive: a client that sends none, or
+    /// few, holds up nobody.
     async fn read(
         &self,
         request: Request<Incoming>,
-    ) -> Result<(tokio::sync::OwnedSemaphorePermit, Bytes), (StatusCode, String)> {
-        let busy = (StatusCode::SERVICE_UNAVAILABLE, "the webhooks are shutting down".to_owned());
-        // Drops the head: requests that wait for memory should use little themselves.
-        let body = request.into_body();
-        let declared = http_body::Body::size_hint(&body).exact().and_then(|size| usize::try_from(size).ok());
-        let share = u32::try_from(declared.unwrap_or(BODY).min(BODY) >> 20).unwrap_or_default() + 1;
-        let memory = self.memory.clone().acquire_many_owned(share).await.map_err(|_| busy)?;
-        let body = Limited::new(body, BODY).collect().await;
-        let body =
-            body.map_err(|error| (StatusCode::BAD_REQUEST, format!("could not read the admission request: {error}")))?;
-        Ok((memory, body.to_bytes()))
+    ) -> Result<(Option<OwnedSemaphorePermit>, Bytes), (StatusCode, String)> {
+        let busy = || (StatusCode::SERVICE_UNAVAILABLE, "too many large admission requests at a time".to_owned());
+        let mut body = Limited::new(request.into_body(), BODY);
+        let (mut read, mut memory) = (BytesMut::new(), None::<OwnedSemaphorePermit>);
+        while let Some(frame) = body.frame().await {
+            let frame = frame
+                .map_err(|error| (StatusCode::BAD_REQUEST, format!("could not read the admission request: {error}")))?;
+            let Some(data) = frame.data_ref() else { continue };
+            let size = read.len() + data.len();
+            let needed = if size > FREE { (size >> 20) + 1 } else { 0 };
+            let held = memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+            let more = u32::try_from(needed.saturating_sub(held)).unwrap_or(u32::MAX);
+            match &mut memory {
+                _ if more == 0 => {}
+                None => memory = Some(self.memory.clone().acquire_many_owned(more).await.map_err(|_| busy())?),
+                // Waiting with a share in hand could be a deadlock.
+                Some(memory) => memory.merge(self.memory.clone().try_acquire_many_owned(more).map_err(|_| busy())?),
+            }
+            read.extend_from_slice(data);
+        }
+        Ok((memory, read.freeze()))
     }
 }

@@ -17,11 +17,7 @@ pub(crate) fn free_port() -> u16 {
 
 /// Sends a request and reads the response: status, head and body.
 pub(crate) fn exchange(port: u16, identity: Option<(&str, &str)>, request: &[u8]) -> (u16, String, String) {
-    let config = ccm_test_bed::trusting_client(None, rustls::ALL_VERSIONS, identity);
-    let name = ServerName::try_from("localhost").unwrap();
-    let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), socket);
-    stream.write_all(request).unwrap();
+    let mut stream = send(port, identity, request);
     let mut answer = Vec::new();
     // The server may close without close_notify.
     let _ = stream.read_to_end(&mut answer);
@@ -29,6 +25,20 @@ pub(crate) fn exchange(port: u16, identity: Option<(&str, &str)>, request: &[u8]
     let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"));
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (status, head.to_owned(), body.to_owned())
+}
+
+/// Sends a request, or a part of one. The connection stays open until the result is dropped.
+pub(crate) fn send(
+    port: u16,
+    identity: Option<(&str, &str)>,
+    request: &[u8],
+) -> StreamOwned<ClientConnection, TcpStream> {
+    let config = ccm_test_bed::trusting_client(None, rustls::ALL_VERSIONS, identity);
+    let name = ServerName::try_from("localhost").unwrap();
+    let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), socket);
+    stream.write_all(request).unwrap();
+    stream
 }
 
 /// Repeats the request until the response has this status.

@@ -1,13 +1,14 @@
 //! A program with webhooks: its responses, and when it serves.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use ccm::App;
 use ccm::webhook::{AdmissionHandler, AdmissionRequest, AdmissionResponse, Webhook};
 use ccm_test_bed::Bed;
 use serde_json::{Value, json};
 
-use crate::https::{exchange, free_port};
+use crate::https::{exchange, free_port, send};
 use crate::process::Process;
 use crate::scene::create;
 
@@ -190,6 +191,22 @@ fn a_body_that_is_too_large_is_refused_before_it_is_read() {
         format!("POST /obey HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{JSON}Content-Length: 999999999\r\n\r\n");
     let (status, _, body) = exchange(hosting.port, None, format!("{request}{}", " ".repeat(9 << 20)).as_bytes());
     assert_eq!((status, body.as_str()), (400, "could not read the admission request: length limit exceeded\n"));
+}
+
+#[test]
+fn clients_that_send_nothing_or_stop_after_a_part_hold_up_no_review() {
+    let hosting = Hosting::serving(&[GATE, ALL, NOBODY]);
+    let head = |length: &str| format!("POST /obey HTTP/1.1\r\nHost: x\r\n{JSON}{length}\r\n\r\n");
+    let chunk = format!("{}2000\r\n{}\r\n", head("Transfer-Encoding: chunked"), " ".repeat(0x2000));
+    let silent = [head("Transfer-Encoding: chunked"), head(&format!("Content-Length: {}", 8 << 20)), chunk];
+    let held: Vec<_> = silent.iter().cycle().take(60).map(|text| send(hosting.port, None, text.as_bytes())).collect();
+    let began = Instant::now();
+    let (status, ..) = hosting.post("/obey", JSON, &review("x"));
+    assert_eq!(status, 200);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}: they would be held for 10 s", began.elapsed());
+    let large = review(&"x".repeat(3 << 20));
+    assert_eq!(hosting.post("/obey", JSON, &large).0, 200);
+    drop(held);
 }
 
 #[test]

@@ -62,6 +62,12 @@ pub trait ProviderFactory: Send + Sync {
         &[]
     }
 
+    /// Names and aliases of controllers that the replaced program has and this one has not. `--controllers` accepts
+    /// them; enabling one is a warning.
+    fn absent_controllers(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Checks of Services and configuration files without a cloud, for `ccm lint`; `None`: this provider has none.
     fn lint(&self) -> Option<&dyn Lint> {
         None
@@ -191,6 +197,11 @@ impl Registry {
     pub fn on_by_default(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let of = |factory: &Arc<dyn ProviderFactory>| (factory.name(), factory.on_by_default());
         self.factories.iter().map(of).flat_map(|(name, controllers)| controllers.iter().map(move |on| (name, *on)))
+    }
+
+    /// The controllers that the programs replaced by all providers have and this one has not.
+    pub fn absent_controllers(&self) -> impl Iterator<Item = &'static str> {
+        self.factories.iter().flat_map(|factory| factory.absent_controllers()).copied()
     }
 
     /// Whether a provider with this name exists.

@@ -106,6 +106,10 @@ impl ProviderFactory for Factory {
         &["node-ipam-controller"]
     }
 
+    fn absent_controllers(&self) -> &'static [&'static str] {
+        &["gkenetworkparamset", "gke-tenant-controller-manager", "gke-tenant"]
+    }
+
     async fn build(
         &self,
         config: Option<CloudConfig>,

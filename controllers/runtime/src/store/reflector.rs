@@ -42,6 +42,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 /// The time for which a server with an older version than the last seen one is ignored: a single lagging API server
 /// must not revert objects. After this time, etcd counts as restored.
 const BELIEVE_OLDER_AFTER: Duration = Duration::from_secs(25);
+/// Failures of the watch in a row after which the store is listed again.
+const BLIND: u32 = 2;
+/// Pause between two lists while no watch works.
+const LIST_ALONE_EVERY: Duration = Duration::from_secs(30);
 /// Pause between two checks of such a server.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -56,6 +60,8 @@ pub struct Reflector<T: Cached> {
     relist: bool,
     /// The time since which the server's version is older than the newest version seen.
     older_since: Option<Instant>,
+    /// How often the watch failed since it last delivered an event.
+    blind: u32,
     backoff: Duration,
     /// The pause after a 403, and the hint for the log.
     forbidden: Option<(Duration, &'static str)>,
@@ -105,6 +111,7 @@ impl<T: Cached> Reflector<T> {
             version: None,
             relist: true,
             older_since: None,
+            blind: 0,
             backoff: BACKOFF.0,
             forbidden: None,
             hint_logged: false,
@@ -164,7 +171,8 @@ impl<T: Cached> Reflector<T> {
                 }
                 Err(Ended::Failed(error)) => {
                     tracing::warn!(kind = T::NAME, %error, synced = self.store.is_synced(), "list or watch failed, trying again");
-                    self.pause(error.retry_after().map(|wait| wait.min(LONGEST_PAUSE))).await;
+                    let lists_alone = (self.blind > BLIND).then_some(LIST_ALONE_EVERY);
+                    self.pause(error.retry_after().map(|wait| wait.min(LONGEST_PAUSE)).or(lists_alone)).await;
                 }
             }
         }
@@ -213,7 +221,7 @@ impl<T: Cached> Reflector<T> {
         };
         match ended {
             ended if listing.is_none() => ended,
-            Err(Ended::Failed(error)) if no_pages(&error) => Err(Ended::Failed(error)),
+            Err(Ended::Failed(error)) if no_pages(&error) && !self.may_only_list(&error) => Err(Ended::Failed(error)),
             ended => {
                 tracing::debug!(kind = T::NAME, ?ended, "the streaming list failed, listing in pages");
                 self.list_in_pages().await?;
@@ -254,7 +262,9 @@ impl<T: Cached> Reflector<T> {
         self.store.complete(seen, if self.older_since.take().is_some() { "" } else { version });
         self.version = Some(version.to_owned());
         self.relist = false;
-        self.backoff = BACKOFF.0;
+        if self.blind == 0 {
+            self.backoff = BACKOFF.0;
+        }
     }
 
     /// Rejects a list that is older than the content of the store: it would revert or remove objects.
@@ -277,10 +287,28 @@ impl<T: Cached> Reflector<T> {
         self.watch().await
     }
 
+    /// Watches from the last version. A server that answers lists but fails watches is listed again: the list alone
+    /// keeps the store current then.
     async fn watch(&mut self) -> Result<(), Ended> {
         let version = self.version.as_deref().unwrap_or_default();
-        let frames = self.open(&format!("resourceVersion={version}")).await?;
-        self.follow(frames, &mut None).await
+        let ended = match self.open(&format!("resourceVersion={version}")).await {
+            Ok(frames) => self.follow(frames, &mut None).await,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(Ended::Failed(error)) = &ended
+            && !matches!(error, ApiError::Transport(_))
+            && error.retry_after().is_none()
+        {
+            self.blind += 1;
+            self.relist |= self.blind >= BLIND;
+        }
+        ended
+    }
+
+    /// Whether the streaming list, which is a watch, is refused again: pages need another permission.
+    fn may_only_list(&mut self, refused: &ApiError) -> bool {
+        self.blind += u32::from(refused.is_forbidden());
+        refused.is_forbidden() && self.blind >= BLIND
     }
 
     async fn open(&self, from: &str) -> Result<impl Stream<Item = Result<Bytes, ApiError>> + use<T>, ApiError> {
@@ -353,6 +381,7 @@ impl<T: Cached> Reflector<T> {
         if listing.is_none() && !version.is_empty() {
             self.version = Some(version);
             self.backoff = BACKOFF.0;
+            self.blind = 0;
         }
         Ok(())
     }

@@ -57,9 +57,9 @@ ccm_kit::annotation_table! {
             "Any text but `false` creates an internal balancer.";
         SUBNETS: Vec<String> = parse::subnets, "subnets", BOTH, "list of subnet IDs or `Name` tags", "found by tags and routes", "",
             "The subnets of the balancer, one per availability zone. On a network load balancer they are fixed at creation.";
-        TARGET_NODE_LABELS: BTreeMap<String, String> = parse::pairs, "target-node-labels", BOTH, "list of `key=value` or `key`", "all nodes", "",
+        TARGET_NODE_LABELS: BTreeMap<String, String> = parse::labels, "target-node-labels", BOTH, "list of `key=value` or `key`", "all nodes", "",
             "Only nodes with all these labels get traffic; a key alone matches any value.";
-        ADDITIONAL_TAGS: BTreeMap<String, String> = parse::pairs, "additional-resource-tags", BOTH, "list of `key=value` or `key`", "", "",
+        ADDITIONAL_TAGS: BTreeMap<String, String> = value::pairs, "additional-resource-tags", BOTH, "list of `key=value` or `key`", "", "",
             "Tags of the created objects. On a network load balancer, its listeners and target groups they are set only at creation; tags are never removed. The ownership tags of cluster and Service cannot be set.";
         SECURITY_GROUPS: Vec<String> = value::list, "security-groups", BOTH, "list of security group IDs", "a managed group", "",
             "These groups instead of a managed one; their rules are not changed. Network load balancers read it only with `NLBSecurityGroupMode = Managed`.";

@@ -118,9 +118,10 @@ fn any_text_but_false_is_internal() {
 }
 
 #[test]
-fn pairs_keep_the_last_of_equal_keys_and_drop_what_upstream_drops() {
-    let pairs = parse::pairs(" a=1,b , c=,=x,, a=2=3").unwrap().unwrap();
-    assert_eq!(pairs, [("a", "2"), ("b", ""), ("c", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+fn pairs_keep_the_last_of_equal_keys_and_tags_the_whole_value() {
+    let pairs = value::pairs(" a=1,b , c=,=x,, a=2=3").unwrap().unwrap();
+    assert_eq!(pairs, [("a", "2=3"), ("b", ""), ("c", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    assert_eq!(parse::labels("a=2=3").unwrap().unwrap()["a"], "2", "no label has a value with =");
 }
 
 #[test]

@@ -250,12 +250,10 @@ async fn a_bad_configuration_is_reported_once_and_changes_nothing() {
     assert_eq!((reloads(&manager, "refused"), manager.metric("ccm_cloud_config_refused")), (Some(1.0), Some(1.0)));
     assert_eq!(region(&rig, "still").await, "a");
 
-    // A panic does not end the process either, nor does a missing file.
+    // A panic does not end the process either.
     write(&rig, "panic");
     rig.pass(MINUTE).await;
-    fs::remove_file(rig.cloud.file()).unwrap();
-    rig.pass(MINUTE).await;
-    assert_eq!(reloads(&manager, "refused"), Some(3.0));
+    assert_eq!(reloads(&manager, "refused"), Some(2.0));
     write(&rig, "a");
     rig.pass(MINUTE).await;
     assert_eq!(manager.metric("ccm_cloud_config_refused"), Some(0.0), "as it was");
@@ -264,6 +262,26 @@ async fn a_bad_configuration_is_reported_once_and_changes_nothing() {
     write(&rig, "b");
     cloud.until(&rig, "b initialized").await;
     assert_eq!(region(&rig, "good").await, "b");
+    manager.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_cannot_be_read_is_reported_after_five_minutes_and_never_as_refused() {
+    let (rig, manager, cloud) = started(Cloud::new()).await;
+    fs::remove_file(rig.cloud.file()).unwrap();
+    rig.pass(4 * MINUTE).await;
+    write(&rig, "a");
+    rig.pass(MINUTE).await;
+    fs::remove_file(rig.cloud.file()).unwrap();
+    rig.pass(4 * MINUTE).await;
+    assert_eq!(rig.count_events(LEASE, "CloudConfigUnreadable").await, 0, "a short interruption is no news");
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(rig.count_events(LEASE, "CloudConfigUnreadable").await, 1);
+    assert_eq!((reloads(&manager, "refused"), manager.metric("ccm_cloud_config_refused")), (None, Some(1.0)));
+    write(&rig, "a");
+    rig.pass(MINUTE).await;
+    assert_eq!(manager.metric("ccm_cloud_config_refused"), Some(0.0));
+    assert_eq!(cloud.calls(), ["a initialized"]);
     manager.stop().await.unwrap();
 }
 

@@ -322,6 +322,36 @@ async fn a_silent_watch_is_followed_by_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_fails_every_watch_is_listed_again() {
+    for (what, effect) in [("403", status(403, None)), ("500", status(500, None))] {
+        for from_the_start in [false, true] {
+            let fault = || on_watch(effect.clone());
+            let bench = Bench::with(Options::default(), 60, |_, faults| {
+                from_the_start.then(|| faults.add(fault()));
+            });
+            bench.until_same(MINUTE).await;
+            if !from_the_start {
+                bench.faults.add(fault());
+                bench.faults.drop_watches(None);
+            }
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            bench.create("late");
+            let took = bench.until_same(MINUTE).await;
+            println!("{what}, {from_the_start}: {took:?}");
+            bench.asked();
+            tokio::time::sleep(10 * MINUTE).await;
+            let [streaming, pages, ..] = bench.asked();
+            assert!(streaming <= 25 && pages <= 50, "{what}: {streaming} streaming lists, {pages} pages in 10 minutes");
+            bench.faults.clear();
+            bench.create("later");
+            bench.until_same(MINUTE).await;
+            bench.create("last");
+            assert!(bench.until_same(MINUTE).await < Duration::from_secs(1), "{what}: it watches again");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_cannot_be_read_is_not_gone() {
     for streaming_lists in [StreamingLists::Served, StreamingLists::NoProgress] {
         let bench = Bench::new(Options { streaming_lists, ..Options::default() }, 3);

@@ -122,6 +122,15 @@ fn annotation(code: &str) -> Option<&'static str> {
     })
 }
 
+/// The action that a refusal names: for example, the creation of a load balancer may lack
+/// `iam:CreateServiceLinkedRole`.
+pub(super) fn lacking(message: &str) -> Option<String> {
+    let (_, named) = message.split_once("not authorized to perform: ")?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '-');
+    let action = named.split(|c| !is_name(c)).next().unwrap_or_default();
+    action.contains(':').then(|| action.to_owned())
+}
+
 /// A message of AWS without the encoded authorization message, which differs each time, and without the canonical
 /// request of a signature error, which contains the session token.
 pub(super) fn redact(mut message: &str) -> &str {

@@ -101,6 +101,11 @@ fn a_missing_permission_is_named_with_the_next_step() {
         "{text}"
     );
     assert!(text.contains("assumed-role/ccm/i-1") && !text.contains("4GbX"), "{text}");
+    // AWS names the action that is missing, which may be another one.
+    let message = "User: arn:aws:sts::123456789012:assumed-role/ccm/i-1 is not authorized to perform: \
+                   iam:CreateServiceLinkedRole on resource: arn:aws:iam::123456789012:role/x";
+    let error = ProviderError::from(answer(REGISTER, 403, "AccessDenied", message));
+    assert_eq!(error.class(), ErrorClass::Denied { action: "iam:CreateServiceLinkedRole".to_owned() });
     let action = ErrorClass::Denied { action: "elasticloadbalancing:RegisterTargets".to_owned() };
     assert_eq!(ProviderError::from(answer(REGISTER, 403, "AccessDenied", "")).class(), action);
 }

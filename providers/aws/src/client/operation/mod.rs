@@ -104,6 +104,10 @@ impl call::Operation for Operation {
         codes::remediation(meaning, code)
     }
 
+    fn lacking(message: &str) -> Option<String> {
+        codes::lacking(message)
+    }
+
     fn redact(message: &str) -> &str {
         codes::redact(message)
     }
