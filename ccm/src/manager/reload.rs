@@ -90,7 +90,9 @@ impl Reload {
                 self.metrics.refused.set(0);
                 continue;
             }
-            if seen.is_err() && !self.is_long_unreadable() {
+            if let Err(error) = &seen
+                && !self.is_long_unreadable(error)
+            {
                 continue;
             }
             if self.refused.as_ref().is_some_and(|refused| is_same(refused, &seen)) {
@@ -110,8 +112,12 @@ impl Reload {
         }
     }
 
-    fn is_long_unreadable(&mut self) -> bool {
-        self.unreadable_since.get_or_insert_with(Instant::now).elapsed() >= UNREADABLE
+    fn is_long_unreadable(&mut self, error: &str) -> bool {
+        let since = self.unreadable_since.get_or_insert_with(|| {
+            tracing::warn!("the cloud configuration cannot be read, the one that was read last stays in use: {error}");
+            Instant::now()
+        });
+        since.elapsed() >= UNREADABLE
     }
 
     async fn read(&self) -> Read {

@@ -1,9 +1,11 @@
 //! Priorities of writes to an overloaded API server.
 //!
 //! In a burst of new nodes the API server is the bottleneck. A node is usable when its taint is removed; its addresses
-//! and events can follow. So writes that can wait let the others go first, for a limited time.
+//! and events can follow. So writes that can wait let the others go first, for a limited time. While a burst lasts, they
+//! wait also in the moments in which no urgent write is left, since the next ones are about to come.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
@@ -12,6 +14,11 @@ use tokio::time::Instant;
 /// The maximum time for which a write that can wait lets others go first.
 const MAX_DEFERRAL: Duration = Duration::from_secs(15);
 
+/// This many urgent writes, without a pause of [`CALM`], are a burst.
+const BURST: usize = 50;
+/// A burst is over after this time without urgent writes.
+const CALM: Duration = Duration::from_millis(500);
+
 /// Bounds the writes in flight and orders those that wait.
 #[derive(Debug)]
 pub(crate) struct Priority {
@@ -19,6 +26,14 @@ pub(crate) struct Priority {
     // Urgent writes that wait or are in flight.
     urgent: AtomicUsize,
     none_urgent: Notify,
+    recent: Mutex<Option<Recent>>,
+}
+
+/// The urgent writes since the last pause.
+#[derive(Debug, Clone, Copy)]
+struct Recent {
+    count: usize,
+    last: Instant,
 }
 
 /// A permit for one write; released when dropped.
@@ -34,6 +49,7 @@ struct Urgent<'a>(&'a Priority);
 
 impl Drop for Urgent<'_> {
     fn drop(&mut self) {
+        self.0.note(0);
         if self.0.urgent.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.none_urgent.notify_waiters();
         }
@@ -43,12 +59,18 @@ impl Drop for Urgent<'_> {
 impl Priority {
     /// Allows at most `in_flight` concurrent writes.
     pub(crate) fn new(in_flight: usize) -> Self {
-        Self { slots: Semaphore::new(in_flight), urgent: AtomicUsize::new(0), none_urgent: Notify::new() }
+        Self {
+            slots: Semaphore::new(in_flight),
+            urgent: AtomicUsize::new(0),
+            none_urgent: Notify::new(),
+            recent: Mutex::default(),
+        }
     }
 
     /// A permit in FIFO order. Never `None`: the semaphore is not closed.
     pub(crate) async fn urgent(&self) -> Option<Turn<'_>> {
         self.urgent.fetch_add(1, Ordering::AcqRel);
+        self.note(1);
         let urgent = Urgent(self);
         let slot = self.slots.acquire().await.ok()?;
         Some(Turn { _slot: slot, _urgent: Some(urgent) })
@@ -74,9 +96,11 @@ impl Priority {
             tokio::pin!(none);
             // Registered before the check, so that no notification is missed.
             none.as_mut().enable();
-            if self.is_free(until) || tokio::time::timeout_at(until, none).await.is_err() {
+            if self.is_free(until) {
                 return;
             }
+            // At the end of a burst, no notification comes.
+            let _ = tokio::time::timeout_at(until.min(self.calm().unwrap_or(until)), none).await;
         }
     }
 
@@ -86,7 +110,23 @@ impl Priority {
     }
 
     fn is_free(&self, until: Instant) -> bool {
-        self.urgent.load(Ordering::Acquire) == 0 || Instant::now() >= until
+        let is_calm = || self.urgent.load(Ordering::Acquire) == 0 && self.calm().is_none();
+        Instant::now() >= until || is_calm()
+    }
+
+    /// Records `count` urgent writes, or the end of one.
+    fn note(&self, count: usize) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let before = recent.filter(|recent| now < recent.last + CALM).map_or(0, |recent| recent.count);
+        *recent = Some(Recent { count: before + count, last: now });
+    }
+
+    /// The end of the present burst if no urgent write follows; `None`: there is no burst.
+    fn calm(&self) -> Option<Instant> {
+        let recent = *self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = recent.filter(|recent| recent.count >= BURST).map(|recent| recent.last + CALM);
+        end.filter(|end| Instant::now() < *end)
     }
 }
 
@@ -119,6 +159,32 @@ mod tests {
         for expected in ["taint 1", "taint 2", "taint 3", "addresses 1"] {
             assert_eq!(order.recv().await, Some(expected));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn in_a_burst_deferrable_writes_wait_until_it_is_over() {
+        let priority = Arc::new(Priority::new(100));
+        let waiting = tokio::spawn({
+            let priority = priority.clone();
+            async move {
+                // Some urgent writes are no burst.
+                drop(priority.urgent().await);
+                let began = Instant::now();
+                drop(priority.deferrable().await);
+                assert_eq!(began.elapsed(), Duration::ZERO);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                drop(priority.deferrable().await);
+                began.elapsed()
+            }
+        });
+        // One write each 10 ms: none is in flight most of the time.
+        for _ in 0..300 {
+            drop(priority.urgent().await);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let waited = waiting.await.unwrap();
+        let end = Duration::from_millis(2990) + CALM;
+        assert!(waited >= end && waited < end + Duration::from_millis(20), "{waited:?}");
     }
 
     #[tokio::test(start_paused = true)]

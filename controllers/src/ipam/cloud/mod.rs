@@ -17,6 +17,7 @@ mod decide;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,10 +25,12 @@ use async_trait::async_trait;
 use ccm_provider::deadline::READ_DEADLINE;
 use ccm_provider::{EventSink, NodeName, NodeRef, ObjectChange, PodInterface, PodRanges, ProviderError, Schemes};
 use ccm_runtime::metrics::{Def, IntCounterVec};
+use ccm_runtime::panics::panic_text;
 use ccm_runtime::runner::{self, Limits, Outcome, Reconciler, SyncError};
 use ccm_runtime::writer::{Network, NodePatch};
 use ccm_runtime::{Queue, RateLimit, metrics};
-use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::time::Instant;
 
 pub use self::decide::Families;
@@ -220,15 +223,11 @@ impl CloudController {
             return Vec::new();
         }
         let began = Instant::now();
-        let answers = match tokio::time::timeout(READ_DEADLINE, self.cloud.ranges.pod_ranges(nodes)).await {
-            Ok(answers) if answers.len() == nodes.len() => Ok(answers),
-            Ok(answers) => {
-                let text = format!("the provider gave {} answers for {} nodes", answers.len(), nodes.len());
-                Err(ProviderError::bug(text))
-            }
-            Err(_) => Err(ProviderError::deadline("PodRanges", READ_DEADLINE)),
-        };
-        let answers = answers.unwrap_or_else(|error| nodes.iter().map(|_| Err(error.clone())).collect());
+        let limited = tokio::time::timeout(READ_DEADLINE, self.ask(nodes)).await;
+        let answers = limited.unwrap_or_else(|_| {
+            let error = ProviderError::deadline("PodRanges", READ_DEADLINE);
+            nodes.iter().map(|_| Err(error.clone())).collect()
+        });
         let failed = answers.iter().filter_map(|answer| answer.as_ref().err());
         self.shared.metrics.provider_call(
             "PodRanges",
@@ -236,6 +235,29 @@ impl CloudController {
             began.elapsed(),
         );
         answers
+    }
+
+    /// Calls the provider. A call that panics, or has too few answers, is halved down to the node that causes it: the
+    /// others get their ranges.
+    fn ask<'a>(&'a self, nodes: &'a [NodeRef]) -> BoxFuture<'a, Vec<Result<Vec<PodInterface>, ProviderError>>> {
+        Box::pin(async move {
+            let error = match AssertUnwindSafe(self.cloud.ranges.pod_ranges(nodes)).catch_unwind().await {
+                Ok(answers) if answers.len() == nodes.len() => return answers,
+                Ok(answers) => format!("the provider gave {} answers for {} nodes", answers.len(), nodes.len()),
+                Err(panic) => {
+                    self.shared.metrics.panicked("provider");
+                    format!("the provider panicked: {}", panic_text(&*panic))
+                }
+            };
+            tracing::error!(nodes = nodes.len(), "reading pod ranges: {error}");
+            if let [_] = nodes {
+                return vec![Err(ProviderError::bug(error))];
+            }
+            let (left, right) = nodes.split_at(nodes.len() / 2);
+            let (mut left, right) = futures::join!(self.ask(left), self.ask(right));
+            left.extend(right);
+            left
+        })
     }
 
     async fn sync(

@@ -130,6 +130,7 @@ struct Zone {
     instances: BTreeMap<String, Vec<PodInterface>>,
     calls: StdMutex<Vec<(Duration, usize)>>,
     short: bool,
+    poison: Option<&'static str>,
     // The time base of `calls`.
     began: Option<Instant>,
 }
@@ -139,6 +140,7 @@ impl PodRanges for Zone {
     async fn pod_ranges(&self, nodes: &[NodeRef]) -> Vec<Result<Vec<PodInterface>, ProviderError>> {
         let since = self.began.map(|began| began.elapsed()).unwrap_or_default();
         self.calls.lock().unwrap().push((since, nodes.len()));
+        assert!(!nodes.iter().any(|node| Some(&*node.name) == self.poison), "poisoned");
         let one = |node: &NodeRef| self.instances.get(&*node.name).cloned().ok_or(ProviderError::InstanceNotFound);
         nodes.iter().skip(usize::from(self.short)).map(one).collect()
     }
@@ -284,6 +286,19 @@ async fn a_short_answer_is_an_error_for_all_nodes() {
         assert!(matches!(answer, Err(SyncError::Provider { class: ErrorClass::Bug, .. })), "{answer:?}");
     }
     assert_eq!(shared.gate.collected(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_at_which_the_provider_panics_fails_alone() {
+    let shared = collecting(test_shared::shared());
+    let names: Vec<String> = (0..9).map(|n| format!("n{n}")).collect();
+    names.iter().for_each(|name| shared.nodes.apply(node(name, &[], None)));
+    let all: Vec<(&str, &[&str])> = names.iter().map(|name| (&**name, BOTH)).collect();
+    let scene = scene(&shared, Zone { poison: Some("n4"), ..instances(&all) });
+    let answers = scene.pass().await;
+    assert_eq!(shared.gate.collected().len(), 8, "the others have their ranges planned");
+    let (_, failed) = answers.into_iter().find(|(name, _)| name == "n4").unwrap();
+    assert!(matches!(failed, Err(SyncError::Provider { class: ErrorClass::Bug, .. })), "{failed:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,6 +49,24 @@ fn a_tier_in_lower_case_is_refused() {
 }
 
 #[test]
+fn a_key_under_another_domain_or_with_words_left_out_is_found_and_those_of_other_controllers_are_not() {
+    for (key, meant) in [
+        ("cloud.google.com/load-balancer-subnet", Some("networking.gke.io/internal-load-balancer-subnet")),
+        ("networking.gke.io/network-tier", Some(NETWORK_TIER.row.key)),
+        ("cloud.google.com/internal-load-balancer-allow-global-access", Some(GLOBAL_ACCESS.row.key)),
+        ("networking.gke.io/load-balancer-ip-addresses", None),
+        ("cloud.google.com/backend-config", None),
+        ("cloud.google.com/app-protocols", None),
+        ("cloud.google.com/neg", None),
+        ("example.com/network-tier", None),
+    ] {
+        let found = TABLE.unknown(key, "x", &[]).map(|finding| finding.message);
+        let wanted = meant.map(|meant| format!("unknown key, no effect; did you mean {meant:?}?"));
+        assert_eq!(found, wanted, "{key}");
+    }
+}
+
+#[test]
 fn lint_names_what_has_no_effect() {
     let pairs = [
         (NEW, "Internal"),

@@ -1,5 +1,7 @@
 //! Detects misspelled annotation keys.
 
+use std::collections::BTreeSet;
+
 use ccm_provider::well_known::ANNOTATION_SOURCE_RANGES;
 use ccm_provider::{Finding, Severity};
 
@@ -82,8 +84,10 @@ impl<K> Table<K> {
         if let Some(meant) = nearest(key, &whole.collect::<Vec<_>>()) {
             return Some(misspelt(key, value, Some(meant)));
         }
-        let spelling = self.spelling?;
         let (domain, name) = key.split_once('/').unwrap_or(("", key));
+        let Some(spelling) = self.spelling else {
+            return self.of_domains(domain, name).map(|meant| misspelt(key, value, Some(meant)));
+        };
         let meant = self.meant(name);
         spelling.fits(domain, name, meant.is_some()).then(|| {
             let mut finding = misspelt(key, value, meant);
@@ -92,6 +96,17 @@ impl<K> Table<K> {
             }
             finding
         })
+    }
+
+    /// The key that has this name under another domain of the table, or all of its words.
+    fn of_domains(&self, domain: &str, name: &str) -> Option<&'static str> {
+        let keys: Vec<(&str, &str)> = self.rows.iter().filter_map(|row| row.key.split_once('/')).collect();
+        if !keys.iter().any(|(known, _)| *known == domain) {
+            return None;
+        }
+        let names: BTreeSet<&str> = keys.iter().map(|(_, name)| *name).collect();
+        let meant = names.get(name).copied().or_else(|| shortened(name, &Vec::from_iter(names)))?;
+        self.rows.iter().map(|row| row.key).find(|key| key.ends_with(&format!("/{meant}")))
     }
 
     /// The key that a name may mean, whatever separates its words.
