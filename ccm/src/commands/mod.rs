@@ -6,6 +6,7 @@
 
 mod completion;
 mod explain;
+mod kubeconfig;
 mod lint;
 mod migrate_check;
 mod orphans;
@@ -16,6 +17,7 @@ mod previewed;
 mod progress;
 mod snapshot;
 mod target;
+mod version;
 mod world;
 
 use std::ffi::OsString;
@@ -46,8 +48,15 @@ pub(crate) struct Command {
 }
 
 /// All commands except `completion`, which needs neither a runtime nor a cluster.
-const COMMANDS: &[Command] =
-    &[plan::COMMAND, explain::COMMAND, lint::COMMAND, migrate_check::COMMAND, orphans::COMMAND, snapshot::COMMAND];
+const COMMANDS: &[Command] = &[
+    plan::COMMAND,
+    explain::COMMAND,
+    lint::COMMAND,
+    migrate_check::COMMAND,
+    orphans::COMMAND,
+    snapshot::COMMAND,
+    version::COMMAND,
+];
 
 const SECTION: &str = "Command flags";
 const OUTPUT: Flag = Flag::new(SECTION, "output", Kind::Text, "text", "How the result is printed.").short('o');

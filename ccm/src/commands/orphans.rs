@@ -43,12 +43,12 @@ pub(super) const COMMAND: Command = Command {
     words: "",
     about: "Lists cloud objects that belong to this cluster and that no Service and no node claims: leftovers of crashes and of deleted clusters.",
     details: "\
-The cloud is read first and the cluster after it, twice, so that nothing that is just being made is taken for a leak.
+The cloud is read first and the cluster after it, twice: objects still being created are not reported.
 --delete shows what it would do and asks; every object is checked again right before its deletion.
 
 Exit codes: 0 there is none (or all are deleted), 2 there are some, 1 something failed, 255 no provider.
 
-  ccm orphans --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf --kubeconfig=$HOME/.kube/config
+  ccm orphans --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf
   ccm orphans --delete …
   ccm orphans --cluster-is-gone --cloud-provider=aws --cloud-config=cloud.conf      after the cluster was deleted",
     flags: &[DELETE, YES, GONE],

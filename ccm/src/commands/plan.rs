@@ -16,12 +16,12 @@ pub(super) const COMMAND: Command = Command {
     words: "[node/NAME | service/NAMESPACE/NAME | routes]",
     about: "Prints what the controllers would write now, to the cluster and to the cloud, and why. Writes nothing.",
     details: "\
-Without a word, everything that the switched-on controllers look after. What the cloud has that no object asked for
-to change is drift, and shows here too.
+Without an argument, plans for all objects of the enabled controllers. Changes made in the cloud by others (drift) are
+included.
 
 Exit codes: 0 nothing would be written, 2 something would be, 1 something could not be planned, 255 no provider.
 
-  ccm plan --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf --kubeconfig=$HOME/.kube/config
+  ccm plan --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf
   ccm plan service/default/web -o json …
   ccm plan --from-snapshot ccm.json",
     flags: &[FROM_SNAPSHOT],

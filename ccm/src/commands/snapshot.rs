@@ -46,7 +46,7 @@ of cloud objects are in it: read it before you hand it on.
 
 Exit codes: 0 written, 1 not written, 255 no provider.
 
-  ccm snapshot -f ccm.json --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf --kubeconfig=$HOME/.kube/config
+  ccm snapshot -f ccm.json --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf
   ccm plan --from-snapshot ccm.json",
     flags: &[FILE],
     formats: &[],

@@ -12,9 +12,9 @@ use ccm_runtime::config_maps::ApiConfigMaps;
 use ccm_runtime::store::{Cached, FieldFilter, Reflector};
 use ccm_runtime::{Client, Gate, InstanceView, Leadership, Metrics, Store, SystemClock};
 
-use super::Call;
 use super::previewed::{Previewed, Warning};
 use super::progress::Progress;
+use super::{Call, kubeconfig};
 use crate::controllers::{Preview, Refused};
 use crate::exit::Failure;
 use crate::manager;
@@ -109,7 +109,7 @@ impl World {
         progress: &Progress,
         wrap: impl FnOnce(Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider>,
     ) -> Result<Self, Failure> {
-        let options = call.options()?;
+        let options = kubeconfig::or_of_user(call.options()?)?;
         progress.go_on("connecting to the API server");
         let client = connect(&options).await?;
         progress.go_on(format!("starting the provider {}", options.cloud_provider));

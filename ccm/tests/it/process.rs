@@ -62,7 +62,12 @@ fn is_progress(line: &str) -> bool {
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
     // Independent of the environment of the test.
-    command.args(args).env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST").stdin(Stdio::null());
+    command
+        .args(args)
+        .env_remove("HOME")
+        .env_remove("KUBECONFIG")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .stdin(Stdio::null());
     command
 }
 

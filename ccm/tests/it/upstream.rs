@@ -6,7 +6,7 @@
 use ccm::options::Options;
 
 /// Sources and arguments, separated by one space: two spaces are an empty argument.
-const MANIFESTS: [(&str, &str); 9] = [
+const MANIFESTS: [(&str, &str); 11] = [
     (
         "cloud-provider-aws: examples/existing-cluster/base",
         "--v=2 --cloud-provider=aws --use-service-account-credentials=true --configure-cloud-routes=false",
@@ -59,6 +59,18 @@ const MANIFESTS: [(&str, &str); 9] = [
         "/bin/openstack-cloud-controller-manager --v=2 --cloud-config=/etc/config/cloud.conf \
          --cluster-name=kubernetes --cloud-provider=openstack --use-service-account-credentials=false \
          --controllers=cloud-node,cloud-node-lifecycle,route,service --bind-address=0.0.0.0",
+    ),
+    (
+        "kOps: aws-cloud-controller.addons.k8s.io",
+        "--allocate-node-cidrs=true --cluster-cidr=100.96.0.0/11 --cluster-name=minimal-aws.example.com \
+         --configure-cloud-routes=false --leader-elect=true --v=2 --cloud-provider=aws \
+         --use-service-account-credentials=true --cloud-config=/etc/kubernetes/cloud.config",
+    ),
+    (
+        "kOps: gcp-cloud-controller.addons.k8s.io",
+        "--allocate-node-cidrs=true --cidr-allocator-type=CloudAllocator --cluster-cidr=100.96.0.0/11 \
+         --cluster-name=minimal-gce-example-com --controllers=* --leader-elect=true --v=2 --cloud-provider=gce \
+         --use-service-account-credentials=true --cloud-config=/etc/kubernetes/cloud.config",
     ),
     (
         "kubernetes: the sample with node IPAM",

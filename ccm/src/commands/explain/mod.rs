@@ -57,12 +57,12 @@ pub(super) const COMMAND: Command = Command {
     words: "node/NAME | service/NAMESPACE/NAME",
     about: "Explains why a node is tainted or a Service is pending: each link from the object to the cloud, what is waited for, what is broken, and how to fix it. Writes nothing.",
     details: "\
-Works with and without a controller manager that runs. Give it the flags of the controller manager, so that it looks with
-the same eyes.
+Works with and without a controller manager that runs. Give it the flags of the controller manager, so that it sees
+the same cluster and cloud.
 
-Exit codes: 0 all is as it should be, 2 something is waited for or broken, 1 it could not be explained, 255 no provider.
+Exit codes: 0 healthy, 2 pending or broken, 1 could not check, 255 no provider.
 
-  ccm explain service/default/web --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf --kubeconfig=$HOME/.kube/config
+  ccm explain service/default/web --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf
   ccm explain node/worker-1 -o json …
 
 What the leader itself says (queues, last failures, next try), through a tunnel to the pod that holds the lease:
@@ -104,7 +104,7 @@ async fn collect(
     progress: &Progress,
 ) -> Result<Story, Failure> {
     let Some(object) = find(world, scope) else {
-        return Err(Failure::error("the object has gone meanwhile"));
+        return Err(Failure::error("the object was deleted"));
     };
     let now = timestamp(world.shared.clock.wall());
     let class = match &object {

@@ -20,7 +20,7 @@ use self::report::Report;
 use self::source::Unread;
 use super::output::Format;
 use super::progress::Progress;
-use super::{Call, Command, SECTION, world};
+use super::{Call, Command, SECTION, kubeconfig, world};
 use crate::exit::{Failure, Verdict};
 use crate::options::{self, Options};
 use crate::providers::OPTIONAL;
@@ -31,7 +31,7 @@ const FAIL_ON: Flag = Flag::new(
     "fail-on",
     Kind::Text,
     "warning",
-    "From which severity on a finding makes the exit code 2: error, warning, or never.",
+    "Lowest severity that makes the exit code 2: error, warning, or never.",
 );
 
 pub(super) const COMMAND: Command = Command {
@@ -39,18 +39,17 @@ pub(super) const COMMAND: Command = Command {
     words: "[FILE | FOLDER | - …]",
     about: "Checks Services and the file of --cloud-config: misspelt annotations and keys, wrong values, settings without effect.",
     details: "\
-Files hold YAML or JSON, of any number of documents; objects that are no Services are counted and left out. Of a
-folder, all that ends in .yaml, .yml or .json is read, below it too. - is stdin. Neither a cluster nor an account
-with a cloud is needed, except for --cluster.
+Files hold YAML or JSON, of any number of documents; objects other than Services are skipped and counted. Folders are
+read recursively (.yaml, .yml, .json). - is stdin. Neither a cluster nor a cloud account is needed, except for --cluster.
 
 With --cloud-provider, Services are checked for that cloud. Without it, each compiled-in provider is asked about the
 annotations with its own prefix, and nothing is said on keys of other clouds.
 
-Exit codes: 0 nothing from --fail-on on, 2 something, 1 an input could not be read, 255 no such provider.
+Exit codes: 0 no finding at or above --fail-on, 2 at least one, 1 an input could not be read, 255 no such provider.
 
   ccm lint manifests/
   helm template web | ccm lint --cloud-provider=aws -
-  ccm lint --cluster --kubeconfig=$HOME/.kube/config
+  ccm lint --cluster
   ccm lint --cloud-provider=aws --cloud-config=cloud.conf
   ccm lint -o github .            in a workflow: findings show beside the lines of the change",
     flags: &[CLUSTER, FAIL_ON],
@@ -202,7 +201,7 @@ async fn services(call: &Call) -> Result<Vec<std::sync::Arc<Service>>, Failure> 
         // Listing the cluster needs no provider.
         values.insert("cloud-provider", vec!["external".to_owned()], false);
     }
-    let options = Options::new(&values, &call.program)?;
+    let options = kubeconfig::or_of_user(Options::new(&values, &call.program)?)?;
     let client = world::connect(&options).await?;
     let mut services = world::list::<Service>(&client, FieldFilter::default()).await?.list();
     services.sort_by_key(|service| service.key());

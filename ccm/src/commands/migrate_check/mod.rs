@@ -71,9 +71,9 @@ pub(super) const COMMAND: Command = Command {
 Give it the flags that the program will run with. One finding per line with the fix, errors first: flags of what
 runs now, nodes, Services, leases, rights, webhooks, and what the provider sees in the cloud.
 
-Exit codes: 0 no error and no warning, 2 some, 1 it could not look, 255 no provider.
+Exit codes: 0 no error and no warning, 2 some, 1 could not check, 255 no provider.
 
-  ccm migrate-check --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf --kubeconfig=$HOME/.kube/config
+  ccm migrate-check --cloud-provider=aws --cloud-config=/etc/kubernetes/cloud.conf
   ccm migrate-check --as=system:serviceaccount:kube-system:aws-ccm -o json …
   kubectl kustomize manifests/overlays/aws | ccm migrate-check --rbac=- …",
     flags: &[AS, NAMESPACE, RBAC],
@@ -264,7 +264,7 @@ fn text(checks: &[Check], output: Output) -> String {
     }
     let of = |severity: Severity| counted(count(checks, severity), severity.as_str());
     let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
-    let _ = writeln!(text, "\n{errors}, {warnings}, {} good or good to know.", count(checks, Severity::Info));
+    let _ = writeln!(text, "\n{errors}, {warnings}, {} passed.", count(checks, Severity::Info));
     text
 }
 

@@ -80,7 +80,7 @@ warning  admission-plugins  pod kube-system/kube-apiserver-a: kube-apiserver has
 warning  cloud-provider     pod kube-system/kube-apiserver-a: kube-apiserver has --cloud-config=/etc/x: newer versions do not know the flag and stop at their start -> take --cloud-config out
 warning  leader-migration   pod kube-system/kube-controller-manager-a: kube-controller-manager runs with --enable-leader-migration, and this program would not share its second lease -> give --enable-leader-migration, with the same --leader-migration-config, until kube-controller-manager has no cloud any more
 
-4 errors, 3 warnings, 0 good or good to know.
+4 errors, 3 warnings, 0 passed.
 ";
     assert_eq!(text(&checks, Output::plain(Format::Text)), expected);
     let document = json(&checks);
