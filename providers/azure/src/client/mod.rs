@@ -1,0 +1,3 @@
+//! The calls of Azure Resource Manager.
+
+pub(crate) mod id;

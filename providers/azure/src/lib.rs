@@ -1,0 +1,12 @@
+//! Azure behind the provider contract: `--cloud-provider=azure`.
+//!
+//! All calls go through `client`: a small client of Azure Resource Manager, whose objects stay JSON, so that no field is
+//! lost between a read and a write. Above it, each module reads first, decides in pure functions, and writes last:
+//! `node`, `loadbalancer`, `routes`, `extras`. `start` has the configuration and everything before the first controller
+//! runs. The README of this crate is the reference of keys, flags and annotations.
+#![deny(missing_docs)]
+#![allow(dead_code)]
+
+mod annotations;
+mod client;
+mod loadbalancer;

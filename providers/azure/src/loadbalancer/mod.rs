@@ -1,0 +1,1 @@
+//! Load balancers: one plan for all Services of a load balancer and its security group.
