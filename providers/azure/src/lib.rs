@@ -10,3 +10,5 @@
 mod annotations;
 mod client;
 mod loadbalancer;
+
+pub use client::metrics::metrics_reference;
