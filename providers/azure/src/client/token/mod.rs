@@ -1,6 +1,6 @@
 //! Access tokens: one fetch for all callers, renewed before they expire.
 
-mod certificate;
+pub(crate) mod certificate;
 pub(crate) mod source;
 
 use std::fmt::{self, Debug};

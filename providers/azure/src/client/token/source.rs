@@ -2,12 +2,12 @@
 //!
 //! Files are read for each token, so that a renewed certificate or federated token needs no restart.
 
-use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use ccm_kit::call::Failure;
+use ccm_kit::gcfg::Secret;
 use ccm_kit::http::{Client, Query, escaped};
 use http::{Request, header};
 use serde_json::Value;
@@ -21,16 +21,6 @@ const ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 const METADATA_VERSION: &str = "2018-02-01";
 /// Used if an answer does not say how long its token is valid.
 const LIFETIME: Duration = Duration::from_secs(600);
-
-/// A secret text that is not printed.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub(crate) struct Secret(pub(crate) String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
-    }
-}
 
 /// How an application proves itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
