@@ -10,3 +10,6 @@
 mod annotations;
 mod client;
 mod loadbalancer;
+mod start;
+
+pub use client::metrics::metrics_reference;
