@@ -188,8 +188,7 @@ fn pls_count(text: &str) -> Parsed<u16> {
 }
 
 fn pls_addresses(text: &str) -> Parsed<Vec<std::net::Ipv4Addr>> {
-    let one =
-        |item: &str| item.parse().map_err(|_| format!("{item:?} is no IPv4 address; write for example 10.0.0.4"));
+    let one = |item: &str| item.parse().map_err(|_| format!("{item:?} is no IPv4 address; write for example 10.0.0.4"));
     let list = text.split_whitespace().map(one).collect::<Result<Vec<_>, _>>()?;
     Ok(Some(list).filter(|list| !list.is_empty()))
 }

@@ -25,7 +25,10 @@ fn an_idle_timeout_is_from_4_to_100() {
 
 #[test]
 fn a_misspelt_key_is_found_and_one_of_a_port_is_not_unknown() {
-    let findings = lint(Annotations::read(&given("service.beta.kubernetes.io/azure-load-balancer-intrnal", "true")), Scheme::External);
+    let findings = lint(
+        Annotations::read(&given("service.beta.kubernetes.io/azure-load-balancer-intrnal", "true")),
+        Scheme::External,
+    );
     assert_eq!(findings.len(), 1);
     assert!(findings[0].message.contains("azure-load-balancer-internal"), "{}", findings[0].message);
     let port = given("service.beta.kubernetes.io/port_80_no_lb_rule", "true");

@@ -71,7 +71,8 @@ pub(crate) fn public_ip(cluster: &str, item: &Item, ip: &Value) -> Address {
         true if of_cluster.is_empty() || same(of_cluster, cluster) => Address::Own,
         true => Address::Foreign,
         false if services.is_empty() => {
-            let has_name = item.families.iter().any(|family| same(&item.names.public_ip(cluster, None, *family), json::name(ip)));
+            let has_name =
+                item.families.iter().any(|family| same(&item.names.public_ip(cluster, None, *family), json::name(ip)));
             if requests(item, ip) || has_name { Address::Users } else { Address::Foreign }
         }
         false if requests(item, ip) => Address::Shared,

@@ -31,9 +31,8 @@ fn problem(env: &Env, wanted: &Wanted, write: &Write) -> Option<String> {
         Write::DeleteBalancer(id) if !env.manages(&wanted.cluster, id.name()) => {
             Some(format!("the load balancer {id} is not managed"))
         }
-        Write::Balancer(change) => lost_rule(env, wanted, change).map(|rule| {
-            format!("the rule {rule} of the load balancer {} is of no Service in this work", change.name)
-        }),
+        Write::Balancer(change) => lost_rule(env, wanted, change)
+            .map(|rule| format!("the rule {rule} of the load balancer {} is of no Service in this work", change.name)),
         _ => None,
     }
 }
@@ -41,7 +40,8 @@ fn problem(env: &Env, wanted: &Wanted, write: &Write) -> Option<String> {
 /// A rule that would go although it is none of the Services'.
 fn lost_rule(env: &Env, wanted: &Wanted, change: &BalancerChange) -> Option<String> {
     let after = change.after(env, |_| true);
-    let (before, after) = (json::items(&change.before, "loadBalancingRules"), json::items(&after, "loadBalancingRules"));
+    let (before, after) =
+        (json::items(&change.before, "loadBalancingRules"), json::items(&after, "loadBalancingRules"));
     let is_ours = |name: &str| wanted.items.values().any(|item| item.names.own(name));
     let mut lost = before.iter().map(json::name).filter(|name| json::named(after, name).is_none() && !is_ours(name));
     lost.next().map(str::to_owned)

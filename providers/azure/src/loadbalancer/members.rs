@@ -10,8 +10,12 @@ use ccm_provider::ProviderError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::env::{Env, PoolKind, balancer_name};
 use super::json::{self, same};
-use super::names::Family;
+use super::names::{self, Family};
+use super::observed::Observed;
+use super::wanted::Wanted;
+use crate::annotations::Scheme;
 use crate::client::id::ArmId;
 
 const SCALE_SETS: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines";
@@ -74,12 +78,122 @@ impl Interfaces {
                 let id = id.folded();
                 let own = self.interfaces.iter().filter(|(interface, _)| self.owners.get(*interface) == Some(&id));
                 let own: Vec<&Value> = own.map(|(_, interface)| interface).collect();
-                let is_primary = |it: &&&Value| own.len() == 1 || json::at(it, &["properties", "primary"]) == &json!(true);
+                let is_primary =
+                    |it: &&&Value| own.len() == 1 || json::at(it, &["properties", "primary"]) == &json!(true);
                 let primary = own.iter().find(is_primary)?;
                 Some((ArmId::parse(json::text(primary, &["id"])).ok()?, primary))
             }
         }
     }
+}
+
+/// What must be read because the pools do not have the wanted members.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub(crate) sets: BTreeSet<ArmId>,
+    /// Subscriptions and resource groups of interfaces, in lower case.
+    pub(crate) groups: BTreeSet<(String, String)>,
+    /// The machines that join or leave, by ID in lower case.
+    pub(crate) machines: BTreeSet<String>,
+    /// Members whose machine is not known, by ID in lower case.
+    pub(crate) interfaces: BTreeSet<String>,
+}
+
+impl Missing {
+    pub(crate) fn of(env: &Env, observed: &Observed, wanted: &Wanted) -> Self {
+        let mut missing = Self::default();
+        if env.pools != PoolKind::Interfaces {
+            return missing;
+        }
+        let hosts = wanted.hosts.iter().flat_map(|hosts| hosts.values());
+        let hosts: BTreeSet<Machine> = hosts.filter_map(|host| Machine::of(&host.provider_id)).collect();
+        let known = observed.cluster.as_ref().map(|facts| facts.machines.iter());
+        let others: Vec<Machine> =
+            known.into_iter().flatten().filter_map(|id| Machine::of(id)).filter(|it| !hosts.contains(it)).collect();
+        let mut new: BTreeSet<(String, Family)> = wanted
+            .items
+            .values()
+            .filter(|item| item.is_whole())
+            .flat_map(|item| {
+                let name = balancer_name(env.balancer(&wanted.cluster), item.scheme).to_lowercase();
+                item.families.iter().map(move |family| (name.clone(), *family))
+            })
+            .collect();
+        for balancer in &observed.balancers {
+            let name = json::name(balancer);
+            if env.leaves_members(scheme_of(name)) {
+                continue;
+            }
+            for family in [Family::V4, Family::V6] {
+                let pool = names::pool(&wanted.cluster, family);
+                let Some(pool) = json::named(json::items(balancer, "backendAddressPools"), &pool) else { continue };
+                new.remove(&(name.to_lowercase(), family));
+                missing.add_pool(
+                    &Members::of(pool),
+                    &hosts,
+                    &others,
+                    &observed.interfaces.owners,
+                    wanted.hosts.is_some(),
+                );
+            }
+            missing.add_last(balancer, wanted);
+        }
+        if new.iter().any(|(name, _)| !env.leaves_members(scheme_of(name))) {
+            hosts.iter().for_each(|machine| missing.add(machine));
+        }
+        missing
+    }
+
+    fn add_pool(
+        &mut self,
+        members: &Members,
+        hosts: &BTreeSet<Machine>,
+        others: &[Machine],
+        owners: &BTreeMap<String, String>,
+        has_hosts: bool,
+    ) {
+        if !has_hosts {
+            return;
+        }
+        for unknown in members.interfaces.iter().filter(|id| !owners.contains_key(*id)) {
+            if let Ok(id) = ArmId::parse(unknown) {
+                self.groups.insert((id.subscription().to_owned(), id.group().to_owned()));
+                self.interfaces.insert(unknown.clone());
+            }
+        }
+        hosts.iter().filter(|machine| !members.has(machine, owners)).for_each(|machine| self.add(machine));
+        others.iter().filter(|machine| members.has(machine, owners)).for_each(|machine| self.add(machine));
+    }
+
+    /// The members of a load balancer that is deleted with its last Service.
+    fn add_last(&mut self, balancer: &Value, wanted: &Wanted) {
+        let is_going = |frontend: &Value| {
+            let mut going =
+                wanted.items.values().filter(|item| item.scheme != scheme_of(json::name(balancer)) || !item.is_whole());
+            going.any(|item| item.names.own(json::name(frontend)))
+        };
+        if !json::items(balancer, "frontendIPConfigurations").iter().all(is_going) {
+            return;
+        }
+        for pool in json::items(balancer, "backendAddressPools") {
+            let instances = Members::of(pool).instances.into_iter().filter_map(|id| ArmId::parse(&id).ok());
+            instances.for_each(|id| self.add(&Machine::Instance(id)));
+        }
+    }
+
+    fn add(&mut self, machine: &Machine) {
+        let id = machine.id();
+        self.machines.insert(id.folded());
+        match machine.set() {
+            Some(set) => drop(self.sets.insert(set)),
+            None => drop(self.groups.insert((id.subscription().to_lowercase(), id.group().to_lowercase()))),
+        }
+    }
+}
+
+/// The kind of a load balancer, by its name.
+pub(crate) fn scheme_of(name: &str) -> Scheme {
+    if names::without_internal(name).1 { Scheme::Internal } else { Scheme::External }
 }
 
 /// The members of a pool, by the IDs of instances and of interfaces, in lower case.
@@ -233,7 +347,8 @@ impl Pools {
     /// Changes the IP configurations of the primary interface; whether something changed.
     fn apply_primary(&self, interfaces: &mut [Value]) -> bool {
         let one = interfaces.len() == 1;
-        let is_primary = |interface: &&mut Value| one || json::at(interface, &["properties", "primary"]) == &json!(true);
+        let is_primary =
+            |interface: &&mut Value| one || json::at(interface, &["properties", "primary"]) == &json!(true);
         match interfaces.iter_mut().find(is_primary) {
             Some(interface) => self.apply(json::items_mut(interface, "ipConfigurations")),
             None => false,
@@ -277,13 +392,14 @@ fn is_of(configuration: &Value, family: Family, is_only: bool) -> bool {
 /// Whether a machine has a place for a pool: an IP configuration of the family that is in no other load balancer of the
 /// same kind. The name of the other one if there is one.
 pub(crate) fn obstacle(configurations: &[Value], pool: &ArmId, family: Family) -> Option<String> {
-    use super::names::without_internal;
+    use names::without_internal;
     let one = configurations.len() == 1;
     let Some(configuration) = configurations.iter().find(|it| is_of(it, family, one)) else {
         return Some(format!("it has no {} configuration", family.as_str()));
     };
     let own = pool.named("loadBalancers").unwrap_or_default().to_owned();
-    let other = json::items(configuration, POOLS).iter().filter_map(|pool| ArmId::parse(json::text(pool, &["id"])).ok());
+    let other =
+        json::items(configuration, POOLS).iter().filter_map(|pool| ArmId::parse(json::text(pool, &["id"])).ok());
     let other = other.filter_map(|pool| pool.named("loadBalancers").map(str::to_owned)).find(|name| {
         let ((plain, internal), (own_plain, own_internal)) = (without_internal(name), without_internal(&own));
         !same(plain, own_plain) && internal == own_internal
@@ -372,7 +488,10 @@ mod tests {
         assert!(body["properties"].get("osProfile").is_none() && body.get("zones").is_none(), "{body}");
         let interfaces = &body["properties"]["networkProfileConfiguration"]["networkInterfaceConfigurations"];
         assert_eq!(interfaces[0], other);
-        assert_eq!(interfaces[1]["properties"]["ipConfigurations"][0]["properties"][POOLS][0]["id"], pool("lb").as_str());
+        assert_eq!(
+            interfaces[1]["properties"]["ipConfigurations"][0]["properties"][POOLS][0]["id"],
+            pool("lb").as_str()
+        );
     }
 
     #[test]
@@ -388,7 +507,9 @@ mod tests {
     #[test]
     fn stopped_and_vanishing_instances_do_not_join() {
         let of = |state: &str, power: &str| {
-            may_join(&json!({"properties": {"provisioningState": state, "instanceView": {"statuses": [{"code": power}]}}}))
+            may_join(
+                &json!({"properties": {"provisioningState": state, "instanceView": {"statuses": [{"code": power}]}}}),
+            )
         };
         assert!(of("Succeeded", "PowerState/running") && of("Updating", "PowerState/starting"));
         assert!(!of("Deleting", "PowerState/running") && !of("Succeeded", "PowerState/stopped"));

@@ -15,9 +15,7 @@ pub(crate) const INTERNAL: &str = "-internal";
 pub(crate) const SHARED_PROBE: &str = "cluster-service-shared-health-probe";
 
 /// The family of an address.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Family {
     V4,
     V6,
@@ -191,7 +189,11 @@ mod tests {
         let long = "s".repeat(41) + "-0123456789";
         let names = names(&[], Some(&long));
         let frontend = names.frontend(Family::V4);
-        assert_eq!((frontend.len(), frontend.ends_with("ss_")), (75, true), "{frontend}: a cut name ends with a letter");
+        assert_eq!(
+            (frontend.len(), frontend.ends_with("ss_")),
+            (75, true),
+            "{frontend}: a cut name ends with a letter"
+        );
         let rule = names.rule("TCP", 80, Family::V4);
         assert_eq!((rule.len(), rule.ends_with("-TCP-80")), (75, true), "{rule}");
     }

@@ -89,6 +89,26 @@ impl ServiceFacts {
 }
 
 impl Observed {
+    /// Removes the tags that no plan uses: users may write anything in them.
+    pub(crate) fn strip(&mut self, configured: &super::tags::Tags) {
+        let own = [super::tags::SERVICE, super::tags::CLUSTER, super::tags::DNS_SERVICE].concat();
+        let is_used =
+            |key: &String| own.iter().any(|name| same(name, key)) || configured.keys().any(|name| same(name, key));
+        let addresses = self.public_ips.values_mut().filter_map(|seen| match seen {
+            Seen::Present(list) => Some(list.iter_mut()),
+            _ => None,
+        });
+        let group = match &mut self.security_group {
+            Some(Seen::Present(group)) => Some(group),
+            _ => None,
+        };
+        for object in self.balancers.iter_mut().chain(addresses.flatten()).chain(group) {
+            if let Some(tags) = object.get_mut("tags").and_then(Value::as_object_mut) {
+                tags.retain(|key, _| is_used(key));
+            }
+        }
+    }
+
     /// A managed load balancer.
     pub(crate) fn balancer(&self, name: &str) -> Option<&Value> {
         json::named(&self.balancers, name)

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::members::{InstanceChange, InterfaceChange, ModelChange, PoolChange};
 use super::plan::address::AddressChange;
 use super::plan::balancer::BalancerChange;
-use super::plan::security::Claim;
+use super::plan::security::{Claim, Keep};
 use super::plan::service::Reached;
 use crate::client::id::ArmId;
 
@@ -40,7 +40,7 @@ pub(crate) struct SecurityChange {
     pub(crate) before: Value,
     pub(crate) parts: Vec<SecurityPart>,
     /// The destinations that belong to somebody.
-    pub(crate) keep: BTreeSet<String>,
+    pub(crate) keep: Keep,
 }
 
 /// The part of one Service, with the addresses that later become destinations.

@@ -80,7 +80,9 @@ pub(crate) fn set(object: &mut Value, wanted: &Tags, system: &[String]) {
         }
     }
     if !system.is_empty() {
-        tags.retain(|key, _| wanted.contains_key(key) || system.iter().any(|begin| super::names::starts_with(key, begin)));
+        tags.retain(|key, _| {
+            wanted.contains_key(key) || system.iter().any(|begin| super::names::starts_with(key, begin))
+        });
     }
 }
 

@@ -168,7 +168,9 @@ pub(super) fn label_problem(address: &Value, key: &str, label: &str, is_users: b
     let name = json::name(address);
     let other = tags::get(address, &tags::DNS_SERVICE);
     if !other.is_empty() && !same(other, key) {
-        return Some(format!("the DNS label of the public IP address {name} is that of the Service {other}; remove the annotation from one of them"));
+        return Some(format!(
+            "the DNS label of the public IP address {name} is that of the Service {other}; remove the annotation from one of them"
+        ));
     }
     let present = json::text(address, &["properties", "dnsSettings", "domainNameLabel"]);
     let differs = is_users && !present.is_empty() && !same(present, label);
@@ -212,7 +214,13 @@ mod tests {
     const KEY: &str = "default/web";
 
     fn env() -> Env {
-        Env { subscription: "s".into(), group: "g".into(), location: "westus".into(), is_standard: true, ..Env::default() }
+        Env {
+            subscription: "s".into(),
+            group: "g".into(),
+            location: "westus".into(),
+            is_standard: true,
+            ..Env::default()
+        }
     }
 
     fn uses(settings: PublicIp, is_users: bool) -> AddressEdit {

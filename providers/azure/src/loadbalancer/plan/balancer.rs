@@ -1,7 +1,5 @@
 //! Changes of a load balancer: of all Services together, and each Service's apart, so that one may be left out. Pure.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
 
 use super::super::claim;
@@ -28,6 +26,9 @@ pub(crate) struct BalancerChange {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Edit {
     pub(crate) place: usize,
+    /// `namespace/name`
+    pub(crate) key: String,
+    pub(crate) fingerprint: u64,
     /// How the names of its objects begin.
     pub(crate) base: String,
     /// Frontends to add, or to change, by name.
@@ -45,7 +46,8 @@ impl BalancerChange {
     pub(crate) fn new(env: &Env, cluster: &str, name: &str, present: Option<&Value>) -> Self {
         let id = env.balancer_id(name);
         let fresh = || {
-            let mut fresh = json!({"name": name, "location": env.location, "sku": {"name": "Standard"}, "properties": {}});
+            let mut fresh =
+                json!({"name": name, "location": env.location, "sku": {"name": "Standard"}, "properties": {}});
             if let Some(zone) = env.edge_zone() {
                 json::overlay(&mut fresh, &json!({"extendedLocation": zone}));
             }
@@ -62,18 +64,8 @@ impl BalancerChange {
     /// The load balancer with the changes of the Services that `may` take part.
     pub(crate) fn after(&self, env: &Env, may: impl Fn(&Edit) -> bool) -> Value {
         let mut after = self.before.clone();
-        let mut families = BTreeSet::new();
-        for edit in self.edits.iter().filter(|edit| may(edit)) {
-            edit.apply(&mut after);
-            families.extend(edit.families.iter().copied());
-        }
+        self.edits.iter().filter(|edit| may(edit)).for_each(|edit| edit.apply(&mut after, &self.cluster));
         remove_unused_shared_probe(&mut after);
-        for family in families {
-            let name = names::pool(&self.cluster, family);
-            if json::named(json::items(&after, "backendAddressPools"), &name).is_none() {
-                json::items_mut(&mut after, "backendAddressPools").push(json!({"name": name, "properties": {}}));
-            }
-        }
         // As in the Go program, system tags have no effect without tags.
         tags::set(&mut after, &env.tags, if env.tags.is_empty() { &[] } else { &env.system_tags });
         remove_new_empty_lists(&self.before, &mut after);
@@ -87,8 +79,20 @@ impl BalancerChange {
 }
 
 impl Edit {
+    /// The empty part of a Service.
+    pub(super) fn of(place: usize, item: &super::super::wanted::Item) -> Self {
+        let (key, base) = (item.key.clone(), item.names.base.clone());
+        Self { place, key, fingerprint: item.fingerprint, base, ..Self::default() }
+    }
+
     /// Changes a load balancer.
-    pub(crate) fn apply(&self, balancer: &mut Value) {
+    pub(crate) fn apply(&self, balancer: &mut Value, cluster: &str) {
+        for family in &self.families {
+            let name = names::pool(cluster, *family);
+            if json::named(json::items(balancer, "backendAddressPools"), &name).is_none() {
+                json::items_mut(balancer, "backendAddressPools").push(json!({"name": name, "properties": {}}));
+            }
+        }
         let frontends = json::items_mut(balancer, "frontendIPConfigurations");
         frontends.retain(|frontend| !self.drops.iter().any(|name| same(name, json::name(frontend))));
         self.frontends.iter().for_each(|frontend| put(frontends, frontend));
@@ -96,8 +100,11 @@ impl Edit {
         let is_wanted = |list: &[Value], name: &str| json::named(list, name).is_some();
         rules.retain(|rule| !self.owns(rule) || is_wanted(&self.rules, json::name(rule)));
         self.rules.iter().for_each(|rule| put(rules, rule));
-        let probed: Vec<String> =
-            rules.iter().filter(|rule| !self.owns(rule)).map(|rule| json::reference(rule, "probe").to_owned()).collect();
+        let probed: Vec<String> = rules
+            .iter()
+            .filter(|rule| !self.owns(rule))
+            .map(|rule| json::reference(rule, "probe").to_owned())
+            .collect();
         let is_probed = |probe: &Value| probed.iter().any(|id| !id.is_empty() && same(id, json::text(probe, &["id"])));
         let probes = json::items_mut(balancer, "probes");
         probes.retain(|probe| !self.owns(probe) || is_wanted(&self.probes, json::name(probe)) || is_probed(probe));

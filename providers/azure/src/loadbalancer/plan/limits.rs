@@ -29,12 +29,24 @@ impl Planner<'_> {
             let others: usize = pair.map(rules_of_members).sum();
             let of_interface = others - own.min(others) + edit.rules.len();
             let what = "rules of the interface of each node, those of internal load balancers and of NAT included";
-            over(name, what, of_interface, MOST_RULES_OF_INTERFACE, "use fewer ports or Services, or several load balancers")?;
+            over(
+                name,
+                what,
+                of_interface,
+                MOST_RULES_OF_INTERFACE,
+                "use fewer ports or Services, or several load balancers",
+            )?;
         }
         let frontends = json::items(body, "frontendIPConfigurations");
         let new = edit.frontends.iter().filter(|new| json::named(frontends, json::name(new)).is_none()).count();
         if new > 0 {
-            over(name, "frontends", frontends.len() + new, MOST_FRONTENDS, "share addresses, or use several load balancers")?;
+            over(
+                name,
+                "frontends",
+                frontends.len() + new,
+                MOST_FRONTENDS,
+                "share addresses, or use several load balancers",
+            )?;
         }
         Ok(())
     }
@@ -46,7 +58,9 @@ fn rules_of_members(body: &serde_json::Value) -> usize {
 
 fn over(name: &str, what: &str, count: usize, most: usize, fix: &str) -> Result<(), ProviderError> {
     match count > most {
-        true => Err(refused(format!("the load balancer {name} would have {count} {what}, and Azure allows {most}; {fix}"))),
+        true => {
+            Err(refused(format!("the load balancer {name} would have {count} {what}, and Azure allows {most}; {fix}")))
+        }
         false => Ok(()),
     }
 }

@@ -12,14 +12,14 @@ use serde_json::Value;
 use super::super::env::PoolKind;
 use super::super::json;
 use super::super::members::{
-    InstanceChange, InterfaceChange, Machine, Members, ModelChange, PoolChange, Pools, configurations_of, may_join, obstacle,
+    InstanceChange, InterfaceChange, Machine, Members, ModelChange, PoolChange, Pools, configurations_of, may_join,
+    obstacle, scheme_of,
 };
-use super::super::names::{self, Family, without_internal};
+use super::super::names::{self, Family};
 use super::super::step::Write;
 use super::super::wanted::refused;
 use super::balancer::BalancerChange;
 use super::{Planner, summary};
-use crate::annotations::Scheme;
 use crate::client::id::ArmId;
 
 const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
@@ -50,12 +50,13 @@ impl Planner<'_> {
         changes.places.insert(owner);
         let balancers: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
         for (change, body) in balancers.iter().filter(|(_, body)| !BalancerChange::is_empty(body)) {
-            let (_, is_internal) = without_internal(&change.name);
-            let scheme = if is_internal { Scheme::Internal } else { Scheme::External };
+            let scheme = scheme_of(&change.name);
             if self.env.leaves_members(scheme) {
                 continue;
             }
-            changes.places.extend(change.edits.iter().map(|edit| edit.place).find(|place| self.reached.contains_key(place)));
+            changes
+                .places
+                .extend(change.edits.iter().map(|edit| edit.place).find(|place| self.reached.contains_key(place)));
             changes.is_of_new |= change.is_new();
             for family in [Family::V4, Family::V6] {
                 let name = names::pool(&self.wanted.cluster, family);
@@ -79,7 +80,9 @@ impl Planner<'_> {
         self.wanted.hosts.as_ref()?;
         let of = |action: ServiceAction| {
             let mut items = self.wanted.items.iter();
-            items.find(|(place, item)| item.action == action && !self.failed.contains_key(place)).map(|(place, _)| *place)
+            items
+                .find(|(place, item)| item.action == action && !self.failed.contains_key(place))
+                .map(|(place, _)| *place)
         };
         of(ServiceAction::UpdateHosts).or_else(|| of(ServiceAction::Ensure))
     }
@@ -94,7 +97,9 @@ impl Planner<'_> {
         owner: usize,
     ) -> Result<(), ProviderError> {
         if !json::items(pool, "backendIPConfigurations").is_empty()
-            && json::items(pool, "loadBalancerBackendAddresses").iter().all(|it| json::property(it, "ipAddress").is_empty())
+            && json::items(pool, "loadBalancerBackendAddresses")
+                .iter()
+                .all(|it| json::property(it, "ipAddress").is_empty())
         {
             return Err(other_kind(id, "interfaces", "nodeIPConfiguration"));
         }
@@ -113,7 +118,13 @@ impl Planner<'_> {
         if add.is_empty() && remove.is_empty() {
             return Ok(());
         }
-        let mut summary = summary(Verb::Attach, "LoadBalancer", &change.id, "the pool has other addresses than the nodes", Risk::None);
+        let mut summary = summary(
+            Verb::Attach,
+            "LoadBalancer",
+            &change.id,
+            "the pool has other addresses than the nodes",
+            Risk::None,
+        );
         let text = |list: Vec<String>| Some(list.join(" ")).filter(|text| !text.is_empty());
         summary.changes.push(ccm_provider::Change {
             field: "addresses".into(),
@@ -121,7 +132,13 @@ impl Planner<'_> {
             after: text(add.values().map(ToString::to_string).collect()),
         });
         let place = change.edits.iter().map(|edit| edit.place).find(|place| self.reached.contains_key(place));
-        let write = Write::Pool(PoolChange { id: id.clone(), before: pool.clone(), network: self.env.network_id(), add, remove });
+        let write = Write::Pool(PoolChange {
+            id: id.clone(),
+            before: pool.clone(),
+            network: self.env.network_id(),
+            add,
+            remove,
+        });
         let part = Part::of(Kind::Members, change.name.clone());
         let step = Step::new(write, summary, Items::one(place.unwrap_or(owner)), part);
         let needs = if change.is_new() { FRAME } else { &[] };
@@ -131,7 +148,13 @@ impl Planner<'_> {
     }
 
     /// The interfaces in a pool.
-    fn interfaces(&mut self, id: &ArmId, pool: &Value, family: Family, changes: &mut Changes) -> Result<(), ProviderError> {
+    fn interfaces(
+        &mut self,
+        id: &ArmId,
+        pool: &Value,
+        family: Family,
+        changes: &mut Changes,
+    ) -> Result<(), ProviderError> {
         let addresses = json::items(pool, "loadBalancerBackendAddresses").iter();
         if addresses.into_iter().any(|it| !json::reference(it, "virtualNetwork").is_empty())
             || !json::reference(pool, "virtualNetwork").is_empty()
@@ -166,7 +189,7 @@ impl Planner<'_> {
         let needs = if is_of_new { FRAME } else { &[] };
         let joining: BTreeSet<ArmId> = machines.keys().filter_map(Machine::set).collect();
         for (set, pools) in models.into_iter().filter(|(set, _)| joining.contains(set)) {
-            self.model_step(set, pools, &places, needs, MODELS);
+            self.model_step(&set, pools, &places, needs, MODELS);
         }
         let mut count = 0;
         let all = machines.len();
@@ -180,7 +203,7 @@ impl Planner<'_> {
         }
     }
 
-    fn model_step(&mut self, set: ArmId, pools: Pools, places: &BTreeSet<usize>, needs: &'static [Kind], stage: u32) {
+    fn model_step(&mut self, set: &ArmId, pools: Pools, places: &BTreeSet<usize>, needs: &'static [Kind], stage: u32) {
         let Some(before) = self.observed.interfaces.models.get(&set.folded()).cloned() else { return };
         if json::property(&before, "provisioningState").eq_ignore_ascii_case("Deleting") {
             return;
@@ -189,7 +212,7 @@ impl Planner<'_> {
         if change.body().is_none() {
             return;
         }
-        let summary = summary(Verb::Attach, "ScaleSet", &set, "new instances become members", Risk::None);
+        let summary = summary(Verb::Attach, "ScaleSet", set, "new instances become members", Risk::None);
         let part = Part::of(Kind::Members, set.folded());
         let step = Step::new(Write::Model(change), summary, Items::Some(places.clone()), part);
         self.steps.push(step.needs(needs).stage(stage));
@@ -215,7 +238,9 @@ impl Planner<'_> {
             Machine::Machine(_) => json::items(before, "ipConfigurations"),
         };
         let before = before.clone();
-        if matches!(machine, Machine::Machine(_)) && json::property(&before, "provisioningState").eq_ignore_ascii_case("Failed") {
+        if matches!(machine, Machine::Machine(_))
+            && json::property(&before, "provisioningState").eq_ignore_ascii_case("Failed")
+        {
             self.skip(machine, places, "its interface is in the state Failed; repair it");
             return false;
         }
@@ -266,10 +291,10 @@ impl Planner<'_> {
     /// A load balancer with instances of scale sets cannot be deleted: they leave before.
     fn last_members(&mut self) {
         let balancers: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
-        for (change, _) in balancers.iter().filter(|(change, body)| !change.is_new() && BalancerChange::is_empty(body)) {
+        for (change, _) in balancers.iter().filter(|(change, body)| !change.is_new() && BalancerChange::is_empty(body))
+        {
             let places: BTreeSet<usize> = change.edits.iter().map(|edit| edit.place).collect();
-            let (_, is_internal) = without_internal(&change.name);
-            let scheme = if is_internal { Scheme::Internal } else { Scheme::External };
+            let scheme = scheme_of(&change.name);
             if self.env.pools == PoolKind::Addresses || places.is_empty() || self.env.leaves_members(scheme) {
                 continue;
             }
@@ -283,7 +308,7 @@ impl Planner<'_> {
                 }
             }
             for (set, pools) in models {
-                self.model_step(set, pools, &places, &[], LAST_MODELS);
+                self.model_step(&set, pools, &places, &[], LAST_MODELS);
             }
             for (machine, pools) in machines {
                 self.machine_step(&machine, pools, &places, &[], LAST_LEAVES, false);

@@ -134,7 +134,7 @@ impl<'a> Planner<'a> {
             (change, body)
         };
         let (change, body) = self.balancers.entry(key).or_insert_with(fresh);
-        edit.apply(body);
+        edit.apply(body, cluster);
         change.edits.push(edit);
     }
 
@@ -193,7 +193,8 @@ impl<'a> Planner<'a> {
             }
             let moves = change.edits.iter().any(|edit| leaving(edit) && self.reached.contains_key(&edit.place));
             let verb = if change.is_new() { Verb::Create } else { Verb::Update };
-            let mut summary = summary(verb, "LoadBalancer", &change.id, "rules, probes or frontends differ", Risk::None);
+            let mut summary =
+                summary(verb, "LoadBalancer", &change.id, "rules, probes or frontends differ", Risk::None);
             summary.changes = differences(&change.before, &after);
             let stage = if moves { LEFT_BALANCERS } else { BALANCERS };
             self.push(Write::Balancer(change), summary, places, Part::new(Kind::Frame), stage);
@@ -202,17 +203,14 @@ impl<'a> Planner<'a> {
 
     /// The first Service that is ensured.
     fn first_whole(&self) -> Option<usize> {
-        self.wanted.items.iter().find(|(place, item)| item.is_whole() && !self.failed.contains_key(place)).map(|(place, _)| *place)
+        self.wanted
+            .items
+            .iter()
+            .find(|(place, item)| item.is_whole() && !self.failed.contains_key(place))
+            .map(|(place, _)| *place)
     }
 
-    fn push(
-        &mut self,
-        write: Write,
-        summary: ccm_provider::Step,
-        places: BTreeSet<usize>,
-        part: Part,
-        stage: u32,
-    ) {
+    fn push(&mut self, write: Write, summary: ccm_provider::Step, places: BTreeSet<usize>, part: Part, stage: u32) {
         self.steps.push(Step::new(write, summary, Items::Some(places), part).stage(stage));
     }
 }

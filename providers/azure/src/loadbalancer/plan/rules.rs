@@ -12,8 +12,9 @@ use super::super::json;
 use super::super::names::Family;
 use super::super::observed::{Facts, Seen, ServiceFacts};
 use super::super::step::{SecurityChange, SecurityPart, Write};
+use super::super::wanted::access::Access;
 use super::super::wanted::{Destinations, Item, refused};
-use super::security::{self, Claim, by_family};
+use super::security::{self, Claim, Keep, by_family};
 use super::service::Reached;
 use super::{Planner, RULES, summary};
 
@@ -49,7 +50,11 @@ impl Planner<'_> {
         }
         let keep = keep(facts, &parts);
         let mut before = group.clone();
-        super::super::tags::set(&mut before, &self.env.tags, if self.env.tags.is_empty() { &[] } else { &self.env.system_tags });
+        super::super::tags::set(
+            &mut before,
+            &self.env.tags,
+            if self.env.tags.is_empty() { &[] } else { &self.env.system_tags },
+        );
         let claims: Vec<Claim> = parts.iter().map(|part| part.claim.clone()).collect();
         let (after, failed) = security::after(&before, &claims, Some(&keep));
         for (place, error) in failed {
@@ -123,7 +128,8 @@ impl Planner<'_> {
                 }
             }
             (false, None) => {
-                let is_of = |ip: &IpAddr| item.families.contains(&Family::of(*ip)) || item.action == ServiceAction::Delete;
+                let is_of =
+                    |ip: &IpAddr| item.families.contains(&Family::of(*ip)) || item.action == ServiceAction::Delete;
                 own.extend(self.host_addresses(facts).into_iter().filter(is_of));
             }
         }
@@ -135,6 +141,9 @@ impl Planner<'_> {
         let all: BTreeSet<IpAddr> = own.union(&former).copied().collect();
         let kept = self.kept_ports(item, &all, facts, addresses);
         let access = settings.and_then(|settings| settings.access.clone());
+        if access.as_ref().is_none_or(Access::is_empty) {
+            pending.clear();
+        }
         let claim = Claim { place, destinations, former: by_family(former), ports: ports.clone(), kept, access };
         Some(SecurityPart { claim, pending })
     }
@@ -154,7 +163,9 @@ impl Planner<'_> {
             let frontends = json::items(balancer, "frontendIPConfigurations");
             let known: BTreeMap<String, IpAddr> = frontends
                 .iter()
-                .filter_map(|frontend| Some((json::text(frontend, &["id"]).to_lowercase(), self.observed.address(frontend)?)))
+                .filter_map(|frontend| {
+                    Some((json::text(frontend, &["id"]).to_lowercase(), self.observed.address(frontend)?))
+                })
                 .collect();
             let rules = json::items(balancer, "loadBalancingRules").iter();
             let of_rules = rules.map(|rule| (json::name(rule), json::reference(rule, "frontendIPConfiguration")));
@@ -163,6 +174,13 @@ impl Planner<'_> {
                 let base = name.get(..32).unwrap_or(name).to_lowercase();
                 addresses.entry(base).or_default().extend(known.get(&frontend.to_lowercase()));
             }
+        }
+        // Those that this plan makes do not show yet.
+        for (place, reached) in &self.reached {
+            let Some(item) = self.wanted.items.get(place) else { continue };
+            let known =
+                reached.iter().filter_map(|reached| if let Reached::Known(ip) = reached { Some(*ip) } else { None });
+            addresses.entry(item.names.base.to_lowercase()).or_default().extend(known);
         }
         addresses
     }
@@ -175,7 +193,13 @@ impl Planner<'_> {
         facts: &Facts,
         addresses: &BTreeMap<String, BTreeSet<IpAddr>>,
     ) -> BTreeMap<String, BTreeSet<i32>> {
-        let going: BTreeSet<&str> = self.wanted.items.values().filter(|item| item.action == ServiceAction::Delete).map(|item| &*item.key).collect();
+        let going: BTreeSet<&str> = self
+            .wanted
+            .items
+            .values()
+            .filter(|item| item.action == ServiceAction::Delete)
+            .map(|item| &*item.key)
+            .collect();
         let is_with = |service: &ServiceFacts| {
             if service.key == item.key || service.is_going || going.contains(&*service.key) {
                 return false;
@@ -198,13 +222,23 @@ impl Planner<'_> {
 }
 
 /// The destinations that belong to a Service or a node.
-fn keep(facts: &Facts, parts: &[SecurityPart]) -> BTreeSet<String> {
+fn keep(facts: &Facts, parts: &[SecurityPart]) -> Keep {
     let of_services = facts.services.iter().flat_map(|service| {
         let ips = service.published.iter().chain(&service.destinations.additional);
         ips.map(ToString::to_string).chain(service.ranges.iter().cloned())
     });
     let of_parts = parts.iter().flat_map(|part| part.claim.destinations.values().flatten().cloned());
-    of_services.chain(facts.nodes.iter().map(ToString::to_string)).chain(of_parts).collect()
+    let mut node_ports = BTreeMap::<String, BTreeSet<i32>>::new();
+    for service in facts.services.iter().filter(|service| !service.is_going && !service.destinations.has_floating_ip) {
+        for (protocol, ports) in &service.destinations.ports {
+            node_ports.entry(protocol.clone()).or_default().extend(ports);
+        }
+    }
+    Keep {
+        own: of_services.chain(of_parts).collect(),
+        nodes: facts.nodes.iter().map(ToString::to_string).collect(),
+        node_ports,
+    }
 }
 
 impl SecurityChange {
@@ -225,7 +259,7 @@ impl SecurityChange {
             }
             let mut claim = part.claim.clone();
             for (family, ips) in by_family(found) {
-                keep.extend(ips.iter().cloned());
+                keep.own.extend(ips.iter().cloned());
                 claim.destinations.entry(family).or_default().extend(ips);
             }
             claims.push(claim);

@@ -39,6 +39,26 @@ pub(crate) struct Claim {
     pub(crate) access: Option<Access>,
 }
 
+/// The destinations that belong to somebody.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Keep {
+    /// Those of Services.
+    pub(crate) own: BTreeSet<String>,
+    /// Those of nodes.
+    pub(crate) nodes: BTreeSet<String>,
+    /// The ports by protocol for which nodes are destinations.
+    pub(crate) node_ports: BTreeMap<String, BTreeSet<i32>>,
+}
+
+impl Keep {
+    /// Whether nodes are destinations of a rule: of none whose Service has floating IP again.
+    fn has_nodes(&self, rule: &Rule) -> bool {
+        let ports = || rule.ports.iter().flatten();
+        let mut used = self.node_ports.iter().filter(|(protocol, _)| rule.denies || same(protocol, &rule.protocol));
+        used.any(|(_, used)| rule.denies || rule.ports.is_none() || ports().any(|port| used.contains(port)))
+    }
+}
+
 /// A rule with what changes of it.
 #[derive(Debug, Clone)]
 struct Rule {
@@ -63,11 +83,7 @@ struct Rules {
 
 /// The security group with the changes of the Services, and the Services for which there is no place. `keep`: the
 /// destinations that belong to somebody; `None` if that is not known.
-pub(crate) fn after(
-    group: &Value,
-    claims: &[Claim],
-    keep: Option<&BTreeSet<String>>,
-) -> (Value, BTreeMap<usize, ProviderError>) {
+pub(crate) fn after(group: &Value, claims: &[Claim], keep: Option<&Keep>) -> (Value, BTreeMap<usize, ProviderError>) {
     let mut failed = BTreeMap::new();
     let mut rules = Rules::of(group);
     for claim in claims {
@@ -161,7 +177,7 @@ impl Rules {
             if !rule.denies && rule.ports.as_ref().is_some_and(|ports| ports.len() == left.len()) {
                 continue;
             }
-            targets.iter().for_each(|target| drop(rule.destinations.remove(target)));
+            rule.destinations.retain(|destination| !targets.contains(destination));
             rule.is_changed = true;
             if !left.is_empty() {
                 split.push((rule.sources(), left, targets));
@@ -238,10 +254,13 @@ impl Rules {
         free.ok_or_else(|| refused("the security group has no free priority from 500 to 4095; remove rules of users"))
     }
 
-    fn retain(&mut self, keep: &BTreeSet<String>) {
+    fn retain(&mut self, keep: &Keep) {
         for rule in self.rules.iter_mut().filter(|rule| rule.is_managed) {
             let before = rule.destinations.len();
-            rule.destinations.retain(|destination| keep.contains(destination));
+            let has_nodes = keep.has_nodes(rule);
+            let stays =
+                |destination: &String| keep.own.contains(destination) || has_nodes && keep.nodes.contains(destination);
+            rule.destinations.retain(stays);
             rule.is_changed |= before != rule.destinations.len();
         }
     }
@@ -252,7 +271,9 @@ impl Rules {
         let sources: usize = left.iter().map(|rule| rule.sources().len()).sum();
         let destinations: usize = left.iter().map(|rule| rule.destinations.len()).sum();
         let over = |what: &str, count: usize, most: usize, fix: &str| {
-            (count > most).then(|| format!("the security group would exceed the maximum number of {what} ({count} > {most}); {fix}"))
+            (count > most).then(|| {
+                format!("the security group would exceed the maximum number of {what} ({count} > {most}); {fix}")
+            })
         };
         over("rules", left.len(), MOST_RULES, "use fewer different ports and source ranges")
             .or_else(|| over("source IP addresses", sources, MOST_ADDRESSES, "use fewer source ranges"))

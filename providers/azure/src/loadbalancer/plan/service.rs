@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::super::claim::{self, Frontend};
 use super::super::env::balancer_name;
 use super::super::json::{self, same};
+use super::super::members::scheme_of;
 use super::super::names::Family;
 use super::super::wanted::{Item, PublicIp, Settings, refused};
 use super::Planner;
@@ -33,7 +34,7 @@ impl Planner<'_> {
         let plain = self.target(item)?;
         let name = balancer_name(&plain, item.scheme);
         let addresses = self.public_ips(item, settings)?;
-        let mut edit = Edit { place, base: item.names.base.clone(), families: item.families.clone(), ..Edit::default() };
+        let mut edit = Edit { families: item.families.clone(), ..Edit::of(place, item) };
         let (mut reached, mut used) = (Vec::new(), Vec::new());
         for family in &item.families {
             let public_ip = addresses.iter().find(|(of, _)| of == family).map(|(_, id)| id);
@@ -158,9 +159,8 @@ impl Planner<'_> {
             return Ok(json!({"name": name, "properties": {"publicIPAddress": {"id": ip.as_str()}}}));
         }
         let static_ip = self.private_address(item, settings, family)?;
-        let zones = Some(&self.observed.zones).filter(|zones| {
-            is_new && !zones.is_empty() && self.env.extended_location.is_none() && !self.env.is_stack
-        });
+        let zones = Some(&self.observed.zones)
+            .filter(|zones| is_new && !zones.is_empty() && self.env.extended_location.is_none() && !self.env.is_stack);
         let mut properties = json!({
             "subnet": {"id": self.env.subnet_id(&settings.subnet).as_str()},
             "privateIPAllocationMethod": if static_ip.is_some() { "Static" } else { "Dynamic" },
@@ -243,12 +243,7 @@ impl Planner<'_> {
     }
 
     /// The names of the frontends that nothing else uses, and findings about the others.
-    fn droppable(
-        &self,
-        balancer: &str,
-        item: &Item,
-        frontends: &[Value],
-    ) -> (Vec<String>, Vec<ccm_provider::Finding>) {
+    fn droppable(&self, balancer: &str, item: &Item, frontends: &[Value]) -> (Vec<String>, Vec<ccm_provider::Finding>) {
         let (mut drops, mut kept) = (Vec::new(), Vec::new());
         for frontend in frontends {
             let name = json::name(frontend).to_owned();
@@ -270,12 +265,11 @@ impl Planner<'_> {
         let names: Vec<String> =
             self.observed.balancers.iter().map(|balancer| json::name(balancer).to_owned()).collect();
         for name in names.into_iter().filter(|name| except.is_none_or(|except| !same(except, name))) {
-            let (_, is_internal) = super::super::names::without_internal(&name);
-            let scheme = if is_internal { Scheme::Internal } else { Scheme::External };
-            let there = Item { scheme, ..item.clone() };
+            let there = Item { scheme: scheme_of(&name), ..item.clone() };
             let body = self.body(&name);
             let claimed = balancer::claimed(self.observed, &there, body).into_iter().filter(|(frontend, claim)| {
-                let is_last = || item.action == ServiceAction::Delete && !self.is_of_a_live_service(json::name(frontend));
+                let is_last =
+                    || item.action == ServiceAction::Delete && !self.is_of_a_live_service(json::name(frontend));
                 *claim == Frontend::Own || is_last()
             });
             let claimed: Vec<Value> = claimed.map(|(frontend, _)| frontend.clone()).collect();
@@ -283,7 +277,7 @@ impl Planner<'_> {
             if item.action == ServiceAction::Ensure {
                 self.findings.extend(kept);
             }
-            let edit = Edit { place, base: item.names.base.clone(), drops, ..Edit::default() };
+            let edit = Edit { drops, ..Edit::of(place, item) };
             self.add_edit(&name, edit);
         }
     }
@@ -343,14 +337,17 @@ impl Planner<'_> {
         if let Some(name) = item.public_ips.get(&family) {
             let missing = || {
                 let key = if family == Family::V6 { keys::PIP_NAME_IPV6.row.key } else { keys::PIP_NAME.row.key };
-                refused(format!("{key} {name:?}: no public IP address of that name exists in the resource group {group}; create it"))
+                refused(format!(
+                    "{key} {name:?}: no public IP address of that name exists in the resource group {group}; create it"
+                ))
             };
             return json::named(present, name).map(id_of).ok_or_else(missing);
         }
         let prefix = settings.prefixes.get(&family);
         if let (None, Some(address)) = (prefix, item.addresses.get(&family)) {
             let found = present.iter().find(|ip| same(json::property(ip, "ipAddress"), address));
-            let missing = || refused(format!("user supplied IP Address {address} was not found in resource group {group}"));
+            let missing =
+                || refused(format!("user supplied IP Address {address} was not found in resource group {group}"));
             return found.map(id_of).ok_or_else(missing);
         }
         let name = item.names.public_ip(&self.wanted.cluster, prefix.map(String::as_str), family);
@@ -362,7 +359,8 @@ impl Planner<'_> {
             let present = self.observed.public_ip(id.as_str());
             let is_users = present.is_some_and(|ip| self.is_users(ip));
             let claim = present.map(|ip| claim::public_ip(&self.wanted.cluster, item, ip));
-            let binds = !is_users && claim.is_none_or(|claim| matches!(claim, claim::Address::Own | claim::Address::Shared));
+            let binds =
+                !is_users && claim.is_none_or(|claim| matches!(claim, claim::Address::Own | claim::Address::Shared));
             let kind = EditKind::Use { settings: settings.public_ip.clone(), is_users, binds };
             self.add_address_edit(id, AddressEdit { place, key: item.key.clone(), family: *family, kind });
         }

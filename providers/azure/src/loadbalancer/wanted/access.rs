@@ -32,6 +32,13 @@ pub(crate) struct Access {
     pub(crate) destinations: Option<Vec<IpNet>>,
 }
 
+impl Access {
+    /// Whether there are no rules.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tags.is_empty() && self.ranges.is_empty() && !self.denies
+    }
+}
+
 /// Findings, by the reason of their events.
 pub(crate) type Remarks = Vec<(&'static str, String)>;
 
@@ -79,7 +86,10 @@ pub(super) fn access(
     allowed.add(well_known.into_iter().flat_map(|text| text.trim().split(',')));
     for (reason, ranges) in [(INVALID_SOURCES, &sources), (INVALID_ALLOWED, &allowed)] {
         if !ranges.invalid.is_empty() {
-            let text = format!("Found invalid IP ranges {:?}; each must be a network without host bits, such as 10.0.0.0/24", ranges.invalid);
+            let text = format!(
+                "Found invalid IP ranges {:?}; each must be a network without host bits, such as 10.0.0.0/24",
+                ranges.invalid
+            );
             remarks.push((reason, text));
         }
     }
@@ -102,8 +112,11 @@ pub(super) fn access(
     let is_given = !sources.valid.is_empty() || !allowed.valid.is_empty();
     let is_open = |ranges: &Ranges| ranges.valid.is_empty() || ranges.allow_all();
     let is_invalid = !sources.invalid.is_empty() || !allowed.invalid.is_empty();
-    let admits_all =
-        tags.is_empty() && is_open(&sources) && is_open(&allowed) && !is_invalid && (scheme == Scheme::External || is_given);
+    let admits_all = tags.is_empty()
+        && is_open(&sources)
+        && is_open(&allowed)
+        && !is_invalid
+        && (scheme == Scheme::External || is_given);
     if admits_all && !sources.allow_all() && !allowed.allow_all() {
         tags.push(INTERNET.to_owned());
     }
@@ -137,7 +150,10 @@ fn destinations(annotations: Annotations<'_>, remarks: &mut Remarks) -> Option<V
     let text = annotations.text(keys::DESTINATION_RANGES.row)?;
     let ranges = Ranges::of(Some(text));
     if !ranges.invalid.is_empty() {
-        let text = format!("Found invalid destination ranges {:?}; each must be a network without host bits, such as 10.0.0.0/24", ranges.invalid);
+        let text = format!(
+            "Found invalid destination ranges {:?}; each must be a network without host bits, such as 10.0.0.0/24",
+            ranges.invalid
+        );
         remarks.push((INVALID_DESTINATIONS, text));
     }
     Some(ranges.valid).filter(|valid| !valid.is_empty())

@@ -46,7 +46,10 @@ pub(crate) fn may_serve(env: &Env, node: &Node) -> bool {
 
 /// The internal addresses of a node.
 pub(crate) fn internal_addresses(node: &Node) -> impl Iterator<Item = IpAddr> {
-    node.addresses.iter().filter(|address| address.kind == AddressType::InternalIp).filter_map(ccm_provider::NodeAddress::ip)
+    node.addresses
+        .iter()
+        .filter(|address| address.kind == AddressType::InternalIp)
+        .filter_map(ccm_provider::NodeAddress::ip)
 }
 
 /// The properties of a node that matter.
@@ -61,10 +64,8 @@ pub(crate) fn backend(env: &Env, node: &Node) -> Option<String> {
 pub(super) fn hosts(env: &Env, nodes: &[NodeRef]) -> Hosts {
     let of = |node: &&NodeRef| may_serve(env, node);
     let host = |node: &NodeRef| {
-        let host = Host {
-            provider_id: node.provider_id_or_empty().to_owned(),
-            addresses: internal_addresses(node).collect(),
-        };
+        let host =
+            Host { provider_id: node.provider_id_or_empty().to_owned(), addresses: internal_addresses(node).collect() };
         (node.name.to_string(), host)
     };
     nodes.iter().filter(of).map(host).collect()

@@ -40,6 +40,8 @@ pub(crate) struct Wanted {
 pub(crate) struct Item {
     /// `namespace/name`
     pub(crate) key: String,
+    /// See [`super::refused`].
+    pub(crate) fingerprint: u64,
     pub(crate) action: ServiceAction,
     pub(crate) names: Names,
     pub(crate) scheme: Scheme,
@@ -122,6 +124,7 @@ fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
     let group = annotations.readable(&keys::LB_GROUP).unwrap_or_else(|| env.group.clone());
     let mut item = Item {
         key: service.key().to_string(),
+        fingerprint: super::refused::fingerprint(service),
         action: work.action,
         names: Names::new(service, subnet.clone()),
         scheme,
@@ -250,7 +253,10 @@ fn check_addresses(env: &Env, item: &Item) -> Result<(), ProviderError> {
     for (family, text) in item.addresses.iter().filter(|(family, _)| item.families.contains(family)) {
         let ip = parse_ip(text).filter(|ip| Family::of(*ip) == *family);
         let Some(ip) = ip else {
-            return Err(refused(format!("the requested address {text:?} is no {} address; correct it", family.as_str())));
+            return Err(refused(format!(
+                "the requested address {text:?} is no {} address; correct it",
+                family.as_str()
+            )));
         };
         if item.scheme == Scheme::External && !env.is_stack && !is_public(ip) {
             let text = format!(
@@ -274,7 +280,8 @@ fn is_public(ip: IpAddr) -> bool {
             !is_local && !is_many && !is_shared && ip.octets() != [168, 63, 129, 16]
         }
         IpAddr::V6(ip) => {
-            let is_local = ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_loopback() || ip.is_unspecified();
+            let is_local =
+                ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_loopback() || ip.is_unspecified();
             !is_local && !ip.is_multicast()
         }
     }

@@ -85,7 +85,8 @@ pub(super) fn ports(
         }
     }
     if asks_ha && !has_ha {
-        let text = format!("{} has no effect on an external load balancer: each port gets a rule", keys::HA_PORTS.row.key);
+        let text =
+            format!("{} has no effect on an external load balancer: each port gets a rule", keys::HA_PORTS.row.key);
         ports.remarks.push(("HighAvailabilityPortsIgnored", text));
     }
     Ok(ports)
@@ -100,7 +101,13 @@ impl Builder<'_> {
         PortAnnotations::of(&self.service.metadata.annotations, port)
     }
 
-    fn rule(&self, name: String, family: Family, protocol: &'static str, port: &ServicePort) -> Result<Rule, ProviderError> {
+    fn rule(
+        &self,
+        name: String,
+        family: Family,
+        protocol: &'static str,
+        port: &ServicePort,
+    ) -> Result<Rule, ProviderError> {
         let is_tcp = protocol != "Udp" && self.env.is_standard;
         let resets = self.annotations.readable(&keys::NO_TCP_RESET) != Some(true);
         // Azure has no secondary addresses in IPv6 pools of internal load balancers, which floating IP needs.
@@ -156,7 +163,9 @@ impl Builder<'_> {
         let probe = match self.common_probe(family)? {
             Some(probe) => Some(probe),
             // One valid probe is enough.
-            None => self.ports().iter().find_map(|port| self.own_probe(port, &name, None, &mut Vec::new()).ok().flatten()),
+            None => {
+                self.ports().iter().find_map(|port| self.own_probe(port, &name, None, &mut Vec::new()).ok().flatten())
+            }
         };
         rule.probe = probe.as_ref().map(|probe| probe.name.clone());
         ports.probes.extend(probe.filter(|probe| !ports.probes.contains(probe)));
@@ -168,11 +177,14 @@ impl Builder<'_> {
         match (&*port.protocol, self.scheme) {
             ("TCP", _) => Ok("Tcp"),
             ("UDP", _) => Ok("Udp"),
-            ("SCTP", Scheme::External) => {
-                Err(refused("spec.ports", port, "SCTP is only supported on an internal load balancer with high-availability ports"))
-            }
+            ("SCTP", Scheme::External) => Err(refused(
+                "spec.ports",
+                port,
+                "SCTP is only supported on an internal load balancer with high-availability ports",
+            )),
             ("SCTP", Scheme::Internal) => {
-                let text = format!("Azure has no rules for single SCTP ports; set {} to \"true\"", keys::HA_PORTS.row.key);
+                let text =
+                    format!("Azure has no rules for single SCTP ports; set {} to \"true\"", keys::HA_PORTS.row.key);
                 Err(refused("spec.ports", port, &text))
             }
             _ => Err(refused("spec.ports", port, "only TCP, UDP and SCTP are supported")),
@@ -255,7 +267,8 @@ impl Builder<'_> {
             return Ok(port.node_port);
         }
         let number: u16 = text.parse().map_err(|_| {
-            "neither the name of a port of the Service nor a number from 1 to 65535; write for example \"8080\"".to_owned()
+            "neither the name of a port of the Service nor a number from 1 to 65535; write for example \"8080\""
+                .to_owned()
         })?;
         let own = self.ports().iter().find(|port| port.port == i32::from(number));
         match own.map_or(i32::from(number), |port| port.node_port) {
