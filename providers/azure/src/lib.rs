@@ -10,6 +10,7 @@
 mod annotations;
 mod client;
 mod loadbalancer;
+mod node;
 mod start;
 
 pub use client::metrics::metrics_reference;
