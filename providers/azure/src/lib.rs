@@ -29,6 +29,7 @@ pub use provider::{Factory, NODE_TASKS};
 pub fn reference(part: &str) -> Option<String> {
     match part {
         "config" => Some(start::config::reference()),
+        "annotations" => Some(annotations::TABLE.reference()),
         "flags" => Some(flags::reference()),
         "permissions" => Some(permissions::reference()),
         _ => None,

@@ -5,15 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ccm_kit::balancer::Engine;
 use ccm_kit::gcfg::table::{log, refuse};
+use ccm_kit::inspect::replay;
 use ccm_kit::{Cluster, http};
 use ccm_provider::flag::{Flag, FlagValues};
 use ccm_provider::metric::Registry;
 use ccm_provider::{
-    CloudConfig, CloudProvider, ConfigSource, ErrorClass, Finding, Inspect, InstancesV2, Lint, NodeTask, NodeTaskSpec,
-    ProviderContext, ProviderError, ProviderFactory, Routes, Volumes, address,
+    CloudConfig, CloudProvider, ConfigSource, ErrorClass, Finding, Inspect, InstancesV2, Lint, LoadBalancer, NodeTask,
+    NodeTaskSpec, ProviderContext, ProviderError, ProviderFactory, Routes, Volumes, address,
 };
 use ipnet::IpNet;
+use serde_json::Value;
 
 use crate::client::failure::refusal;
 use crate::client::id::ArmId;
@@ -27,12 +30,15 @@ use crate::extras::volumes::ManagedDisks;
 use crate::flags::{self, FLAGS, user_agent};
 use crate::inspect::Inspector;
 use crate::inspect::lint::Checks;
+use crate::loadbalancer::Balancers;
+use crate::loadbalancer::env::{Env, PoolKind, Preconfigured, Several};
 use crate::node::fleet::Fleet;
 use crate::node::instances::{self, AzureInstances};
+use crate::node::zones::Zones;
 use crate::routes::{self, AzureRoutes};
 use crate::shared::Shared;
 use crate::start::cloud::Cloud;
-use crate::start::config::{Config, Variable};
+use crate::start::config::{Config, PoolType, Variable};
 use crate::start::identity::{Connections, METADATA, METADATA_VARIABLE, identities, problems};
 
 /// The timeout of one attempt of a call: lists of large scale sets take a while.
@@ -86,6 +92,10 @@ impl ProviderFactory for Factory {
 
     fn lint(&self) -> Option<&dyn Lint> {
         Some(&Checks)
+    }
+
+    fn replay(&self, facts: &Value, _: &FlagValues) -> Result<Option<Arc<dyn LoadBalancer>>, ProviderError> {
+        Ok(Some(Arc::new(Engine::new(Balancers::without_cloud(replay::read(facts, "Azure")?)))))
     }
 
     async fn build(
@@ -147,7 +157,12 @@ async fn connect(config: Config, variable: Variable<'_>) -> Result<(Shared, Vec<
     let least = if config.limits.minimum_retry_after { LEAST_DELAY } else { Duration::ZERO };
     let session = Session::new(http, &cloud.arm, cloud.is_stack, identities);
     let client = Client::new(session, caller, limits, metrics, least);
-    Ok((Shared { client, cluster: Cluster::default(), registry, config, cloud }, doubts))
+    let zones = Zones::new(client.clone(), config.identity.subscription.clone());
+    if !cloud.is_stack {
+        // As in upstream: without them, new load balancers would be in no zone.
+        zones.read().await.map_err(|error| ProviderError::from(error).wrap("cannot read the zones of the regions"))?;
+    }
+    Ok((Shared { client, cluster: Cluster::default(), registry, config, cloud, zones }, doubts))
 }
 
 /// The provider while `disableCloudProvider` is set.
@@ -164,6 +179,9 @@ impl CloudProvider for Disabled {
 struct Azure {
     shared: Shared,
     instances: Arc<AzureInstances>,
+    balancers: Arc<Engine<Balancers>>,
+    /// The inputs of plans, for snapshots.
+    facts: Value,
     routes: Option<Arc<AzureRoutes>>,
     volumes: Arc<ManagedDisks>,
     inspector: Arc<Inspector>,
@@ -176,10 +194,60 @@ impl Azure {
         let fleet = Fleet::new(client.clone(), config.without_instance_view);
         let instances = Arc::new(instances::instances(settings, client.clone(), fleet, cluster));
         let routes = routes(&shared, cluster_cidrs).map(Arc::new);
+        let balancers = Arc::new(Engine::new(balancers(&shared)));
+        let facts = replay::facts(balancers.cloud().env());
         let volumes = Arc::new(ManagedDisks::new(client, config.location.clone()));
         let (instances_, routes_) = (instances.clone(), routes.clone());
         let inspector = Inspector { shared: shared.clone(), instances: instances_, routes: routes_, findings };
-        Self { shared, instances, routes, volumes, inspector: Arc::new(inspector) }
+        Self { shared, instances, balancers, facts, routes, volumes, inspector: Arc::new(inspector) }
+    }
+}
+
+/// The load balancers of the cluster.
+fn balancers(shared: &Shared) -> Balancers {
+    let (zones, location) = (shared.zones.clone(), shared.config.location.clone());
+    let zones = Arc::new(move || zones.of(&location));
+    Balancers::new(shared.client.clone(), shared.cluster.clone(), zones, env(&shared.config, shared.cloud.is_stack))
+}
+
+fn env(config: &Config, is_stack: bool) -> Env {
+    let balancing = &config.balancing;
+    let edge = (config.extended_location_name.clone(), config.extended_location_type.clone());
+    let several = balancing.several.iter().map(|one| Several {
+        name: one.name.clone(),
+        primary_set: one.primary_vm_set.clone(),
+        takes_services: one.allows_placement,
+    });
+    let preconfigured = balancing.unmanaged_pools;
+    Env {
+        subscription: config.identity.network_subscription.clone(),
+        location: config.location.clone(),
+        extended_location: Some(edge).filter(|(name, _)| !name.is_empty()),
+        group: config.resource_group.clone(),
+        balancer_group: balancing.resource_group.clone(),
+        security_group: config.security_group_name.clone(),
+        security_group_group: config.security_group_resource_group.clone(),
+        network: config.vnet_name.clone(),
+        network_group: config.vnet_resource_group.clone(),
+        subnet: config.subnet_name.clone(),
+        link_group: balancing.private_link_resource_group.clone(),
+        balancer_name: balancing.name.clone(),
+        is_standard: balancing.is_standard,
+        pools: match balancing.pool_type {
+            PoolType::NodeIpConfiguration => PoolKind::Interfaces,
+            PoolType::NodeIp => PoolKind::Addresses,
+        },
+        preconfigured: Preconfigured { internal: preconfigured.internal, external: preconfigured.external },
+        excludes_masters: balancing.exclude_masters,
+        disables_outbound_snat: balancing.disable_outbound_snat,
+        shared_probe: balancing
+            .shared_probe
+            .then(|| (balancing.shared_probe_port, balancing.shared_probe_path.clone())),
+        changes_ip_tags: balancing.mutates_ip_tags,
+        tags: config.tags.iter().cloned().collect(),
+        system_tags: config.system_tags.clone(),
+        is_stack,
+        several: several.collect(),
     }
 }
 
@@ -217,6 +285,14 @@ impl CloudProvider for Azure {
 
     fn instances(&self) -> Option<Arc<dyn InstancesV2>> {
         Some(self.instances.clone())
+    }
+
+    fn load_balancer(&self) -> Option<Arc<dyn LoadBalancer>> {
+        Some(self.balancers.clone())
+    }
+
+    fn facts(&self) -> Value {
+        self.facts.clone()
     }
 
     fn routes(&self) -> Option<Arc<dyn Routes>> {

@@ -4,6 +4,7 @@ use ccm_kit::Cluster;
 use ccm_provider::metric::Registry;
 
 use crate::client::Client;
+use crate::node::zones::Zones;
 use crate::start::cloud::Cloud;
 use crate::start::config::Config;
 
@@ -15,4 +16,5 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) config: Config,
     pub(crate) cloud: Cloud,
+    pub(crate) zones: Zones,
 }

@@ -1,7 +1,9 @@
 //! Checks of configuration files and Services without a cloud.
 
+use ccm_kit::annotations::Annotations;
 use ccm_provider::{Finding, Lint, Service};
 
+use crate::annotations::{lint, scheme_of};
 use crate::start::config::Config;
 use crate::start::identity::problems;
 
@@ -10,8 +12,12 @@ use crate::start::identity::problems;
 pub(crate) struct Checks;
 
 impl Lint for Checks {
-    fn service(&self, _: &Service) -> Vec<Finding> {
-        Vec::new()
+    fn service(&self, service: &Service) -> Vec<Finding> {
+        if !service.is_load_balancer() || service.spec.load_balancer_class.is_some() {
+            return Vec::new();
+        }
+        let annotations = Annotations::read(&service.metadata.annotations);
+        lint(annotations, scheme_of(annotations))
     }
 
     fn config(&self, text: &str) -> Vec<Finding> {
