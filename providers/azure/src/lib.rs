@@ -9,8 +9,29 @@
 
 mod annotations;
 mod client;
+mod extras;
+mod flags;
+mod inspect;
 mod loadbalancer;
 mod node;
+mod permissions;
+mod provider;
+mod routes;
+mod shared;
 mod start;
 
 pub use client::metrics::metrics_reference;
+pub use extras::volumes::VOLUME_SOURCES;
+pub use permissions::custom_roles;
+pub use provider::{Factory, NODE_TASKS};
+
+/// The generated parts of this crate's README, by name.
+pub fn reference(part: &str) -> Option<String> {
+    match part {
+        "config" => Some(start::config::reference()),
+        "annotations" => Some(annotations::TABLE.reference()),
+        "flags" => Some(flags::reference()),
+        "permissions" => Some(permissions::reference()),
+        _ => None,
+    }
+}

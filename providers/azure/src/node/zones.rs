@@ -3,7 +3,6 @@
 //! Upstream: `azure_zones.go`, `pkg/provider/zone`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_kit::{Cached, Interrupted};
@@ -58,13 +57,27 @@ impl Zones {
         Self(Cached::new(read, (|how| ApiError::interrupted(ZONES_GET, how)) as fn(Interrupted) -> ApiError))
     }
 
-    /// The zones of a region: none if it has none.
-    pub(crate) async fn of(&self, location: &str) -> Result<Vec<String>, ApiError> {
-        let map: Arc<ZoneMap> = match self.0.get(KEPT, None).await {
-            Ok(map) => map.value,
-            Err(error) => self.0.last().ok_or(error)?.value,
-        };
-        Ok(map.get(&folded(location)).cloned().unwrap_or_default())
+    /// Reads the zones, for the start.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be read: new load balancers would have none.
+    pub(crate) async fn read(&self) -> Result<(), ApiError> {
+        self.0.get(KEPT, None).await.map(drop)
+    }
+
+    /// The known zones of a region: none if it has none. Old ones are read again meanwhile.
+    pub(crate) fn of(&self, location: &str) -> Vec<String> {
+        let Some(known) = self.0.last() else { return Vec::new() };
+        if known.began.elapsed() > KEPT {
+            let zones = self.clone();
+            tokio::spawn(async move {
+                if let Err(error) = zones.read().await {
+                    tracing::warn!(%error, "the zones of the regions are not read again yet");
+                }
+            });
+        }
+        known.value.get(&folded(location)).cloned().unwrap_or_default()
     }
 }
 

@@ -198,10 +198,6 @@ fn balancing(config: &mut Config, findings: &mut Findings) {
     if balancing.most_rules == 0 {
         balancing.most_rules = MOST_RULES;
     }
-    if !(1..=65535).contains(&balancing.shared_probe_port) {
-        let value = balancing.shared_probe_port.to_string();
-        findings.error("clusterServiceSharedLoadBalancerHealthProbePort", &value, "want a port, 1 to 65535");
-    }
 }
 
 /// The rules of several standard load balancers.

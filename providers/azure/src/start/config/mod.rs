@@ -143,7 +143,7 @@ pub(crate) struct Balancing {
     pub(crate) pool_interval: Option<Duration>,
     pub(crate) pool_retries: u64,
     pub(crate) shared_probe: bool,
-    pub(crate) shared_probe_port: u64,
+    pub(crate) shared_probe_port: u16,
     pub(crate) shared_probe_path: String,
     pub(crate) private_link_resource_group: String,
     pub(crate) mutates_ip_tags: bool,

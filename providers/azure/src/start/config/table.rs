@@ -163,7 +163,7 @@ keys! {
     "loadBalancerBackendPoolUpdateIntervalInSeconds" Other("integer", |c, v, _| c.balancing.pool_interval = v.count().map(Duration::from_secs)), "2", "How often the members of Services with `externalTrafficPolicy: Local` are written.";
     "loadBalancerBackendPoolUpdateMaxRetries" Count(|c| &mut c.balancing.pool_retries), "3", "How often such a write is repeated.";
     "clusterServiceLoadBalancerHealthProbeMode" Text(|c| &mut c.raw.probe_mode), "servicenodeport", "`servicenodeport`, or `shared`: one probe for all Services.";
-    "clusterServiceSharedLoadBalancerHealthProbePort" Count(|c| &mut c.balancing.shared_probe_port), "10256", "Its port.";
+    "clusterServiceSharedLoadBalancerHealthProbePort" Other("integer", probe_port), "10256", "Its port.";
     "clusterServiceSharedLoadBalancerHealthProbePath" Text(|c| &mut c.balancing.shared_probe_path), "/healthz", "Its path.";
     "privateLinkServiceResourceGroup" Text(|c| &mut c.balancing.private_link_resource_group), "resourceGroup", "The resource group of private link services.";
     "enableIPTagMutationForExistingPublicIP" Flag(|c| &mut c.balancing.mutates_ip_tags), "false", "IP tags of existing public IPs are changed.";
@@ -182,6 +182,14 @@ fn unmanaged_pools(config: &mut Config, value: &Value<'_>, _: &mut Vec<Finding>)
     let words = [("", (false, false)), ("internal", (true, false)), ("external", (false, true)), ("all", (true, true))];
     if let Some((internal, external)) = value.word(&words) {
         config.balancing.unmanaged_pools = super::UnmanagedPools { internal, external };
+    }
+}
+
+fn probe_port(config: &mut Config, value: &Value<'_>, _: &mut Vec<Finding>) {
+    match value.count().map(u16::try_from) {
+        Some(Ok(port)) if port > 0 => config.balancing.shared_probe_port = port,
+        Some(_) => value.problem("want a port, 1 to 65535"),
+        None => {}
     }
 }
 
