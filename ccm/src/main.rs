@@ -11,6 +11,8 @@ fn main() -> ExitCode {
     let app = ccm::App::new();
     #[cfg(feature = "aws")]
     let app = app.register(ccm_provider_aws::Factory);
+    #[cfg(feature = "azure")]
+    let app = app.register(ccm_provider_azure::Factory::default());
     #[cfg(feature = "fake")]
     let app = app.register(ccm_provider_fake::Factory);
     #[cfg(feature = "gce")]

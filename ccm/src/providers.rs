@@ -17,7 +17,7 @@ use crate::exit::Failure;
 use crate::options::Options;
 
 /// Providers of this project that are optional in a build.
-pub(crate) const OPTIONAL: [&str; 4] = ["aws", "fake", "gce", "openstack"];
+pub(crate) const OPTIONAL: [&str; 5] = ["aws", "azure", "fake", "gce", "openstack"];
 
 /// Reads the configuration of a provider and builds the provider.
 #[derive(Clone)]

@@ -9,8 +9,9 @@ const FLAGS: &str = "ccm/README.md";
 /// Generated completely.
 const METRICS: &str = "ccm/METRICS.md";
 /// Providers with such pages, and the generated parts of their READMEs.
-const PROVIDERS: [(&str, &[&str]); 3] = [
+const PROVIDERS: [(&str, &[&str]); 4] = [
     ("aws", &["config", "annotations", "flags"]),
+    ("azure", &["config", "annotations", "flags", "permissions"]),
     ("gce", &["config", "annotations", "flags", "permissions"]),
     ("openstack", &["config", "annotations", "flags", "permissions"]),
 ];

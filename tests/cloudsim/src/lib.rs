@@ -5,6 +5,7 @@
 //! is marked `unverified` in the code: no test may rely on it.
 
 pub mod aws;
+pub mod azure;
 pub mod core;
 pub mod gce;
 pub mod moto;

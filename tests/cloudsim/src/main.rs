@@ -1,14 +1,15 @@
-//! `ccm-cloudsim aws` and `ccm-cloudsim gce`: run a simulated cloud as a separate process until Ctrl-C.
+//! `ccm-cloudsim aws`, `ccm-cloudsim azure` and `ccm-cloudsim gce`: run a simulated cloud as a separate process until Ctrl-C.
 
 mod cli;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
-ccm-cloudsim aws|gce [FLAG ...]
+ccm-cloudsim aws|azure|gce [FLAG ...]
 
 Serves a simulated cloud on 127.0.0.1 and prints one line of JSON with its URLs. Ctrl-C stops it. AWS has EC2, ELB, ELBv2 and
-STS on one port, GCE the Compute API, its tokens and the test of permissions; the admin API has another port.
+STS on one port, Azure has Resource Manager, the login and the metadata service, GCE the Compute API, its tokens and the test
+of permissions; the admin API has another port.
 
   --port=<n>              port of the services (0, the default: any free one)
   --admin-port=<n>        port of the admin API
@@ -21,6 +22,12 @@ aws:
   --load=<file>           start from a dump (GET /dump of the admin API)
   --cluster=<id>          tag the network and the instances with this cluster ID
   --imds                  start the metadata service of the first instance
+
+azure:
+  --subscription=<id>     the subscription (sub)
+  --resource-group=<name> the resource group (rg)
+  --location=<name>       the location (eastus)
+  --vm-type=<type>        the kind of the instances: vmss (uniform scale set), vmssflex, standard
 
 gce:
   --project=<id>          the project (p)
@@ -46,8 +53,9 @@ fn main() -> ExitCode {
 fn run(arguments: &[String]) -> Result<(), String> {
     match arguments.split_first().map(|(cloud, flags)| (cloud.as_str(), flags)) {
         Some(("aws", flags)) => cli::aws::run(flags),
+        Some(("azure", flags)) => cli::azure::run(flags),
         Some(("gce", flags)) => cli::gce::run(flags),
-        _ => Err("the first argument is the cloud, and there are only: aws, gce".to_owned()),
+        _ => Err("the first argument is the cloud, and there are only: aws, azure, gce".to_owned()),
     }
 }
 
@@ -56,6 +64,6 @@ mod tests {
     #[test]
     fn an_unknown_cloud_is_named() {
         let error = super::run(&["nimbus".to_owned()]).unwrap_err();
-        assert!(error.contains("there are only: aws, gce"), "{error}");
+        assert!(error.contains("there are only: aws, azure, gce"), "{error}");
     }
 }

@@ -57,6 +57,7 @@ pub fn files(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Ve
         ("charts/ccm/files/dashboard.json", read("components/metrics/dashboard.json")?),
     ];
     files.extend(ccm_provider_aws::iam_policies());
+    files.extend(ccm_provider_azure::custom_roles());
     files.extend(ccm_provider_gce::custom_roles());
     files.extend(ccm_provider_openstack::access_rules());
     Ok(files)

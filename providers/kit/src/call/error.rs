@@ -5,6 +5,7 @@ use std::time::Duration;
 use ccm_provider::{CloudError, ErrorClass, ProviderError};
 
 use super::Operation;
+use super::lane::LONGEST_REQUESTED;
 use crate::batch::Interrupted;
 
 /// Longer messages are truncated: an event holds 1,024 characters.
@@ -25,6 +26,8 @@ pub struct CallError<O> {
     pub kind: ErrorKind,
     /// The HTTP status of the answer, if any.
     pub status: Option<u16>,
+    /// The delay that the cloud requested, if any.
+    pub after: Option<Duration>,
 }
 
 /// The kind of failure of an operation.
@@ -68,7 +71,8 @@ pub enum Meaning {
     Conflict,
     /// Temporary: something else must end first, or must be created first.
     Passing,
-    /// The object is busy with an earlier change: retry after this time. Not a failure.
+    /// The object is busy with an earlier change: retry after this time, unless the cloud requests another delay. Not a
+    /// failure.
     Busy(Duration),
     /// A quota is exhausted.
     Quota,
@@ -125,7 +129,7 @@ impl<O: Operation> CallError<O> {
             Cause::NoAnswer => ErrorKind::NoAnswer,
             Cause::Answered => answered::<O>(&code, status, after),
         };
-        Self { operation, message: clean(O::redact(message.trim())), code, request_id, kind, status }
+        Self { operation, message: clean(O::redact(message.trim())), code, request_id, kind, status, after }
     }
 
     /// An answer of the cloud with a code and HTTP 400.
@@ -137,7 +141,15 @@ impl<O: Operation> CallError<O> {
 
     /// A failure without an answer.
     pub fn of_kind(operation: O, kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { operation, code: String::new(), message: message.into(), request_id: None, kind, status: None }
+        Self {
+            operation,
+            code: String::new(),
+            message: message.into(),
+            request_id: None,
+            kind,
+            status: None,
+            after: None,
+        }
     }
 
     /// A shared call that ended without an answer.
@@ -187,7 +199,9 @@ impl<O: Operation> CallError<O> {
             Meaning::Conflict => ErrorClass::Conflict,
             Meaning::Denied => ErrorClass::Denied { action: self.action() },
             Meaning::Passing => ErrorClass::Transient { after: None },
-            Meaning::Busy(after) => ErrorClass::InProgress { after },
+            Meaning::Busy(usual) => {
+                ErrorClass::InProgress { after: self.after.map_or(usual, |after| after.min(LONGEST_REQUESTED)) }
+            }
             Meaning::Invalid => ErrorClass::Invalid { findings: Vec::new() },
             Meaning::Unsupported => ErrorClass::Unsupported,
             Meaning::Quota | Meaning::Other | Meaning::Throttle | Meaning::Credentials | Meaning::Server => {
@@ -293,6 +307,8 @@ fn answered<O: Operation>(code: &str, status: Option<u16>, after: Option<Duratio
     match O::meaning(code, status) {
         Meaning::Throttle => ErrorKind::Throttled { after },
         Meaning::Credentials => ErrorKind::Credentials,
+        // One object is busy: the calls for others go on, whatever the status.
+        Meaning::Busy(_) => ErrorKind::Refused,
         _ if asks_for_fewer(status, after) => ErrorKind::Throttled { after },
         // Without a code, the answer may be that of a proxy.
         _ if code.is_empty() => ErrorKind::NoAnswer,

@@ -18,7 +18,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// Short, so that calls resume within 5 s of the end of throttling; a probe costs one call.
 const LONGEST_PAUSE: Duration = Duration::from_millis(4_500);
 /// A longer `Retry-After` is treated as a mistake.
-const LONGEST_REQUESTED: Duration = Duration::from_secs(300);
+pub(super) const LONGEST_REQUESTED: Duration = Duration::from_secs(300);
 /// The longest time that refreshing waits behind calls of users.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The share of the pace that remains under the highest pressure.

@@ -1,7 +1,7 @@
 //! Calls of a cloud's API: pace, retries, and the meaning of failures.
 //!
 //! A cloud implements [`Operation`]; a [`Caller`] sends its operations. There is one caller per account and region,
-//! shared by all parts of a provider.
+//! shared by all parts of a provider ([`Caller::for_another_account`]).
 //!
 //! * **Pace.** Clouds count calls in a few budgets, usually one for reads and one for writes per service. Each
 //!   [`Budget`] has a token bucket, a limit of concurrent calls, and a queue in which calls that a user waits for
@@ -182,6 +182,12 @@ impl<O: Operation> Caller<O> {
     #[must_use]
     pub fn once(self) -> Self {
         Self { attempts: 1, ..self }
+    }
+
+    /// A caller for another account, with budgets of its own; it shares everything else.
+    #[must_use]
+    pub fn for_another_account(&self) -> Self {
+        Self { lanes: Arc::default(), ..self.clone() }
     }
 
     /// Allows writes while `leader` says that this process is the leader. Only the first token is used.

@@ -120,6 +120,29 @@ fn refused(status: u16, code: &str) -> Failure {
     Failure { status: Some(status), code: code.to_owned(), message: "text".to_owned(), ..Failure::default() }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_busy_object_is_not_a_throttled_account() {
+    let asked = Duration::from_secs(14);
+    let busy = Failure { after: Some(asked), ..refused(429, "Immutable") };
+    let caller = leading();
+    let error = caller.call(SetMembers, || async { Err::<(), _>(busy.clone()) }).await.unwrap_err();
+    assert_eq!(ProviderError::from(error).class(), ErrorClass::InProgress { after: asked });
+    let began = Instant::now();
+    assert_eq!(caller.call(SetMembers, || async { Ok(()) }).await, Ok(()));
+    assert_eq!(began.elapsed(), Duration::ZERO, "calls for other objects go on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_account_has_budgets_of_its_own_and_the_same_lease() {
+    let caller = leading();
+    let other = caller.for_another_account();
+    let refuse = || async { Err::<(), _>(throttled(Some(Duration::from_secs(60)))) };
+    assert!(caller.call(SetMembers, refuse).await.is_err());
+    let began = Instant::now();
+    assert_eq!(other.call(SetMembers, || async { Ok(()) }).await, Ok(()));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
 /// A cloud that throttles on request, answers after 50 ms, and counts calls.
 #[derive(Default)]
 struct Cloud {

@@ -119,6 +119,12 @@ impl<'a> Value<'a> {
         Self { json, path, problems }
     }
 
+    /// A value below this one.
+    #[must_use]
+    pub fn at_key(&self, key: &str, json: &'a Json) -> Self {
+        Self::at(json, join(&self.path, key), self.problems)
+    }
+
     /// The value as JSON.
     pub fn json(&self) -> &'a Json {
         self.json

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::time::{Duration, SystemTime};
 
+use http::HeaderMap;
 use serde::{Deserialize, Deserializer};
 
 /// Whether a body is a web page, which is never an answer of an API.
@@ -39,6 +40,14 @@ pub fn retry_after(value: &str) -> Option<Duration> {
     }
     let date = jiff::fmt::rfc2822::parse(value.trim()).ok()?;
     Some(SystemTime::from(date.timestamp()).duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+/// The delay that an answer requests, in any of the headers that clouds use for it.
+pub fn requested_delay(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    let milliseconds =
+        ["retry-after-ms", "x-ms-retry-after-ms"].into_iter().find_map(|name| text(name)?.trim().parse().ok());
+    milliseconds.map(Duration::from_millis).or_else(|| retry_after(text("retry-after")?))
 }
 
 /// Deserializes null as the default, for `#[serde(deserialize_with = "null")]`.

@@ -32,7 +32,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
-pub use self::answer::{causes, is_web_page, null, retry_after, web_page};
+pub use self::answer::{causes, is_web_page, null, requested_delay, retry_after, web_page};
 pub use self::environment::{Environment, Route, bundle, proxy_url, route, variable};
 pub use self::query::{Query, escaped};
 pub use self::tls::{PEM_TEXT, Tls};
@@ -200,7 +200,7 @@ impl Client {
             status: Some(status.as_u16()),
             message,
             request_id: self.request_ids.iter().find_map(|name| text(name)).map(str::to_owned),
-            after: text("retry-after").and_then(retry_after),
+            after: requested_delay(headers),
             ..unanswered(String::new())
         }
     }

@@ -265,3 +265,16 @@ fn retry_after_is_seconds_or_a_date() {
     assert!(retry_after("Wed, 21 Oct 2195 07:28:00 GMT").is_some_and(|after| after > Duration::from_secs(1 << 32)));
     assert_eq!(retry_after("soon"), None);
 }
+
+#[test]
+fn a_delay_is_read_from_each_of_its_headers() {
+    let of = |headers: &[(&'static str, &'static str)]| {
+        let headers =
+            headers.iter().map(|(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_static(value)));
+        requested_delay(&headers.collect())
+    };
+    assert_eq!(of(&[("retry-after", "7")]), Some(Duration::from_secs(7)));
+    assert_eq!(of(&[("retry-after", "7"), ("x-ms-retry-after-ms", "250")]), Some(Duration::from_millis(250)));
+    assert_eq!(of(&[("retry-after-ms", "1500")]), Some(Duration::from_millis(1500)));
+    assert_eq!(of(&[("x-ms-retry-after-ms", "soon")]), None);
+}

@@ -1,6 +1,7 @@
 //! The command line: common flags, and the flags of each cloud.
 
 pub(crate) mod aws;
+pub(crate) mod azure;
 pub(crate) mod gce;
 
 use serde::de::DeserializeOwned;

@@ -67,7 +67,7 @@ pub trait Cloud: Simulated {
     fn injected(&mut self, call: &Self::Call, fault: &Fault, entry: &mut Entry) -> Reply;
     /// Lets the change that a call begins fail after the call was accepted. False if the answer to the call is an
     /// operation that fails: then [`Cloud::injected`] gives it.
-    fn will_fail(&mut self, _call: &Self::Call) -> bool {
+    fn will_fail(&mut self, _call: &Self::Call, _fault: &Fault) -> bool {
         false
     }
     /// Adds the headers that every answer has.
@@ -237,7 +237,7 @@ impl<C: Cloud> Endpoint<C> {
                 entry.code = fault.as_ref().map(Fault::name);
                 Reply { status: *status, body: body.clone().into_bytes(), kind: "text/plain", ..Reply::default() }
             }
-            Some(Fault::Operation { .. }) if inside.cloud.will_fail(&call) => {
+            Some(fault @ Fault::Operation { .. }) if inside.cloud.will_fail(&call, fault) => {
                 inside.cloud.carry_out(&call, &mut entry, &mut inside.violations)
             }
             Some(fault) if !fault.applies_effect() => inside.cloud.injected(&call, fault, &mut entry),

@@ -64,6 +64,10 @@ pub struct Problem {
     pub message: String,
     /// Whether the call violates the service's API: a defect of the caller.
     pub violation: bool,
+    /// Causes in the service's own format; null if it has none.
+    pub details: Value,
+    /// The seconds after which the caller may try again, if the service says so.
+    pub retry_after: Option<u64>,
 }
 
 /// The reason why no route matches a request.
@@ -78,7 +82,8 @@ pub enum Lost {
 impl Problem {
     /// An error that a caller must expect.
     pub fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
-        Problem { status, code: code.to_owned(), message: message.into(), violation: false }
+        let (violation, details, retry_after) = (false, Value::Null, None);
+        Problem { status, code: code.to_owned(), message: message.into(), violation, details, retry_after }
     }
 
     /// An error that indicates a defect of the caller.
@@ -145,15 +150,19 @@ impl Call {
     }
 }
 
-/// Finds the route of a request.
+/// Finds the route of a request; some services compare paths regardless of case.
 ///
 /// # Errors
 /// No route matches.
-pub fn find<W>(routes: &'static [Route<W>], request: &Request) -> Result<(&'static Route<W>, Call), Lost> {
+pub fn find<W>(
+    routes: &'static [Route<W>],
+    request: &Request,
+    caseless: bool,
+) -> Result<(&'static Route<W>, Call), Lost> {
     let path = request.uri().path();
     let mut lost = Lost::Path;
     for route in routes {
-        let Some(ids) = ids(route.path, path) else { continue };
+        let Some(ids) = ids(route.path, path, caseless) else { continue };
         if Method::from_bytes(route.method.as_bytes()).is_ok_and(|method| method == request.method()) {
             let call = Call {
                 service: route.service,
@@ -174,14 +183,14 @@ pub fn find<W>(routes: &'static [Route<W>], request: &Request) -> Result<(&'stat
 }
 
 /// The values of the `{}` of a template, if the path matches. A trailing slash is ignored.
-fn ids(template: &str, path: &str) -> Option<Vec<String>> {
+fn ids(template: &str, path: &str, caseless: bool) -> Option<Vec<String>> {
     let mut ids = Vec::new();
     let mut segments = path.trim_end_matches('/').split('/');
     for wanted in template.trim_end_matches('/').split('/') {
         let segment = segments.next()?;
         if wanted == "{}" && !segment.is_empty() {
             ids.push(decoded(segment, false));
-        } else if wanted != segment {
+        } else if wanted != segment && !(caseless && wanted.eq_ignore_ascii_case(segment)) {
             return None;
         }
     }
@@ -238,9 +247,13 @@ mod tests {
     static ROUTES: &[Route<()>] =
         &[route("GET", "/a/detail", "list"), route("GET", "/a/{}", "get"), route("PUT", "/a/{}/b/{}", "put")];
 
-    fn found(method: &str, uri: &str) -> Result<(&'static str, Vec<String>), Lost> {
+    fn found_as(caseless: bool, method: &str, uri: &str) -> Result<(&'static str, Vec<String>), Lost> {
         let request = http::Request::builder().method(method).uri(uri).body(Bytes::new()).unwrap();
-        find(ROUTES, &request).map(|(route, call)| (route.action, call.ids))
+        find(ROUTES, &request, caseless).map(|(route, call)| (route.action, call.ids))
+    }
+
+    fn found(method: &str, uri: &str) -> Result<(&'static str, Vec<String>), Lost> {
+        found_as(false, method, uri)
     }
 
     #[test]
@@ -250,6 +263,8 @@ mod tests {
         assert_eq!(found("PUT", "/a/1/b/2/"), Ok(("put", vec!["1".to_owned(), "2".to_owned()])));
         assert_eq!(found("PUT", "/a/1"), Err(Lost::Method));
         assert_eq!(found("GET", "/b"), Err(Lost::Path));
+        assert_eq!(found("PUT", "/A/1/b/2"), Err(Lost::Path));
+        assert_eq!(found_as(true, "PUT", "/A/X/B/2"), Ok(("put", vec!["X".to_owned(), "2".to_owned()])));
     }
 
     #[test]

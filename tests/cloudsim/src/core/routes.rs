@@ -14,6 +14,8 @@ const SUMMARY: usize = 400;
 
 /// A cloud that is defined by routes.
 pub trait Rest: Simulated {
+    /// Whether paths are compared regardless of case.
+    const CASELESS: bool = false;
     /// The routes of the cloud.
     fn routes() -> &'static [Route<Self>];
     /// Returns the caller, for the ledger, if the call is authorized.
@@ -33,7 +35,7 @@ pub trait Rest: Simulated {
     /// The answer for an injected fault or a throttled call.
     fn injected(&mut self, call: &Call, fault: &Fault) -> Reply;
     /// See [`Cloud::will_fail`].
-    fn will_fail(&mut self, _call: &Call) -> bool {
+    fn will_fail(&mut self, _call: &Call, _fault: &Fault) -> bool {
         false
     }
     /// See [`Cloud::held`].
@@ -57,7 +59,7 @@ impl<C: Rest> Cloud for C {
         entry: &mut Entry,
         violations: &mut Vec<String>,
     ) -> Result<Self::Call, Reply> {
-        let (route, call) = find(C::routes(), request).map_err(|lost| {
+        let (route, call) = find(C::routes(), request, C::CASELESS).map_err(|lost| {
             let (service, reply) = self.lost(request, lost);
             entry.params = format!("{} {}", request.method(), request.uri());
             violations.push(format!("{service}: no route takes {}", entry.params));
@@ -68,7 +70,7 @@ impl<C: Rest> Cloud for C {
         entry.service = call.service.to_owned();
         entry.action = call.action.to_owned();
         entry.mutating = call.mutating;
-        entry.continued = call.get("marker").or(call.get("pageToken")).is_some();
+        entry.continued = ["marker", "pageToken", "$skiptoken"].iter().any(|name| call.get(name).is_some());
         entry.params = cut(Rest::params(self, &call));
         Ok((route, call))
     }
@@ -109,8 +111,8 @@ impl<C: Rest> Cloud for C {
         Rest::injected(self, call, fault)
     }
 
-    fn will_fail(&mut self, (_, call): &Self::Call) -> bool {
-        Rest::will_fail(self, call)
+    fn will_fail(&mut self, (_, call): &Self::Call, fault: &Fault) -> bool {
+        Rest::will_fail(self, call, fault)
     }
 
     fn finish(&mut self, (_, call): &Self::Call, reply: &mut Reply, violations: &mut Vec<String>) {
@@ -136,7 +138,8 @@ pub fn by_hand<C: Rest>(cloud: &mut C, method: &str, path: &str, body: &Value) -
     let wrong = |text: String| Problem::violation(400, "no call", text);
     let request = http::Request::builder().method(method).uri(path).body(body);
     let request = request.map_err(|error| wrong(error.to_string()))?;
-    let (route, call) = find(C::routes(), &request).map_err(|lost| wrong(format!("{method} {path}: {lost:?}")))?;
+    let (route, call) =
+        find(C::routes(), &request, C::CASELESS).map_err(|lost| wrong(format!("{method} {path}: {lost:?}")))?;
     Ok(serde_json::from_slice(&(route.run)(cloud, &call)?.body).unwrap_or_default())
 }
 

@@ -39,6 +39,9 @@ pub struct Method {
     /// The schema of the answer, if it has a body.
     #[serde(default)]
     pub response: Option<String>,
+    /// The version of the API, if each call names one.
+    #[serde(default)]
+    pub version: Option<String>,
 }
 
 /// A schema, or a reference to one.
@@ -66,7 +69,11 @@ pub struct Schema {
     pub items: Option<Box<Schema>>,
     /// Whether it is output only.
     pub read_only: bool,
-    /// The methods whose requests require it.
+    /// The least value of an integer.
+    pub least: Option<i64>,
+    /// The greatest value of an integer.
+    pub most: Option<i64>,
+    /// The methods whose requests require it; `*`: all.
     pub required_by: Vec<String>,
     /// Whether a parameter is required.
     pub required: bool,
@@ -95,6 +102,8 @@ pub enum Why {
     Type(String),
     /// The value is none of the allowed values.
     Value,
+    /// The value is out of this range.
+    Range(Option<i64>, Option<i64>),
     /// The value does not match this pattern.
     Pattern(String),
     /// The property is output only.

@@ -31,7 +31,7 @@ pub mod seed;
 mod static_routes;
 mod store;
 mod target_pools;
-mod tokens;
+pub(crate) mod tokens;
 mod verbs;
 mod world;
 

@@ -127,7 +127,7 @@ fn problem(finding: &Finding) -> Problem {
         ),
         Why::Type(kind) => Problem::violation(400, "badRequest", format!("Invalid value at '{at}' ({kind}), \"{is}\"")),
         Why::Missing => Problem::violation(400, "required", format!("Required field '{at}' not specified")),
-        Why::Value => Problem::violation(
+        Why::Value | Why::Range(..) => Problem::violation(
             400,
             "invalid",
             format!("Invalid value for field '{at}': '{is}'. Must be one of the allowed values."),

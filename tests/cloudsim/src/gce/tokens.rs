@@ -103,7 +103,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
 }
 
 /// Decodes base64 in either alphabet, with or without padding.
-pub(super) fn unbase64(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let (mut number, mut bits) = (0_u32, 0_u32);
     for byte in text.trim_end_matches('=').bytes() {

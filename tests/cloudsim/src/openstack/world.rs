@@ -315,7 +315,7 @@ impl Rest for World {
     }
 
     /// The load balancer of the change shows ERROR afterwards.
-    fn will_fail(&mut self, call: &Call) -> bool {
+    fn will_fail(&mut self, call: &Call, _: &Fault) -> bool {
         let is_late = call.service == "load-balancer" && call.mutating;
         self.spoiled = is_late;
         is_late

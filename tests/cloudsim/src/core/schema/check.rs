@@ -56,8 +56,13 @@ pub(super) fn value(
             }
         }
         (Some("integer"), Value::Number(number)) => {
-            if !is_whole(&number.to_string(), schema.format.as_deref()) {
+            let number = number.as_i64();
+            if !is_whole(&value.to_string(), schema.format.as_deref()) {
                 wrong(whole(schema));
+            } else if schema.least.zip(number).is_some_and(|(least, number)| number < least)
+                || schema.most.zip(number).is_some_and(|(most, number)| number > most)
+            {
+                wrong(Why::Range(schema.least, schema.most));
             }
         }
         // Requests may send numbers as strings, and 64-bit integers as numbers.
@@ -89,7 +94,7 @@ fn object(description: &Description, schema: &Schema, at: &str, value: &Value, w
         }
     }
     if let Way::In(method) = way {
-        let needed = |property: &Schema| property.required_by.iter().any(|needs| needs == method);
+        let needed = |property: &Schema| property.required_by.iter().any(|needs| needs == method || needs == "*");
         for (name, _) in schema.properties.iter().filter(|(_, property)| needed(property)) {
             if fields.get(name).is_none_or(Value::is_null) {
                 found.push(Finding { at: format!("{at}.{name}"), is: String::new(), why: Why::Missing });

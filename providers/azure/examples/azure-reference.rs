@@ -1,0 +1,13 @@
+//! Prints a generated part of the README of this crate: `config`, `annotations`, `flags` or `permissions`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match std::env::args().nth(1).and_then(|part| ccm_provider_azure::reference(&part)) {
+        Some(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        None => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,430 @@
+//! The calls of Azure Resource Manager.
+//!
+//! Objects are JSON: what the program does not know stays in an object that is read and written back. A list is complete
+//! or an error. An object is missing only if Azure says so about the object or what contains it.
+
+pub(crate) mod failure;
+pub(crate) mod id;
+pub(crate) mod limit;
+pub(crate) mod metrics;
+pub(crate) mod operation;
+pub(crate) mod pending;
+pub(crate) mod session;
+pub(crate) mod token;
+pub(crate) mod view;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ccm_kit::call::{self, CallError, Caller, ErrorKind, Failure, Meaning};
+use ccm_kit::http::{Answer, Query, escaped, requested_delay};
+use ccm_kit::lock;
+use ccm_provider::LeaderToken;
+use http::StatusCode;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use self::failure::unreadable;
+use self::id::{ArmId, same};
+use self::limit::{RateLimits, Turn};
+use self::metrics::{Metrics, Place};
+use self::operation::{ABSENT_CODES, COMPUTE_OPERATION_GET, NETWORK_OPERATION_GET, Operation};
+pub(crate) use self::pending::{Pending, State};
+use self::pending::{Watch, of_object, of_operation};
+use self::session::{Message, Session};
+
+/// A failed call.
+pub(crate) type ApiError = CallError<Operation>;
+
+/// The time limit of a request with all its attempts.
+const DEADLINE: Duration = Duration::from_secs(90);
+/// The pauses between two looks at an operation.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The longest pause that the answer for an operation can ask for.
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
+
+/// A change of one object.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Write {
+    pub(crate) operation: Operation,
+    pub(crate) id: ArmId,
+    pub(crate) body: Option<Value>,
+    /// Sent as `If-Match`: the write is refused if the object has another one.
+    pub(crate) etag: Option<String>,
+}
+
+impl Write {
+    /// Creates or replaces an object. The ETag of the body guards it.
+    pub(crate) fn put(operation: Operation, id: ArmId, body: Value) -> Self {
+        let etag = body.get("etag").and_then(Value::as_str).map(str::to_owned);
+        Self { operation, id, body: Some(body), etag }
+    }
+
+    /// Deletes an object, or starts an action on it.
+    pub(crate) fn bare(operation: Operation, id: ArmId) -> Self {
+        Self { operation, id, body: None, etag: None }
+    }
+
+    /// The write without a guard, for objects that others change all the time.
+    #[must_use]
+    pub(crate) fn unguarded(self) -> Self {
+        Self { etag: None, ..self }
+    }
+}
+
+/// `load_balancers_create_or_update /subscriptions/…`
+impl std::fmt::Display for Write {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", call::Operation::name(&self.operation), self.id)
+    }
+}
+
+/// The answer to a write.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Sent {
+    /// It is done: the object, or null.
+    Done(Value),
+    /// Its operation goes on.
+    Accepted(Pending),
+}
+
+/// The API. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    session: Session,
+    /// The template of the callers of subscriptions.
+    caller: Caller<Operation>,
+    callers: Mutex<BTreeMap<String, Caller<Operation>>>,
+    limits: RateLimits,
+    metrics: Metrics,
+    /// The time of the next look at an operation that has asked for a pause.
+    due: Mutex<BTreeMap<String, Instant>>,
+    /// The shortest such pause that is honoured.
+    least_delay: Duration,
+}
+
+impl Client {
+    /// `least_delay`: the shortest pause between two looks at an operation that its answers can ask for.
+    pub(crate) fn new(
+        session: Session,
+        caller: Caller<Operation>,
+        limits: RateLimits,
+        metrics: Metrics,
+        least_delay: Duration,
+    ) -> Self {
+        let (callers, due) = Default::default();
+        let caller = caller.deadline(DEADLINE);
+        Self(Arc::new(Inner { session, caller, callers, limits, metrics, due, least_delay }))
+    }
+
+    /// Allows writes while this process leads.
+    pub(crate) fn lend(&self, leader: Arc<dyn LeaderToken>) {
+        self.0.caller.lend(leader);
+    }
+
+    /// The metrics of calls and reconciles.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// Reads one object; `None` if it does not exist.
+    pub(crate) async fn get(&self, operation: Operation, id: &ArmId) -> Result<Option<Value>, ApiError> {
+        self.get_with(operation, id, Query::default()).await
+    }
+
+    /// Reads one object with more parameters: `$expand`.
+    pub(crate) async fn get_with(
+        &self,
+        operation: Operation,
+        id: &ArmId,
+        query: Query,
+    ) -> Result<Option<Value>, ApiError> {
+        let place = Place { group: id.group(), subscription: id.subscription() };
+        match self.read(operation, place, id.as_str(), query).await {
+            Err(error) if is_absent(&error) => Ok(None),
+            read => read.map(Some).map_err(inconclusive),
+        }
+    }
+
+    /// Reads a document that is no object: `/subscriptions/…/providers/Microsoft.Compute`.
+    pub(crate) async fn document(
+        &self,
+        operation: Operation,
+        subscription: &str,
+        path: &str,
+    ) -> Result<Value, ApiError> {
+        let place = Place { group: "", subscription };
+        self.read(operation, place, path, Query::default()).await.map_err(inconclusive)
+    }
+
+    async fn read(&self, operation: Operation, place: Place<'_>, path: &str, query: Query) -> Result<Value, ApiError> {
+        let message = self.message(operation, path, query);
+        self.counted(operation, place, async {
+            let send = || async { self.0.session.send(operation, &message).await?.json() };
+            self.caller(place.subscription).call(operation, send).await
+        })
+        .await
+    }
+
+    /// Reads all objects of a kind in a resource group; `None` if the group does not exist.
+    pub(crate) async fn list(
+        &self,
+        operation: Operation,
+        subscription: &str,
+        group: &str,
+        query: Query,
+    ) -> Result<Option<Vec<Value>>, ApiError> {
+        let kind = operation.resource.kind;
+        let path = format!("/subscriptions/{subscription}/resourceGroups/{group}/providers/{kind}");
+        self.pages(operation, Place { group, subscription }, &path, query).await
+    }
+
+    /// Reads all objects of a kind in a subscription.
+    pub(crate) async fn list_all(
+        &self,
+        operation: Operation,
+        subscription: &str,
+        query: Query,
+    ) -> Result<Option<Vec<Value>>, ApiError> {
+        let path = format!("/subscriptions/{subscription}/providers/{}", operation.resource.kind);
+        self.pages(operation, Place { group: "", subscription }, &path, query).await
+    }
+
+    /// Reads all objects of a kind inside another one; `None` if that does not exist.
+    pub(crate) async fn list_in(
+        &self,
+        operation: Operation,
+        parent: &ArmId,
+        query: Query,
+    ) -> Result<Option<Vec<Value>>, ApiError> {
+        let path = format!("{parent}/{}", operation.resource.segment());
+        let place = Place { group: parent.group(), subscription: parent.subscription() };
+        self.pages(operation, place, &path, query).await
+    }
+
+    async fn pages(
+        &self,
+        operation: Operation,
+        place: Place<'_>,
+        path: &str,
+        query: Query,
+    ) -> Result<Option<Vec<Value>>, ApiError> {
+        let first = self.message(operation, path, query);
+        let read = self.counted(operation, place, async {
+            let send = |next: Option<String>| {
+                let message = next.map_or_else(|| first.clone(), |url| Message { url, ..first.clone() });
+                async move { page(self.0.session.send(operation, &message).await?.json()?) }
+            };
+            self.caller(place.subscription).pages(operation, send, |page| page).await
+        });
+        match read.await {
+            Err(error) if is_absent(&error) => Ok(None),
+            read => read.map(Some).map_err(inconclusive),
+        }
+    }
+
+    /// Sends a write. A deletion of what does not exist is done.
+    pub(crate) async fn begin(&self, write: &Write) -> Result<Sent, ApiError> {
+        let operation = write.operation;
+        let path = match operation.verb {
+            operation::Verb::Post(action) => format!("{}/{action}", write.id),
+            _ => write.id.to_string(),
+        };
+        let message = Message {
+            body: write.body.clone(),
+            etag: write.etag.clone(),
+            ..self.message(operation, &path, Query::default())
+        };
+        let place = Place { group: write.id.group(), subscription: write.id.subscription() };
+        let sent = self.counted(operation, place, async {
+            let send = || self.0.session.send(operation, &message);
+            self.caller(place.subscription).call(operation, send).await
+        });
+        let answer = match sent.await {
+            Err(error) if operation.is_deletion() && is_absent(&error) => return Ok(Sent::Done(Value::Null)),
+            answer => answer?,
+        };
+        let request = call::Operation::name(&operation);
+        if let Some(pending) = Pending::of(request, &write.id, operation.is_deletion(), &answer) {
+            self.delay(&pending, &answer);
+            return Ok(Sent::Accepted(pending));
+        }
+        let body = if answer.body.is_empty() { Ok(Value::Null) } else { answer.json() };
+        let body: Value = body.map_err(|failure| ApiError::new(operation, failure))?;
+        let is_empty = body.is_null() && operation.verb == operation::Verb::Put;
+        if is_empty {
+            return Err(ApiError::new(operation, unreadable("the answer has no body")));
+        }
+        Ok(Sent::Done(body))
+    }
+
+    /// Looks at the operation of a write. Until the pause that its last answer asked for is over, it goes on.
+    pub(crate) async fn poll(&self, pending: &Pending) -> Result<State<ApiError>, ApiError> {
+        let key = pending.to_string();
+        if lock(&self.0.due).get(&key).is_some_and(|due| Instant::now() < *due) {
+            return Ok(State::Running);
+        }
+        let Some(write) = Operation::named(&pending.request) else { return Ok(State::Done) };
+        let state = match self.look(pending, write).await? {
+            State::Running => State::Running,
+            State::Done => State::Done,
+            State::Failed(failure) => State::Failed(ApiError::new(write, failure)),
+        };
+        if let State::Failed(error) = &state {
+            let place = Place { group: pending.id.group(), subscription: pending.id.subscription() };
+            self.0.metrics.request(write, place, Some(error), Duration::ZERO);
+        }
+        if !matches!(state, State::Running) {
+            lock(&self.0.due).remove(&key);
+        }
+        Ok(state)
+    }
+
+    async fn look(&self, pending: &Pending, write: Operation) -> Result<State<Failure>, ApiError> {
+        let operation = if write.resource.is_network() { NETWORK_OPERATION_GET } else { COMPUTE_OPERATION_GET };
+        let is_deletion = write.is_deletion();
+        let (Watch::Operation(url) | Watch::Location(url)) = &pending.watch else {
+            return Ok(of_object(self.get(write.reading(), &pending.id).await?.as_ref(), is_deletion));
+        };
+        let message = Message { url: url.clone(), ..self.message(operation, "", Query::default()) };
+        let place = Place { group: pending.id.group(), subscription: pending.id.subscription() };
+        let answer = self.counted(operation, place, async {
+            let send = || self.0.session.send(operation, &message);
+            self.caller(place.subscription).call(operation, send).await
+        });
+        let answer = match answer.await {
+            // An operation that is not known any more has ended.
+            Err(error) if error.kind == ErrorKind::Refused && error.meaning() == Meaning::NotFound => {
+                return Ok(State::Done);
+            }
+            // The result of the write itself.
+            Err(error) if error.kind == ErrorKind::Refused && matches!(pending.watch, Watch::Location(_)) => {
+                let (status, code, message) = (error.status, error.code, error.message);
+                return Ok(State::Failed(Failure { status, code, message, ..Failure::default() }));
+            }
+            answer => answer?,
+        };
+        self.delay(pending, &answer);
+        match &pending.watch {
+            Watch::Location(_) if answer.status == StatusCode::ACCEPTED.as_u16() => Ok(State::Running),
+            Watch::Location(_) => Ok(State::Done),
+            _ => {
+                let state = answer.json().and_then(|body: Value| of_operation(&body));
+                state.map_err(|failure| ApiError::new(operation, failure))
+            }
+        }
+    }
+
+    /// Sends a write and waits for its operation, at most for `limit`.
+    pub(crate) async fn finish(&self, write: &Write, limit: Duration) -> Result<(), ApiError> {
+        let Sent::Accepted(pending) = self.begin(write).await? else { return Ok(()) };
+        let (deadline, mut pause) = (Instant::now() + limit, FIRST_PAUSE);
+        loop {
+            tokio::time::sleep(pause).await;
+            match self.poll(&pending).await {
+                Ok(State::Done) => return Ok(()),
+                Ok(State::Failed(error)) => return Err(error),
+                Err(error) if !is_passing(&error) => return Err(error),
+                Ok(State::Running) | Err(_) => {}
+            }
+            if Instant::now() >= deadline {
+                let why = "the operation has not ended in time and goes on";
+                return Err(ApiError::of_kind(write.operation, ErrorKind::NoAnswer, why));
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Remembers the pause that an answer asks for.
+    fn delay(&self, pending: &Pending, answer: &Answer) {
+        if let Some(delay) = requested_delay(&answer.headers) {
+            let delay = delay.clamp(self.0.least_delay, LONGEST_DELAY.max(self.0.least_delay));
+            let now = Instant::now();
+            let mut due = lock(&self.0.due);
+            due.retain(|_, at| *at > now);
+            due.insert(pending.to_string(), now + delay);
+        }
+    }
+
+    fn message(&self, operation: Operation, path: &str, query: Query) -> Message {
+        let query = query.with("api-version", operation.resource.version(self.0.session.is_stack()));
+        let path: Vec<String> = path.split('/').map(escaped).collect();
+        let url = format!("{}{}{query}", self.0.session.base(), path.join("/"));
+        Message { method: operation.verb.method(), url, body: None, etag: None }
+    }
+
+    /// The caller of a subscription.
+    fn caller(&self, subscription: &str) -> Caller<Operation> {
+        let mut callers = lock(&self.0.callers);
+        let key = subscription.to_ascii_lowercase();
+        callers.entry(key).or_insert_with(|| self.0.caller.for_another_account()).clone()
+    }
+
+    /// Waits for the configured rate limit, makes the calls of an operation, and records them.
+    async fn counted<T>(
+        &self,
+        operation: Operation,
+        place: Place<'_>,
+        calls: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<T, ApiError> {
+        let limit = operation.resource.limit;
+        let turn = self.0.limits.take(limit, call::Operation::is_mutating(&operation));
+        if turn != Turn::Now {
+            self.0.metrics.rate_limited(operation, place);
+        }
+        match turn {
+            Turn::Now => {}
+            Turn::After(wait) => tokio::time::sleep(wait).await,
+            Turn::Never => {
+                let why = format!("not sent: the calls of {limit}RateLimit (or cloudProviderRateLimit) are used up");
+                return Err(ApiError::of_kind(operation, ErrorKind::Throttled { after: None }, why));
+            }
+        }
+        let began = Instant::now();
+        let result = calls.await;
+        let error = result.as_ref().err().filter(|error| !is_absent(error));
+        self.0.metrics.request(operation, place, error, began.elapsed());
+        result
+    }
+}
+
+/// The objects of a page and the URL of the next one.
+fn page(mut page: Value) -> Result<(Vec<Value>, Option<String>), Failure> {
+    let next = page.get("nextLink").and_then(Value::as_str).map(str::to_owned);
+    match page.get_mut("value").map(Value::take) {
+        Some(Value::Array(objects)) => Ok((objects, next)),
+        _ => Err(unreadable("a list without \"value\"")),
+    }
+}
+
+/// Whether an answer says that the object, or what contains it, does not exist.
+pub(crate) fn is_absent(error: &ApiError) -> bool {
+    let is_code = || ABSENT_CODES.iter().any(|code| same(code, &error.code));
+    error.kind == ErrorKind::Refused && error.status == Some(StatusCode::NOT_FOUND.as_u16()) && is_code()
+}
+
+/// Any other 404 says nothing about the object.
+fn inconclusive(error: ApiError) -> ApiError {
+    match error.kind == ErrorKind::Refused && error.meaning() == Meaning::NotFound {
+        true => ApiError { kind: ErrorKind::Incomplete, ..error },
+        false => error,
+    }
+}
+
+/// Whether a failed look says nothing about the operation.
+fn is_passing(error: &ApiError) -> bool {
+    matches!(
+        error.kind,
+        ErrorKind::NoAnswer | ErrorKind::NotSent | ErrorKind::Throttled { .. } | ErrorKind::Credentials
+    )
+}
+
+/// Whether a permission is missing.
+pub(crate) fn is_forbidden(error: &ApiError) -> bool {
+    error.kind == ErrorKind::Refused && error.meaning() == Meaning::Denied
+}

@@ -1,0 +1,141 @@
+//! Requests with a token.
+
+use bytes::Bytes;
+use ccm_kit::call::Failure;
+use ccm_kit::http::{Answer, Client};
+use http::{HeaderValue, Method, Request, Uri, header};
+use serde_json::Value;
+
+use super::failure::malformed;
+use super::operation::Operation;
+use super::token::Tokens;
+
+/// Holds tokens of other tenants.
+const AUXILIARY: &str = "x-ms-authorization-auxiliary";
+const REQUEST_ID: &str = "x-ms-client-request-id";
+
+/// A request.
+#[derive(Debug, Clone)]
+pub(super) struct Message {
+    pub(super) method: Method,
+    /// With the query.
+    pub(super) url: String,
+    pub(super) body: Option<Value>,
+    /// The value of `If-Match`.
+    pub(super) etag: Option<String>,
+}
+
+/// The identities of the program. Network objects may belong to another tenant.
+#[derive(Debug, Clone)]
+pub(crate) struct Identities {
+    pub(crate) compute: Tokens,
+    pub(crate) network: Tokens,
+    /// Sent with requests for machines that refer to objects of the other tenant.
+    pub(crate) auxiliary: Option<Tokens>,
+}
+
+/// Sends requests to one endpoint.
+#[derive(Debug)]
+pub(crate) struct Session {
+    http: Client,
+    base: String,
+    is_stack: bool,
+    identities: Identities,
+}
+
+impl Session {
+    /// For the Resource Manager at this URL.
+    pub(crate) fn new(http: Client, base: &str, is_stack: bool, identities: Identities) -> Self {
+        Self { http, base: base.trim_end_matches('/').to_owned(), is_stack, identities }
+    }
+
+    /// The URL of the endpoint, without a slash at its end.
+    pub(super) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Whether the cloud is an Azure Stack.
+    pub(super) fn is_stack(&self) -> bool {
+        self.is_stack
+    }
+
+    /// Sends a request; after 401 once more, with a new token.
+    pub(super) async fn send(&self, operation: Operation, message: &Message) -> Result<Answer, Failure> {
+        if !is_of(&self.base, &message.url) {
+            return Err(malformed("a link leads to another host than that of the Resource Manager".to_owned()));
+        }
+        let is_network = operation.resource.is_network();
+        let tokens = if is_network { &self.identities.network } else { &self.identities.compute };
+        let auxiliary = match &self.identities.auxiliary {
+            Some(tokens) if !is_network => Some(tokens.get().await?.header()),
+            _ => None,
+        };
+        let token = tokens.get().await?;
+        match self.exchange(message, token.header(), auxiliary.clone()).await {
+            Err(failure) if failure.status == Some(401) => {
+                let token = tokens.after(&token).await?;
+                self.exchange(message, token.header(), auxiliary).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn exchange(
+        &self,
+        message: &Message,
+        token: HeaderValue,
+        auxiliary: Option<HeaderValue>,
+    ) -> Result<Answer, Failure> {
+        let mut request = Request::builder().method(&message.method).uri(&message.url);
+        request = request.header(REQUEST_ID, uuid::Uuid::new_v4().to_string());
+        if let Some(etag) = &message.etag {
+            request = request.header(header::IF_MATCH, etag);
+        }
+        if let Some(headers) = request.headers_mut() {
+            headers.insert(header::AUTHORIZATION, token);
+            headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+            if message.body.is_some() {
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            }
+            if let Some(token) = auxiliary {
+                headers.insert(AUXILIARY, token);
+            }
+        }
+        let body = message.body.as_ref().map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        let request = request.body(body).map_err(|_| malformed(format!("{:?} is not a URL", message.url)))?;
+        self.http.send(request).await
+    }
+}
+
+/// Whether a URL belongs to the endpoint: tokens are for no other host. Links may name a region's host.
+fn is_of(base: &str, url: &str) -> bool {
+    let (Ok(base), Ok(url)) = (base.parse::<Uri>(), url.parse::<Uri>()) else { return false };
+    let port = |uri: &Uri| uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
+    let (Some(own), Some(host)) = (base.host(), url.host()) else { return false };
+    let (own, host) = (own.to_ascii_lowercase(), host.to_ascii_lowercase());
+    let is_host = host == own || host.ends_with(&format!(".{own}"));
+    is_host && port(&base) == port(&url) && base.scheme_str() == url.scheme_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_go_to_the_resource_manager_alone() {
+        let base = "https://management.azure.com";
+        for (url, expected) in [
+            ("https://management.azure.com/subscriptions/s?x=1", true),
+            ("https://MANAGEMENT.azure.com:443/subscriptions", true),
+            ("https://westus.management.azure.com/operations/1", true),
+            ("http://management.azure.com/", false),
+            ("https://management.azure.com:8443/", false),
+            ("https://evilmanagement.azure.com/", false),
+            ("https://management.azure.com.evil.example/", false),
+            ("/subscriptions", false),
+        ] {
+            assert_eq!(is_of(base, url), expected, "{url}");
+        }
+        assert!(is_of("http://127.0.0.1:8080", "http://127.0.0.1:8080/x"));
+    }
+}

@@ -1,0 +1,127 @@
+//! Whose an object is. Pure.
+//!
+//! Objects on a shared load balancer are a Service's by their names, public IP addresses by their tags. A Service may
+//! share the frontend of another one: by the address or the name of its public IP address, or by its private address.
+
+use serde_json::Value;
+
+use super::json::{self, same};
+use super::names::{Family, starts_with};
+use super::observed::Observed;
+use super::tags;
+use super::wanted::Item;
+use crate::annotations::Scheme;
+
+/// What a frontend is to a Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Frontend {
+    /// It has the name of the Service.
+    Own,
+    /// Another one's, which it uses too.
+    Shared,
+    Foreign,
+}
+
+/// What a public IP address is to a Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// Its tag names the Service.
+    Own,
+    /// Made for other Services; this one requests it.
+    Shared,
+    /// Made by users; the Service requests it, or it has the name of its own.
+    Users,
+    Foreign,
+}
+
+/// The claim of a Service to a frontend of a load balancer of its kind.
+pub(crate) fn frontend(observed: &Observed, item: &Item, frontend: &Value) -> Frontend {
+    if item.names.own(json::name(frontend)) {
+        return Frontend::Own;
+    }
+    let is_shared = match item.scheme {
+        Scheme::Internal => {
+            let address = json::property(frontend, "privateIPAddress");
+            !address.is_empty() && item.addresses.values().any(|wanted| same(wanted, address))
+        }
+        Scheme::External => {
+            let id = json::reference(frontend, "publicIPAddress");
+            let group = observed.public_ips_of(&item.public_ip_group);
+            let used = group.iter().find(|ip| same(json::text(ip, &["id"]), id));
+            used.is_some_and(|ip| requests(item, ip))
+        }
+    };
+    if is_shared { Frontend::Shared } else { Frontend::Foreign }
+}
+
+/// Whether a Service requests a public IP address, by its address or its name.
+pub(crate) fn requests(item: &Item, ip: &Value) -> bool {
+    let (address, family) = (json::property(ip, "ipAddress"), family_of(ip));
+    let by_address = item.addresses.get(&family).is_some_and(|wanted| !address.is_empty() && same(wanted, address));
+    let by_name = item.public_ips.get(&family).is_some_and(|wanted| same(wanted, json::name(ip)));
+    by_address || by_name
+}
+
+/// The claim of a Service of the cluster to a public IP address.
+pub(crate) fn public_ip(cluster: &str, item: &Item, ip: &Value) -> Address {
+    let services = tags::services(tags::get(ip, &tags::SERVICE));
+    let of_cluster = tags::get(ip, &tags::CLUSTER);
+    match services.iter().any(|service| same(service, &item.key)) {
+        // The older program set no tag of the cluster.
+        true if of_cluster.is_empty() || same(of_cluster, cluster) => Address::Own,
+        true => Address::Foreign,
+        false if services.is_empty() => {
+            let has_name =
+                item.families.iter().any(|family| same(&item.names.public_ip(cluster, None, *family), json::name(ip)));
+            if requests(item, ip) || has_name { Address::Users } else { Address::Foreign }
+        }
+        false if requests(item, ip) => Address::Shared,
+        false => Address::Foreign,
+    }
+}
+
+/// The family of a public IP address.
+pub(crate) fn family_of(ip: &Value) -> Family {
+    if same(json::property(ip, "publicIPAddressVersion"), "IPv6") { Family::V6 } else { Family::V4 }
+}
+
+/// The family of a frontend of a Service.
+pub(crate) fn family_of_frontend(observed: &Observed, item: &Item, frontend: &Value) -> Family {
+    let known = observed.address(frontend).map(Family::of);
+    let public = || observed.public_ip(json::reference(frontend, "publicIPAddress")).map(family_of);
+    let version = || match json::property(frontend, "privateIPAddressVersion") {
+        text if same(text, "IPv6") => Some(Family::V6),
+        text if same(text, "IPv4") => Some(Family::V4),
+        _ => None,
+    };
+    known.or_else(public).or_else(version).unwrap_or_else(|| match item.families[..] {
+        [one] => one,
+        _ if json::name(frontend).ends_with("-IPv6") => Family::V6,
+        _ => Family::V4,
+    })
+}
+
+/// What else uses a frontend of a load balancer, besides the rules of the Service whose names begin with `base`.
+pub(crate) fn other_use(balancer: &Value, id: &str, base: &str) -> Option<String> {
+    let refers = |object: &&Value| same(json::reference(object, "frontendIPConfiguration"), id);
+    let rules = json::items(balancer, "loadBalancingRules").iter();
+    let rule = rules.filter(refers).find(|rule| !starts_with(json::name(rule), base));
+    if let Some(rule) = rule {
+        return Some(format!("the load balancing rule {} of another Service", json::name(rule)));
+    }
+    let of = |outbound: &&Value| {
+        let frontends = json::items(outbound, "frontendIPConfigurations").iter();
+        frontends.into_iter().any(|frontend| same(json::text(frontend, &["id"]), id))
+    };
+    let outbound = json::items(balancer, "outboundRules").iter().find(of);
+    let nat = json::items(balancer, "inboundNatRules").iter().find(refers);
+    let pool = json::items(balancer, "inboundNatPools").iter().find(refers);
+    let used = |what: &str, object: Option<&Value>| object.map(|object| format!("the {what} {}", json::name(object)));
+    used("outbound rule", outbound).or_else(|| used("inbound NAT rule", nat)).or_else(|| used("inbound NAT pool", pool))
+}
+
+/// Whether a name is that of an object of some Service: `a` and most of a UID.
+pub(crate) fn is_of_some_service(name: &str) -> bool {
+    let digits = name.strip_prefix('a').and_then(|rest| rest.get(..31));
+    digits.is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+}

@@ -1,0 +1,540 @@
+//! The members of backend pools: what is there, what must be read to change them, and the changes. Pure.
+//!
+//! The load balancer shows the IP configurations in its pools. Their machines are read only if the pools do not have the
+//! wanted members.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ccm_provider::ProviderError;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::env::{Env, PoolKind, balancer_name};
+use super::json::{self, same};
+use super::names::{self, Family};
+use super::observed::Observed;
+use super::wanted::Wanted;
+use crate::annotations::Scheme;
+use crate::client::id::ArmId;
+
+const SCALE_SETS: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines";
+const MACHINES: &str = "Microsoft.Compute/virtualMachines";
+
+/// A machine behind load balancers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Machine {
+    /// An instance of a uniform scale set.
+    Instance(ArmId),
+    /// A virtual machine with interfaces of its own.
+    Machine(ArmId),
+}
+
+impl Machine {
+    /// The machine of a provider ID.
+    pub(crate) fn of(provider_id: &str) -> Option<Self> {
+        let id = ArmId::parse(provider_id.strip_prefix("azure://")?).ok()?;
+        match () {
+            () if id.is(SCALE_SETS) => Some(Self::Instance(id)),
+            () if id.is(MACHINES) => Some(Self::Machine(id)),
+            () => None,
+        }
+    }
+
+    pub(crate) fn id(&self) -> &ArmId {
+        match self {
+            Self::Instance(id) | Self::Machine(id) => id,
+        }
+    }
+
+    /// The scale set of an instance.
+    pub(crate) fn set(&self) -> Option<ArmId> {
+        match self {
+            Self::Instance(id) => id.parent(),
+            Self::Machine(_) => None,
+        }
+    }
+}
+
+/// What was read of machines.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Interfaces {
+    /// The machines of interfaces, both by ID in lower case.
+    pub(crate) owners: BTreeMap<String, String>,
+    /// The scale sets or availability sets of machines that are no instances, by ID in lower case.
+    pub(crate) sets: BTreeMap<String, String>,
+    /// By ID in lower case.
+    pub(crate) instances: BTreeMap<String, Value>,
+    pub(crate) models: BTreeMap<String, Value>,
+    pub(crate) interfaces: BTreeMap<String, Value>,
+    /// Scale sets and resource groups that could not be read, in lower case.
+    pub(crate) unread: BTreeMap<String, ProviderError>,
+}
+
+impl Interfaces {
+    /// What is written to change the pools of a machine: the instance, or the primary interface.
+    pub(crate) fn of(&self, machine: &Machine) -> Option<(ArmId, &Value)> {
+        match machine {
+            Machine::Instance(id) => Some((id.clone(), self.instances.get(&id.folded())?)),
+            Machine::Machine(id) => {
+                let id = id.folded();
+                let own = self.interfaces.iter().filter(|(interface, _)| self.owners.get(*interface) == Some(&id));
+                let own: Vec<&Value> = own.map(|(_, interface)| interface).collect();
+                let is_primary =
+                    |it: &&&Value| own.len() == 1 || json::at(it, &["properties", "primary"]) == &json!(true);
+                let primary = own.iter().find(is_primary)?;
+                Some((ArmId::parse(json::text(primary, &["id"])).ok()?, primary))
+            }
+        }
+    }
+}
+
+/// What must be read because the pools do not have the wanted members.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub(crate) sets: BTreeSet<ArmId>,
+    /// Subscriptions and resource groups of interfaces, in lower case.
+    pub(crate) groups: BTreeSet<(String, String)>,
+    /// The machines that join or leave, by ID in lower case.
+    pub(crate) machines: BTreeSet<String>,
+    /// Members whose machine is not known, by ID in lower case.
+    pub(crate) interfaces: BTreeSet<String>,
+}
+
+impl Missing {
+    pub(crate) fn of(env: &Env, observed: &Observed, wanted: &Wanted) -> Self {
+        let mut missing = Self::default();
+        if env.pools != PoolKind::Interfaces {
+            return missing;
+        }
+        let hosts = wanted.hosts.iter().flat_map(|hosts| hosts.values());
+        let hosts: BTreeSet<Machine> = hosts.filter_map(|host| Machine::of(&host.provider_id)).collect();
+        let known = observed.cluster.as_ref().map(|facts| facts.machines.iter());
+        let others: Vec<Machine> =
+            known.into_iter().flatten().filter_map(|id| Machine::of(id)).filter(|it| !hosts.contains(it)).collect();
+        let mut new: BTreeSet<(String, Family)> = wanted
+            .items
+            .values()
+            .filter(|item| item.is_whole())
+            .flat_map(|item| {
+                let name = balancer_name(env.balancer(&wanted.cluster), item.scheme).to_lowercase();
+                item.families.iter().map(move |family| (name.clone(), *family))
+            })
+            .collect();
+        for balancer in &observed.balancers {
+            let name = json::name(balancer);
+            if env.leaves_members(scheme_of(name)) {
+                continue;
+            }
+            for family in [Family::V4, Family::V6] {
+                let pool = names::pool(&wanted.cluster, family);
+                let Some(pool) = json::named(json::items(balancer, "backendAddressPools"), &pool) else { continue };
+                new.remove(&(name.to_lowercase(), family));
+                missing.add_pool(
+                    &Members::of(pool),
+                    &hosts,
+                    &others,
+                    &observed.interfaces.owners,
+                    wanted.hosts.is_some(),
+                );
+            }
+            missing.add_last(balancer, wanted);
+        }
+        if new.iter().any(|(name, _)| !env.leaves_members(scheme_of(name))) {
+            hosts.iter().for_each(|machine| missing.add(machine));
+        }
+        missing
+    }
+
+    fn add_pool(
+        &mut self,
+        members: &Members,
+        hosts: &BTreeSet<Machine>,
+        others: &[Machine],
+        owners: &BTreeMap<String, String>,
+        has_hosts: bool,
+    ) {
+        if !has_hosts {
+            return;
+        }
+        for unknown in members.interfaces.iter().filter(|id| !owners.contains_key(*id)) {
+            if let Ok(id) = ArmId::parse(unknown) {
+                self.groups.insert((id.subscription().to_owned(), id.group().to_owned()));
+                self.interfaces.insert(unknown.clone());
+            }
+        }
+        hosts.iter().filter(|machine| !members.has(machine, owners)).for_each(|machine| self.add(machine));
+        others.iter().filter(|machine| members.has(machine, owners)).for_each(|machine| self.add(machine));
+    }
+
+    /// The members of a load balancer that is deleted with its last Service.
+    fn add_last(&mut self, balancer: &Value, wanted: &Wanted) {
+        let is_going = |frontend: &Value| {
+            let mut going =
+                wanted.items.values().filter(|item| item.scheme != scheme_of(json::name(balancer)) || !item.is_whole());
+            going.any(|item| item.names.own(json::name(frontend)))
+        };
+        if !json::items(balancer, "frontendIPConfigurations").iter().all(is_going) {
+            return;
+        }
+        for pool in json::items(balancer, "backendAddressPools") {
+            let instances = Members::of(pool).instances.into_iter().filter_map(|id| ArmId::parse(&id).ok());
+            instances.for_each(|id| self.add(&Machine::Instance(id)));
+        }
+    }
+
+    fn add(&mut self, machine: &Machine) {
+        let id = machine.id();
+        self.machines.insert(id.folded());
+        match machine.set() {
+            Some(set) => drop(self.sets.insert(set)),
+            None => drop(self.groups.insert((id.subscription().to_lowercase(), id.group().to_lowercase()))),
+        }
+    }
+}
+
+/// The kind of a load balancer, by its name.
+pub(crate) fn scheme_of(name: &str) -> Scheme {
+    if names::without_internal(name).1 { Scheme::Internal } else { Scheme::External }
+}
+
+/// The members of a pool, by the IDs of instances and of interfaces, in lower case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Members {
+    pub(crate) instances: BTreeSet<String>,
+    pub(crate) interfaces: BTreeSet<String>,
+}
+
+impl Members {
+    pub(crate) fn of(pool: &Value) -> Self {
+        let mut members = Self::default();
+        for configuration in json::items(pool, "backendIPConfigurations") {
+            let id = json::text(configuration, &["id"]).to_lowercase();
+            let before = |part: &str| id.split_once(part).map(|(begin, _)| begin.to_owned());
+            match before("/networkinterfaces/").filter(|_| id.contains("/virtualmachinescalesets/")) {
+                Some(instance) => drop(members.instances.insert(instance)),
+                None => members.interfaces.extend(before("/ipconfigurations/")),
+            }
+        }
+        members
+    }
+
+    /// Whether a machine is a member.
+    pub(crate) fn has(&self, machine: &Machine, owners: &BTreeMap<String, String>) -> bool {
+        match machine {
+            Machine::Instance(id) => self.instances.contains(&id.folded()),
+            Machine::Machine(id) => {
+                let id = id.folded();
+                self.interfaces.iter().any(|interface| owners.get(interface) == Some(&id))
+            }
+        }
+    }
+}
+
+/// The changes of the pools of one machine or model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Pools {
+    pub(crate) add: BTreeSet<(ArmId, Family)>,
+    pub(crate) remove: BTreeSet<ArmId>,
+}
+
+/// A change of an interface.
+#[derive(Debug, Clone)]
+pub(crate) struct InterfaceChange {
+    pub(crate) id: ArmId,
+    pub(crate) before: Value,
+    pub(crate) pools: Pools,
+    /// Whether later calls have more to do.
+    pub(crate) has_more: bool,
+}
+
+/// A change of an instance of a scale set.
+#[derive(Debug, Clone)]
+pub(crate) struct InstanceChange {
+    pub(crate) id: ArmId,
+    pub(crate) before: Value,
+    pub(crate) pools: Pools,
+    pub(crate) has_more: bool,
+}
+
+/// A change of the model of a scale set.
+#[derive(Debug, Clone)]
+pub(crate) struct ModelChange {
+    pub(crate) id: ArmId,
+    pub(crate) before: Value,
+    pub(crate) pools: Pools,
+    /// The edge zone.
+    pub(crate) zone: Option<Value>,
+}
+
+/// A change of the addresses of a pool.
+#[derive(Debug, Clone)]
+pub(crate) struct PoolChange {
+    pub(crate) id: ArmId,
+    pub(crate) before: Value,
+    /// The ID of the virtual network.
+    pub(crate) network: ArmId,
+    /// Names of nodes with their addresses.
+    pub(crate) add: BTreeMap<String, IpAddr>,
+    pub(crate) remove: BTreeSet<String>,
+}
+
+impl InterfaceChange {
+    /// What is sent: the whole interface.
+    pub(crate) fn body(&self) -> Option<Value> {
+        let mut body = self.before.clone();
+        let configurations = json::items_mut(&mut body, "ipConfigurations");
+        self.pools.apply(configurations).then_some(body)
+    }
+}
+
+impl InstanceChange {
+    /// What is sent: a part, because what is absent stays. The list of interfaces is whole.
+    pub(crate) fn body(&self) -> Option<Value> {
+        let path = ["properties", "networkProfileConfiguration", "networkInterfaceConfigurations"];
+        let mut interfaces = json::list(&self.before, &path).to_vec();
+        if !self.pools.apply_primary(&mut interfaces) {
+            return None;
+        }
+        let mut properties = json!({"networkProfileConfiguration": {"networkInterfaceConfigurations": interfaces}});
+        let hardware = json::at(&self.before, &["properties", "hardwareProfile"]);
+        if let (true, Some(fields)) = (hardware.is_object(), properties.as_object_mut()) {
+            fields.insert("hardwareProfile".to_owned(), hardware.clone());
+        }
+        Some(partial(&self.before, &properties, None))
+    }
+}
+
+impl ModelChange {
+    /// See [`InstanceChange::body`].
+    pub(crate) fn body(&self) -> Option<Value> {
+        let path = ["properties", "virtualMachineProfile", "networkProfile", "networkInterfaceConfigurations"];
+        let mut interfaces = json::list(&self.before, &path).to_vec();
+        if !self.pools.apply_primary(&mut interfaces) {
+            return None;
+        }
+        let network = json!({"networkInterfaceConfigurations": interfaces});
+        let properties = json!({"virtualMachineProfile": {"networkProfile": network}});
+        Some(partial(&self.before, &properties, self.zone.as_ref()))
+    }
+}
+
+fn partial(before: &Value, properties: &Value, zone: Option<&Value>) -> Value {
+    let mut body = json!({"location": before.get("location"), "properties": properties});
+    let zone = before.get("extendedLocation").or(zone);
+    if let Some(fields) = body.as_object_mut() {
+        fields.extend(zone.map(|zone| ("extendedLocation".to_owned(), zone.clone())));
+        fields.extend(before.get("etag").map(|etag| ("etag".to_owned(), etag.clone())));
+    }
+    body
+}
+
+impl PoolChange {
+    /// What is sent: the whole pool.
+    pub(crate) fn body(&self) -> Value {
+        let mut body = self.before.clone();
+        json::overlay(&mut body, &json!({"name": self.id.name(), "properties": {}}));
+        let network = json!({"id": self.network.as_str()});
+        json::object_mut(&mut body, "properties").entry("virtualNetwork").or_insert(network);
+        let addresses = json::items_mut(&mut body, "loadBalancerBackendAddresses");
+        addresses.retain(|address| !self.remove.contains(json::property(address, "ipAddress")));
+        for (name, ip) in &self.add {
+            addresses.push(json!({"name": name, "properties": {"ipAddress": ip.to_string()}}));
+        }
+        body
+    }
+}
+
+impl Pools {
+    /// Changes the IP configurations of the primary interface; whether something changed.
+    fn apply_primary(&self, interfaces: &mut [Value]) -> bool {
+        let one = interfaces.len() == 1;
+        let is_primary =
+            |interface: &&mut Value| one || json::at(interface, &["properties", "primary"]) == &json!(true);
+        match interfaces.iter_mut().find(is_primary) {
+            Some(interface) => self.apply(json::items_mut(interface, "ipConfigurations")),
+            None => false,
+        }
+    }
+
+    /// Changes IP configurations; whether something changed.
+    fn apply(&self, configurations: &mut [Value]) -> bool {
+        let mut is_changed = false;
+        for configuration in configurations.iter_mut() {
+            let leaves = |pool: &Value| self.remove.iter().any(|id| same(id.as_str(), json::text(pool, &["id"])));
+            if json::items(configuration, POOLS).iter().any(leaves) {
+                json::items_mut(configuration, POOLS).retain(|pool| !leaves(pool));
+                is_changed = true;
+            }
+        }
+        for (pool, family) in &self.add {
+            let one = configurations.len() == 1;
+            let Some(configuration) = configurations.iter_mut().find(|it| is_of(it, *family, one)) else { continue };
+            let has = |present: &Value| same(pool.as_str(), json::text(present, &["id"]));
+            if !json::items(configuration, POOLS).iter().any(has) {
+                json::items_mut(configuration, POOLS).push(json!({"id": pool.as_str()}));
+                is_changed = true;
+            }
+        }
+        is_changed
+    }
+}
+
+const POOLS: &str = "loadBalancerBackendAddressPools";
+
+/// Whether an IP configuration is the one of a family: the primary one, or that of IPv6.
+fn is_of(configuration: &Value, family: Family, is_only: bool) -> bool {
+    let is_v6 = same(json::property(configuration, "privateIPAddressVersion"), "IPv6");
+    match family {
+        Family::V6 => is_v6,
+        Family::V4 => !is_v6 && (is_only || json::at(configuration, &["properties", "primary"]) == &json!(true)),
+    }
+}
+
+/// Whether a machine has a place for a pool: an IP configuration of the family that is in no other load balancer of the
+/// same kind. The name of the other one if there is one.
+pub(crate) fn obstacle(configurations: &[Value], pool: &ArmId, family: Family) -> Option<String> {
+    use names::without_internal;
+    let one = configurations.len() == 1;
+    let Some(configuration) = configurations.iter().find(|it| is_of(it, family, one)) else {
+        return Some(format!("it has no {} configuration", family.as_str()));
+    };
+    let own = pool.named("loadBalancers").unwrap_or_default().to_owned();
+    let other =
+        json::items(configuration, POOLS).iter().filter_map(|pool| ArmId::parse(json::text(pool, &["id"])).ok());
+    let other = other.filter_map(|pool| pool.named("loadBalancers").map(str::to_owned)).find(|name| {
+        let ((plain, internal), (own_plain, own_internal)) = (without_internal(name), without_internal(&own));
+        !same(plain, own_plain) && internal == own_internal
+    });
+    other.map(|name| format!("it is behind the load balancer {name}"))
+}
+
+/// The IP configurations of the primary interface of an instance.
+pub(crate) fn configurations_of(instance: &Value) -> &[Value] {
+    let path = ["properties", "networkProfileConfiguration", "networkInterfaceConfigurations"];
+    let interfaces = json::list(instance, &path);
+    let one = interfaces.len() == 1;
+    let primary = interfaces.iter().find(|it| one || json::at(it, &["properties", "primary"]) == &json!(true));
+    primary.map(|interface| json::items(interface, "ipConfigurations")).unwrap_or_default()
+}
+
+/// Whether an instance can become a member: it is not being deleted, and not stopped.
+pub(crate) fn may_join(instance: &Value) -> bool {
+    let state = json::property(instance, "provisioningState").to_lowercase();
+    let statuses = json::list(instance, &["properties", "instanceView", "statuses"]).iter();
+    let mut powers = statuses.filter_map(|status| json::text(status, &["code"]).strip_prefix("PowerState/"));
+    let is_off = |power: &str| ["unknown", "stopped", "stopping", "deallocated", "deallocating"].contains(&power);
+    !["deleting", "unknown"].contains(&&*state) && !powers.any(is_off)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SET: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/Set";
+
+    fn pool(name: &str) -> ArmId {
+        ArmId::new("s", "g", "Microsoft.Network/loadBalancers", name).child("backendAddressPools", "kubernetes")
+    }
+
+    fn adds(name: &str) -> Pools {
+        Pools { add: [(pool(name), Family::V4)].into(), remove: BTreeSet::new() }
+    }
+
+    #[test]
+    fn members_are_known_by_their_ip_configurations() {
+        let nic = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/networkInterfaces/Nic";
+        let pool = json!({"properties": {"backendIPConfigurations": [
+            {"id": format!("{SET}/virtualMachines/3/networkInterfaces/n/ipConfigurations/c")},
+            {"id": format!("{nic}/ipConfigurations/c")},
+        ]}});
+        let members = Members::of(&pool);
+        let instance = Machine::of(&format!("azure://{}/virtualMachines/3", SET.to_lowercase()));
+        let owners = [(nic.to_lowercase(), "vm".to_owned())].into();
+        assert!(members.has(&instance.unwrap(), &owners));
+        assert!(!members.has(&Machine::of(&format!("azure://{SET}/virtualMachines/30")).unwrap(), &owners));
+        let vm = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/vm";
+        let owners = [(nic.to_lowercase(), vm.to_lowercase())].into();
+        assert!(members.has(&Machine::of(&format!("azure://{vm}")).unwrap(), &owners));
+        assert_eq!(Machine::of("aws:///i-1"), None);
+    }
+
+    #[test]
+    fn an_interface_is_sent_whole_and_not_at_all_if_nothing_changes() {
+        let before = json!({"unknown": 1, "properties": {"ipConfigurations": [
+            {"name": "v6", "properties": {"privateIPAddressVersion": "IPv6"}},
+            {"name": "v4", "properties": {"primary": true, "own": 2}},
+        ]}});
+        let change = InterfaceChange { id: pool("x"), before, pools: adds("lb"), has_more: false };
+        let body = change.body().unwrap();
+        assert_eq!(body["unknown"], 1);
+        assert_eq!(body["properties"]["ipConfigurations"][0], change.before["properties"]["ipConfigurations"][0]);
+        let v4 = &body["properties"]["ipConfigurations"][1]["properties"];
+        assert_eq!(v4, &json!({"primary": true, "own": 2, POOLS: [{"id": pool("lb").as_str()}]}));
+        let again = InterfaceChange { before: body, ..change };
+        assert_eq!(again.body(), None, "an equal interface is not sent");
+    }
+
+    #[test]
+    fn an_instance_is_sent_in_part_with_all_its_interfaces() {
+        let other = json!({"name": "b", "properties": {"primary": false, "x": 1}});
+        let before = json!({"location": "westus", "etag": "1", "zones": ["1"], "properties": {
+            "hardwareProfile": {"vmSize": "D"}, "osProfile": {"x": 1},
+            "networkProfileConfiguration": {"networkInterfaceConfigurations": [
+                other, {"name": "a", "properties": {"primary": true, "ipConfigurations": [{"name": "c", "properties": {}}]}},
+            ]},
+        }});
+        let change = InstanceChange { id: pool("x"), before, pools: adds("lb"), has_more: false };
+        let body = change.body().unwrap();
+        assert_eq!(body["etag"], "1");
+        assert!(body["properties"].get("osProfile").is_none() && body.get("zones").is_none(), "{body}");
+        let interfaces = &body["properties"]["networkProfileConfiguration"]["networkInterfaceConfigurations"];
+        assert_eq!(interfaces[0], other);
+        assert_eq!(
+            interfaces[1]["properties"]["ipConfigurations"][0]["properties"][POOLS][0]["id"],
+            pool("lb").as_str()
+        );
+    }
+
+    #[test]
+    fn a_configuration_of_another_load_balancer_of_the_kind_is_an_obstacle() {
+        let with = |name: &str| json!([{"properties": {POOLS: [{"id": pool(name).as_str()}]}}]);
+        let of = |present: &str, wanted: &str| obstacle(with(present).as_array().unwrap(), &pool(wanted), Family::V4);
+        assert_eq!(of("lb-internal", "lb"), None);
+        assert_eq!(of("other-internal", "lb"), None);
+        assert!(of("other", "lb").unwrap().contains("other"));
+        assert!(obstacle(with("lb").as_array().unwrap(), &pool("lb"), Family::V6).unwrap().contains("IPv6"));
+    }
+
+    #[test]
+    fn stopped_and_vanishing_instances_do_not_join() {
+        let of = |state: &str, power: &str| {
+            may_join(
+                &json!({"properties": {"provisioningState": state, "instanceView": {"statuses": [{"code": power}]}}}),
+            )
+        };
+        assert!(of("Succeeded", "PowerState/running") && of("Updating", "PowerState/starting"));
+        assert!(!of("Deleting", "PowerState/running") && !of("Succeeded", "PowerState/stopped"));
+        assert!(may_join(&json!({"properties": {"provisioningState": "Succeeded"}})), "no power state is none known");
+    }
+
+    #[test]
+    fn addresses_of_a_pool_keep_what_others_set() {
+        let before = json!({"name": "kubernetes", "properties": {"loadBalancerBackendAddresses": [
+            {"name": "a", "properties": {"ipAddress": "10.0.0.1", "adminState": "Down"}},
+            {"name": "b", "properties": {"ipAddress": "10.0.0.2"}},
+        ]}});
+        let change = PoolChange {
+            id: pool("lb"),
+            before,
+            network: ArmId::new("s", "g", "Microsoft.Network/virtualNetworks", "net"),
+            add: [("c".to_owned(), "10.0.0.3".parse().unwrap())].into(),
+            remove: ["10.0.0.2".to_owned()].into(),
+        };
+        let body = change.body();
+        let addresses = &body["properties"]["loadBalancerBackendAddresses"];
+        assert_eq!(addresses[0], change.before["properties"]["loadBalancerBackendAddresses"][0]);
+        assert_eq!(addresses[1], json!({"name": "c", "properties": {"ipAddress": "10.0.0.3"}}));
+        assert_eq!(body["properties"]["virtualNetwork"]["id"], change.network.as_str());
+    }
+}

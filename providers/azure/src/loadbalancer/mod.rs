@@ -1,0 +1,192 @@
+//! Load balancers for Services: all Services share one external and one internal load balancer and a security group.
+//!
+//! Upstream: `pkg/provider/azure_loadbalancer*.go` of cloud-provider-azure. The desired state is derived from the Services
+//! ([`wanted`], pure), the cloud is read once for all of them ([`observe`]), the writes are planned together ([`plan`],
+//! pure): one for each shared object, with a part for each Service. They are checked ([`guard`]) and sent ([`write`]).
+//! Objects are JSON ([`json`]): what others set in them stays.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ccm_kit::Cluster;
+use ccm_kit::balancer::{BalancerCloud, Operation, Plan, Progress, Reached, Step, Written};
+use ccm_kit::inspect::replay::no_cloud;
+use ccm_provider::{
+    Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, ProviderError, Related, Scope, Service,
+    ServiceAction, ServiceWork,
+};
+
+mod claim;
+pub(crate) mod env;
+mod events;
+mod guard;
+mod json;
+mod members;
+pub(crate) mod names;
+pub(crate) mod observe;
+pub(crate) mod observed;
+mod plan;
+mod refused;
+mod selector;
+mod step;
+pub(crate) mod tags;
+pub(crate) mod wanted;
+mod write;
+
+use crate::client::Client;
+use crate::client::metrics::Place;
+use crate::node::zones::Zones;
+use env::Env;
+use events::Events;
+use observe::Reads;
+use observed::Observed;
+use step::{Made, Write};
+use wanted::{Item, Wanted, hosts};
+use write::{Ongoing, Writer};
+
+/// The group of all Services.
+const GROUP: &str = "load balancers";
+/// The delay of the next call if one did not change all members.
+const MORE: Duration = Duration::from_secs(1);
+
+/// The load balancers of a cluster.
+#[derive(Debug)]
+pub(crate) struct Balancers {
+    env: Env,
+    /// `None` for a snapshot.
+    cloud: Option<Cloud>,
+}
+
+/// The dependencies of reads and writes.
+#[derive(Debug)]
+struct Cloud {
+    client: Client,
+    reads: Reads,
+    events: Events,
+    ongoing: Ongoing,
+}
+
+impl Balancers {
+    pub(crate) fn new(client: Client, cluster: Cluster, zones: Zones, env: Env) -> Self {
+        let reads = Reads::new(client.clone(), cluster.clone(), zones);
+        let cloud = Cloud { client, reads, events: Events::new(cluster), ongoing: Ongoing::default() };
+        Self { env, cloud: Some(cloud) }
+    }
+
+    /// For plans from recorded observations only.
+    pub(crate) fn without_cloud(env: Env) -> Self {
+        Self { env, cloud: None }
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
+    fn cloud(&self) -> Result<&Cloud, ProviderError> {
+        self.cloud.as_ref().ok_or_else(|| no_cloud("Azure"))
+    }
+
+    fn writer(&self) -> Result<Writer<'_>, ProviderError> {
+        let Cloud { client, reads, ongoing, .. } = self.cloud()?;
+        Ok(Writer { env: &self.env, client, reads, ongoing })
+    }
+}
+
+impl BalancerCloud for Balancers {
+    type Wanted = Wanted;
+    type Observed = Observed;
+    type Write = Write;
+    type Made = Made;
+
+    fn groups(&self, _: &Service) -> BTreeSet<GroupKey> {
+        [GroupKey(GROUP.to_owned())].into()
+    }
+
+    fn backend<'n>(&self, _: &Service, node: &'n Node) -> Option<Cow<'n, str>> {
+        hosts::backend(&self.env, node).map(Into::into)
+    }
+
+    fn related(&self) -> Related {
+        let namespaces = self.env.several.iter().any(|one| one.namespaces.is_some());
+        Related { namespaces, ..Related::default() }
+    }
+
+    fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {
+        wanted::wanted(&self.env, cluster, work)
+    }
+
+    async fn observe(&self, _: &str, _: &[ServiceWork], wanted: &Wanted) -> Result<Observed, ProviderError> {
+        self.cloud()?.reads.observe(&self.env, wanted).await
+    }
+
+    fn strip(&self, observed: &mut Observed, _: &Wanted) {
+        observed.strip(&self.env.tags);
+    }
+
+    fn plan(&self, observed: &Observed, wanted: &Wanted) -> Result<Plan<Write>, ProviderError> {
+        Ok(plan::plan(&self.env, observed, wanted))
+    }
+
+    fn guard(&self, _: &Observed, wanted: &Wanted, steps: &[Step<Write>]) -> Vec<(usize, ProviderError)> {
+        guard::guard(&self.env, wanted, &steps.iter().map(|step| &step.write).collect::<Vec<_>>())
+    }
+
+    async fn write(&self, step: &Step<Write>, made: &Made, _: &Scope) -> Result<Written, ProviderError> {
+        tracing::info!(step = %step.summary, "writing");
+        self.writer()?.apply(&step.write, made).await
+    }
+
+    async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
+        self.writer()?.poll(operation).await
+    }
+
+    async fn completed(&self, step: &Step<Write>, made: &Made) -> Result<(), ProviderError> {
+        self.writer()?.completed(&step.write, made).await
+    }
+
+    fn report(&self, work: &[ServiceWork], findings: &[Finding]) {
+        let Some(cloud) = &self.cloud else { return };
+        work.iter().for_each(|item| cloud.events.report(&item.service, item.action, findings));
+    }
+
+    fn ended(&self, action: ServiceAction, succeeded: bool, took: Duration) {
+        let Some(cloud) = &self.cloud else { return };
+        let request = match action {
+            ServiceAction::Ensure => "services_ensure_loadbalancer",
+            ServiceAction::UpdateHosts => "services_update_loadbalancer",
+            ServiceAction::Delete => "services_ensure_loadbalancer_deleted",
+        };
+        let place = Place { group: &self.env.group, subscription: &self.env.subscription };
+        cloud.client.metrics().reconciled(request, place, succeeded, took);
+    }
+
+    fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
+        let item = reached.wanted.items.get(&reached.place)?;
+        status(reached.observed, item)
+    }
+
+    fn again(&self, reached: &Reached<'_, Self>) -> Option<Duration> {
+        reached.made.lock().has_more.then_some(MORE)
+    }
+}
+
+/// The addresses of a Service, if it has one of each family.
+fn status(observed: &Observed, item: &Item) -> Option<LoadBalancerStatus> {
+    let of_scheme = |balancer: &&serde_json::Value| members::scheme_of(json::name(balancer)) == item.scheme;
+    let balancers: Vec<&serde_json::Value> = observed.balancers.iter().filter(of_scheme).collect();
+    let frontends = || balancers.iter().flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
+    let address = |family: &names::Family| {
+        let name = item.names.frontend(*family);
+        let own = frontends().find(|frontend| json::same(json::name(frontend), &name));
+        let is_shared = |frontend: &&serde_json::Value| {
+            claim::frontend(observed, item, frontend) == claim::Frontend::Shared
+                && claim::family_of_frontend(observed, item, frontend) == *family
+        };
+        observed.address(own.or_else(|| frontends().find(is_shared))?)
+    };
+    let own = item.families.iter().map(address).collect::<Option<Vec<_>>>()?;
+    let all = own.into_iter().chain(item.access.additional.iter().copied());
+    let ingress = all.map(|ip| LoadBalancerIngress { ip: ip.to_string(), ..LoadBalancerIngress::default() });
+    Some(LoadBalancerStatus { ingress: ingress.collect() })
+}

@@ -1,0 +1,241 @@
+//! Reads the cloud's objects for a group of Services. The only part of this module that reads.
+//!
+//! Two lists and the security group serve all Services. The load balancers show the members of their pools: machines are
+//! read only if these are not the wanted ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+use ccm_kit::http::Query;
+use ccm_kit::{Cluster, lock};
+use ccm_provider::{ProviderError, ServiceAction};
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use super::env::Env;
+use super::json;
+use super::members::Missing;
+use super::observed::{Facts, Observed, Seen, ServiceFacts};
+use super::refused::Refused;
+use super::wanted::hosts::{internal_addresses, is_unmanaged};
+use super::wanted::{Item, Wanted};
+use crate::annotations::Scheme;
+use crate::client::id::ArmId;
+use crate::client::operation::{LB_LIST, NIC_LIST, NSG_GET, PUBLIC_IP_LIST, SUBNET_GET, VMSS_GET, VMSS_VM_LIST};
+use crate::client::{ApiError, Client};
+use crate::node::zones::Zones;
+
+/// The reads, shared by all Services.
+#[derive(Debug)]
+pub(super) struct Reads {
+    client: Client,
+    cluster: Cluster,
+    zones: Zones,
+    /// The machines of interfaces, both by ID in lower case. An interface keeps its machine.
+    owners: Mutex<BTreeMap<String, String>>,
+    pub(super) refused: Refused,
+}
+
+impl Reads {
+    pub(super) fn new(client: Client, cluster: Cluster, zones: Zones) -> Self {
+        Self { client, cluster, zones, owners: Mutex::default(), refused: Refused::default() }
+    }
+
+    /// Everything that a plan for these Services needs.
+    ///
+    /// # Errors
+    ///
+    /// The load balancers could not be read: nothing follows for any Service.
+    pub(super) async fn observe(&self, env: &Env, wanted: &Wanted) -> Result<Observed, ProviderError> {
+        let needs_rules = wanted.items.values().any(needs_rules);
+        let mut groups: BTreeSet<String> = BTreeSet::new();
+        if needs_rules {
+            groups.insert(env.group.to_lowercase());
+            groups.extend(wanted.items.values().map(|item| item.public_ip_group.to_lowercase()));
+        }
+        let balancers = self.client.list(LB_LIST, &env.subscription, &env.balancer_group, Query::default());
+        let addresses = join_all(groups.into_iter().map(|group| self.public_ips(env, group)));
+        let security = async { if needs_rules { Some(self.security_group(env).await) } else { None } };
+        let zones = self.zones(env, wanted);
+        let (balancers, public_ips, security_group, zones) = futures::join!(balancers, addresses, security, zones);
+        let mut balancers = balancers.map_err(ProviderError::from)?.unwrap_or_default();
+        balancers.retain(|balancer| env.manages(&wanted.cluster, json::name(balancer)));
+        let mut observed = Observed {
+            balancers,
+            public_ips: public_ips.into_iter().collect(),
+            security_group,
+            zones,
+            cluster: self.facts(),
+            refused: self.refused.of(wanted),
+            ..Observed::default()
+        };
+        self.read_subnets(env, wanted, &mut observed).await;
+        self.read_machines(env, wanted, &mut observed).await;
+        Ok(observed)
+    }
+
+    async fn public_ips(&self, env: &Env, group: String) -> (String, Seen<Vec<Value>>) {
+        let read = self.client.list(PUBLIC_IP_LIST, &env.subscription, &group, Query::default()).await;
+        // A group that does not exist has none.
+        (group, seen(read.map(|list| Some(list.unwrap_or_default()))))
+    }
+
+    /// The zones of new addresses, if there may be any.
+    async fn zones(&self, env: &Env, wanted: &Wanted) -> Option<Seen<Vec<String>>> {
+        let is_due = env.extended_location.is_none() && !env.is_stack && wanted.items.values().any(Item::is_whole);
+        if !is_due {
+            return None;
+        }
+        Some(seen(self.zones.of(&env.location).await.map(Some)))
+    }
+
+    async fn security_group(&self, env: &Env) -> Seen<Value> {
+        if env.security_group.is_empty() {
+            return Seen::Absent;
+        }
+        seen(self.client.get(NSG_GET, &env.security_group_id()).await)
+    }
+
+    /// What the cluster shows; `None` before the provider is initialized.
+    fn facts(&self) -> Option<Facts> {
+        let context = self.cluster.context()?;
+        let nodes = context.nodes.list();
+        let managed = nodes.iter().filter(|node| !is_unmanaged(node));
+        Some(Facts {
+            services: context.services.list().iter().map(|service| ServiceFacts::of(service)).collect(),
+            nodes: managed.flat_map(|node| internal_addresses(node)).collect(),
+            machines: nodes.iter().filter_map(|node| node.provider_id.as_deref().map(str::to_owned)).collect(),
+        })
+    }
+
+    /// The subnets of new internal frontends.
+    async fn read_subnets(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
+        let is_due =
+            |item: &&Item| item.is_whole() && item.scheme == Scheme::Internal && lacks_frontend(env, observed, item);
+        let items = wanted.items.values().filter(is_due);
+        let names: BTreeSet<String> = items.filter_map(|item| Some(item.settings.as_ref()?.subnet.clone())).collect();
+        let reads = names.into_iter().map(|name| async move {
+            let read = self.client.get(SUBNET_GET, &env.subnet_id(&name)).await;
+            (name, seen(read))
+        });
+        observed.subnets = join_all(reads).await.into_iter().collect();
+    }
+
+    /// The machines whose membership changes.
+    async fn read_machines(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
+        observed.interfaces.owners.clone_from(&lock(&self.owners));
+        let missing = Missing::of(env, observed, wanted);
+        let sets = join_all(missing.sets.iter().map(|set| self.read_set(set)));
+        let groups = join_all(missing.groups.iter().map(|(subscription, group)| async move {
+            let read = self.client.list(NIC_LIST, subscription, group, Query::default()).await;
+            (group.clone(), read.map(Option::unwrap_or_default))
+        }));
+        let (sets, groups) = futures::join!(sets, groups);
+        for (set, model, instances) in sets {
+            let interfaces = &mut observed.interfaces;
+            match (model, instances) {
+                (Ok(model), Ok(instances)) => {
+                    interfaces.models.extend(model.map(|model| (set.folded(), model_part(&model))));
+                    let instances = instances.unwrap_or_default().into_iter();
+                    let wanted = instances.map(|instance| (json::text(&instance, &["id"]).to_lowercase(), instance));
+                    let wanted = wanted.filter(|(id, _)| missing.machines.contains(id));
+                    interfaces.instances.extend(wanted.map(|(id, instance)| (id, instance_part(&instance))));
+                }
+                (Err(error), _) | (_, Err(error)) => drop(interfaces.unread.insert(set.folded(), error.into())),
+            }
+        }
+        let mut owners = lock(&self.owners);
+        for (group, read) in groups {
+            match read {
+                Ok(list) => {
+                    // Those that are not in the list do not exist: they are not asked for again.
+                    let prefix = format!("/resourcegroups/{group}/");
+                    let unknown = missing.interfaces.iter().filter(|id| id.contains(&prefix));
+                    owners.extend(unknown.map(|id| (id.clone(), String::new())));
+                    for interface in list {
+                        let id = json::text(&interface, &["id"]).to_lowercase();
+                        let machine = json::reference(&interface, "virtualMachine").to_lowercase();
+                        if missing.machines.contains(&machine) {
+                            observed.interfaces.interfaces.insert(id.clone(), interface);
+                        }
+                        owners.insert(id, machine);
+                    }
+                }
+                Err(error) => drop(observed.interfaces.unread.insert(group, error.into())),
+            }
+        }
+        observed.interfaces.owners.clone_from(&owners);
+    }
+
+    async fn read_set<'s>(&self, set: &'s ArmId) -> ReadSet<'s> {
+        let query = Query::default().with("$expand", "instanceView");
+        let model = self.client.get(VMSS_GET, set);
+        let instances = self.client.list_in(VMSS_VM_LIST, set, query);
+        let (model, instances) = futures::join!(model, instances);
+        (set, model, instances)
+    }
+}
+
+/// A scale set with its model and instances.
+type ReadSet<'s> = (&'s ArmId, Result<Option<Value>, ApiError>, Result<Option<Vec<Value>>, ApiError>);
+
+fn seen<T>(read: Result<Option<T>, ApiError>) -> Seen<T> {
+    match read {
+        Ok(Some(value)) => Seen::Present(value),
+        Ok(None) => Seen::Absent,
+        Err(error) => Seen::Unread(error.into()),
+    }
+}
+
+/// Whether the work on a Service may change security rules or addresses.
+fn needs_rules(item: &Item) -> bool {
+    item.action != ServiceAction::UpdateHosts || !item.access.has_floating_ip && item.settings.is_some()
+}
+
+/// Whether a frontend of an internal Service is missing or has another address than wanted.
+fn lacks_frontend(env: &Env, observed: &Observed, item: &Item) -> bool {
+    let Some(settings) = &item.settings else { return false };
+    item.families.iter().any(|family| {
+        let name = item.names.frontend(*family);
+        let frontends =
+            observed.balancers.iter().flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
+        let found = frontends.into_iter().find(|frontend| json::same(json::name(frontend), &name));
+        found.is_none_or(|frontend| {
+            let is_elsewhere = settings.names_subnet
+                && !json::same(json::reference(frontend, "subnet"), env.subnet_id(&settings.subnet).as_str());
+            let address = json::property(frontend, "privateIPAddress");
+            is_elsewhere || item.addresses.get(family).is_some_and(|wanted| !json::same(wanted, address))
+        })
+    })
+}
+
+/// The fields of an instance that its change needs. Others may hold what nobody else should see.
+fn instance_part(instance: &Value) -> Value {
+    let property = |name: &str| json::at(instance, &["properties", name]);
+    let mut part = json!({"properties": {
+        "provisioningState": property("provisioningState"),
+        "hardwareProfile": property("hardwareProfile"),
+        "networkProfileConfiguration": property("networkProfileConfiguration"),
+        "instanceView": {"statuses": json::at(property("instanceView"), &["statuses"])},
+    }});
+    common(&mut part, instance);
+    part
+}
+
+/// The same of a model.
+fn model_part(model: &Value) -> Value {
+    let network = json::at(model, &["properties", "virtualMachineProfile", "networkProfile"]);
+    let mut part = json!({"properties": {
+        "provisioningState": json::at(model, &["properties", "provisioningState"]),
+        "virtualMachineProfile": {"networkProfile": network},
+    }});
+    common(&mut part, model);
+    part
+}
+
+fn common(part: &mut Value, whole: &Value) {
+    if let Some(fields) = part.as_object_mut() {
+        let names = ["id", "name", "location", "etag", "extendedLocation"].into_iter();
+        fields.extend(names.filter_map(|name| Some((name.to_owned(), whole.get(name)?.clone()))));
+    }
+}

@@ -1,0 +1,149 @@
+//! The observed state of the cloud, which plans are made from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ccm_provider::{ProviderError, Service};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::json;
+use super::wanted::Destinations;
+use super::wanted::destinations;
+use crate::client::id::{ArmId, same};
+
+/// What is known of an object. What was not read is not absent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Seen<T> {
+    Unread(ProviderError),
+    Absent,
+    Present(T),
+}
+
+impl<T> Seen<T> {
+    pub(crate) fn present(&self) -> Option<&T> {
+        match self {
+            Self::Present(value) => Some(value),
+            Self::Unread(_) | Self::Absent => None,
+        }
+    }
+}
+
+/// The objects that were read.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Observed {
+    /// The managed load balancers.
+    pub(crate) balancers: Vec<Value>,
+    /// The public IP addresses, by resource group in lower case.
+    pub(crate) public_ips: BTreeMap<String, Seen<Vec<Value>>>,
+    /// `None`: no plan for these Services needs it.
+    pub(crate) security_group: Option<Seen<Value>>,
+    /// By name.
+    pub(crate) subnets: BTreeMap<String, Seen<Value>>,
+    /// The zones of the region; `None`: no plan for these Services needs them, or there are none.
+    pub(crate) zones: Option<Seen<Vec<String>>>,
+    /// `None`: not known yet.
+    pub(crate) cluster: Option<Facts>,
+    /// Services whose part of a shared object the cloud refuses, by key.
+    pub(crate) refused: BTreeMap<String, ProviderError>,
+    /// The interfaces of nodes that may become or cease to be members.
+    pub(crate) interfaces: super::members::Interfaces,
+}
+
+/// What the cluster shows of all Services and nodes: destinations of security rules that stay.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    pub(crate) services: Vec<ServiceFacts>,
+    /// The internal addresses of managed nodes.
+    pub(crate) nodes: BTreeSet<IpAddr>,
+    /// The provider IDs of all nodes.
+    pub(crate) machines: BTreeSet<String>,
+}
+
+/// A Service of the cluster.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ServiceFacts {
+    pub(crate) key: String,
+    pub(crate) base: String,
+    pub(crate) published: Vec<IpAddr>,
+    pub(crate) destinations: Destinations,
+    /// Destinations in place of the nodes' addresses.
+    pub(crate) ranges: Vec<String>,
+    pub(crate) is_going: bool,
+}
+
+impl ServiceFacts {
+    pub(crate) fn of(service: &Service) -> Self {
+        let ingress = service.status.load_balancer.ingress.iter();
+        let annotation = service.metadata.annotations.get(crate::annotations::DESTINATION_RANGES.row.key);
+        let ranges = annotation.into_iter().flat_map(|text| text.split(','));
+        Self {
+            key: service.key().to_string(),
+            base: service.default_load_balancer_name(),
+            published: ingress.filter_map(|ingress| ccm_provider::address::parse_ip(&ingress.ip)).collect(),
+            destinations: destinations(service),
+            ranges: ranges.map(|range| range.trim().to_owned()).filter(|range| !range.is_empty()).collect(),
+            is_going: service.metadata.deletion_timestamp.is_some() || !service.is_load_balancer(),
+        }
+    }
+}
+
+impl Observed {
+    /// Removes the tags that no plan uses: users may write anything in them.
+    pub(crate) fn strip(&mut self, configured: &super::tags::Tags) {
+        let own = [super::tags::SERVICE, super::tags::CLUSTER, super::tags::DNS_SERVICE].concat();
+        let is_used =
+            |key: &String| own.iter().any(|name| same(name, key)) || configured.keys().any(|name| same(name, key));
+        let addresses = self.public_ips.values_mut().filter_map(|seen| match seen {
+            Seen::Present(list) => Some(list.iter_mut()),
+            _ => None,
+        });
+        let group = match &mut self.security_group {
+            Some(Seen::Present(group)) => Some(group),
+            _ => None,
+        };
+        for object in self.balancers.iter_mut().chain(addresses.flatten()).chain(group) {
+            if let Some(tags) = object.get_mut("tags").and_then(Value::as_object_mut) {
+                tags.retain(|key, _| is_used(key));
+            }
+        }
+    }
+
+    /// A managed load balancer.
+    pub(crate) fn balancer(&self, name: &str) -> Option<&Value> {
+        json::named(&self.balancers, name)
+    }
+
+    /// The public IP addresses of a resource group.
+    pub(crate) fn public_ips_of(&self, group: &str) -> &[Value] {
+        let seen = self.public_ips.get(&group.to_lowercase());
+        seen.and_then(Seen::present).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Why the public IP addresses of a resource group are not known.
+    pub(crate) fn unread_public_ips(&self, group: &str) -> Option<&ProviderError> {
+        match self.public_ips.get(&group.to_lowercase()) {
+            Some(Seen::Unread(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// All public IP addresses that were read.
+    pub(crate) fn all_public_ips(&self) -> impl Iterator<Item = &Value> {
+        self.public_ips.values().filter_map(Seen::present).flatten()
+    }
+
+    /// The public IP address with an ID.
+    pub(crate) fn public_ip(&self, id: &str) -> Option<&Value> {
+        let group = ArmId::parse(id).ok()?.group().to_owned();
+        self.public_ips_of(&group).iter().find(|ip| same(json::text(ip, &["id"]), id))
+    }
+
+    /// The address of a frontend of a load balancer.
+    pub(crate) fn address(&self, frontend: &Value) -> Option<IpAddr> {
+        let private = json::property(frontend, "privateIPAddress");
+        let public = self.public_ip(json::reference(frontend, "publicIPAddress"));
+        let text = public.map_or(private, |ip| json::property(ip, "ipAddress"));
+        ccm_provider::address::parse_ip(text)
+    }
+}

@@ -1,0 +1,293 @@
+//! Changes of a public IP address: of all Services together, and each Service's apart. Pure.
+
+use serde_json::{Value, json};
+
+use super::super::env::Env;
+use super::super::json::{self, same};
+use super::super::names::Family;
+use super::super::tags::{self, Tags};
+use super::super::wanted::PublicIp;
+use crate::client::id::ArmId;
+
+/// All changes of a public IP address.
+#[derive(Debug, Clone)]
+pub(crate) struct AddressChange {
+    pub(crate) id: ArmId,
+    pub(crate) cluster: String,
+    /// The zones of the region.
+    pub(crate) zones: Vec<String>,
+    /// As it was read; null if it does not exist.
+    pub(crate) before: Value,
+    pub(crate) edits: Vec<AddressEdit>,
+}
+
+/// The part of one Service.
+#[derive(Debug, Clone)]
+pub(crate) struct AddressEdit {
+    pub(crate) place: usize,
+    /// `namespace/name`
+    pub(crate) key: String,
+    pub(crate) family: Family,
+    pub(crate) kind: EditKind,
+}
+
+/// What a Service does with an address.
+#[derive(Debug, Clone)]
+pub(crate) enum EditKind {
+    /// Uses it. `is_users`: users made it, and it gets no tags.
+    Use { settings: PublicIp, is_users: bool, binds: bool },
+    /// Does not use it any more. `stays`: something else of the load balancer does.
+    Release { stays: bool },
+}
+
+/// What becomes of an address.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Outcome {
+    Same,
+    Put(Value),
+    Delete,
+}
+
+impl AddressChange {
+    pub(crate) fn is_new(&self) -> bool {
+        self.before.is_null()
+    }
+
+    /// Whether a Service needs the change before its load balancer is changed.
+    pub(crate) fn is_used(&self) -> bool {
+        self.edits.iter().any(|edit| matches!(edit.kind, EditKind::Use { .. }))
+    }
+
+    /// The result of all parts, for the address as it is now.
+    pub(crate) fn after(&self, env: &Env, now: &Value) -> Outcome {
+        let mut after = now.clone();
+        for edit in &self.edits {
+            match &edit.kind {
+                EditKind::Use { settings, is_users, binds } => {
+                    if after.is_null() {
+                        after = self.fresh(env, edit.family, settings);
+                    }
+                    edit.use_it(env, &mut after, settings, *is_users, *binds);
+                }
+                EditKind::Release { .. } if after.is_null() => {}
+                EditKind::Release { .. } => edit.release(&mut after),
+            }
+        }
+        let has_users = !tags::services(tags::get(&after, &tags::SERVICE)).is_empty();
+        let stays = self.edits.iter().all(|edit| matches!(edit.kind, EditKind::Release { stays: true }));
+        match () {
+            () if after == *now => Outcome::Same,
+            () if !self.is_used() && !has_users && !stays => Outcome::Delete,
+            () => Outcome::Put(after),
+        }
+    }
+
+    fn fresh(&self, env: &Env, family: Family, settings: &PublicIp) -> Value {
+        let ip_tags = settings.ip_tags.as_ref().filter(|tags| !tags.is_empty()).map(|tags| ip_tags(tags));
+        let prefix = settings.prefixes.get(&family).map(|id| json!({"id": id}));
+        let zone = env.edge_zone();
+        let zones = Some(&self.zones).filter(|zones| !zones.is_empty());
+        let mut fresh = json!({});
+        json::overlay(
+            &mut fresh,
+            &json!({
+                "name": self.id.name(),
+                "location": env.location,
+                "extendedLocation": zone,
+                "sku": {"name": "Standard"},
+                "zones": zones,
+                "tags": {tags::SERVICE[0]: "", tags::CLUSTER[0]: self.cluster},
+                "properties": {
+                    "publicIPAllocationMethod": "Static",
+                    "publicIPAddressVersion": family.as_str(),
+                    "ipTags": ip_tags,
+                    "publicIPPrefix": prefix,
+                },
+            }),
+        );
+        fresh
+    }
+}
+
+impl AddressEdit {
+    fn use_it(&self, env: &Env, address: &mut Value, settings: &PublicIp, is_users: bool, binds: bool) {
+        let mut services = tags::services(tags::get(address, &tags::SERVICE));
+        if binds && !services.iter().any(|service| same(service, &self.key)) {
+            services.push(self.key.clone());
+            set_tag(address, &tags::SERVICE, &services.join(","));
+        }
+        if let Some(label) = &settings.dns_label {
+            self.set_label(address, label, is_users);
+        }
+        if is_users {
+            return;
+        }
+        if let (true, Some(wanted)) = (env.changes_ip_tags, &settings.ip_tags) {
+            let wanted = ip_tags(wanted);
+            if sorted_ip_tags(&wanted) != sorted_ip_tags(json::at(address, &["properties", "ipTags"])) {
+                json::object_mut(address, "properties").insert("ipTags".to_owned(), wanted);
+            }
+        }
+        let own = [tags::SERVICE, tags::CLUSTER, tags::DNS_SERVICE].into_iter();
+        let own: Tags = own.map(|names| (names[0].to_owned(), tags::get(address, &names).to_owned())).collect();
+        let mut wanted = tags::with(env.tags.clone(), settings.tags.clone());
+        wanted.extend(own.into_iter().filter(|(_, value)| !value.is_empty()));
+        tags::set(address, &wanted, &env.system_tags);
+    }
+
+    fn set_label(&self, address: &mut Value, label: &str, is_users: bool) {
+        let present = json::text(address, &["properties", "dnsSettings", "domainNameLabel"]).to_owned();
+        let properties = json::object_mut(address, "properties");
+        if label.is_empty() {
+            properties.remove("dnsSettings");
+            if same(tags::get(address, &tags::DNS_SERVICE), &self.key) {
+                remove_tag(address, &tags::DNS_SERVICE);
+            }
+            return;
+        }
+        if !same(&present, label) {
+            json::overlay(address, &json!({"properties": {"dnsSettings": {"domainNameLabel": label}}}));
+        }
+        if !is_users && !same(tags::get(address, &tags::DNS_SERVICE), &self.key) {
+            set_tag(address, &tags::DNS_SERVICE, &self.key);
+        }
+    }
+
+    fn release(&self, address: &mut Value) {
+        if same(tags::get(address, &tags::DNS_SERVICE), &self.key) {
+            remove_tag(address, &tags::DNS_SERVICE);
+        }
+        let mut services = tags::services(tags::get(address, &tags::SERVICE));
+        services.retain(|service| !same(service, &self.key));
+        set_tag(address, &tags::SERVICE, &services.join(","));
+    }
+}
+
+/// Why a Service cannot have its DNS label on an address.
+pub(super) fn label_problem(address: &Value, key: &str, label: &str, is_users: bool) -> Option<String> {
+    let name = json::name(address);
+    let other = tags::get(address, &tags::DNS_SERVICE);
+    if !other.is_empty() && !same(other, key) {
+        return Some(format!(
+            "the DNS label of the public IP address {name} is that of the Service {other}; remove the annotation from one of them"
+        ));
+    }
+    let present = json::text(address, &["properties", "dnsSettings", "domainNameLabel"]);
+    let differs = is_users && !present.is_empty() && !same(present, label);
+    differs.then(|| format!("the public IP address {name} is not made here and has the DNS label {present:?}; write that, or change it there"))
+}
+
+/// Whether an address has other IP tags than wanted.
+pub(super) fn has_other_ip_tags(address: &Value, wanted: &[(String, String)]) -> bool {
+    sorted_ip_tags(json::at(address, &["properties", "ipTags"])) != sorted_ip_tags(&ip_tags(wanted))
+}
+
+fn ip_tags(tags: &[(String, String)]) -> Value {
+    tags.iter().map(|(kind, tag)| json!({"ipTagType": kind, "tag": tag})).collect()
+}
+
+fn sorted_ip_tags(list: &Value) -> Vec<(String, String)> {
+    let text = |tag: &Value, field: &str| json::text(tag, &[field]).to_owned();
+    let list = json::list(list, &[]).iter();
+    let mut tags: Vec<_> = list.map(|tag| (text(tag, "ipTagType"), text(tag, "tag"))).collect();
+    tags.sort();
+    tags
+}
+
+/// Sets a tag under the name that it has.
+fn set_tag(object: &mut Value, names: &[&str; 2], value: &str) {
+    let tags = json::object_mut(object, "tags");
+    let has = |name: &&&str| tags.get(**name).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    let name = names.iter().find(has).unwrap_or(&names[0]);
+    tags.insert((*name).to_owned(), json!(value));
+}
+
+fn remove_tag(object: &mut Value, names: &[&str; 2]) {
+    let tags = json::object_mut(object, "tags");
+    names.iter().for_each(|name| drop(tags.remove(*name)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "default/web";
+
+    fn env() -> Env {
+        Env {
+            subscription: "s".into(),
+            group: "g".into(),
+            location: "westus".into(),
+            is_standard: true,
+            ..Env::default()
+        }
+    }
+
+    fn uses(settings: PublicIp, is_users: bool) -> AddressEdit {
+        let kind = EditKind::Use { settings, is_users, binds: !is_users };
+        AddressEdit { place: 0, key: KEY.into(), family: Family::V4, kind }
+    }
+
+    fn release(key: &str, stays: bool) -> AddressEdit {
+        AddressEdit { place: 0, key: key.into(), family: Family::V4, kind: EditKind::Release { stays } }
+    }
+
+    fn after(env: &Env, before: &Value, edits: Vec<AddressEdit>) -> Outcome {
+        let id = env.public_ip_id("g", "ip");
+        let zones = vec!["1".to_owned(), "2".to_owned()];
+        let change = AddressChange { id, cluster: "kubernetes".into(), zones, before: before.clone(), edits };
+        change.after(env, before)
+    }
+
+    #[test]
+    fn a_new_address_is_static_zonal_and_tagged_and_then_stays() {
+        let settings = PublicIp { dns_label: Some("web".into()), ..PublicIp::default() };
+        let expected = json!({
+            "name": "ip", "location": "westus", "sku": {"name": "Standard"}, "zones": ["1", "2"],
+            "tags": {
+                "k8s-azure-service": "default/web",
+                "k8s-azure-cluster-name": "kubernetes",
+                "k8s-azure-dns-label-service": "default/web",
+            },
+            "properties": {
+                "publicIPAllocationMethod": "Static", "publicIPAddressVersion": "IPv4",
+                "dnsSettings": {"domainNameLabel": "web"},
+            },
+        });
+        assert_eq!(after(&env(), &Value::Null, vec![uses(settings.clone(), false)]), Outcome::Put(expected.clone()));
+        assert_eq!(after(&env(), &expected, vec![uses(settings, false)]), Outcome::Same);
+    }
+
+    #[test]
+    fn one_of_users_gets_no_tags() {
+        let before = json!({"name": "ip", "tags": {"team": "a"}, "properties": {"ipAddress": "192.0.2.1"}});
+        let env = Env { tags: tags::parse("a=b").0, ..env() };
+        assert_eq!(after(&env, &before, vec![uses(PublicIp::default(), true)]), Outcome::Same);
+    }
+
+    #[test]
+    fn a_shared_one_keeps_the_other_service_and_the_last_deletes_it() {
+        let before = json!({"name": "ip", "unknown": 1, "tags": {"service": "default/web, default/api"}});
+        let Outcome::Put(one) = after(&env(), &before, vec![release(KEY, false)]) else { panic!("it is used") };
+        assert_eq!(one, json!({"name": "ip", "unknown": 1, "tags": {"service": "default/api"}}));
+        assert_eq!(after(&env(), &one, vec![release("default/api", false)]), Outcome::Delete);
+        assert_eq!(after(&env(), &before, vec![release(KEY, false), release("default/api", false)]), Outcome::Delete);
+        assert!(matches!(after(&env(), &one, vec![release("default/api", true)]), Outcome::Put(_)), "it is in use");
+    }
+
+    #[test]
+    fn an_empty_label_removes_it_and_a_foreign_one_is_a_problem() {
+        let labelled = json!({
+            "name": "ip",
+            "tags": {"k8s-azure-service": KEY, "k8s-azure-dns-label-service": KEY},
+            "properties": {"dnsSettings": {"domainNameLabel": "web"}},
+        });
+        let settings = PublicIp { dns_label: Some(String::new()), ..PublicIp::default() };
+        let expected = json!({"name": "ip", "tags": {"k8s-azure-service": KEY}, "properties": {}});
+        assert_eq!(after(&env(), &labelled, vec![uses(settings, false)]), Outcome::Put(expected));
+        assert_eq!(label_problem(&labelled, KEY, "x", false), None);
+        assert!(label_problem(&labelled, "default/api", "x", false).unwrap().contains("default/web"));
+        let users = json!({"name": "ip", "properties": {"dnsSettings": {"domainNameLabel": "theirs"}}});
+        assert!(label_problem(&users, KEY, "web", true).is_some());
+    }
+}

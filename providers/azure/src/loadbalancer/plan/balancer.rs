@@ -1,0 +1,281 @@
+//! Changes of a load balancer: of all Services together, and each Service's apart, so that one may be left out. Pure.
+
+use serde_json::{Value, json};
+
+use super::super::claim;
+use super::super::env::Env;
+use super::super::json::{self, same};
+use super::super::names::{self, Family, SHARED_PROBE};
+use super::super::tags;
+use super::super::wanted::ports::{Probe, Rule};
+use crate::client::id::ArmId;
+
+/// All changes of a load balancer.
+#[derive(Debug, Clone)]
+pub(crate) struct BalancerChange {
+    pub(crate) name: String,
+    pub(crate) id: ArmId,
+    pub(crate) cluster: String,
+    /// As it was read; a new one has no `id`.
+    pub(crate) before: Value,
+    /// In the order of the Services.
+    pub(crate) edits: Vec<Edit>,
+}
+
+/// The part of one Service.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Edit {
+    pub(crate) place: usize,
+    /// `namespace/name`
+    pub(crate) key: String,
+    pub(crate) fingerprint: u64,
+    /// How the names of its objects begin.
+    pub(crate) base: String,
+    /// Frontends to add, or to change, by name.
+    pub(crate) frontends: Vec<Value>,
+    /// Names of frontends to remove.
+    pub(crate) drops: Vec<String>,
+    pub(crate) rules: Vec<Value>,
+    pub(crate) probes: Vec<Value>,
+    pub(crate) families: Vec<Family>,
+    /// New public IP addresses that it needs.
+    pub(crate) needs: Vec<ArmId>,
+}
+
+impl BalancerChange {
+    pub(crate) fn new(env: &Env, cluster: &str, name: &str, present: Option<&Value>) -> Self {
+        let id = env.balancer_id(name);
+        let fresh = || {
+            let mut fresh =
+                json!({"name": name, "location": env.location, "sku": {"name": "Standard"}, "properties": {}});
+            if let Some(zone) = env.edge_zone() {
+                json::overlay(&mut fresh, &json!({"extendedLocation": zone}));
+            }
+            fresh
+        };
+        let before = present.cloned().unwrap_or_else(fresh);
+        Self { name: name.to_owned(), id, cluster: cluster.to_owned(), before, edits: Vec::new() }
+    }
+
+    pub(crate) fn is_new(&self) -> bool {
+        json::text(&self.before, &["id"]).is_empty()
+    }
+
+    /// The load balancer with the changes of the Services that `may` take part.
+    pub(crate) fn after(&self, env: &Env, may: impl Fn(&Edit) -> bool) -> Value {
+        let mut after = self.before.clone();
+        self.edits.iter().filter(|edit| may(edit)).for_each(|edit| edit.apply(&mut after, &self.cluster));
+        remove_unused_shared_probe(&mut after);
+        // As in the Go program, system tags have no effect without tags.
+        tags::set(&mut after, &env.tags, if env.tags.is_empty() { &[] } else { &env.system_tags });
+        remove_new_empty_lists(&self.before, &mut after);
+        after
+    }
+
+    /// Whether nothing is left on it.
+    pub(crate) fn is_empty(after: &Value) -> bool {
+        json::items(after, "frontendIPConfigurations").is_empty()
+    }
+}
+
+impl Edit {
+    /// The empty part of a Service.
+    pub(super) fn of(place: usize, item: &super::super::wanted::Item) -> Self {
+        let (key, base) = (item.key.clone(), item.names.base.clone());
+        Self { place, key, fingerprint: item.fingerprint, base, ..Self::default() }
+    }
+
+    /// Changes a load balancer.
+    pub(crate) fn apply(&self, balancer: &mut Value, cluster: &str) {
+        for family in &self.families {
+            let name = names::pool(cluster, *family);
+            if json::named(json::items(balancer, "backendAddressPools"), &name).is_none() {
+                json::items_mut(balancer, "backendAddressPools").push(json!({"name": name, "properties": {}}));
+            }
+        }
+        let frontends = json::items_mut(balancer, "frontendIPConfigurations");
+        frontends.retain(|frontend| !self.drops.iter().any(|name| same(name, json::name(frontend))));
+        self.frontends.iter().for_each(|frontend| put(frontends, frontend));
+        let rules = json::items_mut(balancer, "loadBalancingRules");
+        let is_wanted = |list: &[Value], name: &str| json::named(list, name).is_some();
+        rules.retain(|rule| !self.owns(rule) || is_wanted(&self.rules, json::name(rule)));
+        self.rules.iter().for_each(|rule| put(rules, rule));
+        let probed: Vec<String> = rules
+            .iter()
+            .filter(|rule| !self.owns(rule))
+            .map(|rule| json::reference(rule, "probe").to_owned())
+            .collect();
+        let is_probed = |probe: &Value| probed.iter().any(|id| !id.is_empty() && same(id, json::text(probe, &["id"])));
+        let probes = json::items_mut(balancer, "probes");
+        probes.retain(|probe| !self.owns(probe) || is_wanted(&self.probes, json::name(probe)) || is_probed(probe));
+        self.probes.iter().for_each(|probe| put(probes, probe));
+    }
+
+    /// Whether it would change a load balancer.
+    pub(crate) fn changes(&self, balancer: &Value, cluster: &str) -> bool {
+        let of = |name: &str| json::items(balancer, name);
+        let (frontends, rules, probes) = (of("frontendIPConfigurations"), of("loadBalancingRules"), of("probes"));
+        let lacks = |present: &[Value], wanted: &[Value]| {
+            wanted.iter().any(|wanted| json::named(present, json::name(wanted)).is_none_or(|it| !has_all(it, wanted)))
+        };
+        let has_more = |present: &[Value], wanted: &[Value]| {
+            present.iter().any(|it| self.owns(it) && json::named(wanted, json::name(it)).is_none())
+        };
+        let pool = |family: &Family| json::named(of("backendAddressPools"), &names::pool(cluster, *family)).is_none();
+        self.drops.iter().any(|name| json::named(frontends, name).is_some())
+            || lacks(frontends, &self.frontends)
+            || lacks(rules, &self.rules)
+            || lacks(probes, &self.probes)
+            || has_more(rules, &self.rules)
+            || has_more(probes, &self.probes)
+            || self.families.iter().any(pool)
+    }
+
+    fn owns(&self, object: &Value) -> bool {
+        names::starts_with(json::name(object), &self.base)
+    }
+}
+
+/// Lists that were absent and are still empty.
+fn remove_new_empty_lists(before: &Value, after: &mut Value) {
+    let had = |name: &String| json::at(before, &["properties", name]).is_array();
+    let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+    json::object_mut(after, "properties").retain(|name, value| !is_empty(value) || had(name));
+}
+
+/// Adds an object, or sets its fields in the one of the same name.
+fn put(list: &mut Vec<Value>, wanted: &Value) {
+    match list.iter_mut().find(|present| same(json::name(present), json::name(wanted))) {
+        Some(present) if !has_all(present, wanted) => {
+            // The name stays as it is spelt.
+            let mut properties = wanted.clone();
+            if let Some(fields) = properties.as_object_mut() {
+                fields.remove("name");
+            }
+            json::overlay(present, &properties);
+        }
+        Some(_) => {}
+        None => {
+            let mut fresh = json!({});
+            json::overlay(&mut fresh, wanted);
+            list.push(fresh);
+        }
+    }
+}
+
+/// Whether an object has all the wanted fields. Texts are compared without case, and an absent boolean is false.
+fn has_all(present: &Value, wanted: &Value) -> bool {
+    match (present, wanted) {
+        (present, Value::Object(fields)) => {
+            let field = |key: &String| present.get(key).unwrap_or(&Value::Null);
+            fields.iter().all(|(key, wanted)| has_all(field(key), wanted))
+        }
+        (Value::String(present), Value::String(wanted)) => same(present, wanted),
+        (Value::Null, Value::Bool(false)) => true,
+        (present, wanted) => present == wanted,
+    }
+}
+
+/// The shared probe goes with the last rule that uses it.
+fn remove_unused_shared_probe(balancer: &mut Value) {
+    let end = format!("/probes/{SHARED_PROBE}");
+    let is_used = |rule: &Value| json::reference(rule, "probe").to_lowercase().ends_with(&end);
+    if json::named(json::items(balancer, "probes"), SHARED_PROBE).is_some()
+        && !json::items(balancer, "loadBalancingRules").iter().any(is_used)
+    {
+        json::items_mut(balancer, "probes").retain(|probe| !same(json::name(probe), SHARED_PROBE));
+    }
+}
+
+/// A rule as an object.
+pub(super) fn rule(env: &Env, balancer: &ArmId, cluster: &str, frontend: &str, rule: &Rule) -> Value {
+    let pool = balancer.child("backendAddressPools", &names::pool(cluster, rule.family));
+    let probe = rule.probe.as_ref().map(|name| json!({"id": balancer.child("probes", name).as_str()}));
+    let mut properties = json!({
+        "protocol": rule.protocol,
+        "frontendPort": rule.frontend_port,
+        "backendPort": rule.backend_port,
+        "enableFloatingIP": rule.has_floating_ip,
+        "idleTimeoutInMinutes": rule.idle_minutes,
+        "loadDistribution": rule.distribution,
+        "disableOutboundSnat": env.disables_outbound_snat,
+        "frontendIPConfiguration": {"id": frontend},
+        "backendAddressPool": {"id": pool.as_str()},
+        // A null removes it from a rule that has one.
+        "probe": probe,
+    });
+    if let (Some(resets), Some(fields)) = (rule.resets, properties.as_object_mut()) {
+        fields.insert("enableTcpReset".to_owned(), json!(resets));
+    }
+    json!({"name": rule.name, "properties": properties})
+}
+
+/// A probe as an object.
+pub(super) fn probe(probe: &Probe) -> Value {
+    json!({"name": probe.name, "properties": {
+        "protocol": probe.protocol,
+        "port": probe.port,
+        "intervalInSeconds": probe.interval,
+        "probeThreshold": probe.count,
+        "requestPath": probe.path,
+    }})
+}
+
+/// A rule, NAT rule or NAT pool that already has a wanted port of a frontend.
+pub(super) fn conflict(balancer: &Value, frontend: &str, base: &str, rule: &Rule) -> Option<String> {
+    let is_of = |object: &Value| {
+        let protocol = json::property(object, "protocol");
+        let is_any = same(protocol, "All") || rule.protocol == "All";
+        same(json::reference(object, "frontendIPConfiguration"), frontend) && (is_any || same(protocol, rule.protocol))
+    };
+    let port = i64::from(rule.frontend_port);
+    let number = |object: &Value, field: &str| json::number(object, &["properties", field]).unwrap_or_default();
+    let has_port = |object: &Value| {
+        is_of(object) && (number(object, "frontendPort") == port || port == 0 || number(object, "frontendPort") == 0)
+    };
+    let has_range = |object: &Value| {
+        let range = number(object, "frontendPortRangeStart")..=number(object, "frontendPortRangeEnd");
+        is_of(object) && (range.contains(&port) || port == 0)
+    };
+    let rules = json::items(balancer, "loadBalancingRules").iter();
+    let rules = rules.filter(|other| !names::starts_with(json::name(other), base) && has_port(other));
+    let nat = json::items(balancer, "inboundNatRules").iter().filter(|other| has_port(other));
+    let pools = json::items(balancer, "inboundNatPools").iter().filter(|other| has_range(other));
+    let kinds = [
+        ("load balancing rule", rules.collect::<Vec<_>>()),
+        ("inbound NAT rule", nat.collect()),
+        ("inbound NAT pool", pools.collect()),
+    ];
+    let (kind, other) = kinds.into_iter().find_map(|(kind, found)| Some((kind, *found.first()?)))?;
+    let frontend = frontend.rsplit('/').next().unwrap_or_default();
+    Some(format!(
+        "{} {} of the rule {} is already used by the {kind} {} of the frontend {frontend}; use another port or address",
+        rule.protocol,
+        rule.frontend_port,
+        rule.name,
+        json::name(other)
+    ))
+}
+
+/// The frontends of a load balancer that are its Service's, or that it shares.
+pub(super) fn claimed<'v>(
+    observed: &super::super::observed::Observed,
+    item: &super::super::wanted::Item,
+    balancer: &'v Value,
+) -> Vec<(&'v Value, claim::Frontend)> {
+    let frontends = json::items(balancer, "frontendIPConfigurations").iter();
+    let with_claim = frontends.map(|frontend| (frontend, claim::frontend(observed, item, frontend)));
+    with_claim.filter(|(_, claim)| *claim != claim::Frontend::Foreign).collect()
+}
+
+/// What is sent: subnets are references.
+pub(crate) fn body(mut balancer: Value) -> Value {
+    for frontend in json::items_mut(&mut balancer, "frontendIPConfigurations") {
+        let subnet = json::at(frontend, &["properties", "subnet"]);
+        if subnet.get("properties").is_some() {
+            let reference = json!({"id": json::text(subnet, &["id"])});
+            json::object_mut(frontend, "properties").insert("subnet".to_owned(), reference);
+        }
+    }
+    balancer
+}

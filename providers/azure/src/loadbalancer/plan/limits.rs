@@ -1,0 +1,66 @@
+//! The limits of load balancers: what does not fit fails before anything is sent. Pure.
+
+use ccm_provider::ProviderError;
+
+use super::super::json;
+use super::super::names::starts_with;
+use super::super::wanted::refused;
+use super::balancer::Edit;
+use super::{Planner, is_pair};
+
+/// The load-balancing and NAT rules of an interface, of all its load balancers. Azure's error names 299, its
+/// documentation 300.
+const MOST_RULES_OF_INTERFACE: usize = 299;
+const MOST_RULES: usize = 1500;
+const MOST_FRONTENDS: usize = 600;
+
+impl Planner<'_> {
+    /// Whether a load balancer has a place for a Service.
+    pub(super) fn check_limits(&self, plain: &str, name: &str, edit: &Edit) -> Result<(), ProviderError> {
+        let body = self.body(name);
+        let is_own = |object: &serde_json::Value| starts_with(json::name(object), &edit.base);
+        let present = json::items(body, "loadBalancingRules");
+        let own = present.iter().filter(|rule| is_own(rule)).count();
+        // What is there stays.
+        if edit.rules.len() > own {
+            let all = present.len() - own + edit.rules.len();
+            over(name, "rules", all, MOST_RULES, "use fewer ports, or several load balancers")?;
+            let pair = self.balancers.values().map(|(_, body)| body).filter(|body| is_pair(json::name(body), plain));
+            let others: usize = pair.map(rules_of_members).sum();
+            let of_interface = others - own.min(others) + edit.rules.len();
+            let what = "rules of the interface of each node, those of internal load balancers and of NAT included";
+            over(
+                name,
+                what,
+                of_interface,
+                MOST_RULES_OF_INTERFACE,
+                "use fewer ports or Services, or several load balancers",
+            )?;
+        }
+        let frontends = json::items(body, "frontendIPConfigurations");
+        let new = edit.frontends.iter().filter(|new| json::named(frontends, json::name(new)).is_none()).count();
+        if new > 0 {
+            over(
+                name,
+                "frontends",
+                frontends.len() + new,
+                MOST_FRONTENDS,
+                "share addresses, or use several load balancers",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn rules_of_members(body: &serde_json::Value) -> usize {
+    json::items(body, "loadBalancingRules").len() + json::items(body, "inboundNatRules").len()
+}
+
+fn over(name: &str, what: &str, count: usize, most: usize, fix: &str) -> Result<(), ProviderError> {
+    match count > most {
+        true => {
+            Err(refused(format!("the load balancer {name} would have {count} {what}, and Azure allows {most}; {fix}")))
+        }
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,340 @@
+//! The members of the pools. Pure.
+//!
+//! Members are added before others are removed, and a pool that has members never loses all of them. One write for each
+//! machine, whatever the number of pools, and one for each pool of addresses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_kit::balancer::{Items, Kind, Part, Step};
+use ccm_provider::{ProviderError, Risk, ServiceAction, Verb};
+use serde_json::Value;
+
+use super::super::env::PoolKind;
+use super::super::json;
+use super::super::members::{
+    InstanceChange, InterfaceChange, Machine, Members, ModelChange, PoolChange, Pools, configurations_of, may_join,
+    obstacle, scheme_of,
+};
+use super::super::names::{self, Family};
+use super::super::step::Write;
+use super::super::wanted::refused;
+use super::balancer::BalancerChange;
+use super::{Planner, summary};
+use crate::client::id::ArmId;
+
+const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
+const MODELS: u32 = 40;
+const JOINS: u32 = 41;
+const LEAVES: u32 = 42;
+const LAST_MODELS: u32 = 60;
+const LAST_LEAVES: u32 = 61;
+/// The writes of machines in one call: other Services do not wait longer.
+const MOST_AT_ONCE: usize = 100;
+const SKIPPED: &str = "LoadBalancerMemberSkipped";
+
+/// The changes of machines in the making.
+#[derive(Default)]
+struct Changes {
+    machines: BTreeMap<Machine, Pools>,
+    models: BTreeMap<ArmId, Pools>,
+    /// The Services whose load balancers must be written first.
+    places: BTreeSet<usize>,
+    is_of_new: bool,
+}
+
+impl Planner<'_> {
+    /// Plans the members of all pools.
+    pub(super) fn member_steps(&mut self) {
+        let Some(owner) = self.owner() else { return self.last_members() };
+        let places = self.places_of_nodes();
+        let mut changes = Changes::default();
+        changes.places.insert(owner);
+        let balancers: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
+        for (change, body) in balancers.iter().filter(|(_, body)| !BalancerChange::is_empty(body)) {
+            let scheme = scheme_of(&change.name);
+            if self.env.leaves_members(scheme) {
+                continue;
+            }
+            changes
+                .places
+                .extend(change.edits.iter().map(|edit| edit.place).find(|place| self.reached.contains_key(place)));
+            changes.is_of_new |= change.is_new();
+            for family in [Family::V4, Family::V6] {
+                let name = names::pool(&self.wanted.cluster, family);
+                let Some(pool) = json::named(json::items(body, "backendAddressPools"), &name) else { continue };
+                let id = change.id.child("backendAddressPools", &name);
+                let result = match self.env.pools {
+                    PoolKind::Addresses => {
+                        let plain = names::without_internal(&change.name).0;
+                        let nodes = places.as_ref().and_then(|places| {
+                            places.iter().find(|(name, _)| json::same(name, plain)).map(|(_, nodes)| nodes)
+                        });
+                        self.addresses(change, &id, pool, family, owner, nodes)
+                    }
+                    PoolKind::Interfaces => self.interfaces(&id, pool, family, &mut changes),
+                };
+                if let Err(error) = result {
+                    self.failed.entry(owner).or_insert(error);
+                }
+            }
+        }
+        self.machine_steps(changes);
+        self.last_members();
+    }
+
+    /// The Service that the members are for: they are all Services', and one of them reports what fails.
+    fn owner(&self) -> Option<usize> {
+        self.wanted.hosts.as_ref()?;
+        let of = |action: ServiceAction| {
+            let mut items = self.wanted.items.iter();
+            items
+                .find(|(place, item)| item.action == action && !self.failed.contains_key(place))
+                .map(|(place, _)| *place)
+        };
+        of(ServiceAction::UpdateHosts).or_else(|| of(ServiceAction::Ensure))
+    }
+
+    /// The addresses of a pool.
+    fn addresses(
+        &mut self,
+        change: &BalancerChange,
+        id: &ArmId,
+        pool: &Value,
+        family: Family,
+        owner: usize,
+        nodes: Option<&BTreeSet<String>>,
+    ) -> Result<(), ProviderError> {
+        if !json::items(pool, "backendIPConfigurations").is_empty()
+            && json::items(pool, "loadBalancerBackendAddresses")
+                .iter()
+                .all(|it| json::property(it, "ipAddress").is_empty())
+        {
+            return Err(other_kind(id, "interfaces", "nodeIPConfiguration"));
+        }
+        let Some(hosts) = &self.wanted.hosts else { return Ok(()) };
+        let present = json::items(pool, "loadBalancerBackendAddresses").iter();
+        let present: BTreeSet<&str> = present.map(|address| json::property(address, "ipAddress")).collect();
+        // A load balancer without nodes of its own keeps those that it has; a new one gets all.
+        let nodes = nodes.filter(|nodes| !nodes.is_empty());
+        if nodes.is_none() && !self.env.several.is_empty() && !present.is_empty() {
+            return Ok(());
+        }
+        let mine = hosts.iter().filter(|(name, _)| nodes.is_none_or(|nodes| nodes.contains(*name)));
+        let wanted = mine.filter_map(|(name, host)| Some((name.clone(), host.address(family)?)));
+        let wanted: BTreeMap<String, std::net::IpAddr> = wanted.collect();
+        let is_wanted = |text: &str| wanted.values().any(|ip| ip.to_string() == text);
+        let mut remove: BTreeSet<String> =
+            present.iter().filter(|text| !text.is_empty() && !is_wanted(text)).map(|text| (*text).to_owned()).collect();
+        if wanted.is_empty() {
+            remove.clear();
+        }
+        let add = wanted.into_iter().filter(|(_, ip)| !present.contains(&*ip.to_string())).collect::<BTreeMap<_, _>>();
+        if add.is_empty() && remove.is_empty() {
+            return Ok(());
+        }
+        let mut summary = summary(
+            Verb::Attach,
+            "LoadBalancer",
+            &change.id,
+            "the pool has other addresses than the nodes",
+            Risk::None,
+        );
+        let text = |list: Vec<String>| Some(list.join(" ")).filter(|text| !text.is_empty());
+        summary.changes.push(ccm_provider::Change {
+            field: "addresses".into(),
+            before: text(remove.iter().cloned().collect()),
+            after: text(add.values().map(ToString::to_string).collect()),
+        });
+        let place = change.edits.iter().map(|edit| edit.place).find(|place| self.reached.contains_key(place));
+        let write = Write::Pool(PoolChange {
+            id: id.clone(),
+            before: pool.clone(),
+            network: self.env.network_id(),
+            add,
+            remove,
+        });
+        let part = Part::of(Kind::Members, change.name.clone());
+        let step = Step::new(write, summary, Items::one(place.unwrap_or(owner)), part);
+        let needs = if change.is_new() { FRAME } else { &[] };
+        // The pools of one load balancer are written one after the other.
+        self.steps.push(step.needs(needs).stage(JOINS + u32::from(family == Family::V6)));
+        Ok(())
+    }
+
+    /// The interfaces in a pool.
+    fn interfaces(
+        &mut self,
+        id: &ArmId,
+        pool: &Value,
+        family: Family,
+        changes: &mut Changes,
+    ) -> Result<(), ProviderError> {
+        let addresses = json::items(pool, "loadBalancerBackendAddresses").iter();
+        if addresses.into_iter().any(|it| !json::reference(it, "virtualNetwork").is_empty())
+            || !json::reference(pool, "virtualNetwork").is_empty()
+        {
+            return Err(other_kind(id, "addresses", "nodeIP"));
+        }
+        let Some(hosts) = &self.wanted.hosts else { return Ok(()) };
+        let members = Members::of(pool);
+        let owners = &self.observed.interfaces.owners;
+        let wanted: BTreeSet<Machine> = hosts.values().filter_map(|host| Machine::of(&host.provider_id)).collect();
+        for machine in &wanted {
+            if let Some(set) = machine.set() {
+                changes.models.entry(set).or_default().add.insert((id.clone(), family));
+            }
+            if !members.has(machine, owners) {
+                changes.machines.entry(machine.clone()).or_default().add.insert((id.clone(), family));
+            }
+        }
+        let has_wanted = wanted.iter().any(|machine| members.has(machine, owners));
+        let known = self.observed.cluster.as_ref().map(|facts| facts.machines.iter());
+        let known = known.into_iter().flatten().filter_map(|id| Machine::of(id));
+        for machine in known.filter(|machine| !wanted.contains(machine) && members.has(machine, owners)) {
+            // The pool is not emptied.
+            if has_wanted {
+                changes.machines.entry(machine).or_default().remove.insert(id.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn machine_steps(&mut self, Changes { machines, models, places, is_of_new }: Changes) {
+        let needs = if is_of_new { FRAME } else { &[] };
+        let joining: BTreeSet<ArmId> = machines.keys().filter_map(Machine::set).collect();
+        for (set, pools) in models.into_iter().filter(|(set, _)| joining.contains(set)) {
+            self.model_step(&set, pools, &places, needs, MODELS);
+        }
+        let mut count = 0;
+        let all = machines.len();
+        for (machine, pools) in machines {
+            if count == MOST_AT_ONCE {
+                break;
+            }
+            let stage = if pools.add.is_empty() { LEAVES } else { JOINS };
+            let has_more = all > MOST_AT_ONCE;
+            count += usize::from(self.machine_step(&machine, pools, &places, needs, stage, has_more));
+        }
+    }
+
+    fn model_step(&mut self, set: &ArmId, pools: Pools, places: &BTreeSet<usize>, needs: &'static [Kind], stage: u32) {
+        let Some(before) = self.observed.interfaces.models.get(&set.folded()).cloned() else { return };
+        if json::property(&before, "provisioningState").eq_ignore_ascii_case("Deleting") {
+            return;
+        }
+        let change = ModelChange { id: set.clone(), before, pools, zone: self.env.edge_zone() };
+        if change.body().is_none() {
+            return;
+        }
+        let summary = summary(Verb::Attach, "ScaleSet", set, "new instances become members", Risk::None);
+        let part = Part::of(Kind::Members, set.folded());
+        let step = Step::new(Write::Model(change), summary, Items::Some(places.clone()), part);
+        self.steps.push(step.needs(needs).stage(stage));
+    }
+
+    /// Whether there is a write.
+    fn machine_step(
+        &mut self,
+        machine: &Machine,
+        mut pools: Pools,
+        places: &BTreeSet<usize>,
+        needs: &'static [Kind],
+        stage: u32,
+        has_more: bool,
+    ) -> bool {
+        let read = &self.observed.interfaces;
+        let Some((id, before)) = read.of(machine) else {
+            self.skip(machine, places, "it is not found");
+            return false;
+        };
+        let configurations = match machine {
+            Machine::Instance(_) => configurations_of(before),
+            Machine::Machine(_) => json::items(before, "ipConfigurations"),
+        };
+        let before = before.clone();
+        if matches!(machine, Machine::Machine(_))
+            && json::property(&before, "provisioningState").eq_ignore_ascii_case("Failed")
+        {
+            self.skip(machine, places, "its interface is in the state Failed; repair it");
+            return false;
+        }
+        if !may_join(&before) {
+            pools.add.clear();
+        }
+        let obstacles: Vec<String> =
+            pools.add.iter().filter_map(|(pool, family)| obstacle(configurations, pool, *family)).collect();
+        if let Some(why) = obstacles.first() {
+            let configurations = configurations.to_vec();
+            pools.add.retain(|(pool, family)| obstacle(&configurations, pool, *family).is_none());
+            // A node of one family is no mistake.
+            if !why.contains("configuration") {
+                self.skip(machine, places, why);
+            }
+        }
+        let verb = if pools.add.is_empty() { Verb::Detach } else { Verb::Attach };
+        let (write, kind, has_body) = match machine {
+            Machine::Instance(_) => {
+                let change = InstanceChange { id: id.clone(), before, pools, has_more };
+                let has_body = change.body().is_some();
+                (Write::Instance(change), "ScaleSetInstance", has_body)
+            }
+            Machine::Machine(_) => {
+                let change = InterfaceChange { id: id.clone(), before, pools, has_more };
+                let has_body = change.body().is_some();
+                (Write::Interface(change), "NetworkInterface", has_body)
+            }
+        };
+        if !has_body {
+            return false;
+        }
+        let reason = if verb == Verb::Attach { "the node is no member yet" } else { "the node is no member any more" };
+        let mut summary = summary(verb, kind, &id, reason, Risk::None);
+        summary.id = machine.set().map_or_else(|| id.name().to_owned(), |set| format!("{}/{}", set.name(), id.name()));
+        let part = Part::of(Kind::Members, id.folded());
+        let step = Step::new(write, summary, Items::Some(places.clone()), part);
+        self.steps.push(step.needs(needs).stage(stage));
+        true
+    }
+
+    fn skip(&mut self, machine: &Machine, places: &BTreeSet<usize>, why: &str) {
+        let Some(item) = places.first().and_then(|place| self.wanted.items.get(place)) else { return };
+        let text = format!("the machine {} is no member of the load balancer: {why}", machine.id().name());
+        self.findings.push(item.finding(SKIPPED, text));
+    }
+
+    /// A load balancer with instances of scale sets cannot be deleted: they leave before.
+    fn last_members(&mut self) {
+        let balancers: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
+        for (change, _) in balancers.iter().filter(|(change, body)| !change.is_new() && BalancerChange::is_empty(body))
+        {
+            let places: BTreeSet<usize> = change.edits.iter().map(|edit| edit.place).collect();
+            let scheme = scheme_of(&change.name);
+            if self.env.pools == PoolKind::Addresses || places.is_empty() || self.env.leaves_members(scheme) {
+                continue;
+            }
+            let (mut machines, mut models) = (BTreeMap::<Machine, Pools>::new(), BTreeMap::<ArmId, Pools>::new());
+            for pool in json::items(&change.before, "backendAddressPools") {
+                let id = change.id.child("backendAddressPools", json::name(pool));
+                let members = Members::of(pool).instances.into_iter();
+                for machine in members.filter_map(|id| Some(Machine::Instance(ArmId::parse(&id).ok()?))) {
+                    models.entry(machine.set().unwrap_or_else(|| id.clone())).or_default().remove.insert(id.clone());
+                    machines.entry(machine).or_default().remove.insert(id.clone());
+                }
+            }
+            for (set, pools) in models {
+                self.model_step(&set, pools, &places, &[], LAST_MODELS);
+            }
+            for (machine, pools) in machines {
+                self.machine_step(&machine, pools, &places, &[], LAST_LEAVES, false);
+            }
+        }
+    }
+}
+
+fn other_kind(pool: &ArmId, members: &str, kind: &str) -> ProviderError {
+    let name = pool.name();
+    refused(format!(
+        "the members of the pool {name} are {members}: loadBalancerBackendPoolConfigurationType must be {kind:?}; the migration \
+         of pools is not supported yet"
+    ))
+}

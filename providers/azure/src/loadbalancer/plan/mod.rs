@@ -1,0 +1,238 @@
+//! Plans the writes for a group of Services. Pure.
+//!
+//! All Services are planned together: one write for each shared object. Services fail alone: one that is impossible leaves
+//! the objects as they are for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_kit::balancer::{Items, Kind, Part, Plan, Step};
+use ccm_provider::{Finding, ProviderError, Risk, ServiceAction, Verb};
+use serde_json::Value;
+
+use super::env::Env;
+use super::json::{self, same};
+use super::names::without_internal;
+use super::observed::Observed;
+use super::step::Write;
+use super::wanted::{Item, Wanted};
+use crate::client::id::ArmId;
+
+pub(crate) mod address;
+pub(crate) mod balancer;
+mod limits;
+mod members;
+mod place;
+mod rules;
+pub(crate) mod security;
+pub(crate) mod service;
+#[cfg(test)]
+mod tests;
+
+use address::{AddressChange, AddressEdit, Outcome};
+use balancer::{BalancerChange, Edit};
+use service::Reached;
+
+/// Stages: steps of a smaller one end first.
+const ADDRESSES: u32 = 0;
+const BALANCERS: u32 = 10;
+/// Load balancers that Services leave for another one.
+const LEFT_BALANCERS: u32 = 12;
+const RULES: u32 = 20;
+const SHARED_ADDRESSES: u32 = 50;
+const GONE_BALANCERS: u32 = 80;
+const GONE_ADDRESSES: u32 = 90;
+
+/// The plan in the making.
+pub(super) struct Planner<'a> {
+    env: &'a Env,
+    observed: &'a Observed,
+    wanted: &'a Wanted,
+    /// By name in lower case: the changes, and the load balancer with all of them.
+    balancers: BTreeMap<String, (BalancerChange, Value)>,
+    addresses: BTreeMap<ArmId, AddressChange>,
+    /// The addresses of ensured Services.
+    reached: BTreeMap<usize, Vec<Reached>>,
+    failed: BTreeMap<usize, ProviderError>,
+    findings: Vec<Finding>,
+    steps: Vec<Step<Write>>,
+}
+
+/// The writes that change what was observed into what is wanted.
+pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Plan<Write> {
+    let mut planner = Planner::new(env, observed, wanted);
+    // Ports and frontends that are given up are free for others.
+    let first = |item: &Item| item.action == ServiceAction::Delete;
+    for (place, item) in wanted.items.iter().filter(|(_, item)| first(item)) {
+        planner.delete(*place, item);
+    }
+    for (place, item) in &wanted.items {
+        planner.findings.extend(item.findings.iter().cloned());
+        let Some(settings) = item.settings.as_ref().filter(|_| item.is_whole()) else { continue };
+        let result = match observed.refused.get(&item.key) {
+            Some(refusal) => Err(refusal.clone()),
+            None => planner.ensure(*place, item, settings),
+        };
+        if let Err(error) = result {
+            planner.failed.insert(*place, error);
+        }
+    }
+    planner.address_steps();
+    planner.balancer_steps();
+    planner.rule_steps();
+    planner.member_steps();
+    let Planner { steps, findings, failed, .. } = planner;
+    let mut steps = steps;
+    steps.sort_by_key(|step| step.stage);
+    Plan { steps, findings, failed }
+}
+
+impl<'a> Planner<'a> {
+    fn new(env: &'a Env, observed: &'a Observed, wanted: &'a Wanted) -> Self {
+        let of = |balancer: &Value| {
+            let name = json::name(balancer);
+            let change = BalancerChange::new(env, &wanted.cluster, name, Some(balancer));
+            (name.to_lowercase(), (change, balancer.clone()))
+        };
+        Self {
+            env,
+            observed,
+            wanted,
+            balancers: observed.balancers.iter().map(of).collect(),
+            addresses: BTreeMap::new(),
+            reached: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            findings: Vec::new(),
+            steps: Vec::new(),
+        }
+    }
+
+    /// A load balancer with the changes so far; null if there is none.
+    fn body(&self, name: &str) -> &Value {
+        self.balancers.get(&name.to_lowercase()).map_or(&Value::Null, |(_, body)| body)
+    }
+
+    fn bodies(&self) -> impl Iterator<Item = &Value> {
+        self.balancers.values().map(|(_, body)| body)
+    }
+
+    fn add_edit(&mut self, name: &str, edit: Edit) {
+        let key = name.to_lowercase();
+        let cluster = &self.wanted.cluster;
+        if !edit.changes(self.body(name), cluster) {
+            return;
+        }
+        let fresh = || {
+            let change = BalancerChange::new(self.env, cluster, name, None);
+            let body = change.before.clone();
+            (change, body)
+        };
+        let (change, body) = self.balancers.entry(key).or_insert_with(fresh);
+        edit.apply(body, cluster);
+        change.edits.push(edit);
+    }
+
+    fn add_address_edit(&mut self, id: &ArmId, edit: AddressEdit) {
+        let fresh = self.new_address_change(id);
+        self.addresses.entry(id.clone()).or_insert(fresh).edits.push(edit);
+    }
+
+    fn address_steps(&mut self) {
+        let changes = std::mem::take(&mut self.addresses);
+        for change in changes.into_values() {
+            let outcome = change.after(self.env, &change.before);
+            let verb = match &outcome {
+                Outcome::Same => continue,
+                Outcome::Delete => Verb::Delete,
+                Outcome::Put(_) if change.is_new() => Verb::Create,
+                Outcome::Put(_) => Verb::Update,
+            };
+            let places: BTreeSet<usize> = change.edits.iter().map(|edit| edit.place).collect();
+            let (stage, kind) = match (verb, change.is_used()) {
+                (Verb::Delete, _) => (GONE_ADDRESSES, Kind::Release),
+                (_, true) => (ADDRESSES, Kind::Frame),
+                (_, false) => (SHARED_ADDRESSES, Kind::Release),
+            };
+            let reason = match (verb, kind) {
+                (Verb::Create, _) => "the Service has no public IP address",
+                (Verb::Delete, _) => "no Service uses it any more",
+                (_, Kind::Frame) => "its tags or settings differ",
+                _ => "a Service does not use it any more",
+            };
+            let risk = if verb == Verb::Delete { Risk::Disruptive } else { Risk::None };
+            let summary = summary(verb, "PublicIPAddress", &change.id, reason, risk);
+            self.push(Write::Address(change), summary, places, Part::new(kind), stage);
+        }
+    }
+
+    fn balancer_steps(&mut self) {
+        let changes: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
+        let leaving = |edit: &Edit| edit.rules.is_empty() && !edit.drops.is_empty();
+        for (change, _) in changes {
+            let after = change.after(self.env, |_| true);
+            let places: BTreeSet<usize> = match change.edits.is_empty() {
+                // Only tags differ: whoever is there first.
+                true => self.first_whole().into_iter().collect(),
+                false => change.edits.iter().map(|edit| edit.place).collect(),
+            };
+            if after == change.before || places.is_empty() {
+                continue;
+            }
+            if !change.is_new() && BalancerChange::is_empty(&after) && change.edits.iter().any(leaving) {
+                let text = "no frontend is left";
+                let summary = summary(Verb::Delete, "LoadBalancer", &change.id, text, Risk::Disruptive);
+                let write = Write::DeleteBalancer(change.id.clone());
+                self.push(write, summary, places, Part::new(Kind::Retire), GONE_BALANCERS);
+                continue;
+            }
+            let moves = change.edits.iter().any(|edit| leaving(edit) && self.reached.contains_key(&edit.place));
+            let verb = if change.is_new() { Verb::Create } else { Verb::Update };
+            let mut summary =
+                summary(verb, "LoadBalancer", &change.id, "rules, probes or frontends differ", Risk::None);
+            summary.changes = differences(&change.before, &after);
+            let stage = if moves { LEFT_BALANCERS } else { BALANCERS };
+            self.push(Write::Balancer(change), summary, places, Part::new(Kind::Frame), stage);
+        }
+    }
+
+    /// The first Service that is ensured.
+    fn first_whole(&self) -> Option<usize> {
+        self.wanted
+            .items
+            .iter()
+            .find(|(place, item)| item.is_whole() && !self.failed.contains_key(place))
+            .map(|(place, _)| *place)
+    }
+
+    fn push(&mut self, write: Write, summary: ccm_provider::Step, places: BTreeSet<usize>, part: Part, stage: u32) {
+        self.steps.push(Step::new(write, summary, Items::Some(places), part).stage(stage));
+    }
+}
+
+fn summary(verb: Verb, kind: &'static str, id: &ArmId, reason: &str, risk: Risk) -> ccm_provider::Step {
+    let id = id.name().to_owned();
+    ccm_provider::Step { verb, kind: kind.into(), id, changes: Vec::new(), reason: reason.to_owned(), risk }
+}
+
+/// The names of the parts that come and go.
+fn differences(before: &Value, after: &Value) -> Vec<ccm_provider::Change> {
+    let lists = ["frontendIPConfigurations", "loadBalancingRules", "probes", "backendAddressPools"];
+    let names = |value: &Value, list: &str| -> Vec<String> {
+        json::items(value, list).iter().map(|item| json::name(item).to_owned()).collect()
+    };
+    let of = |list: &'static str| {
+        let (old, new) = (names(before, list), names(after, list));
+        let less = |one: &[String], other: &[String]| {
+            let rest: Vec<&str> =
+                one.iter().filter(|name| !other.iter().any(|it| same(it, name))).map(String::as_str).collect();
+            Some(rest.join(" ")).filter(|text| !text.is_empty())
+        };
+        let change = ccm_provider::Change { field: list.into(), before: less(&old, &new), after: less(&new, &old) };
+        (change.before.is_some() || change.after.is_some()).then_some(change)
+    };
+    lists.into_iter().filter_map(of).collect()
+}
+
+/// Whether two load balancers are the external and the internal one of a pair.
+fn is_pair(one: &str, other: &str) -> bool {
+    same(without_internal(one).0, without_internal(other).0)
+}

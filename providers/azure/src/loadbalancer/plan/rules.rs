@@ -1,0 +1,271 @@
+//! The part of each Service in the security group. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ccm_kit::balancer::{Items, Kind, Part, Step};
+use ccm_provider::{ProviderError, Risk, ServiceAction, Verb};
+use serde_json::Value;
+
+use super::super::claim;
+use super::super::json;
+use super::super::names::Family;
+use super::super::observed::{Facts, Seen, ServiceFacts};
+use super::super::step::{SecurityChange, SecurityPart, Write};
+use super::super::wanted::access::Access;
+use super::super::wanted::{Destinations, Item, refused};
+use super::security::{self, Claim, Keep, by_family};
+use super::service::Reached;
+use super::{Planner, RULES, summary};
+
+/// The needs of security rules: the address.
+const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
+
+impl Planner<'_> {
+    /// Plans the security group.
+    pub(super) fn rule_steps(&mut self) {
+        let group = match &self.observed.security_group {
+            None => return,
+            Some(Seen::Present(group)) => group,
+            Some(seen) => {
+                let error = match seen {
+                    Seen::Unread(error) => error.clone().wrap("the security group"),
+                    _ => refused(format!(
+                        "the security group {:?} of the resource group {} does not exist; create it, or correct securityGroupName",
+                        self.env.security_group, self.env.security_group_group
+                    )),
+                };
+                let is_absent = matches!(seen, Seen::Absent);
+                self.fail_rules(&error, is_absent);
+                return;
+            }
+        };
+        let Some(facts) = &self.observed.cluster else {
+            return self.fail_rules(&ProviderError::unknown("the Services of the cluster are not known yet"), false);
+        };
+        let addresses = self.addresses_of_services();
+        let mut parts = Vec::new();
+        for (place, item) in &self.wanted.items {
+            parts.extend(self.part(*place, item, facts, &addresses));
+        }
+        let keep = keep(facts, &parts);
+        let mut before = group.clone();
+        super::super::tags::set(
+            &mut before,
+            &self.env.tags,
+            if self.env.tags.is_empty() { &[] } else { &self.env.system_tags },
+        );
+        let claims: Vec<Claim> = parts.iter().map(|part| part.claim.clone()).collect();
+        let (after, failed) = security::after(&before, &claims, Some(&keep));
+        for (place, error) in failed {
+            self.failed.entry(place).or_insert(error);
+        }
+        let is_due = |part: &&SecurityPart| !part.pending.is_empty() || !security::is_satisfied(group, &part.claim);
+        let mut places: BTreeSet<usize> = parts.iter().filter(is_due).map(|part| part.claim.place).collect();
+        if after != *group && places.is_empty() {
+            places.extend(self.first_whole().or_else(|| self.wanted.items.keys().next().copied()));
+        }
+        let is_pending = parts.iter().any(|part| !part.pending.is_empty());
+        if after == *group && !is_pending || places.is_empty() {
+            return;
+        }
+        let id = self.env.security_group_id();
+        let summary = summary(Verb::Update, "SecurityGroup", &id, "security rules differ", Risk::None);
+        let write = Write::Security(SecurityChange { id, before: group.clone(), parts, keep });
+        let step = Step::new(write, summary, Items::Some(places), Part::new(Kind::Rules));
+        self.steps.push(step.needs(FRAME).stage(RULES));
+    }
+
+    /// The Services that need security rules fail; deletions only if that may hide some.
+    fn fail_rules(&mut self, error: &ProviderError, is_absent: bool) {
+        for (place, item) in &self.wanted.items {
+            let needs = match item.action {
+                ServiceAction::Ensure => item.settings.as_ref().is_some_and(|settings| settings.access.is_some()),
+                ServiceAction::UpdateHosts => !item.access.has_floating_ip && !is_absent,
+                ServiceAction::Delete => !is_absent,
+            };
+            if needs {
+                self.failed.entry(*place).or_insert_with(|| error.clone());
+            }
+        }
+    }
+
+    /// What a Service has in the security group. `None` if that does not change now.
+    fn part(
+        &self,
+        place: usize,
+        item: &Item,
+        facts: &Facts,
+        addresses: &BTreeMap<String, BTreeSet<IpAddr>>,
+    ) -> Option<SecurityPart> {
+        let Destinations { additional, has_floating_ip, ports } = &item.access;
+        // The nodes are destinations only without floating IP.
+        if item.action == ServiceAction::UpdateHosts && (*has_floating_ip || item.settings.is_none()) {
+            return None;
+        }
+        if item.is_whole() && self.failed.contains_key(&place) {
+            return None;
+        }
+        let settings = item.settings.as_ref();
+        let custom = settings.and_then(|settings| settings.access.as_ref()?.destinations.as_ref());
+        let mut pending = Vec::new();
+        let mut own: BTreeSet<IpAddr> = additional.iter().copied().collect();
+        let mut destinations = BTreeMap::new();
+        match (has_floating_ip, custom) {
+            (true, _) if item.action == ServiceAction::Delete => {}
+            (true, _) => {
+                for reached in self.reached.get(&place).into_iter().flatten() {
+                    match reached {
+                        Reached::Known(ip) => drop(own.insert(*ip)),
+                        Reached::Of(_) => pending.push(reached.clone()),
+                    }
+                }
+            }
+            (false, Some(nets)) => {
+                for net in nets {
+                    let family: &mut BTreeSet<String> = destinations.entry(Family::of(net.addr())).or_default();
+                    family.insert(net.to_string());
+                }
+            }
+            (false, None) => {
+                let is_of =
+                    |ip: &IpAddr| item.families.contains(&Family::of(*ip)) || item.action == ServiceAction::Delete;
+                own.extend(self.host_addresses(facts).into_iter().filter(is_of));
+            }
+        }
+        for (family, ips) in by_family(own.iter().copied()) {
+            destinations.entry(family).or_default().extend(ips);
+        }
+        let mut former: BTreeSet<IpAddr> = item.published.iter().copied().collect();
+        former.extend(addresses.get(&item.names.base).into_iter().flatten());
+        let all: BTreeSet<IpAddr> = own.union(&former).copied().collect();
+        let kept = self.kept_ports(item, &all, facts, addresses);
+        let access = settings.and_then(|settings| settings.access.clone());
+        if access.as_ref().is_none_or(Access::is_empty) {
+            pending.clear();
+        }
+        let claim = Claim { place, destinations, former: by_family(former), ports: ports.clone(), kept, access };
+        Some(SecurityPart { claim, pending })
+    }
+
+    /// The addresses of the nodes behind the load balancers.
+    fn host_addresses(&self, facts: &Facts) -> BTreeSet<IpAddr> {
+        match &self.wanted.hosts {
+            Some(hosts) => hosts.values().flat_map(|host| host.addresses.iter().copied()).collect(),
+            None => facts.nodes.clone(),
+        }
+    }
+
+    /// The addresses of Services as the load balancers show them, by base name.
+    fn addresses_of_services(&self) -> BTreeMap<String, BTreeSet<IpAddr>> {
+        let mut addresses = BTreeMap::<String, BTreeSet<IpAddr>>::new();
+        for balancer in &self.observed.balancers {
+            let frontends = json::items(balancer, "frontendIPConfigurations");
+            let known: BTreeMap<String, IpAddr> = frontends
+                .iter()
+                .filter_map(|frontend| {
+                    Some((json::text(frontend, &["id"]).to_lowercase(), self.observed.address(frontend)?))
+                })
+                .collect();
+            let rules = json::items(balancer, "loadBalancingRules").iter();
+            let of_rules = rules.map(|rule| (json::name(rule), json::reference(rule, "frontendIPConfiguration")));
+            let own = frontends.iter().map(|frontend| (json::name(frontend), json::text(frontend, &["id"])));
+            for (name, frontend) in of_rules.chain(own).filter(|(name, _)| claim::is_of_some_service(name)) {
+                let base = name.get(..32).unwrap_or(name).to_lowercase();
+                addresses.entry(base).or_default().extend(known.get(&frontend.to_lowercase()));
+            }
+        }
+        // Those that this plan makes do not show yet.
+        for (place, reached) in &self.reached {
+            let Some(item) = self.wanted.items.get(place) else { continue };
+            let known =
+                reached.iter().filter_map(|reached| if let Reached::Known(ip) = reached { Some(*ip) } else { None });
+            addresses.entry(item.names.base.to_lowercase()).or_default().extend(known);
+        }
+        addresses
+    }
+
+    /// The ports of other Services of the same destinations.
+    fn kept_ports(
+        &self,
+        item: &Item,
+        destinations: &BTreeSet<IpAddr>,
+        facts: &Facts,
+        addresses: &BTreeMap<String, BTreeSet<IpAddr>>,
+    ) -> BTreeMap<String, BTreeSet<i32>> {
+        let going: BTreeSet<&str> = self
+            .wanted
+            .items
+            .values()
+            .filter(|item| item.action == ServiceAction::Delete)
+            .map(|item| &*item.key)
+            .collect();
+        let is_with = |service: &ServiceFacts| {
+            if service.key == item.key || service.is_going || going.contains(&*service.key) {
+                return false;
+            }
+            if !item.access.has_floating_ip {
+                return !service.destinations.has_floating_ip;
+            }
+            let seen = addresses.get(&service.base).into_iter().flatten();
+            let mut all = service.published.iter().chain(&service.destinations.additional).chain(seen);
+            all.any(|ip| destinations.contains(ip))
+        };
+        let mut kept = BTreeMap::<String, BTreeSet<i32>>::new();
+        for service in facts.services.iter().filter(|service| is_with(service)) {
+            for (protocol, ports) in &service.destinations.ports {
+                kept.entry(protocol.clone()).or_default().extend(ports);
+            }
+        }
+        kept
+    }
+}
+
+/// The destinations that belong to a Service or a node.
+fn keep(facts: &Facts, parts: &[SecurityPart]) -> Keep {
+    let of_services = facts.services.iter().flat_map(|service| {
+        let ips = service.published.iter().chain(&service.destinations.additional);
+        ips.map(ToString::to_string).chain(service.ranges.iter().cloned())
+    });
+    let of_parts = parts.iter().flat_map(|part| part.claim.destinations.values().flatten().cloned());
+    let mut node_ports = BTreeMap::<String, BTreeSet<i32>>::new();
+    for service in facts.services.iter().filter(|service| !service.is_going && !service.destinations.has_floating_ip) {
+        for (protocol, ports) in &service.destinations.ports {
+            node_ports.entry(protocol.clone()).or_default().extend(ports);
+        }
+    }
+    Keep {
+        own: of_services.chain(of_parts).collect(),
+        nodes: facts.nodes.iter().map(ToString::to_string).collect(),
+        node_ports,
+    }
+}
+
+impl SecurityChange {
+    /// The group with all rules, for the group as it is now, and the Services that do not fit.
+    pub(crate) fn after(
+        &self,
+        env: &super::super::env::Env,
+        now: &Value,
+        address: impl Fn(&Reached) -> Option<IpAddr>,
+    ) -> (Value, BTreeMap<usize, ProviderError>) {
+        let mut keep = self.keep.clone();
+        let mut claims = Vec::new();
+        for part in &self.parts {
+            let found: Vec<IpAddr> = part.pending.iter().filter_map(&address).collect();
+            // Its load balancer could not be made: nothing is known about its destinations.
+            if found.len() < part.pending.len() && found.is_empty() {
+                continue;
+            }
+            let mut claim = part.claim.clone();
+            for (family, ips) in by_family(found) {
+                keep.own.extend(ips.iter().cloned());
+                claim.destinations.entry(family).or_default().extend(ips);
+            }
+            claims.push(claim);
+        }
+        let (mut after, failed) = security::after(now, &claims, Some(&keep));
+        super::super::tags::set(&mut after, &env.tags, if env.tags.is_empty() { &[] } else { &env.system_tags });
+        (after, failed)
+    }
+}

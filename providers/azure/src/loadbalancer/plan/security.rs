@@ -1,0 +1,395 @@
+//! Changes of the security group: of all Services together. Pure.
+//!
+//! Each Service first gives up its destinations and then takes them with its present settings, so that what it had before
+//! goes. Ports of other Services of the same address stay. At the end, destinations that belong to nobody are removed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ccm_provider::ProviderError;
+use md5::{Digest as _, Md5};
+use serde_json::{Value, json};
+
+use super::super::json::{self, same};
+use super::super::names::{Family, starts_with};
+use super::super::wanted::access::Access;
+use super::super::wanted::refused;
+
+const PREFIX: &str = "k8s-azure-lb";
+/// The priorities of managed rules.
+const FIRST: i64 = 500;
+const LAST: i64 = 4096;
+/// The limits of a group.
+const MOST_RULES: usize = 1000;
+const MOST_ADDRESSES: usize = 4000;
+const PROTOCOLS: [&str; 3] = ["Tcp", "Udp", "*"];
+
+/// The part of one Service.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Claim {
+    pub(crate) place: usize,
+    /// Addresses or networks.
+    pub(crate) destinations: BTreeMap<Family, BTreeSet<String>>,
+    /// Those that it has had too.
+    pub(crate) former: BTreeMap<Family, BTreeSet<String>>,
+    pub(crate) ports: BTreeMap<String, Vec<i32>>,
+    /// The ports of other Services of the same destinations, by protocol.
+    pub(crate) kept: BTreeMap<String, BTreeSet<i32>>,
+    /// `None`: the Service has no rules.
+    pub(crate) access: Option<Access>,
+}
+
+/// The destinations that belong to somebody.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Keep {
+    /// Those of Services.
+    pub(crate) own: BTreeSet<String>,
+    /// Those of nodes.
+    pub(crate) nodes: BTreeSet<String>,
+    /// The ports by protocol for which nodes are destinations.
+    pub(crate) node_ports: BTreeMap<String, BTreeSet<i32>>,
+}
+
+impl Keep {
+    /// Whether nodes are destinations of a rule: of none whose Service has floating IP again.
+    fn has_nodes(&self, rule: &Rule) -> bool {
+        let ports = || rule.ports.iter().flatten();
+        let mut used = self.node_ports.iter().filter(|(protocol, _)| rule.denies || same(protocol, &rule.protocol));
+        used.any(|(_, used)| rule.denies || rule.ports.is_none() || ports().any(|port| used.contains(port)))
+    }
+}
+
+/// A rule with what changes of it.
+#[derive(Debug, Clone)]
+struct Rule {
+    value: Value,
+    name: String,
+    priority: i64,
+    protocol: String,
+    is_managed: bool,
+    denies: bool,
+    /// `None` if they are not all numbers.
+    ports: Option<Vec<i32>>,
+    destinations: BTreeSet<String>,
+    is_changed: bool,
+}
+
+/// The rules of a group.
+#[derive(Debug, Clone)]
+struct Rules {
+    rules: Vec<Rule>,
+    priorities: BTreeSet<i64>,
+}
+
+/// The security group with the changes of the Services, and the Services for which there is no place. `keep`: the
+/// destinations that belong to somebody; `None` if that is not known.
+pub(crate) fn after(group: &Value, claims: &[Claim], keep: Option<&Keep>) -> (Value, BTreeMap<usize, ProviderError>) {
+    let mut failed = BTreeMap::new();
+    let mut rules = Rules::of(group);
+    for claim in claims {
+        if let Err(error) = rules.take(claim) {
+            failed.insert(claim.place, error);
+        }
+    }
+    if let Some(keep) = keep {
+        rules.retain(keep);
+    }
+    if let Some(problem) = rules.problem().filter(|_| Rules::of(group).problem().is_none()) {
+        // Somebody has to give way: the last ones that do not fit.
+        rules = Rules::of(group);
+        for claim in claims {
+            let mut with = rules.clone();
+            let result = with.take(claim);
+            match with.problem().map(|_| refused(problem.clone())).or(result.err()) {
+                Some(error) => drop(failed.insert(claim.place, error)),
+                None => rules = with,
+            }
+        }
+        if let Some(keep) = keep {
+            rules.retain(keep);
+        }
+    }
+    (rules.into_group(group), failed)
+}
+
+/// Whether a Service has exactly its rules.
+pub(crate) fn is_satisfied(group: &Value, claim: &Claim) -> bool {
+    let before = Rules::of(group);
+    let mut after = before.clone();
+    after.take(claim).is_ok() && after.into_group(group) == *group
+}
+
+impl Rules {
+    fn of(group: &Value) -> Self {
+        let rules: Vec<Rule> = json::items(group, "securityRules").iter().map(Rule::of).collect();
+        let priorities = rules.iter().map(|rule| rule.priority).collect();
+        Self { rules, priorities }
+    }
+
+    /// What one Service gives up and takes.
+    fn take(&mut self, claim: &Claim) -> Result<(), ProviderError> {
+        let none = BTreeSet::new();
+        for (family, destinations) in claim.destinations.iter().chain(&claim.former) {
+            for protocol in PROTOCOLS {
+                self.give_up(*family, protocol, destinations, claim.kept.get(protocol).unwrap_or(&none))?;
+            }
+        }
+        let Some(access) = &claim.access else { return Ok(()) };
+        for protocol in PROTOCOLS {
+            let Some(ports) = claim.ports.get(protocol) else { continue };
+            for (family, destinations) in &claim.destinations {
+                for tag in &access.tags {
+                    self.allow(*family, protocol, std::slice::from_ref(tag), ports, destinations)?;
+                }
+                if let Some(ranges) = access.ranges.get(family) {
+                    self.allow(*family, protocol, ranges, ports, destinations)?;
+                }
+            }
+        }
+        if access.denies {
+            for (family, destinations) in &claim.destinations {
+                self.deny(*family, destinations)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes destinations from the managed rules of a protocol, except for ports that are kept.
+    fn give_up(
+        &mut self,
+        family: Family,
+        protocol: &str,
+        given: &BTreeSet<String>,
+        kept: &BTreeSet<i32>,
+    ) -> Result<(), ProviderError> {
+        let mut split = Vec::new();
+        for rule in self.rules.iter_mut().filter(|rule| rule.is_managed && same(&rule.protocol, protocol)) {
+            let targets: Vec<String> = rule.destinations.intersection(given).cloned().collect();
+            if targets.is_empty() {
+                continue;
+            }
+            let left = match &rule.ports {
+                _ if rule.denies && kept.is_empty() => Vec::new(),
+                // Not a rule of this program.
+                None => continue,
+                Some(ports) => ports.iter().copied().filter(|port| kept.contains(port)).collect(),
+            };
+            if !rule.denies && rule.ports.as_ref().is_some_and(|ports| ports.len() == left.len()) {
+                continue;
+            }
+            rule.destinations.retain(|destination| !targets.contains(destination));
+            rule.is_changed = true;
+            if !left.is_empty() {
+                split.push((rule.sources(), left, targets));
+            }
+        }
+        for (sources, ports, targets) in split {
+            self.allow(family, protocol, &sources, &ports, &targets.into_iter().collect())?;
+        }
+        Ok(())
+    }
+
+    fn allow(
+        &mut self,
+        family: Family,
+        protocol: &str,
+        sources: &[String],
+        ports: &[i32],
+        destinations: &BTreeSet<String>,
+    ) -> Result<(), ProviderError> {
+        let name = allow_name(family, protocol, sources, ports);
+        let ports = sorted_ports(ports);
+        let mut sources = sources.to_vec();
+        sources.sort();
+        let mut properties = json!({
+            "protocol": protocol, "access": "Allow", "direction": "Inbound", "sourcePortRange": "*",
+            "destinationPortRange": null, "destinationPortRanges": ports,
+        });
+        let from = match &sources[..] {
+            [one] => ("sourceAddressPrefix", json!(one)),
+            _ => ("sourceAddressPrefixes", json!(sources)),
+        };
+        if let Some(fields) = properties.as_object_mut() {
+            fields.insert(from.0.to_owned(), from.1);
+        }
+        self.extend(&name, true, &properties, destinations)
+    }
+
+    fn deny(&mut self, family: Family, destinations: &BTreeSet<String>) -> Result<(), ProviderError> {
+        let name = format!("{PREFIX}_deny-all_{}", family.as_str());
+        let properties = json!({
+            "protocol": "*", "access": "Deny", "direction": "Inbound", "sourceAddressPrefix": "*", "sourcePortRange": "*",
+            "destinationPortRange": "*", "destinationPortRanges": null,
+        });
+        self.extend(&name, false, &properties, destinations)
+    }
+
+    /// Adds destinations to a rule, which is made if it does not exist.
+    fn extend(
+        &mut self,
+        name: &str,
+        from_start: bool,
+        properties: &Value,
+        destinations: &BTreeSet<String>,
+    ) -> Result<(), ProviderError> {
+        let place = match self.rules.iter().position(|rule| rule.name == name) {
+            Some(place) => place,
+            None => {
+                let priority = self.free(from_start)?;
+                self.priorities.insert(priority);
+                self.rules.push(Rule::of(&json!({"name": name, "properties": {"priority": priority}})));
+                self.rules.len() - 1
+            }
+        };
+        let Some(rule) = self.rules.get_mut(place) else { return Ok(()) };
+        rule.destinations.extend(destinations.iter().cloned());
+        rule.set(properties);
+        rule.is_changed = true;
+        Ok(())
+    }
+
+    fn free(&self, from_start: bool) -> Result<i64, ProviderError> {
+        let is_free = |priority: &i64| !self.priorities.contains(priority);
+        let free = if from_start { (FIRST..LAST).find(is_free) } else { (FIRST..LAST).rev().find(is_free) };
+        free.ok_or_else(|| refused("the security group has no free priority from 500 to 4095; remove rules of users"))
+    }
+
+    fn retain(&mut self, keep: &Keep) {
+        for rule in self.rules.iter_mut().filter(|rule| rule.is_managed) {
+            let before = rule.destinations.len();
+            let has_nodes = keep.has_nodes(rule);
+            let stays =
+                |destination: &String| keep.own.contains(destination) || has_nodes && keep.nodes.contains(destination);
+            rule.destinations.retain(stays);
+            rule.is_changed |= before != rule.destinations.len();
+        }
+    }
+
+    /// The limit that the rules exceed.
+    fn problem(&self) -> Option<String> {
+        let left: Vec<&Rule> = self.rules.iter().filter(|rule| !rule.is_dropped()).collect();
+        let sources: usize = left.iter().map(|rule| rule.sources().len()).sum();
+        let destinations: usize = left.iter().map(|rule| rule.destinations.len()).sum();
+        let over = |what: &str, count: usize, most: usize, fix: &str| {
+            (count > most).then(|| {
+                format!("the security group would exceed the maximum number of {what} ({count} > {most}); {fix}")
+            })
+        };
+        over("rules", left.len(), MOST_RULES, "use fewer different ports and source ranges")
+            .or_else(|| over("source IP addresses", sources, MOST_ADDRESSES, "use fewer source ranges"))
+            .or_else(|| {
+                let fix = "enable floating IP, or set service.beta.kubernetes.io/azure-allowed-destination-ip-ranges";
+                over("destination IP addresses", destinations, MOST_ADDRESSES, fix)
+            })
+    }
+
+    fn into_group(self, group: &Value) -> Value {
+        let rules: Vec<Value> =
+            self.rules.into_iter().filter(|rule| !rule.is_dropped()).map(Rule::into_value).collect();
+        let mut after = group.clone();
+        if rules != json::items(group, "securityRules") {
+            *json::items_mut(&mut after, "securityRules") = rules;
+        }
+        after
+    }
+}
+
+impl Rule {
+    fn of(value: &Value) -> Self {
+        let name = json::name(value).to_owned();
+        let priority = json::number(value, &["properties", "priority"]).unwrap_or_default();
+        let ports = both(value, "destinationPortRange", "destinationPortRanges");
+        Self {
+            is_managed: starts_with(&name, PREFIX) && (FIRST..=LAST).contains(&priority),
+            name,
+            priority,
+            protocol: json::property(value, "protocol").to_owned(),
+            denies: same(json::property(value, "access"), "Deny"),
+            ports: ports.iter().map(|port| port.parse().ok()).collect(),
+            destinations: both(value, "destinationAddressPrefix", "destinationAddressPrefixes").into_iter().collect(),
+            value: value.clone(),
+            is_changed: false,
+        }
+    }
+
+    fn sources(&self) -> Vec<String> {
+        both(&self.value, "sourceAddressPrefix", "sourceAddressPrefixes")
+    }
+
+    fn set(&mut self, properties: &Value) {
+        let differs = |(field, wanted): (&String, &Value)| {
+            let present = json::at(&self.value, &["properties", field]);
+            let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+            match (present.as_str(), wanted.as_str()) {
+                (Some(present), Some(wanted)) => !same(present, wanted),
+                _ => present != wanted && !(is_empty(present) && is_empty(wanted)),
+            }
+        };
+        if properties.as_object().is_some_and(|fields| fields.iter().any(differs)) {
+            json::overlay(&mut self.value, &json!({"properties": properties}));
+        }
+        json::property(&self.value, "protocol").clone_into(&mut self.protocol);
+        self.denies = same(json::property(&self.value, "access"), "Deny");
+        let ports = both(&self.value, "destinationPortRange", "destinationPortRanges");
+        self.ports = ports.iter().map(|port| port.parse().ok()).collect();
+        self.is_managed = true;
+    }
+
+    /// A managed rule without destinations. Rules of users may have none, or application security groups.
+    fn is_dropped(&self) -> bool {
+        let groups = json::items(&self.value, "destinationApplicationSecurityGroups");
+        self.is_managed && self.destinations.is_empty() && groups.is_empty()
+    }
+
+    fn into_value(self) -> Value {
+        let mut value = self.value;
+        let before: BTreeSet<String> =
+            both(&value, "destinationAddressPrefix", "destinationAddressPrefixes").into_iter().collect();
+        if !self.is_changed || before == self.destinations {
+            return value;
+        }
+        let (one, many): (Value, Value) = match self.destinations.iter().collect::<Vec<_>>()[..] {
+            [one] => (json!(one), Value::Null),
+            _ => (Value::Null, json!(self.destinations)),
+        };
+        let properties = json!({"destinationAddressPrefix": one, "destinationAddressPrefixes": many});
+        json::overlay(&mut value, &json!({"properties": properties}));
+        value
+    }
+}
+
+/// The texts of a property that has a singular and a plural form.
+fn both(value: &Value, one: &str, many: &str) -> Vec<String> {
+    let one = Some(json::property(value, one)).filter(|text| !text.is_empty());
+    let many = json::items(value, many).iter().filter_map(Value::as_str);
+    one.into_iter().chain(many).map(str::to_owned).collect()
+}
+
+/// Sorted as texts.
+fn sorted_ports(ports: &[i32]) -> Vec<String> {
+    let mut ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+    ports.sort();
+    ports
+}
+
+/// The name of a rule: from what it allows.
+fn allow_name(family: Family, protocol: &str, sources: &[String], ports: &[i32]) -> String {
+    let mut sources = sources.to_vec();
+    sources.sort();
+    let text = format!("{protocol}_{}_{}", sources.join(","), sorted_ports(ports).join(","));
+    let hash: String = Md5::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{PREFIX}_allow_{}_{hash}", family.as_str())
+}
+
+/// Addresses as destinations, by family.
+pub(super) fn by_family(addresses: impl IntoIterator<Item = IpAddr>) -> BTreeMap<Family, BTreeSet<String>> {
+    let mut destinations = BTreeMap::<Family, BTreeSet<String>>::new();
+    for address in addresses {
+        destinations.entry(Family::of(address)).or_default().insert(address.to_string());
+    }
+    destinations
+}
+
+#[cfg(test)]
+#[path = "tests/security.rs"]
+mod tests;

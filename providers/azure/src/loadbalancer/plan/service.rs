@@ -1,0 +1,420 @@
+//! The part of one Service in the changes of the shared objects. Pure.
+
+use std::net::IpAddr;
+
+use ccm_provider::{ProviderError, ServiceAction};
+use serde_json::{Value, json};
+
+use super::super::claim::{self, Frontend};
+use super::super::env::balancer_name;
+use super::super::json::{self, same};
+use super::super::members::scheme_of;
+use super::super::names::Family;
+use super::super::observed::Seen;
+use super::super::wanted::{Item, PublicIp, Settings, refused};
+use super::Planner;
+use super::address::{AddressChange, AddressEdit, EditKind, has_other_ip_tags, label_problem};
+use super::balancer::{self, Edit};
+use crate::annotations::{self as keys, Scheme};
+use crate::client::id::ArmId;
+
+/// The reason of events about frontends that stay.
+const KEPT_FRONTEND: &str = "DeletingFrontendIPConfiguration";
+
+/// An address of a Service: known, or known after a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reached {
+    Known(IpAddr),
+    /// That of a public IP address, or of a frontend.
+    Of(ArmId),
+}
+
+impl Planner<'_> {
+    /// Plans the load balancer and the addresses of a Service that is ensured.
+    pub(super) fn ensure(&mut self, place: usize, item: &Item, settings: &Settings) -> Result<(), ProviderError> {
+        let addresses = self.public_ips(item, settings)?;
+        let requested: Vec<&str> = addresses.iter().map(|(_, id)| id.as_str()).collect();
+        let plain = self.target(item, &requested)?;
+        let name = balancer_name(&plain, item.scheme);
+        let mut edit = Edit { families: item.families.clone(), ..Edit::of(place, item) };
+        let (mut reached, mut used) = (Vec::new(), Vec::new());
+        for family in &item.families {
+            let public_ip = addresses.iter().find(|(of, _)| of == family).map(|(_, id)| id);
+            let frontend = self.frontend(&name, item, settings, *family, public_ip, &mut edit)?;
+            reached.push(frontend.1);
+            used.push(frontend.0.clone());
+            let id = self.env.balancer_id(&name);
+            for rule in settings.rules.iter().filter(|rule| rule.family == *family) {
+                if let Some(problem) = balancer::conflict(self.body(&name), &frontend.0, &edit.base, rule) {
+                    return Err(refused(problem));
+                }
+                edit.rules.push(balancer::rule(self.env, &id, &self.wanted.cluster, &frontend.0, rule));
+            }
+        }
+        edit.probes = settings.probes.iter().map(balancer::probe).collect();
+        self.drop_others(&name, item, &used, &mut edit);
+        self.check_limits(&plain, &name, &edit)?;
+        self.reached.insert(place, reached);
+        self.add_edit(&name, edit);
+        // The load balancer of the other kind, or the one that it had before.
+        self.leave(place, item, Some(&name));
+        self.use_addresses(place, item, settings, &addresses);
+        self.release_addresses(place, item, &addresses);
+        Ok(())
+    }
+
+    /// Plans the end of everything of a Service.
+    pub(super) fn delete(&mut self, place: usize, item: &Item) {
+        self.leave(place, item, None);
+        self.release_addresses(place, item, &[]);
+    }
+
+    /// The frontend of a family: its ID and address. It is added to the edit if it must be made or changed.
+    fn frontend(
+        &self,
+        balancer: &str,
+        item: &Item,
+        settings: &Settings,
+        family: Family,
+        public_ip: Option<&ArmId>,
+        edit: &mut Edit,
+    ) -> Result<(String, Reached), ProviderError> {
+        let name = item.names.frontend(family);
+        let body = self.body(balancer);
+        let frontends = json::items(body, "frontendIPConfigurations");
+        let own = json::named(frontends, &name);
+        let fitting = own.filter(|own| self.fits(item, settings, family, public_ip, own));
+        let is_shared = |frontend: &&Value| self.is_shared(item, family, public_ip, frontend);
+        if let Some(present) = fitting.or_else(|| frontends.iter().find(is_shared)) {
+            let id = self.frontend_id(balancer, present);
+            let reached = self.reached_by(item, family, public_ip, Some(present), &id);
+            return Ok((id.to_string(), reached));
+        }
+        if let Some(own) = own
+            && let Some(used) = claim::other_use(body, json::text(own, &["id"]), &item.names.base)
+        {
+            return Err(refused(format!("the address of the frontend {name} cannot change: {used} uses it")));
+        }
+        edit.frontends.push(self.new_frontend(item, settings, family, public_ip, own.is_none())?);
+        if let Some(ip) = public_ip.filter(|ip| self.observed.public_ip(ip.as_str()).is_none()) {
+            edit.needs.push(ip.clone());
+        }
+        let id = self.env.balancer_id(balancer).child("frontendIPConfigurations", &name);
+        let reached = self.reached_by(item, family, public_ip, None, &id);
+        Ok((id.to_string(), reached))
+    }
+
+    /// Whether a frontend of another Service has the address that this one requests. It may be new in this pass.
+    fn is_shared(&self, item: &Item, family: Family, public_ip: Option<&ArmId>, frontend: &Value) -> bool {
+        if item.names.own(json::name(frontend)) {
+            return false;
+        }
+        match public_ip {
+            Some(ip) => same(json::reference(frontend, "publicIPAddress"), ip.as_str()),
+            None => {
+                claim::frontend(self.observed, item, frontend) == Frontend::Shared
+                    && claim::family_of_frontend(self.observed, item, frontend) == family
+            }
+        }
+    }
+
+    fn frontend_id(&self, balancer: &str, frontend: &Value) -> ArmId {
+        let name = json::name(frontend);
+        let own = || self.env.balancer_id(balancer).child("frontendIPConfigurations", name);
+        ArmId::parse(json::text(frontend, &["id"])).unwrap_or_else(|_| own())
+    }
+
+    /// Whether a frontend has the wanted address.
+    fn fits(
+        &self,
+        item: &Item,
+        settings: &Settings,
+        family: Family,
+        public_ip: Option<&ArmId>,
+        frontend: &Value,
+    ) -> bool {
+        match item.scheme {
+            Scheme::External => {
+                let id = json::reference(frontend, "publicIPAddress");
+                public_ip.is_some_and(|wanted| same(wanted.as_str(), id))
+            }
+            Scheme::Internal => {
+                let subnet = json::reference(frontend, "subnet");
+                let is_there = !settings.names_subnet || same(subnet, self.env.subnet_id(&settings.subnet).as_str());
+                let address = json::property(frontend, "privateIPAddress");
+                let is_it = item.addresses.get(&family).is_none_or(|wanted| same(wanted, address));
+                is_there && is_it && !subnet.is_empty()
+            }
+        }
+    }
+
+    fn new_frontend(
+        &self,
+        item: &Item,
+        settings: &Settings,
+        family: Family,
+        public_ip: Option<&ArmId>,
+        is_new: bool,
+    ) -> Result<Value, ProviderError> {
+        let name = item.names.frontend(family);
+        if let Some(ip) = public_ip {
+            return Ok(json!({"name": name, "properties": {"publicIPAddress": {"id": ip.as_str()}}}));
+        }
+        let static_ip = self.private_address(item, settings, family)?;
+        let zones = if is_new { Some(self.zones()?).filter(|zones| !zones.is_empty()) } else { None };
+        let mut properties = json!({
+            "subnet": {"id": self.env.subnet_id(&settings.subnet).as_str()},
+            "privateIPAllocationMethod": if static_ip.is_some() { "Static" } else { "Dynamic" },
+            "privateIPAddress": static_ip,
+        });
+        if let (Family::V6, Some(fields)) = (family, properties.as_object_mut()) {
+            fields.insert("privateIPAddressVersion".to_owned(), json!("IPv6"));
+        }
+        let mut frontend = json!({"name": name, "properties": properties});
+        if let (Some(zones), Some(fields)) = (zones, frontend.as_object_mut()) {
+            fields.insert("zones".to_owned(), json!(zones));
+        }
+        Ok(frontend)
+    }
+
+    /// The static address of a new internal frontend: the requested one, else the published one if the subnet has it.
+    fn private_address(
+        &self,
+        item: &Item,
+        settings: &Settings,
+        family: Family,
+    ) -> Result<Option<String>, ProviderError> {
+        let subnet = match self.observed.subnets.get(&settings.subnet) {
+            Some(Seen::Present(subnet)) => subnet,
+            Some(Seen::Unread(error)) => return Err(error.clone().wrap(format!("the subnet {}", settings.subnet))),
+            Some(Seen::Absent) | None => {
+                let network = &self.env.network;
+                let text = format!(
+                    "the subnet {} of the virtual network {network} does not exist; create it, or name another one in {} or subnetName",
+                    settings.subnet,
+                    keys::LB_SUBNET.row.key
+                );
+                return Err(refused(text));
+            }
+        };
+        if let Some(requested) = item.addresses.get(&family) {
+            return Ok(Some(requested.clone()));
+        }
+        let one = Some(json::property(subnet, "addressPrefix")).filter(|text| !text.is_empty());
+        let many = json::items(subnet, "addressPrefixes").iter().filter_map(Value::as_str);
+        let nets: Vec<ipnet::IpNet> = one.into_iter().chain(many).filter_map(|net| net.parse().ok()).collect();
+        let published = item.published.iter().filter(|ip| Family::of(**ip) == family);
+        let mut kept = published.filter(|ip| nets.iter().any(|net| net.contains(*ip)));
+        Ok(kept.next().map(ToString::to_string))
+    }
+
+    fn reached_by(
+        &self,
+        item: &Item,
+        family: Family,
+        public_ip: Option<&ArmId>,
+        frontend: Option<&Value>,
+        id: &ArmId,
+    ) -> Reached {
+        let known = frontend.and_then(|frontend| self.observed.address(frontend));
+        let of_ip = || {
+            let ip = self.observed.public_ip(public_ip?.as_str())?;
+            ccm_provider::address::parse_ip(json::property(ip, "ipAddress"))
+        };
+        let requested = || item.addresses.get(&family).and_then(|text| ccm_provider::address::parse_ip(text));
+        match known.or_else(of_ip).or_else(requested) {
+            Some(ip) => Reached::Known(ip),
+            None => Reached::Of(public_ip.unwrap_or(id).clone()),
+        }
+    }
+
+    /// Drops the frontends of a Service that it does not want any more.
+    fn drop_others(&mut self, balancer: &str, item: &Item, used: &[String], edit: &mut Edit) {
+        let is_used = |frontend: &Value| {
+            let id = self.frontend_id(balancer, frontend);
+            used.iter().any(|used| same(used, id.as_str()))
+        };
+        let claimed = balancer::claimed(self.observed, item, self.body(balancer)).into_iter();
+        let others = claimed.filter(|(frontend, claim)| *claim == Frontend::Own && !is_used(frontend));
+        let others: Vec<Value> = others.map(|(frontend, _)| frontend.clone()).collect();
+        let (drops, kept) = self.droppable(balancer, item, &others);
+        edit.drops = drops;
+        self.findings.extend(kept);
+    }
+
+    /// The names of the frontends that nothing else uses, and findings about the others.
+    fn droppable(&self, balancer: &str, item: &Item, frontends: &[Value]) -> (Vec<String>, Vec<ccm_provider::Finding>) {
+        let (mut drops, mut kept) = (Vec::new(), Vec::new());
+        for frontend in frontends {
+            let name = json::name(frontend).to_owned();
+            match claim::other_use(self.body(balancer), json::text(frontend, &["id"]), &item.names.base) {
+                None => drops.push(name),
+                Some(used) => {
+                    let text = format!(
+                        "the frontend {name} of the load balancer {balancer} is not deleted, because {used} refers to it"
+                    );
+                    kept.push(item.finding(KEPT_FRONTEND, text));
+                }
+            }
+        }
+        (drops, kept)
+    }
+
+    /// Removes a Service from all load balancers but one.
+    fn leave(&mut self, place: usize, item: &Item, except: Option<&str>) {
+        let names: Vec<String> =
+            self.observed.balancers.iter().map(|balancer| json::name(balancer).to_owned()).collect();
+        for name in names.into_iter().filter(|name| except.is_none_or(|except| !same(except, name))) {
+            let there = Item { scheme: scheme_of(&name), ..item.clone() };
+            let body = self.body(&name);
+            let claimed = balancer::claimed(self.observed, &there, body).into_iter().filter(|(frontend, claim)| {
+                let is_last =
+                    || item.action == ServiceAction::Delete && !self.is_of_a_live_service(json::name(frontend));
+                *claim == Frontend::Own || is_last()
+            });
+            let claimed: Vec<Value> = claimed.map(|(frontend, _)| frontend.clone()).collect();
+            let (drops, kept) = self.droppable(&name, item, &claimed);
+            if item.action == ServiceAction::Ensure {
+                self.findings.extend(kept);
+            }
+            let edit = Edit { drops, ..Edit::of(place, item) };
+            self.add_edit(&name, edit);
+        }
+    }
+
+    /// Whether a frontend is not to be deleted by one who only shares it.
+    fn is_of_a_live_service(&self, frontend: &str) -> bool {
+        let services = self.observed.cluster.as_ref().map(|facts| facts.services.iter());
+        let mut live = services.into_iter().flatten().filter(|service| !service.is_going);
+        !claim::is_of_some_service(frontend)
+            || live.any(|service| super::super::names::starts_with(frontend, &service.base))
+            || self.observed.cluster.is_none()
+    }
+
+    /// The public IP addresses of an external Service.
+    fn public_ips(&self, item: &Item, settings: &Settings) -> Result<Vec<(Family, ArmId)>, ProviderError> {
+        if item.scheme == Scheme::Internal {
+            return Ok(Vec::new());
+        }
+        if let Some(error) = self.observed.unread_public_ips(&item.public_ip_group) {
+            return Err(error.clone());
+        }
+        let mut ips = Vec::new();
+        for family in &item.families {
+            let id = self.public_ip(item, &settings.public_ip, *family)?;
+            let present = self.observed.public_ip(id.as_str());
+            let is_users = present.is_some_and(|ip| self.is_users(ip));
+            if let (Some(label), Some(ip)) = (&settings.public_ip.dns_label, present)
+                && let Some(problem) = label_problem(ip, &item.key, label, is_users)
+            {
+                return Err(refused(format!("{} {label:?}: {problem}", keys::DNS_LABEL.row.key)));
+            }
+            let differs = |wanted: &Vec<(String, String)>| {
+                present.is_some_and(|ip| !is_users && has_other_ip_tags(ip, wanted)) && !self.env.changes_ip_tags
+            };
+            if settings.public_ip.ip_tags.as_ref().is_some_and(differs) {
+                let text = format!(
+                    "{}: the public IP address {} has other IP tags; set enableIPTagMutationForExistingPublicIP, or delete the Service first",
+                    keys::PIP_IP_TAGS.row.key,
+                    id.name()
+                );
+                return Err(refused(text));
+            }
+            if present.is_none() {
+                self.zones()?;
+            }
+            ips.push((*family, id));
+        }
+        Ok(ips)
+    }
+
+    /// The zones of new addresses.
+    fn zones(&self) -> Result<&[String], ProviderError> {
+        match &self.observed.zones {
+            Some(Seen::Present(zones)) => Ok(zones),
+            Some(Seen::Unread(error)) => Err(error.clone().wrap("the zones of the region")),
+            Some(Seen::Absent) | None => Ok(&[]),
+        }
+    }
+
+    pub(super) fn is_users(&self, ip: &Value) -> bool {
+        super::super::tags::get(ip, &super::super::tags::SERVICE).is_empty()
+            && super::super::tags::get(ip, &super::super::tags::CLUSTER).is_empty()
+    }
+
+    fn public_ip(&self, item: &Item, settings: &PublicIp, family: Family) -> Result<ArmId, ProviderError> {
+        let group = &item.public_ip_group;
+        let present = self.observed.public_ips_of(group);
+        let id_of = |ip: &Value| self.env.public_ip_id(group, json::name(ip));
+        if let Some(name) = item.public_ips.get(&family) {
+            let missing = || {
+                let key = if family == Family::V6 { keys::PIP_NAME_IPV6.row.key } else { keys::PIP_NAME.row.key };
+                refused(format!(
+                    "{key} {name:?}: no public IP address of that name exists in the resource group {group}; create it"
+                ))
+            };
+            return json::named(present, name).map(id_of).ok_or_else(missing);
+        }
+        let prefix = settings.prefixes.get(&family);
+        if let (None, Some(address)) = (prefix, item.addresses.get(&family)) {
+            let found = present.iter().find(|ip| same(json::property(ip, "ipAddress"), address));
+            let missing =
+                || refused(format!("user supplied IP Address {address} was not found in resource group {group}"));
+            return found.map(id_of).ok_or_else(missing);
+        }
+        let name = item.names.public_ip(&self.wanted.cluster, prefix.map(String::as_str), family);
+        Ok(self.env.public_ip_id(group, &name))
+    }
+
+    fn use_addresses(&mut self, place: usize, item: &Item, settings: &Settings, ips: &[(Family, ArmId)]) {
+        for (family, id) in ips {
+            let present = self.observed.public_ip(id.as_str());
+            let is_users = present.is_some_and(|ip| self.is_users(ip));
+            let claim = present.map(|ip| claim::public_ip(&self.wanted.cluster, item, ip));
+            let binds =
+                !is_users && claim.is_none_or(|claim| matches!(claim, claim::Address::Own | claim::Address::Shared));
+            let kind = EditKind::Use { settings: settings.public_ip.clone(), is_users, binds };
+            self.add_address_edit(id, AddressEdit { place, key: item.key.clone(), family: *family, kind });
+        }
+    }
+
+    /// Gives up the addresses that a Service has and does not want any more.
+    fn release_addresses(&mut self, place: usize, item: &Item, wanted: &[(Family, ArmId)]) {
+        let is_wanted = |id: &ArmId| wanted.iter().any(|(_, wanted)| wanted == id);
+        for (id, family) in self.own_addresses(item).into_iter().filter(|(id, _)| !is_wanted(id)) {
+            let kind = EditKind::Release { stays: self.is_attached_elsewhere(&id) };
+            self.add_address_edit(&id, AddressEdit { place, key: item.key.clone(), family, kind });
+        }
+    }
+
+    fn own_addresses(&self, item: &Item) -> Vec<(ArmId, Family)> {
+        let all = self.observed.all_public_ips();
+        let own = all.filter(|ip| claim::public_ip(&self.wanted.cluster, item, ip) == claim::Address::Own);
+        own.filter_map(|ip| Some((ArmId::parse(json::text(ip, &["id"])).ok()?, claim::family_of(ip)))).collect()
+    }
+
+    /// Whether an address stays on a frontend after this plan, or on something that is not a managed load balancer.
+    fn is_attached_elsewhere(&self, id: &ArmId) -> bool {
+        let Some(ip) = self.observed.public_ip(id.as_str()) else { return false };
+        let used_by = json::reference(ip, "ipConfiguration");
+        if used_by.is_empty() {
+            return false;
+        }
+        let frontends = self.bodies().flat_map(|body| json::items(body, "frontendIPConfigurations"));
+        let mut stays = frontends.filter(|frontend| same(json::reference(frontend, "publicIPAddress"), id.as_str()));
+        let of = ArmId::parse(used_by).ok();
+        let balancer = of.as_ref().and_then(|of| of.named("loadBalancers"));
+        let is_managed = balancer.is_some_and(|name| self.env.manages(&self.wanted.cluster, name));
+        stays.next().is_some() || !is_managed
+    }
+
+    pub(super) fn new_address_change(&self, id: &ArmId) -> AddressChange {
+        AddressChange {
+            id: id.clone(),
+            cluster: self.wanted.cluster.clone(),
+            zones: self.zones().unwrap_or_default().to_vec(),
+            before: self.observed.public_ip(id.as_str()).cloned().unwrap_or(Value::Null),
+            edits: Vec::new(),
+        }
+    }
+}

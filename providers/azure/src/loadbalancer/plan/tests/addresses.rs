@@ -1,0 +1,125 @@
+//! Public and private addresses.
+
+use super::*;
+
+fn users_ip(name: &str, ip: &str) -> Value {
+    let id = ArmId::new("s", "rg", "Microsoft.Network/publicIPAddresses", name);
+    json!({"id": id.as_str(), "name": name, "etag": "1", "mine": true, "properties": {"ipAddress": ip, "publicIPAddressVersion": "IPv4"}})
+}
+
+fn add(world: &mut World, group: &str, ip: Value) {
+    match world.observed.public_ips.entry(group.to_owned()).or_insert(Seen::Present(Vec::new())) {
+        Seen::Present(list) => list.push(ip),
+        _ => panic!("the group is not there"),
+    }
+}
+
+#[test]
+fn an_address_of_users_is_used_and_never_touched() {
+    for given in [&[("azure-pip-name", "mine")][..], &[("azure-load-balancer-ipv4", "198.51.100.7")]] {
+        let mut world = World::new();
+        let ip = users_ip("mine", "198.51.100.7");
+        add(&mut world, "rg", ip.clone());
+        world.service("web", given, json!({})).settle(&[]);
+        assert_eq!(world.status("web"), ["198.51.100.7"]);
+        assert_eq!(world.count("create PublicIP") + world.count("update PublicIP"), 0);
+        world.settle(&["web"]);
+        let mut left = world.addresses()[0].clone();
+        left["properties"].as_object_mut().unwrap().remove("ipConfiguration");
+        assert_eq!(left, ip);
+    }
+}
+
+#[test]
+fn a_missing_address_is_named_and_nothing_is_made() {
+    let mut world = World::new();
+    world.service("a", &[("azure-pip-name", "none")], json!({}));
+    world.service("b", &[], json!({"loadBalancerIP": "198.51.100.9"}));
+    let errors = world.pass(&[]);
+    assert!(errors["a"].contains("azure-pip-name \"none\"") && errors["a"].contains("rg"), "{}", errors["a"]);
+    assert_eq!(errors["b"], "user supplied IP Address 198.51.100.9 was not found in resource group rg");
+    assert_eq!(world.writes, [] as [String; 0]);
+}
+
+#[test]
+fn an_address_in_another_group_replaces_the_one_in_the_former() {
+    let mut world = World::new();
+    world.service("web", &[], json!({})).settle(&[]);
+    world.observed.public_ips.insert("other".into(), Seen::Present(Vec::new()));
+    world.service("web", &[("azure-load-balancer-resource-group", "other")], json!({})).settle(&[]);
+    assert_eq!((world.observed.public_ips_of("rg").len(), world.observed.public_ips_of("other").len()), (0, 1));
+    assert_eq!(world.count("create PublicIP"), 1);
+    let order: Vec<&str> = world.writes.iter().map(|write| write.split(' ').next().unwrap()).collect();
+    assert_eq!((order[0], *order.last().unwrap()), ("create", "delete"), "{:?}", world.writes);
+}
+
+#[test]
+fn the_tag_of_another_cluster_is_not_ours() {
+    let mut world = World::new();
+    world.service("web", &[], json!({})).settle(&[]);
+    let mut foreign = users_ip("foreign", "198.51.100.1");
+    foreign["tags"] = json!({"k8s-azure-service": "default/web", "k8s-azure-cluster-name": "other"});
+    add(&mut world, "rg", foreign.clone());
+    world.settle(&["web"]);
+    assert_eq!(world.addresses(), [&foreign]);
+}
+
+#[test]
+fn an_unread_group_fails_external_services_alone() {
+    let mut world = World::new();
+    world.observed.public_ips.insert("rg".into(), Seen::Unread(ProviderError::unknown("denied")));
+    world.service("ext", &[], json!({})).service(
+        "int",
+        &[("azure-load-balancer-internal", "true")],
+        json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}),
+    );
+    let errors = world.pass(&[]);
+    assert_eq!(errors.keys().collect::<Vec<_>>(), ["ext"]);
+    assert_eq!(world.status("int").len(), 1);
+}
+
+#[test]
+fn an_internal_address_is_the_requested_or_the_published_one() {
+    let internal = ("azure-load-balancer-internal", "true");
+    let mut world = World::new();
+    world.service("web", &[internal], json!({"loadBalancerIP": "10.0.7.7"})).settle(&[]);
+    assert_eq!(world.status("web"), ["10.0.7.7"]);
+    world.observed.balancers.clear();
+    world.service("web", &[internal], json!({})).settle(&[]);
+    assert_eq!(world.status("web"), ["10.0.7.7"], "clients keep the address");
+    world.service("web", &[internal], json!({"loadBalancerIP": "10.0.8.8"})).settle(&[]);
+    assert_eq!(world.status("web"), ["10.0.8.8"]);
+}
+
+#[test]
+fn a_missing_subnet_fails_its_service_alone() {
+    let mut world = World::new();
+    world.observed.subnets.insert("none".into(), Seen::Absent);
+    let internal = ("azure-load-balancer-internal", "true");
+    world.service("a", &[internal, ("azure-load-balancer-internal-subnet", "none")], json!({})).service(
+        "b",
+        &[internal],
+        json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}),
+    );
+    let errors = world.pass(&[]);
+    assert_eq!(errors.keys().collect::<Vec<_>>(), ["a"]);
+    assert!(errors["a"].contains("subnet none of the virtual network net"), "{}", errors["a"]);
+    assert_eq!(world.status("b").len(), 1);
+}
+
+#[test]
+fn objects_of_the_go_program_are_taken_over_without_a_write() {
+    let mut world = World::new();
+    world.service("web", &[], json!({})).settle(&[]);
+    // Other spellings, and the fields that the API returns.
+    let balancer = world.balancer_mut("kubernetes");
+    for rule in json::items_mut(balancer, "loadBalancingRules") {
+        let properties = rule["properties"].as_object_mut().unwrap();
+        properties.remove("disableOutboundSnat");
+        properties.insert("provisioningState".into(), json!("Succeeded"));
+        let pool = properties["backendAddressPool"]["id"].as_str().unwrap().to_uppercase();
+        properties.insert("backendAddressPool".into(), json!({"id": pool}));
+    }
+    assert_eq!(world.pass(&[]), BTreeMap::new());
+    assert_eq!(world.writes, [] as [String; 0]);
+}

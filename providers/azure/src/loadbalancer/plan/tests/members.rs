@@ -1,0 +1,164 @@
+//! The members of pools.
+
+use super::*;
+
+fn with_interfaces() -> World {
+    let mut world = World::new();
+    world.env.pools = PoolKind::Interfaces;
+    let network = json!({"networkInterfaceConfigurations": [{"name": "nic", "properties": {"primary": true,
+        "ipConfigurations": [{"name": "c", "properties": {"primary": true, "privateIPAddressVersion": "IPv4"}}]}}]});
+    for number in 1..=4 {
+        let id = format!("{SET}/virtualMachines/{number}");
+        let instance = json!({"id": id, "location": "westus", "etag": "1", "properties": {
+            "provisioningState": "Succeeded", "networkProfileConfiguration": network}});
+        world.observed.interfaces.instances.insert(id.to_lowercase(), instance);
+    }
+    let model =
+        json!({"id": SET, "location": "westus", "properties": {"virtualMachineProfile": {"networkProfile": network}}});
+    world.observed.interfaces.models.insert(SET.to_lowercase(), model);
+    world
+}
+
+fn members(world: &World) -> Vec<String> {
+    let pools = json::items(world.balancer("kubernetes"), "backendAddressPools");
+    let list = json::items(&pools[0], "backendIPConfigurations").iter();
+    list.map(|it| json::text(it, &["id"]).split("/virtualmachines/").nth(1).unwrap()[..1].to_owned()).collect()
+}
+
+#[test]
+fn instances_join_with_one_write_of_the_model_and_the_model_first() {
+    let mut world = with_interfaces();
+    world.service("web", &[], json!({})).settle(&[]);
+    let of_members = world.writes.iter().filter(|write| write.contains("ScaleSet")).cloned().collect::<Vec<_>>();
+    assert_eq!(of_members, ["attach ScaleSet set", "attach ScaleSetInstance set/1", "attach ScaleSetInstance set/2"]);
+    assert_eq!(members(&world), ["1", "2"]);
+    world.nodes.push(node(3));
+    assert_eq!(world.pass_of(&[], ServiceAction::UpdateHosts), BTreeMap::new());
+    assert_eq!(world.writes, ["attach ScaleSetInstance set/3"]);
+    world.settle(&["web"]);
+    let last: Vec<&str> = world.writes.iter().map(|write| write.split(' ').nth(1).unwrap()).collect();
+    assert_eq!(
+        last,
+        [
+            "SecurityGroup",
+            "ScaleSet",
+            "ScaleSetInstance",
+            "ScaleSetInstance",
+            "ScaleSetInstance",
+            "LoadBalancer",
+            "PublicIPAddress"
+        ]
+    );
+    assert!(world.observed.balancers.is_empty());
+}
+
+#[test]
+fn a_node_that_is_excluded_leaves_but_the_last_one_does_not() {
+    let mut world = with_interfaces();
+    world.service("web", &[], json!({})).settle(&[]);
+    let exclude = |world: &mut World, place: usize| {
+        let mut node = (*world.nodes[place]).clone();
+        node.labels = [("kubernetes.azure.com/managed", "false")].into_iter().collect();
+        world.nodes[place] = node.into();
+    };
+    exclude(&mut world, 0);
+    world.settle(&[]);
+    assert_eq!(members(&world), ["2"]);
+    exclude(&mut world, 1);
+    world.settle(&[]);
+    assert_eq!(members(&world), ["2"], "the pool is not emptied");
+}
+
+#[test]
+fn stopped_and_unknown_machines_are_left_out() {
+    let mut world = with_interfaces();
+    let stopped = format!("{SET}/virtualMachines/1").to_lowercase();
+    let view = json!({"properties": {"instanceView": {"statuses": [{"code": "PowerState/deallocated"}]}}});
+    json::overlay(world.observed.interfaces.instances.get_mut(&stopped).unwrap(), &view);
+    world.nodes.push(node(9));
+    world.service("web", &[], json!({})).settle(&[]);
+    assert_eq!(members(&world), ["2"]);
+}
+
+#[test]
+fn interfaces_of_machines_join_too() {
+    let mut world = with_interfaces();
+    let machine = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Compute/virtualMachines/vm";
+    let nic = ArmId::new("s", "rg", "Microsoft.Network/networkInterfaces", "vm-nic");
+    let interface = json!({"id": nic.as_str(), "unknown": 1, "properties": {"primary": true,
+        "virtualMachine": {"id": machine}, "ipConfigurations": [{"name": "c", "properties": {"x": 1}}]}});
+    world.observed.interfaces.interfaces.insert(nic.folded(), interface);
+    world.observed.interfaces.owners.insert(nic.folded(), machine.to_lowercase());
+    world.nodes = vec![Arc::new(Node {
+        name: "vm".into(),
+        provider_id: Some(format!("azure://{machine}").into()),
+        ..Node::default()
+    })];
+    world.service("web", &[], json!({})).settle(&[]);
+    assert_eq!(world.count("attach NetworkInterface vm-nic"), 1);
+    let after = &world.observed.interfaces.interfaces[&nic.folded()];
+    assert_eq!(
+        (&after["unknown"], &after["properties"]["ipConfigurations"][0]["properties"]["x"]),
+        (&json!(1), &json!(1))
+    );
+}
+
+#[test]
+fn one_call_changes_a_slice_of_many_members() {
+    let mut world = with_interfaces();
+    let template = world.observed.interfaces.instances.values().next().unwrap().clone();
+    world.nodes.clear();
+    for number in 1..=150 {
+        let id = format!("{SET}/virtualMachines/{number}");
+        let mut instance = template.clone();
+        instance["id"] = json!(id);
+        world.observed.interfaces.instances.insert(id.to_lowercase(), instance);
+        world.nodes.push(node(number));
+    }
+    world.service("web", &[], json!({}));
+    assert_eq!(world.pass(&[]), BTreeMap::new());
+    assert_eq!(world.count("attach ScaleSetInstance"), 100);
+    world.settle(&[]);
+    assert_eq!(world.count("attach ScaleSetInstance"), 50);
+}
+
+#[test]
+fn pools_whose_members_others_manage_are_left_alone() {
+    let mut world = with_interfaces();
+    world.env.preconfigured.external = true;
+    world.service("web", &[], json!({})).settle(&[]);
+    assert_eq!(world.count("attach"), 0);
+    assert_eq!(world.status("web").len(), 1);
+}
+
+#[test]
+fn addresses_of_gone_nodes_leave_the_pool_and_others_keep_what_is_set() {
+    let mut world = World::new();
+    world.service("web", &[], json!({})).settle(&[]);
+    let pool = json::items_mut(world.balancer_mut("kubernetes"), "backendAddressPools");
+    pool[0]["properties"]["loadBalancerBackendAddresses"][1]["properties"]["adminState"] = json!("Down");
+    let kept = pool[0]["properties"]["loadBalancerBackendAddresses"][1].clone();
+    world.nodes.remove(0);
+    assert_eq!(world.pass_of(&[], ServiceAction::UpdateHosts), BTreeMap::new());
+    assert_eq!(world.writes, ["attach LoadBalancer kubernetes"]);
+    let pools = json::items(world.balancer("kubernetes"), "backendAddressPools");
+    assert_eq!(json::items(&pools[0], "loadBalancerBackendAddresses"), [kept]);
+    world.nodes.clear();
+    assert_eq!(world.pass_of(&[], ServiceAction::UpdateHosts), BTreeMap::new());
+    assert_eq!(world.writes, [] as [String; 0], "the pool is not emptied");
+}
+
+#[test]
+fn a_node_without_an_address_of_the_family_is_no_member() {
+    let mut world = World::new();
+    world.nodes = vec![Arc::new(Node {
+        name: "v4".into(),
+        provider_id: Some(format!("azure://{SET}/virtualMachines/1").into()),
+        addresses: [NodeAddress::new(AddressType::InternalIp, "10.0.0.1")].into(),
+        ..Node::default()
+    })];
+    world.service("web", &[], json!({"ipFamilies": ["IPv4", "IPv6"]})).settle(&[]);
+    let pools = json::items(world.balancer("kubernetes"), "backendAddressPools");
+    let of = |name: &str| json::items(json::named(pools, name).unwrap(), "loadBalancerBackendAddresses").len();
+    assert_eq!((of("kubernetes"), of("kubernetes-IPv6")), (1, 0));
+}

@@ -1,0 +1,303 @@
+//! Load balancers and the security group: one write for all Services, and nothing of others is touched.
+
+use super::*;
+
+#[test]
+fn an_external_service_lives_and_goes() {
+    let mut world = World::new();
+    world.service("web", &[], json!({})).settle(&[]);
+    let base = world.services["web"].default_load_balancer_name();
+    assert_eq!(
+        world.writes,
+        [
+            format!("create PublicIPAddress kubernetes-{base}"),
+            "create LoadBalancer kubernetes".to_owned(),
+            "update SecurityGroup nsg".to_owned(),
+            "attach LoadBalancer kubernetes".to_owned(),
+        ]
+    );
+    let balancer = world.balancer("kubernetes");
+    assert_eq!(json::items(balancer, "frontendIPConfigurations")[0]["name"], json!(base));
+    let rule = &json::items(balancer, "loadBalancingRules")[0];
+    assert_eq!(rule["name"], json!(format!("{base}-TCP-80")));
+    let pool = world.env.balancer_id("kubernetes").child("backendAddressPools", "kubernetes");
+    assert_eq!(json::reference(rule, "backendAddressPool"), pool.as_str());
+    assert_eq!(json::items(&json::items(balancer, "backendAddressPools")[0], "loadBalancerBackendAddresses").len(), 2);
+    assert_eq!(world.status("web"), ["192.0.2.1"]);
+    assert_eq!(world.rules()[0]["properties"]["destinationAddressPrefix"], "192.0.2.1");
+    world.settle(&["web"]);
+    assert!(world.observed.balancers.is_empty() && world.addresses().is_empty() && world.rules().is_empty());
+}
+
+#[test]
+fn an_internal_service_lives_and_goes() {
+    let mut world = World::new();
+    world.service("web", &[("azure-load-balancer-internal", "true")], json!({})).settle(&[]);
+    assert_eq!(world.writes, ["create LoadBalancer kubernetes-internal", "attach LoadBalancer kubernetes-internal"]);
+    let frontend = &json::items(world.balancer("kubernetes-internal"), "frontendIPConfigurations")[0];
+    assert_eq!(frontend["zones"], json!(["1", "2", "3"]));
+    assert_eq!(json::property(frontend, "privateIPAllocationMethod"), "Dynamic");
+    assert_eq!(world.status("web"), ["10.0.1.1"]);
+    world.settle(&["web"]);
+    assert!(world.observed.balancers.is_empty());
+}
+
+#[test]
+fn all_services_are_in_one_write_of_each_shared_object() {
+    let mut world = World::new();
+    for number in 0..50 {
+        world.service(
+            &format!("web{number}"),
+            &[],
+            json!({"ports": [{"port": 8000 + number, "nodePort": 30000 + number, "protocol": "TCP"}]}),
+        );
+    }
+    world.settle(&[]);
+    assert_eq!(
+        (world.count("create LoadBalancer"), world.count("update SecurityGroup"), world.count("create PublicIP")),
+        (1, 1, 50)
+    );
+    assert_eq!(json::items(world.balancer("kubernetes"), "loadBalancingRules").len(), 50);
+    let names: Vec<String> = (0..50).map(|number| format!("web{number}")).collect();
+    world.settle(&names.iter().map(|name| &**name).collect::<Vec<_>>());
+    assert_eq!(
+        (world.count("delete LoadBalancer"), world.count("update SecurityGroup"), world.count("delete PublicIP")),
+        (1, 1, 50)
+    );
+}
+
+#[test]
+fn a_service_that_becomes_internal_leaves_the_external_load_balancer() {
+    let mut world = World::new();
+    world
+        .service("web", &[], json!({}))
+        .service("api", &[], json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}))
+        .settle(&[]);
+    world.service("web", &[("azure-load-balancer-internal", "true")], json!({})).settle(&[]);
+    assert_eq!(json::items(world.balancer("kubernetes"), "frontendIPConfigurations").len(), 1);
+    assert_eq!(world.addresses().len(), 1);
+    assert!(world.status("web")[0].starts_with("10."));
+    world.service("web", &[], json!({})).settle(&[]);
+    assert!(world.observed.balancer("kubernetes-internal").is_none());
+    assert_eq!(world.addresses().len(), 2);
+}
+
+#[test]
+fn what_others_set_stays_byte_equal() {
+    let mut world = World::new();
+    world
+        .service("web", &[], json!({}))
+        .service("api", &[], json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}))
+        .settle(&[]);
+    let balancer = world.balancer_mut("kubernetes");
+    json::overlay(
+        balancer,
+        &json!({"tags": {"team": "a"}, "unknown": {"x": [1]}, "properties": {
+            "outboundRules": [{"name": "out", "properties": {"x": 1}}],
+            "inboundNatRules": [{"name": "nat", "properties": {"frontendPort": 22}}],
+        }}),
+    );
+    json::items_mut(balancer, "backendAddressPools").push(json!({"name": "theirs", "properties": {"y": 2}}));
+    json::items_mut(balancer, "loadBalancingRules")
+        .push(json!({"name": "user-rule", "properties": {"frontendPort": 9}}));
+    json::items_mut(balancer, "loadBalancingRules")[1]["properties"]["added"] = json!("later");
+    let before = world.balancer("kubernetes").clone();
+    assert_eq!(world.pass(&[]), BTreeMap::new());
+    assert_eq!(world.writes, [] as [String; 0], "none of it is a difference");
+    world.service("web", &[], json!({"ports": [{"port": 80, "nodePort": 30099, "protocol": "TCP"}]})).settle(&[]);
+    world.settle(&["api"]);
+    let after = world.balancer("kubernetes");
+    for path in [&["tags"][..], &["unknown"], &["properties", "outboundRules"], &["properties", "inboundNatRules"]] {
+        assert_eq!(json::at(after, path), json::at(&before, path), "{path:?}");
+    }
+    let named = |list: &str, name: &str| json::named(json::items(after, list), name).cloned();
+    assert_eq!(named("backendAddressPools", "theirs").unwrap()["properties"], json!({"y": 2}));
+    assert_eq!(named("loadBalancingRules", "user-rule").unwrap()["properties"], json!({"frontendPort": 9}));
+    assert_eq!(json::items(after, "loadBalancingRules")[0]["properties"]["added"], "later");
+}
+
+#[test]
+fn what_somebody_removed_comes_back() {
+    let mut world = World::new();
+    world.service("web", &[], json!({})).settle(&[]);
+    let before = (world.balancer("kubernetes").clone(), world.rules().to_vec());
+    for list in ["loadBalancingRules", "probes"] {
+        json::items_mut(world.balancer_mut("kubernetes"), list).clear();
+        world.settle(&[]);
+        assert_eq!(world.writes, ["update LoadBalancer kubernetes"], "{list}");
+    }
+    if let Some(Seen::Present(group)) = &mut world.observed.security_group {
+        json::items_mut(group, "securityRules").clear();
+    }
+    world.settle(&[]);
+    assert_eq!(world.writes, ["update SecurityGroup nsg"]);
+    let after = (world.balancer("kubernetes").clone(), world.rules().to_vec());
+    assert_eq!(after.1, before.1);
+    assert_eq!(json::items(&after.0, "loadBalancingRules"), json::items(&before.0, "loadBalancingRules"));
+}
+
+#[test]
+fn a_port_of_another_service_of_the_address_is_a_conflict() {
+    let mut world = World::new();
+    world.service("a", &[], json!({})).settle(&[]);
+    let ip = world.status("a")[0].clone();
+    world.service("b", &[], json!({"loadBalancerIP": ip}));
+    let errors = world.pass(&[]);
+    assert_eq!(errors.keys().collect::<Vec<_>>(), ["b"]);
+    assert!(errors["b"].contains("-TCP-80") && errors["b"].contains("use another port"), "{}", errors["b"]);
+    world
+        .service("b", &[], json!({"loadBalancerIP": ip, "ports": [{"port": 80, "nodePort": 30081, "protocol": "UDP"}]}))
+        .settle(&[]);
+    assert_eq!(world.status("b"), [ip]);
+}
+
+#[test]
+fn a_shared_frontend_stays_until_its_last_service_goes() {
+    let mut world = World::new();
+    world.service("a", &[], json!({"ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}, {"port": 443, "nodePort": 30443, "protocol": "TCP"}]})).settle(&[]);
+    let ip = world.status("a")[0].clone();
+    world
+        .service(
+            "b",
+            &[],
+            json!({"loadBalancerIP": ip, "ports": [{"port": 8443, "nodePort": 30444, "protocol": "TCP"}]}),
+        )
+        .settle(&[]);
+    assert_eq!(json::items(world.balancer("kubernetes"), "frontendIPConfigurations").len(), 1);
+    assert_eq!(
+        super::super::super::tags::get(world.addresses()[0], &super::super::super::tags::SERVICE),
+        "default/a,default/b"
+    );
+    world.settle(&["a"]);
+    assert_eq!(json::items(world.balancer("kubernetes"), "frontendIPConfigurations").len(), 1);
+    let ports: Vec<&Value> = world.rules().iter().map(|rule| &rule["properties"]["destinationPortRanges"]).collect();
+    assert_eq!(ports, [&json!(["8443"])]);
+    world.settle(&["b"]);
+    assert!(world.observed.balancers.is_empty() && world.addresses().is_empty() && world.rules().is_empty());
+}
+
+#[test]
+fn both_services_of_a_frontend_may_go_together() {
+    for names in [["a", "b"], ["b", "a"]] {
+        let mut world = World::new();
+        world.service(names[0], &[], json!({})).settle(&[]);
+        let ip = world.status(names[0])[0].clone();
+        world
+            .service(
+                names[1],
+                &[],
+                json!({"loadBalancerIP": ip, "ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}),
+            )
+            .settle(&[]);
+        world.settle(&names);
+        assert!(world.observed.balancers.is_empty() && world.addresses().is_empty(), "{names:?}");
+    }
+}
+
+#[test]
+fn a_frontend_of_an_outbound_rule_stays_with_its_address() {
+    let mut world = World::new();
+    world.service("web", &[], json!({})).settle(&[]);
+    let frontend =
+        json::text(&json::items(world.balancer("kubernetes"), "frontendIPConfigurations")[0], &["id"]).to_owned();
+    let rule = json!({"name": "out", "properties": {"frontendIPConfigurations": [{"id": frontend}]}});
+    json::items_mut(world.balancer_mut("kubernetes"), "outboundRules").push(rule);
+    world.settle(&["web"]);
+    assert_eq!(json::items(world.balancer("kubernetes"), "frontendIPConfigurations").len(), 1);
+    assert_eq!(json::items(world.balancer("kubernetes"), "loadBalancingRules").len(), 0);
+    assert_eq!(
+        super::super::super::tags::get(world.addresses()[0], &super::super::super::tags::SERVICE),
+        "",
+        "it is the users' now"
+    );
+}
+
+#[test]
+fn the_shared_probe_goes_with_its_last_rule() {
+    let mut world = World::new();
+    world.env.shared_probe = Some((10256, "/healthz".into()));
+    world
+        .service("a", &[], json!({}))
+        .service("b", &[], json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}))
+        .settle(&[]);
+    assert_eq!(json::items(world.balancer("kubernetes"), "probes").len(), 1);
+    world.settle(&["a"]);
+    assert_eq!(json::items(world.balancer("kubernetes"), "probes").len(), 1);
+    world.service("b", &[], json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 31000})).settle(&[]);
+    let names: Vec<&str> = json::items(world.balancer("kubernetes"), "probes").iter().map(json::name).collect();
+    assert_eq!(names.len(), 1);
+    assert!(names[0].ends_with("-TCP-31000"));
+}
+
+#[test]
+fn without_floating_ip_the_nodes_are_destinations_and_follow() {
+    let mut world = World::new();
+    world.service("web", &[("azure-disable-load-balancer-floating-ip", "true")], json!({})).settle(&[]);
+    let destinations = |world: &World| world.rules()[0]["properties"]["destinationAddressPrefixes"].clone();
+    assert_eq!(destinations(&world), json!(["10.0.0.1", "10.0.0.2"]));
+    assert_eq!(world.rules()[0]["properties"]["destinationPortRanges"], json!(["30080"]));
+    world.nodes.push(node(3));
+    assert_eq!(world.pass_of(&[], ServiceAction::UpdateHosts), BTreeMap::new());
+    assert_eq!(destinations(&world), json!(["10.0.0.1", "10.0.0.2", "10.0.0.3"]));
+    world.service("web", &[], json!({})).settle(&[]);
+    assert_eq!(world.rules()[0]["properties"]["destinationAddressPrefix"], "192.0.2.1");
+    assert_eq!(world.rules().len(), 1);
+}
+
+#[test]
+fn a_missing_security_group_blocks_no_deletion() {
+    let mut world = World::new();
+    world.service("web", &[], json!({})).settle(&[]);
+    world.observed.security_group = Some(Seen::Absent);
+    let errors = world.pass(&[]);
+    assert!(errors["web"].contains("securityGroupName"), "{}", errors["web"]);
+    world.settle(&["web"]);
+    assert!(world.observed.balancers.is_empty());
+}
+
+#[test]
+fn a_full_load_balancer_refuses_the_surplus_alone() {
+    let mut world = World::new();
+    for number in 0..300 {
+        world.service(
+            &format!("web{number:03}"),
+            &[("azure-load-balancer-internal", "true")],
+            json!({"ports": [{"port": 8000 + number, "nodePort": 30000 + number, "protocol": "TCP"}]}),
+        );
+    }
+    let errors = world.pass(&[]);
+    assert_eq!(errors.keys().collect::<Vec<_>>(), ["web299"]);
+    assert!(errors["web299"].contains("300") && errors["web299"].contains("299"), "{}", errors["web299"]);
+    assert_eq!(json::items(world.balancer("kubernetes-internal"), "loadBalancingRules").len(), 299);
+}
+
+#[test]
+fn a_dual_stack_service_has_two_of_everything() {
+    let mut world = World::new();
+    let spec = json!({"ipFamilies": ["IPv6", "IPv4"]});
+    world.service("web", &[], spec.clone()).settle(&[]);
+    assert_eq!(world.status("web").iter().map(|ip| ip.contains(':')).collect::<Vec<_>>(), [true, false]);
+    let pools: Vec<&str> =
+        json::items(world.balancer("kubernetes"), "backendAddressPools").iter().map(json::name).collect();
+    assert_eq!(pools, ["kubernetes", "kubernetes-IPv6"]);
+    assert_eq!((world.addresses().len(), world.rules().len()), (2, 2));
+    world.service("web", &[("azure-load-balancer-internal", "true")], spec).settle(&[]);
+    assert_eq!((world.addresses().len(), world.rules().len()), (0, 0));
+    world.service("web", &[("azure-load-balancer-internal", "true")], json!({"ipFamilies": ["IPv4"]})).settle(&[]);
+    assert_eq!(json::items(world.balancer("kubernetes-internal"), "frontendIPConfigurations").len(), 1);
+    world.settle(&["web"]);
+    assert!(world.observed.balancers.is_empty());
+}
+
+#[test]
+fn a_refused_service_is_left_out_and_keeps_what_it_has() {
+    let mut world = World::new();
+    world.service("a", &[], json!({})).settle(&[]);
+    let rules = json::items(world.balancer("kubernetes"), "loadBalancingRules").to_vec();
+    world.observed.refused.insert("default/a".into(), super::super::super::wanted::refused("no"));
+    world.service("a", &[], json!({"ports": [{"port": 90, "nodePort": 30090, "protocol": "TCP"}]}));
+    world.service("b", &[], json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}));
+    assert_eq!(world.pass(&[]).keys().collect::<Vec<_>>(), ["a"]);
+    let after = json::items(world.balancer("kubernetes"), "loadBalancingRules");
+    assert_eq!((&after[..1], after.len()), (&rules[..], 2));
+}

@@ -1,0 +1,74 @@
+//! The writes of a plan, and the results that later ones need.
+//!
+//! A write of a shared object holds the part of each Service. What is sent is put together when it is sent: from the parts
+//! whose needs earlier writes have met.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard};
+
+use ccm_kit::lock;
+use ccm_provider::ProviderError;
+use serde_json::Value;
+
+use super::members::{InstanceChange, InterfaceChange, ModelChange, PoolChange};
+use super::plan::address::AddressChange;
+use super::plan::balancer::BalancerChange;
+use super::plan::security::{Claim, Keep};
+use super::plan::service::Reached;
+use crate::client::id::ArmId;
+
+/// One write.
+#[derive(Debug, Clone)]
+pub(crate) enum Write {
+    Address(AddressChange),
+    Balancer(BalancerChange),
+    /// Deletes a load balancer.
+    DeleteBalancer(ArmId),
+    Security(SecurityChange),
+    Pool(PoolChange),
+    Model(ModelChange),
+    Instance(InstanceChange),
+    Interface(InterfaceChange),
+}
+
+/// All changes of the security group.
+#[derive(Debug, Clone)]
+pub(crate) struct SecurityChange {
+    pub(crate) id: ArmId,
+    /// As it was read.
+    pub(crate) before: Value,
+    pub(crate) parts: Vec<SecurityPart>,
+    /// The destinations that belong to somebody.
+    pub(crate) keep: Keep,
+}
+
+/// The part of one Service, with the addresses that later become destinations.
+#[derive(Debug, Clone)]
+pub(crate) struct SecurityPart {
+    pub(crate) claim: Claim,
+    pub(crate) pending: Vec<Reached>,
+}
+
+/// The results of writes.
+#[derive(Debug, Default)]
+pub(crate) struct Made(Mutex<Results>);
+
+/// See [`Made`].
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    /// Addresses, by ID of the public IP address or frontend in lower case.
+    pub(crate) addresses: BTreeMap<String, IpAddr>,
+    /// Public IP addresses that exist now, by ID in lower case.
+    pub(crate) ready: BTreeSet<String>,
+    /// Services for which there was no place in a shared object, by place.
+    pub(crate) left_out: BTreeMap<usize, ProviderError>,
+    /// Whether there are more members to change than one call does.
+    pub(crate) has_more: bool,
+}
+
+impl Made {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Results> {
+        lock(&self.0)
+    }
+}

@@ -1,0 +1,137 @@
+//! The tags of objects. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::json;
+
+/// Tags that say whose a public IP address is, with their older names.
+pub(crate) const SERVICE: [&str; 2] = ["k8s-azure-service", "service"];
+pub(crate) const CLUSTER: [&str; 2] = ["k8s-azure-cluster-name", "kubernetes-cluster-name"];
+pub(crate) const DNS_SERVICE: [&str; 2] = ["k8s-azure-dns-label-service", "kubernetes-dns-label-service"];
+/// The owner of a private link service.
+pub(crate) const OWNER: &str = "k8s-azure-owner-service";
+
+pub(crate) type Tags = BTreeMap<String, String>;
+
+/// Parses `k1=v1,k2=v2`, and returns the pairs that are none.
+pub(crate) fn parse(text: &str) -> (Tags, Vec<String>) {
+    let (mut tags, mut wrong) = (Tags::new(), Vec::new());
+    for pair in text.split(',').filter(|_| !text.is_empty()) {
+        let parts: Vec<&str> = pair.split('=').collect();
+        match parts[..] {
+            [key, value] if !key.trim().is_empty() => drop(tags.insert(key.trim().to_owned(), trimmed(value))),
+            _ => wrong.push(pair.to_owned()),
+        }
+    }
+    (tags, wrong)
+}
+
+/// The configured tags: those of `tagsMap` win.
+pub(crate) fn configured(tags: &str, map: &BTreeMap<String, String>) -> (Tags, Vec<String>) {
+    let (mut all, wrong) = parse(tags);
+    for (key, value) in map {
+        let key = key.trim();
+        if key.is_empty() {
+            continue;
+        }
+        all.retain(|present, _| !json::same(present, key));
+        all.insert(key.to_owned(), trimmed(value));
+    }
+    (all, wrong)
+}
+
+/// Without blanks around it; the word `null`, which Azure reserves, keeps them.
+fn trimmed(value: &str) -> String {
+    let trimmed = value.trim();
+    if json::same(trimmed, "null") { value.to_owned() } else { trimmed.to_owned() }
+}
+
+/// Adds `more`: the value of a key that is there in any case is replaced.
+pub(crate) fn with(mut tags: Tags, more: Tags) -> Tags {
+    for (key, value) in more {
+        let present = tags.keys().find(|present| json::same(present, &key)).cloned();
+        let slot = tags.entry(present.unwrap_or(key)).or_default();
+        if !json::same(slot, &value) {
+            *slot = value;
+        }
+    }
+    tags
+}
+
+/// The value of a tag of an object, by one of its names.
+pub(crate) fn get<'v>(object: &'v Value, names: &[&str; 2]) -> &'v str {
+    names.iter().map(|name| json::text(object, &["tags", name])).find(|value| !value.is_empty()).unwrap_or_default()
+}
+
+/// Sets tags of an object. With `system`, all others are removed whose names do not begin with one of them.
+pub(crate) fn set(object: &mut Value, wanted: &Tags, system: &[String]) {
+    let has_none = json::at(object, &["tags"]).as_object().is_none_or(serde_json::Map::is_empty);
+    if wanted.is_empty() && has_none {
+        return;
+    }
+    let tags = json::object_mut(object, "tags");
+    for (key, value) in wanted {
+        let present = tags.keys().find(|present| json::same(present, key)).cloned();
+        let slot = tags.entry(present.unwrap_or_else(|| key.clone())).or_insert(Value::Null);
+        if !slot.as_str().is_some_and(|old| json::same(old, value)) {
+            *slot = json!(value);
+        }
+    }
+    if !system.is_empty() {
+        tags.retain(|key, _| {
+            wanted.contains_key(key) || system.iter().any(|begin| super::names::starts_with(key, begin))
+        });
+    }
+}
+
+/// The Services in a tag of a public IP address.
+pub(crate) fn services(tag: &str) -> Vec<String> {
+    tag.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tags(pairs: &[(&str, &str)]) -> Tags {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_pair_has_exactly_one_equals_sign_and_null_keeps_its_blanks() {
+        let (parsed, wrong) = parse("a=1, b = 2 ,c=1=2,=x,e=,n= null ");
+        assert_eq!(parsed, tags(&[("a", "1"), ("b", "2"), ("e", ""), ("n", " null ")]));
+        assert_eq!(wrong, ["c=1=2", "=x"]);
+        assert_eq!(parse(""), (Tags::new(), Vec::new()));
+    }
+
+    #[test]
+    fn the_map_wins_with_its_spelling() {
+        let map = tags(&[("A", "2"), (" ", "x")]);
+        assert_eq!(configured("a=1,b=1", &map).0, tags(&[("A", "2"), ("b", "1")]));
+    }
+
+    #[test]
+    fn tags_of_others_stay_unless_system_tags_are_named() {
+        let mut object = json!({"tags": {"Own": "1", "user": "x", "k8s-x": "y"}});
+        set(&mut object, &tags(&[("own", "2"), ("new", "3")]), &[]);
+        assert_eq!(object, json!({"tags": {"Own": "2", "user": "x", "k8s-x": "y", "new": "3"}}));
+        set(&mut object, &tags(&[("new", "3")]), &["K8S".to_owned()]);
+        assert_eq!(object, json!({"tags": {"k8s-x": "y", "new": "3"}}));
+        let before = json!({"name": "a"});
+        let mut object = before.clone();
+        set(&mut object, &Tags::new(), &["x".to_owned()]);
+        assert_eq!(object, before, "nothing is added to an object without tags");
+    }
+
+    #[test]
+    fn equal_values_in_another_case_are_not_written() {
+        let mut object = json!({"tags": {"a": "Value"}});
+        set(&mut object, &tags(&[("A", "value")]), &[]);
+        assert_eq!(object, json!({"tags": {"a": "Value"}}));
+        assert_eq!(with(tags(&[("a", "1")]), tags(&[("A", "2"), ("c", "3")])), tags(&[("a", "2"), ("c", "3")]));
+        assert_eq!(get(&json!({"tags": {"service": "ns/a"}}), &SERVICE), "ns/a");
+    }
+}

@@ -1,0 +1,323 @@
+//! The desired state of Services, from their specs and annotations and from the nodes. Pure.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ccm_kit::annotations::{Annotations, Key, invalid};
+use ccm_provider::address::parse_ip;
+use ccm_provider::{ErrorClass, Finding, ProviderError, Service, ServiceAction, ServiceWork};
+
+use super::env::{Env, Several};
+use super::names::{Family, Names};
+use super::tags::{self, Tags};
+use crate::annotations::{self as keys, Scheme};
+
+pub(crate) mod access;
+pub(crate) mod hosts;
+pub(crate) mod ports;
+#[cfg(test)]
+mod tests;
+
+use access::Access;
+use hosts::Hosts;
+use ports::{Probe, Rule};
+
+/// The reason of events about the configuration of a Service.
+pub(super) const CONFIGURATION: &str = "LoadBalancerConfiguration";
+
+/// The desired state of a group of Services.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    pub(crate) cluster: String,
+    /// By position in the work; refused Services are absent.
+    pub(crate) items: BTreeMap<usize, Item>,
+    /// The nodes; `None` if only deletions are in the work, which know no nodes.
+    pub(crate) hosts: Option<Hosts>,
+}
+
+/// One Service.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    /// `namespace/name`
+    pub(crate) key: String,
+    /// See [`super::refused`].
+    pub(crate) fingerprint: u64,
+    pub(crate) action: ServiceAction,
+    pub(crate) names: Names,
+    pub(crate) scheme: Scheme,
+    pub(crate) families: Vec<Family>,
+    /// The addresses in its status.
+    pub(crate) published: Vec<IpAddr>,
+    /// The requested addresses.
+    pub(crate) addresses: BTreeMap<Family, String>,
+    /// The requested public IP addresses, by name.
+    pub(crate) public_ips: BTreeMap<Family, String>,
+    /// The resource group of the public IP addresses.
+    pub(crate) public_ip_group: String,
+    pub(crate) access: Destinations,
+    pub(crate) placing: Placing,
+    /// `None` for a deletion, and for an update of hosts of a Service that cannot be ensured.
+    pub(crate) settings: Option<Settings>,
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// What chooses among several load balancers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Placing {
+    /// The names in the annotation, in lower case.
+    pub(crate) named: Option<Vec<String>>,
+    /// Those with selectors that match the Service.
+    pub(crate) selected: Vec<String>,
+}
+
+/// The destinations of security rules of a Service.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Destinations {
+    /// More addresses that lead to it.
+    pub(crate) additional: Vec<IpAddr>,
+    /// Whether traffic arrives at the nodes with the address of the load balancer.
+    pub(crate) has_floating_ip: bool,
+    /// By protocol of security rules: `Tcp`, `Udp`, `*`.
+    pub(crate) ports: BTreeMap<String, Vec<i32>>,
+}
+
+/// The settings of a Service.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// The subnet of an internal load balancer, and whether the Service names it.
+    pub(crate) subnet: String,
+    pub(crate) names_subnet: bool,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) probes: Vec<Probe>,
+    /// `None`: no security rules.
+    pub(crate) access: Option<Access>,
+    pub(crate) public_ip: PublicIp,
+}
+
+/// The settings of public IP addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct PublicIp {
+    /// IDs of prefixes.
+    pub(crate) prefixes: BTreeMap<Family, String>,
+    pub(crate) ip_tags: Option<Vec<(String, String)>>,
+    pub(crate) tags: Tags,
+    /// An empty text removes it.
+    pub(crate) dns_label: Option<String>,
+}
+
+/// The desired state for the work, and one result for each item.
+pub(super) fn wanted(env: &Env, cluster: &str, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {
+    let mut wanted = Wanted { cluster: cluster.to_owned(), ..Wanted::default() };
+    let mut verdicts = Vec::with_capacity(work.len());
+    let mut seen: Vec<*const ccm_provider::NodeRef> = Vec::new();
+    for (place, work) in work.iter().enumerate() {
+        verdicts.push(one(env, work).map(|item| drop(wanted.items.insert(place, item))));
+        // Nearly all Services have the same list of nodes.
+        if work.action != ServiceAction::Delete && !seen.contains(&work.nodes.as_ptr()) {
+            seen.push(work.nodes.as_ptr());
+            wanted.hosts.get_or_insert_default().extend(hosts::hosts(env, &work.nodes));
+        }
+    }
+    (wanted, verdicts)
+}
+
+fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
+    let service = &*work.service;
+    if service.spec.load_balancer_class.is_some() && work.action != ServiceAction::Delete {
+        return Err(ProviderError::ImplementedElsewhere);
+    }
+    let annotations = Annotations::read(&service.metadata.annotations);
+    let scheme = keys::scheme_of(annotations);
+    let subnet = annotations.readable(&keys::LB_SUBNET).filter(|_| scheme == Scheme::Internal);
+    let families = Family::of_service(service);
+    let ingress = service.status.load_balancer.ingress.iter();
+    let group = annotations.readable(&keys::LB_GROUP).unwrap_or_else(|| env.group.clone());
+    let mut item = Item {
+        key: service.key().to_string(),
+        fingerprint: super::refused::fingerprint(service),
+        action: work.action,
+        names: Names::new(service, subnet.clone()),
+        scheme,
+        published: ingress.filter_map(|ingress| parse_ip(&ingress.ip)).collect(),
+        addresses: addresses(annotations, service),
+        public_ips: names_of_public_ips(annotations, &families),
+        public_ip_group: group,
+        access: destinations(service),
+        placing: placing(env, work),
+        families,
+        settings: None,
+        findings: Vec::new(),
+    };
+    match work.action {
+        ServiceAction::Delete => {}
+        // Hosts follow the nodes, whatever else the Service asks for by now.
+        ServiceAction::UpdateHosts => item.settings = settings(env, service, &mut item, subnet).ok(),
+        ServiceAction::Ensure => item.settings = Some(settings(env, service, &mut item, subnet)?),
+    }
+    if work.action != ServiceAction::Ensure {
+        item.findings.clear();
+    }
+    Ok(item)
+}
+
+impl Item {
+    /// A finding that becomes an event with this reason.
+    pub(super) fn finding(&self, reason: &str, text: impl Into<String>) -> Finding {
+        Finding { value: Some(self.key.clone()), ..Finding::warning(reason, text) }
+    }
+
+    /// Whether a load balancer with all its parts is wanted.
+    pub(super) fn is_whole(&self) -> bool {
+        self.action == ServiceAction::Ensure && self.settings.is_some()
+    }
+}
+
+fn placing(env: &Env, work: &ServiceWork) -> Placing {
+    let metadata = &work.service.metadata;
+    let selects = |one: &&Several| {
+        let by_service =
+            one.services.as_ref().is_none_or(|it| it.matches(|key| metadata.labels.get(key).map(String::as_str)));
+        let labels = work.namespace.as_ref();
+        let by_namespace =
+            one.namespaces.as_ref().is_none_or(|it| labels.is_some_and(|labels| it.matches_pairs(labels)));
+        (one.services.is_some() || one.namespaces.is_some()) && by_service && by_namespace
+    };
+    // Upstream compares the key without case.
+    let is_key = |key: &str| key.eq_ignore_ascii_case(keys::LB_CONFIGURATIONS.row.key);
+    let named = metadata
+        .annotations
+        .iter()
+        .find(|(key, _)| is_key(key))
+        .map(|(_, text)| ccm_kit::annotations::value::items(text).map(str::to_lowercase).collect());
+    Placing { named, selected: env.several.iter().filter(selects).map(|one| one.name.clone()).collect() }
+}
+
+/// The requested addresses. An annotation wins over the field, which serves the family of its address only.
+fn addresses(annotations: Annotations<'_>, service: &Service) -> BTreeMap<Family, String> {
+    let field = service.spec.load_balancer_ip.trim();
+    let of_field = (!field.is_empty()).then(|| (parse_ip(field).map_or(Family::V4, Family::of), field.to_owned()));
+    let given = [(Family::V4, &keys::LB_IPV4), (Family::V6, &keys::LB_IPV6)];
+    let annotated = given.into_iter().filter_map(|(family, key)| Some((family, annotations.readable(key)?)));
+    of_field.into_iter().chain(annotated).collect()
+}
+
+/// The texts of two keys by family: a Service of one family uses the plain key, an IPv6 one that of its family first.
+fn by_family(
+    annotations: Annotations<'_>,
+    families: &[Family],
+    plain: &Key<String, Scheme>,
+    ipv6: &Key<String, Scheme>,
+) -> BTreeMap<Family, String> {
+    let is_dual = families.len() == 2;
+    let of = |family: &Family| {
+        let own = annotations.readable(ipv6).filter(|_| *family == Family::V6);
+        let text = own.or_else(|| annotations.readable(plain).filter(|_| *family == Family::V4 || !is_dual));
+        Some((*family, text?))
+    };
+    families.iter().filter_map(of).collect()
+}
+
+fn names_of_public_ips(annotations: Annotations<'_>, families: &[Family]) -> BTreeMap<Family, String> {
+    by_family(annotations, families, &keys::PIP_NAME, &keys::PIP_NAME_IPV6)
+}
+
+/// The destinations of the security rules of a Service, without validation.
+pub(crate) fn destinations(service: &Service) -> Destinations {
+    let annotations = Annotations::read(&service.metadata.annotations);
+    let has_floating_ip = annotations.readable(&keys::NO_FLOATING_IP) != Some(true);
+    let mut ports = BTreeMap::<String, Vec<i32>>::new();
+    for port in &service.spec.ports {
+        let protocol = match &*port.protocol {
+            "TCP" => "Tcp",
+            "UDP" => "Udp",
+            _ => "*",
+        };
+        let number = if has_floating_ip { port.port } else { port.node_port };
+        ports.entry(protocol.to_owned()).or_default().push(number);
+    }
+    Destinations { additional: annotations.readable(&keys::ADDITIONAL_IPS).unwrap_or_default(), has_floating_ip, ports }
+}
+
+fn settings(env: &Env, service: &Service, item: &mut Item, subnet: Option<String>) -> Result<Settings, ProviderError> {
+    let annotations = Annotations::read(&service.metadata.annotations);
+    if !env.is_standard {
+        return Err(refused("loadBalancerSku \"basic\" is not supported: Azure has retired it; set it to standard"));
+    }
+    if service.spec.ports.is_empty() {
+        return Err(refused("the Service has no ports; add one to spec.ports"));
+    }
+    if annotations.readable(&keys::PLS_CREATE) == Some(true) {
+        let text = "private link services are not supported yet; remove it";
+        return Err(annotations.refuse(keys::PLS_CREATE.row, text));
+    }
+    // A wrong value of a key that is read stops the Service, before anything is made.
+    let review = keys::TABLE.review(annotations, item.scheme);
+    if let Some(error) = review.iter().find(|finding| finding.severity == ccm_provider::Severity::Error) {
+        return Err(invalid(error.clone()));
+    }
+    check_addresses(env, item)?;
+    if item.scheme == Scheme::Internal && subnet.is_none() && env.subnet.is_empty() {
+        let text = format!("an internal load balancer needs a subnet: set {} or subnetName", keys::LB_SUBNET.row.key);
+        return Err(refused(text));
+    }
+    let ports = ports::ports(env, service, &item.names, item.scheme, &item.families)?;
+    let (access, remarks) = access::access(service, item.scheme, &item.families)?;
+    item.findings = ports.remarks.into_iter().chain(remarks).map(|(reason, text)| item.finding(reason, text)).collect();
+    item.findings.extend(review);
+    Ok(Settings {
+        names_subnet: subnet.is_some(),
+        subnet: subnet.unwrap_or_else(|| env.subnet.clone()),
+        rules: ports.rules,
+        probes: ports.probes,
+        access: (annotations.readable(&keys::NO_NSG_RULE) != Some(true)).then_some(access),
+        public_ip: PublicIp {
+            prefixes: by_family(annotations, &item.families, &keys::PIP_PREFIX, &keys::PIP_PREFIX_IPV6),
+            ip_tags: annotations.readable(&keys::PIP_IP_TAGS),
+            tags: tags::parse(&annotations.readable(&keys::PIP_TAGS).unwrap_or_default()).0,
+            dns_label: annotations.readable(&keys::DNS_LABEL),
+        },
+    })
+}
+
+/// Whether the requested addresses can be those of a load balancer of this kind.
+fn check_addresses(env: &Env, item: &Item) -> Result<(), ProviderError> {
+    for (family, text) in item.addresses.iter().filter(|(family, _)| item.families.contains(family)) {
+        let ip = parse_ip(text).filter(|ip| Family::of(*ip) == *family);
+        let Some(ip) = ip else {
+            return Err(refused(format!(
+                "the requested address {text:?} is no {} address; correct it",
+                family.as_str()
+            )));
+        };
+        if item.scheme == Scheme::External && !env.is_stack && !is_public(ip) {
+            let text = format!(
+                "the requested address {text:?} is not a public one, and the load balancer is external; use the address of a \
+                 public IP address, or set {} to \"true\"",
+                keys::LB_INTERNAL.row.key
+            );
+            return Err(refused(text));
+        }
+    }
+    Ok(())
+}
+
+fn is_public(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            let [a, b, ..] = ip.octets();
+            let is_shared = a == 100 && (64..128).contains(&b);
+            let is_local = ip.is_private() || ip.is_link_local() || ip.is_loopback() || ip.is_unspecified();
+            let is_many = ip.is_multicast() || ip.is_broadcast();
+            !is_local && !is_many && !is_shared && ip.octets() != [168, 63, 129, 16]
+        }
+        IpAddr::V6(ip) => {
+            let is_local =
+                ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_loopback() || ip.is_unspecified();
+            !is_local && !ip.is_multicast()
+        }
+    }
+}
+
+pub(super) fn refused(message: impl Into<String>) -> ProviderError {
+    ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, message)
+}

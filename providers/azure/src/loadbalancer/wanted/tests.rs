@@ -1,0 +1,284 @@
+use ccm_provider::Node;
+use serde_json::{Value, json};
+
+use super::super::env::PoolKind;
+use super::*;
+
+const INTERNAL: &str = "azure-load-balancer-internal";
+
+fn env() -> Env {
+    Env { group: "rg".into(), subnet: "subnet".into(), is_standard: true, excludes_masters: true, ..Env::default() }
+}
+
+#[allow(clippy::needless_pass_by_value)] // literals at all callers
+fn service(annotations: &[(&str, &str)], spec: Value) -> Service {
+    let key = |key: &str| if key.contains("/") { key.to_owned() } else { format!("{}{key}", keys::DOMAIN) };
+    let annotations: BTreeMap<String, String> =
+        annotations.iter().map(|(name, value)| (key(name), (*value).to_owned())).collect();
+    let mut whole = json!({"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}]});
+    super::super::json::overlay(&mut whole, &spec);
+    let meta = json!({"namespace": "default", "name": "web", "uid": "257b9655-5137-4ad2-b091-ef3f07043ad3", "annotations": annotations});
+    serde_json::from_value(json!({"metadata": meta, "spec": whole})).unwrap()
+}
+
+fn ensure(env: &Env, service: &Service) -> Result<Item, ProviderError> {
+    one(env, &ServiceWork::new(service, &[], ServiceAction::Ensure))
+}
+
+fn settings(annotations: &[(&str, &str)], spec: Value) -> Settings {
+    ensure(&env(), &service(annotations, spec)).unwrap().settings.unwrap()
+}
+
+fn refusal(annotations: &[(&str, &str)], spec: Value) -> String {
+    ensure(&env(), &service(annotations, spec)).unwrap_err().to_string()
+}
+
+fn reasons(annotations: &[(&str, &str)], spec: Value) -> Vec<String> {
+    ensure(&env(), &service(annotations, spec)).unwrap().findings.into_iter().map(|finding| finding.key).collect()
+}
+
+#[test]
+fn a_plain_port_has_a_rule_with_floating_ip_and_a_tcp_probe() {
+    let settings = settings(&[], json!({}));
+    let rule = &settings.rules[0];
+    assert_eq!((rule.protocol, rule.frontend_port, rule.backend_port, rule.has_floating_ip), ("Tcp", 80, 80, true));
+    assert_eq!((rule.idle_minutes, rule.distribution, rule.resets), (4, "Default", Some(true)));
+    let probe = &settings.probes[0];
+    assert_eq!(rule.probe.as_ref(), Some(&probe.name));
+    assert_eq!((probe.protocol, probe.port, probe.interval, probe.count, &probe.path), ("Tcp", 30080, 5, 2, &None));
+    assert_eq!(settings.access.unwrap().tags, ["Internet"]);
+}
+
+#[test]
+fn an_udp_port_has_neither_probe_nor_reset() {
+    let settings = settings(
+        &[],
+        json!({"ports": [{"port": 53, "nodePort": 30053, "protocol": "UDP"}], "sessionAffinity": "ClientIP"}),
+    );
+    assert_eq!(settings.probes, []);
+    assert_eq!((settings.rules[0].resets, settings.rules[0].distribution), (None, "SourceIP"));
+}
+
+#[test]
+fn a_local_service_has_one_probe_for_all_its_ports() {
+    let spec = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 34567, "ports": [
+        {"port": 80, "nodePort": 30080, "protocol": "TCP"}, {"port": 53, "nodePort": 30053, "protocol": "UDP"},
+    ]});
+    let settings = settings(&[("azure-load-balancer-health-probe-interval", "10")], spec);
+    assert_eq!(settings.probes.len(), 1);
+    let probe = &settings.probes[0];
+    assert!(probe.name.ends_with("-TCP-34567"), "{}", probe.name);
+    assert_eq!(
+        (probe.protocol, probe.port, probe.interval, probe.path.as_deref()),
+        ("Http", 34567, 10, Some("/healthz"))
+    );
+    assert!(settings.rules.iter().all(|rule| rule.probe.as_ref() == Some(&probe.name)));
+}
+
+#[test]
+fn interval_times_number_is_less_than_120() {
+    let of = |interval: &str, count: &str| {
+        let given = [
+            ("azure-load-balancer-health-probe-interval", interval),
+            ("azure-load-balancer-health-probe-num-of-probe", count),
+        ];
+        ensure(&env(), &service(&given, json!({})))
+    };
+    assert!(of("10", "20").is_err() && of("40", "3").is_err());
+    assert!(of("20", "5").is_ok());
+}
+
+#[test]
+fn a_probed_port_is_named_by_name_number_or_the_port_of_the_node() {
+    let port = |value: &str| {
+        let spec = json!({"ports": [{"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}]});
+        ensure(&env(), &service(&[("port_80_health-probe_port", value)], spec))
+            .map(|item| item.settings.unwrap().probes[0].port)
+    };
+    assert_eq!((port("HTTP").unwrap(), port("80").unwrap(), port("8080").unwrap()), (30080, 30080, 8080));
+    for wrong in ["https", "70000", "0"] {
+        let text = port(wrong).unwrap_err().to_string();
+        assert!(text.contains("port_80_health-probe_port") && text.contains(wrong), "{text}");
+    }
+}
+
+#[test]
+fn the_application_protocol_wins_over_the_annotation_of_all_ports() {
+    let with = |app: Value, given: &[(&str, &str)]| {
+        let spec = json!({"ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP", "appProtocol": app}]});
+        let item = ensure(&env(), &service(given, spec)).unwrap();
+        let probe = item.settings.unwrap().probes[0].clone();
+        (probe.protocol, probe.path, item.findings.len())
+    };
+    let global = [("azure-load-balancer-health-probe-protocol", "https")];
+    assert_eq!(with(json!("HTTP"), &global), ("Http", Some("/".to_owned()), 1));
+    assert_eq!(with(json!("grpc"), &global).0, "Tcp");
+    assert_eq!(with(Value::Null, &global), ("Https", Some("/".to_owned()), 0));
+    let path = [("azure-load-balancer-health-probe-request-path", "/ready")];
+    assert_eq!(with(json!("http"), &path), ("Http", Some("/ready".to_owned()), 0));
+}
+
+#[test]
+fn high_availability_ports_are_one_rule_on_an_internal_load_balancer_only() {
+    let ha = ("azure-load-balancer-enable-high-availability-ports", "true");
+    let two = json!({"ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}, {"port": 90, "nodePort": 30090, "protocol": "SCTP"}]});
+    let internal = settings(&[(INTERNAL, "True"), ha], two);
+    assert_eq!(internal.rules.len(), 1);
+    let rule = &internal.rules[0];
+    assert_eq!((rule.protocol, rule.frontend_port, rule.backend_port, rule.has_floating_ip), ("All", 0, 0, true));
+    assert!(rule.name.ends_with("-TCP-80") && rule.probe.as_deref() == Some(&*rule.name), "{rule:?}");
+    let external = ensure(&env(), &service(&[ha], json!({}))).unwrap();
+    assert_eq!(external.settings.unwrap().rules[0].protocol, "Tcp");
+    assert!(external.findings.iter().any(|finding| finding.key == "HighAvailabilityPortsIgnored"));
+}
+
+#[test]
+fn sctp_is_refused_with_the_alternative() {
+    let sctp = json!({"ports": [{"port": 132, "nodePort": 30132, "protocol": "SCTP"}]});
+    assert!(refusal(&[], sctp.clone()).contains("SCTP is only supported on an internal load balancer"));
+    assert!(refusal(&[(INTERNAL, "true")], sctp).contains("azure-load-balancer-enable-high-availability-ports"));
+}
+
+#[test]
+fn without_floating_ip_traffic_goes_to_node_ports() {
+    let item = ensure(&env(), &service(&[("azure-disable-load-balancer-floating-ip", "true")], json!({}))).unwrap();
+    let rule = &item.settings.as_ref().unwrap().rules[0];
+    assert_eq!((rule.backend_port, rule.has_floating_ip), (30080, false));
+    assert_eq!(item.access.ports["Tcp"], [30080]);
+}
+
+#[test]
+fn an_internal_ipv6_rule_uses_the_node_port() {
+    let item = ensure(&env(), &service(&[(INTERNAL, "true")], json!({"ipFamilies": ["IPv4", "IPv6"]}))).unwrap();
+    let rules = item.settings.unwrap().rules;
+    let of = |family: Family| {
+        rules.iter().find(|rule| rule.family == family).map(|rule| (rule.backend_port, rule.has_floating_ip))
+    };
+    assert_eq!((of(Family::V4), of(Family::V6)), (Some((80, true)), Some((30080, false))));
+}
+
+#[test]
+fn ports_may_have_no_rule_or_no_probe() {
+    let spec = json!({"ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}, {"port": 81, "nodePort": 30081, "protocol": "TCP"}]});
+    let settings = settings(&[("port_80_no_lb_rule", "true"), ("port_81_no_probe_rule", "TRUE")], spec);
+    assert_eq!((settings.rules.len(), settings.probes.len()), (1, 0));
+    assert_eq!((settings.rules[0].frontend_port, &settings.rules[0].probe), (81, &None));
+}
+
+#[test]
+fn services_with_the_policy_cluster_share_a_probe() {
+    let env = Env { shared_probe: Some((10256, "/healthz".into())), ..env() };
+    let cluster = ensure(&env, &service(&[], json!({}))).unwrap().settings.unwrap();
+    assert_eq!(cluster.probes[0].name, "cluster-service-shared-health-probe");
+    assert_eq!((cluster.probes[0].port, cluster.probes[0].protocol), (10256, "Http"));
+    let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 30999});
+    assert_eq!(ensure(&env, &service(&[], local)).unwrap().settings.unwrap().probes[0].port, 30999);
+}
+
+#[test]
+fn both_kinds_of_source_ranges_are_refused_and_a_deletion_validates_nothing() {
+    let both =
+        service(&[("azure-allowed-ip-ranges", "10.0.0.0/8")], json!({"loadBalancerSourceRanges": ["10.1.0.0/16"]}));
+    assert!(ensure(&env(), &both).unwrap_err().to_string().contains("remove one of them"));
+    for action in [ServiceAction::Delete, ServiceAction::UpdateHosts] {
+        let item = one(&env(), &ServiceWork::new(&both, &[], action)).unwrap();
+        assert!(item.settings.is_none() && item.findings.is_empty());
+    }
+}
+
+#[test]
+fn ranges_are_merged_and_those_of_another_family_ignored() {
+    let spec = json!({"loadBalancerSourceRanges": ["10.0.0.0/9", "10.128.0.0/9", "10.1.0.0/16", "fd00::/64"]});
+    let access = settings(&[], spec.clone()).access.unwrap();
+    assert_eq!(access.ranges, [(Family::V4, vec!["10.0.0.0/8".to_owned()])].into());
+    assert_eq!((access.tags.len(), access.denies), (0, false));
+    assert_eq!(reasons(&[], spec), ["IPRangeFamilyMismatch"]);
+}
+
+#[test]
+fn an_invalid_range_denies_all_others() {
+    let spec = json!({"loadBalancerSourceRanges": ["10.0.0.1/8"]});
+    let access = settings(&[], spec.clone()).access.unwrap();
+    assert!(access.denies && access.tags.is_empty() && access.ranges.is_empty(), "{access:?}");
+    assert_eq!(reasons(&[], spec), ["InvalidSourceRanges"]);
+    let tags = [("azure-allowed-service-tags", "AzureCloud")];
+    assert_eq!(reasons(&tags, json!({"loadBalancerSourceRanges": ["10.0.0.0/8"]})), ["ConflictConfiguration"]);
+}
+
+#[test]
+fn an_internal_service_admits_only_whom_it_names() {
+    let of = |given: &[(&str, &str)], spec: Value| {
+        let access = settings(&[&[(INTERNAL, "true")], given].concat(), spec).access.unwrap();
+        (access.tags.len(), access.ranges.len(), access.denies)
+    };
+    assert_eq!(of(&[], json!({})), (0, 0, false));
+    assert_eq!(of(&[], json!({"loadBalancerSourceRanges": ["0.0.0.0/0"]})), (0, 1, false));
+    let deny = ("azure-deny-all-except-load-balancer-source-ranges", "true");
+    assert_eq!(of(&[deny], json!({"loadBalancerSourceRanges": ["10.0.0.0/8"]})), (0, 1, true));
+    assert_eq!(of(&[deny], json!({})), (0, 0, false), "nobody is named");
+    assert!(settings(&[("azure-disable-load-balancer-nsg-rule", "true")], json!({})).access.is_none());
+}
+
+#[test]
+fn a_requested_address_must_fit_the_load_balancer() {
+    for wrong in ["10.0.0.5", "168.63.129.16", "100.64.0.1", "x", "127.0.0.1"] {
+        let text = refusal(&[], json!({"loadBalancerIP": wrong}));
+        assert!(text.contains(wrong), "{text}");
+    }
+    let stack = Env { is_stack: true, ..env() };
+    assert!(ensure(&stack, &service(&[], json!({"loadBalancerIP": "10.0.0.5"}))).is_ok());
+    assert!(ensure(&env(), &service(&[(INTERNAL, "true")], json!({"loadBalancerIP": "10.0.0.5"}))).is_ok());
+    let given = [("azure-load-balancer-ipv4", "192.0.2.7")];
+    let item = ensure(&env(), &service(&given, json!({"loadBalancerIP": "192.0.2.8"}))).unwrap();
+    assert_eq!(item.addresses[&Family::V4], "192.0.2.7", "the annotation wins");
+}
+
+#[test]
+fn keys_of_ipv6_are_for_ipv6() {
+    let names = |families: &[&str], given: &[(&str, &str)]| {
+        ensure(&env(), &service(given, json!({"ipFamilies": families}))).unwrap().public_ips
+    };
+    let six = ("azure-pip-name-ipv6", "six");
+    let four = ("azure-pip-name", "four");
+    assert_eq!(names(&["IPv4"], &[six]), BTreeMap::new());
+    assert_eq!(names(&["IPv6"], &[six, four]), [(Family::V6, "six".to_owned())].into());
+    assert_eq!(names(&["IPv6"], &[four]), [(Family::V6, "four".to_owned())].into());
+    assert_eq!(names(&["IPv4", "IPv6"], &[four]), [(Family::V4, "four".to_owned())].into());
+}
+
+#[test]
+fn what_is_not_there_is_an_error_that_names_the_key() {
+    assert!(refusal(&[("azure-pls-create", "true")], json!({})).contains("azure-pls-create"));
+    let basic = Env { is_standard: false, ..env() };
+    assert!(ensure(&basic, &service(&[], json!({}))).unwrap_err().to_string().contains("loadBalancerSku"));
+    assert!(refusal(&[("azure-load-balancer-tcp-idle-timeout", "3")], json!({})).contains("tcp-idle-timeout"));
+    let none = json!({"ports": [{"port": 80, "protocol": "TCP"}]});
+    assert!(refusal(&[], none).contains("allocateLoadBalancerNodePorts"));
+}
+
+#[test]
+fn nodes_that_the_cloud_does_not_manage_never_serve() {
+    let node = |labels: &[(&str, &str)], id: Option<&str>| Node {
+        labels: labels.iter().map(|(key, value)| (*key, *value)).collect(),
+        provider_id: id.map(Into::into),
+        ..Node::default()
+    };
+    let azure = Some("azure:///subscriptions/s/resourceGroups/rg/providers/Microsoft.Compute/virtualMachines/a");
+    let serves = |env: &Env, labels: &[(&str, &str)]| hosts::may_serve(env, &node(labels, azure));
+    assert!(serves(&env(), &[]));
+    for label in [
+        ("kubernetes.azure.com/managed", "False"),
+        ("kubernetes.azure.com/resource-group", "other"),
+        ("node-role.kubernetes.io/control-plane", ""),
+        ("kubernetes.io/role", "master"),
+        ("node.kubernetes.io/exclude-from-external-load-balancers", ""),
+    ] {
+        assert!(!serves(&env(), &[label]), "{label:?}");
+    }
+    assert!(serves(&env(), &[("kubernetes.azure.com/resource-group", "RG")]));
+    let master = [("node-role.kubernetes.io/control-plane", "")];
+    let with_masters = Env { excludes_masters: false, ..env() };
+    assert!(serves(&with_masters, &master));
+    assert!(!serves(&Env { pools: PoolKind::Addresses, ..with_masters }, &master));
+    assert!(!hosts::may_serve(&env(), &node(&[], Some("aws:///i-1"))));
+}

@@ -1,0 +1,218 @@
+//! Sends the writes of a plan.
+//!
+//! A write of a shared object is put together when it is sent: Services whose public IP address could not be made are left
+//! out. Writes are guarded by ETags; a conflict is planned again by the engine.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+use ccm_kit::balancer::{Operation, Progress, Written};
+use ccm_kit::lock;
+use ccm_provider::address::parse_ip;
+use ccm_provider::{ErrorClass, ProviderError};
+use serde_json::Value;
+
+use super::env::Env;
+use super::json;
+use super::observe::Reads;
+use super::plan::address::{AddressChange, Outcome};
+use super::plan::balancer::{self, BalancerChange, Edit};
+use super::plan::service::Reached;
+use super::step::{Made, SecurityChange, Write};
+use crate::client::id::ArmId;
+use crate::client::operation::{
+    LB_DELETE, LB_GET, LB_PUT, NIC_PUT, NSG_PUT, POOL_PUT, PUBLIC_IP_DELETE, PUBLIC_IP_GET, PUBLIC_IP_PUT, VMSS_PUT,
+    VMSS_VM_PUT,
+};
+use crate::client::{self, Client, Pending, Sent, State};
+
+/// The writer of one call.
+pub(super) struct Writer<'a> {
+    pub(super) env: &'a Env,
+    pub(super) client: &'a Client,
+    pub(super) reads: &'a Reads,
+    pub(super) ongoing: &'a Ongoing,
+}
+
+/// The parts of the Services in writes of load balancers that are not done, by operation.
+#[derive(Debug, Default)]
+pub(super) struct Ongoing(Mutex<BTreeMap<String, Vec<Edit>>>);
+
+impl Writer<'_> {
+    /// Sends a write.
+    pub(super) async fn apply(&self, write: &Write, made: &Made) -> Result<Written, ProviderError> {
+        let request = match write {
+            Write::Address(change) => return self.address(change, made).await,
+            Write::Balancer(change) => {
+                let after = self.balancer_after(change, made);
+                if after == change.before || change.is_new() && BalancerChange::is_empty(&after) {
+                    return Ok(Written::Done);
+                }
+                client::Write::put(LB_PUT, change.id.clone(), balancer::body(after))
+            }
+            Write::DeleteBalancer(id) => client::Write::bare(LB_DELETE, id.clone()),
+            Write::Security(change) => return self.security(change, made).await,
+            Write::Pool(change) => client::Write::put(POOL_PUT, change.id.clone(), change.body()).unguarded(),
+            Write::Model(change) => match change.body() {
+                Some(body) => client::Write::put(VMSS_PUT, change.id.clone(), body),
+                None => return Ok(Written::Done),
+            },
+            Write::Instance(change) => match change.body() {
+                Some(body) => client::Write::put(VMSS_VM_PUT, change.id.clone(), body),
+                None => return Ok(Written::Done),
+            },
+            Write::Interface(change) => match change.body() {
+                Some(body) => client::Write::put(NIC_PUT, change.id.clone(), body).unguarded(),
+                None => return Ok(Written::Done),
+            },
+        };
+        let (Write::Instance(super::members::InstanceChange { has_more, .. })
+        | Write::Interface(super::members::InterfaceChange { has_more, .. })) = write
+        else {
+            return self.send(&request, write, made).await;
+        };
+        made.lock().has_more |= has_more;
+        self.send(&request, write, made).await
+    }
+
+    async fn send(&self, request: &client::Write, write: &Write, made: &Made) -> Result<Written, ProviderError> {
+        let edits = match write {
+            Write::Balancer(change) => &*change.edits,
+            _ => &[],
+        };
+        match self.client.begin(request).await {
+            Ok(Sent::Done(_)) => {
+                self.completed(write, made).await?;
+                Ok(Written::Done)
+            }
+            Ok(Sent::Accepted(pending)) => {
+                let operation = operation(&pending);
+                if !edits.is_empty() {
+                    lock(&self.ongoing.0).insert(operation.name.clone(), edits.to_vec());
+                }
+                Ok(Written::Accepted(operation))
+            }
+            Err(error) => Err(self.explained(edits, error.into())),
+        }
+    }
+
+    /// The load balancer with the parts of the Services whose public IP addresses exist.
+    fn balancer_after(&self, change: &BalancerChange, made: &Made) -> Value {
+        let made = made.lock();
+        change.after(self.env, |edit: &Edit| edit.needs.iter().all(|id| made.ready.contains(&id.folded())))
+    }
+
+    async fn address(&self, change: &AddressChange, made: &Made) -> Result<Written, ProviderError> {
+        // After the load balancer was written, the ETag of its addresses is another one.
+        let now = match change.is_used() {
+            true => change.before.clone(),
+            false => self.client.get(PUBLIC_IP_GET, &change.id).await?.unwrap_or(Value::Null),
+        };
+        let request = match change.after(self.env, &now) {
+            Outcome::Same => return Ok(Written::Done),
+            Outcome::Put(body) => client::Write::put(PUBLIC_IP_PUT, change.id.clone(), body),
+            Outcome::Delete => client::Write::bare(PUBLIC_IP_DELETE, change.id.clone()),
+        };
+        self.send(&request, &Write::Address(change.clone()), made).await
+    }
+
+    async fn security(&self, change: &SecurityChange, made: &Made) -> Result<Written, ProviderError> {
+        let address = |reached: &Reached| -> Option<IpAddr> {
+            match reached {
+                Reached::Known(ip) => Some(*ip),
+                Reached::Of(id) => made.lock().addresses.get(&id.folded()).copied(),
+            }
+        };
+        let (after, left_out) = change.after(self.env, &change.before, address);
+        // The addresses are known at the next look, which tells the Services apart.
+        if !left_out.is_empty() {
+            let text = "the security group has no place for some Services: planned again";
+            return Err(ProviderError::new(ErrorClass::Conflict, text));
+        }
+        if after == change.before {
+            return Ok(Written::Done);
+        }
+        let request = client::Write::put(NSG_PUT, change.id.clone(), after);
+        self.send(&request, &Write::Security(change.clone()), made).await
+    }
+
+    /// The state of an operation.
+    pub(super) async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
+        let Some(pending) = Pending::parse(&operation.name) else { return Ok(Progress::Done) };
+        Ok(match self.client.poll(&pending).await? {
+            State::Running => Progress::Running,
+            State::Done => {
+                lock(&self.ongoing.0).remove(&operation.name);
+                Progress::Done
+            }
+            State::Failed(error) => {
+                let edits = lock(&self.ongoing.0).remove(&operation.name).unwrap_or_default();
+                return Ok(Progress::Failed(self.explained(&edits, error.into())));
+            }
+        })
+    }
+
+    /// Reads the addresses that later writes need.
+    pub(super) async fn completed(&self, write: &Write, made: &Made) -> Result<(), ProviderError> {
+        match write {
+            Write::Address(change) if change.is_used() => {
+                let public_ip = self.client.get(PUBLIC_IP_GET, &change.id).await?;
+                let ip = public_ip.as_ref().and_then(|ip| parse_ip(json::property(ip, "ipAddress")));
+                let mut made = made.lock();
+                made.ready.insert(change.id.folded());
+                made.addresses.extend(ip.map(|ip| (change.id.folded(), ip)));
+            }
+            Write::Balancer(change) => {
+                let is_dynamic = |frontend: &Value| {
+                    let is_internal = !json::reference(frontend, "subnet").is_empty();
+                    is_internal && json::property(frontend, "privateIPAddress").is_empty()
+                };
+                if !change.edits.iter().flat_map(|edit| &edit.frontends).any(is_dynamic) {
+                    return Ok(());
+                }
+                let balancer = self.client.get(LB_GET, &change.id).await?.unwrap_or(Value::Null);
+                let mut made = made.lock();
+                for frontend in json::items(&balancer, "frontendIPConfigurations") {
+                    let id = json::text(frontend, &["id"]).to_lowercase();
+                    let ip = parse_ip(json::property(frontend, "privateIPAddress"));
+                    made.addresses.extend(ip.map(|ip| (id, ip)));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What the failure of a write of a load balancer means: if the error names objects of some of the Services, these are
+    /// left out, and the engine plans again.
+    fn explained(&self, edits: &[Edit], error: ProviderError) -> ProviderError {
+        if !matches!(error.class(), ErrorClass::Invalid { .. } | ErrorClass::Unknown | ErrorClass::Conflict) {
+            return error;
+        }
+        let text = error.to_string().to_lowercase();
+        let is_named = |edit: &&Edit| {
+            let ips = edit.frontends.iter().map(|frontend| json::reference(frontend, "publicIPAddress"));
+            let names = [&edit.frontends, &edit.rules, &edit.probes].into_iter().flatten().map(json::name);
+            let mut ids = ips.filter_map(|id| ArmId::parse(id).ok()).map(|id| id.name().to_lowercase());
+            let mut names = names.map(str::to_lowercase);
+            ids.any(|name| text.contains(&name)) || names.any(|name| text.contains(&name))
+        };
+        let named: Vec<&Edit> = edits.iter().filter(is_named).collect();
+        if named.is_empty() || named.len() == edits.len() && named.len() > 1 {
+            return error;
+        }
+        for edit in &named {
+            self.reads.refused.note(&edit.key, edit.fingerprint, error.clone());
+        }
+        match named.len() < edits.len() {
+            true => ProviderError::new(ErrorClass::Conflict, error.to_string()),
+            false => error,
+        }
+    }
+}
+
+fn operation(pending: &Pending) -> Operation {
+    let text = format!("changing {} {}", pending.id.kind().rsplit('/').next().unwrap_or_default(), pending.id.name());
+    Operation { name: pending.to_string(), text }
+}

@@ -1,0 +1,330 @@
+//! The machines of the cluster, read in lists: one for each scale set and resource group, never one for each node.
+//!
+//! A list is read again when it is older than its reader allows, and only the list that can hold what is missing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ccm_kit::http::Query;
+use ccm_kit::{Cached, Interrupted, Stamped, lock};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::machine::{Interface, Machine, ScaleSet, State};
+use crate::client::id::ArmId;
+use crate::client::operation::{
+    NIC_LIST, Operation, PUBLIC_IP_LIST, VM_LIST, VMSS, VMSS_LIST, VMSS_NIC_LIST, VMSS_PUBLIC_IP_LIST, VMSS_VM_LIST,
+};
+use crate::client::view::{id, text};
+use crate::client::{ApiError, Client, is_forbidden};
+use crate::start::config::Config;
+
+/// A resource group, or a scale set: what holds machines and their network objects.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Holder {
+    /// Subscription and name, lower-cased.
+    Group(String, String),
+    ScaleSet(ArmId),
+}
+
+impl Holder {
+    pub(crate) fn group(subscription: &str, name: &str) -> Self {
+        Self::Group(subscription.to_ascii_lowercase(), name.to_ascii_lowercase())
+    }
+
+    /// The holder of a machine.
+    pub(crate) fn of(machine: &ArmId) -> Self {
+        let set = machine.parent().filter(|set| set.is(VMSS.kind));
+        set.map_or_else(|| Self::group(machine.subscription(), machine.group()), Self::ScaleSet)
+    }
+
+    /// The holder of a network interface or public IP: its scale set, if it is inside one.
+    fn of_network(object: &ArmId) -> Self {
+        let set = std::iter::successors(object.parent(), ArmId::parent).find(|parent| parent.is(VMSS.kind));
+        set.map_or_else(|| Self::group(object.subscription(), object.group()), Self::ScaleSet)
+    }
+}
+
+/// The machines of a holder.
+#[derive(Debug, Default)]
+pub(crate) struct Machines {
+    by_id: BTreeMap<ArmId, Arc<Machine>>,
+    by_name: BTreeMap<String, Vec<Arc<Machine>>>,
+}
+
+impl Machines {
+    fn new(machines: Vec<Machine>) -> Self {
+        let mut all = Self::default();
+        for machine in machines.into_iter().map(Arc::new) {
+            all.by_name.entry(machine.node_name.clone()).or_default().push(machine.clone());
+            // A node may also have the name of the machine, if the computer has another.
+            let name = machine.id.name().to_ascii_lowercase();
+            if !machine.is_uniform() && name != machine.node_name {
+                all.by_name.entry(name).or_default().push(machine.clone());
+            }
+            all.by_id.insert(machine.id.clone(), machine);
+        }
+        all
+    }
+
+    pub(crate) fn get(&self, id: &ArmId) -> Option<&Arc<Machine>> {
+        self.by_id.get(id)
+    }
+
+    /// The machines whose node has this name, lower-cased. A computer of this name precedes a machine of this name.
+    pub(crate) fn named(&self, name: &str) -> Vec<&Arc<Machine>> {
+        let all: Vec<&Arc<Machine>> = self.by_name.get(name).into_iter().flatten().collect();
+        let computers: Vec<&Arc<Machine>> = all.iter().copied().filter(|machine| machine.node_name == name).collect();
+        if computers.is_empty() { all } else { computers }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Machine>> {
+        self.by_id.values()
+    }
+}
+
+/// A list; `None` if what holds it does not exist.
+type Listed<T> = Option<T>;
+/// The interfaces of a holder, by machine.
+pub(crate) type Interfaces = BTreeMap<ArmId, Vec<Interface>>;
+/// Public addresses by the ID of their public IP.
+pub(crate) type PublicIps = BTreeMap<ArmId, IpAddr>;
+/// States by machine.
+pub(crate) type States = BTreeMap<ArmId, State>;
+
+/// Cached lists of one kind.
+struct Lists<V> {
+    read: fn(Reader, Holder) -> BoxFuture<'static, Result<V, ApiError>>,
+    by_holder: Mutex<BTreeMap<Holder, Cached<V, ApiError>>>,
+}
+
+impl<V> fmt::Debug for Lists<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lists")
+    }
+}
+
+impl<V: Send + Sync + 'static> Lists<V> {
+    fn new(read: fn(Reader, Holder) -> BoxFuture<'static, Result<V, ApiError>>) -> Self {
+        Self { read, by_holder: Mutex::default() }
+    }
+
+    fn of(&self, reader: &Reader, holder: &Holder) -> Cached<V, ApiError> {
+        let read = self.read;
+        let new = || {
+            let (reader, holder) = (reader.clone(), holder.clone());
+            Cached::new(
+                move || read(reader.clone(), holder.clone()),
+                (|how| ApiError::interrupted(VM_LIST, how)) as fn(Interrupted) -> ApiError,
+            )
+        };
+        lock(&self.by_holder).entry(holder.clone()).or_insert_with(new).clone()
+    }
+
+    /// All that are known, whatever their age.
+    fn known(&self) -> Vec<Arc<V>> {
+        let lists = lock(&self.by_holder);
+        lists.values().filter_map(|list| Some(list.last()?.value)).collect()
+    }
+}
+
+/// What a read needs.
+#[derive(Debug, Clone)]
+struct Reader {
+    client: Client,
+    without_view: bool,
+}
+
+/// The ages up to which lists are used when nothing is missing in them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ages {
+    sets: Duration,
+    instances: Duration,
+    machines: Duration,
+}
+
+impl Ages {
+    pub(crate) fn of(config: &Config) -> Self {
+        let ttl = |key: &str, seconds| config.ttl(key, Duration::from_secs(seconds));
+        Self {
+            sets: ttl("vmssCache", 600),
+            instances: ttl("vmssVirtualMachinesCache", 600),
+            machines: ttl("nonVmssUniformNodesCache", 900),
+        }
+    }
+
+    /// The age for the machines and the network objects of a holder.
+    pub(crate) fn of_holder(&self, holder: &Holder) -> Duration {
+        match holder {
+            Holder::ScaleSet(_) => self.instances,
+            Holder::Group(..) => self.machines,
+        }
+    }
+
+    /// The age for the scale sets of a group.
+    pub(crate) fn sets(&self) -> Duration {
+        self.sets
+    }
+}
+
+/// The lists of the cluster. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Fleet(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    reader: Reader,
+    sets: Lists<Vec<ScaleSet>>,
+    machines: Lists<Listed<Machines>>,
+    interfaces: Lists<Interfaces>,
+    public_ips: Lists<PublicIps>,
+    states: Lists<Option<States>>,
+}
+
+impl Fleet {
+    pub(crate) fn new(client: Client, without_view: bool) -> Self {
+        Self(Arc::new(Inner {
+            reader: Reader { client, without_view },
+            sets: Lists::new(|reader, holder| reader.sets(holder).boxed()),
+            machines: Lists::new(|reader, holder| reader.machines(holder).boxed()),
+            interfaces: Lists::new(|reader, holder| reader.interfaces(holder).boxed()),
+            public_ips: Lists::new(|reader, holder| reader.public_ips(holder).boxed()),
+            states: Lists::new(|reader, holder| reader.states(holder).boxed()),
+        }))
+    }
+
+    /// The scale sets of a resource group. A group that does not exist has none.
+    pub(crate) async fn sets(&self, group: &Holder, age: Duration) -> Result<Stamped<Vec<ScaleSet>>, ApiError> {
+        self.0.sets.of(&self.0.reader, group).get(age, None).await
+    }
+
+    /// The machines of a holder.
+    pub(crate) async fn machines(&self, holder: &Holder, age: Duration) -> Result<Stamped<Listed<Machines>>, ApiError> {
+        self.0.machines.of(&self.0.reader, holder).get(age, None).await
+    }
+
+    /// The network interfaces of a holder.
+    pub(crate) async fn interfaces(
+        &self,
+        holder: &Holder,
+        age: Duration,
+        not_before: Option<Instant>,
+    ) -> Result<Stamped<Interfaces>, ApiError> {
+        self.0.interfaces.of(&self.0.reader, holder).get(age, not_before).await
+    }
+
+    /// The public IPs of a holder.
+    pub(crate) async fn public_ips(&self, holder: &Holder, age: Duration) -> Result<Stamped<PublicIps>, ApiError> {
+        self.0.public_ips.of(&self.0.reader, holder).get(age, None).await
+    }
+
+    /// The states of all machines of a subscription outside of uniform scale sets; `None` if the identity may not read
+    /// them.
+    pub(crate) async fn states(&self, subscription: &str, age: Duration) -> Result<Stamped<Option<States>>, ApiError> {
+        let holder = Holder::group(subscription, "");
+        self.0.states.of(&self.0.reader, &holder).get(age, None).await
+    }
+
+    /// All machines that were read, whatever their age.
+    pub(crate) fn known(&self) -> Vec<Arc<Machine>> {
+        let lists = self.0.machines.known();
+        lists.iter().filter_map(|list| list.as_ref().as_ref()).flat_map(Machines::iter).cloned().collect()
+    }
+}
+
+/// The holder of a network interface.
+pub(crate) fn holder_of_interface(interface: &ArmId) -> Holder {
+    Holder::of_network(interface)
+}
+
+/// The holder of a public IP.
+pub(crate) fn holder_of_public_ip(public_ip: &ArmId) -> Holder {
+    Holder::of_network(public_ip)
+}
+
+impl Reader {
+    async fn sets(self, holder: Holder) -> Result<Vec<ScaleSet>, ApiError> {
+        let Holder::Group(subscription, group) = &holder else { return Ok(Vec::new()) };
+        let sets = self.client.list(VMSS_LIST, subscription, group, Query::default()).await?;
+        Ok(sets.unwrap_or_default().iter().filter_map(ScaleSet::read).collect())
+    }
+
+    async fn machines(self, holder: Holder) -> Result<Listed<Machines>, ApiError> {
+        let listed = match &holder {
+            Holder::Group(subscription, group) => {
+                self.client.list(VM_LIST, subscription, group, Query::default()).await?
+            }
+            Holder::ScaleSet(set) => {
+                let query = Query::default();
+                let query = if self.without_view { query } else { query.with("$expand", "instanceView") };
+                self.client.list_in(VMSS_VM_LIST, set, query).await?
+            }
+        };
+        Ok(listed.map(|machines| Machines::new(machines.iter().filter_map(Machine::read).collect())))
+    }
+
+    async fn network(&self, holder: &Holder, of_group: Operation, of_set: Operation) -> Result<Vec<Value>, ApiError> {
+        let listed = match holder {
+            Holder::Group(subscription, group) => {
+                self.client.list(of_group, subscription, group, Query::default()).await?
+            }
+            Holder::ScaleSet(set) => self.client.list_in(of_set, set, Query::default()).await?,
+        };
+        Ok(listed.unwrap_or_default())
+    }
+
+    async fn interfaces(self, holder: Holder) -> Result<Interfaces, ApiError> {
+        let mut by_machine = Interfaces::new();
+        for interface in self.network(&holder, NIC_LIST, VMSS_NIC_LIST).await?.iter().filter_map(Interface::read) {
+            by_machine.entry(interface.machine.clone()).or_default().push(interface);
+        }
+        Ok(by_machine)
+    }
+
+    async fn public_ips(self, holder: Holder) -> Result<PublicIps, ApiError> {
+        let listed = self.network(&holder, PUBLIC_IP_LIST, VMSS_PUBLIC_IP_LIST).await?;
+        let address = |object: &Value| Some((id(object, "/id")?, text(object, "/properties/ipAddress").parse().ok()?));
+        Ok(listed.iter().filter_map(address).collect())
+    }
+
+    async fn states(self, holder: Holder) -> Result<Option<States>, ApiError> {
+        let Holder::Group(subscription, _) = &holder else { return Ok(None) };
+        let query = Query::default().with("statusOnly", "true");
+        let listed = match self.client.list_all(VM_LIST, subscription, query).await {
+            Err(error) if is_forbidden(&error) => return Ok(None),
+            listed => listed?.unwrap_or_default(),
+        };
+        let state = |object: &Value| {
+            let view = object.pointer("/properties/instanceView").filter(|view| !view.is_null())?;
+            Some((id(object, "/id")?, State::read(view)))
+        };
+        Ok(Some(listed.iter().filter_map(state).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_objects_of_scale_sets_are_listed_with_their_set() {
+        let set = ArmId::new("S", "G", VMSS.kind, "ss");
+        let interface = set.child("virtualMachines", "1").child("networkInterfaces", "nic");
+        let of_set = Holder::ScaleSet(set.clone());
+        assert_eq!(holder_of_interface(&interface), of_set);
+        let public_ip = interface.child("ipConfigurations", "c").child("publicIPAddresses", "p");
+        assert_eq!(holder_of_public_ip(&public_ip), of_set);
+        assert_eq!(Holder::of(&set.child("virtualMachines", "1")), of_set);
+        let alone = ArmId::new("S", "G", "Microsoft.Network/networkInterfaces", "nic");
+        assert_eq!(holder_of_interface(&alone), Holder::group("s", "g"));
+        assert_eq!(
+            Holder::of(&ArmId::new("s", "g", "Microsoft.Compute/virtualMachines", "v")),
+            Holder::group("S", "G")
+        );
+    }
+}

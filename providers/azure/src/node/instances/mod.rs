@@ -1,0 +1,338 @@
+//! The machines behind the nodes.
+//!
+//! Upstream: `azure_instances_v2.go`, with up to three calls for each node. Here the core asks about many nodes at once:
+//! their machines are found in lists ([`Nodes`] over [`source`]), then the lists of their network objects and states are
+//! read, and the answers are evaluated ([`Judge`], pure).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_kit::directory::{self, NodeCloud, Nodes};
+use ccm_kit::near_miss;
+use ccm_kit::{Cluster, Stamped};
+use ccm_provider::{Aspects, Instance, InstanceMetadata, Lookup, Node, NodeRef, ProviderError};
+use futures::{StreamExt, stream};
+use tokio::time::Instant;
+
+use self::source::Compute;
+use super::fleet::{Ages, Fleet, Holder, Interfaces, PublicIps, States, holder_of_interface, holder_of_public_ip};
+use super::identity::{Foreign, Wanted, provider_id, wanted};
+use super::machine::{IpConfig, Machine, State};
+use super::zones::zone_label;
+use crate::client::id::{ArmId, same};
+use crate::client::operation::VM_GET;
+use crate::client::{ApiError, Client};
+use crate::start::config::{Config, VmType};
+
+mod addresses;
+mod source;
+#[cfg(test)]
+mod tests;
+
+/// Lists show new machines late: for a node younger than this, absence is no evidence.
+const GRACE: Duration = Duration::from_secs(60);
+/// The age up to which states are used.
+const STATE_AGE: Duration = Duration::from_secs(20);
+/// The most lists at the same time.
+const IN_FLIGHT: usize = 8;
+
+/// The settings of look-ups.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) subscription: String,
+    /// The resource group of the cluster.
+    pub(crate) resource_group: String,
+    pub(crate) vm_type: VmType,
+    /// Whether nodes may be machines outside of uniform scale sets.
+    pub(crate) has_machines: bool,
+    pub(crate) has_zones: bool,
+    /// Whether uniform scale sets are listed without states.
+    pub(crate) without_view: bool,
+    pub(crate) grace: Duration,
+    pub(crate) ages: Ages,
+}
+
+impl Settings {
+    pub(crate) fn of(config: &Config, is_stack: bool) -> Self {
+        let is_uniform_only = config.disable_availability_set_nodes && !config.enable_vmss_flex_nodes;
+        Self {
+            subscription: config.identity.subscription.clone(),
+            resource_group: config.resource_group.clone(),
+            vm_type: config.vm_type,
+            has_machines: config.vm_type != VmType::Vmss || !is_uniform_only,
+            has_zones: !is_stack && config.extended_location_name.is_empty(),
+            without_view: config.without_instance_view,
+            grace: config.not_found_grace.max(GRACE),
+            ages: Ages::of(config),
+        }
+    }
+
+    /// A resource group by the value of a node's label.
+    fn group(&self, label: Option<&str>) -> Holder {
+        Holder::group(&self.subscription, label.unwrap_or(&self.resource_group))
+    }
+
+    /// The label of nodes in a resource group; `None` for that of the cluster.
+    fn label(&self, group: &Holder) -> Option<String> {
+        match group {
+            Holder::Group(_, name) if !same(name, &self.resource_group) => Some(name.clone()),
+            _ => None,
+        }
+    }
+
+    fn has_machines(&self) -> bool {
+        self.has_machines
+    }
+}
+
+/// The instances of Azure.
+pub(crate) type AzureInstances = Nodes<AzureNodes>;
+
+/// The rules of Azure.
+#[derive(Debug)]
+pub(crate) struct AzureNodes {
+    settings: Arc<Settings>,
+    client: Client,
+    fleet: Fleet,
+}
+
+type Observed = directory::Observed<Compute>;
+
+/// The data that is read besides the machines.
+#[derive(Debug, Default)]
+pub(crate) struct Details {
+    aspects: Aspects,
+    interfaces: BTreeMap<Holder, Result<Stamped<Interfaces>, ApiError>>,
+    public_ips: BTreeMap<Holder, Result<Stamped<PublicIps>, ApiError>>,
+    states: BTreeMap<ArmId, Result<State, ApiError>>,
+}
+
+pub(crate) fn instances(settings: Settings, client: Client, fleet: Fleet, cluster: Cluster) -> AzureInstances {
+    let settings = Arc::new(settings);
+    let source = Compute::new(fleet.clone(), settings.clone());
+    Nodes::new(AzureNodes { settings, client, fleet }, source, cluster)
+}
+
+#[async_trait]
+impl NodeCloud for AzureNodes {
+    type Source = Compute;
+    type Details = Details;
+
+    const GRACE: Duration = GRACE;
+
+    fn key(&self, node: &Node) -> Result<Wanted, Lookup> {
+        wanted(node)
+            .map(|wanted| match wanted {
+                // The label may name the group of the cluster.
+                Wanted::Name { name, group } => {
+                    Wanted::Name { name, group: self.settings.label(&self.settings.group(group.as_deref())) }
+                }
+                machine @ Wanted::Machine(_) => machine,
+            })
+            .map_err(|foreign| match foreign {
+                Foreign::Other => Lookup::Foreign,
+                Foreign::Malformed(_) => Lookup::Unknown(ProviderError::unknown(foreign.to_string())),
+            })
+    }
+
+    fn name(key: &Wanted) -> Option<&str> {
+        match key {
+            Wanted::Name { name, .. } => Some(name),
+            Wanted::Machine(_) => None,
+        }
+    }
+
+    fn missing(&self, name: &str) -> (String, &'static str) {
+        let group = &self.settings.resource_group;
+        let remedy = "name the Node like the computer of its machine, label it kubernetes.azure.com/resource-group if the \
+                      machine is in another group, or set its provider ID";
+        (format!("no machine of resource group {group:?} has the computer name {name:?}"), remedy)
+    }
+
+    async fn machines(&self) -> Result<Vec<near_miss::Machine>, ProviderError> {
+        let machine = |machine: Arc<Machine>| near_miss::Machine {
+            name: machine.node_name.clone(),
+            place: machine.id.to_string(),
+            addresses: Vec::new(),
+        };
+        Ok(self.fleet.known().into_iter().map(machine).collect())
+    }
+
+    /// One list of interfaces for each scale set and resource group, and one list of public IPs where there are any.
+    async fn details(&self, nodes: &[(&NodeRef, &Wanted)], observed: &Observed, aspects: Aspects) -> Details {
+        let machines: Vec<&Arc<Machine>> = nodes.iter().filter_map(|(_, key)| observed.one(key)).collect();
+        let mut details = Details { aspects, ..Details::default() };
+        if aspects.shutdown || aspects.metadata {
+            let is_needed =
+                |machine: &&Arc<Machine>| !machine.is_uniform() && (aspects.shutdown || self.needs_domain(machine));
+            let asked: Vec<&Arc<Machine>> = machines.iter().copied().filter(is_needed).collect();
+            details.states = self.states(&asked).await;
+        }
+        if aspects.addresses || aspects.metadata {
+            self.network(&machines, &mut details).await;
+        }
+        details
+    }
+
+    fn judge(&self, node: &Node, key: &Wanted, observed: &Observed, details: &Details) -> Lookup {
+        Judge { settings: &self.settings, details }.node(node, key, observed)
+    }
+}
+
+impl AzureNodes {
+    /// Whether the zone of the machine is its fault domain.
+    fn needs_domain(&self, machine: &Machine) -> bool {
+        machine.zone.is_none() || !self.settings.has_zones
+    }
+
+    /// The states of machines outside of uniform scale sets: from the list of the subscription, or without the right for
+    /// it, from these machines alone.
+    async fn states(&self, machines: &[&Arc<Machine>]) -> BTreeMap<ArmId, Result<State, ApiError>> {
+        let mut states = BTreeMap::new();
+        let mut alone = Vec::new();
+        let subscriptions: BTreeSet<&str> = machines.iter().map(|machine| machine.id.subscription()).collect();
+        for subscription in subscriptions {
+            let listed = self.fleet.states(subscription, STATE_AGE).await;
+            let own = machines.iter().filter(|machine| same(machine.id.subscription(), subscription));
+            match listed.map(|listed| listed.value) {
+                Ok(listed) => match listed.as_ref() {
+                    Some(listed) => states.extend(own.map(|machine| state_in(listed, machine))),
+                    None => alone.extend(own.copied()),
+                },
+                Err(error) => states.extend(own.map(|machine| (machine.id.clone(), Err(error.clone())))),
+            }
+        }
+        let get = |machine: &Arc<Machine>| {
+            let id = machine.id.clone();
+            async move {
+                let query = ccm_kit::http::Query::default().with("$expand", "instanceView");
+                let read = self.client.get_with(VM_GET, &id, query).await;
+                let view = |object: serde_json::Value| object.pointer("/properties/instanceView").map(State::read);
+                (id, read.map(|object| object.and_then(view).unwrap_or_default()))
+            }
+        };
+        let alone: Vec<_> = stream::iter(alone.into_iter().map(get)).buffer_unordered(IN_FLIGHT).collect().await;
+        states.extend(alone);
+        states
+    }
+
+    async fn network(&self, machines: &[&Arc<Machine>], details: &mut Details) {
+        let holders: BTreeSet<Holder> =
+            machines.iter().flat_map(|machine| &machine.interfaces).map(holder_of_interface).collect();
+        let read = |holder: Holder| async move {
+            let age = self.settings.ages.of_holder(&holder);
+            let first = self.fleet.interfaces(&holder, age, None).await;
+            // The interface of a new machine may be missing in an older list.
+            let is_in = |machine: &Machine| machine.interfaces.iter().any(|id| holder_of_interface(id) == holder);
+            let lacks =
+                |list: &Interfaces| machines.iter().any(|machine| is_in(machine) && !list.contains_key(&machine.id));
+            let read = match first {
+                Ok(list) if lacks(&list.value) && list.began.elapsed() > Duration::from_secs(5) => {
+                    self.fleet.interfaces(&holder, Duration::ZERO, Some(Instant::now())).await
+                }
+                first => first,
+            };
+            (holder, read)
+        };
+        let read: Vec<_> = stream::iter(holders.into_iter().map(read)).buffer_unordered(IN_FLIGHT).collect().await;
+        details.interfaces = read.into_iter().collect();
+        let public: BTreeSet<Holder> = {
+            let of = |machine: &&Arc<Machine>| details.configs(machine).ok().into_iter().flatten().collect::<Vec<_>>();
+            let configs = machines.iter().flat_map(of);
+            configs.filter_map(|config| config.public_ip.as_ref().map(holder_of_public_ip)).collect()
+        };
+        let read = |holder: Holder| async move {
+            let age = self.settings.ages.of_holder(&holder);
+            let list = self.fleet.public_ips(&holder, age).await;
+            (holder, list)
+        };
+        let read: Vec<_> = stream::iter(public.into_iter().map(read)).buffer_unordered(IN_FLIGHT).collect().await;
+        details.public_ips = read.into_iter().collect();
+    }
+}
+
+fn state_in(listed: &States, machine: &Machine) -> (ArmId, Result<State, ApiError>) {
+    // A machine that is newer than the list has no known state yet.
+    (machine.id.clone(), Ok(listed.get(&machine.id).cloned().unwrap_or_default()))
+}
+
+impl Details {
+    /// The IP configurations of a machine's primary interface, the primary one first.
+    fn configs(&self, machine: &Machine) -> Result<Vec<&IpConfig>, ProviderError> {
+        let mut interfaces = Vec::new();
+        for holder in machine.interfaces.iter().map(holder_of_interface).collect::<BTreeSet<_>>() {
+            match self.interfaces.get(&holder) {
+                Some(Ok(listed)) => interfaces.extend(listed.value.get(&machine.id).into_iter().flatten()),
+                Some(Err(error)) => return Err(error.clone().into()),
+                None => {}
+            }
+        }
+        let primary = interfaces.iter().find(|interface| interface.is_primary).or(interfaces.first());
+        let mut configs: Vec<&IpConfig> = primary.iter().flat_map(|interface| &interface.configs).collect();
+        configs.sort_by_key(|config| !config.is_primary);
+        Ok(configs)
+    }
+
+    fn public_address(&self, config: &IpConfig) -> Result<Option<IpAddr>, ProviderError> {
+        let Some(id) = &config.public_ip else { return Ok(None) };
+        match self.public_ips.get(&holder_of_public_ip(id)) {
+            Some(Ok(listed)) => Ok(listed.value.get(id).copied()),
+            Some(Err(error)) => Err(error.clone().into()),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Evaluates what was read for a node. Pure.
+struct Judge<'a> {
+    settings: &'a Settings,
+    details: &'a Details,
+}
+
+impl Judge<'_> {
+    fn node(&self, node: &Node, key: &Wanted, observed: &Observed) -> Lookup {
+        observed.judge(key, self.settings.grace, |machine| {
+            let Aspects { addresses, metadata, .. } = self.details.aspects;
+            let is_asked = addresses || metadata;
+            let metadata = is_asked.then(|| self.metadata(node, machine)).transpose();
+            Lookup::Found(Arc::new(Instance { shutdown: self.shutdown(machine), metadata }))
+        })
+    }
+
+    fn state(&self, machine: &Machine) -> Result<Option<State>, ProviderError> {
+        match (&machine.state, self.details.states.get(&machine.id)) {
+            (Some(state), _) => Ok(Some(state.clone())),
+            (None, Some(Ok(state))) => Ok(Some(state.clone())),
+            (None, Some(Err(error))) => Err(error.clone().into()),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Only a complete stop of a machine without a change under way counts.
+    fn shutdown(&self, machine: &Machine) -> Result<bool, ProviderError> {
+        let is_stopped = self.state(machine)?.is_some_and(|state| state.is_stopped());
+        Ok(is_stopped && same(&machine.provisioning, "Succeeded"))
+    }
+
+    fn metadata(&self, node: &Node, machine: &Machine) -> Result<InstanceMetadata, ProviderError> {
+        let node_addresses = addresses::of_machine(node, machine, self.details)?;
+        let zone = match self.details.aspects.metadata {
+            true => zone_label(machine, self.state(machine)?.as_ref(), self.settings.has_zones)?,
+            false => String::new(),
+        };
+        Ok(InstanceMetadata {
+            provider_id: match node.provider_id.as_deref().filter(|id| !id.is_empty()) {
+                Some(own) => own.to_owned(),
+                None => provider_id(&machine.id),
+            },
+            instance_type: machine.size.clone(),
+            node_addresses,
+            zone,
+            region: machine.location.to_ascii_lowercase(),
+            additional_labels: BTreeMap::new(),
+        })
+    }
+}

@@ -1,0 +1,236 @@
+//! Finds the machines of nodes in the lists of the fleet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_kit::Interrupted;
+use ccm_kit::directory::{Answer, Seen, Source};
+use ccm_provider::ProviderError;
+use futures::{StreamExt, stream};
+
+use super::Settings;
+use crate::client::ApiError;
+use crate::client::operation::VM_LIST;
+use crate::node::fleet::{Fleet, Holder};
+use crate::node::identity::{Wanted, may_be_of};
+use crate::node::machine::Machine;
+use crate::start::config::VmType;
+
+/// The age up to which a list shows that a machine exists, and whether it runs. What it lacks is read again.
+const CURRENT: Duration = Duration::from_secs(20);
+/// A list of this age is not read again because of a new node.
+const JUST_READ: Duration = Duration::from_secs(5);
+/// The most lists at the same time.
+const IN_FLIGHT: usize = 8;
+
+/// How old the data may be.
+#[derive(Debug, Clone, Copy)]
+enum Need {
+    /// Existence and state.
+    Current,
+    /// What does not change.
+    Recent,
+}
+
+/// The machines of the cluster.
+#[derive(Debug)]
+pub(crate) struct Compute {
+    fleet: Fleet,
+    settings: Arc<Settings>,
+}
+
+type Answers = Vec<(Wanted, Answer<Compute>)>;
+
+impl Compute {
+    pub(super) fn new(fleet: Fleet, settings: Arc<Settings>) -> Self {
+        Self { fleet, settings }
+    }
+
+    async fn find(&self, keys: BTreeSet<Wanted>, need: Need) -> BTreeMap<Wanted, Answer<Self>> {
+        let mut by_holder: BTreeMap<Holder, Vec<Wanted>> = BTreeMap::new();
+        let mut by_group: BTreeMap<Holder, Vec<String>> = BTreeMap::new();
+        for key in keys {
+            match &key {
+                Wanted::Machine(id) => by_holder.entry(Holder::of(id)).or_default().push(key),
+                Wanted::Name { name, group } => {
+                    by_group.entry(self.settings.group(group.as_deref())).or_default().push(name.clone());
+                }
+            }
+        }
+        let of_holders = by_holder.into_iter().map(|(holder, keys)| async move {
+            let age = match need {
+                Need::Current => self.current(),
+                Need::Recent => self.settings.ages.of_holder(&holder),
+            };
+            self.in_holder(&holder, keys, age, need).await
+        });
+        let of_groups = by_group.into_iter().map(|(group, names)| self.in_group(group, names, need));
+        // Each holder and group in turn, a few at the same time.
+        let (holders, groups) = (stream::iter(of_holders).buffer_unordered(IN_FLIGHT), stream::iter(of_groups));
+        let groups = groups.buffer_unordered(IN_FLIGHT);
+        let (one, other): (Vec<Answers>, Vec<Answers>) = futures::join!(holders.collect(), groups.collect());
+        one.into_iter().chain(other).flatten().collect()
+    }
+
+    fn current(&self) -> Duration {
+        CURRENT.min(self.settings.ages.sets())
+    }
+
+    /// The answers for keys whose holder is known.
+    async fn in_holder(&self, holder: &Holder, keys: Vec<Wanted>, age: Duration, need: Need) -> Answers {
+        let (mut answers, missing) = self.listed(holder, keys, age).await;
+        if missing.is_empty() {
+            return answers;
+        }
+        // The list may be older than the machine, or the machine newer than the list.
+        let again = match need {
+            Need::Current => Duration::ZERO,
+            Need::Recent => JUST_READ.min(age),
+        };
+        let (found, missing) = self.listed(holder, missing, again).await;
+        answers.extend(found);
+        answers.extend(missing.into_iter().map(|key| (key, Ok(Seen::Unlisted))));
+        answers
+    }
+
+    /// The answers of a list, and the keys that it lacks or whose machine is not complete yet.
+    async fn listed(&self, holder: &Holder, keys: Vec<Wanted>, age: Duration) -> (Answers, Vec<Wanted>) {
+        let is_fresh = age <= JUST_READ;
+        let listed = match self.fleet.machines(holder, age).await {
+            Ok(listed) => listed.value,
+            Err(error) => return (keys.into_iter().map(|key| (key, Err(error.clone()))).collect(), Vec::new()),
+        };
+        let Some(machines) = listed.as_ref() else {
+            if *holder == self.settings.group(None) {
+                let why = "the resource group of the cluster is not found: check resourceGroup and subscriptionId";
+                let error = ApiError::of_kind(VM_LIST, ccm_kit::call::ErrorKind::Incomplete, why);
+                return (keys.into_iter().map(|key| (key, Err(error.clone()))).collect(), Vec::new());
+            }
+            return (Vec::new(), keys);
+        };
+        let (mut answers, mut missing) = (Vec::new(), Vec::new());
+        for key in keys {
+            let seen = match &key {
+                Wanted::Machine(id) => machines.get(id).map(|machine| Seen::One(machine.clone())),
+                Wanted::Name { name, .. } => one_of(&machines.named(name)),
+            };
+            match seen {
+                Some(Seen::One(machine)) if !is_fresh && !machine.is_settled() => missing.push(key),
+                Some(seen) => answers.push((key, Ok(seen))),
+                None => missing.push(key),
+            }
+        }
+        (answers, missing)
+    }
+
+    /// The answers for names in a resource group: the scale sets whose instances may have the name, then the machines.
+    async fn in_group(&self, group: Holder, names: Vec<String>, need: Need) -> Answers {
+        let key = |name: String| Wanted::Name { name, group: self.settings.label(&group) };
+        let mut left: BTreeSet<String> = names.into_iter().collect();
+        let mut answers = Answers::new();
+        if self.settings.vm_type == VmType::Vmss {
+            for age in [self.settings.ages.sets(), JUST_READ] {
+                let sets = match self.fleet.sets(&group, age).await {
+                    Ok(sets) => sets.value,
+                    Err(error) => {
+                        answers.extend(left.into_iter().map(|name| (key(name), Err(error.clone()))));
+                        return answers;
+                    }
+                };
+                // A scale set that is not known yet may have the rest.
+                for set in sets.iter().filter(|set| !set.is_flexible) {
+                    let of_set: Vec<String> =
+                        left.iter().filter(|name| may_be_of(&set.prefix, name)).cloned().collect();
+                    if of_set.is_empty() {
+                        continue;
+                    }
+                    let holder = Holder::ScaleSet(set.id.clone());
+                    let age = self.settings.ages.of_holder(&holder);
+                    let found = self.in_holder(&holder, of_set.into_iter().map(key).collect(), age, need).await;
+                    for (key, answer) in found {
+                        let Wanted::Name { name, .. } = &key else { continue };
+                        if !matches!(answer, Ok(Seen::Unlisted)) {
+                            left.remove(name);
+                            answers.push((key, answer));
+                        }
+                    }
+                }
+                let may_be_new = |name: &String| !sets.iter().any(|set| may_be_of(&set.prefix, name));
+                if self.settings.has_machines() || !left.iter().any(may_be_new) {
+                    break;
+                }
+            }
+        }
+        let left: Vec<Wanted> = left.into_iter().map(key).collect();
+        if left.is_empty() {
+            return answers;
+        }
+        match self.settings.has_machines() {
+            true => {
+                let age = self.settings.ages.of_holder(&group);
+                answers.extend(self.in_holder(&group, left, age, need).await);
+            }
+            false => answers.extend(left.into_iter().map(|key| (key, Ok(Seen::Unlisted)))),
+        }
+        answers
+    }
+}
+
+fn one_of(found: &[&Arc<Machine>]) -> Option<Seen<Arc<Machine>>> {
+    match found {
+        [] => None,
+        [one] => Some(Seen::One((*one).clone())),
+        several => Some(Seen::Several(several.iter().map(|machine| machine.id.to_string()).collect())),
+    }
+}
+
+#[async_trait]
+impl Source for Compute {
+    type Key = Wanted;
+    type Value = Arc<Machine>;
+    type Error = ApiError;
+
+    /// Never used: look-ups read lists.
+    async fn list(&self) -> Result<(usize, BTreeMap<Wanted, Seen<Arc<Machine>>>), ApiError> {
+        Ok((0, BTreeMap::new()))
+    }
+
+    async fn look_up(&self, keys: BTreeSet<Wanted>) -> BTreeMap<Wanted, Answer<Self>> {
+        self.find(keys, Need::Current).await
+    }
+
+    async fn look_up_recent(&self, keys: BTreeSet<Wanted>) -> BTreeMap<Wanted, Answer<Self>> {
+        self.find(keys, Need::Recent).await
+    }
+
+    fn list_calls(_: usize) -> usize {
+        usize::MAX
+    }
+
+    fn look_up_calls(keys: &BTreeSet<Wanted>) -> usize {
+        keys.len()
+    }
+
+    fn is_settled(machine: &Arc<Machine>) -> bool {
+        machine.is_settled()
+    }
+
+    /// A node may have another name than its machine.
+    fn is_evidence(key: &Wanted) -> bool {
+        matches!(key, Wanted::Machine(_))
+    }
+
+    fn ambiguous(&self, key: &Wanted, ids: &[String]) -> ProviderError {
+        let Wanted::Name { name, .. } = key else { return ProviderError::bug(format!("{key:?} is not unique")) };
+        let ids = ids.join(", ");
+        ProviderError::unknown(format!(
+            "several machines have the name {name:?}: {ids}; set the provider ID of the node"
+        ))
+    }
+
+    fn interrupted(how: Interrupted) -> ApiError {
+        ApiError::interrupted(VM_LIST, how)
+    }
+}

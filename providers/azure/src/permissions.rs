@@ -1,0 +1,215 @@
+//! The permissions that Azure must grant: for each function of the program the actions of a custom role.
+//!
+//! The actions are those of the operations, and those for objects that requests name (`join`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use ccm_kit::call;
+use serde_json::{Value, json};
+
+use crate::client::operation::*;
+
+/// A custom role.
+#[derive(Debug)]
+pub(crate) struct Role {
+    /// The name of its file.
+    name: &'static str,
+    title: &'static str,
+    /// The purpose of the role.
+    pub(crate) purpose: &'static str,
+    operations: &'static [Operation],
+    /// Actions for objects that requests name.
+    besides: &'static [&'static str],
+}
+
+/// All roles.
+pub(crate) const ROLES: [Role; 4] = [
+    Role {
+        name: "node",
+        title: "ccm: nodes",
+        purpose: "nodes",
+        operations: &[
+            VM_GET,
+            VM_LIST,
+            VMSS_LIST,
+            VMSS_VM_LIST,
+            VMSS_NIC_LIST,
+            VMSS_PUBLIC_IP_LIST,
+            NIC_LIST,
+            PUBLIC_IP_LIST,
+        ],
+        besides: &["Microsoft.Compute/virtualMachineScaleSets/virtualMachines/instanceView/read"],
+    },
+    Role {
+        name: "load-balancer",
+        title: "ccm: load balancers",
+        purpose: "Services of type LoadBalancer",
+        operations: &[
+            VM_GET,
+            VM_LIST,
+            VMSS_GET,
+            VMSS_LIST,
+            VMSS_PUT,
+            VMSS_VM_GET,
+            VMSS_VM_LIST,
+            VMSS_VM_PUT,
+            VMSS_NIC_LIST,
+            COMPUTE_OPERATION_GET,
+            LB_GET,
+            LB_LIST,
+            LB_PUT,
+            LB_DELETE,
+            LB_MIGRATE,
+            POOL_PUT,
+            POOL_DELETE,
+            PUBLIC_IP_GET,
+            PUBLIC_IP_LIST,
+            PUBLIC_IP_PUT,
+            PUBLIC_IP_DELETE,
+            PREFIX_GET,
+            NIC_GET,
+            NIC_LIST,
+            NIC_PUT,
+            NSG_GET,
+            NSG_PUT,
+            VNET_GET,
+            SUBNET_GET,
+            SUBNET_PUT,
+            PLS_LIST,
+            PLS_PUT,
+            PLS_DELETE,
+            PLS_CONNECTION_DELETE,
+            NETWORK_OPERATION_GET,
+        ],
+        besides: &[
+            "Microsoft.Compute/virtualMachineScaleSets/manualUpgrade/action",
+            "Microsoft.Network/applicationSecurityGroups/joinNetworkSecurityRule/action",
+            "Microsoft.Network/loadBalancers/backendAddressPools/join/action",
+            "Microsoft.Network/loadBalancers/inboundNatRules/join/action",
+            "Microsoft.Network/networkSecurityGroups/join/action",
+            "Microsoft.Network/publicIPAddresses/join/action",
+            "Microsoft.Network/publicIPPrefixes/join/action",
+            "Microsoft.Network/virtualNetworks/subnets/join/action",
+        ],
+    },
+    Role {
+        name: "route",
+        title: "ccm: routes to pods",
+        purpose: "routes to the pods (`--configure-cloud-routes`)",
+        operations: &[ROUTES_GET, ROUTES_PUT, NETWORK_OPERATION_GET],
+        besides: &["Microsoft.Network/routeTables/routes/*"],
+    },
+    Role {
+        name: "volume",
+        title: "ccm: zones of volumes",
+        purpose: "zones of persistent volumes that users declare (`persistentvolume-label-controller`)",
+        operations: &[DISK_GET],
+        besides: &[],
+    },
+];
+
+impl Role {
+    /// The actions, sorted and unique.
+    pub(crate) fn actions(&self) -> BTreeSet<String> {
+        let own = self.operations.iter().map(call::Operation::permission);
+        own.chain(self.besides.iter().map(|action| (*action).to_owned())).collect()
+    }
+
+    /// The role as `az role definition create` takes it.
+    fn definition(&self) -> Value {
+        json!({
+            "Name": self.title,
+            "IsCustom": true,
+            "Description": format!("What ccm needs for {}.", self.purpose.replace('`', "")),
+            "Actions": self.actions(),
+            "NotActions": [],
+            "AssignableScopes": ["/subscriptions/SUBSCRIPTION"],
+        })
+    }
+}
+
+/// Custom roles, one file for each function: path in the manifests' folder, and JSON.
+pub fn custom_roles() -> Vec<(&'static str, String)> {
+    let path = |name: &str| match name {
+        "node" => "azure/roles/node.json",
+        "route" => "azure/roles/route.json",
+        "volume" => "azure/roles/volume.json",
+        _ => "azure/roles/load-balancer.json",
+    };
+    let text = |role: &Role| format!("{:#}\n", role.definition());
+    ROLES.iter().map(|role| (path(role.name), text(role))).collect()
+}
+
+/// The actions as a table in Markdown.
+pub(crate) fn reference() -> String {
+    let mut rows: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for role in &ROLES {
+        for action in role.actions() {
+            rows.entry(action).or_default().push(role.name);
+        }
+    }
+    let mut text = "| Action | For |\n| --- | --- |\n".to_owned();
+    for (action, roles) in rows {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "| `{action}` | {} |", roles.join(", "));
+    }
+    text
+}
+
+/// What an identity may do at a scope: the entries of the answer for it.
+pub(crate) fn is_granted(granted: &[Value], action: &str) -> bool {
+    let has = |entry: &Value, key: &str| {
+        let patterns = entry.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        patterns.into_iter().any(|pattern| matches(pattern, action))
+    };
+    granted.iter().any(|entry| has(entry, "actions") && !has(entry, "notActions"))
+}
+
+/// Whether an action has the form of a pattern with `*`, without case.
+fn matches(pattern: &str, action: &str) -> bool {
+    let glob = ccm_kit::Glob::new(&pattern.to_ascii_lowercase());
+    glob.matches(&action.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_is_in_a_role_or_needs_nothing() {
+        let granted: BTreeSet<Operation> = ROLES.iter().flat_map(|role| role.operations).copied().collect();
+        // Documents of the subscription, which every identity with a role in it may read.
+        let none = [ZONES_GET, PERMISSIONS_LIST];
+        for operation in ALL {
+            assert_ne!(granted.contains(operation), none.contains(operation), "{operation:?}");
+        }
+    }
+
+    #[test]
+    fn nodes_and_volumes_need_no_right_to_write() {
+        for (path, text) in custom_roles() {
+            let role: Value = serde_json::from_str(&text).unwrap();
+            let actions = role["Actions"].as_array().unwrap();
+            let reads = path.contains("node") || path.contains("volume");
+            assert_eq!(actions.iter().all(|action| action.as_str().unwrap().ends_with("/read")), reads, "{path}");
+        }
+        assert!(reference().contains("| `Microsoft.Network/routeTables/write` | route |"));
+    }
+
+    #[test]
+    fn rights_are_patterns_without_what_is_excluded() {
+        let granted = [
+            json!({"actions": ["*/read"], "notActions": ["microsoft.compute/disks/*"]}),
+            json!({"actions": ["Microsoft.Network/loadBalancers/*"], "notActions": []}),
+        ];
+        for (action, expected) in [
+            ("Microsoft.Compute/virtualMachines/read", true),
+            ("Microsoft.Compute/disks/read", false),
+            ("microsoft.network/loadbalancers/write", true),
+            ("Microsoft.Network/publicIPAddresses/write", false),
+        ] {
+            assert_eq!(is_granted(&granted, action), expected, "{action}");
+        }
+    }
+}

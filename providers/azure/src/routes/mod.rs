@@ -1,0 +1,283 @@
+//! Routes to the pods of each node, in a route table.
+//!
+//! Upstream: `azure_routes.go`. There a worker holds its lock while it sleeps half a minute after each write, and a write
+//! that fails counts as done. Here the table is read once for all routes of a reconcile ([`PlannedRoutes`] plans from
+//! that), and the changes of one reconcile are one write ([`table`]).
+//!
+//! A route belongs to a node by its name, `node____<range>` or the node's name alone, or by its hop. Others are never
+//! changed.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ccm_kit::routes::{Entry, RouteTable, Table, Target};
+use ccm_kit::{Batcher, Cached, Cluster, Interrupted, Limits, PlannedRoutes};
+use ccm_provider::deadline::WRITE_DEADLINE;
+use ccm_provider::{AddressType, NewRoute, Node, NodeAddress, NodeReader, ProviderError, Route, Routes, address};
+use futures::FutureExt;
+use ipnet::IpNet;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use self::table::{Change, Writer};
+use crate::client::operation::ROUTES_GET;
+use crate::client::view::{list, text};
+use crate::client::{ApiError, Client, id::ArmId, id::same};
+use crate::node::identity::is_unmanaged;
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+/// Between the name of a node and its range in the name of a route.
+const SEPARATOR: &str = "____";
+/// The most changes of one write; more than any table may have.
+const AT_ONCE: usize = 10_000;
+/// Retry interval for a node without addresses.
+const NEW_NODE: Duration = Duration::from_secs(10);
+/// The type of the next hop of our routes.
+const APPLIANCE: &str = "VirtualAppliance";
+
+/// The settings of routes.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) table: ArmId,
+    /// Of a new table.
+    pub(crate) location: String,
+    pub(crate) tags: Vec<(String, String)>,
+    /// `--cluster-cidr`
+    pub(crate) cluster_cidrs: Vec<IpNet>,
+}
+
+/// The routes of the cluster.
+#[derive(Debug)]
+pub(crate) struct AzureRoutes {
+    planned: PlannedRoutes<AzureTable>,
+    cluster: Cluster,
+}
+
+impl AzureRoutes {
+    pub(crate) fn new(settings: Settings, client: &Client, cluster: Cluster) -> Self {
+        let table = AzureTable::new(settings, client, cluster.clone());
+        Self { planned: PlannedRoutes::new(table, cluster.clone()), cluster }
+    }
+
+    /// The routes as planned.
+    pub(crate) fn planned(&self) -> &PlannedRoutes<AzureTable> {
+        &self.planned
+    }
+
+    fn is_unmanaged(&self, route: &Route) -> bool {
+        let node = route.target_node.as_ref().and_then(|name| self.cluster.nodes()?.get(name));
+        node.is_some_and(|node| is_unmanaged(&node))
+    }
+}
+
+/// Nodes that other programs manage have no route in the table: theirs count as present.
+#[async_trait]
+impl Routes for AzureRoutes {
+    async fn list(&self, cluster: &str) -> Result<Vec<Route>, ProviderError> {
+        let mut routes = self.planned.list(cluster).await?;
+        let nodes = self.cluster.nodes().map(NodeReader::list).unwrap_or_default();
+        for node in nodes.iter().filter(|node| is_unmanaged(node)) {
+            let route = |cidr: &str| Route {
+                name: node.name.to_string(),
+                target_node: Some(node.name.clone()),
+                destination_cidr: cidr.to_owned(),
+                ..Route::default()
+            };
+            routes.extend(node.pod_cidrs.iter().map(|cidr| route(cidr)));
+        }
+        Ok(routes)
+    }
+
+    async fn create(&self, cluster: &str, routes: &[NewRoute]) -> Vec<Result<(), ProviderError>> {
+        let own: Vec<NewRoute> = routes.iter().filter(|new| !self.is_unmanaged(&new.route)).cloned().collect();
+        let mut answers = self.planned.create(cluster, &own).await.into_iter();
+        let answer = |new: &NewRoute| match self.is_unmanaged(&new.route) {
+            true => Ok(()),
+            false => answers.next().unwrap_or_else(|| Err(ProviderError::bug("a route without an answer"))),
+        };
+        routes.iter().map(answer).collect()
+    }
+
+    async fn delete(&self, cluster: &str, routes: &[Route]) -> Vec<Result<(), ProviderError>> {
+        let own: Vec<Route> = routes.iter().filter(|route| !self.is_unmanaged(route)).cloned().collect();
+        let mut answers = self.planned.delete(cluster, &own).await.into_iter();
+        let answer = |route: &Route| match self.is_unmanaged(route) {
+            true => Ok(()),
+            false => answers.next().unwrap_or_else(|| Err(ProviderError::bug("a route without an answer"))),
+        };
+        routes.iter().map(answer).collect()
+    }
+}
+
+/// The route table.
+#[derive(Debug)]
+pub(crate) struct AzureTable {
+    cluster_cidrs: Arc<[IpNet]>,
+    cluster: Cluster,
+    tables: Cached<Option<Value>, ApiError>,
+    writes: Batcher<Writer>,
+}
+
+/// A route as written.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Wanted {
+    name: String,
+    prefix: String,
+    hop: IpAddr,
+}
+
+/// A write of routes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RouteWrite {
+    Add(Wanted),
+    Remove(String),
+    Replace { old: String, new: Wanted },
+}
+
+impl fmt::Display for RouteWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |new: &Wanted| format!("{}: {} via {}", new.name, new.prefix, new.hop);
+        match self {
+            Self::Add(new) => write!(f, "add {}", text(new)),
+            Self::Remove(old) => write!(f, "remove {old}"),
+            Self::Replace { old, new } => write!(f, "remove {old}, add {}", text(new)),
+        }
+    }
+}
+
+impl AzureTable {
+    fn new(settings: Settings, client: &Client, cluster: Cluster) -> Self {
+        let (reader, id) = (client.clone(), settings.table.clone());
+        let read = move || {
+            let (client, id) = (reader.clone(), id.clone());
+            async move { client.get(ROUTES_GET, &id).await }.boxed()
+        };
+        let interrupted = (|how| ApiError::interrupted(ROUTES_GET, how)) as fn(Interrupted) -> ApiError;
+        let limits = Limits { deadline: WRITE_DEADLINE, ..Limits::of(AT_ONCE) };
+        Self {
+            cluster_cidrs: settings.cluster_cidrs.clone().into(),
+            cluster,
+            tables: Cached::new(read, interrupted),
+            writes: Batcher::new(Writer::new(settings, client.clone()), limits),
+        }
+    }
+
+    async fn change(&self, change: Change) -> Result<(), ProviderError> {
+        let answer = self.writes.ask_one(change).await?;
+        answer.unwrap_or_else(|| Err(ProviderError::bug("a change of routes was not written")))
+    }
+}
+
+/// The name of a node's route for a range.
+fn route_name(node: &str, range: &str) -> String {
+    let range: String = range.chars().filter(|c| !matches!(c, ':' | '.' | '/')).collect();
+    format!("{node}{SEPARATOR}{range}")
+}
+
+/// Whether a route of this name and range is that of a node, perhaps a deleted one.
+fn is_named(name: &str, range: &str) -> bool {
+    let node = name.split_once(SEPARATOR).map(|(node, _)| node);
+    node.is_some_and(|node| !node.is_empty() && same(&route_name(node, range), name))
+}
+
+/// A route of the table. `is_node`: whether a node has this name or address.
+fn entry(route: &Value, is_node: impl Fn(&str, &IpAddr) -> bool) -> Option<Entry<IpAddr>> {
+    let (name, range) = (text(route, "/name"), text(route, "/properties/addressPrefix"));
+    address::parse_cidr(range)?;
+    let kind = text(route, "/properties/nextHopType");
+    let hop = text(route, "/properties/nextHopIpAddress").parse::<IpAddr>().ok().filter(|_| same(kind, APPLIANCE));
+    let target = match hop {
+        Some(hop) if is_named(name, range) || is_node(name, &hop) => Target::Hop(hop),
+        _ => Target::Foreign(kind.to_owned()),
+    };
+    Some(Entry { name: name.to_owned(), destination: range.to_owned(), target })
+}
+
+fn addresses(node: &Node) -> impl Iterator<Item = IpAddr> {
+    let internal = node.addresses.iter().filter(|address| address.kind == AddressType::InternalIp);
+    internal.filter_map(NodeAddress::ip)
+}
+
+#[async_trait]
+impl RouteTable for AzureTable {
+    type Id = Arc<[IpNet]>;
+    type Hop = IpAddr;
+    type Facts = ();
+    type Write = RouteWrite;
+    const NO_HOP: &'static str = "has no internal IP address of the family";
+    const IN_FLIGHT: usize = AT_ONCE;
+
+    async fn read(
+        &self,
+        _: &str,
+        max_age: Duration,
+        not_before: Option<Instant>,
+    ) -> Result<Table<Self::Id, IpAddr>, ProviderError> {
+        let table = self.tables.get(max_age, not_before).await?;
+        let nodes = self.cluster.nodes().map(NodeReader::list).unwrap_or_default();
+        let names: std::collections::BTreeSet<String> =
+            nodes.iter().map(|node| node.name.to_ascii_lowercase()).collect();
+        let hops: std::collections::BTreeSet<IpAddr> = nodes.iter().flat_map(|node| addresses(node)).collect();
+        let is_node = |name: &str, hop: &IpAddr| names.contains(&name.to_ascii_lowercase()) || hops.contains(hop);
+        let routes = table.value.as_ref().as_ref().map(|table| list(table, "/properties/routes")).unwrap_or_default();
+        let entries = routes.iter().filter_map(|route| entry(route, is_node)).collect();
+        Ok(Table { id: self.cluster_cidrs.clone(), entries })
+    }
+
+    async fn write(&self, write: &RouteWrite) -> Result<(), ProviderError> {
+        match write {
+            RouteWrite::Add(new) => self.change(Change::Add { old: None, new: new.clone() }).await,
+            RouteWrite::Remove(old) => self.change(Change::Remove(old.clone())).await,
+            RouteWrite::Replace { old, new } => {
+                self.change(Change::Add { old: Some(old.clone()), new: new.clone() }).await
+            }
+        }
+    }
+
+    fn hops(node: &Node) -> Vec<IpAddr> {
+        if is_unmanaged(node) { Vec::new() } else { addresses(node).collect() }
+    }
+
+    fn hop<'a>(hops: &'a [IpAddr], destination: &IpNet) -> Option<&'a IpAddr> {
+        hops.iter().find(|hop| hop.is_ipv4() == destination.addr().is_ipv4())
+    }
+
+    /// A node without any address is not initialized yet: its route waits, without an event.
+    fn no_hop(message: String, is_new: bool) -> ProviderError {
+        match is_new {
+            true => ProviderError::in_progress(message, NEW_NODE),
+            false => ProviderError::unknown(message),
+        }
+    }
+
+    fn is_blackhole(cluster_cidrs: &Self::Id, destination: &IpNet) -> bool {
+        cluster_cidrs.iter().any(|range| range.contains(destination))
+    }
+
+    fn create(
+        _: &Self::Id,
+        (): &(),
+        new: &NewRoute,
+        range: IpNet,
+        hop: &IpAddr,
+        old: Option<&Entry<IpAddr>>,
+    ) -> RouteWrite {
+        let node = new.route.target_node.as_deref().unwrap_or_default();
+        let prefix = range.to_string();
+        let new = Wanted { name: route_name(node, &prefix), prefix, hop: *hop };
+        match old {
+            Some(old) => RouteWrite::Replace { old: old.name.clone(), new },
+            None => RouteWrite::Add(new),
+        }
+    }
+
+    fn delete(_: &Self::Id, entry: &Entry<IpAddr>) -> RouteWrite {
+        RouteWrite::Remove(entry.name.clone())
+    }
+}

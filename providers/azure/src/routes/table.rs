@@ -1,0 +1,220 @@
+//! Writes of the route table: the changes of a moment are one write.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use ccm_kit::call::Meaning;
+use ccm_kit::{Bulk, Interrupted, lock};
+use ccm_provider::ProviderError;
+use ccm_provider::deadline::WRITE_DEADLINE;
+use serde_json::{Value, json};
+
+use super::{APPLIANCE, Settings, Wanted};
+use crate::client::id::same;
+use crate::client::metrics::Place;
+use crate::client::operation::{ROUTES_GET, ROUTES_PUT};
+use crate::client::view::{list, text};
+use crate::client::{ApiError, Client, Write};
+
+/// A change of the table. Removals sort first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Change {
+    /// By name.
+    Remove(String),
+    /// A route, which may take the place of another one.
+    Add { old: Option<String>, new: Wanted },
+}
+
+/// The route table, with its limit once Azure has named it.
+pub(super) struct Writer {
+    settings: Settings,
+    client: Client,
+    limit: Mutex<Option<usize>>,
+    /// One write at a time: a later one would cancel an earlier one.
+    turn: tokio::sync::Mutex<()>,
+}
+
+type Answers = BTreeMap<Change, Result<(), ProviderError>>;
+
+impl Writer {
+    pub(super) fn new(settings: Settings, client: Client) -> Self {
+        Self { settings, client, limit: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    }
+
+    fn new_table(&self) -> Value {
+        let tags: BTreeMap<&str, &str> = self.settings.tags.iter().map(|(key, value)| (&**key, &**value)).collect();
+        json!({"location": self.settings.location, "tags": tags, "properties": {"routes": []}})
+    }
+
+    /// Writes the changes that fit into the table.
+    async fn write(&self, changes: &[Change], answers: &mut Answers) -> Result<(), ApiError> {
+        let found = self.client.get(ROUTES_GET, &self.settings.table).await?;
+        let is_new = found.is_none();
+        let mut table = found.unwrap_or_else(|| self.new_table());
+        let before = list(&table, "/properties/routes").to_vec();
+        let limit = *lock(&self.limit);
+        let (routes, surplus) = changed(&before, changes, limit);
+        for change in surplus {
+            answers.insert(change.clone(), Err(self.full(limit.unwrap_or_default())));
+        }
+        if routes == before && !is_new {
+            return Ok(());
+        }
+        if let Some(properties) = table.pointer_mut("/properties").and_then(Value::as_object_mut) {
+            properties.insert("routes".to_owned(), Value::Array(routes));
+        }
+        let write = Write::put(ROUTES_PUT, self.settings.table.clone(), table);
+        let written = self.client.finish(&write, WRITE_DEADLINE).await;
+        match written {
+            Err(error) if limit.is_none() && is_full(&error) => {
+                *lock(&self.limit) = Some(number_in(&error.message).unwrap_or(before.len()));
+                Err(error)
+            }
+            written => written,
+        }
+    }
+
+    fn full(&self, limit: usize) -> ProviderError {
+        let table = self.settings.table.name();
+        ProviderError::unknown(format!(
+            "route table {table} takes no more than {limit} routes: ask Azure for a higher limit, remove routes that are not \
+             needed, or use a network without routes per node; after that, restart this program"
+        ))
+    }
+}
+
+fn is_full(error: &ApiError) -> bool {
+    error.meaning() == Meaning::Quota || error.code.contains("Limit")
+}
+
+/// The first number of a message.
+fn number_in(message: &str) -> Option<usize> {
+    message.split(|c: char| !c.is_ascii_digit()).find_map(|digits| digits.parse().ok().filter(|number| *number > 0))
+}
+
+fn route(new: &Wanted) -> Value {
+    let properties = json!({
+        "addressPrefix": new.prefix, "nextHopType": APPLIANCE, "nextHopIpAddress": new.hop.to_string(),
+    });
+    json!({"name": new.name, "properties": properties})
+}
+
+fn is_same(route: &Value, new: &Wanted) -> bool {
+    same(text(route, "/name"), &new.name)
+        && text(route, "/properties/addressPrefix") == new.prefix
+        && text(route, "/properties/nextHopIpAddress").parse() == Ok(new.hop)
+}
+
+/// The routes with these changes, removals first, and the additions that do not fit.
+fn changed<'a>(before: &[Value], changes: &'a [Change], limit: Option<usize>) -> (Vec<Value>, Vec<&'a Change>) {
+    let mut routes = before.to_vec();
+    let mut surplus = Vec::new();
+    let mut sorted: Vec<&Change> = changes.iter().collect();
+    sorted.sort();
+    for change in sorted {
+        match change {
+            Change::Remove(name) => routes.retain(|route| !same(text(route, "/name"), name)),
+            Change::Add { new, .. } if routes.iter().any(|route| is_same(route, new)) => {}
+            Change::Add { old, new } => {
+                let is_old = |route: &Value| {
+                    let name = text(route, "/name");
+                    same(name, &new.name) || old.as_ref().is_some_and(|old| same(name, old))
+                };
+                let replaces = routes.iter().any(is_old);
+                if !replaces && limit.is_some_and(|limit| routes.len() >= limit) {
+                    surplus.push(change);
+                    continue;
+                }
+                routes.retain(|route| !is_old(route));
+                routes.push(route(new));
+            }
+        }
+    }
+    (routes, surplus)
+}
+
+#[async_trait]
+impl Bulk for Writer {
+    type Item = Change;
+    type Answer = Result<(), ProviderError>;
+    type Error = ProviderError;
+
+    async fn call(&self, changes: &[Change]) -> Result<Answers, ProviderError> {
+        let _turn = self.turn.lock().await;
+        let began = tokio::time::Instant::now();
+        let mut answers = Answers::new();
+        let mut written = self.write(changes, &mut answers).await;
+        // A table that is full takes the routes that fit.
+        if written.as_ref().is_err_and(is_full) {
+            written = self.write(changes, &mut answers).await;
+        }
+        let table = &self.settings.table;
+        let place = Place { group: table.group(), subscription: table.subscription() };
+        let request = match changes.iter().any(|change| matches!(change, Change::Add { .. })) {
+            true => "routes_create_route",
+            false => "routes_delete_route",
+        };
+        self.client.metrics().reconciled(request, place, written.is_ok(), began.elapsed());
+        let written = written.map_err(ProviderError::from);
+        for change in changes {
+            answers.entry(change.clone()).or_insert_with(|| written.clone());
+        }
+        Ok(answers)
+    }
+
+    fn interrupted(&self, how: Interrupted) -> ProviderError {
+        ApiError::interrupted(ROUTES_PUT, how).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(name: &str, prefix: &str, hop: &str) -> Wanted {
+        Wanted { name: name.to_owned(), prefix: prefix.to_owned(), hop: hop.parse().unwrap() }
+    }
+
+    fn add(new: &Wanted) -> Change {
+        Change::Add { old: None, new: new.clone() }
+    }
+
+    fn names(routes: &[Value]) -> Vec<&str> {
+        routes.iter().map(|route| text(route, "/name")).collect()
+    }
+
+    #[test]
+    fn routes_of_users_stay_and_only_the_named_one_goes() {
+        let user = json!({"name": "mine", "id": "x", "properties": {"nextHopType": "Internet", "unknown": 1}});
+        let one = wanted("node1____10240024", "10.24.0.0/24", "10.0.0.1");
+        let ten = wanted("node10____10241024", "10.24.1.0/24", "10.0.0.10");
+        let before = [user.clone(), route(&one), route(&ten)];
+        let changes = [Change::Remove("NODE1____10240024".to_owned())];
+        let (after, surplus) = changed(&before, &changes, None);
+        assert_eq!((after, surplus.len()), (vec![user, route(&ten)], 0));
+    }
+
+    #[test]
+    fn a_route_that_is_there_is_no_change_and_another_hop_replaces_it() {
+        let one = wanted("node1____10240024", "10.24.0.0/24", "10.0.0.1");
+        let moved = wanted("node1____10240024", "10.24.0.0/24", "10.0.0.7");
+        let before = [route(&one)];
+        assert_eq!(changed(&before, &[add(&one)], Some(1)), (before.to_vec(), vec![]));
+        assert_eq!(changed(&before, &[add(&moved)], Some(1)), (vec![route(&moved)], vec![]));
+        let named = Change::Add { old: Some("NODE1".to_owned()), new: one.clone() };
+        assert_eq!(changed(&[route(&wanted("node1", "10.24.0.0/24", "10.0.0.9"))], &[named], None).0, [route(&one)]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_and_removals_make_room() {
+        let new: Vec<Wanted> =
+            (0..4).map(|n| wanted(&format!("n{n}"), &format!("10.24.{n}.0/24"), "10.0.0.1")).collect();
+        let before = [route(&new[0])];
+        let changes: Vec<Change> = new[1..].iter().map(add).chain([Change::Remove("n0".to_owned())]).collect();
+        let (after, surplus) = changed(&before, &changes, Some(2));
+        assert_eq!((names(&after), surplus), (vec!["n1", "n2"], vec![&add(&new[3])]));
+        assert_eq!(number_in("A route table cannot have more than 400 routes."), Some(400));
+        assert_eq!(number_in("too many"), None);
+    }
+}

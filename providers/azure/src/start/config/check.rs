@@ -1,0 +1,292 @@
+//! Combinations of keys, defaults that depend on other keys, and what is not supported.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ccm_provider::{Finding, Severity};
+
+use super::{Balancing, Config, PoolType, Raw, UnmanagedPools, VmType};
+use crate::client::id::same;
+
+/// The shortest time for which a new machine counts as existing: lists show it late.
+const LEAST_GRACE: Duration = Duration::from_secs(60);
+const MOST_RULES: u64 = 250;
+
+impl Default for Config {
+    fn default() -> Self {
+        let limits = super::LimitConfig { retries: 6, duration: 5, exponent: 1.5, jitter: 1.0, ..Default::default() };
+        Self {
+            identity: super::IdentityConfig::default(),
+            limits,
+            caches: Default::default(),
+            balancing: Balancing::default(),
+            user_agent: String::new(),
+            resource_group: String::new(),
+            location: String::new(),
+            extended_location_name: String::new(),
+            extended_location_type: String::new(),
+            vnet_name: String::new(),
+            vnet_resource_group: String::new(),
+            subnet_name: String::new(),
+            security_group_name: String::new(),
+            security_group_resource_group: String::new(),
+            route_table_name: String::new(),
+            route_table_resource_group: String::new(),
+            primary_availability_set_name: String::new(),
+            primary_scale_set_name: String::new(),
+            vm_type: VmType::Vmss,
+            disable_availability_set_nodes: false,
+            enable_vmss_flex_nodes: false,
+            not_found_grace: LEAST_GRACE,
+            route_update_interval: Duration::from_secs(30),
+            disable_api_call_cache: false,
+            without_instance_view: false,
+            use_instance_metadata: false,
+            disable_cloud_provider: false,
+            tags: Vec::new(),
+            system_tags: Vec::new(),
+            raw: Raw::default(),
+        }
+    }
+}
+
+impl Default for Balancing {
+    fn default() -> Self {
+        Self {
+            is_standard: true,
+            name: String::new(),
+            resource_group: String::new(),
+            unmanaged_pools: UnmanagedPools::default(),
+            exclude_masters: true,
+            disable_outbound_snat: false,
+            most_rules: MOST_RULES,
+            pool_type: PoolType::default(),
+            migrate_api: false,
+            instance_batch: 0,
+            several: Vec::new(),
+            pool_interval: None,
+            pool_retries: 3,
+            shared_probe: false,
+            shared_probe_port: 10256,
+            shared_probe_path: "/healthz".to_owned(),
+            private_link_resource_group: String::new(),
+            mutates_ip_tags: false,
+        }
+    }
+}
+
+/// Collects findings.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, severity: Severity, key: &str, value: &str, message: impl Into<String>) {
+        let value = Some(value.to_owned()).filter(|value| !value.is_empty());
+        self.0.push(Finding { severity, key: key.to_owned(), value, message: message.into() });
+    }
+
+    fn error(&mut self, key: &str, value: &str, message: impl Into<String>) {
+        self.add(Severity::Error, key, value, message);
+    }
+
+    fn warning(&mut self, key: &str, value: &str, message: impl Into<String>) {
+        self.add(Severity::Warning, key, value, message);
+    }
+}
+
+/// Fills what depends on other keys. Returns the problems and doubts.
+pub(super) fn complete(config: &mut Config) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    config.resource_group = config.resource_group.to_ascii_lowercase();
+    groups(config);
+    for (key, value) in [
+        ("subscriptionId", &config.identity.subscription),
+        ("resourceGroup", &config.resource_group),
+        ("location", &config.location),
+    ] {
+        if value.is_empty() && !config.disable_cloud_provider {
+            findings.error(key, "", "needed");
+        }
+    }
+    machines(config, &mut findings);
+    balancing(config, &mut findings);
+    several(config, &mut findings);
+    unsupported(config, &mut findings);
+    tags(config, &mut findings);
+    findings.0
+}
+
+fn groups(config: &mut Config) {
+    let group = config.resource_group.clone();
+    for field in [
+        &mut config.vnet_resource_group,
+        &mut config.security_group_resource_group,
+        &mut config.route_table_resource_group,
+        &mut config.balancing.resource_group,
+        &mut config.balancing.private_link_resource_group,
+    ] {
+        if field.is_empty() {
+            field.clone_from(&group);
+        }
+    }
+    if config.identity.network_subscription.is_empty() {
+        config.identity.network_subscription.clone_from(&config.identity.subscription);
+    }
+}
+
+fn machines(config: &mut Config, findings: &mut Findings) {
+    let kind = config.raw.vm_type.clone();
+    config.vm_type = match &*kind.to_ascii_lowercase() {
+        "" | "vmss" => VmType::Vmss,
+        "standard" => VmType::Standard,
+        "vmssflex" => VmType::VmssFlex,
+        _ => {
+            let message = "unknown; treated as standard. Known are vmss, standard and vmssflex";
+            findings.warning("vmType", &kind, message);
+            VmType::Standard
+        }
+    };
+    // Compared exactly, as upstream.
+    if config.disable_availability_set_nodes && !["", "vmss"].contains(&&*kind) {
+        let message = "only with vmType vmss; set vmType: vmss, or remove this key";
+        findings.error("disableAvailabilitySetNodes", "true", message);
+    }
+    if config.not_found_grace < LEAST_GRACE {
+        config.not_found_grace = LEAST_GRACE;
+    }
+    let kind = config.raw.config_type.clone();
+    if !["", "file", "secret", "merge"].contains(&&*kind) {
+        findings.error("cloudConfigType", &kind, "want file, secret or merge, in lower case");
+    }
+}
+
+fn balancing(config: &mut Config, findings: &mut Findings) {
+    let raw = config.raw.clone();
+    let balancing = &mut config.balancing;
+    match &*raw.sku.to_ascii_lowercase() {
+        "" | "standard" => balancing.is_standard = true,
+        "basic" => balancing.is_standard = false,
+        "service" => findings.error("loadBalancerSku", &raw.sku, "the service gateway is not supported; use standard"),
+        _ => {
+            findings.warning("loadBalancerSku", &raw.sku, "unknown; treated as basic. Known are standard and basic");
+            balancing.is_standard = false;
+        }
+    }
+    if balancing.disable_outbound_snat && !balancing.is_standard {
+        findings.error("disableOutboundSNAT", "true", "only with loadBalancerSku standard; remove this key");
+    }
+    match &*raw.pool_type.to_ascii_lowercase() {
+        "" | "nodeipconfiguration" => balancing.pool_type = PoolType::NodeIpConfiguration,
+        "nodeip" => balancing.pool_type = PoolType::NodeIp,
+        "podip" => {
+            let message = "pods as members are not supported; use nodeIP or nodeIPConfiguration";
+            findings.error("loadBalancerBackendPoolConfigurationType", &raw.pool_type, message);
+        }
+        _ => {
+            let message = "want nodeIPConfiguration or nodeIP";
+            findings.error("loadBalancerBackendPoolConfigurationType", &raw.pool_type, message);
+        }
+    }
+    match &*raw.probe_mode.to_ascii_lowercase() {
+        "" | "servicenodeport" => balancing.shared_probe = false,
+        "shared" => balancing.shared_probe = true,
+        _ => {
+            let message = "want servicenodeport or shared";
+            findings.error("clusterServiceLoadBalancerHealthProbeMode", &raw.probe_mode, message);
+        }
+    }
+    if balancing.most_rules == 0 {
+        balancing.most_rules = MOST_RULES;
+    }
+}
+
+/// The rules of several standard load balancers.
+fn several(config: &Config, findings: &mut Findings) {
+    const KEY: &str = "multipleStandardLoadBalancerConfigurations";
+    let balancing = &config.balancing;
+    if balancing.several.is_empty() {
+        return;
+    }
+    if !balancing.is_standard {
+        findings.error(KEY, "", "only with loadBalancerSku standard");
+    }
+    if balancing.pool_type == PoolType::NodeIpConfiguration {
+        findings.error(KEY, "", "needs loadBalancerBackendPoolConfigurationType nodeIP");
+    }
+    let (mut names, mut sets) = (BTreeSet::new(), BTreeSet::new());
+    for (place, entry) in balancing.several.iter().enumerate() {
+        let key = |name: &str| format!("{KEY}[{place}].{name}");
+        let (name, set) = (entry.name.to_ascii_lowercase(), entry.primary_vm_set.to_ascii_lowercase());
+        if name.is_empty() {
+            findings.error(&key("name"), "", "needed");
+        } else if !names.insert(name) {
+            findings.error(&key("name"), &entry.name, "another entry has this name");
+        }
+        if set.is_empty() {
+            findings.error(&key("primaryVMSet"), "", "needed");
+        } else if !sets.insert(set) {
+            findings.error(&key("primaryVMSet"), &entry.primary_vm_set, "another entry has this set");
+        }
+    }
+}
+
+/// What is left out names what to do instead.
+fn unsupported(config: &Config, findings: &mut Findings) {
+    let (raw, identity) = (&config.raw, &config.identity);
+    if raw.gateway {
+        let message = "the service gateway is not supported; remove the key, and use loadBalancerSku standard with \
+                       loadBalancerBackendPoolConfigurationType nodeIP";
+        findings.error("serviceGatewayEnabled", "true", message);
+    }
+    if !raw.data_plane_path.is_empty() {
+        let message = "not supported; use useManagedIdentityExtension or workload identity (aadFederatedTokenFile)";
+        findings.error("aadMSIDataPlaneIdentityPath", &raw.data_plane_path, message);
+    }
+    if raw.auxiliary {
+        let message = "not supported; use a client secret or certificate for both tenants";
+        findings.error("auxiliaryTokenProvider", "", message);
+    }
+    if !identity.certificate_password.is_empty() {
+        let message = "not supported; make a PEM file without a password: \
+                       openssl pkcs12 -in cert.pfx -nodes -out cert.pem";
+        findings.error("aadClientCertPassword", "", message);
+    }
+    if config.limits.backoff {
+        findings.warning(
+            "cloudProviderBackoff",
+            "true",
+            "without effect: calls are always retried with growing pauses",
+        );
+    }
+}
+
+/// `tags`, `tagsMap` and `systemTags`.
+fn tags(config: &mut Config, findings: &mut Findings) {
+    let raw = config.raw.clone();
+    let mut all: Vec<(String, String)> = Vec::new();
+    for pair in raw.tags.split(',').filter(|pair| !pair.trim().is_empty()) {
+        let parts: Vec<&str> = pair.split('=').collect();
+        match parts.as_slice() {
+            [key, value] => add_tag(&mut all, key, value),
+            _ => findings.warning("tags", pair.trim(), "ignored: want key=value; use tagsMap for values with ="),
+        }
+    }
+    for (key, value) in &raw.tags_map {
+        add_tag(&mut all, key, value);
+    }
+    config.tags = all;
+    let system = raw.system_tags.split(',').map(str::trim).filter(|tag| !tag.is_empty());
+    config.system_tags = system.map(str::to_owned).collect();
+}
+
+/// Adds a tag. A key that differs only in case is replaced. The bare word null is reserved: it keeps its blanks.
+pub(crate) fn add_tag(tags: &mut Vec<(String, String)>, key: &str, value: &str) {
+    let key = key.trim();
+    let trimmed = value.trim();
+    let value = if same(trimmed, "null") { value } else { trimmed };
+    if key.is_empty() {
+        return;
+    }
+    tags.retain(|(known, _)| !same(known, key));
+    tags.push((key.to_owned(), value.to_owned()));
+}

@@ -1,0 +1,295 @@
+//! The file of `--cloud-config`: YAML or JSON, with keys in any case.
+//!
+//! Upstream: `pkg/provider/config` and `pkg/azclient` of cloud-provider-azure. The environment wins over the file.
+
+mod check;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ccm_kit::document::{self, Problems, Value};
+use ccm_kit::gcfg::{Secret, table::refuse};
+use ccm_provider::{Finding, ProviderError, Severity};
+use serde_json::Value as Json;
+
+use crate::client::limit::{Rate, Rates};
+
+/// Looks up an environment variable.
+pub(crate) type Variable<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
+
+const CONTEXT: &str = "failed to read the Azure cloud config";
+
+/// The checked configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) identity: IdentityConfig,
+    pub(crate) limits: LimitConfig,
+    pub(crate) caches: BTreeMap<&'static str, u64>,
+    pub(crate) balancing: Balancing,
+    pub(crate) user_agent: String,
+    /// Lower-cased.
+    pub(crate) resource_group: String,
+    /// As written.
+    pub(crate) location: String,
+    pub(crate) extended_location_name: String,
+    pub(crate) extended_location_type: String,
+    pub(crate) vnet_name: String,
+    pub(crate) vnet_resource_group: String,
+    pub(crate) subnet_name: String,
+    pub(crate) security_group_name: String,
+    pub(crate) security_group_resource_group: String,
+    pub(crate) route_table_name: String,
+    pub(crate) route_table_resource_group: String,
+    pub(crate) primary_availability_set_name: String,
+    pub(crate) primary_scale_set_name: String,
+    pub(crate) vm_type: VmType,
+    pub(crate) disable_availability_set_nodes: bool,
+    pub(crate) enable_vmss_flex_nodes: bool,
+    /// A node younger than this is never gone.
+    pub(crate) not_found_grace: Duration,
+    pub(crate) route_update_interval: Duration,
+    pub(crate) disable_api_call_cache: bool,
+    /// Scale set instances are listed without their state.
+    pub(crate) without_instance_view: bool,
+    pub(crate) use_instance_metadata: bool,
+    pub(crate) disable_cloud_provider: bool,
+    /// `tags` and `tagsMap`, merged: keys in the spelling of the file.
+    pub(crate) tags: Vec<(String, String)>,
+    pub(crate) system_tags: Vec<String>,
+    raw: Raw,
+}
+
+/// Keys that only the check reads.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Raw {
+    config_type: String,
+    vm_type: String,
+    sku: String,
+    pool_type: String,
+    probe_mode: String,
+    tags: String,
+    tags_map: BTreeMap<String, String>,
+    system_tags: String,
+    gateway: bool,
+    data_plane_path: String,
+    auxiliary: bool,
+}
+
+/// Where and as whom the program calls Azure.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct IdentityConfig {
+    pub(crate) cloud: String,
+    pub(crate) endpoint: String,
+    pub(crate) disable_stack: bool,
+    pub(crate) tenant: String,
+    pub(crate) network_tenant: String,
+    pub(crate) subscription: String,
+    pub(crate) network_subscription: String,
+    pub(crate) system: String,
+    pub(crate) client: String,
+    pub(crate) secret: Secret,
+    pub(crate) certificate: String,
+    pub(crate) certificate_password: Secret,
+    pub(crate) managed: bool,
+    pub(crate) user_assigned: String,
+    pub(crate) federated: bool,
+    pub(crate) federated_file: String,
+}
+
+/// Rates and retries.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct LimitConfig {
+    pub(crate) backoff: bool,
+    pub(crate) retries: u64,
+    pub(crate) duration: u64,
+    pub(crate) exponent: f64,
+    pub(crate) jitter: f64,
+    pub(crate) minimum_retry_after: bool,
+    /// The keys `cloudProviderRateLimit*`.
+    pub(crate) all: RateConfig,
+    /// `loadBalancerRateLimit` and similar keys, by their first part.
+    pub(crate) single: BTreeMap<String, RateConfig>,
+}
+
+/// The keys of a rate limit; those that are absent are taken from the keys of all types of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct RateConfig {
+    pub(crate) on: Option<bool>,
+    pub(crate) qps: Option<f64>,
+    pub(crate) bucket: Option<f64>,
+    pub(crate) qps_write: Option<f64>,
+    pub(crate) bucket_write: Option<f64>,
+}
+
+/// The keys for load balancers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Balancing {
+    pub(crate) is_standard: bool,
+    /// Empty: the name of the cluster.
+    pub(crate) name: String,
+    pub(crate) resource_group: String,
+    pub(crate) unmanaged_pools: UnmanagedPools,
+    pub(crate) exclude_masters: bool,
+    pub(crate) disable_outbound_snat: bool,
+    pub(crate) most_rules: u64,
+    pub(crate) pool_type: PoolType,
+    pub(crate) migrate_api: bool,
+    pub(crate) instance_batch: u64,
+    pub(crate) several: Vec<BalancerConfig>,
+    /// `None`: not given.
+    pub(crate) pool_interval: Option<Duration>,
+    pub(crate) pool_retries: u64,
+    pub(crate) shared_probe: bool,
+    pub(crate) shared_probe_port: u16,
+    pub(crate) shared_probe_path: String,
+    pub(crate) private_link_resource_group: String,
+    pub(crate) mutates_ip_tags: bool,
+}
+
+/// An entry of `multipleStandardLoadBalancerConfigurations`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct BalancerConfig {
+    pub(crate) name: String,
+    pub(crate) primary_vm_set: String,
+    pub(crate) allows_placement: bool,
+    /// Label selectors, as JSON; `None`: all.
+    pub(crate) services: Option<Json>,
+    pub(crate) namespaces: Option<Json>,
+    pub(crate) nodes: Option<Json>,
+}
+
+/// The kinds of machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum VmType {
+    #[default]
+    Vmss,
+    Standard,
+    VmssFlex,
+}
+
+/// How machines are members of pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum PoolType {
+    #[default]
+    NodeIpConfiguration,
+    NodeIp,
+}
+
+/// The load balancers whose pools somebody else fills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct UnmanagedPools {
+    pub(crate) internal: bool,
+    pub(crate) external: bool,
+}
+
+impl Config {
+    /// Reads the text of a configuration. Doubts are findings.
+    ///
+    /// # Errors
+    ///
+    /// All problems together.
+    pub(crate) fn parse(text: &str, variable: Variable<'_>) -> Result<(Self, Vec<Finding>), ProviderError> {
+        let (config, findings) = Self::read(text, variable);
+        refuse(CONTEXT, &findings)?;
+        Ok((config, findings))
+    }
+
+    /// The configuration as far as it can be read, and all findings.
+    pub(crate) fn read(text: &str, variable: Variable<'_>) -> (Self, Vec<Finding>) {
+        let mut config = Self::default();
+        let tree = match document::parse(text) {
+            Ok(tree) => tree,
+            Err(error) => return (config, error.findings("cloud config")),
+        };
+        let problems = Problems::default();
+        let mut findings = Vec::new();
+        match &tree {
+            Json::Null => {}
+            Json::Object(map) => {
+                let seen = |key: &str, value: &Json, findings: &mut Vec<Finding>| {
+                    let value = Value::at(value, key.to_owned(), &problems);
+                    table::set(&mut config, key, &value, findings);
+                };
+                read_map(map, seen, &mut findings);
+            }
+            _ => problems.add("", "want a map of keys and values"),
+        }
+        if let Err(error) = problems.into_result() {
+            findings.extend(error.findings("cloud config"));
+        }
+        config.environment(variable);
+        findings.extend(check::complete(&mut config));
+        (config, findings)
+    }
+
+    fn environment(&mut self, variable: Variable<'_>) {
+        let given = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let identity = &mut self.identity;
+        if let Some(tenant) = given("AZURE_TENANT_ID") {
+            identity.tenant = tenant;
+        }
+        if let Some(client) = given("AZURE_CLIENT_ID") {
+            identity.client = client;
+        }
+        if let Some(file) = given("AZURE_FEDERATED_TOKEN_FILE") {
+            (identity.federated_file, identity.federated) = (file, true);
+        }
+        if let Some(secret) = given("AZURE_CLIENT_SECRET").filter(|_| identity.secret.is_empty()) {
+            identity.secret = Secret(secret);
+        }
+    }
+
+    /// The age up to which data is used: that of a key `*CacheTTLInSeconds`, else `default`.
+    pub(crate) fn ttl(&self, key: &str, default: Duration) -> Duration {
+        if self.disable_api_call_cache {
+            return Duration::ZERO;
+        }
+        self.caches.get(key).filter(|seconds| **seconds > 0).map_or(default, |seconds| Duration::from_secs(*seconds))
+    }
+}
+
+impl LimitConfig {
+    /// The rates in force, by the first part of their keys. Upstream reads these keys, without effect.
+    pub(crate) fn rates(&self) -> BTreeMap<String, Rates> {
+        let of = |key: &str| {
+            let own = self.single.get(key).copied().unwrap_or_default();
+            let all = &self.all;
+            if !own.on.or(all.on).unwrap_or_default() {
+                return None;
+            }
+            let per_second = own.qps.or(all.qps).unwrap_or(1.0);
+            let bucket = own.bucket.or(all.bucket).unwrap_or(5.0);
+            let write = Rate {
+                per_second: own.qps_write.or(all.qps_write).unwrap_or(per_second),
+                bucket: own.bucket_write.or(all.bucket_write).unwrap_or(bucket),
+            };
+            Some((key.to_owned(), Rates { read: Rate { per_second, bucket }, write }))
+        };
+        table::LIMITED.iter().filter_map(|key| of(key)).collect()
+    }
+}
+
+/// Passes on the entries of a map that are not null. Two spellings of one key are an error.
+fn read_map(
+    map: &serde_json::Map<String, Json>,
+    mut read: impl FnMut(&str, &Json, &mut Vec<Finding>),
+    findings: &mut Vec<Finding>,
+) {
+    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+    for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
+        if let Some(other) = seen.insert(key.to_ascii_lowercase(), key) {
+            let message = format!("the same key as {other:?}, which is compared without case; keep one of them");
+            findings.push(Finding::new(Severity::Error, key, message));
+            continue;
+        }
+        read(key, value, findings);
+    }
+}
+
+/// The keys as a table in Markdown.
+pub(crate) fn reference() -> String {
+    table::reference()
+}

@@ -1,0 +1,311 @@
+//! The keys: one entry each is the source of the reader, the reference and the findings.
+
+use ccm_kit::document::{Value, did_you_mean};
+use ccm_kit::gcfg::Secret;
+use ccm_provider::{Finding, Severity};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{BalancerConfig, Config, RateConfig, read_map};
+use crate::client::id::same;
+
+/// A key.
+struct Key {
+    name: &'static str,
+    field: Field,
+    /// As the reference shows it.
+    default: &'static str,
+    doc: &'static str,
+}
+
+/// The type of a key, and the field that stores its value.
+enum Field {
+    Text(fn(&mut Config) -> &mut String),
+    Secret(fn(&mut Config) -> &mut Secret),
+    Flag(fn(&mut Config) -> &mut bool),
+    Count(fn(&mut Config) -> &mut u64),
+    Number(fn(&mut Config) -> &mut f64),
+    Seconds(fn(&mut Config) -> &mut Duration),
+    Pairs(fn(&mut Config) -> &mut BTreeMap<String, String>),
+    /// One of the keys of the limit of all types of objects.
+    Rate(fn(&mut RateConfig, &Value<'_>)),
+    /// Any value, read by this function.
+    Other(&'static str, fn(&mut Config, &Value<'_>, &mut Vec<Finding>)),
+    /// Read, without effect.
+    Unused,
+}
+
+/// The types of objects whose calls have a limit of their own: the first parts of keys.
+pub(super) const LIMITED: [&str; 13] = [
+    "route",
+    "subnets",
+    "interface",
+    "routeTable",
+    "loadBalancer",
+    "publicIPAddress",
+    "securityGroup",
+    "virtualMachine",
+    "virtualMachineScaleSet",
+    "availabilitySet",
+    "privateLinkService",
+    "virtualNetwork",
+    "disk",
+];
+/// Limits of calls that this program does not make.
+const UNLIMITED: [&str; 9] = [
+    "virtualMachineSize",
+    "privateEndpoint",
+    "privateDNS",
+    "privateDNSZoneGroup",
+    "storageAccount",
+    "snapshot",
+    "attachDetachDisk",
+    "containerService",
+    "deployment",
+];
+const LIMIT: &str = "RateLimit";
+/// The keys of ages up to which data is used, and their defaults.
+pub(super) const CACHES: [(&str, &str); 14] = [
+    ("vmCache", "60"),
+    ("loadBalancerCache", "120"),
+    ("nsgCache", "120"),
+    ("routeTableCache", "120"),
+    ("publicIPCache", "120"),
+    ("plsCache", "120"),
+    ("vmssCache", "600"),
+    ("vmssVirtualMachinesCache", "600"),
+    ("nonVmssUniformNodesCache", "900"),
+    ("availabilitySetsCache", "600"),
+    ("vmssFlexCache", "600"),
+    ("vmssFlexVMCache", "600"),
+    ("availabilitySetNodesCache", "900"),
+    ("vmasCache", "600"),
+];
+const TTL: &str = "TTLInSeconds";
+
+macro_rules! keys {
+    ($($name:literal $field:expr, $default:literal, $doc:literal;)*) => {
+        static KEYS: &[Key] = &[$(Key { name: $name, field: $field, default: $default, doc: $doc }),*];
+    };
+}
+
+use Field::{Count, Flag, Number, Other, Pairs, Rate, Seconds, Text, Unused};
+
+keys! {
+    "cloud" Text(|c| &mut c.identity.cloud), "AzurePublicCloud", "The cloud: `AzurePublicCloud`, `AzureChinaCloud`, `AzureUSGovernmentCloud`, or the name in the answer of `resourceManagerEndpoint`. `AzureStackCloud` has API versions of its own and no zones.";
+    "resourceManagerEndpoint" Text(|c| &mut c.identity.endpoint), "", "The URL of the Resource Manager; it is asked for the other endpoints.";
+    "disableAzureStackCloud" Flag(|c| &mut c.identity.disable_stack), "false", "`AzureStackCloud` is a cloud like the others.";
+    "tenantId" Text(|c| &mut c.identity.tenant), "", "The tenant of the identity. `AZURE_TENANT_ID` wins.";
+    "subscriptionId" Text(|c| &mut c.identity.subscription), "", "Needed. The subscription of the machines.";
+    "networkResourceTenantID" Text(|c| &mut c.identity.network_tenant), "tenantId", "The tenant of network objects, with a client secret or certificate.";
+    "networkResourceSubscriptionID" Text(|c| &mut c.identity.network_subscription), "subscriptionId", "The subscription of network objects.";
+    "identitySystem" Text(|c| &mut c.identity.system), "azure_ad", "`adfs`: tokens of AD FS.";
+    "aadClientId" Text(|c| &mut c.identity.client), "", "The application. `AZURE_CLIENT_ID` wins.";
+    "aadClientSecret" Field::Secret(|c| &mut c.identity.secret), "", "Its secret; else `AZURE_CLIENT_SECRET`.";
+    "aadClientCertPath" Text(|c| &mut c.identity.certificate), "", "A PEM file with its key and certificate, without a password.";
+    "aadClientCertPassword" Field::Secret(|c| &mut c.identity.certificate_password), "", "Refused: make a PEM file without a password.";
+    "useManagedIdentityExtension" Flag(|c| &mut c.identity.managed), "false", "Tokens of the managed identity of the machine.";
+    "userAssignedIdentityID" Text(|c| &mut c.identity.user_assigned), "", "The client ID or the ID of a user-assigned identity.";
+    "useFederatedWorkloadIdentityExtension" Flag(|c| &mut c.identity.federated), "false", "Workload identity.";
+    "aadFederatedTokenFile" Text(|c| &mut c.identity.federated_file), "", "Its token, read for each login. `AZURE_FEDERATED_TOKEN_FILE` wins.";
+    "aadMSIDataPlaneIdentityPath" Text(|c| &mut c.raw.data_plane_path), "", "Refused.";
+    "auxiliaryTokenProvider" Other("map", |c, _, _| c.raw.auxiliary = true), "", "Refused: a second tenant needs a client secret or certificate.";
+    "userAgent" Text(|c| &mut c.user_agent), "kubernetes-cloudprovider/<version>", "The user agent of calls.";
+    "enableMinimumRetryAfter" Flag(|c| &mut c.limits.minimum_retry_after), "false", "Operations are looked at every 5 s at most.";
+    "cloudProviderBackoff" Flag(|c| &mut c.limits.backoff), "false", "Without effect: calls are always retried, twice at most, with growing pauses.";
+    "cloudProviderBackoffRetries" Count(|c| &mut c.limits.retries), "6", "Without effect.";
+    "cloudProviderBackoffDuration" Count(|c| &mut c.limits.duration), "5", "Without effect.";
+    "cloudProviderBackoffExponent" Number(|c| &mut c.limits.exponent), "1.5", "Without effect.";
+    "cloudProviderBackoffJitter" Number(|c| &mut c.limits.jitter), "1.0", "Without effect.";
+    "cloudProviderRateLimit" Rate(|r, v| r.on = v.flag()), "false", "Limits the rate of the calls of each type of objects. A call waits for its turn, for a minute at most. Keys such as `loadBalancerRateLimit` hold the same five keys for one type.";
+    "cloudProviderRateLimitQPS" Rate(|r, v| r.qps = number(v)), "1.0", "Reads per second. 0: only as many as the bucket holds.";
+    "cloudProviderRateLimitBucket" Rate(|r, v| r.bucket = number(v)), "5", "Reads at once.";
+    "cloudProviderRateLimitQPSWrite" Rate(|r, v| r.qps_write = number(v)), "cloudProviderRateLimitQPS", "Writes per second.";
+    "cloudProviderRateLimitBucketWrite" Rate(|r, v| r.bucket_write = number(v)), "cloudProviderRateLimitBucket", "Writes at once.";
+    "cloudConfigType" Text(|c| &mut c.raw.config_type), "merge", "`file`, `secret` or `merge`. Without effect: the flags name the source.";
+    "resourceGroup" Text(|c| &mut c.resource_group), "", "Needed. The resource group of the cluster.";
+    "location" Text(|c| &mut c.location), "", "Needed. The region.";
+    "extendedLocationName" Text(|c| &mut c.extended_location_name), "", "An edge zone: there are no availability zones.";
+    "extendedLocationType" Text(|c| &mut c.extended_location_type), "", "Its type.";
+    "vnetName" Text(|c| &mut c.vnet_name), "", "The virtual network, for internal load balancers, IP pools and private links.";
+    "vnetResourceGroup" Text(|c| &mut c.vnet_resource_group), "resourceGroup", "Its resource group.";
+    "subnetName" Text(|c| &mut c.subnet_name), "", "The default subnet of internal load balancers.";
+    "securityGroupName" Text(|c| &mut c.security_group_name), "", "The network security group. Needed for Services.";
+    "securityGroupResourceGroup" Text(|c| &mut c.security_group_resource_group), "resourceGroup", "Its resource group.";
+    "routeTableName" Text(|c| &mut c.route_table_name), "", "The route table. Needed for routes.";
+    "routeTableResourceGroup" Text(|c| &mut c.route_table_resource_group), "resourceGroup", "Its resource group.";
+    "primaryAvailabilitySetName" Text(|c| &mut c.primary_availability_set_name), "", "With a basic load balancer, the availability set of its members.";
+    "primaryScaleSetName" Text(|c| &mut c.primary_scale_set_name), "", "With a basic load balancer, the scale set of its members.";
+    "vmType" Text(|c| &mut c.raw.vm_type), "vmss", "`vmss`, `standard` or `vmssflex`. Another value means `standard`, with a warning.";
+    "disableAvailabilitySetNodes" Flag(|c| &mut c.disable_availability_set_nodes), "false", "With `vmss`: no node is in an availability set.";
+    "enableVmssFlexNodes" Flag(|c| &mut c.enable_vmss_flex_nodes), "false", "With `vmss`: some nodes are in flexible scale sets.";
+    "nodeInstanceNotFoundGracePeriodInSeconds" Seconds(|c| &mut c.not_found_grace), "60", "The machine of a younger node is never gone. At least 60.";
+    "useInstanceMetadata" Flag(|c| &mut c.use_instance_metadata), "false", "Without effect: all nodes are read from the Resource Manager.";
+    "listVmssVirtualMachinesWithoutInstanceView" Flag(|c| &mut c.without_instance_view), "false", "Scale sets are listed without the states of their instances; stopped ones are then not seen.";
+    "disableCloudProvider" Flag(|c| &mut c.disable_cloud_provider), "false", "With `--enable-dynamic-reloading`: no controller runs.";
+    "disableAPICallCache" Flag(|c| &mut c.disable_api_call_cache), "false", "Nothing is used twice.";
+    "routeUpdateIntervalInSeconds" Seconds(|c| &mut c.route_update_interval), "30", "Without effect: changes of a second are written together.";
+    "routeUpdateWaitingInSeconds" Unused, "30", "Without effect: a route is ready when the write has ended.";
+    "tags" Text(|c| &mut c.raw.tags), "", "Tags of managed objects: `a=b,c=d`.";
+    "tagsMap" Pairs(|c| &mut c.raw.tags_map), "", "More tags; they win over `tags`.";
+    "systemTags" Text(|c| &mut c.raw.system_tags), "", "Names and prefixes of tags that are never removed. If empty, no tag is removed.";
+    "loadBalancerSku" Text(|c| &mut c.raw.sku), "standard", "`standard` or `basic`.";
+    "loadBalancerName" Text(|c| &mut c.balancing.name), "name of the cluster", "The name of the load balancer.";
+    "loadBalancerResourceGroup" Text(|c| &mut c.balancing.resource_group), "resourceGroup", "Its resource group.";
+    "preConfiguredBackendPoolLoadBalancerTypes" Other("string", unmanaged_pools), "", "`internal`, `external` or `all`: the members of these load balancers are never changed.";
+    "excludeMasterFromStandardLB" Flag(|c| &mut c.balancing.exclude_masters), "true", "Control-plane nodes are no members of standard load balancers.";
+    "disableOutboundSNAT" Flag(|c| &mut c.balancing.disable_outbound_snat), "false", "Rules give no outbound connections.";
+    "maximumLoadBalancerRuleCount" Count(|c| &mut c.balancing.most_rules), "250", "The most rules of a load balancer.";
+    "loadBalancerBackendPoolConfigurationType" Text(|c| &mut c.raw.pool_type), "nodeIPConfiguration", "`nodeIPConfiguration`: members are network interfaces; `nodeIP`: addresses.";
+    "enableMigrateToIPBasedBackendPoolAPI" Flag(|c| &mut c.balancing.migrate_api), "false", "Pools change to addresses by Azure's own operation.";
+    "putVMSSVMBatchSize" Count(|c| &mut c.balancing.instance_batch), "0", "Scale set instances that are changed at the same time.";
+    "multipleStandardLoadBalancerConfigurations" Other("list", balancers), "", "Several standard load balancers.";
+    "loadBalancerBackendPoolUpdateIntervalInSeconds" Other("integer", |c, v, _| c.balancing.pool_interval = v.count().map(Duration::from_secs)), "2", "How often the members of Services with `externalTrafficPolicy: Local` are written.";
+    "loadBalancerBackendPoolUpdateMaxRetries" Count(|c| &mut c.balancing.pool_retries), "3", "How often such a write is repeated.";
+    "clusterServiceLoadBalancerHealthProbeMode" Text(|c| &mut c.raw.probe_mode), "servicenodeport", "`servicenodeport`, or `shared`: one probe for all Services.";
+    "clusterServiceSharedLoadBalancerHealthProbePort" Other("integer", probe_port), "10256", "Its port.";
+    "clusterServiceSharedLoadBalancerHealthProbePath" Text(|c| &mut c.balancing.shared_probe_path), "/healthz", "Its path.";
+    "privateLinkServiceResourceGroup" Text(|c| &mut c.balancing.private_link_resource_group), "resourceGroup", "The resource group of private link services.";
+    "enableIPTagMutationForExistingPublicIP" Flag(|c| &mut c.balancing.mutates_ip_tags), "false", "IP tags of existing public IPs are changed.";
+    "serviceGatewayEnabled" Flag(|c| &mut c.raw.gateway), "false", "Refused.";
+}
+
+fn number(value: &Value<'_>) -> Option<f64> {
+    let number = value.json().as_f64().filter(|number| *number >= 0.0);
+    if number.is_none() {
+        value.problem(format_args!("want a number, 0 or more, found {}", value.json()));
+    }
+    number
+}
+
+fn unmanaged_pools(config: &mut Config, value: &Value<'_>, _: &mut Vec<Finding>) {
+    let words = [("", (false, false)), ("internal", (true, false)), ("external", (false, true)), ("all", (true, true))];
+    if let Some((internal, external)) = value.word(&words) {
+        config.balancing.unmanaged_pools = super::UnmanagedPools { internal, external };
+    }
+}
+
+fn probe_port(config: &mut Config, value: &Value<'_>, _: &mut Vec<Finding>) {
+    match value.count().map(u16::try_from) {
+        Some(Ok(port)) if port > 0 => config.balancing.shared_probe_port = port,
+        Some(_) => value.problem("want a port, 1 to 65535"),
+        None => {}
+    }
+}
+
+fn balancers(config: &mut Config, value: &Value<'_>, findings: &mut Vec<Finding>) {
+    for entry in value.list().unwrap_or_default() {
+        let Some(map) = entry.json().as_object() else {
+            entry.problem("want a map");
+            continue;
+        };
+        let mut balancer = BalancerConfig { allows_placement: true, ..BalancerConfig::default() };
+        let read = |key: &str, value: &serde_json::Value, findings: &mut Vec<Finding>| {
+            let found = entry.at_key(key, value);
+            match &*key.to_ascii_lowercase() {
+                "name" => balancer.name = found.text().unwrap_or_default(),
+                "primaryvmset" => balancer.primary_vm_set = found.text().unwrap_or_default(),
+                "allowserviceplacement" => balancer.allows_placement = found.flag().unwrap_or(true),
+                "servicelabelselector" => balancer.services = Some(value.clone()),
+                "servicenamespaceselector" => balancer.namespaces = Some(value.clone()),
+                "nodeselector" => balancer.nodes = Some(value.clone()),
+                _ => findings.push(Finding::new(Severity::Warning, found.path(), "unknown key, ignored")),
+            }
+        };
+        read_map(map, read, findings);
+        config.balancing.several.push(balancer);
+    }
+}
+
+/// Stores the value of a key; an unknown one is a finding.
+pub(super) fn set(config: &mut Config, key: &str, value: &Value<'_>, findings: &mut Vec<Finding>) {
+    if let Some(known) = KEYS.iter().find(|known| same(known.name, key)) {
+        return known.set(config, value, findings);
+    }
+    let lower = key.to_ascii_lowercase();
+    if let Some(kind) = lower.strip_suffix(&LIMIT.to_ascii_lowercase()) {
+        let is = |known: &&&str| same(known, kind);
+        if let Some(known) = LIMITED.iter().find(is) {
+            return single_limit(config, known, value, findings);
+        }
+        if UNLIMITED.iter().any(|known| is(&known)) {
+            return;
+        }
+    }
+    if let Some((cache, _)) = CACHES.iter().find(|(cache, _)| same(&format!("{cache}{TTL}"), key)) {
+        config.caches.extend(value.count().map(|seconds| (*cache, seconds)));
+        return;
+    }
+    let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+    let hint = did_you_mean(key, &names).unwrap_or_default();
+    findings.push(Finding::new(Severity::Warning, key, format!("unknown key, ignored{hint}")));
+}
+
+fn single_limit(config: &mut Config, kind: &str, value: &Value<'_>, findings: &mut Vec<Finding>) {
+    let Some(map) = value.json().as_object() else { return value.problem("want a map") };
+    let mut rates = RateConfig::default();
+    let read = |key: &str, found: &serde_json::Value, findings: &mut Vec<Finding>| {
+        let found = value.at_key(key, found);
+        let known = KEYS.iter().find(|known| same(known.name, key));
+        match known.map(|known| &known.field) {
+            Some(Rate(set)) => set(&mut rates, &found),
+            _ => findings.push(Finding::new(Severity::Warning, found.path(), "unknown key, ignored")),
+        }
+    };
+    read_map(map, read, findings);
+    config.limits.single.insert(kind.to_owned(), rates);
+}
+
+impl Key {
+    fn set(&self, config: &mut Config, value: &Value<'_>, findings: &mut Vec<Finding>) {
+        match &self.field {
+            Text(field) => store(field(config), value.text()),
+            Field::Secret(field) => match value.json().as_str() {
+                Some(text) => *field(config) = Secret(text.to_owned()),
+                // Not the value itself.
+                None => value.problem("want text (in quotes)"),
+            },
+            Flag(field) => store(field(config), value.flag()),
+            Count(field) => store(field(config), value.count()),
+            Number(field) => store(field(config), number(value)),
+            Seconds(field) => store(field(config), value.count().map(Duration::from_secs)),
+            Pairs(field) => store(field(config), value.texts()),
+            Rate(set) => set(&mut config.limits.all, value),
+            Other(_, read) => read(config, value, findings),
+            Unused => {}
+        }
+    }
+}
+
+fn store<T>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
+    }
+}
+
+/// The keys as a table in Markdown.
+pub(super) fn reference() -> String {
+    let mut text = "| Key | Type | Default | Effect |\n| --- | --- | --- | --- |\n".to_owned();
+    for Key { name, field, default, doc } in KEYS {
+        let kind = match field {
+            Text(_) | Field::Secret(_) => "string",
+            Flag(_) => "boolean",
+            Count(_) | Seconds(_) | Unused => "integer",
+            Number(_) | Rate(_) => "number",
+            Pairs(_) => "map",
+            Other(kind, _) => kind,
+        };
+        let kind = if *name == "cloudProviderRateLimit" { "boolean" } else { kind };
+        let default = if default.is_empty() { "–".to_owned() } else { format!("`{default}`") };
+        text.push_str(&format!("| `{name}` | {kind} | {default} | {doc} |\n"));
+    }
+    for kind in LIMITED {
+        text.push_str(&format!("| `{kind}{LIMIT}` | map | – | The rate limit of these calls. |\n"));
+    }
+    for (cache, default) in CACHES {
+        text.push_str(&format!(
+            "| `{cache}{TTL}` | integer | `{default}` | The age up to which this data is used. |\n"
+        ));
+    }
+    text
+}

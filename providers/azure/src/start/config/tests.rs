@@ -1,0 +1,198 @@
+use ccm_kit::gcfg::table::line;
+
+use super::*;
+
+const LEAST: &str = "subscriptionId: s\nresourceGroup: RG1\nlocation: WestUS\n";
+
+fn none(_: &str) -> Option<String> {
+    None
+}
+
+fn read(text: &str) -> (Config, Vec<String>) {
+    let (config, findings) = Config::read(&format!("{LEAST}{text}"), &none);
+    (config, findings.iter().map(|finding| format!("{:?} {}", finding.severity, line(finding))).collect())
+}
+
+fn good(text: &str) -> Config {
+    let (config, findings) = read(text);
+    assert_eq!(findings, Vec::<String>::new(), "{text}");
+    config
+}
+
+/// Exactly one finding, with this beginning.
+fn one(text: &str, expected: &str) {
+    let (_, findings) = read(text);
+    assert!(findings.len() == 1 && findings[0].starts_with(expected), "{text}: {findings:?}");
+}
+
+#[test]
+fn keys_have_any_case_and_groups_follow_the_resource_group() {
+    let config = good("VMTYPE: vmss\nSecurityGroupNAME: nsg\ntenantID: t\n");
+    assert_eq!((&*config.resource_group, &*config.location), ("rg1", "WestUS"));
+    assert_eq!((config.vm_type, &*config.identity.tenant), (VmType::Vmss, "t"));
+    assert_eq!((&*config.vnet_resource_group, &*config.balancing.resource_group), ("rg1", "rg1"));
+    assert_eq!(config.identity.network_subscription, "s");
+}
+
+#[test]
+fn json_is_read_as_well() {
+    let text = r#"{"SubscriptionId": "s", "resourceGroup": "rg", "location": "l", "vmType": "Standard", "tagsMap": {"a": "b"}}"#;
+    let (config, findings) = Config::parse(text, &none).unwrap();
+    assert_eq!(
+        (config.vm_type, config.tags, findings),
+        (VmType::Standard, vec![("a".to_owned(), "b".to_owned())], vec![])
+    );
+}
+
+#[test]
+fn all_problems_are_reported_together() {
+    let text = "subscriptionId: 12\nvmType: vmss\nlocation: l\nuseManagedIdentityExtension: \"true\"\n";
+    let error = Config::parse(text, &none).unwrap_err().to_string();
+    for part in [
+        "failed to read the Azure cloud config: ",
+        "subscriptionId: want text (in quotes), found the number 12",
+        "useManagedIdentityExtension: want true or false, found the text \"true\"",
+        "resourceGroup: needed",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let error = Config::parse("aadClientSecret: 12345\n", &none).unwrap_err().to_string();
+    assert!(error.contains("aadClientSecret: want text") && !error.contains("12345"), "{error}");
+}
+
+#[test]
+fn a_text_that_is_no_map_is_an_error() {
+    assert!(Config::parse("[1]", &none).unwrap_err().to_string().contains("want a map"));
+    assert!(Config::parse("a: [", &none).is_err());
+    assert!(Config::parse("", &none).unwrap_err().to_string().contains("subscriptionId: needed"));
+}
+
+#[test]
+fn values_that_cannot_be_meant_are_refused() {
+    one("cloudConfigType: File\n", "Error cloudConfigType = \"File\": want file, secret or merge");
+    one("vmType: VMSS\ndisableAvailabilitySetNodes: true\n", "Error disableAvailabilitySetNodes");
+    one("loadBalancerSku: Basic\ndisableOutboundSNAT: true\n", "Error disableOutboundSNAT");
+    one(
+        "loadBalancerBackendPoolConfigurationType: nodeip2\n",
+        "Error loadBalancerBackendPoolConfigurationType = \"nodeip2\"",
+    );
+    one("clusterServiceLoadBalancerHealthProbeMode: one\n", "Error clusterServiceLoadBalancerHealthProbeMode");
+    one(
+        "clusterServiceSharedLoadBalancerHealthProbePort: 65536\n",
+        "Error clusterServiceSharedLoadBalancerHealthProbePort",
+    );
+    one(
+        "preConfiguredBackendPoolLoadBalancerTypes: All\n",
+        "Error preConfiguredBackendPoolLoadBalancerTypes: unknown word",
+    );
+    one("SubscriptionID: x\n", "Error subscriptionId: the same key as \"SubscriptionID\"");
+    good("vmType: vmss\ndisableAvailabilitySetNodes: true\n");
+    assert_eq!(good("loadBalancerBackendPoolConfigurationType: NODEIP\n").balancing.pool_type, PoolType::NodeIp);
+}
+
+#[test]
+fn what_is_left_out_names_the_alternative() {
+    for (text, expected) in [
+        ("serviceGatewayEnabled: true\n", "loadBalancerSku standard"),
+        ("loadBalancerSku: service\n", "use standard"),
+        ("loadBalancerBackendPoolConfigurationType: podIP\n", "use nodeIP"),
+        ("aadMSIDataPlaneIdentityPath: /x\n", "useManagedIdentityExtension"),
+        ("auxiliaryTokenProvider: {vaultName: v}\n", "client secret"),
+        ("aadClientCertPassword: hidden\n", "openssl pkcs12"),
+    ] {
+        let (_, findings) = read(text);
+        assert!(
+            findings.len() == 1 && findings[0].starts_with("Error") && findings[0].contains(expected),
+            "{findings:?}"
+        );
+        assert!(!findings[0].contains("hidden"));
+    }
+}
+
+#[test]
+fn unknown_keys_and_types_are_doubts() {
+    one("vmTipe: vmss\n", "Warning vmTipe: unknown key, ignored; did you mean \"vmType\"?");
+    one("vmType: vmas\n", "Warning vmType = \"vmas\": unknown; treated as standard");
+    assert_eq!(read("vmType: vmas\n").0.vm_type, VmType::Standard);
+    good("storageAccountRateLimit: {cloudProviderRateLimit: true}\nrouteUpdateWaitingInSeconds: -1\ncloud: null\n");
+}
+
+#[test]
+fn the_environment_wins_over_the_file() {
+    let environment = |name: &str| {
+        let value = match name {
+            "AZURE_TENANT_ID" => "t2",
+            "AZURE_FEDERATED_TOKEN_FILE" => "/token",
+            "AZURE_CLIENT_SECRET" => "other",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    };
+    let text = format!("{LEAST}tenantId: t1\naadClientId: c\naadClientSecret: file\n");
+    let identity = Config::parse(&text, &environment).unwrap().0.identity;
+    assert_eq!((&*identity.tenant, &*identity.client, &*identity.federated_file), ("t2", "c", "/token"));
+    assert!(identity.federated && identity.secret.0 == "file");
+}
+
+#[test]
+fn rates_are_those_of_the_type_else_those_of_all() {
+    let rates = |text: &str| good(text).limits.rates();
+    assert_eq!(rates("loadBalancerRateLimit: {cloudProviderRateLimitQPS: 3}\n").len(), 0);
+    let all = rates("cloudProviderRateLimit: true\ncloudProviderRateLimitQPS: 2\ncloudProviderRateLimitBucket: 7\n");
+    let both = |per_second, bucket| Rate { per_second, bucket };
+    assert_eq!((all["disk"].read, all["route"].write), (both(2.0, 7.0), both(2.0, 7.0)));
+    let one = rates("LoadBalancerRateLimit: {CloudProviderRateLimit: true, cloudProviderRateLimitQPSWrite: 0}\n");
+    assert_eq!(one.len(), 1);
+    assert_eq!((one["loadBalancer"].read, one["loadBalancer"].write), (both(1.0, 5.0), both(0.0, 5.0)));
+}
+
+#[test]
+fn entries_of_several_balancers_must_differ() {
+    let entries = |entries: &str| {
+        format!(
+            "loadBalancerBackendPoolConfigurationType: nodeIP\nmultipleStandardLoadBalancerConfigurations:\n{entries}"
+        )
+    };
+    let config = good(&entries(
+        "- {Name: a, primaryVMSet: p, allowServicePlacement: false, nodeSelector: {matchLabels: {x: y}}}\n",
+    ));
+    let balancer = &config.balancing.several[0];
+    assert!(
+        balancer.name == "a" && !balancer.allows_placement && balancer.nodes.is_some() && balancer.services.is_none()
+    );
+    one(
+        &entries("- {name: a, primaryVMSet: p}\n- {name: b, primaryVMSet: P}\n"),
+        "Error multipleStandardLoadBalancerConfigurations[1].primaryVMSet = \"P\"",
+    );
+    one(
+        "multipleStandardLoadBalancerConfigurations: [{name: a, primaryVMSet: p}]\n",
+        "Error multipleStandardLoadBalancerConfigurations: needs",
+    );
+}
+
+#[test]
+fn tags_are_pairs_and_the_map_wins() {
+    let (config, findings) = read("tags: \"a=b=c, k = v ,n= null ,e=,=x\"\ntagsMap: {K: w}\nsystemTags: \" x, y\"\n");
+    let pairs: Vec<(&str, &str)> = config.tags.iter().map(|(key, value)| (&**key, &**value)).collect();
+    assert_eq!(pairs, [("n", " null "), ("e", ""), ("K", "w")]);
+    assert_eq!(config.system_tags, ["x", "y"]);
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].starts_with("Warning tags = \"a=b=c\""), "{findings:?}");
+}
+
+#[test]
+fn ages_of_data_come_from_the_file_unless_caching_is_off() {
+    let default = Duration::from_secs(600);
+    let ttl = |text: &str| good(text).ttl("vmssCache", default);
+    assert_eq!(ttl(""), default);
+    assert_eq!(ttl("VmssCacheTTLInSeconds: 30\n"), Duration::from_secs(30));
+    assert_eq!(ttl("vmssCacheTTLInSeconds: 30\ndisableAPICallCache: true\n"), Duration::ZERO);
+}
+
+#[test]
+fn the_reference_lists_every_key() {
+    let reference = reference();
+    for key in ["`cloud`", "`loadBalancerRateLimit`", "`vmssCacheTTLInSeconds`", "`tagsMap` | map"] {
+        assert!(reference.contains(key), "{key}");
+    }
+}

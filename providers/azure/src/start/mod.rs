@@ -1,0 +1,5 @@
+//! The start, before the first controller runs: the configuration, the cloud and its endpoints, the identity.
+
+pub(crate) mod cloud;
+pub(crate) mod config;
+pub(crate) mod identity;

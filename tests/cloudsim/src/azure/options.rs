@@ -1,0 +1,166 @@
+//! Options of a simulated Azure.
+
+use crate::core::clock::Mode;
+use crate::core::lag::Lag;
+use crate::core::latency::Latency;
+use crate::core::throttle::{BucketSpec, matches};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// All options. Durations are milliseconds in JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// The seed of IDs.
+    pub seed: u64,
+    pub clock: Mode,
+    /// The latency of calls in real time.
+    pub latency: Latency,
+    /// The token buckets; none by default. [`Options::buckets`] has those of Azure.
+    pub throttle: Vec<BucketSpec>,
+    /// The `Retry-After` of a throttled call, in seconds.
+    pub throttle_after: u64,
+    /// The time for which reads see the old state after the operation of a write has ended, by type: `loadBalancers`,
+    /// `publicIPAddresses`, …
+    pub lag: Lag,
+    /// The port; 0 selects any free one.
+    pub port: u16,
+    pub admin_port: u16,
+    /// The number of calls that the ledger keeps.
+    pub ledger_entries: usize,
+    /// The scheme and host of links in answers, for callers that reach the simulation under another name
+    /// (`https://management.azure.com`); empty: its own URL.
+    pub public_url: String,
+    /// The lifetime of tokens.
+    #[serde(with = "crate::core::millis")]
+    pub token_lifetime: Duration,
+    /// The zones by location. `AZ1` style names are not simulated.
+    pub zones: BTreeMap<String, Vec<String>>,
+    /// The duration of operations.
+    #[serde(with = "crate::core::millis")]
+    pub operation: Duration,
+    /// The duration by action, or by action and name (`loadBalancers.put kubernetes*`; a trailing `*` matches any suffix),
+    /// in milliseconds; overrides `operation`. The longest pattern counts.
+    pub operations: BTreeMap<String, u64>,
+    /// The `Retry-After` of running operations, in seconds; 0: none.
+    pub retry_after: u64,
+    /// The maximum number of resources in a page.
+    pub page: usize,
+    /// Whether a write that adds or drops a reference to a resource changes the ETag of that resource.
+    pub coupled: bool,
+    /// Whether the ETag of a resource changes once more when its operation ends. `unverified`.
+    pub etag_on_end: bool,
+    /// Whether the write of a load balancer is refused while a network interface in its pools is being updated.
+    /// `unverified`; it is refused in any case while one is being deleted or has failed.
+    pub updating_members_block: bool,
+    /// The quotas of a subscription by type: `publicIPAddresses`, `loadBalancers`, …
+    pub quotas: BTreeMap<String, usize>,
+    pub limits: Limits,
+    /// The actions that the caller may not call: `virtualMachines.listAll`; a trailing `*` matches any suffix.
+    pub denied: Vec<String>,
+    /// The remaining budget that answers report.
+    pub remaining: u64,
+    /// Whether the API versions are those of Azure Stack.
+    pub stack: bool,
+    /// Whether requests and answers are checked against Microsoft's description of the API, if it is installed.
+    pub check: bool,
+}
+
+/// The limits of resources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Load-balancing and NAT rules of all load balancers at a network interface. The documented limit is 300, and the
+    /// error names 299: the limit is reached with this number. `unverified`: members by address do not count.
+    pub rules_per_interface: usize,
+    pub rules_per_load_balancer: usize,
+    pub frontends_per_load_balancer: usize,
+    pub private_link_services_per_load_balancer: usize,
+    pub availability_sets_per_pool: usize,
+    pub security_rules: usize,
+    /// Source or destination prefixes of all rules of a security group.
+    pub security_prefixes: usize,
+    pub routes: usize,
+    /// Models of a scale set that its instances use.
+    pub models: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            rules_per_interface: 300,
+            rules_per_load_balancer: 1500,
+            frontends_per_load_balancer: 600,
+            private_link_services_per_load_balancer: 8,
+            availability_sets_per_pool: 150,
+            security_rules: 1000,
+            security_prefixes: 4000,
+            routes: 1000,
+            models: 10,
+        }
+    }
+}
+
+impl Options {
+    /// The duration of an operation of an action on a resource.
+    pub(super) fn operation_of(&self, action: &str, name: &str) -> Duration {
+        let both = format!("{action} {name}");
+        let fits = |pattern: &str| matches(pattern, action) || matches(pattern, &both);
+        let own = self.operations.iter().filter(|(pattern, _)| fits(pattern)).max_by_key(|(pattern, _)| pattern.len());
+        own.map_or(self.operation, |(_, millis)| Duration::from_millis(*millis))
+    }
+
+    /// The buckets of Azure: those of Resource Manager for reads, writes and deletions, those of `Microsoft.Network`, and
+    /// that of expensive reads of `Microsoft.Compute`, whose size users have seen in errors.
+    pub fn buckets() -> Vec<BucketSpec> {
+        let bucket = |service: Option<&str>, actions: &[&str], mutating, burst, rate| BucketSpec {
+            service: service.map(str::to_owned),
+            actions: actions.iter().map(|action| (*action).to_owned()).collect(),
+            mutating,
+            burst,
+            rate,
+        };
+        let of = |service: &'static str| {
+            [bucket(Some(service), &[], Some(false), 250.0, 25.0), bucket(Some(service), &[], Some(true), 200.0, 10.0)]
+        };
+        let mut all: Vec<BucketSpec> = of("network").into_iter().chain(of("compute")).collect();
+        all.push(bucket(Some("network"), &[], Some(true), 1000.0, 1000.0 / 300.0));
+        all.push(bucket(Some("network"), &[], Some(false), 10_000.0, 10_000.0 / 300.0));
+        all.push(bucket(Some("compute"), super::routes::COSTLY, None, 140.0, 140.0 / 180.0));
+        all
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let three = || ["1", "2", "3"].map(str::to_owned).to_vec();
+        Options {
+            seed: 1,
+            clock: Mode::default(),
+            latency: Latency::default(),
+            throttle: Vec::new(),
+            throttle_after: 10,
+            lag: Lag::default(),
+            port: 0,
+            admin_port: 0,
+            ledger_entries: 100_000,
+            public_url: String::new(),
+            token_lifetime: Duration::from_secs(3600),
+            zones: BTreeMap::from([("eastus".to_owned(), three()), ("westeurope".to_owned(), three())]),
+            operation: Duration::from_millis(3),
+            operations: BTreeMap::new(),
+            retry_after: 0,
+            page: 1000,
+            coupled: true,
+            etag_on_end: true,
+            updating_members_block: false,
+            quotas: BTreeMap::new(),
+            limits: Limits::default(),
+            denied: Vec::new(),
+            remaining: 11_999,
+            stack: false,
+            check: true,
+        }
+    }
+}
