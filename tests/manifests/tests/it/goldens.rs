@@ -25,7 +25,7 @@ fn check(name: &str, text: &str) {
 
 #[test]
 fn kustomize_prints_the_reviewed_manifests() {
-    for name in ["aws", "full", "gce", "openstack"] {
+    for name in ["aws", "azure", "full", "gce", "openstack"] {
         let Some(text) = overlay(name) else { return };
         check(&format!("overlay-{name}.yaml"), &text);
     }

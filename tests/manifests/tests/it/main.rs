@@ -4,6 +4,7 @@
 
 mod alerts;
 mod aws;
+mod azure;
 mod chart;
 mod fake;
 mod flags;
