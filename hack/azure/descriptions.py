@@ -146,16 +146,18 @@ def request(function):
 
 
 def bodies(method, prefix):
-    """What a method of the client sends and receives."""
-    found = {}
+    """What a method of the client sends and receives, and the statuses that it takes."""
+    found, statuses = {}, {}
     for node in ast.walk(method):
+        if isinstance(node, ast.Compare) and getattr(node.left, "attr", "") == "status_code" and isinstance(node.ops[0], ast.NotIn):
+            statuses = {"statuses": ast.literal_eval(node.comparators[0])}
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         if node.func.attr == "body" and len(node.args) == 2:
             found["request"] = constant(node.args[1])
         if node.func.attr == "_deserialize":
             found["response"] = constant(node.args[0])
-    return {name: f"{prefix}.{kind}" for name, kind in found.items() if kind and kind[0].isupper()}
+    return statuses | {name: f"{prefix}.{kind}" for name, kind in found.items() if kind and kind[0].isupper()}
 
 
 def methods(path, groups, prefix):

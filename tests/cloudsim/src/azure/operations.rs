@@ -13,6 +13,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// The parameters of the URL of an operation beside the version.
+const SIGNATURE: &str = "c=c&h=h&s=s&t=t";
+
 /// The number of operations that are kept.
 const KEPT: usize = 20_000;
 
@@ -136,7 +139,7 @@ impl World {
             let state = if old.is_some() { "Updating" } else { kind_of_creation(kind) };
             set(&mut fields, "/properties/provisioningState", state);
             set(&mut fields, "/_operation", name.as_str());
-            let etag = self.etag();
+            let etag = self.etag(&key);
             set(&mut fields, "/etag", etag);
             let id = old.as_ref().map_or_else(|| id.clone(), |row| row.id.clone());
             self.store.put(Row { id, kind: kind.kind.to_owned(), fields }, now, shown);
@@ -258,7 +261,7 @@ impl World {
             let refs = kinds::of(&row.kind).map(|kind| (kind.rules.refs)(&row.id, &row.fields)).unwrap_or_default();
             refs.iter().for_each(|reference| self.store.refer(reference));
         }
-        let etag = self.options.etag_on_end.then(|| self.etag());
+        let etag = self.options.etag_on_end.then(|| self.etag(&key));
         if let Some(row) = self.store.get_mut(&key) {
             set(&mut row.fields, "/properties/provisioningState", if failed { "Failed" } else { "Succeeded" });
             if let Some(etag) = etag {
@@ -280,7 +283,7 @@ impl World {
 
     /// Gives a resource a new ETag.
     pub fn touch(&mut self, key: &str) {
-        let etag = self.etag();
+        let etag = self.etag(key);
         if let Some(row) = self.store.get_mut(key) {
             set(&mut row.fields, "/etag", etag);
         }
@@ -302,11 +305,19 @@ fn kind_of_creation(kind: &Kind) -> &'static str {
 pub(super) fn headers(world: &World, operation: &str, locates: bool) -> Vec<(&'static str, String)> {
     let Some(running) = world.operations.get(operation) else { return Vec::new() };
     let (subscription, provider, location) = &running.place;
-    let version = if provider.ends_with("Compute") { "2025-04-01" } else { "2025-05-01" };
+    let compute = provider.ends_with("Compute");
+    let version = if compute { "2025-04-01" } else { "2025-05-01" };
     let base = format!("{}/subscriptions/{subscription}/providers/{provider}/locations/{location}", world.link());
-    let mut headers = vec![("azure-asyncoperation", format!("{base}/operations/{operation}?api-version={version}"))];
+    // Callers must use the URL as it is: the other parameters are a signature.
+    let query = format!("api-version={version}&{SIGNATURE}");
+    let mut headers = vec![("azure-asyncoperation", format!("{base}/operations/{operation}?{query}"))];
+    headers.push(("azure-asyncnotification", "Enabled".to_owned()));
     if locates {
-        headers.push(("location", format!("{base}/operationResults/{operation}?api-version={version}")));
+        let location = match compute {
+            true => format!("{base}/operations/{operation}?{query}&monitor=true"),
+            false => format!("{base}/operationResults/{operation}?{query}"),
+        };
+        headers.push(("location", location));
     }
     if world.options.retry_after > 0 {
         headers.push(("retry-after", world.options.retry_after.to_string()));
@@ -315,6 +326,10 @@ pub(super) fn headers(world: &World, operation: &str, locates: bool) -> Vec<(&'s
 }
 
 fn known<'a>(world: &'a World, call: &Call) -> Result<&'a Operation, Problem> {
+    if ["c", "h", "s", "t"].iter().any(|name| call.get(name).is_none()) {
+        let text = "The URL of the operation lacks parameters that the header Azure-AsyncOperation or Location had.";
+        return Err(Problem::violation(400, "InvalidOperationUrl", text));
+    }
     let id = call.ids.last().map(String::as_str).unwrap_or_default();
     let gone = || Problem::new(404, "NotFound", format!("The operation id '{id}' could not be found."));
     world.operations.get(id).ok_or_else(gone)
@@ -322,6 +337,9 @@ fn known<'a>(world: &'a World, call: &Call) -> Result<&'a Operation, Problem> {
 
 /// `GET …/operations/{id}`: the status of an operation.
 pub(super) fn status(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    if call.get("monitor") == Some("true") {
+        return result(world, call);
+    }
     let operation = known(world, call)?;
     let mut body = json!({"status": operation.status.text()});
     if operation.place.1.ends_with("Compute") {
@@ -347,7 +365,7 @@ pub(super) fn result(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let operation = known(world, call)?.clone();
     match operation.status {
         Status::InProgress => {
-            let headers = headers(world, &id, true).into_iter().filter(|(name, _)| *name != "azure-asyncoperation");
+            let headers = headers(world, &id, true).into_iter().filter(|(name, _)| !name.starts_with("azure-"));
             Ok(Reply { headers: headers.collect(), ..Reply::empty(202) })
         }
         Status::Succeeded if operation.deletes => Ok(Reply::empty(204)),

@@ -14,6 +14,13 @@ pub(super) const MEMBERSHIPS: [&str; 3] =
 
 /// Removes from a pool what answers have: the members by interface, which the interfaces refer to.
 pub(super) fn strip(pool: &mut Value) {
+    for address in list(pool, "/properties/loadBalancerBackendAddresses").to_vec() {
+        let member = text(&address, "/properties/networkInterfaceIPConfiguration/id").to_lowercase();
+        let state = text(&address, "/properties/adminState");
+        if !member.is_empty() && !state.is_empty() {
+            set(pool, &format!("/_admin/{}", member.replace('/', "+")), state);
+        }
+    }
     if let Some(addresses) = pool.pointer_mut("/properties/loadBalancerBackendAddresses").and_then(Value::as_array_mut)
     {
         addresses.retain(|address| at(address, "/properties/networkInterfaceIPConfiguration").is_null());
@@ -81,6 +88,7 @@ pub(super) fn check(world: &World, id: &Id, pool: &Value) -> Result<(), Problem>
 /// Adds to a pool in an answer its members by interface.
 pub(super) fn show(world: &World, pool: &mut Value) {
     let key = text(pool, "/id").to_lowercase();
+    let admin = remove(pool, "/_admin");
     let members: Vec<&str> = members(world, &key).collect();
     if members.is_empty() {
         return;
@@ -90,7 +98,11 @@ pub(super) fn show(world: &World, pool: &mut Value) {
     let addresses = members.iter().map(|id| {
         let segment = |n: usize| id.split('/').rev().nth(n).unwrap_or_default();
         let name = format!("{}_{}{}", id.split('/').nth(4).unwrap_or_default(), segment(2), segment(0));
-        json!({"name": name, "properties": {"networkInterfaceIPConfiguration": {"id": id}}})
+        let mut address = json!({"name": name, "properties": {"networkInterfaceIPConfiguration": {"id": id}}});
+        if let Some(state) = admin.get(id.to_lowercase().replace('/', "+")) {
+            set(&mut address, "/properties/adminState", state.clone());
+        }
+        address
     });
     set(pool, "/properties/loadBalancerBackendAddresses", addresses.collect::<Vec<_>>());
 }
@@ -198,7 +210,7 @@ pub(super) fn migrate(world: &mut World, call: &Call) -> Result<Reply, Problem> 
     }
     let reply = change(world, &id, &old, fields, ("MigrateToIpBasedOperation", ""))?;
     let body = json!({ "migratedPools": named });
-    Ok(Reply { headers: reply.headers, ..Reply::json(202, &body) })
+    Ok(Reply { headers: reply.headers, ..Reply::json(200, &body) })
 }
 
 fn change(

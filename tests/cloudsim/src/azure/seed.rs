@@ -172,8 +172,28 @@ impl World {
         let Some(id) = Id::parse(id) else { return };
         let Some(row) = self.store.get(&id.key()).cloned() else { return };
         let Some(kind) = kinds::of(&row.kind) else { return };
+        let inside = format!("{}/", id.key());
+        let parts: Vec<String> =
+            self.store.all().map(|row| row.id.text()).filter(|id| id.to_lowercase().starts_with(&inside)).collect();
+        parts.iter().for_each(|part| self.remove(part));
         let name = format!("Delete{}Operation", kind.operation);
         self.besides(|world| world.begin_operation(Write { kind, id: &row.id, name, fields: None }));
+    }
+
+    /// Hides a resource from reads for some time, as if it had just been created.
+    pub fn hide(&mut self, id: &str, time: std::time::Duration) {
+        let now = self.now();
+        if let Some(id) = Id::parse(id) {
+            self.store.hide(&id.key(), now, crate::core::clock::later(now, time));
+        }
+    }
+
+    /// Sets the tenant of a subscription; the application `client` gets tokens in it. AD FS has the tenant `adfs`.
+    pub fn tenant(&mut self, subscription: &str, tenant: &str) {
+        self.subscriptions.insert(subscription.to_lowercase(), tenant.to_owned());
+        if let Some(client) = self.identities.applications.get_mut("client") {
+            client.tenants.insert(tenant.to_owned());
+        }
     }
 
     /// Changes fields of a resource without checks: objects are merged, lists are replaced.

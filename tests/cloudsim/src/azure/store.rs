@@ -99,6 +99,11 @@ impl Store {
         self.keep(key, old, now, shown);
     }
 
+    /// Lets reads not see a resource until `shown`.
+    pub(super) fn hide(&mut self, key: &str, now: Timestamp, shown: Timestamp) {
+        self.keep(key.to_owned(), None, now, shown);
+    }
+
     /// Removes a resource; reads see it until `shown`.
     pub(super) fn remove(&mut self, key: &str, now: Timestamp, shown: Timestamp) -> Option<Row> {
         let old = self.rows.remove(key)?;
