@@ -93,6 +93,18 @@ impl Operations {
         }
     }
 
+    fn add(&mut self, id: &str, number: u64, operation: Operation) {
+        self.lanes.insert(operation.target.key(), id.to_owned());
+        self.due.insert((operation.ends, number, id.to_owned()));
+        self.all.insert(id.to_owned(), operation);
+        self.order.push_back(id.to_owned());
+        if self.order.len() > KEPT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.all.remove(&oldest);
+        }
+    }
+
     /// The end of the next operation.
     pub(super) fn next(&self) -> Option<Timestamp> {
         self.due.first().map(|(ends, ..)| *ends)
@@ -135,53 +147,56 @@ impl World {
         }
         released.extend(superseded.into_iter().filter(|one| !after.contains(one)));
         let deletes = fields.is_none();
-        if let Some(mut fields) = fields {
-            let state = if old.is_some() { "Updating" } else { kind_of_creation(kind) };
-            set(&mut fields, "/properties/provisioningState", state);
-            set(&mut fields, "/_operation", name.as_str());
-            let etag = self.etag(&key);
-            set(&mut fields, "/etag", etag);
-            let id = old.as_ref().map_or_else(|| id.clone(), |row| row.id.clone());
-            self.store.put(Row { id, kind: kind.kind.to_owned(), fields }, now, shown);
-        } else if let Some(row) = self.store.get_mut(&key) {
-            set(&mut row.fields, "/properties/provisioningState", "Deleting");
-            set(&mut row.fields, "/_operation", name.as_str());
-        }
+        self.show_goal(kind, old.map_or_else(|| (id.clone(), false), |row| (row.id, true)), &name, fields, shown);
         if !deletes {
             self.couple(&key, added.iter());
         }
         let place = (id.subscription.clone(), id.namespace.clone(), location);
         let failure = self.failing.take();
+        let begun = Operation {
+            name,
+            target: id.clone(),
+            part: None,
+            status: Status::InProgress,
+            error: Value::Null,
+            error_status: 0,
+            began: now,
+            ends,
+            deletes,
+            failure,
+            released,
+            place,
+        };
         let number = self.number();
-        self.operations.all.insert(
-            operation.clone(),
-            Operation {
-                name,
-                target: id.clone(),
-                part: None,
-                status: Status::InProgress,
-                error: Value::Null,
-                error_status: 0,
-                began: now,
-                ends,
-                deletes,
-                failure,
-                released,
-                place,
-            },
-        );
-        self.operations.order.push_back(operation.clone());
-        if self.operations.order.len() > KEPT
-            && let Some(oldest) = self.operations.order.pop_front()
-        {
-            self.operations.all.remove(&oldest);
-        }
-        self.operations.lanes.insert(key, operation.clone());
-        self.operations.due.insert((ends, number, operation.clone()));
+        self.operations.add(&operation, number, begun);
         if ends <= now {
             self.end_operations();
         }
         operation
+    }
+
+    /// Stores the new fields of a resource with the state Updating, or marks it as being deleted.
+    fn show_goal(
+        &mut self,
+        kind: &'static Kind,
+        (id, exists): (Id, bool),
+        operation: &str,
+        fields: Option<Value>,
+        shown: Timestamp,
+    ) {
+        let (now, key) = (self.now(), id.key());
+        if let Some(mut fields) = fields {
+            // Microsoft.Network has no state Creating for most of its types.
+            let state = if !exists && kind.merges { "Creating" } else { "Updating" };
+            set(&mut fields, "/properties/provisioningState", state);
+            set(&mut fields, "/_operation", operation);
+            let etag = self.etag(&key);
+            set(&mut fields, "/etag", etag);
+            self.store.put(Row { id, kind: kind.kind.to_owned(), fields }, now, shown);
+        } else if let Some(row) = self.store.get_mut(&key) {
+            set(&mut row.fields, "/properties/provisioningState", "Deleting");
+            set(&mut row.fields, "/_operation", operation);
+        }
     }
 
     /// Cancels the running operation on a resource; returns the references that it would have dropped.
@@ -294,11 +309,6 @@ impl World {
 fn owner(key: &str) -> Option<String> {
     let id = Id::parse(key)?;
     (id.parts.first().is_some_and(|(kind, _)| kind != "virtualnetworks")).then(|| id.root().key())
-}
-
-fn kind_of_creation(kind: &Kind) -> &'static str {
-    // Microsoft.Network has no state Creating for most of its types.
-    if kind.merges { "Creating" } else { "Updating" }
 }
 
 /// The headers that lead to an operation: `Azure-AsyncOperation`, `Location` and `Retry-After`.

@@ -309,3 +309,14 @@ fn unknown_fields_are_refused_and_recorded() {
     assert_eq!((refused.status, refused.code()), (400, "InvalidRequestFormat"));
     assert_eq!(azure.take_violations().len(), 1);
 }
+
+#[test]
+fn the_buckets_of_azure_hold_back_a_burst() {
+    let azure = cloud(Options { throttle: Options::buckets(), ..Options::default() });
+    let ask = |path: &str| call(&azure, "GET", path, &Value::Null).status;
+    let costly = (0..141).map(|_| ask("Microsoft.Compute/virtualMachines")).filter(|status| *status == 429);
+    assert_eq!(costly.count(), 1);
+    assert_eq!(ask("Microsoft.Network/loadBalancers"), 200);
+    azure.clock().step(Duration::from_secs(10));
+    assert_eq!(ask("Microsoft.Compute/virtualMachines"), 200);
+}
