@@ -13,24 +13,34 @@ pub(super) fn render(problem: &Problem) -> Reply {
     reply
 }
 
-/// The object `error`.
+/// The object `error`. Those of `Microsoft.Network` have details, if only an empty list; some of `Microsoft.Compute` name the
+/// wrong parameter.
 pub(super) fn body(problem: &Problem) -> Value {
     let mut error = json!({"code": problem.code, "message": problem.message});
-    let details = if problem.details.is_null() { json!([]) } else { problem.details.clone() };
-    super::json::set(&mut error, "/details", details);
+    match &problem.details {
+        Value::Null => {}
+        Value::String(target) => super::json::set(&mut error, "/target", target.as_str()),
+        details => super::json::set(&mut error, "/details", details.clone()),
+    }
     error
 }
 
-/// An invalid request.
+/// An invalid request to `Microsoft.Network`.
 pub(super) fn bad(code: &str, message: impl Into<String>) -> Problem {
-    Problem::new(400, code, message)
+    Problem { details: json!([]), ..Problem::new(400, code, message) }
+}
+
+/// A parameter is invalid.
+pub(super) fn parameter(target: &str, message: &str) -> Problem {
+    Problem { details: json!(target), ..Problem::new(400, "InvalidParameter", message) }
 }
 
 /// A resource does not exist.
 pub(super) fn not_found(id: &Id) -> Problem {
     // Sub-resources have an error of their own service.
     if id.parts.len() > 1 {
-        return Problem::new(404, "NotFound", format!("Resource {} not found.", id.text()));
+        let text = format!("Resource {} not found.", id.text());
+        return Problem { details: json!([]), ..Problem::new(404, "NotFound", text) };
     }
     let kind = id.parts.first().map(|(kind, _)| kind.as_str()).unwrap_or_default();
     let text = format!(
@@ -67,13 +77,15 @@ pub(super) fn no_reference(target: &str, user: &str) -> Problem {
 }
 
 /// The ETag differs.
-pub(super) fn etag(given: &str, current: &str) -> Problem {
-    let text = "Precondition failed.";
-    let detail =
-        format!("Etag provided in if-match header {given} does not match etag {current} of resource in NRP database.");
+pub(super) fn etag(id: &Id, given: &str, current: &str) -> Problem {
+    let text = format!("Etag provided in if-match header {given} does not match etag {current} of resource");
+    if id.namespace.eq_ignore_ascii_case("Microsoft.Compute") {
+        return Problem::new(412, "PreconditionFailed", format!("{text}."));
+    }
+    let text = format!("{text} {} in NRP data store.", id.text());
     Problem {
-        details: json!([{"code": "PreconditionFailedEtagMismatch", "message": detail}]),
-        ..Problem::new(412, "PreconditionFailed", text)
+        details: json!([{"code": "PreconditionFailedEtagMismatch", "message": text}]),
+        ..Problem::new(412, "PreconditionFailed", "Precondition failed.")
     }
 }
 

@@ -259,6 +259,9 @@ pub(super) fn show(world: &World, id: &Id, value: &mut Value) {
     }
     let number = number(value, "/_mac").unwrap_or_default();
     set(value, "/properties/macAddress", format!("00-0D-3A-00-{:02X}-{:02X}", number / 256 % 256, number % 256));
+    // Real answers have these too, although Microsoft's description does not.
+    default(value, "/kind", "Regular");
+    default(value, "/properties/allowPort25Out", true);
     default(value, "/properties/hostedWorkloads", json!([]));
     default(value, "/properties/tapConfigurations", json!([]));
 }

@@ -57,7 +57,7 @@ pub(super) struct Rules {
 impl Kind {
     /// Whether a resource of this type has a `resourceGuid`.
     pub(super) fn has_guid(&self, id: &Id) -> bool {
-        !self.merges && id.parts.len() == 1 && self.resource != "privateLinkServices"
+        !self.merges && id.parts.len() == 1
     }
 }
 

@@ -79,6 +79,7 @@ pub(super) fn check(world: &mut World, id: &Id, old: Option<&Value>, fields: &mu
     }
     probes(id, fields)?;
     rules(id, fields)?;
+    outbound(id, fields)?;
     conflicts(id, fields)?;
     limits(world, id, fields)?;
     if let Some(old) = old {
@@ -191,6 +192,12 @@ fn frontend(
     let address = text(frontend, "/properties/publicIPAddress/id").to_owned();
     if !address.is_empty() {
         set(frontend, "/properties/privateIPAllocationMethod", "Dynamic");
+        if !list(frontend, "/zones").is_empty() {
+            let text = format!(
+                "Load balancer frontend IP config {user} cannot have zones when referencing a public IP address."
+            );
+            return Err(errors::bad("LoadBalancerFrontendIPConfigCannotHaveZoneWhenReferencingPublicIPAddress", text));
+        }
         public_ips::usable(world, &address, &user, sku, &id.text())?;
         if let Some(other) = taken.insert(address.to_lowercase(), user.clone()) {
             return Err(public_ips::in_use(&user, &address, &other));
@@ -269,6 +276,30 @@ fn rules(id: &Id, fields: &Value) -> Result<(), Problem> {
         if text(rule, "/properties/protocol") == "Udp" && super::json::is(rule, "/properties/enableTcpReset") {
             let text = format!("Load balancing rule {user} cannot enable TCP reset for protocol Udp.");
             return Err(errors::bad("LoadBalancingRuleTcpResetInvalid", text));
+        }
+    }
+    Ok(())
+}
+
+/// A frontend of an outbound rule serves no connections from inside by other rules.
+fn outbound(id: &Id, fields: &Value) -> Result<(), Problem> {
+    for outbound in list(fields, "/properties/outboundRules") {
+        let frontends = list(outbound, "/properties/frontendIPConfigurations");
+        let uses = |rule: &&Value| {
+            let own = text(rule, "/properties/frontendIPConfiguration/id");
+            let pool = text(rule, "/properties/backendAddressPool/id");
+            frontends.iter().any(|frontend| same(text(frontend, "/id"), own))
+                && same(text(outbound, "/properties/backendAddressPool/id"), pool)
+                && !super::json::is(rule, "/properties/disableOutboundSnat")
+        };
+        if let Some(rule) = list(fields, "/properties/loadBalancingRules").iter().find(uses) {
+            let text = format!(
+                "Load balancing rule {} must disable SNAT since same frontend IP configuration is referenced by outbound rule {}.",
+                id.child("loadBalancingRules", text(rule, "/name")).text(),
+                id.child("outboundRules", text(outbound, "/name")).text()
+            );
+            let code = "LoadBalancingRuleMustDisableSNATSinceSameFrontendIPConfigurationIsReferencedByOutboundRule";
+            return Err(errors::bad(code, text));
         }
     }
     Ok(())
@@ -465,9 +496,6 @@ pub(super) fn show(world: &World, _: &Id, value: &mut Value) {
             }
         }
     }
-    let public = list(value, "/properties/frontendIPConfigurations").iter();
-    let public = public.into_iter().any(|frontend| at(frontend, "/properties/subnet").is_null());
-    set(value, "/properties/scope", if public { "Public" } else { "Private" });
     for part in ["frontendIPConfigurations", "backendAddressPools", "probes"] {
         for item in each(value, &format!("/properties/{part}")) {
             let key = text(item, "/id").to_lowercase();

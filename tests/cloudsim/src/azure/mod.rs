@@ -18,7 +18,9 @@
 //! ```
 //!
 //! * [`World`]: the seeds ([`seed`]: [`World::cluster`], [`World::scale_set`], [`World::machine`], [`World::put`], …), and
-//!   what happens to machines: [`World::power`], [`World::state`], [`World::remove`].
+//!   what happens to resources: [`World::power`], [`World::state`], [`World::remove`], [`World::alter`], [`World::hide`],
+//!   [`World::touch`] (a new ETag, as after a change by somebody else).
+//! * [`Identities`]: who may call, in [`World`]'s field `identities`; [`World::tenant`] for several tenants and AD FS.
 //! * [`Azure::by_hand`]: a change by somebody else, with the rules of the API and with new ETags.
 //! * [`Azure::object`], [`Azure::objects`]: what there is; [`Azure::superseded`]: operations that a later write canceled.
 //! * [`Azure::ledger`], [`Azure::fault`]: services are `network`, `compute`, `resources`, `login`, `imds` and `metadata`;
@@ -27,7 +29,7 @@
 //! * Faults of their own: `Code { status: 429, code: "RetryableError", .. }` is a busy answer, and [`Azure::busy`] makes one
 //!   resource busy; `Operation { .. }` lets the operation fail that a write begins, and leaves the resource in the
 //!   state Failed; `Throttle` is the throttled answer of the call's service.
-//! * [`Options`]: duration of operations, lag of reads, buckets, quotas, limits, denied actions.
+//! * [`Options`]: duration of operations, lag of reads, buckets, quotas, limits, denied actions, forms of `Retry-After`.
 //!
 //! # Operations and ETags
 //!

@@ -4,6 +4,7 @@ use super::errors;
 use super::ids::Id;
 use super::json::{default, set, text};
 use super::kinds::{self, Kind, Ref};
+use super::pools;
 use super::store::Row;
 use super::world::World;
 use crate::core::clock::later;
@@ -11,6 +12,9 @@ use crate::core::rest::{Call, Problem, Reply};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The parameters of the URL of an operation beside the version.
+const SIGNATURE: &str = "c=c&h=h&s=s&t=t";
 
 /// The number of operations that are kept.
 const KEPT: usize = 20_000;
@@ -22,6 +26,8 @@ pub struct Operation {
     pub name: String,
     /// The resource.
     pub target: Id,
+    /// The part of it that was written, if it was only one.
+    part: Option<Id>,
     pub status: Status,
     /// The error of a failed or canceled operation.
     pub error: Value,
@@ -80,6 +86,25 @@ impl Operations {
         self.lanes.contains_key(key)
     }
 
+    /// The operation wrote only a part of its resource.
+    pub(super) fn of_part(&mut self, id: &str, part: Id) {
+        if let Some(operation) = self.all.get_mut(id) {
+            operation.part = Some(part);
+        }
+    }
+
+    fn add(&mut self, id: &str, number: u64, operation: Operation) {
+        self.lanes.insert(operation.target.key(), id.to_owned());
+        self.due.insert((operation.ends, number, id.to_owned()));
+        self.all.insert(id.to_owned(), operation);
+        self.order.push_back(id.to_owned());
+        if self.order.len() > KEPT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.all.remove(&oldest);
+        }
+    }
+
     /// The end of the next operation.
     pub(super) fn next(&self) -> Option<Timestamp> {
         self.due.first().map(|(ends, ..)| *ends)
@@ -122,52 +147,56 @@ impl World {
         }
         released.extend(superseded.into_iter().filter(|one| !after.contains(one)));
         let deletes = fields.is_none();
-        if let Some(mut fields) = fields {
-            let state = if old.is_some() { "Updating" } else { kind_of_creation(kind) };
-            set(&mut fields, "/properties/provisioningState", state);
-            set(&mut fields, "/_operation", name.as_str());
-            let etag = self.etag();
-            set(&mut fields, "/etag", etag);
-            let id = old.as_ref().map_or_else(|| id.clone(), |row| row.id.clone());
-            self.store.put(Row { id, kind: kind.kind.to_owned(), fields }, now, shown);
-        } else if let Some(row) = self.store.get_mut(&key) {
-            set(&mut row.fields, "/properties/provisioningState", "Deleting");
-            set(&mut row.fields, "/_operation", name.as_str());
-        }
+        self.show_goal(kind, old.map_or_else(|| (id.clone(), false), |row| (row.id, true)), &name, fields, shown);
         if !deletes {
             self.couple(&key, added.iter());
         }
         let place = (id.subscription.clone(), id.namespace.clone(), location);
         let failure = self.failing.take();
+        let begun = Operation {
+            name,
+            target: id.clone(),
+            part: None,
+            status: Status::InProgress,
+            error: Value::Null,
+            error_status: 0,
+            began: now,
+            ends,
+            deletes,
+            failure,
+            released,
+            place,
+        };
         let number = self.number();
-        self.operations.all.insert(
-            operation.clone(),
-            Operation {
-                name,
-                target: id.clone(),
-                status: Status::InProgress,
-                error: Value::Null,
-                error_status: 0,
-                began: now,
-                ends,
-                deletes,
-                failure,
-                released,
-                place,
-            },
-        );
-        self.operations.order.push_back(operation.clone());
-        if self.operations.order.len() > KEPT
-            && let Some(oldest) = self.operations.order.pop_front()
-        {
-            self.operations.all.remove(&oldest);
-        }
-        self.operations.lanes.insert(key, operation.clone());
-        self.operations.due.insert((ends, number, operation.clone()));
+        self.operations.add(&operation, number, begun);
         if ends <= now {
             self.end_operations();
         }
         operation
+    }
+
+    /// Stores the new fields of a resource with the state Updating, or marks it as being deleted.
+    fn show_goal(
+        &mut self,
+        kind: &'static Kind,
+        (id, exists): (Id, bool),
+        operation: &str,
+        fields: Option<Value>,
+        shown: Timestamp,
+    ) {
+        let (now, key) = (self.now(), id.key());
+        if let Some(mut fields) = fields {
+            // Microsoft.Network has no state Creating for most of its types.
+            let state = if !exists && kind.merges { "Creating" } else { "Updating" };
+            set(&mut fields, "/properties/provisioningState", state);
+            set(&mut fields, "/_operation", operation);
+            let etag = self.etag(&key);
+            set(&mut fields, "/etag", etag);
+            self.store.put(Row { id, kind: kind.kind.to_owned(), fields }, now, shown);
+        } else if let Some(row) = self.store.get_mut(&key) {
+            set(&mut row.fields, "/properties/provisioningState", "Deleting");
+            set(&mut row.fields, "/_operation", operation);
+        }
     }
 
     /// Cancels the running operation on a resource; returns the references that it would have dropped.
@@ -247,7 +276,7 @@ impl World {
             let refs = kinds::of(&row.kind).map(|kind| (kind.rules.refs)(&row.id, &row.fields)).unwrap_or_default();
             refs.iter().for_each(|reference| self.store.refer(reference));
         }
-        let etag = self.options.etag_on_end.then(|| self.etag());
+        let etag = self.options.etag_on_end.then(|| self.etag(&key));
         if let Some(row) = self.store.get_mut(&key) {
             set(&mut row.fields, "/properties/provisioningState", if failed { "Failed" } else { "Succeeded" });
             if let Some(etag) = etag {
@@ -269,7 +298,7 @@ impl World {
 
     /// Gives a resource a new ETag.
     pub fn touch(&mut self, key: &str) {
-        let etag = self.etag();
+        let etag = self.etag(key);
         if let Some(row) = self.store.get_mut(key) {
             set(&mut row.fields, "/etag", etag);
         }
@@ -282,20 +311,23 @@ fn owner(key: &str) -> Option<String> {
     (id.parts.first().is_some_and(|(kind, _)| kind != "virtualnetworks")).then(|| id.root().key())
 }
 
-fn kind_of_creation(kind: &Kind) -> &'static str {
-    // Microsoft.Network has no state Creating for most of its types.
-    if kind.merges { "Creating" } else { "Updating" }
-}
-
 /// The headers that lead to an operation: `Azure-AsyncOperation`, `Location` and `Retry-After`.
 pub(super) fn headers(world: &World, operation: &str, locates: bool) -> Vec<(&'static str, String)> {
     let Some(running) = world.operations.get(operation) else { return Vec::new() };
     let (subscription, provider, location) = &running.place;
-    let version = if provider.ends_with("Compute") { "2025-04-01" } else { "2025-05-01" };
+    let compute = provider.ends_with("Compute");
+    let version = if compute { "2025-04-01" } else { "2025-05-01" };
     let base = format!("{}/subscriptions/{subscription}/providers/{provider}/locations/{location}", world.link());
-    let mut headers = vec![("azure-asyncoperation", format!("{base}/operations/{operation}?api-version={version}"))];
+    // Callers must use the URL as it is: the other parameters are a signature.
+    let query = format!("api-version={version}&{SIGNATURE}");
+    let mut headers = vec![("azure-asyncoperation", format!("{base}/operations/{operation}?{query}"))];
+    headers.push(("azure-asyncnotification", "Enabled".to_owned()));
     if locates {
-        headers.push(("location", format!("{base}/operationResults/{operation}?api-version={version}")));
+        let location = match compute {
+            true => format!("{base}/operations/{operation}?{query}&monitor=true"),
+            false => format!("{base}/operationResults/{operation}?{query}"),
+        };
+        headers.push(("location", location));
     }
     if world.options.retry_after > 0 {
         headers.push(("retry-after", world.options.retry_after.to_string()));
@@ -304,6 +336,10 @@ pub(super) fn headers(world: &World, operation: &str, locates: bool) -> Vec<(&'s
 }
 
 fn known<'a>(world: &'a World, call: &Call) -> Result<&'a Operation, Problem> {
+    if ["c", "h", "s", "t"].iter().any(|name| call.get(name).is_none()) {
+        let text = "The URL of the operation lacks parameters that the header Azure-AsyncOperation or Location had.";
+        return Err(Problem::violation(400, "InvalidOperationUrl", text));
+    }
     let id = call.ids.last().map(String::as_str).unwrap_or_default();
     let gone = || Problem::new(404, "NotFound", format!("The operation id '{id}' could not be found."));
     world.operations.get(id).ok_or_else(gone)
@@ -311,6 +347,9 @@ fn known<'a>(world: &'a World, call: &Call) -> Result<&'a Operation, Problem> {
 
 /// `GET …/operations/{id}`: the status of an operation.
 pub(super) fn status(world: &mut World, call: &Call) -> Result<Reply, Problem> {
+    if call.get("monitor") == Some("true") {
+        return result(world, call);
+    }
     let operation = known(world, call)?;
     let mut body = json!({"status": operation.status.text()});
     if operation.place.1.ends_with("Compute") {
@@ -336,12 +375,16 @@ pub(super) fn result(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let operation = known(world, call)?.clone();
     match operation.status {
         Status::InProgress => {
-            let headers = headers(world, &id, true).into_iter().filter(|(name, _)| *name != "azure-asyncoperation");
+            let headers = headers(world, &id, true).into_iter().filter(|(name, _)| !name.starts_with("azure-"));
             Ok(Reply { headers: headers.collect(), ..Reply::empty(202) })
         }
         Status::Succeeded if operation.deletes => Ok(Reply::empty(204)),
         Status::Succeeded => {
             let shown = world.shown_now(&operation.target.key());
+            let shown = match operation.part {
+                Some(part) => shown.and_then(|shown| pools::in_answer(&shown, part.name())),
+                None => shown,
+            };
             Ok(shown.map_or_else(|| Reply::empty(204), |shown| Reply::json(200, &shown)))
         }
         Status::Failed | Status::Canceled => {

@@ -1,9 +1,11 @@
 //! Options of a simulated Azure.
 
-use crate::core::clock::Mode;
+use crate::core::clock::{Mode, later};
 use crate::core::lag::Lag;
 use crate::core::latency::Latency;
+use crate::core::rest::Reply;
 use crate::core::throttle::{BucketSpec, matches};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -45,11 +47,14 @@ pub struct Options {
     pub operations: BTreeMap<String, u64>,
     /// The `Retry-After` of running operations, in seconds; 0: none.
     pub retry_after: u64,
+    /// How answers say when to try again.
+    pub retry_after_form: RetryAfter,
     /// The maximum number of resources in a page.
     pub page: usize,
     /// Whether a write that adds or drops a reference to a resource changes the ETag of that resource.
     pub coupled: bool,
-    /// Whether the ETag of a resource changes once more when its operation ends. `unverified`.
+    /// Whether the ETag of a resource changes once more when its operation ends. It does when a virtual machine has been
+    /// created; `unverified` for the rest.
     pub etag_on_end: bool,
     /// Whether the write of a load balancer is refused while a network interface in its pools is being updated.
     /// `unverified`; it is refused in any case while one is being deleted or has failed.
@@ -65,6 +70,39 @@ pub struct Options {
     pub stack: bool,
     /// Whether requests and answers are checked against Microsoft's description of the API, if it is installed.
     pub check: bool,
+}
+
+/// The header that says when to try again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RetryAfter {
+    /// `Retry-After: 10`
+    #[default]
+    Seconds,
+    /// `Retry-After: Thu, 01 Jan 2026 00:00:10 GMT`
+    Date,
+    /// `retry-after-ms: 10000`
+    Millis,
+    /// `x-ms-retry-after-ms: 10000`
+    MsMillis,
+}
+
+impl RetryAfter {
+    /// Rewrites the header of an answer.
+    pub(super) fn apply(self, reply: &mut Reply, now: Timestamp) {
+        for (name, value) in reply.headers.iter_mut().filter(|(name, _)| *name == "retry-after") {
+            let seconds = value.parse::<u64>().unwrap_or_default();
+            (*name, *value) = match self {
+                RetryAfter::Seconds => ("retry-after", seconds.to_string()),
+                RetryAfter::Date => {
+                    let at = later(now, Duration::from_secs(seconds));
+                    ("retry-after", at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string())
+                }
+                RetryAfter::Millis => ("retry-after-ms", format!("{seconds}000")),
+                RetryAfter::MsMillis => ("x-ms-retry-after-ms", format!("{seconds}000")),
+            };
+        }
+    }
 }
 
 /// The limits of resources.
@@ -151,6 +189,7 @@ impl Default for Options {
             operation: Duration::from_millis(3),
             operations: BTreeMap::new(),
             retry_after: 0,
+            retry_after_form: RetryAfter::Seconds,
             page: 1000,
             coupled: true,
             etag_on_end: true,

@@ -14,6 +14,13 @@ pub(super) const MEMBERSHIPS: [&str; 3] =
 
 /// Removes from a pool what answers have: the members by interface, which the interfaces refer to.
 pub(super) fn strip(pool: &mut Value) {
+    for address in list(pool, "/properties/loadBalancerBackendAddresses").to_vec() {
+        let member = text(&address, "/properties/networkInterfaceIPConfiguration/id").to_lowercase();
+        let state = text(&address, "/properties/adminState");
+        if !member.is_empty() && !state.is_empty() {
+            set(pool, &format!("/_admin/{}", member.replace('/', "+")), state);
+        }
+    }
     if let Some(addresses) = pool.pointer_mut("/properties/loadBalancerBackendAddresses").and_then(Value::as_array_mut)
     {
         addresses.retain(|address| at(address, "/properties/networkInterfaceIPConfiguration").is_null());
@@ -81,6 +88,7 @@ pub(super) fn check(world: &World, id: &Id, pool: &Value) -> Result<(), Problem>
 /// Adds to a pool in an answer its members by interface.
 pub(super) fn show(world: &World, pool: &mut Value) {
     let key = text(pool, "/id").to_lowercase();
+    let admin = remove(pool, "/_admin");
     let members: Vec<&str> = members(world, &key).collect();
     if members.is_empty() {
         return;
@@ -90,7 +98,11 @@ pub(super) fn show(world: &World, pool: &mut Value) {
     let addresses = members.iter().map(|id| {
         let segment = |n: usize| id.split('/').rev().nth(n).unwrap_or_default();
         let name = format!("{}_{}{}", id.split('/').nth(4).unwrap_or_default(), segment(2), segment(0));
-        json!({"name": name, "properties": {"networkInterfaceIPConfiguration": {"id": id}}})
+        let mut address = json!({"name": name, "properties": {"networkInterfaceIPConfiguration": {"id": id}}});
+        if let Some(state) = admin.get(id.to_lowercase().replace('/', "+")) {
+            set(&mut address, "/properties/adminState", state.clone());
+        }
+        address
     });
     set(pool, "/properties/loadBalancerBackendAddresses", addresses.collect::<Vec<_>>());
 }
@@ -105,13 +117,18 @@ fn balancer(world: &World, call: &Call) -> Result<(Id, Value), Problem> {
     Ok((row.id.clone(), row.fields.clone()))
 }
 
+/// A pool in a load balancer as answers show it.
+pub(super) fn in_answer(balancer: &Value, name: &str) -> Option<Value> {
+    list(balancer, "/properties/backendAddressPools").iter().find(|pool| same(text(pool, "/name"), name)).cloned()
+}
+
 /// `GET …/backendAddressPools/{name}`
 pub(super) fn get(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let (id, _) = balancer(world, call)?;
     let seen = world.store.seen(&id.key(), world.now()).map(|row| world.shown(row)).unwrap_or_default();
-    let pool = list(&seen, "/properties/backendAddressPools").iter().find(|pool| same(text(pool, "/name"), call.id(3)));
-    let pool = pool.ok_or_else(|| errors::not_found(&id.child("backendAddressPools", call.id(3))))?;
-    Ok(Reply::json(200, pool))
+    let pool =
+        in_answer(&seen, call.id(3)).ok_or_else(|| errors::not_found(&id.child("backendAddressPools", call.id(3))))?;
+    Ok(Reply::json(200, &pool))
 }
 
 /// `PUT …/backendAddressPools/{name}`: on the same lane as writes of the load balancer.
@@ -142,9 +159,9 @@ pub(super) fn put(world: &mut World, call: &Call) -> Result<Reply, Problem> {
         all.push(pool);
         set(&mut fields, "/properties/backendAddressPools", all);
     }
-    let reply = change(world, &id, &old, fields, "PutLoadBalancerBackendAddressPoolOperation")?;
+    let reply = change(world, &id, &old, fields, ("PutLoadBalancerBackendAddressPoolOperation", &name))?;
     let shown: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-    let pool = list(&shown, "/properties/backendAddressPools").iter().find(|pool| same(text(pool, "/name"), &name));
+    let pool = in_answer(&shown, &name);
     let status = if created { 201 } else { 200 };
     Ok(Reply { headers: reply.headers, ..Reply::json(status, &pool) })
 }
@@ -161,7 +178,7 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Reply, Problem> {
         return Ok(Reply::empty(204));
     }
     set(&mut fields, "/properties/backendAddressPools", pools);
-    let reply = change(world, &id, &old, fields, "DeleteLoadBalancerBackendAddressPoolOperation")?;
+    let reply = change(world, &id, &old, fields, ("DeleteLoadBalancerBackendAddressPoolOperation", call.id(3)))?;
     Ok(Reply { headers: reply.headers, ..Reply::empty(202) })
 }
 
@@ -191,16 +208,25 @@ pub(super) fn migrate(world: &mut World, call: &Call) -> Result<Reply, Problem> 
             set(pool, "/properties/loadBalancerBackendAddresses", addresses);
         }
     }
-    let reply = change(world, &id, &old, fields, "MigrateToIpBasedOperation")?;
+    let reply = change(world, &id, &old, fields, ("MigrateToIpBasedOperation", ""))?;
     let body = json!({ "migratedPools": named });
-    Ok(Reply { headers: reply.headers, ..Reply::json(202, &body) })
+    Ok(Reply { headers: reply.headers, ..Reply::json(200, &body) })
 }
 
-fn change(world: &mut World, id: &Id, old: &Value, mut fields: Value, name: &str) -> Result<Reply, Problem> {
+fn change(
+    world: &mut World,
+    id: &Id,
+    old: &Value,
+    mut fields: Value,
+    (name, part): (&str, &str),
+) -> Result<Reply, Problem> {
     load_balancers::check(world, id, Some(old), &mut fields)?;
     let Some(kind) = kinds::of("microsoft.network/loadbalancers") else { return Ok(Reply::empty(500)) };
     let write = Write { kind, id, name: name.to_owned(), fields: Some(fields) };
     let operation = world.begin_operation(write);
+    if !part.is_empty() {
+        world.operations.of_part(&operation, id.child("backendAddressPools", part));
+    }
     let shown = world.shown_now(&id.key()).unwrap_or_default();
     Ok(Reply { headers: operations::headers(world, &operation, false), ..Reply::json(200, &shown) })
 }

@@ -55,7 +55,12 @@ pub(super) fn check(world: &mut World, id: &Id, old: Option<&Value>, fields: &mu
     result?;
     approval(id, fields)?;
     if old.is_none() {
-        let alias = format!("{}.{}.{}.azure.privatelinkservice", id.name(), world.uuid(), text(fields, "/location"));
+        let alias = format!(
+            "{}.{}.{}.azure.privatelinkservice",
+            id.name().to_lowercase(),
+            world.uuid(),
+            text(fields, "/location")
+        );
         set(fields, "/_alias", alias);
     }
     Ok(())

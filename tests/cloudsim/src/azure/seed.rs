@@ -172,8 +172,28 @@ impl World {
         let Some(id) = Id::parse(id) else { return };
         let Some(row) = self.store.get(&id.key()).cloned() else { return };
         let Some(kind) = kinds::of(&row.kind) else { return };
+        let inside = format!("{}/", id.key());
+        let parts: Vec<String> =
+            self.store.all().map(|row| row.id.text()).filter(|id| id.to_lowercase().starts_with(&inside)).collect();
+        parts.iter().for_each(|part| self.remove(part));
         let name = format!("Delete{}Operation", kind.operation);
         self.besides(|world| world.begin_operation(Write { kind, id: &row.id, name, fields: None }));
+    }
+
+    /// Hides a resource from reads for some time, as if it had just been created.
+    pub fn hide(&mut self, id: &str, time: std::time::Duration) {
+        let now = self.now();
+        if let Some(id) = Id::parse(id) {
+            self.store.hide(&id.key(), now, crate::core::clock::later(now, time));
+        }
+    }
+
+    /// Sets the tenant of a subscription; the application `client` gets tokens in it. AD FS has the tenant `adfs`.
+    pub fn tenant(&mut self, subscription: &str, tenant: &str) {
+        self.subscriptions.insert(subscription.to_lowercase(), tenant.to_owned());
+        if let Some(client) = self.identities.applications.get_mut("client") {
+            client.tenants.insert(tenant.to_owned());
+        }
     }
 
     /// Changes fields of a resource without checks: objects are merged, lists are replaced.
@@ -259,6 +279,39 @@ impl World {
     /// A running virtual machine with its interface. Returns its ID.
     pub fn machine(&mut self, seed: &MachineSeed<'_>) -> String {
         let MachineSeed { subscription, group, location, name, .. } = *seed;
+        let interface = self.interface(seed);
+        let computer = if seed.computer.is_empty() { name } else { seed.computer };
+        let id = compute(subscription, group, "virtualMachines", name).text();
+        let vm = self.uuid();
+        let mut fields = json!({
+            "location": location, "_power": "running", "_fault_domain": seed.fault_domain,
+            "properties": {
+                "hardwareProfile": {"vmSize": "Standard_D2s_v5"}, "osProfile": {"computerName": computer},
+                "networkProfile": {"networkInterfaces": [{"id": interface, "properties": {"primary": true}}]},
+            },
+        });
+        if !seed.zone.is_empty() {
+            set(&mut fields, "/zones", json!([seed.zone]));
+        }
+        if !seed.availability_set.is_empty() {
+            let set_id = self.availability_set(subscription, group, location, seed.availability_set);
+            set(&mut fields, "/properties/availabilitySet", json!({ "id": set_id }));
+        }
+        if !seed.scale_set.is_empty() {
+            let set_id = compute(subscription, group, "virtualMachineScaleSets", seed.scale_set).text();
+            set(&mut fields, "/properties/virtualMachineScaleSet", json!({ "id": set_id }));
+        }
+        merge(&mut fields, if seed.fields.is_null() { json!({}) } else { seed.fields.clone() });
+        let id = self.put(&id, fields);
+        if let Some(row) = self.store.get_mut(&id.to_lowercase()) {
+            set(&mut row.fields, "/properties/vmId", vm);
+        }
+        id
+    }
+
+    /// The interface of a machine. Returns its ID.
+    fn interface(&mut self, seed: &MachineSeed<'_>) -> String {
+        let MachineSeed { subscription, group, location, name, .. } = *seed;
         let subnet = self.subnet_of(subscription, group, seed.subnet);
         let mut configurations = vec![json!({
             "name": "ipconfig1",
@@ -292,33 +345,7 @@ impl World {
                 },
             }),
         );
-        let computer = if seed.computer.is_empty() { name } else { seed.computer };
-        let id = compute(subscription, group, "virtualMachines", name).text();
-        let vm = self.uuid();
-        let mut fields = json!({
-            "location": location, "_power": "running", "_fault_domain": seed.fault_domain,
-            "properties": {
-                "hardwareProfile": {"vmSize": "Standard_D2s_v5"}, "osProfile": {"computerName": computer},
-                "networkProfile": {"networkInterfaces": [{"id": interface, "properties": {"primary": true}}]},
-            },
-        });
-        if !seed.zone.is_empty() {
-            set(&mut fields, "/zones", json!([seed.zone]));
-        }
-        if !seed.availability_set.is_empty() {
-            let set_id = self.availability_set(subscription, group, location, seed.availability_set);
-            set(&mut fields, "/properties/availabilitySet", json!({ "id": set_id }));
-        }
-        if !seed.scale_set.is_empty() {
-            let set_id = compute(subscription, group, "virtualMachineScaleSets", seed.scale_set).text();
-            set(&mut fields, "/properties/virtualMachineScaleSet", json!({ "id": set_id }));
-        }
-        merge(&mut fields, if seed.fields.is_null() { json!({}) } else { seed.fields.clone() });
-        let id = self.put(&id, fields);
-        if let Some(row) = self.store.get_mut(&id.to_lowercase()) {
-            set(&mut row.fields, "/properties/vmId", vm);
-        }
-        id
+        interface
     }
 
     fn availability_set(&mut self, subscription: &str, group: &str, location: &str, name: &str) -> String {

@@ -5,6 +5,7 @@ mod login;
 mod machines;
 
 use super::model::Model;
+use super::options::RetryAfter;
 use super::routes::ROUTES;
 use super::seed::ClusterSeed;
 use super::{Azure, Options};
@@ -99,6 +100,12 @@ fn done(azure: &Azure, method: &str, path: &str, body: &Value) -> Got {
     got
 }
 
+/// Asks for an operation by the path in a header.
+fn poll_of(azure: &Azure, path: &str) -> Got {
+    let token = format!("Bearer {}", azure.token());
+    send(azure, "GET", path, &[("authorization", &token)], "")
+}
+
 fn public_ip() -> Value {
     json!({"location": "eastus", "sku": {"name": "Standard"}, "properties": {"publicIPAllocationMethod": "Static"}})
 }
@@ -159,7 +166,7 @@ fn a_write_is_an_operation_that_ends_later() {
     assert_eq!((made.status, &made.json["properties"]["provisioningState"]), (201, &json!("Updating")));
     assert_eq!(made.headers["retry-after"], "7");
     let poll = made.headers["azure-asyncoperation"].replacen(&azure.root(), "", 1);
-    let status = |path: &str| call(&azure, "GET", path.split('?').next().unwrap(), &Value::Null);
+    let status = |path: &str| poll_of(&azure, path);
     assert_eq!(status(&poll).json, json!({"status": "InProgress"}));
     let before = get(&azure, path)["etag"].clone();
     azure.clock().step(Duration::from_secs(2));
@@ -188,7 +195,7 @@ fn an_operation_may_fail_after_it_was_accepted() {
     let path = "Microsoft.Network/publicIPAddresses/a";
     let made = done(&azure, "PUT", path, &public_ip());
     let poll = made.headers["azure-asyncoperation"].replacen(&azure.root(), "", 1);
-    let status = call(&azure, "GET", poll.split('?').next().unwrap(), &Value::Null);
+    let status = poll_of(&azure, &poll);
     assert_eq!((&status.json["status"], status.code()), (&json!("Failed"), "AllocationFailed"));
     assert_eq!(get(&azure, path)["properties"]["provisioningState"], "Failed");
     done(&azure, "PUT", path, &public_ip());
@@ -203,7 +210,7 @@ fn a_later_write_supersedes_a_running_one() {
     let first = call(&azure, "PUT", path, &table);
     call(&azure, "PUT", path, &table);
     let poll = first.headers["azure-asyncoperation"].replacen(&azure.root(), "", 1);
-    let status = call(&azure, "GET", poll.split('?').next().unwrap(), &Value::Null);
+    let status = poll_of(&azure, &poll);
     assert_eq!((&status.json["status"], status.code()), (&json!("Canceled"), "Canceled"));
     let detail = &status.json["error"]["details"][0];
     assert_eq!(detail["code"], "CanceledAndSupersededDueToAnotherOperation");
@@ -273,6 +280,21 @@ fn throttled_and_busy_answers_differ() {
     assert_eq!(busy.json["error"]["details"][0]["code"], "RetryableErrorDueToAnotherOperation");
     azure.clock().step(Duration::from_secs(60));
     assert_eq!(call(&azure, "PUT", &table, &put).status, 200);
+    azure.change(|options| options.retry_after_form = RetryAfter::Date);
+    azure.fault(Rule::every(Fault::Throttle).window(0, 1));
+    let listed = call(&azure, "GET", "Microsoft.Network/loadBalancers", &Value::Null);
+    assert_eq!(listed.headers["retry-after"], "Thu, 01 Jan 2026 00:01:10 GMT");
+}
+
+#[test]
+fn a_hidden_resource_is_seen_later() {
+    let azure = cloud(Options::default());
+    let path = "Microsoft.Compute/virtualMachines/vm0";
+    azure.world(|world| world.hide(&format!("{GROUP}/{path}"), Duration::from_secs(9)));
+    assert_eq!(call(&azure, "GET", path, &Value::Null).status, 404);
+    assert_eq!(get(&azure, "Microsoft.Compute/virtualMachines")["value"], json!([]));
+    azure.clock().step(Duration::from_secs(9));
+    assert_eq!(get(&azure, path)["name"], "vm0");
 }
 
 #[test]
@@ -286,4 +308,15 @@ fn unknown_fields_are_refused_and_recorded() {
     let refused = call(&azure, "PUT", "Microsoft.Network/publicIPAddresses/a", &wrong);
     assert_eq!((refused.status, refused.code()), (400, "InvalidRequestFormat"));
     assert_eq!(azure.take_violations().len(), 1);
+}
+
+#[test]
+fn the_buckets_of_azure_hold_back_a_burst() {
+    let azure = cloud(Options { throttle: Options::buckets(), ..Options::default() });
+    let ask = |path: &str| call(&azure, "GET", path, &Value::Null).status;
+    let costly = (0..141).map(|_| ask("Microsoft.Compute/virtualMachines")).filter(|status| *status == 429);
+    assert_eq!(costly.count(), 1);
+    assert_eq!(ask("Microsoft.Network/loadBalancers"), 200);
+    azure.clock().step(Duration::from_secs(10));
+    assert_eq!(ask("Microsoft.Compute/virtualMachines"), 200);
 }

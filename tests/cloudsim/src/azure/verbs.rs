@@ -11,13 +11,17 @@ use serde_json::{Value, json};
 
 /// `GET …/{name}`
 pub(super) fn get(world: &mut World, call: &Call) -> Result<Reply, Problem> {
-    let (_, id) = world.target(call)?;
+    let (kind, id) = world.target(call)?;
+    if kind.resource == "virtualMachineScaleSetVMs" && id.name().parse::<u32>().is_err() {
+        return Err(errors::parameter("instanceId", "Virtual Machine Scale Set VM instanceId must be a number."));
+    }
     let row = world.store.seen(&id.key(), world.now()).ok_or_else(|| missing(world, &id))?;
     let mut shown = world.shown(row);
     if id.namespace.eq_ignore_ascii_case("Microsoft.Compute") {
         super::compute::expand(call, &mut shown)?;
     }
-    Ok(Reply::json(200, &shown))
+    let headers = vec![("etag", text(&shown, "/etag").to_owned())];
+    Ok(Reply { headers, ..Reply::json(200, &shown) })
 }
 
 /// The error for a resource that does not exist.
@@ -53,7 +57,7 @@ pub(super) fn patch(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     }
     let mut fields = old.clone();
     set(&mut fields, "/tags", body.get("tags").cloned().unwrap_or_else(|| json!({})));
-    let etag = world.etag();
+    let etag = world.etag(&id.key());
     set(&mut fields, "/etag", etag);
     let (key, now) = (id.key(), world.now());
     if let Some(row) = world.store.get(&key).cloned() {
@@ -124,15 +128,8 @@ pub(super) fn write(
     let name = format!("Put{}Operation", kind.operation);
     let operation = world.begin_operation(Write { kind, id, name, fields: Some(fields) });
     let shown = world.shown_now(&id.key()).unwrap_or_default();
-    let instance = kind.resource == "virtualMachineScaleSetVMs";
-    let status = if old.is_none() {
-        201
-    } else if instance {
-        202
-    } else {
-        200
-    };
-    let headers = operations::headers(world, &operation, instance);
+    let status = if old.is_none() { 201 } else { 200 };
+    let headers = operations::headers(world, &operation, false);
     Ok(Reply { headers, ..Reply::json(status, &shown) })
 }
 
@@ -168,10 +165,10 @@ pub(super) fn guard(world: &World, call: &Call, id: &Id, old: Option<&Value>) ->
     let given = call.header("if-match");
     let current = old.map(|old| text(old, "/etag")).unwrap_or_default();
     if !given.is_empty() && (old.is_none() || (given != "*" && given != current)) {
-        return Err(errors::etag(given, current));
+        return Err(errors::etag(id, given, current));
     }
     if call.header("if-none-match") == "*" && old.is_some() {
-        return Err(errors::etag("*", current));
+        return Err(errors::etag(id, "*", current));
     }
     let key = id.key();
     if let Some(until) = world.busy.get(&key).filter(|until| **until > world.now()) {

@@ -109,9 +109,13 @@ impl World {
         format!("{}-{}-4{}-a{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
     }
 
-    /// A new ETag.
-    pub(super) fn etag(&mut self) -> String {
-        format!("W/\"{}\"", self.uuid())
+    /// A new ETag of a resource. Those of `Microsoft.Compute` count its changes.
+    pub(super) fn etag(&mut self, key: &str) -> String {
+        if !key.contains("/providers/microsoft.compute/") {
+            return format!("W/\"{}\"", self.uuid());
+        }
+        let old = self.store.get(key).map(|row| text(&row.fields, "/etag").trim_matches('"')).unwrap_or_default();
+        format!("\"{}\"", old.parse::<u64>().unwrap_or_default() + 1)
     }
 
     /// The type and ID of the resource or collection in the path of a call.
@@ -351,20 +355,21 @@ impl Rest for World {
         if routes::is_open(call.service) {
             return;
         }
-        let what = if call.mutating { "writes" } else { "reads" };
-        let header = match what {
-            "writes" => "x-ms-ratelimit-remaining-subscription-writes",
-            _ => "x-ms-ratelimit-remaining-subscription-reads",
+        let header = match call.method.as_str() {
+            "GET" => "x-ms-ratelimit-remaining-subscription-global-reads",
+            "DELETE" => "x-ms-ratelimit-remaining-subscription-global-deletes",
+            _ => "x-ms-ratelimit-remaining-subscription-global-writes",
         };
         reply.headers.push((header, self.options.remaining.to_string()));
+        self.options.retry_after_form.apply(reply, self.now());
         let request = self.uuid();
         reply.headers.push(("x-ms-request-id", request.clone()));
         reply.headers.push(("x-ms-correlation-request-id", request));
         // The same code creates all long answers of an action, so checking one of them is sufficient.
         let looked_at = reply.body.len() > LONG && !self.long_answers.insert(call.action);
-        let good = (200..=202).contains(&reply.status) && !reply.body.is_empty() && !looked_at;
+        let good = reply.status < 300 && !looked_at;
         if let Some(model) = self.model.clone().filter(|_| good) {
-            violations.extend(model.check_answer(call, &reply.body));
+            violations.extend(model.check_answer(call, reply.status, &reply.body));
         }
     }
 

@@ -39,6 +39,9 @@ pub struct Method {
     /// The schema of the answer, if it has a body.
     #[serde(default)]
     pub response: Option<String>,
+    /// The statuses of successful answers; empty: unknown.
+    #[serde(default)]
+    pub statuses: Vec<u16>,
     /// The version of the API, if each call names one.
     #[serde(default)]
     pub version: Option<String>,

@@ -88,6 +88,49 @@ fn what_is_read_can_be_written_back_and_back_references_are_there() {
 }
 
 #[test]
+fn the_state_that_an_administrator_set_on_a_member_stays() {
+    let azure = cloud(Options::default());
+    made(&azure);
+    join(&azure);
+    let mut lb = get(&azure, LB);
+    let address = "/properties/backendAddressPools/0/properties/loadBalancerBackendAddresses/0/properties";
+    lb.pointer_mut(address).unwrap()["adminState"] = json!("Down");
+    done(&azure, "PUT", LB, &lb);
+    let lb = get(&azure, LB);
+    assert_eq!(lb.pointer(address).unwrap()["adminState"], "Down");
+    done(&azure, "PUT", LB, &lb);
+    assert_eq!(get(&azure, LB).pointer(address).unwrap()["adminState"], "Down");
+    assert_eq!(azure.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn a_link_to_another_tenant_needs_its_token() {
+    let azure = cloud(Options::default());
+    azure.world(|world| {
+        world.tenant("net", "other");
+        world.put(
+            "/subscriptions/net/resourceGroups/n/providers/Microsoft.Network/loadBalancers/far",
+            json!({
+                "sku": {"name": "Standard"}, "properties": {"backendAddressPools": [{"name": "p", "properties": {}}]},
+            }),
+        )
+    });
+    let pool =
+        "/subscriptions/net/resourceGroups/n/providers/Microsoft.Network/loadBalancers/far/backendAddressPools/p";
+    let path = "Microsoft.Network/networkInterfaces/vm0-nic";
+    let mut interface = get(&azure, path);
+    let configuration = &mut interface["properties"]["ipConfigurations"][0]["properties"];
+    configuration["loadBalancerBackendAddressPools"] = json!([{ "id": pool }]);
+    let refused = call(&azure, "PUT", path, &interface);
+    assert_eq!((refused.status, refused.code()), (403, "LinkedAuthorizationFailed"));
+    let (own, far) = azure.world(|world| (world.token("client", "tenant").0, world.token("client", "other").0));
+    let (own, far) = (format!("Bearer {own}"), format!("Bearer {far}"));
+    let headers = [("authorization", own.as_str()), ("x-ms-authorization-auxiliary", far.as_str())];
+    let url = format!("{GROUP}/{path}?api-version=2025-05-01");
+    assert_eq!(super::send(&azure, "PUT", &url, &headers, &interface.to_string()).status, 200);
+}
+
+#[test]
 fn neighbours_get_new_etags() {
     let azure = cloud(Options::default());
     done(&azure, "PUT", "Microsoft.Network/publicIPAddresses/a", &public_ip());
@@ -173,6 +216,13 @@ fn rules_that_conflict_are_refused() {
         rule["properties"]["backendPort"] = json!(30080);
     }
     assert_eq!(call(&azure, "PUT", LB, &same).code(), "RulesUseSameBackendPortProtocolAndPool");
+    let mut outbound = balancer(&[80]);
+    outbound["properties"]["outboundRules"] = json!([{"name": "o", "properties": {
+        "protocol": "All", "frontendIPConfigurations": [{"id": id("frontendIPConfigurations", "f")}],
+        "backendAddressPool": {"id": id("backendAddressPools", "p")},
+    }}]);
+    let code = "LoadBalancingRuleMustDisableSNATSinceSameFrontendIPConfigurationIsReferencedByOutboundRule";
+    assert_eq!(call(&azure, "PUT", LB, &outbound).code(), code);
     let mut names = balancer(&[80, 81]);
     names["properties"]["loadBalancingRules"][1]["name"] = json!("R80");
     assert_eq!(call(&azure, "PUT", LB, &names).code(), "DuplicateResourceName");
@@ -212,7 +262,7 @@ fn members_by_address_and_the_lane_of_pools() {
     assert_eq!(shown["properties"]["loadBalancerBackendAddresses"][0]["properties"]["ipAddress"], "10.240.0.4");
     join(&azure);
     let moved = call(&azure, "POST", &format!("{LB}/migrateToIpBased"), &json!({"pools": ["p"]}));
-    assert_eq!(moved.status, 202);
+    assert_eq!(moved.status, 200);
     let shown = get(&azure, &format!("{LB}/backendAddressPools/p"));
     let member = &shown["properties"]["loadBalancerBackendAddresses"][0];
     assert_eq!((&member["name"], &member["properties"]["ipAddress"]), (&json!("vm0"), &json!("10.240.0.4")));

@@ -66,3 +66,23 @@ fn endpoints_are_discovered_without_a_token() {
     assert_eq!(got.json[0]["name"], "AzureCloud");
     assert_eq!(got.json[0]["authentication"]["loginEndpoint"], format!("{}/", azure.root()));
 }
+
+#[test]
+fn the_metadata_service_knows_its_instance() {
+    let azure = cloud(Options::default());
+    let vm = format!("{GROUP}/Microsoft.Compute/virtualMachines/vm0");
+    let ask = |path: &str| send(&azure, "GET", path, &[("metadata", "true")], "");
+    let path = "/metadata/instance?api-version=2021-10-01&format=json";
+    assert_eq!(ask(path).status, 404);
+    azure.world(|world| world.asks(&vm));
+    let got = ask(path).json;
+    assert_eq!((&got["compute"]["name"], &got["compute"]["resourceId"]), (&json!("vm0"), &json!(vm)));
+    let address = &got["network"]["interface"][0]["ipv4"]["ipAddress"][0];
+    assert_eq!(address, &json!({"privateIpAddress": "10.240.0.4", "publicIpAddress": ""}));
+    assert_eq!(
+        ask("/metadata/loadbalancer?api-version=2020-10-01").json["loadbalancer"]["publicIpAddresses"],
+        json!([])
+    );
+    assert_eq!(send(&azure, "GET", path, &[], "").status, 400);
+    assert_eq!(azure.take_violations().len(), 1);
+}

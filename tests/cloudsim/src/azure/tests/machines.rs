@@ -66,6 +66,12 @@ fn instances_of_a_uniform_set_have_interfaces_and_addresses() {
     assert_eq!(public["value"].as_array().unwrap().len(), 2);
     azure.world(|world| world.delete_machine("/subscriptions/sub/resourceGroups/rg/providers/Microsoft.Compute/virtualMachineScaleSets/pool/virtualMachines/0"));
     assert_eq!(call(&azure, "GET", &format!("{set}/virtualMachines/0"), &Value::Null).code(), "NotFound");
+    let wrong = call(&azure, "GET", &format!("{set}/virtualMachines/x"), &Value::Null);
+    assert_eq!((wrong.code(), &wrong.json["error"]["target"]), ("InvalidParameter", &json!("instanceId")));
+    azure.world(|world| {
+        world.remove("/subscriptions/sub/resourceGroups/rg/providers/Microsoft.Compute/virtualMachineScaleSets/pool");
+    });
+    assert_eq!(call(&azure, "GET", &format!("{set}/virtualMachines"), &Value::Null).code(), "ParentResourceNotFound");
     assert_eq!(azure.violations(), Vec::<String>::new());
 }
 
@@ -91,7 +97,7 @@ fn a_put_of_a_set_keeps_what_it_lacks_and_a_list_replaces_the_whole_list() {
     assert_eq!(instance["properties"]["latestModelApplied"], false);
     let own = json!({"location": "eastus", "properties": {"networkProfileConfiguration": interfaces}});
     let put = done(&azure, "PUT", &format!("{set}/virtualMachines/0"), &own);
-    assert_eq!(put.status, 202);
+    assert_eq!((put.status, &put.json["etag"]), (200, &json!("\"3\"")));
     assert_eq!(get(&azure, &format!("{set}/virtualMachines/0"))["properties"]["latestModelApplied"], true);
     let lb = get(&azure, "Microsoft.Network/loadBalancers/lb");
     let members = &lb["properties"]["backendAddressPools"][0]["properties"]["backendIPConfigurations"];

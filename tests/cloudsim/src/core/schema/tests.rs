@@ -17,6 +17,7 @@ fn description() -> Description {
                 "id": {"type": "string", "format": "uint64", "readOnly": true},
                 "size": {"type": "string", "format": "int64"},
                 "port": {"type": "integer", "format": "int32"},
+                "idle": {"type": "integer", "least": 4, "most": 30},
                 "mode": {"type": "string", "enum": ["A", "B"]},
                 "parts": {"type": "array", "items": {"$ref": "Part"}},
                 "labels": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -75,4 +76,13 @@ fn parameters_are_checked_in_path_and_query() {
     assert_eq!(check(&[("count", "-3")]), [("count".to_owned(), Why::Type("TYPE_UINT32".to_owned()))]);
     assert_eq!(check(&[("cuont", "3")]), [("cuont".to_owned(), Why::Unknown)]);
     assert_eq!(check(&[("project", "p")]), [("project".to_owned(), Why::Unknown)]);
+}
+
+#[test]
+fn numbers_have_ranges() {
+    let way = Way::In("things.insert");
+    assert_eq!(found(&json!({"name": "a", "idle": 30}), way), []);
+    let wrong = vec![("resource.idle".to_owned(), Why::Range(Some(4), Some(30)))];
+    assert_eq!(found(&json!({"name": "a", "idle": 3}), way), wrong);
+    assert_eq!(found(&json!({"name": "a", "idle": 31}), way), wrong);
 }
