@@ -195,7 +195,7 @@ impl AzureNodes {
         let mut alone = Vec::new();
         let subscriptions: BTreeSet<&str> = machines.iter().map(|machine| machine.id.subscription()).collect();
         for subscription in subscriptions {
-            let listed = self.fleet.states(subscription, STATE_AGE).await;
+            let listed = self.fleet.states(subscription, STATE_AGE.min(self.settings.ages.sets())).await;
             let own = machines.iter().filter(|machine| same(machine.id.subscription(), subscription));
             match listed.map(|listed| listed.value) {
                 Ok(listed) => match listed.as_ref() {
