@@ -266,3 +266,39 @@ async fn machines_of_an_external_group_are_found_by_the_label() {
     assert_eq!(id, "azure:///subscriptions/sub/resourceGroups/other/providers/Microsoft.Compute/virtualMachines/far");
     bed.is_clean();
 }
+
+#[tokio::test]
+async fn a_large_cluster_that_joins_scans_each_set_a_few_times() {
+    let bed = Bed::start(Options::default());
+    let sets = 10;
+    (0..sets).for_each(|set| drop(bed.uniform(&format!("pool-{set}"), 100)));
+    let provider = bed.process("").await;
+    let mark = bed.cloud.mark();
+    // Five minutes, with nodes of all sets every six seconds.
+    for window in 0..50 {
+        let names =
+            (0..sets).flat_map(|set| [2 * window, 2 * window + 1].map(|n| format!("pool-{set}0000{}", to_base36(n))));
+        let nodes: Vec<NodeRef> = names.map(|name| node(&name, "")).collect();
+        let answers = look_up(&provider, &nodes, Aspects::METADATA).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Lookup::Found(_))), "{answers:?}");
+        pass(6).await;
+    }
+    let calls = bed.calls(mark);
+    assert!(calls.len() <= 1 + 2 * sets, "{} calls", calls.len());
+}
+
+#[tokio::test]
+async fn a_quiet_hour_of_nodes_costs_a_few_lists() {
+    let bed = Bed::start(Options::default());
+    let set = bed.uniform("pool", 50);
+    let provider = bed.process("").await;
+    let nodes: Vec<NodeRef> =
+        (0..50).map(|n| node(&format!("n{n}"), &format!("azure://{set}/virtualMachines/{n}"))).collect();
+    let mark = bed.cloud.mark();
+    for _ in 0..12 {
+        look_up(&provider, &nodes, Aspects::ADDRESSES).await;
+        pass(300).await;
+    }
+    let calls = bed.calls(mark);
+    assert!(calls.len() <= 2 * 7, "{calls:?}");
+}
