@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::names::{INTERNAL, without_internal};
+use super::selector::Selector;
 use super::tags::Tags;
 use crate::annotations::Scheme;
 use crate::client::id::{ArmId, same};
@@ -77,6 +78,12 @@ pub(crate) struct Several {
     pub(crate) primary_set: String,
     /// `allowServicePlacement`
     pub(crate) takes_services: bool,
+    /// `serviceLabelSelector`
+    pub(crate) services: Option<Selector>,
+    /// `serviceNamespaceSelector`
+    pub(crate) namespaces: Option<Selector>,
+    /// `nodeSelector`
+    pub(crate) nodes: Option<Selector>,
 }
 
 impl Env {

@@ -61,6 +61,8 @@ impl Machine {
 pub(crate) struct Interfaces {
     /// The machines of interfaces, both by ID in lower case.
     pub(crate) owners: BTreeMap<String, String>,
+    /// The scale sets or availability sets of machines that are no instances, by ID in lower case.
+    pub(crate) sets: BTreeMap<String, String>,
     /// By ID in lower case.
     pub(crate) instances: BTreeMap<String, Value>,
     pub(crate) models: BTreeMap<String, Value>,

@@ -13,8 +13,8 @@ use ccm_kit::Cluster;
 use ccm_kit::balancer::{BalancerCloud, Operation, Plan, Progress, Reached, Step, Written};
 use ccm_kit::inspect::replay::no_cloud;
 use ccm_provider::{
-    Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, ProviderError, Scope, Service, ServiceAction,
-    ServiceWork,
+    Finding, GroupKey, LoadBalancerIngress, LoadBalancerStatus, Node, ProviderError, Related, Scope, Service,
+    ServiceAction, ServiceWork,
 };
 
 mod claim;
@@ -28,6 +28,7 @@ pub(crate) mod observe;
 pub(crate) mod observed;
 mod plan;
 mod refused;
+mod selector;
 mod step;
 pub(crate) mod tags;
 pub(crate) mod wanted;
@@ -35,9 +36,10 @@ mod write;
 
 use crate::client::Client;
 use crate::client::metrics::Place;
-use env::{Env, balancer_name};
+use crate::node::zones::Zones;
+use env::Env;
 use events::Events;
-use observe::{Reads, Zones};
+use observe::Reads;
 use observed::Observed;
 use step::{Made, Write};
 use wanted::{Item, Wanted, hosts};
@@ -105,6 +107,11 @@ impl BalancerCloud for Balancers {
         hosts::backend(&self.env, node).map(Into::into)
     }
 
+    fn related(&self) -> Related {
+        let namespaces = self.env.several.iter().any(|one| one.namespaces.is_some());
+        Related { namespaces, ..Related::default() }
+    }
+
     fn wanted(&self, cluster: &str, work: &[ServiceWork]) -> (Wanted, Vec<Result<(), ProviderError>>) {
         wanted::wanted(&self.env, cluster, work)
     }
@@ -156,7 +163,7 @@ impl BalancerCloud for Balancers {
 
     fn status(&self, reached: &Reached<'_, Self>) -> Option<LoadBalancerStatus> {
         let item = reached.wanted.items.get(&reached.place)?;
-        status(&self.env, reached.observed, reached.wanted, item)
+        status(reached.observed, item)
     }
 
     fn again(&self, reached: &Reached<'_, Self>) -> Option<Duration> {
@@ -165,16 +172,18 @@ impl BalancerCloud for Balancers {
 }
 
 /// The addresses of a Service, if it has one of each family.
-fn status(env: &Env, observed: &Observed, wanted: &Wanted, item: &Item) -> Option<LoadBalancerStatus> {
-    let name = balancer_name(env.balancer(&wanted.cluster), item.scheme);
-    let frontends = json::items(observed.balancer(&name)?, "frontendIPConfigurations");
+fn status(observed: &Observed, item: &Item) -> Option<LoadBalancerStatus> {
+    let of_scheme = |balancer: &&serde_json::Value| members::scheme_of(json::name(balancer)) == item.scheme;
+    let balancers: Vec<&serde_json::Value> = observed.balancers.iter().filter(of_scheme).collect();
+    let frontends = || balancers.iter().flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
     let address = |family: &names::Family| {
-        let own = json::named(frontends, &item.names.frontend(*family));
+        let name = item.names.frontend(*family);
+        let own = frontends().find(|frontend| json::same(json::name(frontend), &name));
         let is_shared = |frontend: &&serde_json::Value| {
             claim::frontend(observed, item, frontend) == claim::Frontend::Shared
                 && claim::family_of_frontend(observed, item, frontend) == *family
         };
-        observed.address(own.or_else(|| frontends.iter().find(is_shared))?)
+        observed.address(own.or_else(|| frontends().find(is_shared))?)
     };
     let own = item.families.iter().map(address).collect::<Option<Vec<_>>>()?;
     let all = own.into_iter().chain(item.access.additional.iter().copied());

@@ -4,8 +4,7 @@
 //! read only if these are not the wanted ones.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use ccm_kit::http::Query;
 use ccm_kit::{Cluster, lock};
@@ -24,11 +23,10 @@ use crate::annotations::Scheme;
 use crate::client::id::ArmId;
 use crate::client::operation::{LB_LIST, NIC_LIST, NSG_GET, PUBLIC_IP_LIST, SUBNET_GET, VMSS_GET, VMSS_VM_LIST};
 use crate::client::{ApiError, Client};
-
-/// The zones of the region.
-pub(crate) type Zones = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+use crate::node::zones::Zones;
 
 /// The reads, shared by all Services.
+#[derive(Debug)]
 pub(super) struct Reads {
     client: Client,
     cluster: Cluster,
@@ -36,12 +34,6 @@ pub(super) struct Reads {
     /// The machines of interfaces, both by ID in lower case. An interface keeps its machine.
     owners: Mutex<BTreeMap<String, String>>,
     pub(super) refused: Refused,
-}
-
-impl fmt::Debug for Reads {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reads").field("client", &self.client).finish_non_exhaustive()
-    }
 }
 
 impl Reads {
@@ -64,14 +56,15 @@ impl Reads {
         let balancers = self.client.list(LB_LIST, &env.subscription, &env.balancer_group, Query::default());
         let addresses = join_all(groups.into_iter().map(|group| self.public_ips(env, group)));
         let security = async { if needs_rules { Some(self.security_group(env).await) } else { None } };
-        let (balancers, public_ips, security_group) = futures::join!(balancers, addresses, security);
+        let zones = self.zones(env, wanted);
+        let (balancers, public_ips, security_group, zones) = futures::join!(balancers, addresses, security, zones);
         let mut balancers = balancers.map_err(ProviderError::from)?.unwrap_or_default();
         balancers.retain(|balancer| env.manages(&wanted.cluster, json::name(balancer)));
         let mut observed = Observed {
             balancers,
             public_ips: public_ips.into_iter().collect(),
             security_group,
-            zones: (self.zones)(),
+            zones,
             cluster: self.facts(),
             refused: self.refused.of(wanted),
             ..Observed::default()
@@ -85,6 +78,15 @@ impl Reads {
         let read = self.client.list(PUBLIC_IP_LIST, &env.subscription, &group, Query::default()).await;
         // A group that does not exist has none.
         (group, seen(read.map(|list| Some(list.unwrap_or_default()))))
+    }
+
+    /// The zones of new addresses, if there may be any.
+    async fn zones(&self, env: &Env, wanted: &Wanted) -> Option<Seen<Vec<String>>> {
+        let is_due = env.extended_location.is_none() && !env.is_stack && wanted.items.values().any(Item::is_whole);
+        if !is_due {
+            return None;
+        }
+        Some(seen(self.zones.of(&env.location).await.map(Some)))
     }
 
     async fn security_group(&self, env: &Env) -> Seen<Value> {

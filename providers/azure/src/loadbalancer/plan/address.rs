@@ -86,7 +86,7 @@ impl AddressChange {
         let ip_tags = settings.ip_tags.as_ref().filter(|tags| !tags.is_empty()).map(|tags| ip_tags(tags));
         let prefix = settings.prefixes.get(&family).map(|id| json!({"id": id}));
         let zone = env.edge_zone();
-        let zones = Some(&self.zones).filter(|zones| !zones.is_empty() && zone.is_none() && !env.is_stack);
+        let zones = Some(&self.zones).filter(|zones| !zones.is_empty());
         let mut fresh = json!({});
         json::overlay(
             &mut fresh,

@@ -46,6 +46,7 @@ impl Planner<'_> {
     /// Plans the members of all pools.
     pub(super) fn member_steps(&mut self) {
         let Some(owner) = self.owner() else { return self.last_members() };
+        let places = self.places_of_nodes();
         let mut changes = Changes::default();
         changes.places.insert(owner);
         let balancers: Vec<(BalancerChange, Value)> = self.balancers.values().cloned().collect();
@@ -63,7 +64,13 @@ impl Planner<'_> {
                 let Some(pool) = json::named(json::items(body, "backendAddressPools"), &name) else { continue };
                 let id = change.id.child("backendAddressPools", &name);
                 let result = match self.env.pools {
-                    PoolKind::Addresses => self.addresses(change, &id, pool, family, owner),
+                    PoolKind::Addresses => {
+                        let plain = names::without_internal(&change.name).0;
+                        let nodes = places.as_ref().and_then(|places| {
+                            places.iter().find(|(name, _)| json::same(name, plain)).map(|(_, nodes)| nodes)
+                        });
+                        self.addresses(change, &id, pool, family, owner, nodes)
+                    }
                     PoolKind::Interfaces => self.interfaces(&id, pool, family, &mut changes),
                 };
                 if let Err(error) = result {
@@ -95,6 +102,7 @@ impl Planner<'_> {
         pool: &Value,
         family: Family,
         owner: usize,
+        nodes: Option<&BTreeSet<String>>,
     ) -> Result<(), ProviderError> {
         if !json::items(pool, "backendIPConfigurations").is_empty()
             && json::items(pool, "loadBalancerBackendAddresses")
@@ -104,10 +112,16 @@ impl Planner<'_> {
             return Err(other_kind(id, "interfaces", "nodeIPConfiguration"));
         }
         let Some(hosts) = &self.wanted.hosts else { return Ok(()) };
-        let wanted = hosts.iter().filter_map(|(name, host)| Some((name.clone(), host.address(family)?)));
-        let wanted: BTreeMap<String, std::net::IpAddr> = wanted.collect();
         let present = json::items(pool, "loadBalancerBackendAddresses").iter();
         let present: BTreeSet<&str> = present.map(|address| json::property(address, "ipAddress")).collect();
+        // A load balancer without nodes of its own keeps those that it has; a new one gets all.
+        let nodes = nodes.filter(|nodes| !nodes.is_empty());
+        if nodes.is_none() && !self.env.several.is_empty() && !present.is_empty() {
+            return Ok(());
+        }
+        let mine = hosts.iter().filter(|(name, _)| nodes.is_none_or(|nodes| nodes.contains(*name)));
+        let wanted = mine.filter_map(|(name, host)| Some((name.clone(), host.address(family)?)));
+        let wanted: BTreeMap<String, std::net::IpAddr> = wanted.collect();
         let is_wanted = |text: &str| wanted.values().any(|ip| ip.to_string() == text);
         let mut remove: BTreeSet<String> =
             present.iter().filter(|text| !text.is_empty() && !is_wanted(text)).map(|text| (*text).to_owned()).collect();

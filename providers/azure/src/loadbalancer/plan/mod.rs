@@ -14,13 +14,14 @@ use super::json::{self, same};
 use super::names::without_internal;
 use super::observed::Observed;
 use super::step::Write;
-use super::wanted::{Item, Wanted, refused};
+use super::wanted::{Item, Wanted};
 use crate::client::id::ArmId;
 
 pub(crate) mod address;
 pub(crate) mod balancer;
 mod limits;
 mod members;
+mod place;
 mod rules;
 pub(crate) mod security;
 pub(crate) mod service;
@@ -103,14 +104,6 @@ impl<'a> Planner<'a> {
             findings: Vec::new(),
             steps: Vec::new(),
         }
-    }
-
-    /// The name of the load balancer of a Service, without the end of internal ones.
-    fn target(&self, _item: &Item) -> Result<String, ProviderError> {
-        if !self.env.several.is_empty() {
-            return Err(refused("multipleStandardLoadBalancerConfigurations is not supported yet; remove it"));
-        }
-        Ok(self.env.balancer(&self.wanted.cluster).to_owned())
     }
 
     /// A load balancer with the changes so far; null if there is none.

@@ -10,6 +10,7 @@ use super::super::env::balancer_name;
 use super::super::json::{self, same};
 use super::super::members::scheme_of;
 use super::super::names::Family;
+use super::super::observed::Seen;
 use super::super::wanted::{Item, PublicIp, Settings, refused};
 use super::Planner;
 use super::address::{AddressChange, AddressEdit, EditKind, has_other_ip_tags, label_problem};
@@ -31,9 +32,10 @@ pub(crate) enum Reached {
 impl Planner<'_> {
     /// Plans the load balancer and the addresses of a Service that is ensured.
     pub(super) fn ensure(&mut self, place: usize, item: &Item, settings: &Settings) -> Result<(), ProviderError> {
-        let plain = self.target(item)?;
-        let name = balancer_name(&plain, item.scheme);
         let addresses = self.public_ips(item, settings)?;
+        let requested: Vec<&str> = addresses.iter().map(|(_, id)| id.as_str()).collect();
+        let plain = self.target(item, &requested)?;
+        let name = balancer_name(&plain, item.scheme);
         let mut edit = Edit { families: item.families.clone(), ..Edit::of(place, item) };
         let (mut reached, mut used) = (Vec::new(), Vec::new());
         for family in &item.families {
@@ -159,8 +161,7 @@ impl Planner<'_> {
             return Ok(json!({"name": name, "properties": {"publicIPAddress": {"id": ip.as_str()}}}));
         }
         let static_ip = self.private_address(item, settings, family)?;
-        let zones = Some(&self.observed.zones)
-            .filter(|zones| is_new && !zones.is_empty() && self.env.extended_location.is_none() && !self.env.is_stack);
+        let zones = if is_new { Some(self.zones()?).filter(|zones| !zones.is_empty()) } else { None };
         let mut properties = json!({
             "subnet": {"id": self.env.subnet_id(&settings.subnet).as_str()},
             "privateIPAllocationMethod": if static_ip.is_some() { "Static" } else { "Dynamic" },
@@ -183,7 +184,6 @@ impl Planner<'_> {
         settings: &Settings,
         family: Family,
     ) -> Result<Option<String>, ProviderError> {
-        use super::super::observed::Seen;
         let subnet = match self.observed.subnets.get(&settings.subnet) {
             Some(Seen::Present(subnet)) => subnet,
             Some(Seen::Unread(error)) => return Err(error.clone().wrap(format!("the subnet {}", settings.subnet))),
@@ -320,9 +320,21 @@ impl Planner<'_> {
                 );
                 return Err(refused(text));
             }
+            if present.is_none() {
+                self.zones()?;
+            }
             ips.push((*family, id));
         }
         Ok(ips)
+    }
+
+    /// The zones of new addresses.
+    fn zones(&self) -> Result<&[String], ProviderError> {
+        match &self.observed.zones {
+            Some(Seen::Present(zones)) => Ok(zones),
+            Some(Seen::Unread(error)) => Err(error.clone().wrap("the zones of the region")),
+            Some(Seen::Absent) | None => Ok(&[]),
+        }
     }
 
     pub(super) fn is_users(&self, ip: &Value) -> bool {
@@ -400,7 +412,7 @@ impl Planner<'_> {
         AddressChange {
             id: id.clone(),
             cluster: self.wanted.cluster.clone(),
-            zones: self.observed.zones.clone(),
+            zones: self.zones().unwrap_or_default().to_vec(),
             before: self.observed.public_ip(id.as_str()).cloned().unwrap_or(Value::Null),
             edits: Vec::new(),
         }

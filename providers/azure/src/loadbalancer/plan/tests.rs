@@ -15,6 +15,7 @@ use crate::annotations::DOMAIN;
 
 mod addresses;
 mod members;
+mod several;
 mod shared;
 
 const CLUSTER: &str = "kubernetes";
@@ -55,7 +56,7 @@ impl World {
             public_ips: [("rg".to_owned(), Seen::Present(Vec::new()))].into(),
             security_group: Some(Seen::Present(group)),
             subnets: [("subnet".to_owned(), Seen::Present(subnet))].into(),
-            zones: vec!["1".into(), "2".into(), "3".into()],
+            zones: Some(Seen::Present(vec!["1".into(), "2".into(), "3".into()])),
             ..Observed::default()
         };
         let nodes = (1..=2).map(node).collect();
@@ -130,9 +131,7 @@ impl World {
             .items
             .values()
             .filter(|item| item.action != ServiceAction::Delete)
-            .filter_map(|item| {
-                Some((item.key.clone(), super::super::status(&self.env, &self.observed, &wanted, item)?))
-            })
+            .filter_map(|item| Some((item.key.clone(), super::super::status(&self.observed, item)?)))
             .collect();
         for (key, status) in statuses {
             let name = key.rsplit('/').next().unwrap().to_owned();

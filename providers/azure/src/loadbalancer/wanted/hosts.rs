@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ccm_provider::{AddressType, Node, NodeRef};
 
-use super::super::env::{Env, PoolKind};
+use super::super::env::{Env, PoolKind, Several};
 use super::super::names::Family;
 use crate::client::id::same;
 
@@ -22,6 +22,8 @@ pub(crate) struct Host {
     pub(crate) provider_id: String,
     /// Its internal addresses.
     pub(crate) addresses: Vec<IpAddr>,
+    /// Those of several load balancers that select it by its labels.
+    pub(crate) selected: Vec<String>,
 }
 
 /// Nodes by name.
@@ -52,11 +54,17 @@ pub(crate) fn internal_addresses(node: &Node) -> impl Iterator<Item = IpAddr> {
         .filter_map(ccm_provider::NodeAddress::ip)
 }
 
+/// The load balancers that select a node.
+fn selected(env: &Env, node: &Node) -> Vec<String> {
+    let selects = |one: &&Several| one.nodes.as_ref().is_some_and(|selector| selector.matches_pairs(&node.labels));
+    env.several.iter().filter(selects).map(|one| one.name.clone()).collect()
+}
+
 /// The properties of a node that matter.
 pub(crate) fn backend(env: &Env, node: &Node) -> Option<String> {
     may_serve(env, node).then(|| {
         let addresses: Vec<String> = internal_addresses(node).map(|ip| ip.to_string()).collect();
-        format!("{} {}", node.provider_id_or_empty(), addresses.join(" "))
+        format!("{} {} {}", node.provider_id_or_empty(), addresses.join(" "), selected(env, node).join(" "))
     })
 }
 
@@ -64,8 +72,11 @@ pub(crate) fn backend(env: &Env, node: &Node) -> Option<String> {
 pub(super) fn hosts(env: &Env, nodes: &[NodeRef]) -> Hosts {
     let of = |node: &&NodeRef| may_serve(env, node);
     let host = |node: &NodeRef| {
-        let host =
-            Host { provider_id: node.provider_id_or_empty().to_owned(), addresses: internal_addresses(node).collect() };
+        let host = Host {
+            provider_id: node.provider_id_or_empty().to_owned(),
+            addresses: internal_addresses(node).collect(),
+            selected: selected(env, node),
+        };
         (node.name.to_string(), host)
     };
     nodes.iter().filter(of).map(host).collect()

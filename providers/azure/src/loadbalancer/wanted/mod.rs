@@ -7,7 +7,7 @@ use ccm_kit::annotations::{Annotations, Key, invalid};
 use ccm_provider::address::parse_ip;
 use ccm_provider::{ErrorClass, Finding, ProviderError, Service, ServiceAction, ServiceWork};
 
-use super::env::Env;
+use super::env::{Env, Several};
 use super::names::{Family, Names};
 use super::tags::{self, Tags};
 use crate::annotations::{self as keys, Scheme};
@@ -55,9 +55,19 @@ pub(crate) struct Item {
     /// The resource group of the public IP addresses.
     pub(crate) public_ip_group: String,
     pub(crate) access: Destinations,
+    pub(crate) placing: Placing,
     /// `None` for a deletion, and for an update of hosts of a Service that cannot be ensured.
     pub(crate) settings: Option<Settings>,
     pub(crate) findings: Vec<Finding>,
+}
+
+/// What chooses among several load balancers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Placing {
+    /// The names in the annotation, in lower case.
+    pub(crate) named: Option<Vec<String>>,
+    /// Those with selectors that match the Service.
+    pub(crate) selected: Vec<String>,
 }
 
 /// The destinations of security rules of a Service.
@@ -133,6 +143,7 @@ fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
         public_ips: names_of_public_ips(annotations, &families),
         public_ip_group: group,
         access: destinations(service),
+        placing: placing(env, work),
         families,
         settings: None,
         findings: Vec::new(),
@@ -159,6 +170,26 @@ impl Item {
     pub(super) fn is_whole(&self) -> bool {
         self.action == ServiceAction::Ensure && self.settings.is_some()
     }
+}
+
+fn placing(env: &Env, work: &ServiceWork) -> Placing {
+    let metadata = &work.service.metadata;
+    let selects = |one: &&Several| {
+        let by_service =
+            one.services.as_ref().is_none_or(|it| it.matches(|key| metadata.labels.get(key).map(String::as_str)));
+        let labels = work.namespace.as_ref();
+        let by_namespace =
+            one.namespaces.as_ref().is_none_or(|it| labels.is_some_and(|labels| it.matches_pairs(labels)));
+        (one.services.is_some() || one.namespaces.is_some()) && by_service && by_namespace
+    };
+    // Upstream compares the key without case.
+    let is_key = |key: &str| key.eq_ignore_ascii_case(keys::LB_CONFIGURATIONS.row.key);
+    let named = metadata
+        .annotations
+        .iter()
+        .find(|(key, _)| is_key(key))
+        .map(|(_, text)| ccm_kit::annotations::value::items(text).map(str::to_lowercase).collect());
+    Placing { named, selected: env.several.iter().filter(selects).map(|one| one.name.clone()).collect() }
 }
 
 /// The requested addresses. An annotation wins over the field, which serves the family of its address only.

@@ -294,7 +294,7 @@ fn a_refused_service_is_left_out_and_keeps_what_it_has() {
     let mut world = World::new();
     world.service("a", &[], json!({})).settle(&[]);
     let rules = json::items(world.balancer("kubernetes"), "loadBalancingRules").to_vec();
-    world.observed.refused.insert("default/a".into(), refused("no"));
+    world.observed.refused.insert("default/a".into(), super::super::super::wanted::refused("no"));
     world.service("a", &[], json!({"ports": [{"port": 90, "nodePort": 30090, "protocol": "TCP"}]}));
     world.service("b", &[], json!({"ports": [{"port": 81, "nodePort": 30081, "protocol": "TCP"}]}));
     assert_eq!(world.pass(&[]).keys().collect::<Vec<_>>(), ["a"]);

@@ -1,0 +1,184 @@
+//! Several load balancers: which one holds a Service, and which one a node. Pure.
+//!
+//! Upstream: `azure_loadbalancer.go` (`getEligibleLoadBalancersForService`, `accommodateNodesBy…`). A node is behind
+//! exactly one load balancer and its internal twin.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_provider::ProviderError;
+
+use super::super::claim;
+use super::super::env::{Several, balancer_name};
+use super::super::json::{self, same};
+use super::super::members::Machine;
+use super::super::names;
+use super::super::wanted::hosts::Host;
+use super::super::wanted::{Item, refused};
+use super::{Planner, is_pair};
+use crate::annotations as keys;
+
+const KEY: &str = "multipleStandardLoadBalancerConfigurations";
+const UNPLACED: &str = "FailedToFindLoadBalancerForNode";
+
+impl Planner<'_> {
+    /// The name of the load balancer of a Service, without the end of internal ones.
+    pub(super) fn target(&self, item: &Item, public_ips: &[&str]) -> Result<String, ProviderError> {
+        let several = &self.env.several;
+        if several.is_empty() {
+            return Ok(self.env.balancer(&self.wanted.cluster).to_owned());
+        }
+        if !several.iter().any(|one| same(&one.name, &self.wanted.cluster)) {
+            let text = format!("{KEY} has no entry with the name of the cluster, {:?}; add one", self.wanted.cluster);
+            return Err(refused(text));
+        }
+        let holds = |one: &&Several| self.holds(one, item);
+        let current = several.iter().find(holds);
+        let is_named = |one: &&Several| {
+            item.placing.named.as_ref().is_none_or(|names| names.iter().any(|name| same(name, &one.name)))
+        };
+        let named: Vec<&Several> = several.iter().filter(is_named).collect();
+        if named.is_empty() {
+            let key = keys::LB_CONFIGURATIONS.row.key;
+            return Err(refused(format!("{key} names no load balancer of {KEY}; correct it")));
+        }
+        let takes = |one: &&&Several| one.takes_services || holds(one);
+        let open: Vec<&Several> = named.iter().filter(takes).copied().collect();
+        let is_selected = |one: &&&Several| item.placing.selected.contains(&one.name);
+        let with_selector: Vec<&Several> = open.iter().filter(is_selected).copied().collect();
+        let is_plain = |one: &&&Several| one.services.is_none() && one.namespaces.is_none();
+        let eligible = match with_selector.is_empty() {
+            true => open.iter().filter(is_plain).copied().collect(),
+            false => with_selector,
+        };
+        if eligible.is_empty() {
+            let list = |all: &[&Several]| all.iter().map(|one| &*one.name).collect::<Vec<_>>().join(", ");
+            return Err(refused(format!(
+                "no load balancer can hold the Service: {} are allowed by name, {} of them take Services (allowServicePlacement), and \
+                 none of these selects its labels or those of its namespace",
+                list(&named),
+                if open.is_empty() { "none".to_owned() } else { list(&open) },
+            )));
+        }
+        if let Some(pinned) = self.pinned(item, public_ips)? {
+            return match eligible.iter().any(|one| same(&one.name, &pinned)) {
+                true => Ok(pinned),
+                false => Err(refused(format!(
+                    "the requested address is on the load balancer {pinned}, which may not hold the Service"
+                ))),
+            };
+        }
+        if let Some(current) = current.filter(|current| eligible.iter().any(|one| one.name == current.name)) {
+            return Ok(current.name.clone());
+        }
+        let rules = |one: &&&Several| {
+            let body = self.body(&balancer_name(&one.name, item.scheme));
+            (!body.is_null()).then(|| json::items(body, "loadBalancingRules").len())
+        };
+        let empty = eligible.iter().find(|one| rules(one) == Some(0));
+        let new = || eligible.iter().find(|one| rules(one).is_none());
+        let chosen = empty.or_else(new).or_else(|| eligible.iter().min_by_key(|one| rules(one)));
+        Ok(chosen.map(|one| one.name.clone()).unwrap_or_default())
+    }
+
+    /// Whether a load balancer has the frontend of a Service.
+    fn holds(&self, one: &Several, item: &Item) -> bool {
+        let body = self.body(&balancer_name(&one.name, item.scheme));
+        json::items(body, "frontendIPConfigurations").iter().any(|frontend| item.names.own(json::name(frontend)))
+    }
+
+    /// The load balancer whose frontend has the requested address.
+    fn pinned(&self, item: &Item, public_ips: &[&str]) -> Result<Option<String>, ProviderError> {
+        let mut found = BTreeSet::new();
+        for body in self.bodies() {
+            let (plain, is_internal) = names::without_internal(json::name(body));
+            if is_internal != (item.scheme == keys::Scheme::Internal) {
+                continue;
+            }
+            let mut frontends = json::items(body, "frontendIPConfigurations").iter();
+            let is_it = |frontend: &serde_json::Value| {
+                let public = json::reference(frontend, "publicIPAddress");
+                !item.names.own(json::name(frontend))
+                    && (claim::frontend(self.observed, item, frontend) == claim::Frontend::Shared
+                        || public_ips.iter().any(|id| same(id, public)))
+            };
+            if frontends.any(is_it) {
+                found.insert(plain.to_owned());
+            }
+        }
+        match found.len() {
+            0 | 1 => Ok(found.pop_first()),
+            _ => Err(refused(format!(
+                "the requested addresses are on different load balancers: {}",
+                found.into_iter().collect::<Vec<_>>().join(", ")
+            ))),
+        }
+    }
+
+    /// The nodes of each load balancer, by name without the end of internal ones. `None`: all nodes are behind the only one.
+    pub(super) fn places_of_nodes(&mut self) -> Option<BTreeMap<String, BTreeSet<String>>> {
+        let several = &self.env.several;
+        let hosts = self.wanted.hosts.as_ref().filter(|_| !several.is_empty())?;
+        let exists = |one: &&Several| {
+            self.bodies().any(|body| is_pair(json::name(body), &one.name) && !super::BalancerChange::is_empty(body))
+        };
+        let existing: Vec<&Several> = several.iter().filter(exists).collect();
+        let mut places: BTreeMap<String, BTreeSet<String>> =
+            existing.iter().map(|one| (one.name.clone(), BTreeSet::new())).collect();
+        let mut unplaced = Vec::new();
+        let primary = |host: &Host| {
+            let set = self.set_of(host)?;
+            several.iter().find(|one| same(&set, &one.primary_set))
+        };
+        let (fixed, free): (Vec<_>, Vec<_>) = hosts.iter().partition(|(_, host)| primary(host).is_some());
+        for (name, host) in fixed {
+            if let Some(nodes) = primary(host).and_then(|one| places.get_mut(&one.name)) {
+                nodes.insert(name.clone());
+            }
+        }
+        for (name, host) in free {
+            let selecting = existing.iter().filter(|one| host.selected.contains(&one.name));
+            let mut eligible: Vec<&Several> = selecting.copied().collect();
+            if eligible.is_empty() {
+                eligible = existing.iter().filter(|one| one.nodes.is_none()).copied().collect();
+            }
+            let present = eligible.iter().find(|one| self.has_node(one, host)).map(|one| one.name.clone());
+            let count = |one: &&&Several| places.get(&one.name).map_or(0, BTreeSet::len);
+            let chosen = present.or_else(|| eligible.iter().min_by_key(count).map(|one| one.name.clone()));
+            match chosen.and_then(|name| places.get_mut(&name)) {
+                Some(nodes) => drop(nodes.insert(name.clone())),
+                None if existing.is_empty() => {}
+                None => unplaced.push(name.clone()),
+            }
+        }
+        let item = self.wanted.items.values().next();
+        for name in unplaced {
+            let text = format!(
+                "no load balancer of {KEY} accepts the node {name}; add one without nodeSelector, or correct the labels of the node"
+            );
+            self.findings.extend(item.map(|item| item.finding(UNPLACED, text)));
+        }
+        Some(places)
+    }
+
+    fn set_of(&self, host: &Host) -> Option<String> {
+        let machine = Machine::of(&host.provider_id)?;
+        let set = machine.set().map(|set| set.name().to_owned());
+        set.or_else(|| {
+            let id = self.observed.interfaces.sets.get(&machine.id().folded())?;
+            id.rsplit('/').next().map(str::to_owned)
+        })
+    }
+
+    /// Whether a node is in a pool of a load balancer or its twin.
+    fn has_node(&self, one: &Several, host: &Host) -> bool {
+        let mut balancers = self.observed.balancers.iter().filter(|body| is_pair(json::name(body), &one.name));
+        balancers.any(|body| {
+            let pools = json::items(body, "backendAddressPools").iter();
+            let mut addresses = pools.flat_map(|pool| json::items(pool, "loadBalancerBackendAddresses"));
+            addresses.any(|address| {
+                let ip = ccm_provider::address::parse_ip(json::property(address, "ipAddress"));
+                ip.is_some_and(|ip| host.addresses.contains(&ip))
+            })
+        })
+    }
+}
