@@ -28,7 +28,7 @@ pub(crate) mod observe;
 pub(crate) mod observed;
 mod plan;
 mod refused;
-mod selector;
+pub(crate) mod selector;
 mod step;
 pub(crate) mod tags;
 pub(crate) mod wanted;
