@@ -15,7 +15,8 @@
 #   clippy       lints, as errors; compiles the tests on the way
 #   components   kube-apiserver, etcd and kubectl (hack/k8s/build.sh: KUBEBUILDER_ASSETS, the cache, or Go); helm and CRDs
 #                (hack/tools/build.sh: the cache, or Go); moto and the service models of AWS (hack/moto.sh: the cache, or pip);
-#                Google's descriptions of its APIs and its Python client (hack/gce.sh: the cache, or pip)
+#                Google's descriptions of its APIs and its Python client (hack/gce.sh: the cache, or pip); the same of
+#                Microsoft (hack/azure.sh: the cache, or pip)
 #   tests        all tests of the workspace, except those in modules named long_lane or real_openstack
 #   edges        who may depend on whom; crates that must not be in the program; generated manifests and pages are current
 #   example      the provider of an author outside of this tree (hack/example-provider), in a workspace of its own
@@ -186,7 +187,8 @@ stage_components() {
 	obtain 'real API server' hack/k8s/build.sh etcd kube-apiserver kubectl || return
 	obtain helm hack/tools/build.sh || return
 	obtain moto hack/moto.sh || return
-	obtain "description of Google's APIs" hack/gce.sh
+	obtain "description of Google's APIs" hack/gce.sh || return
+	obtain "description of Azure's APIs" hack/azure.sh
 }
 
 stage_fmt() {
@@ -267,6 +269,7 @@ stage_tests-long() {
 	obtain kube-controller-manager hack/k8s/build.sh etcd kube-apiserver kube-controller-manager || return
 	obtain moto hack/moto.sh || return
 	obtain "description of Google's APIs" hack/gce.sh || return
+	obtain "description of Azure's APIs" hack/azure.sh || return
 	# Seeds of the day look for new faults. Their findings must not block an unrelated change, so CI leaves them out.
 	local filter=(long_lane --skip the_whole_matrix)
 	if [[ -n $within ]]; then

@@ -2,14 +2,21 @@
 
 Of each method: how it is called, its version, its parameters, and what goes in and comes out; of each model: its fields with
 types, ranges, and what only answers have. It is read from the sources of the official Python client, without running them: its
-models flatten `properties`, so the nesting is taken from the names on the wire.
+models flatten `properties`, so the nesting is taken from the names on the wire. What is required inside of `properties` is only in the
+models of a later client, which is downloaded and read, but not installed: it calls other versions of the API.
 """
 
 import ast
 import json
 import pathlib
+import subprocess
 import sys
 import sysconfig
+import tempfile
+import zipfile
+
+# The later client whose models say what is required at all levels.
+NESTED = "azure-mgmt-network==31.0.1"
 
 # The groups of operations that are kept, by package, with the file that has them.
 WANTED = {
@@ -82,6 +89,35 @@ def models(path, prefix):
             at["properties"][last.replace("\0", ".")] = field
         found[f"{prefix}.{node.name}"] = top
     return found
+
+
+def later_models():
+    """The source of the models of the later client."""
+    with tempfile.TemporaryDirectory() as folder:
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        subprocess.run([*pip, "--dest", folder, NESTED], check=True)
+        wheel = next(pathlib.Path(folder).glob("*.whl"))
+        return zipfile.ZipFile(wheel).read("azure/mgmt/network/models/_models.py").decode()
+
+
+def required(source):
+    """By model: the fields on the wire that its `properties` require."""
+    fields, inner = {}, {}
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for item in node.body:
+            if not isinstance(item, ast.AnnAssign) or not isinstance(item.value, ast.Call):
+                continue
+            words = {word.arg: word.value for word in item.value.keywords}
+            wire = constant(words["name"]) if "name" in words else item.target.id
+            visible = ast.literal_eval(words["visibility"]) if "visibility" in words else []
+            kind = ast.unparse(item.annotation)
+            if wire == "properties":
+                inner[node.name] = kind.removeprefix("Optional[").rstrip("]").strip("'\"").removeprefix("_models.")
+            elif not kind.startswith("Optional[") and visible != ["read"]:
+                fields.setdefault(node.name, []).append(wire)
+    return {name: fields[kind] for name, kind in inner.items() if kind in fields}
 
 
 def constant(node):
@@ -184,6 +220,12 @@ all_methods, all_models = {}, {}
 for package, files in WANTED.items():
     source = pathlib.Path(sysconfig.get_paths()["purelib"]) / "azure" / "mgmt" / package
     all_models |= models(source / "models" / "_models_py3.py", package)
+    if package == "network":
+        for name, fields in required(later_models()).items():
+            known = all_models.get(f"network.{name}", {}).get("properties", {}).get("properties", {}).get("properties", {})
+            for field in fields:
+                if field in known:
+                    known[field]["requiredBy"] = ["*"]
     for file, groups in files.items():
         all_methods |= methods(source / "operations" / file, groups, package)
 kept, wanted = {}, [kind for method in all_methods.values() for kind in (method.get("request"), method.get("response")) if kind]

@@ -1,4 +1,4 @@
-# Sourced by hack/moto.sh and hack/gce.sh: a Python environment from exact versions, made once.
+# Sourced by hack/moto.sh, hack/gce.sh and hack/azure.sh: a Python environment from exact versions, made once.
 #
 #   python_environment NAME PACKAGE HOW_LONG SCRIPT FOLDER ["$@"]
 #

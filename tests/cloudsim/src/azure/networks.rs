@@ -74,6 +74,7 @@ pub(super) fn assign(
     let six = text(configuration, "/properties/privateIPAddressVersion") == "IPv6";
     let ranges: Vec<IpNet> = ranges(&row.fields).into_iter().filter(|range| range.addr().is_ipv6() == six).collect();
     let holder = |wanted: IpAddr| {
+        world.store.taken(&key).filter(|taken| taken.contains(&wanted))?;
         let holder = world.store.users(&key).find(|(_, _, address)| *address == Some(wanted));
         holder.filter(|(_, other, _)| !same(other, user)).map(|(_, other, _)| other.to_owned())
     };
@@ -102,10 +103,12 @@ pub(super) fn assign(
     let address = match kept {
         Some(kept) => kept.to_owned(),
         None => {
-            let used: BTreeSet<IpAddr> = world.store.users(&key).filter_map(|(_, _, address)| address).collect();
-            // Azure keeps the first four addresses of a subnet.
-            let mut hosts = ranges.iter().flat_map(|range| range.hosts().skip(3));
-            let free = hosts.find(|host| !used.contains(host));
+            let taken = world.store.taken(&key);
+            let free = |host: &IpAddr| taken.is_none_or(|taken| !taken.contains(host));
+            // Azure keeps the first four addresses of a subnet. The search begins behind as many as are in use.
+            let behind = 3 + taken.map_or(0, BTreeSet::len);
+            let host = |from: usize| ranges.iter().flat_map(|range| range.hosts().skip(from)).find(free);
+            let free = host(behind).or_else(|| host(3));
             free.ok_or_else(|| full(&subnet))?.to_string()
         }
     };

@@ -4,6 +4,7 @@ use super::errors;
 use super::ids::Id;
 use super::json::{default, set, text};
 use super::kinds::{self, Kind, Ref};
+use super::pools;
 use super::store::Row;
 use super::world::World;
 use crate::core::clock::later;
@@ -22,6 +23,8 @@ pub struct Operation {
     pub name: String,
     /// The resource.
     pub target: Id,
+    /// The part of it that was written, if it was only one.
+    part: Option<Id>,
     pub status: Status,
     /// The error of a failed or canceled operation.
     pub error: Value,
@@ -78,6 +81,13 @@ impl Operations {
     /// Whether an operation is running on a resource or a part of it.
     pub fn running(&self, key: &str) -> bool {
         self.lanes.contains_key(key)
+    }
+
+    /// The operation wrote only a part of its resource.
+    pub(super) fn of_part(&mut self, id: &str, part: Id) {
+        if let Some(operation) = self.all.get_mut(id) {
+            operation.part = Some(part);
+        }
     }
 
     /// The end of the next operation.
@@ -145,6 +155,7 @@ impl World {
             Operation {
                 name,
                 target: id.clone(),
+                part: None,
                 status: Status::InProgress,
                 error: Value::Null,
                 error_status: 0,
@@ -342,6 +353,10 @@ pub(super) fn result(world: &mut World, call: &Call) -> Result<Reply, Problem> {
         Status::Succeeded if operation.deletes => Ok(Reply::empty(204)),
         Status::Succeeded => {
             let shown = world.shown_now(&operation.target.key());
+            let shown = match operation.part {
+                Some(part) => shown.and_then(|shown| pools::in_answer(&shown, part.name())),
+                None => shown,
+            };
             Ok(shown.map_or_else(|| Reply::empty(204), |shown| Reply::json(200, &shown)))
         }
         Status::Failed | Status::Canceled => {

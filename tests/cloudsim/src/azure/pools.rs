@@ -105,13 +105,18 @@ fn balancer(world: &World, call: &Call) -> Result<(Id, Value), Problem> {
     Ok((row.id.clone(), row.fields.clone()))
 }
 
+/// A pool in a load balancer as answers show it.
+pub(super) fn in_answer(balancer: &Value, name: &str) -> Option<Value> {
+    list(balancer, "/properties/backendAddressPools").iter().find(|pool| same(text(pool, "/name"), name)).cloned()
+}
+
 /// `GET …/backendAddressPools/{name}`
 pub(super) fn get(world: &mut World, call: &Call) -> Result<Reply, Problem> {
     let (id, _) = balancer(world, call)?;
     let seen = world.store.seen(&id.key(), world.now()).map(|row| world.shown(row)).unwrap_or_default();
-    let pool = list(&seen, "/properties/backendAddressPools").iter().find(|pool| same(text(pool, "/name"), call.id(3)));
-    let pool = pool.ok_or_else(|| errors::not_found(&id.child("backendAddressPools", call.id(3))))?;
-    Ok(Reply::json(200, pool))
+    let pool =
+        in_answer(&seen, call.id(3)).ok_or_else(|| errors::not_found(&id.child("backendAddressPools", call.id(3))))?;
+    Ok(Reply::json(200, &pool))
 }
 
 /// `PUT …/backendAddressPools/{name}`: on the same lane as writes of the load balancer.
@@ -142,9 +147,9 @@ pub(super) fn put(world: &mut World, call: &Call) -> Result<Reply, Problem> {
         all.push(pool);
         set(&mut fields, "/properties/backendAddressPools", all);
     }
-    let reply = change(world, &id, &old, fields, "PutLoadBalancerBackendAddressPoolOperation")?;
+    let reply = change(world, &id, &old, fields, ("PutLoadBalancerBackendAddressPoolOperation", &name))?;
     let shown: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-    let pool = list(&shown, "/properties/backendAddressPools").iter().find(|pool| same(text(pool, "/name"), &name));
+    let pool = in_answer(&shown, &name);
     let status = if created { 201 } else { 200 };
     Ok(Reply { headers: reply.headers, ..Reply::json(status, &pool) })
 }
@@ -161,7 +166,7 @@ pub(super) fn delete(world: &mut World, call: &Call) -> Result<Reply, Problem> {
         return Ok(Reply::empty(204));
     }
     set(&mut fields, "/properties/backendAddressPools", pools);
-    let reply = change(world, &id, &old, fields, "DeleteLoadBalancerBackendAddressPoolOperation")?;
+    let reply = change(world, &id, &old, fields, ("DeleteLoadBalancerBackendAddressPoolOperation", call.id(3)))?;
     Ok(Reply { headers: reply.headers, ..Reply::empty(202) })
 }
 
@@ -191,16 +196,25 @@ pub(super) fn migrate(world: &mut World, call: &Call) -> Result<Reply, Problem> 
             set(pool, "/properties/loadBalancerBackendAddresses", addresses);
         }
     }
-    let reply = change(world, &id, &old, fields, "MigrateToIpBasedOperation")?;
+    let reply = change(world, &id, &old, fields, ("MigrateToIpBasedOperation", ""))?;
     let body = json!({ "migratedPools": named });
     Ok(Reply { headers: reply.headers, ..Reply::json(202, &body) })
 }
 
-fn change(world: &mut World, id: &Id, old: &Value, mut fields: Value, name: &str) -> Result<Reply, Problem> {
+fn change(
+    world: &mut World,
+    id: &Id,
+    old: &Value,
+    mut fields: Value,
+    (name, part): (&str, &str),
+) -> Result<Reply, Problem> {
     load_balancers::check(world, id, Some(old), &mut fields)?;
     let Some(kind) = kinds::of("microsoft.network/loadbalancers") else { return Ok(Reply::empty(500)) };
     let write = Write { kind, id, name: name.to_owned(), fields: Some(fields) };
     let operation = world.begin_operation(write);
+    if !part.is_empty() {
+        world.operations.of_part(&operation, id.child("backendAddressPools", part));
+    }
     let shown = world.shown_now(&id.key()).unwrap_or_default();
     Ok(Reply { headers: operations::headers(world, &operation, false), ..Reply::json(200, &shown) })
 }

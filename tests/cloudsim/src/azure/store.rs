@@ -4,7 +4,7 @@ use super::ids::Id;
 use super::kinds::Ref;
 use jiff::Timestamp;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::Bound;
 
@@ -33,6 +33,8 @@ pub struct Store {
     past: BTreeMap<String, Past>,
     /// By referenced resource: the referring resources, with the address that they have in it if it is a subnet.
     uses: BTreeMap<String, BTreeMap<String, (String, Option<IpAddr>)>>,
+    /// The addresses in use by subnet.
+    taken: BTreeMap<String, BTreeSet<IpAddr>>,
 }
 
 impl Store {
@@ -126,16 +128,27 @@ impl Store {
     pub(super) fn refer(&mut self, reference: &Ref) {
         let Ref { target, user, address } = reference;
         self.uses.entry(target.clone()).or_default().insert(user.to_lowercase(), (user.clone(), *address));
+        if let Some(address) = address {
+            self.taken.entry(target.clone()).or_default().insert(*address);
+        }
     }
 
     /// Removes a reference.
     pub(super) fn release(&mut self, reference: &Ref) {
+        if let Some((taken, address)) = self.taken.get_mut(&reference.target).zip(reference.address) {
+            taken.remove(&address);
+        }
         let Some(users) = self.uses.get_mut(&reference.target) else { return };
         let user = reference.user.to_lowercase();
         // The user may have another address by now.
         if users.get(&user).is_some_and(|(_, address)| *address == reference.address) {
             users.remove(&user);
         }
+    }
+
+    /// The addresses in use in a subnet.
+    pub(super) fn taken(&self, subnet: &str) -> Option<&BTreeSet<IpAddr>> {
+        self.taken.get(subnet)
     }
 
     /// The IDs of the resources that refer to one, by key, each with its address.

@@ -2,6 +2,7 @@
 //! vendors' own clients call the simulated AWS and Compute Engine.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod azure;
 mod boto3;
 mod case;
 mod cases;

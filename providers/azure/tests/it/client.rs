@@ -1,0 +1,48 @@
+//! The client: pages, and what holds calls back.
+
+use std::time::Duration;
+
+use ccm_cloudsim::azure::Options;
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_provider::{Aspects, Lookup, NodeRef};
+
+use crate::bed::{Bed, node};
+
+#[tokio::test]
+async fn all_pages_of_a_list_are_read() {
+    let bed = Bed::start(Options { page: 3, ..Options::default() });
+    bed.uniform("pool", 10);
+    let provider = bed.process("").await;
+    let nodes: Vec<NodeRef> = (0..10).map(|n| node(&format!("pool00000{n}"), "")).collect();
+    let answers = provider.instances().unwrap().lookup(&nodes, Aspects::METADATA).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Lookup::Found(_))), "{answers:?}");
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_throttled_class_waits_and_the_others_go_on() {
+    let bed = Bed::start(Options { throttle_after: 1, ..Options::default() });
+    bed.uniform("pool", 1);
+    let provider = bed.process("").await;
+    let instances = provider.instances().unwrap();
+    bed.cloud.fault(Rule::every(Fault::Throttle).on("compute", "virtualMachineScaleSetVMs.list").window(0, 1));
+    let lists = |mark| bed.calls(mark).iter().filter(|call| *call == "virtualMachineScaleSetVMs.list").count();
+    let mark = bed.cloud.mark();
+    let began = tokio::time::Instant::now();
+    let nodes = [node("pool000000", "")];
+    let asking = instances.lookup(&nodes, Aspects::METADATA);
+    let others = async {
+        // Network calls are made meanwhile.
+        while lists(mark) == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let routes = provider.routes().unwrap().list("kubernetes").await;
+        assert!(routes.is_ok());
+        began.elapsed()
+    };
+    let (answers, after) = futures::join!(asking, others);
+    assert!(after < Duration::from_secs(1), "{after:?}");
+    assert!(matches!(answers[0], Lookup::Found(_)), "{answers:?}");
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(lists(mark), 2, "none before the time has passed");
+}

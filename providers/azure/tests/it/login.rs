@@ -1,0 +1,107 @@
+//! The login: every kind of identity, and what goes wrong.
+
+use std::collections::BTreeSet;
+
+use ccm_cloudsim::azure::{Application, Options};
+use ccm_provider::Aspects;
+
+use crate::bed::{Bed, node};
+
+/// Whether the provider of this configuration can read machines.
+async fn works(bed: &Bed, config: String) -> Result<(), String> {
+    let provider = bed.build(config).await.map_err(|error| error.to_string())?;
+    provider.initialize(bed.cluster.context("kubernetes")).await.map_err(|error| error.to_string())?;
+    let answers = provider.instances().unwrap().lookup(&[node("vm", "")], Aspects::METADATA).await;
+    match &answers[0] {
+        ccm_provider::Lookup::Found(_) => Ok(()),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+fn bed() -> Bed {
+    let bed = Bed::start(Options::default());
+    bed.machine("vm");
+    bed
+}
+
+#[tokio::test]
+async fn a_client_secret_may_be_wrong_or_come_from_the_environment() {
+    let mut bed = bed();
+    works(&bed, bed.config("")).await.unwrap();
+    let wrong = format!("{}aadClientId: client\naadClientSecret: hush\n", bed.place());
+    let error = works(&bed, wrong).await.unwrap_err();
+    assert!(error.contains("no credentials for Azure: no token: invalid_client") && !error.contains("hush"), "{error}");
+    bed.environment = [("AZURE_CLIENT_ID", "client"), ("AZURE_CLIENT_SECRET", "secret")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    works(&bed, bed.place()).await.unwrap();
+    bed.environment.insert("AZURE_TENANT_ID".to_owned(), "elsewhere".to_owned());
+    assert!(works(&bed, bed.place()).await.unwrap_err().contains("no token"));
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_federated_token_is_read_again_for_each_login() {
+    let bed = bed();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    bed.cloud.world(|world| {
+        let application = Application { tenants: BTreeSet::from(["tenant".to_owned()]), ..Application::default() };
+        let federated = BTreeSet::from(["second".to_owned()]);
+        world.identities.applications.insert("workload".to_owned(), Application { federated, ..application });
+    });
+    let config = || format!("{}aadClientId: workload\naadFederatedTokenFile: {}\n", bed.place(), path.display());
+    assert!(works(&bed, config()).await.unwrap_err().contains("aadFederatedTokenFile"));
+    std::fs::write(&path, "first\n").unwrap();
+    assert!(works(&bed, config()).await.unwrap_err().contains("no token"));
+    std::fs::write(&path, "second\n").unwrap();
+    works(&bed, config()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_managed_identity_gets_its_token_from_the_machine() {
+    let mut bed = bed();
+    let metadata = bed.cloud.root();
+    bed.environment.insert("AZURE_POD_IDENTITY_AUTHORITY_HOST".to_owned(), metadata);
+    bed.cloud.world(|world| world.identities.managed.extend(["".to_owned(), "mine".to_owned()]));
+    let managed = |identity: &str| {
+        format!("{}useManagedIdentityExtension: true\nuserAssignedIdentityID: {identity}\n", bed.place())
+    };
+    works(&bed, managed("\"\"")).await.unwrap();
+    works(&bed, managed("mine")).await.unwrap();
+    assert!(works(&bed, managed("other")).await.unwrap_err().contains("Identity not found"));
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn network_objects_of_another_tenant_are_read_with_its_token() {
+    let bed = bed();
+    bed.cloud.world(|world| {
+        world.subscriptions.insert("net".to_owned(), "other".to_owned());
+        let application = world.identities.applications.get_mut("client").unwrap();
+        application.tenants.insert("other".to_owned());
+    });
+    let config = bed.config("networkResourceTenantID: other\nnetworkResourceSubscriptionID: net\n");
+    let provider = bed.build(config).await.unwrap();
+    provider.initialize(bed.cluster.context("kubernetes")).await.unwrap();
+    let routes = provider.routes().unwrap().list("kubernetes").await;
+    assert_eq!(routes.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_refused_token_is_replaced_at_once() {
+    let bed = bed();
+    let provider = bed.process("").await;
+    bed.cloud.expire_tokens();
+    let answers = provider.instances().unwrap().lookup(&[node("vm", "")], Aspects::METADATA).await;
+    assert!(matches!(answers[0], ccm_provider::Lookup::Found(_)), "{answers:?}");
+}
+
+#[tokio::test]
+async fn the_start_makes_few_calls() {
+    let bed = bed();
+    let mark = bed.cloud.mark();
+    bed.process("").await;
+    let calls: Vec<String> = bed.cloud.ledger(|ledger| ledger.since(mark).map(|entry| entry.action.clone()).collect());
+    assert!(calls.len() <= 3, "endpoints, token, zones: {calls:?}");
+}

@@ -1,0 +1,10 @@
+//! The provider as a process creates it, from a configuration, over HTTP, on a simulated Azure.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod bed;
+mod client;
+mod contract;
+mod login;
+mod nodes;
+mod routes;
+mod volumes;

@@ -1,0 +1,304 @@
+//! Nodes: the machine of each, its metadata, and the evidence that it is gone.
+
+use std::sync::Arc;
+
+use ccm_cloudsim::azure::{MachineSeed, Options, SetSeed};
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_provider::{Aspects, CloudProvider, EvidenceKind, Instance, InstanceMetadata, Lookup, Node, NodeRef};
+
+use crate::bed::{Bed, GROUP, node, pass};
+
+async fn look_up(provider: &Arc<dyn CloudProvider>, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
+    provider.instances().unwrap().lookup(nodes, aspects).await
+}
+
+async fn one(provider: &Arc<dyn CloudProvider>, node: &NodeRef) -> Lookup {
+    look_up(provider, std::slice::from_ref(node), Aspects::ALL).await.pop().unwrap()
+}
+
+fn found(lookup: &Lookup) -> &Arc<Instance> {
+    let Lookup::Found(instance) = lookup else { panic!("{lookup:?}") };
+    instance
+}
+
+fn metadata(lookup: &Lookup) -> InstanceMetadata {
+    found(lookup).metadata.clone().unwrap().unwrap()
+}
+
+fn unknown(lookup: &Lookup) -> String {
+    let Lookup::Unknown(error) = lookup else { panic!("{lookup:?}") };
+    error.to_string()
+}
+
+fn is_unlisted(lookup: &Lookup) -> bool {
+    matches!(lookup, Lookup::Gone(evidence) if evidence.kind == EvidenceKind::Unlisted)
+}
+
+fn addresses(metadata: &InstanceMetadata) -> Vec<(&str, &str)> {
+    metadata.node_addresses.iter().map(|address| (address.kind.as_str(), &*address.address)).collect()
+}
+
+#[tokio::test]
+async fn an_instance_of_a_uniform_set_gets_its_metadata() {
+    let bed = Bed::start(Options::default());
+    let seed = SetSeed { name: "Pool", instances: 2, zones: &["1"], public: true, ..SetSeed::default() };
+    bed.cloud.world(|world| world.scale_set(&seed));
+    let provider = bed.process("").await;
+    let metadata = metadata(&one(&provider, &node("pool000001", "")).await);
+    let id = format!("azure://{GROUP}/Microsoft.Compute/virtualMachineScaleSets/Pool/virtualMachines/1");
+    assert_eq!(metadata.provider_id, id);
+    assert_eq!((&*metadata.zone, &*metadata.region), ("eastus-1", "eastus"));
+    assert!(!metadata.instance_type.is_empty());
+    let kinds: Vec<&str> = addresses(&metadata).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, ["InternalIP", "Hostname", "ExternalIP"]);
+    assert_eq!(addresses(&metadata)[1], ("Hostname", "pool000001"));
+    // The same machine by its ID, in another case.
+    let by_id = one(&provider, &node("pool000001", &id.replace("resourceGroups/rg", "RESOURCEGROUPS/RG"))).await;
+    assert_eq!(addresses(&self::metadata(&by_id)), addresses(&metadata));
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn single_machines_and_members_of_sets_are_found_by_the_name_of_the_computer() {
+    let bed = Bed::start(Options::default());
+    bed.cloud.world(|world| {
+        world.machine(&MachineSeed { name: "alone", zone: "2", public: true, dual: false, ..MachineSeed::default() });
+        world.machine(&MachineSeed {
+            name: "member",
+            availability_set: "as",
+            fault_domain: 1,
+            ..MachineSeed::default()
+        });
+        world.scale_set(&SetSeed { name: "flex", flexible: true, instances: 1, zones: &["3"], ..SetSeed::default() });
+        world.machine(&MachineSeed { name: "Vm-X", computer: "Node-X", zone: "1", ..MachineSeed::default() });
+    });
+    let provider = bed.process("").await;
+    let nodes = ["alone", "member", "flex000000", "node-x"].map(|name| node(name, ""));
+    let answers = look_up(&provider, &nodes, Aspects::ALL).await;
+    let zones: Vec<String> = answers.iter().map(|answer| metadata(answer).zone).collect();
+    assert_eq!(zones, ["eastus-2", "1", "eastus-3", "eastus-1"]);
+    let alone = metadata(&answers[0]);
+    assert_eq!(addresses(&alone)[0], ("InternalIP", &*bed.address("alone")));
+    assert_eq!(addresses(&alone)[2].0, "ExternalIP");
+    assert!(metadata(&answers[3]).provider_id.ends_with("/virtualMachines/Vm-X"));
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn machines_are_read_in_one_list_for_each_set() {
+    let bed = Bed::start(Options::default());
+    for set in ["pool-a", "pool-b"] {
+        bed.uniform(set, 40);
+    }
+    bed.machine("vm");
+    let provider = bed.process("").await;
+    let names = |set: &str| (0..30).map(|n| format!("{set}0000{:02}", to_base36(n))).collect::<Vec<_>>();
+    let nodes: Vec<NodeRef> =
+        ["pool-a", "pool-b"].iter().flat_map(|set| names(set)).map(|name| node(&name, "")).collect();
+    let mark = bed.cloud.mark();
+    let answers = look_up(&provider, &nodes, Aspects::METADATA).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Lookup::Found(_))), "{answers:?}");
+    let mut calls = bed.calls(mark);
+    calls.sort();
+    let interfaces: Vec<&String> = calls.iter().filter(|call| call.contains("nterfaces")).collect();
+    assert_eq!((interfaces.len(), calls.len()), (2, 5), "{calls:?}");
+    // Nodes that join later are in the lists already.
+    let mark = bed.cloud.mark();
+    let later = look_up(&provider, &[node("pool-a00000y", "")], Aspects::METADATA).await;
+    assert!(matches!(later[0], Lookup::Found(_)));
+    assert_eq!(bed.calls(mark), Vec::<String>::new());
+    bed.is_clean();
+}
+
+/// Two digits of base 36.
+fn to_base36(number: usize) -> String {
+    let digit = |n: usize| char::from_digit(u32::try_from(n).unwrap(), 36).unwrap();
+    format!("{}{}", digit(number / 36), digit(number % 36))
+}
+
+#[tokio::test]
+async fn a_new_node_makes_only_the_list_of_its_set_be_read_again() {
+    let bed = Bed::start(Options::default());
+    let sets: Vec<String> = (0..5).map(|n| bed.uniform(&format!("pool-{n}"), 2)).collect();
+    let provider = bed.process("").await;
+    let nodes: Vec<NodeRef> = (0..5).map(|n| node(&format!("pool-{n}000001"), "")).collect();
+    look_up(&provider, &nodes, Aspects::METADATA).await;
+    bed.cloud.world(|world| world.scale_out(&sets[3], 1));
+    pass(30).await;
+    let mark = bed.cloud.mark();
+    let answers = look_up(&provider, &[node("pool-3000002", "")], Aspects::METADATA).await;
+    assert!(matches!(answers[0], Lookup::Found(_)), "{answers:?}");
+    let calls = bed.calls(mark);
+    assert_eq!(calls.len(), 2, "one list of instances, one of interfaces: {calls:?}");
+}
+
+#[tokio::test]
+async fn a_machine_that_is_in_no_complete_list_is_gone() {
+    let bed = Bed::start(Options::default());
+    bed.uniform("pool", 2);
+    let vm = bed.machine("vm");
+    let instance = format!("{GROUP}/Microsoft.Compute/virtualMachineScaleSets/pool/virtualMachines/0");
+    let provider = bed.process("").await;
+    let nodes = [node("pool000000", &format!("azure://{instance}")), node("vm", &format!("azure://{vm}"))];
+    assert!(
+        look_up(&provider, &nodes, Aspects::LIFECYCLE).await.iter().all(|answer| matches!(answer, Lookup::Found(_)))
+    );
+    bed.cloud.world(|world| {
+        world.delete_machine(&instance);
+        world.delete_machine(&vm);
+    });
+    let other = node("pool000001", &format!("azure://{}", instance.replace("/0", "/1")));
+    let all = [&nodes[..], &[other]].concat();
+    // The lists that are a moment old still show them.
+    pass(21).await;
+    let answers = look_up(&provider, &all, Aspects::LIFECYCLE).await;
+    assert!(is_unlisted(&answers[0]) && is_unlisted(&answers[1]), "{answers:?}");
+    assert!(matches!(answers[2], Lookup::Found(_)), "{answers:?}");
+}
+
+#[tokio::test]
+async fn the_nodes_of_a_deleted_scale_set_are_gone() {
+    let bed = Bed::start(Options::default());
+    let set = bed.uniform("pool", 1);
+    let provider = bed.process("").await;
+    let node = node("pool000000", &format!("azure://{set}/virtualMachines/0"));
+    bed.cloud.world(|world| {
+        world.delete_machine(&format!("{set}/virtualMachines/0"));
+        world.remove(&set);
+    });
+    let answer = one(&provider, &node).await;
+    assert!(is_unlisted(&answer), "{answer:?}");
+}
+
+#[tokio::test]
+async fn nothing_follows_from_a_failed_or_denied_list() {
+    let bed = Bed::start(Options::default());
+    let set = bed.uniform("pool", 1);
+    let provider = bed.process("").await;
+    let node = node("pool000000", &format!("azure://{set}/virtualMachines/9"));
+    for fault in [
+        Fault::Code { status: 500, code: "InternalServerError".to_owned(), message: String::new() },
+        Fault::Html { status: 404 },
+        Fault::Status { status: 404, body: String::new() },
+        Fault::Deny,
+    ] {
+        let name = fault.name();
+        bed.cloud.fault(Rule::every(fault).on("compute", "virtualMachineScaleSetVMs.list"));
+        assert!(!unknown(&one(&provider, &node).await).is_empty(), "{name}");
+        bed.cloud.faults(ccm_cloudsim::core::faults::Faults::clear);
+        // A failure is the answer of all callers for a moment.
+        pass(2).await;
+    }
+    assert!(is_unlisted(&one(&provider, &node).await));
+}
+
+#[tokio::test]
+async fn a_stopped_machine_of_every_kind_is_seen() {
+    let bed = Bed::start(Options::default());
+    let set = bed.uniform("pool", 1);
+    let vm = bed.machine("vm");
+    let instance = format!("{set}/virtualMachines/0");
+    let provider = bed.process("").await;
+    let nodes = [node("pool000000", &format!("azure://{instance}")), node("vm", &format!("azure://{vm}"))];
+    for (power, expected) in [("deallocated", true), ("stopping", false), ("running", false), ("stopped", true)] {
+        bed.cloud.world(|world| {
+            world.power(&instance, power);
+            world.power(&vm, power);
+        });
+        let provider = bed.process("").await;
+        let answers = look_up(&provider, &nodes, Aspects::LIFECYCLE).await;
+        let stopped: Vec<bool> = answers.iter().map(|answer| found(answer).shutdown.clone().unwrap()).collect();
+        assert_eq!(stopped, [expected, expected], "{power}");
+    }
+    drop(provider);
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn without_the_right_on_the_subscription_the_state_is_read_from_the_machine() {
+    let denied = vec!["virtualMachines.listAll".to_owned()];
+    let bed = Bed::start(Options { denied, ..Options::default() });
+    let vm = bed.machine("vm");
+    bed.cloud.world(|world| world.power(&vm, "deallocated"));
+    let provider = bed.process("").await;
+    let node = node("vm", &format!("azure://{vm}"));
+    let answers = look_up(&provider, std::slice::from_ref(&node), Aspects::LIFECYCLE).await;
+    assert!(found(&answers[0]).shutdown.clone().unwrap());
+}
+
+#[tokio::test]
+async fn nodes_of_others_are_not_judged() {
+    let bed = Bed::start(Options::default());
+    let provider = bed.process("").await;
+    let labelled = |provider_id: &str| {
+        let labels = [("kubernetes.azure.com/managed", "False")].into_iter().collect();
+        NodeRef::new(Node { labels, ..(*node("a", provider_id)).clone() })
+    };
+    let mark = bed.cloud.mark();
+    let vm = format!("azure://{GROUP}/Microsoft.Compute/virtualMachines/none");
+    for node in [node("a", "aws:///z/i-1"), labelled(""), labelled(&vm)] {
+        assert!(matches!(one(&provider, &node).await, Lookup::Foreign), "{node:?}");
+    }
+    assert!(unknown(&one(&provider, &node("a", "azure://")).await).contains("names no virtual machine"));
+    assert_eq!(bed.calls(mark), Vec::<String>::new());
+    // A name that no machine ever had says nothing.
+    let error = unknown(&one(&provider, &node("ab", "")).await);
+    assert!(!error.is_empty());
+}
+
+#[tokio::test]
+async fn machines_of_an_external_group_are_found_by_the_label() {
+    let bed = Bed::start(Options::default());
+    bed.cloud.world(|world| {
+        let subnet = format!("{GROUP}/Microsoft.Network/virtualNetworks/vnet/subnets/subnet");
+        world.machine(&MachineSeed {
+            name: "far",
+            group: "Other",
+            subnet: &subnet,
+            zone: "1",
+            ..MachineSeed::default()
+        });
+    });
+    let provider = bed.process("").await;
+    let labels = [("kubernetes.azure.com/resource-group", "OTHER")].into_iter().collect();
+    let node = NodeRef::new(Node { labels, ..(*node("far", "")).clone() });
+    let id = metadata(&one(&provider, &node).await).provider_id;
+    assert_eq!(id, "azure:///subscriptions/sub/resourceGroups/other/providers/Microsoft.Compute/virtualMachines/far");
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_large_cluster_that_joins_scans_each_set_a_few_times() {
+    let bed = Bed::start(Options::default());
+    let sets = 10;
+    (0..sets).for_each(|set| drop(bed.uniform(&format!("pool-{set}"), 100)));
+    let provider = bed.process("").await;
+    let mark = bed.cloud.mark();
+    // Five minutes, with nodes of all sets every six seconds.
+    for window in 0..50 {
+        let names =
+            (0..sets).flat_map(|set| [2 * window, 2 * window + 1].map(|n| format!("pool-{set}0000{}", to_base36(n))));
+        let nodes: Vec<NodeRef> = names.map(|name| node(&name, "")).collect();
+        let answers = look_up(&provider, &nodes, Aspects::METADATA).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Lookup::Found(_))), "{answers:?}");
+        pass(6).await;
+    }
+    let calls = bed.calls(mark);
+    assert!(calls.len() <= 1 + 2 * sets, "{} calls", calls.len());
+}
+
+#[tokio::test]
+async fn a_quiet_hour_of_nodes_costs_a_few_lists() {
+    let bed = Bed::start(Options::default());
+    let set = bed.uniform("pool", 50);
+    let provider = bed.process("").await;
+    let nodes: Vec<NodeRef> =
+        (0..50).map(|n| node(&format!("n{n}"), &format!("azure://{set}/virtualMachines/{n}"))).collect();
+    let mark = bed.cloud.mark();
+    for _ in 0..12 {
+        look_up(&provider, &nodes, Aspects::ADDRESSES).await;
+        pass(300).await;
+    }
+    let calls = bed.calls(mark);
+    assert!(calls.len() <= 2 * 7, "{calls:?}");
+}

@@ -1,0 +1,146 @@
+//! Routes in the table of the configuration.
+
+use std::sync::Arc;
+
+use ccm_cloudsim::azure::Options;
+use ccm_cloudsim::azure::options::Limits;
+use ccm_cloudsim::core::faults::{Fault, Rule};
+use ccm_provider::{CloudProvider, ErrorClass, NewRoute, Node, Route};
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, CLUSTER, GROUP, node_at};
+
+fn table() -> String {
+    format!("{GROUP}/Microsoft.Network/routeTables/rt")
+}
+
+fn names(bed: &Bed) -> Vec<String> {
+    let table = bed.cloud.object(&table());
+    let routes = table.pointer("/properties/routes").and_then(Value::as_array).cloned().unwrap_or_default();
+    routes.iter().map(|route| route["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn wanted(node: &str, cidr: &str) -> NewRoute {
+    let route = Route { target_node: Some(node.into()), destination_cidr: cidr.to_owned(), ..Route::default() };
+    NewRoute { name_hint: "uid".to_owned(), route }
+}
+
+/// Nodes `n0`, `n1`, … with a range each, and the routes that they need.
+fn nodes(bed: &Bed, count: u8) -> Vec<NewRoute> {
+    let nodes: Vec<Node> = (0..count)
+        .map(|n| {
+            let cidr = format!("10.244.{n}.0/24");
+            Node { pod_cidrs: [cidr.into()].into(), ..node_at(&format!("n{n}"), &format!("10.240.1.{n}")) }
+        })
+        .collect();
+    let wanted = nodes.iter().map(|node| wanted(&node.name, &node.pod_cidrs[0])).collect();
+    bed.cluster.set_nodes(nodes.into_iter().map(Arc::new).collect());
+    wanted
+}
+
+async fn create(
+    provider: &Arc<dyn CloudProvider>,
+    routes: &[NewRoute],
+) -> Vec<Result<(), ccm_provider::ProviderError>> {
+    provider.routes().unwrap().create(CLUSTER, routes).await
+}
+
+#[tokio::test]
+async fn routes_of_a_pass_are_one_write_and_those_of_users_stay() {
+    let bed = Bed::start(Options::default());
+    let user = json!({"name": "mine", "properties": {"addressPrefix": "10.99.0.0/16", "nextHopType": "VnetLocal"}});
+    bed.cloud.world(|world| world.alter(&table(), json!({"properties": {"routes": [user]}})));
+    let routes = nodes(&bed, 20);
+    let provider = bed.process("").await;
+    let mark = bed.cloud.mark();
+    assert!(create(&provider, &routes).await.iter().all(Result::is_ok));
+    assert_eq!(bed.calls(mark).iter().filter(|call| *call == "routeTables.put").count(), 1, "{:?}", bed.calls(mark));
+    let listed = provider.routes().unwrap().list(CLUSTER).await.unwrap();
+    assert_eq!(listed.len(), 20);
+    assert_eq!(listed[1].target_node.as_deref(), Some("n1"));
+    assert_eq!((names(&bed).len(), &*names(&bed)[0]), (21, "mine"));
+    assert!(names(&bed).contains(&"n1____102441024".to_owned()), "{:?}", names(&bed));
+    // A second pass writes nothing, and neither does another process.
+    let mark = bed.cloud.mark();
+    assert!(create(&provider, &routes).await.iter().all(Result::is_ok));
+    let provider = bed.process("").await;
+    assert!(create(&provider, &routes).await.iter().all(Result::is_ok));
+    assert_eq!(bed.cloud.writes(mark), Vec::<String>::new());
+    // Only the named route goes.
+    let n1 = listed.iter().find(|route| route.target_node.as_deref() == Some("n1")).cloned().unwrap();
+    assert!(provider.routes().unwrap().delete(CLUSTER, &[n1]).await[0].is_ok());
+    let left = names(&bed);
+    assert!(left.len() == 20 && left.contains(&"n10____1024410024".to_owned()), "{left:?}");
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_missing_table_is_created_with_the_tags_of_the_configuration() {
+    let bed = Bed::start(Options::default());
+    bed.cloud.world(|world| world.remove(&table()));
+    let routes = nodes(&bed, 1);
+    let provider = bed.process("tags: a=b\n").await;
+    assert_eq!(provider.routes().unwrap().list(CLUSTER).await.unwrap(), []);
+    assert!(create(&provider, &routes).await[0].is_ok());
+    let table = bed.cloud.object(&table());
+    assert_eq!((&table["location"], &table["tags"]["a"]), (&json!("eastus"), &json!("b")));
+    assert_eq!(names(&bed), ["n0____102440024"]);
+    bed.is_clean();
+}
+
+#[tokio::test]
+async fn a_failed_write_is_the_answer_of_all_its_routes() {
+    let bed = Bed::start(Options::default());
+    let routes = nodes(&bed, 3);
+    let provider = bed.process("").await;
+    let fault = Fault::Operation { status: 409, code: "OperationFailed".to_owned(), message: "no luck".to_owned() };
+    bed.cloud.fault(Rule::every(fault).on("network", "routeTables.put"));
+    let answers = create(&provider, &routes).await;
+    assert!(
+        answers.iter().all(|answer| answer.as_ref().is_err_and(|error| error.to_string().contains("no luck"))),
+        "{answers:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_change_by_somebody_else_is_a_conflict_and_nothing_of_it_is_lost() {
+    let bed = Bed::start(Options::default());
+    let routes = nodes(&bed, 1);
+    let provider = bed.process("").await;
+    let fault = Fault::Code { status: 412, code: "PreconditionFailed".to_owned(), message: String::new() };
+    bed.cloud.fault(Rule::every(fault).on("network", "routeTables.put").window(0, 1));
+    let answer = create(&provider, &routes).await.pop().unwrap();
+    assert_eq!(answer.unwrap_err().class(), ErrorClass::Conflict);
+    assert!(create(&provider, &routes).await[0].is_ok());
+}
+
+#[tokio::test]
+async fn a_full_table_keeps_the_routes_that_fit() {
+    let limits = Limits { routes: 4, ..Limits::default() };
+    let bed = Bed::start(Options { limits, ..Options::default() });
+    let routes = nodes(&bed, 6);
+    let provider = bed.process("").await;
+    assert!(create(&provider, &routes[..3]).await.iter().all(Result::is_ok));
+    let answers = create(&provider, &routes).await;
+    let refused: Vec<String> = answers.iter().filter_map(|answer| Some(answer.as_ref().err()?.to_string())).collect();
+    assert_eq!((answers.len() - refused.len(), refused.len(), names(&bed).len()), (4, 2, 4), "{refused:?}");
+    assert!(refused.iter().all(|error| error.contains("takes no more than 4 routes")), "{refused:?}");
+    let mark = bed.cloud.mark();
+    assert_eq!(create(&provider, &routes).await.iter().filter(|answer| answer.is_err()).count(), 2);
+    assert_eq!(bed.cloud.writes(mark), Vec::<String>::new(), "a full table is not written again");
+}
+
+#[tokio::test]
+async fn nodes_of_other_programs_have_no_route_in_the_table() {
+    let bed = Bed::start(Options::default());
+    let labels = [("kubernetes.azure.com/managed", "false")].into_iter().collect();
+    let pod_cidrs = ["10.244.7.0/24".into()].into();
+    bed.cluster.set_nodes(vec![Arc::new(Node { labels, pod_cidrs, ..node_at("other", "192.168.0.1") })]);
+    let provider = bed.process("").await;
+    let mark = bed.cloud.mark();
+    assert!(create(&provider, &[wanted("other", "10.244.7.0/24")]).await[0].is_ok());
+    let listed = provider.routes().unwrap().list(CLUSTER).await.unwrap();
+    assert_eq!(listed[0].target_node.as_deref(), Some("other"));
+    assert!(provider.routes().unwrap().delete(CLUSTER, &listed).await[0].is_ok());
+    assert_eq!(bed.cloud.writes(mark), Vec::<String>::new());
+}
