@@ -32,6 +32,7 @@ use crate::inspect::Inspector;
 use crate::inspect::lint::Checks;
 use crate::loadbalancer::Balancers;
 use crate::loadbalancer::env::{Env, PoolKind, Preconfigured, Several};
+use crate::loadbalancer::selector::Selector;
 use crate::node::fleet::Fleet;
 use crate::node::instances::{self, AzureInstances};
 use crate::node::zones::Zones;
@@ -120,7 +121,8 @@ impl ProviderFactory for Factory {
         log(&findings);
         let cidrs = values.text("cluster-cidr");
         let cidrs = cidrs.split(',').filter_map(|cidr| address::parse_cidr(cidr.trim())).collect();
-        Ok(Arc::new(Azure::new(shared, cidrs, findings)))
+        let env = env(&shared.config, shared.cloud.is_stack)?;
+        Ok(Arc::new(Azure::new(shared, env, cidrs, findings)))
     }
 }
 
@@ -188,13 +190,14 @@ struct Azure {
 }
 
 impl Azure {
-    fn new(shared: Shared, cluster_cidrs: Vec<IpNet>, findings: Vec<Finding>) -> Self {
+    fn new(shared: Shared, env: Env, cluster_cidrs: Vec<IpNet>, findings: Vec<Finding>) -> Self {
         let (client, cluster, config) = (shared.client.clone(), shared.cluster.clone(), &shared.config);
         let settings = instances::Settings::of(config, shared.cloud.is_stack);
         let fleet = Fleet::new(client.clone(), config.without_instance_view);
         let instances = Arc::new(instances::instances(settings, client.clone(), fleet, cluster));
         let routes = routes(&shared, cluster_cidrs).map(Arc::new);
-        let balancers = Arc::new(Engine::new(balancers(&shared)));
+        let balancers = Balancers::new(client.clone(), shared.cluster.clone(), shared.zones.clone(), env);
+        let balancers = Arc::new(Engine::new(balancers));
         let facts = replay::facts(balancers.cloud().env());
         let volumes = Arc::new(ManagedDisks::new(client, config.location.clone()));
         let (instances_, routes_) = (instances.clone(), routes.clone());
@@ -203,23 +206,33 @@ impl Azure {
     }
 }
 
-/// The load balancers of the cluster.
-fn balancers(shared: &Shared) -> Balancers {
-    let (zones, location) = (shared.zones.clone(), shared.config.location.clone());
-    let zones = Arc::new(move || zones.of(&location));
-    Balancers::new(shared.client.clone(), shared.cluster.clone(), zones, env(&shared.config, shared.cloud.is_stack))
-}
-
-fn env(config: &Config, is_stack: bool) -> Env {
+/// The inputs of load balancers.
+///
+/// # Errors
+///
+/// A selector of several load balancers is invalid.
+fn env(config: &Config, is_stack: bool) -> Result<Env, ProviderError> {
     let balancing = &config.balancing;
     let edge = (config.extended_location_name.clone(), config.extended_location_type.clone());
-    let several = balancing.several.iter().map(|one| Several {
-        name: one.name.clone(),
-        primary_set: one.primary_vm_set.clone(),
-        takes_services: one.allows_placement,
+    let several = balancing.several.iter().map(|one| {
+        let selector = |key: &str, value: Option<&Value>| {
+            let parsed = value.map_or(Ok(None), Selector::parse);
+            parsed.map_err(|problem| {
+                let text = format!("multipleStandardLoadBalancerConfigurations, {}: {key}: {problem}", one.name);
+                ProviderError::new(ErrorClass::Invalid { findings: Vec::new() }, text)
+            })
+        };
+        Ok(Several {
+            name: one.name.clone(),
+            primary_set: one.primary_vm_set.clone(),
+            takes_services: one.allows_placement,
+            services: selector("serviceLabelSelector", one.services.as_ref())?,
+            namespaces: selector("serviceNamespaceSelector", one.namespaces.as_ref())?,
+            nodes: selector("nodeSelector", one.nodes.as_ref())?,
+        })
     });
     let preconfigured = balancing.unmanaged_pools;
-    Env {
+    Ok(Env {
         subscription: config.identity.network_subscription.clone(),
         location: config.location.clone(),
         extended_location: Some(edge).filter(|(name, _)| !name.is_empty()),
@@ -247,8 +260,8 @@ fn env(config: &Config, is_stack: bool) -> Env {
         tags: config.tags.iter().cloned().collect(),
         system_tags: config.system_tags.clone(),
         is_stack,
-        several: several.collect(),
-    }
+        several: several.collect::<Result<_, ProviderError>>()?,
+    })
 }
 
 /// The routes in the table of the configuration.

@@ -28,9 +28,10 @@ pub(crate) mod observe;
 pub(crate) mod observed;
 mod plan;
 mod refused;
-mod selector;
+pub(crate) mod selector;
 mod step;
 pub(crate) mod tags;
+mod waiting;
 pub(crate) mod wanted;
 mod write;
 
@@ -42,6 +43,7 @@ use events::Events;
 use observe::Reads;
 use observed::Observed;
 use step::{Made, Write};
+use waiting::Waiting;
 use wanted::{Item, Wanted, hosts};
 use write::{Ongoing, Writer};
 
@@ -65,12 +67,14 @@ struct Cloud {
     reads: Reads,
     events: Events,
     ongoing: Ongoing,
+    waiting: Waiting,
 }
 
 impl Balancers {
     pub(crate) fn new(client: Client, cluster: Cluster, zones: Zones, env: Env) -> Self {
         let reads = Reads::new(client.clone(), cluster.clone(), zones);
-        let cloud = Cloud { client, reads, events: Events::new(cluster), ongoing: Ongoing::default() };
+        let (events, waiting) = (Events::new(cluster), Waiting::new(client.clone()));
+        let cloud = Cloud { client, reads, events, ongoing: Ongoing::default(), waiting };
         Self { env, cloud: Some(cloud) }
     }
 
@@ -88,8 +92,8 @@ impl Balancers {
     }
 
     fn writer(&self) -> Result<Writer<'_>, ProviderError> {
-        let Cloud { client, reads, ongoing, .. } = self.cloud()?;
-        Ok(Writer { env: &self.env, client, reads, ongoing })
+        let Cloud { client, reads, ongoing, waiting, .. } = self.cloud()?;
+        Ok(Writer { env: &self.env, client, reads, ongoing, waiting })
     }
 }
 
@@ -142,7 +146,8 @@ impl BalancerCloud for Balancers {
     }
 
     async fn completed(&self, step: &Step<Write>, made: &Made) -> Result<(), ProviderError> {
-        self.writer()?.completed(&step.write, made).await
+        Writer::completed(&step.write, made);
+        Ok(())
     }
 
     fn report(&self, work: &[ServiceWork], findings: &[Finding]) {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::env::Env;
 use super::json;
-use super::members::Missing;
+use super::members::{Missing, scheme_of};
 use super::observed::{Facts, Observed, Seen, ServiceFacts};
 use super::refused::Refused;
 use super::wanted::hosts::{internal_addresses, is_unmanaged};
@@ -56,15 +56,14 @@ impl Reads {
         let balancers = self.client.list(LB_LIST, &env.subscription, &env.balancer_group, Query::default());
         let addresses = join_all(groups.into_iter().map(|group| self.public_ips(env, group)));
         let security = async { if needs_rules { Some(self.security_group(env).await) } else { None } };
-        let zones = self.zones(env, wanted);
-        let (balancers, public_ips, security_group, zones) = futures::join!(balancers, addresses, security, zones);
+        let (balancers, public_ips, security_group) = futures::join!(balancers, addresses, security);
         let mut balancers = balancers.map_err(ProviderError::from)?.unwrap_or_default();
         balancers.retain(|balancer| env.manages(&wanted.cluster, json::name(balancer)));
         let mut observed = Observed {
             balancers,
             public_ips: public_ips.into_iter().collect(),
             security_group,
-            zones,
+            zones: self.zones(env, wanted),
             cluster: self.facts(),
             refused: self.refused.of(wanted),
             ..Observed::default()
@@ -81,12 +80,9 @@ impl Reads {
     }
 
     /// The zones of new addresses, if there may be any.
-    async fn zones(&self, env: &Env, wanted: &Wanted) -> Option<Seen<Vec<String>>> {
+    fn zones(&self, env: &Env, wanted: &Wanted) -> Vec<String> {
         let is_due = env.extended_location.is_none() && !env.is_stack && wanted.items.values().any(Item::is_whole);
-        if !is_due {
-            return None;
-        }
-        Some(seen(self.zones.of(&env.location).await.map(Some)))
+        if is_due { self.zones.of(&env.location) } else { Vec::new() }
     }
 
     async fn security_group(&self, env: &Env) -> Seen<Value> {
@@ -197,8 +193,8 @@ fn lacks_frontend(env: &Env, observed: &Observed, item: &Item) -> bool {
     let Some(settings) = &item.settings else { return false };
     item.families.iter().any(|family| {
         let name = item.names.frontend(*family);
-        let frontends =
-            observed.balancers.iter().flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
+        let balancers = observed.balancers.iter().filter(|balancer| scheme_of(json::name(balancer)) == item.scheme);
+        let frontends = balancers.flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
         let found = frontends.into_iter().find(|frontend| json::same(json::name(frontend), &name));
         found.is_none_or(|frontend| {
             let is_elsewhere = settings.names_subnet

@@ -126,6 +126,21 @@ impl<V: Send + Sync + 'static> Lists<V> {
         lock(&self.by_holder).entry(holder.clone()).or_insert_with(new).clone()
     }
 
+    /// A list of at most this age. A failure of an earlier call is not the answer to this one.
+    async fn get(
+        &self,
+        reader: &Reader,
+        holder: &Holder,
+        age: Duration,
+        not_before: Option<Instant>,
+    ) -> Result<Stamped<V>, ApiError> {
+        let (list, called) = (self.of(reader, holder), Instant::now());
+        match list.get(age, not_before).await {
+            Err(_) => list.get(age, Some(called)).await,
+            read => read,
+        }
+    }
+
     /// All that are known, whatever their age.
     fn known(&self) -> Vec<Arc<V>> {
         let lists = lock(&self.by_holder);
@@ -200,12 +215,12 @@ impl Fleet {
 
     /// The scale sets of a resource group. A group that does not exist has none.
     pub(crate) async fn sets(&self, group: &Holder, age: Duration) -> Result<Stamped<Vec<ScaleSet>>, ApiError> {
-        self.0.sets.of(&self.0.reader, group).get(age, None).await
+        self.0.sets.get(&self.0.reader, group, age, None).await
     }
 
     /// The machines of a holder.
     pub(crate) async fn machines(&self, holder: &Holder, age: Duration) -> Result<Stamped<Listed<Machines>>, ApiError> {
-        self.0.machines.of(&self.0.reader, holder).get(age, None).await
+        self.0.machines.get(&self.0.reader, holder, age, None).await
     }
 
     /// The network interfaces of a holder.
@@ -215,19 +230,19 @@ impl Fleet {
         age: Duration,
         not_before: Option<Instant>,
     ) -> Result<Stamped<Interfaces>, ApiError> {
-        self.0.interfaces.of(&self.0.reader, holder).get(age, not_before).await
+        self.0.interfaces.get(&self.0.reader, holder, age, not_before).await
     }
 
     /// The public IPs of a holder.
     pub(crate) async fn public_ips(&self, holder: &Holder, age: Duration) -> Result<Stamped<PublicIps>, ApiError> {
-        self.0.public_ips.of(&self.0.reader, holder).get(age, None).await
+        self.0.public_ips.get(&self.0.reader, holder, age, None).await
     }
 
     /// The states of all machines of a subscription outside of uniform scale sets; `None` if the identity may not read
     /// them.
     pub(crate) async fn states(&self, subscription: &str, age: Duration) -> Result<Stamped<Option<States>>, ApiError> {
         let holder = Holder::group(subscription, "");
-        self.0.states.of(&self.0.reader, &holder).get(age, None).await
+        self.0.states.get(&self.0.reader, &holder, age, None).await
     }
 
     /// All machines that were read, whatever their age.

@@ -66,18 +66,17 @@ impl Zones {
         self.0.get(KEPT, None).await.map(drop)
     }
 
-    /// The known zones of a region: none if it has none. Old ones are read again meanwhile.
-    pub(crate) fn of(&self, location: &str) -> Vec<String> {
-        let Some(known) = self.0.last() else { return Vec::new() };
-        if known.began.elapsed() > KEPT {
-            let zones = self.clone();
-            tokio::spawn(async move {
-                if let Err(error) = zones.read().await {
-                    tracing::warn!(%error, "the zones of the regions are not read again yet");
-                }
-            });
-        }
-        known.value.get(&folded(location)).cloned().unwrap_or_default()
+    /// The zones of a region: none if it has none. A failed read keeps the old ones.
+    ///
+    /// # Errors
+    ///
+    /// They were never read.
+    pub(crate) async fn of(&self, location: &str) -> Result<Vec<String>, ApiError> {
+        let known = match self.0.get(KEPT, None).await {
+            Ok(known) => known,
+            Err(error) => self.0.last().ok_or(error)?,
+        };
+        Ok(known.value.get(&folded(location)).cloned().unwrap_or_default())
     }
 }
 

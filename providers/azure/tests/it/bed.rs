@@ -93,6 +93,13 @@ impl Bed {
     }
 }
 
+/// Lets time pass.
+pub(crate) async fn pass(seconds: u64) {
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_secs(seconds)).await;
+    tokio::time::resume();
+}
+
 /// The provider's flags with their defaults, and the program's flags that the provider reads.
 pub(crate) fn flags() -> FlagValues {
     ccm_provider_contract::flags(&Factory::default(), &[("cluster-cidr", CLUSTER_CIDR)])

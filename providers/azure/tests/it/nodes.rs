@@ -5,9 +5,8 @@ use std::sync::Arc;
 use ccm_cloudsim::azure::{MachineSeed, Options, SetSeed};
 use ccm_cloudsim::core::faults::{Fault, Rule};
 use ccm_provider::{Aspects, CloudProvider, EvidenceKind, Instance, InstanceMetadata, Lookup, Node, NodeRef};
-use serde_json::json;
 
-use crate::bed::{Bed, GROUP, node};
+use crate::bed::{Bed, GROUP, node, pass};
 
 async fn look_up(provider: &Arc<dyn CloudProvider>, nodes: &[NodeRef], aspects: Aspects) -> Vec<Lookup> {
     provider.instances().unwrap().lookup(nodes, aspects).await
@@ -117,7 +116,7 @@ fn to_base36(number: usize) -> String {
     format!("{}{}", digit(number / 36), digit(number % 36))
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_new_node_makes_only_the_list_of_its_set_be_read_again() {
     let bed = Bed::start(Options::default());
     let sets: Vec<String> = (0..5).map(|n| bed.uniform(&format!("pool-{n}"), 2)).collect();
@@ -125,7 +124,7 @@ async fn a_new_node_makes_only_the_list_of_its_set_be_read_again() {
     let nodes: Vec<NodeRef> = (0..5).map(|n| node(&format!("pool-{n}000001"), "")).collect();
     look_up(&provider, &nodes, Aspects::METADATA).await;
     bed.cloud.world(|world| world.scale_out(&sets[3], 1));
-    tokio::time::advance(std::time::Duration::from_secs(30)).await;
+    pass(30).await;
     let mark = bed.cloud.mark();
     let answers = look_up(&provider, &[node("pool-3000002", "")], Aspects::METADATA).await;
     assert!(matches!(answers[0], Lookup::Found(_)), "{answers:?}");
@@ -151,9 +150,7 @@ async fn a_machine_that_is_in_no_complete_list_is_gone() {
     let other = node("pool000001", &format!("azure://{}", instance.replace("/0", "/1")));
     let all = [&nodes[..], &[other]].concat();
     // The lists that are a moment old still show them.
-    tokio::time::pause();
-    tokio::time::advance(std::time::Duration::from_secs(21)).await;
-    tokio::time::resume();
+    pass(21).await;
     let answers = look_up(&provider, &all, Aspects::LIFECYCLE).await;
     assert!(is_unlisted(&answers[0]) && is_unlisted(&answers[1]), "{answers:?}");
     assert!(matches!(answers[2], Lookup::Found(_)), "{answers:?}");
@@ -189,6 +186,8 @@ async fn nothing_follows_from_a_failed_or_denied_list() {
         bed.cloud.fault(Rule::every(fault).on("compute", "virtualMachineScaleSetVMs.list"));
         assert!(!unknown(&one(&provider, &node).await).is_empty(), "{name}");
         bed.cloud.faults(ccm_cloudsim::core::faults::Faults::clear);
+        // A failure is the answer of all callers for a moment.
+        pass(2).await;
     }
     assert!(is_unlisted(&one(&provider, &node).await));
 }
@@ -269,19 +268,37 @@ async fn machines_of_an_external_group_are_found_by_the_label() {
 }
 
 #[tokio::test]
-async fn an_instance_without_a_network_yet_exists_and_is_initialized_later() {
+async fn a_large_cluster_that_joins_scans_each_set_a_few_times() {
     let bed = Bed::start(Options::default());
-    let set = bed.uniform("pool", 2);
-    let instance = format!("{set}/virtualMachines/0");
-    bed.cloud.world(|world| {
-        world.alter(
-            &instance,
-            json!({"properties": {"provisioningState": "Creating", "networkProfile": {"networkInterfaces": []}}}),
-        );
-    });
+    let sets = 10;
+    (0..sets).for_each(|set| drop(bed.uniform(&format!("pool-{set}"), 100)));
     let provider = bed.process("").await;
-    let nodes = [node("pool000000", &format!("azure://{instance}")), node("pool000001", "")];
-    let answers = look_up(&provider, &nodes, Aspects::ALL).await;
-    assert!(found(&answers[0]).metadata.is_err());
-    assert!(found(&answers[1]).metadata.is_ok());
+    let mark = bed.cloud.mark();
+    // Five minutes, with nodes of all sets every six seconds.
+    for window in 0..50 {
+        let names =
+            (0..sets).flat_map(|set| [2 * window, 2 * window + 1].map(|n| format!("pool-{set}0000{}", to_base36(n))));
+        let nodes: Vec<NodeRef> = names.map(|name| node(&name, "")).collect();
+        let answers = look_up(&provider, &nodes, Aspects::METADATA).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Lookup::Found(_))), "{answers:?}");
+        pass(6).await;
+    }
+    let calls = bed.calls(mark);
+    assert!(calls.len() <= 1 + 2 * sets, "{} calls", calls.len());
+}
+
+#[tokio::test]
+async fn a_quiet_hour_of_nodes_costs_a_few_lists() {
+    let bed = Bed::start(Options::default());
+    let set = bed.uniform("pool", 50);
+    let provider = bed.process("").await;
+    let nodes: Vec<NodeRef> =
+        (0..50).map(|n| node(&format!("n{n}"), &format!("azure://{set}/virtualMachines/{n}"))).collect();
+    let mark = bed.cloud.mark();
+    for _ in 0..12 {
+        look_up(&provider, &nodes, Aspects::ADDRESSES).await;
+        pass(300).await;
+    }
+    let calls = bed.calls(mark);
+    assert!(calls.len() <= 2 * 7, "{calls:?}");
 }

@@ -58,7 +58,8 @@ async fn routes_of_a_pass_are_one_write_and_those_of_users_stay() {
     let listed = provider.routes().unwrap().list(CLUSTER).await.unwrap();
     assert_eq!(listed.len(), 20);
     assert_eq!(listed[1].target_node.as_deref(), Some("n1"));
-    assert_eq!((names(&bed).len(), &*names(&bed)[0], &*names(&bed)[2]), (21, "mine", "n1____102441024"));
+    assert_eq!((names(&bed).len(), &*names(&bed)[0]), (21, "mine"));
+    assert!(names(&bed).contains(&"n1____102441024".to_owned()), "{:?}", names(&bed));
     // A second pass writes nothing, and neither does another process.
     let mark = bed.cloud.mark();
     assert!(create(&provider, &routes).await.iter().all(Result::is_ok));
@@ -69,7 +70,7 @@ async fn routes_of_a_pass_are_one_write_and_those_of_users_stay() {
     let n1 = listed.iter().find(|route| route.target_node.as_deref() == Some("n1")).cloned().unwrap();
     assert!(provider.routes().unwrap().delete(CLUSTER, &[n1]).await[0].is_ok());
     let left = names(&bed);
-    assert!(left.len() == 20 && left.contains(&"n10____10244100024".to_owned()), "{left:?}");
+    assert!(left.len() == 20 && left.contains(&"n10____1024410024".to_owned()), "{left:?}");
     bed.is_clean();
 }
 

@@ -70,3 +70,47 @@ impl Certificate {
         Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+    use rcgen::{CertificateParams, PKCS_RSA_SHA256, RsaKeySize};
+
+    use super::*;
+
+    /// A key and its certificate, as PEM.
+    fn pem() -> (String, String) {
+        let key = rcgen::KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
+        let certificate = CertificateParams::new(vec!["ccm".to_owned()]).unwrap().self_signed(&key).unwrap();
+        (key.serialize_pem(), certificate.pem())
+    }
+
+    #[test]
+    fn an_assertion_is_signed_and_contains_the_certificate() {
+        let (key, certificate) = pem();
+        let both = Certificate::parse(format!("{certificate}{key}").as_bytes()).unwrap();
+        let assertion = both.assertion("client", "https://login/token").unwrap();
+        let parts: Vec<&str> = assertion.split('.').collect();
+        let decoded = |part: &str| URL_SAFE_NO_PAD.decode(part).unwrap();
+        let json = |part: &str| serde_json::from_slice::<Value>(&decoded(part)).unwrap();
+        let (header, claims) = (json(parts[0]), json(parts[1]));
+        assert_eq!(
+            (&header["alg"], &claims["iss"], &claims["aud"]),
+            (&json!("RS256"), &json!("client"), &json!("https://login/token"))
+        );
+        let own = digest(&SHA1_FOR_LEGACY_USE_ONLY, &both.chain[0]);
+        assert_eq!(header["x5t"], URL_SAFE_NO_PAD.encode(own));
+        assert_eq!(header["x5c"][0], STANDARD.encode(&both.chain[0]));
+        let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, both.key.public_key().as_ref());
+        public.verify(format!("{}.{}", parts[0], parts[1]).as_bytes(), &decoded(parts[2])).unwrap();
+    }
+
+    #[test]
+    fn a_file_without_key_or_certificate_says_what_it_lacks() {
+        let (key, certificate) = pem();
+        let lacks = |text: &[u8]| Certificate::parse(text).err().unwrap();
+        assert!(lacks(key.as_bytes()).starts_with("no certificate"));
+        assert!(lacks(certificate.as_bytes()).starts_with("no private key"));
+        assert!(lacks(&[0x30, 0x82]).contains("openssl pkcs12"));
+    }
+}

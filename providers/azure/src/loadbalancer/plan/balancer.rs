@@ -132,7 +132,7 @@ impl Edit {
     }
 
     fn owns(&self, object: &Value) -> bool {
-        names::starts_with(json::name(object), &self.base)
+        names::is_of(json::name(object), &self.base)
     }
 }
 
@@ -238,7 +238,7 @@ pub(super) fn conflict(balancer: &Value, frontend: &str, base: &str, rule: &Rule
         is_of(object) && (range.contains(&port) || port == 0)
     };
     let rules = json::items(balancer, "loadBalancingRules").iter();
-    let rules = rules.filter(|other| !names::starts_with(json::name(other), base) && has_port(other));
+    let rules = rules.filter(|other| !names::is_of(json::name(other), base) && has_port(other));
     let nat = json::items(balancer, "inboundNatRules").iter().filter(|other| has_port(other));
     let pools = json::items(balancer, "inboundNatPools").iter().filter(|other| has_range(other));
     let kinds = [

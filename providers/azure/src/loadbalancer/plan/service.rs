@@ -161,7 +161,7 @@ impl Planner<'_> {
             return Ok(json!({"name": name, "properties": {"publicIPAddress": {"id": ip.as_str()}}}));
         }
         let static_ip = self.private_address(item, settings, family)?;
-        let zones = if is_new { Some(self.zones()?).filter(|zones| !zones.is_empty()) } else { None };
+        let zones = Some(&self.observed.zones).filter(|zones| is_new && !zones.is_empty());
         let mut properties = json!({
             "subnet": {"id": self.env.subnet_id(&settings.subnet).as_str()},
             "privateIPAllocationMethod": if static_ip.is_some() { "Static" } else { "Dynamic" },
@@ -287,7 +287,7 @@ impl Planner<'_> {
         let services = self.observed.cluster.as_ref().map(|facts| facts.services.iter());
         let mut live = services.into_iter().flatten().filter(|service| !service.is_going);
         !claim::is_of_some_service(frontend)
-            || live.any(|service| super::super::names::starts_with(frontend, &service.base))
+            || live.any(|service| super::super::names::is_of(frontend, &service.base))
             || self.observed.cluster.is_none()
     }
 
@@ -320,21 +320,9 @@ impl Planner<'_> {
                 );
                 return Err(refused(text));
             }
-            if present.is_none() {
-                self.zones()?;
-            }
             ips.push((*family, id));
         }
         Ok(ips)
-    }
-
-    /// The zones of new addresses.
-    fn zones(&self) -> Result<&[String], ProviderError> {
-        match &self.observed.zones {
-            Some(Seen::Present(zones)) => Ok(zones),
-            Some(Seen::Unread(error)) => Err(error.clone().wrap("the zones of the region")),
-            Some(Seen::Absent) | None => Ok(&[]),
-        }
     }
 
     pub(super) fn is_users(&self, ip: &Value) -> bool {
@@ -412,7 +400,7 @@ impl Planner<'_> {
         AddressChange {
             id: id.clone(),
             cluster: self.wanted.cluster.clone(),
-            zones: self.zones().unwrap_or_default().to_vec(),
+            zones: self.observed.zones.clone(),
             before: self.observed.public_ip(id.as_str()).cloned().unwrap_or(Value::Null),
             edits: Vec::new(),
         }

@@ -56,7 +56,7 @@ impl World {
             public_ips: [("rg".to_owned(), Seen::Present(Vec::new()))].into(),
             security_group: Some(Seen::Present(group)),
             subnets: [("subnet".to_owned(), Seen::Present(subnet))].into(),
-            zones: Some(Seen::Present(vec!["1".into(), "2".into(), "3".into()])),
+            zones: vec!["1".into(), "2".into(), "3".into()],
             ..Observed::default()
         };
         let nodes = (1..=2).map(node).collect();

@@ -49,8 +49,6 @@ pub(crate) struct Settings {
     /// Whether nodes may be machines outside of uniform scale sets.
     pub(crate) has_machines: bool,
     pub(crate) has_zones: bool,
-    /// Whether uniform scale sets are listed without states.
-    pub(crate) without_view: bool,
     pub(crate) grace: Duration,
     pub(crate) ages: Ages,
 }
@@ -64,7 +62,6 @@ impl Settings {
             vm_type: config.vm_type,
             has_machines: config.vm_type != VmType::Vmss || !is_uniform_only,
             has_zones: !is_stack && config.extended_location_name.is_empty(),
-            without_view: config.without_instance_view,
             grace: config.not_found_grace.max(GRACE),
             ages: Ages::of(config),
         }
@@ -195,7 +192,7 @@ impl AzureNodes {
         let mut alone = Vec::new();
         let subscriptions: BTreeSet<&str> = machines.iter().map(|machine| machine.id.subscription()).collect();
         for subscription in subscriptions {
-            let listed = self.fleet.states(subscription, STATE_AGE).await;
+            let listed = self.fleet.states(subscription, STATE_AGE.min(self.settings.ages.sets())).await;
             let own = machines.iter().filter(|machine| same(machine.id.subscription(), subscription));
             match listed.map(|listed| listed.value) {
                 Ok(listed) => match listed.as_ref() {
