@@ -268,7 +268,8 @@ impl CloudProvider for Gce {
 
     async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {
         self.shared.client.lend(context.leader.clone());
-        tokio::spawn(self.metrics.clone().keep(context.clone(), self.shared.options.deny_firewall));
+        let (denies, removes) = (self.shared.options.deny_firewall, self.shared.options.deny_cleanup);
+        tokio::spawn(self.metrics.clone().keep(context.clone(), denies, removes));
         self.shared.cluster.set(context);
         Ok(())
     }
