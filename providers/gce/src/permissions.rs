@@ -31,7 +31,7 @@ const NODE: Role = Role {
     purpose: "nodes: always needed",
     is_of_network: false,
     operations: &[INSTANCE_GET, INSTANCE_LIST, INSTANCE_LIST_ALL, ZONE_LIST, PROJECT_GET],
-    besides: &["compute.zones.get"],
+    besides: &[],
 };
 
 const LOAD_BALANCER: Role = Role {
@@ -88,7 +88,6 @@ const LOAD_BALANCER: Role = Role {
         "compute.addresses.use",
         "compute.addresses.useInternal",
         "compute.healthChecks.useReadOnly",
-        "compute.httpHealthChecks.use",
         "compute.httpHealthChecks.useReadOnly",
         "compute.instanceGroups.use",
         "compute.instances.use",
@@ -111,17 +110,11 @@ const LOAD_BALANCER_NETWORK: Role = Role {
         FIREWALL_PATCH,
         FIREWALL_DELETE,
         NETWORK_GET,
-        SUBNETWORK_GET,
         SUBNETWORK_LIST,
         OPERATION_WAIT,
         PROJECT_GET,
     ],
-    besides: &[
-        "compute.networks.updatePolicy",
-        "compute.networks.use",
-        "compute.subnetworks.use",
-        "compute.subnetworks.useExternalIp",
-    ],
+    besides: &["compute.networks.updatePolicy", "compute.networks.use", "compute.subnetworks.use"],
 };
 
 const ROUTE: Role = Role {
@@ -142,10 +135,61 @@ const VOLUME: Role = Role {
     besides: &[],
 };
 
+/// The permissions that the program can do without, and the effect. Roles for the Go program lack some of them.
+pub(crate) const OPTIONAL: &[(&str, &str)] = &[
+    ("compute.firewalls.list", ONE_BY_ONE),
+    ("compute.forwardingRules.list", ONE_BY_ONE),
+    ("compute.forwardingRules.update", "global access of an existing internal load balancer cannot be changed"),
+    ("compute.globalOperations.get", UNREAD),
+    ("compute.healthChecks.list", ONE_BY_ONE),
+    ("compute.httpHealthChecks.list", ONE_BY_ONE),
+    ("compute.networks.get", SUBNETWORK),
+    ("compute.networks.use", "new internal load balancers in a network without subnetworks are refused"),
+    ("compute.projects.get", "`project-id` and `network-project-id` have to be names, not numbers"),
+    ("compute.regionBackendServices.list", ONE_BY_ONE),
+    ("compute.regionOperations.get", UNREAD),
+    ("compute.subnetworks.list", SUBNETWORK),
+    ("compute.targetPools.list", ONE_BY_ONE),
+    ("compute.zoneOperations.get", UNREAD),
+];
+
+const ONE_BY_ONE: &str = "objects are read one by one, which takes long with many Services";
+const UNREAD: &str = "the end of a write is found by reading its object, with one Warning";
+const SUBNETWORK: &str = "new internal load balancers need `subnetwork-name`";
+
+/// The same in the project of the network, if that is the host project of a shared VPC.
+pub(crate) const OPTIONAL_IN_HOST: &[&str] = &[
+    "compute.firewalls.create",
+    "compute.firewalls.delete",
+    "compute.firewalls.update",
+    "compute.networks.updatePolicy",
+];
+pub(crate) const BY_ADMINISTRATORS: &str = "an event has the command for an administrator of the network";
+
 /// All roles.
 pub(crate) const ROLES: &[Role] = &[NODE, LOAD_BALANCER, LOAD_BALANCER_NETWORK, ROUTE, VOLUME];
 
 impl Role {
+    /// The effect if a permission of the role is missing, if the purpose of the role is served without it.
+    pub(crate) fn effect_without(&self, permission: &str, is_shared_vpc: bool) -> Option<&'static str> {
+        if self.name == ROUTE.name {
+            return None;
+        }
+        let is_left = self.is_of_network && is_shared_vpc && OPTIONAL_IN_HOST.contains(&permission);
+        let effect = OPTIONAL.iter().find(|(name, _)| *name == permission).map(|(_, effect)| *effect);
+        effect.or(is_left.then_some(BY_ADMINISTRATORS))
+    }
+
+    /// Whether work of this kind is there to do.
+    pub(crate) fn is_needed(&self, has_services: bool, makes_routes: bool) -> bool {
+        match self.name {
+            name if name == NODE.name => true,
+            name if name == ROUTE.name => makes_routes,
+            // Nothing shows which volumes there are.
+            name => name != VOLUME.name && has_services,
+        }
+    }
+
     /// The permissions, sorted and unique.
     pub(crate) fn permissions(&self) -> BTreeSet<String> {
         let of_operations = self.operations.iter().map(Operation::permission);
@@ -210,6 +254,17 @@ mod tests {
             for role in roles.iter().filter(|_| ![OPERATION_WAIT, PROJECT_GET].contains(operation)) {
                 assert_eq!(role.is_of_network, operation.collection.is_of_network(), "{operation:?} in {}", role.name);
             }
+        }
+    }
+
+    #[test]
+    fn the_reference_lists_what_the_program_can_do_without() {
+        let reference = include_str!("../README.md");
+        let all: BTreeSet<String> = ROLES.iter().flat_map(Role::permissions).collect();
+        let in_host = OPTIONAL_IN_HOST.iter().map(|permission| (*permission, BY_ADMINISTRATORS));
+        for (permission, effect) in OPTIONAL.iter().copied().chain(in_host) {
+            assert!(all.contains(permission), "{permission}");
+            assert!(reference.contains(&format!("| `{permission}` | {effect} |\n")), "{permission}");
         }
     }
 

@@ -139,7 +139,8 @@ impl ProviderFactory for Factory {
         let cidrs = values.text("cluster-cidr");
         let cidrs = cidrs.split(',').filter_map(|cidr| address::parse_cidr(cidr.trim())).collect();
         let shared = Shared { client, cluster, registry, config, options, region, network, zones, cluster_id };
-        Ok(Arc::new(Gce::new(shared, cidrs, findings)))
+        let makes_routes = values.bool("configure-cloud-routes");
+        Ok(Arc::new(Gce::new(shared, cidrs, makes_routes, findings)))
     }
 }
 
@@ -191,7 +192,7 @@ struct Gce {
 }
 
 impl Gce {
-    fn new(shared: Shared, cluster_cidrs: Vec<IpNet>, findings: Vec<Finding>) -> Self {
+    fn new(shared: Shared, cluster_cidrs: Vec<IpNet>, makes_routes: bool, findings: Vec<Finding>) -> Self {
         let (client, cluster) = (shared.client.clone(), shared.cluster.clone());
         let settings = instances::Settings {
             prefix: shared.config.node_instance_prefix.clone(),
@@ -211,6 +212,7 @@ impl Gce {
             instances: instances.clone(),
             routes: routes.clone(),
             balancers: balancers.clone(),
+            makes_routes,
             findings,
         };
         let (volumes, inspector) = (Arc::new(volumes), Arc::new(inspector));
@@ -270,7 +272,8 @@ impl CloudProvider for Gce {
 
     async fn initialize(&self, context: ProviderContext) -> Result<(), ProviderError> {
         self.shared.client.lend(context.leader.clone());
-        tokio::spawn(self.metrics.clone().keep(context.clone(), self.shared.options.deny_firewall));
+        let (denies, removes) = (self.shared.options.deny_firewall, self.shared.options.deny_cleanup);
+        tokio::spawn(self.metrics.clone().keep(context.clone(), denies, removes));
         self.shared.cluster.set(context);
         Ok(())
     }

@@ -122,7 +122,6 @@ operations! {
     ROUTE_DELETE Routes Verb::Delete, "routes_delete" "compute.routes.delete"
     ZONE_LIST Zones Verb::List, "zones_list" "compute.zones.list"
     NETWORK_GET Networks Verb::Get, "networks_get" "compute.networks.get"
-    SUBNETWORK_GET Subnetworks Verb::Get, "subnetworks_get" "compute.subnetworks.get"
     SUBNETWORK_LIST Subnetworks Verb::List, "subnetworks_list" "compute.subnetworks.list"
     DISK_GET Disks Verb::Get, "disk_get" "compute.disks.get"
     PROJECT_GET Projects Verb::Get, "projects_get" "compute.projects.get"
@@ -149,6 +148,21 @@ impl std::ops::Deref for Operation {
 }
 
 impl Operation {
+    /// The read of an object of the same kind.
+    pub(crate) fn read(self) -> Option<Self> {
+        const READS: [Operation; 8] = [
+            ADDRESS_GET,
+            FORWARDING_RULE_GET,
+            TARGET_POOL_GET,
+            HTTP_HEALTH_CHECK_GET,
+            HEALTH_CHECK_GET,
+            BACKEND_SERVICE_GET,
+            INSTANCE_GROUP_GET,
+            FIREWALL_GET,
+        ];
+        READS.into_iter().find(|read| read.collection == self.collection)
+    }
+
     /// Whether it removes an object.
     pub(crate) fn is_deletion(self) -> bool {
         self.verb == Verb::Delete

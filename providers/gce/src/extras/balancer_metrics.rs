@@ -51,28 +51,38 @@ impl BalancerMetrics {
         metrics
     }
 
-    /// Counts while this process leads. `denies`: external load balancers have a deny rule.
-    pub(crate) async fn keep(self, context: ProviderContext, denies: bool) {
+    /// Counts while this process leads.
+    pub(crate) async fn keep(self, context: ProviderContext, denies: bool, removes: bool) {
+        let rules = deny_rules(denies, removes);
         let mut ticks = tokio::time::interval(INTERVAL);
         let lost = context.leader.lost();
         tokio::pin!(lost);
         loop {
             tokio::select! {
                 () = &mut lost => return,
-                _ = ticks.tick() => self.set(&count(&context.services.list()), denies),
+                _ = ticks.tick() => self.set(&count(&context.services.list()), rules),
             }
         }
     }
 
-    fn set(&self, counts: &Counts, denies: bool) {
+    fn set(&self, counts: &Counts, [success, error]: [&str; 2]) {
         let of = |counts: &BTreeMap<&str, i64>, key: &str| counts.get(key).copied().unwrap_or_default();
         for feature in FEATURES {
             self.internal.with_label_values(&[feature]).set(of(&counts.internal, feature));
         }
-        for (status, denied) in [("Success", "IPv4"), ("Error", "UNKNOWN")] {
-            let rule = if denies { denied } else { "DISABLED" };
+        for (status, rule) in [("Success", success), ("Error", error)] {
             self.external.with_label_values(&[status, rule]).set(of(&counts.external, status));
         }
+    }
+}
+
+/// The values of `deny_firewall` for load balancers that succeeded and failed: whether they have a rule that denies, or
+/// it was switched off again.
+fn deny_rules(denies: bool, removes: bool) -> [&'static str; 2] {
+    match (denies, removes) {
+        (true, _) => ["IPv4", ""],
+        (false, true) => ["DISABLED", "DISABLED"],
+        (false, false) => ["", ""],
     }
 }
 
@@ -147,10 +157,16 @@ mod tests {
         assert_eq!(count(&services), expected);
         let registry = Registry::new();
         let metrics = BalancerMetrics::start(&registry, true);
-        metrics.set(&expected, true);
+        metrics.set(&expected, deny_rules(true, true));
         assert_eq!(registry.value("number_of_l4_ilbs", &[("feature", "L4ILBService")]), Some(3.0));
         let labels = [("status", "Success"), ("deny_firewall", "IPv4")];
         assert_eq!(registry.value("number_of_l4_netlbs", &labels), Some(1.0));
+        assert_eq!(deny_rules(false, true), ["DISABLED"; 2]);
+        metrics.set(&expected, deny_rules(false, false));
+        for status in ["Success", "Error"] {
+            let labels = [("status", status), ("deny_firewall", "")];
+            assert_eq!(registry.value("number_of_l4_netlbs", &labels), Some(1.0), "{status}");
+        }
         let labels = [("name", "finegrainedlock"), ("enabled", "true")];
         assert_eq!(registry.value("ccm_feature_gate_info", &labels), Some(1.0));
     }

@@ -1,11 +1,11 @@
 //! `ccm migrate-check`: configuration, permissions, nodes, and the ID of the cluster.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_kit::inspect::migration::{configuration, nodes, services};
-use ccm_provider::{Aspects, Check, Claims, InstancesV2 as _};
+use ccm_provider::{Aspects, Check, Claims, InstancesV2 as _, ProviderError};
 
-use super::{Inspector, unchecked};
+use super::Inspector;
 use crate::permissions::{ROLES, Role};
 
 const PERMISSIONS: &str = "permissions";
@@ -18,16 +18,17 @@ pub(super) async fn checks(gce: &Inspector, cluster: &str, claims: &Claims) -> V
                     begins with";
         checks.push(Check::good("cloud-config", "[global] node-tags", text));
     }
-    checks.extend(permissions(gce).await);
+    checks.extend(permissions(gce, claims).await);
     let answers = gce.instances.lookup(&claims.nodes, Aspects::ALL).await;
     checks.extend(nodes(&claims.nodes, &answers, "instance", "project-id is the project", |_, _| None));
     checks.extend(services(gce.balancers.cloud(), cluster, claims).await);
     checks
 }
 
-/// The permissions of each role that the caller lacks.
-async fn permissions(gce: &Inspector) -> Vec<Check> {
+/// The permissions of each role that the caller lacks: an error if work that is there fails without them.
+async fn permissions(gce: &Inspector, claims: &Claims) -> Vec<Check> {
     let links = gce.shared.client.links();
+    let has_services = claims.services.iter().any(|service| service.wants_load_balancer());
     let mut checks = Vec::new();
     for is_of_network in [false, true] {
         let project = if is_of_network { &links.network_project } else { &links.project };
@@ -36,26 +37,43 @@ async fn permissions(gce: &Inspector) -> Vec<Check> {
         let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
         match gce.shared.client.granted(project, &wanted).await {
             Ok(granted) => {
-                checks.extend(roles.iter().map(|role| of_role(role, project, &granted, links.is_shared_vpc())));
+                for role in roles {
+                    let is_needed = role.is_needed(has_services, gce.makes_routes);
+                    checks.extend(of_role(role, project, &granted, links.is_shared_vpc(), is_needed));
+                }
             }
-            Err(error) => checks.push(unchecked(PERMISSIONS, format!("project {project}"), error)),
+            Err(error) => {
+                let error = ProviderError::from(error);
+                let fix = "compare the roles with manifests/gce; the check needs the Resource Manager API and the access \
+                           scope cloud-platform, which nothing else here needs";
+                let text = format!("could not be checked: {error}");
+                checks.push(Check::warning(PERMISSIONS, format!("project {project}"), text, fix));
+            }
         }
     }
     checks
 }
 
-fn of_role(role: &Role, project: &str, granted: &BTreeSet<String>, is_shared_vpc: bool) -> Check {
+fn of_role(role: &Role, project: &str, granted: &BTreeSet<String>, is_shared_vpc: bool, is_needed: bool) -> Vec<Check> {
     let subject = format!("project {project}");
-    let missing: Vec<String> = role.permissions().difference(granted).cloned().collect();
-    let purpose = role.purpose;
+    let (permissions, purpose) = (role.permissions(), role.purpose);
+    let missing: Vec<&String> = permissions.difference(granted).collect();
     if missing.is_empty() {
-        return Check::good(PERMISSIONS, subject, format!("granted for {purpose}"));
+        return vec![Check::good(PERMISSIONS, subject, format!("granted for {purpose}"))];
     }
-    let text = format!("missing for {purpose}: {}", missing.join(", "));
+    let mut effects: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for permission in missing {
+        let effect = role.effect_without(permission, is_shared_vpc).unwrap_or_default();
+        effects.entry(effect).or_default().push(permission);
+    }
     let fix = "grant the custom role of manifests/gce, if you use this";
-    // On a shared VPC this may be intended: events then show the commands for an administrator.
-    match role.is_of_network && is_shared_vpc {
-        true => Check::warning(PERMISSIONS, subject, text, fix),
-        false => Check::error(PERMISSIONS, subject, text, fix),
-    }
+    let check = |(effect, permissions): (&str, Vec<&str>)| {
+        let text = format!("missing for {purpose}: {}", permissions.join(", "));
+        match (effect, is_needed) {
+            ("", true) => Check::error(PERMISSIONS, &*subject, text, fix),
+            ("", false) => Check::warning(PERMISSIONS, &*subject, format!("{text}; nothing seen here needs it"), fix),
+            _ => Check::warning(PERMISSIONS, &*subject, format!("{text}; without it {effect}"), fix),
+        }
+    };
+    effects.into_iter().map(check).collect()
 }

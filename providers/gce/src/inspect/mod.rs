@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_kit::balancer::Engine;
-use ccm_kit::inspect::{unchecked, unreadable};
+use ccm_kit::inspect::unreadable;
 use ccm_provider::{Check, Claims, Fact, Finding, Inspect, Node, Orphan, ProviderError, Service};
 
 use crate::loadbalancer::Balancers;
@@ -26,6 +26,8 @@ pub(crate) struct Inspector {
     pub(crate) instances: Arc<GceInstances>,
     pub(crate) routes: Arc<GceRoutes>,
     pub(crate) balancers: Arc<Engine<Balancers>>,
+    /// `--configure-cloud-routes`
+    pub(crate) makes_routes: bool,
     /// Findings about the configuration from the start.
     pub(crate) findings: Vec<Finding>,
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use ccm_kit::{Cluster, lock};
-use ccm_provider::{EventType, Finding, Service, ServiceAction, Severity, Subject};
+use ccm_provider::{EventType, Finding, ProviderError, Service, ServiceAction, Severity, Subject};
 
 use super::wanted::{CONFLICT, HOSTS, MIXED_PROTOCOLS, OPTIONS_IGNORED};
 
@@ -61,6 +61,13 @@ impl Events {
         if !now.is_empty() {
             reported.insert(key, now);
         }
+    }
+
+    /// Emits a missing permission that the provider does without, which concerns all Services.
+    pub(super) fn missing(&self, service: &Service, error: &ProviderError) {
+        let Some(context) = self.cluster.context() else { return };
+        let message = format!("{error}; the objects show what became of a write");
+        context.events.event(&Subject::service(service), EventType::Warning, CONFIGURATION, &message);
     }
 
     /// Emits the command that an administrator of the network has to run.

@@ -207,6 +207,11 @@ impl BalancerCloud for Balancers {
     }
 
     fn notes(&self, reached: &Reached<'_, Self>) -> Notes {
+        if let Some((cloud, error)) =
+            self.cloud.as_ref().and_then(|cloud| Some((cloud, cloud.ongoing.unreadable.news()?)))
+        {
+            cloud.events.missing(reached.service, &error);
+        }
         let observed = reached.observed;
         let Some(item) = reached.wanted.items.get(&reached.place) else { return Notes::default() };
         let mut notes = Notes::default();

@@ -29,6 +29,8 @@ const MOST_REPEATS: usize = 20;
 const REFUSED: Duration = Duration::from_secs(300);
 /// Backend services do not wait longer for the creation of a group.
 const SLOW_GROUP: Duration = Duration::from_secs(10);
+/// The time until an object must show the effect of a write whose operation cannot be read.
+const SHOWN: Duration = Duration::from_secs(120);
 /// One look at an operation. It ends earlier if the operation does.
 const LOOK: Duration = Duration::from_secs(3);
 
@@ -40,6 +42,8 @@ pub(super) struct Ongoing {
     used: Mutex<BTreeSet<String>>,
     /// The instances that were refused, by pool or group, with the reason.
     refused: Mutex<BTreeMap<(String, Host), (ProviderError, Instant)>>,
+    /// The reason why operations cannot be read, until it was reported.
+    pub(super) unreadable: Unreadable,
 }
 
 impl Ongoing {
@@ -56,6 +60,27 @@ impl Ongoing {
             refused == host && at.elapsed() < REFUSED
         };
         lock(&self.refused).iter().any(is_it)
+    }
+}
+
+/// The reason why operations cannot be read.
+#[derive(Debug, Default)]
+pub(super) struct Unreadable(Mutex<(Option<ProviderError>, bool)>);
+
+impl Unreadable {
+    fn note(&self, error: ProviderError) {
+        let mut noted = lock(&self.0);
+        if !noted.1 {
+            noted.0.get_or_insert(error);
+        }
+    }
+
+    /// The reason, the first time.
+    pub(super) fn news(&self) -> Option<ProviderError> {
+        let mut noted = lock(&self.0);
+        let error = noted.0.take()?;
+        noted.1 = true;
+        Some(error)
     }
 }
 
@@ -181,6 +206,14 @@ impl Writer<'_> {
                 lock(&self.ongoing.sent).remove(&operation.name);
                 return Ok(Progress::Done);
             }
+            // Roles for the Go program lack the right: OpenShift's does.
+            Ok(Some(Err(error))) if is_forbidden(&error) => {
+                let progress = self.shown(&sent, error).await?;
+                if !matches!(progress, Progress::Running) {
+                    lock(&self.ongoing.sent).remove(&operation.name);
+                }
+                return Ok(progress);
+            }
             // Whether it has ended is not known. The next steps would only guess, and the next pass sees the objects.
             Ok(Some(Err(error))) => {
                 lock(&self.ongoing.sent).remove(&operation.name);
@@ -192,6 +225,27 @@ impl Writer<'_> {
         let ended = self.client.ended(&sent);
         let result = ended.or_else(|error| self.failed(&sent.write, &meant, error));
         Ok(result.inspect_err(|_| self.note_group(&sent.write)).err().map_or(Progress::Done, Progress::Failed))
+    }
+
+    /// The progress of a write whose operation cannot be read, from the object: whether it is there, or is gone. A change
+    /// is seen by the next observation.
+    async fn shown(&self, sent: &Sent, error: ApiError) -> Result<Progress, ProviderError> {
+        let write = &sent.write;
+        self.ongoing.unreadable.note(error.clone().into());
+        let is_there = match (write.operation.verb, write.operation.read()) {
+            (Verb::Insert | Verb::Delete, Some(read)) => {
+                self.client.get::<Value>(read, &write.scope, &write.name).await?.is_some()
+            }
+            _ => return Ok(Progress::Done),
+        };
+        match is_there == (write.operation.verb == Verb::Insert) {
+            true => Ok(Progress::Done),
+            false if sent.age() < SHOWN => Ok(Progress::Running),
+            false => {
+                let text = format!("{write} was accepted, and its effect is not seen");
+                Ok(Progress::Failed(ProviderError::from(error).wrap(text)))
+            }
+        }
     }
 
     /// What the failure of a write means. On a conflict, the engine observes and plans again.

@@ -96,6 +96,11 @@ async fn missing_permissions_are_found_before_the_migration() {
     bed.cloud.change(|options| {
         options.denied = [("*".to_owned(), vec!["compute.firewalls.*".to_owned()])].into();
     });
+    // Without a Service nothing needs them.
+    assert_eq!(of(&checks(&bed, &claims).await, Severity::Error), ["provider-ids node n2"]);
+    let spec = json!({"type": "LoadBalancer", "ports": [{"protocol": "TCP", "port": 80, "nodePort": 30080}]});
+    let service = json!({"metadata": {"namespace": "default", "name": "web", "uid": "u"}, "spec": spec});
+    let claims = Claims { services: vec![serde_json::from_value::<Service>(service).unwrap().into()], ..claims };
     let all = checks(&bed, &claims).await;
     let missing = all.iter().find(|check| check.severity == Severity::Error).unwrap();
     for permission in ["compute.firewalls.create", "compute.firewalls.get"] {

@@ -115,7 +115,6 @@ impl MatrixCloud for Cloud {
             ("compute.instances.list", "the configuration names the tags of the nodes"),
             ("compute.networks.get", "the network belongs to the project"),
             ("compute.projects.get", "the network belongs to the project"),
-            ("compute.subnetworks.get", "the configuration names the subnetwork"),
             ("compute.subnetworks.list", "the configuration names the subnetwork"),
         ]
     }

@@ -1,6 +1,7 @@
 //! Routes: names, ownership, and failing operations.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ccm_cloudsim::core::faults::{Fault, Faults, Rule};
 use ccm_cloudsim::gce::Options;
@@ -157,6 +158,18 @@ async fn p51_a_wait_that_fails_is_repeated_and_the_write_succeeds() {
     create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await.unwrap();
     let waits = bed.calls(mark).into_iter().filter(|call| call == "globalOperations.wait").count();
     assert_eq!((waits, bed.cloud.objects("routes").len()), (2, 1));
+}
+
+/// When the API is overloaded, a wait is answered at once.
+#[tokio::test]
+async fn between_waits_that_are_answered_at_once_there_is_a_pause() {
+    let (wait, operation) = (Duration::ZERO, Duration::from_secs(2));
+    let bed = Bed::start(Options { wait, operation, ..Options::default() });
+    let (provider, node) = scene(&bed, "n1").await;
+    let mark = bed.cloud.mark();
+    create(&provider, "kubernetes", new(&node, "10.244.1.0/24")).await.unwrap();
+    let waits = bed.calls(mark).into_iter().filter(|call| call == "globalOperations.wait").count();
+    assert!((2..=4).contains(&waits), "{waits}");
 }
 
 #[tokio::test]

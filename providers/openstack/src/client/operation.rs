@@ -181,7 +181,8 @@ impl call::Operation for Operation {
     }
 
     fn permission(&self) -> String {
-        format!("{} {}", self.service.name(), self.name)
+        let rule = if self.policy == "-" { self.name } else { self.policy };
+        format!("{} {rule}", self.service.name())
     }
 
     fn is_mutating(&self) -> bool {

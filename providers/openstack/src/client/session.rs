@@ -286,7 +286,7 @@ impl Keystone {
             self.http.send(request).await
         };
         let answer = self.caller.call(IDENTITY_VERSIONS, send).await.map_err(|error| failed_login(&error))?;
-        choose_version(&answer.json::<Value>()?).map_err(no_login)
+        choose_version(&answer.json::<Value>()?, url).map_err(no_login)
     }
 }
 
@@ -363,7 +363,7 @@ fn versioned(service: Service, url: &str) -> String {
         Service::Identity | Service::Compute | Service::BlockStorage => return format!("{url}/"),
     };
     // A catalog URL may end with another spelling of the version: /v2.
-    let last = url.rsplit('/').next().unwrap_or_default();
+    let last = url.rsplit_once("://").map_or(url, |(_, rest)| rest).rsplit_once('/').map_or("", |(_, last)| last);
     let bare = match last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
         true => url.strip_suffix(last).unwrap_or(url).trim_end_matches('/'),
         false => url,
@@ -496,6 +496,7 @@ mod tests {
         assert!(problem.starts_with("failed to find load-balancer v2 internal endpoint for region B: "), "{problem}");
         assert!(problem.ends_with("(it has: public in region A)"), "{problem}");
         assert_eq!(unversioned("http://lb/lb/v2.0/"), "http://lb/lb/");
+        assert_eq!(versioned(Service::Network, "https://v2.example.com"), "https://v2.example.com/v2.0/");
     }
 
     #[test]

@@ -244,6 +244,9 @@ async fn a_migration_without_findings_and_one_with() {
     let mut wrong = web.clone();
     wrong.spec.ports[0].port = 8080;
     let checks = scene.inspector().migration_checks(CLUSTER, &scene.claims(&[&wrong])).await;
+    let unneeded = scene.inspector().migration_checks(CLUSTER, &scene.claims(&[])).await;
+    let is_error = |check: &Check| check.check == "permissions" && check.severity == Severity::Error;
+    assert!(!unneeded.iter().any(is_error), "{unneeded:#?}");
     scene.bed.cloud.faults(Faults::clear);
     let denied = checks.iter().find(|check| check.check == "permissions" && check.severity == Severity::Error);
     assert!(denied.unwrap().subject.contains("healthmonitor"), "{checks:#?}");

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use ccm_kit::call::Failure;
 use ccm_kit::http::Client;
@@ -14,8 +16,8 @@ use crate::client::failure::malformed;
 
 const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
-/// The lifetime of an impersonated account's token.
-const LIFETIME: &str = "3600s";
+/// The lifetime of an impersonated account's token, in seconds.
+pub(super) const LIFETIME: u32 = 3600;
 
 /// The holder of a token of another issuer.
 #[derive(Deserialize)]
@@ -24,7 +26,19 @@ pub(super) struct External {
     subject_token_type: String,
     token_url: String,
     service_account_impersonation_url: Option<String>,
+    #[serde(default)]
+    service_account_impersonation: Impersonation,
+    client_id: Option<String>,
+    client_secret: Option<String>,
+    /// The project that pays for the exchange of a token of a workforce pool.
+    workforce_pool_user_project: Option<String>,
     credential_source: CredentialSource,
+}
+
+/// How a service account is impersonated.
+#[derive(Default, Deserialize)]
+struct Impersonation {
+    token_lifetime_seconds: Option<u32>,
 }
 
 /// The location of the other issuer's token.
@@ -55,7 +69,7 @@ impl External {
         let subject = self.credential_source.token(http).await?;
         // The exchanged token needs the scope for impersonation; the impersonated account gets the narrower one.
         let exchanged = if self.service_account_impersonation_url.is_some() { SCOPE } else { scope };
-        let fields = [
+        let mut fields = vec![
             ("grant_type", EXCHANGE),
             ("audience", &*self.audience),
             ("scope", exchanged),
@@ -63,9 +77,16 @@ impl External {
             ("subject_token_type", &*self.subject_token_type),
             ("subject_token", &*subject),
         ];
-        let token = post_form(http, &self.token_url, &fields, None).await?;
+        let secret = self.client_secret.as_deref().unwrap_or_default();
+        let client = self.client_id.as_deref().map(|id| format!("Basic {}", STANDARD.encode(format!("{id}:{secret}"))));
+        // A client belongs to a project of its own.
+        let project = self.workforce_pool_user_project.as_ref().filter(|_| client.is_none());
+        let options = project.map(|project| json!({"userProject": project}).to_string());
+        fields.extend(options.iter().map(|options| ("options", &**options)));
+        let token = post_form(http, &self.token_url, &fields, client.as_deref()).await?;
+        let lifetime = self.service_account_impersonation.token_lifetime_seconds.unwrap_or(LIFETIME);
         match &self.service_account_impersonation_url {
-            Some(url) => impersonate(http, url, &token, &[], scope).await,
+            Some(url) => impersonate(http, url, &token, &[], scope, lifetime).await,
             None => Ok(token),
         }
     }
@@ -124,7 +145,8 @@ pub(super) async fn impersonate(
     token: &Token,
     delegates: &[String],
     scope: &str,
+    lifetime: u32,
 ) -> Result<Token, Failure> {
-    let body = json!({"delegates": delegates, "scope": [scope], "lifetime": LIFETIME});
+    let body = json!({"delegates": delegates, "scope": [scope], "lifetime": format!("{lifetime}s")});
     post_json(http, url, &format!("{url:?}"), token, Bytes::from(body.to_string())).await
 }

@@ -14,7 +14,7 @@ use ccm_kit::http::Client;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::exchange::External;
+use super::exchange::{External, LIFETIME};
 use super::metadata::Instance;
 use super::{SCOPE, Source, Token, post_form, refused, sign};
 use crate::client::metadata::Metadata;
@@ -181,7 +181,7 @@ impl Credentials {
             Self::ImpersonatedServiceAccount(account) => {
                 let token = Box::pin(account.source_credentials.token(http, SCOPE, depth + 1)).await?;
                 let url = &account.service_account_impersonation_url;
-                super::exchange::impersonate(http, url, &token, &account.delegates, scope).await
+                super::exchange::impersonate(http, url, &token, &account.delegates, scope, LIFETIME).await
             }
         }
     }

@@ -138,6 +138,29 @@ async fn a_token_of_another_issuer_is_exchanged_and_impersonates() {
 }
 
 #[tokio::test]
+async fn the_exchange_for_a_workforce_pool_names_its_project_or_its_client() {
+    let issuers = Issuers::start(&[
+        ("/sts", granted("federated")),
+        ("/account", json!({"accessToken": "impersonated", "expireTime": "2100-01-01T00:00:00Z"})),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    std::fs::write(&path, "of-file").unwrap();
+    let mut pool = json!({"type": "external_account", "audience": "//iam/pool", "subject_token_type": "x",
+        "token_url": issuers.url("/sts"), "credential_source": {"file": path}, "workforce_pool_user_project": "p1",
+        "service_account_impersonation_url": issuers.url("/account"),
+        "service_account_impersonation": {"token_lifetime_seconds": 2800}});
+    assert_eq!(token(&pool).await.unwrap(), "impersonated");
+    pool["client_id"] = json!("c");
+    pool["client_secret"] = json!("s");
+    assert_eq!(token(&pool).await.unwrap(), "impersonated");
+    let requests = issuers.requests();
+    assert!(requests[0].2.ends_with("&options=%7B%22userProject%22%3A%22p1%22%7D"), "{requests:?}");
+    assert!(requests[1].2.contains("\"lifetime\":\"2800s\""), "{requests:?}");
+    assert_eq!((&*requests[2].1, requests[2].2.contains("options")), ("Basic Yzpz", false));
+}
+
+#[tokio::test]
 async fn an_impersonated_account_has_the_token_of_its_holder() {
     let issuers = Issuers::start(&[
         ("/token", granted("own")),

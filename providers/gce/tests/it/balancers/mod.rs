@@ -11,6 +11,7 @@ mod life;
 mod lives;
 mod measure;
 mod parts;
+mod permissions;
 mod pitfalls;
 mod recorded;
 mod scene;

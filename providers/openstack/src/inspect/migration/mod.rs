@@ -27,7 +27,7 @@ use crate::loadbalancer::names;
 /// All checks. A failed read is an error of its check.
 pub(super) async fn checks(openstack: &Inspector, cluster: &str, claims: &Claims) -> Vec<Check> {
     let mut checks = configuration(&openstack.findings);
-    checks.extend(permissions::checks(openstack).await);
+    checks.extend(permissions::checks(openstack, claims).await);
     checks.extend(nodes::checks(openstack, claims).await);
     checks.extend(router(openstack, claims).await);
     match openstack.balancers() {

@@ -4,7 +4,7 @@
 
 use std::future::Future;
 
-use ccm_provider::Check;
+use ccm_provider::{Check, Claims};
 
 use super::unchecked;
 use crate::client::operation::{
@@ -15,15 +15,19 @@ use crate::client::{ApiError, Query};
 use crate::inspect::Inspector;
 
 const CHECK: &str = "permissions";
+/// Reads for Services only.
+const OF_BALANCERS: [Operation; 7] =
+    [SUBNET_LIST, FLOATING_IP_LIST, SECURITY_GROUP_LIST, LB_LIST, LISTENER_LIST, POOL_LIST, MONITOR_LIST];
 /// An ID and name that no object has.
 const NOTHING: &str = "00000000-0000-0000-0000-000000000000";
 
-pub(super) async fn checks(openstack: &Inspector) -> Vec<Check> {
+pub(super) async fn checks(openstack: &Inspector, claims: &Claims) -> Vec<Check> {
     let mut checks = Vec::new();
     match openstack.client.session().token().await {
         Ok(token) => checks.push(roles(&token.roles, &token.project)),
         Err(failure) => return vec![unchecked(CHECK, "login", openstack.client.unusable(failure))],
     }
+    let has_services = claims.services.iter().any(|service| service.wants_load_balancer());
     let answers = reads(openstack).await;
     let granted: Vec<&str> =
         answers.iter().filter(|(_, answer)| answer.is_ok()).map(|(operation, _)| operation.policy()).collect();
@@ -33,13 +37,13 @@ pub(super) async fn checks(openstack: &Inspector) -> Vec<Check> {
     for (operation, answer) in answers {
         let Err(error) = answer else { continue };
         let rule = operation.policy();
-        checks.push(match error.status {
-            Some(403) => Check::error(
-                CHECK,
-                rule,
-                ccm_provider::ProviderError::from(error).to_string(),
-                format!("grant a role of the project for which the policy has {rule}, or add it to the access rules"),
-            ),
+        let fix = format!("grant a role of the project for which the policy has {rule}, or add it to the access rules");
+        let is_needed = has_services || !OF_BALANCERS.contains(&operation);
+        checks.push(match (error.status, ccm_provider::ProviderError::from(error.clone()).to_string()) {
+            (Some(403), text) if is_needed => Check::error(CHECK, rule, text, fix),
+            (Some(403), text) => {
+                Check::warning(CHECK, rule, format!("{text}; nothing in the cluster needs it yet"), fix)
+            }
             _ => unchecked(CHECK, rule, error),
         });
     }
@@ -60,13 +64,15 @@ fn roles(roles: &[String], project: &str) -> Check {
         let text = format!("{text}: with admin, networks and servers of all projects are seen");
         return Check::warning(CHECK, "login", text, "use an application credential with the role member");
     }
+    let fix = "where the default policies are in use, give it the role member, with load-balancer_member for Octavia";
+    let only_observes = has("load-balancer_observer") && !has("load-balancer_member");
     match has("member") || has("load-balancer_member") {
-        true => Check::good(CHECK, "login", text),
-        false => {
-            let fix =
-                "where the default policies are in use, give it the role member, with load-balancer_member for Octavia";
-            Check::warning(CHECK, "login", format!("{text}, without member"), fix)
+        true if only_observes => {
+            let text = format!("{text}: with older policies of Octavia it reads load balancers, and changes none");
+            Check::warning(CHECK, "login", text, fix)
         }
+        true => Check::good(CHECK, "login", text),
+        false => Check::warning(CHECK, "login", format!("{text}, without member: it reads, and changes nothing"), fix),
     }
 }
 
@@ -119,6 +125,7 @@ mod tests {
         for (names, project, expected) in [
             (&["member", "reader"][..], "p", Severity::Info),
             (&["load-balancer_member"], "p", Severity::Info),
+            (&["member", "load-balancer_observer"], "p", Severity::Warning),
             (&["member"], "", Severity::Warning),
             (&["reader"], "p", Severity::Warning),
             (&["admin", "member"], "p", Severity::Warning),

@@ -293,7 +293,7 @@ fn is_version(part: &str) -> bool {
 /// # Errors
 ///
 /// There is no version 3, or it is not usable.
-pub(crate) fn choose_version(document: &Value) -> Result<String, String> {
+pub(crate) fn choose_version(document: &Value, asked: &str) -> Result<String, String> {
     let versions = document.pointer("/versions/values").and_then(Value::as_array);
     let text = |version: &Value, key: &str| version.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let link = |version: &Value| {
@@ -317,8 +317,21 @@ pub(crate) fn choose_version(document: &Value) -> Result<String, String> {
         }
         seen.push(format!("{id} ({status})"));
     }
-    best.map(|(_, link)| link).ok_or_else(|| match seen.as_slice() {
+    best.map(|(_, link)| encrypted(link, asked)).ok_or_else(|| match seen.as_slice() {
         [] => "the answer lists no version of Keystone; does [Global] auth-url name Keystone?".to_owned(),
         seen => format!("no usable version 3 of Keystone, only {}; see [Global] auth-url", seen.join(", ")),
     })
+}
+
+/// The link, with the beginning of the URL that was asked if that is encrypted and the link is not: behind a proxy that
+/// ends TLS, Keystone may not know, and the password would be readable.
+fn encrypted(link: String, asked: &str) -> String {
+    let Some((plain, beginning)) = link.strip_prefix("http://").zip(asked.strip_prefix("https://")) else {
+        return link;
+    };
+    let path = plain.split_once('/').map_or("", |(_, path)| path);
+    let host = beginning.split('/').next().unwrap_or_default();
+    let secure = format!("https://{host}/{path}");
+    tracing::warn!(link, used = secure, "Keystone names a URL without encryption, while [Global] auth-url has it");
+    secure
 }

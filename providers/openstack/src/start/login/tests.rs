@@ -208,7 +208,7 @@ fn version(id: &str, status: &str, href: &str) -> Value {
 /// Pitfall 12.
 #[test]
 fn the_highest_usable_version_3_is_chosen_by_its_link() {
-    let choose = |versions: &[Value]| choose_version(&json!({"versions": {"values": versions}}));
+    let choose = |versions: &[Value]| choose_version(&json!({"versions": {"values": versions}}), "http://k/");
     let all = [
         version("v2.0", "deprecated", "https://k/v2.0/"),
         version("v3.9", "SUPPORTED", "https://k/v3.9/"),
@@ -222,7 +222,17 @@ fn the_highest_usable_version_3_is_chosen_by_its_link() {
         Err("no usable version 3 of Keystone, only v2.0 (deprecated); see [Global] auth-url".to_owned())
     );
     let strange = "the answer lists no version of Keystone; does [Global] auth-url name Keystone?";
-    assert_eq!(choose_version(&json!({"versions": [1]})), Err(strange.to_owned()));
+    assert_eq!(choose_version(&json!({"versions": [1]}), "http://k/"), Err(strange.to_owned()));
+}
+
+#[test]
+fn a_link_does_not_take_the_encryption_away() {
+    let chosen = |link: &str, asked: &str| {
+        choose_version(&json!({"versions": {"values": [version("v3.14", "stable", link)]}}), asked).unwrap()
+    };
+    assert_eq!(chosen("http://inside:5000/v3/", "https://k:13000/"), "https://k:13000/v3");
+    assert_eq!(chosen("http://inside:5000/v3/", "http://k:5000/"), "http://inside:5000/v3");
+    assert_eq!(chosen("https://other/v3/", "https://k/"), "https://other/v3");
 }
 
 #[test]

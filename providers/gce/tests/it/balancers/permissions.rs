@@ -1,0 +1,306 @@
+//! Roles of the field: who swaps the image keeps them. Each is what it lacks of the permissions that this program can
+//! use, and the work that is refused for it, with the permission that the error names.
+
+use std::collections::BTreeMap;
+
+use ccm_cloudsim::gce::Options;
+use ccm_cloudsim::gce::seed::ClusterSeed;
+use ccm_provider::{
+    Aspects, Claims, ErrorClass, Lookup, NewRoute, PersistentVolume, ProviderError, Route, Service, ServiceAction,
+    Severity,
+};
+use serde_json::json;
+
+use super::scene::{Scene, internal, service};
+use crate::bed::{CLUSTER, PROJECT, ZONE};
+
+struct Role {
+    name: &'static str,
+    lacks: &'static [&'static str],
+    /// The same in the host project of a shared VPC.
+    host_lacks: Option<&'static [&'static str]>,
+    refused: &'static [(&'static str, &'static str)],
+    /// The permission that the only Warning names.
+    warning: Option<&'static str>,
+}
+
+const FIREWALL_WRITES: [&str; 3] = ["compute.firewalls.create", "compute.firewalls.update", "compute.firewalls.delete"];
+
+/// The contents of the predefined roles: Google's list of roles and permissions, as of August 2026.
+const ROLES: &[Role] = &[
+    // kOps: `roles/container.serviceAgent`. kube-up: that of the default account, `roles/editor`.
+    Role { name: "kOps, kube-up", lacks: &[], host_lacks: None, refused: &[], warning: None },
+    // `roles/compute.instanceAdmin.v1` and `roles/compute.networkAdmin`. With `roles/compute.securityAdmin` nothing lacks.
+    Role {
+        name: "instance and network admin",
+        lacks: &FIREWALL_WRITES,
+        host_lacks: None,
+        refused: &[
+            ("new external", "compute.firewalls.create"),
+            ("new internal", "compute.firewalls.create"),
+            ("delete external", "compute.firewalls.delete"),
+            ("delete internal", "compute.firewalls.delete"),
+        ],
+        warning: None,
+    },
+    // `roles/compute.instanceAdmin` and `roles/compute.loadBalancerAdmin`.
+    Role {
+        name: "instance and load balancer admin",
+        lacks: &["compute.firewalls.*", "compute.networks.updatePolicy", "compute.routes.*"],
+        host_lacks: None,
+        refused: &[
+            ("ensure external", "compute.firewalls.get"),
+            ("ensure internal", "compute.firewalls.get"),
+            ("new external", "compute.firewalls.get"),
+            ("new internal", "compute.firewalls.get"),
+            ("delete external", "compute.firewalls.get"),
+            ("delete internal", "compute.firewalls.get"),
+            ("route", "compute.routes.list"),
+        ],
+        warning: None,
+    },
+    // `roles/compute.viewer`.
+    Role {
+        name: "viewer",
+        lacks: &[
+            "compute.addresses.create*",
+            "compute.addresses.delete*",
+            "compute.addresses.use*",
+            "compute.firewalls.create",
+            "compute.firewalls.delete",
+            "compute.firewalls.update",
+            "compute.forwardingRules.create",
+            "compute.forwardingRules.delete",
+            "compute.forwardingRules.update",
+            "compute.healthChecks.create",
+            "compute.healthChecks.delete",
+            "compute.healthChecks.u*",
+            "compute.httpHealthChecks.create",
+            "compute.httpHealthChecks.delete",
+            "compute.httpHealthChecks.u*",
+            "compute.instanceGroups.create",
+            "compute.instanceGroups.delete",
+            "compute.instanceGroups.u*",
+            "compute.instances.use",
+            "compute.networks.u*",
+            "compute.regionBackendServices.create",
+            "compute.regionBackendServices.delete",
+            "compute.regionBackendServices.u*",
+            "compute.routes.create",
+            "compute.routes.delete",
+            "compute.subnetworks.use*",
+            "compute.targetPools.addInstance",
+            "compute.targetPools.create",
+            "compute.targetPools.delete",
+            "compute.targetPools.removeInstance",
+            "compute.targetPools.use",
+        ],
+        host_lacks: None,
+        refused: &[
+            ("delete external", "compute.forwardingRules.delete"),
+            ("delete internal", "compute.forwardingRules.delete"),
+            ("hosts external", "compute.targetPools.addInstance"),
+            ("hosts internal", "compute.instanceGroups.update"),
+            ("new external", "compute.targetPools.create"),
+            ("new internal", "compute.instanceGroups.update"),
+            ("route", "compute.routes.create"),
+        ],
+        warning: None,
+    },
+    // `manifests/…_16_credentialsrequest-gcp.yaml` of OpenShift's cluster-cloud-controller-manager-operator: what the Go
+    // program needs.
+    Role {
+        name: "OpenShift",
+        lacks: &[
+            "compute.disks.get",
+            "compute.firewalls.list",
+            "compute.forwardingRules.list",
+            "compute.forwardingRules.update",
+            "compute.globalOperations.get",
+            "compute.healthChecks.list",
+            "compute.httpHealthChecks.list",
+            "compute.networks.get",
+            "compute.networks.use",
+            "compute.projects.get",
+            "compute.regionBackendServices.list",
+            "compute.regionOperations.get",
+            "compute.routes.*",
+            "compute.subnetworks.list",
+            "compute.targetPools.list",
+            "compute.zoneOperations.get",
+        ],
+        host_lacks: None,
+        refused: &[("route", "compute.routes.list"), ("volume", "compute.disks.get")],
+        warning: Some("Operations.get"),
+    },
+    // A service project of a shared VPC, as GKE's: in the host project `roles/compute.networkUser` and
+    // `roles/container.hostServiceAgentUser`.
+    Role {
+        name: "shared VPC",
+        lacks: &[],
+        host_lacks: Some(&[
+            "compute.firewalls.create",
+            "compute.firewalls.delete",
+            "compute.firewalls.update",
+            "compute.globalOperations.get",
+            "compute.networks.updatePolicy",
+            "compute.routes.create",
+            "compute.routes.delete",
+        ]),
+        refused: &[("route", "compute.routes.create")],
+        warning: None,
+    },
+    // The same with `networkUser` for the subnetwork only.
+    Role {
+        name: "shared VPC, one subnetwork",
+        lacks: &[],
+        host_lacks: Some(&[
+            "compute.firewalls.create",
+            "compute.firewalls.delete",
+            "compute.firewalls.list",
+            "compute.firewalls.update",
+            "compute.globalOperations.get",
+            "compute.networks.updatePolicy",
+            "compute.networks.use",
+            "compute.projects.get",
+            "compute.routes.*",
+            "compute.subnetworks.list",
+        ]),
+        refused: &[("route", "compute.routes.list")],
+        warning: None,
+    },
+];
+
+/// The work that failed, and why.
+#[derive(Default)]
+struct Refused(BTreeMap<String, String>);
+
+impl Refused {
+    fn note<T>(&mut self, work: &str, result: Result<T, ProviderError>) {
+        let Err(error) = result else { return };
+        let ErrorClass::Denied { action } = error.class() else { panic!("{work}: {error:?}") };
+        assert!(error.to_string().contains(&action), "{work}: {error}");
+        self.0.insert(work.to_owned(), action);
+    }
+}
+
+async fn scene(role: &Role) -> Scene {
+    let project = if role.host_lacks.is_some() { "host" } else { PROJECT };
+    let seed = ClusterSeed { network_project: project, ..Scene::seed() };
+    let mut scene = Scene::in_cluster(Options::default(), &seed, &["k8s-node-1"]).await;
+    for kind in KINDS {
+        scene.ensure(&mut of_kind("old", kind)).await;
+    }
+    scene.cloud().world(|world| world.disk(PROJECT, ZONE, "disk"));
+    let texts = |lacks: &[&str]| lacks.iter().map(|permission| (*permission).to_owned()).collect();
+    scene.cloud().change(|options| {
+        options.denied = [(PROJECT.to_owned(), texts(role.lacks))].into();
+        options.denied.extend(role.host_lacks.map(|lacks| ("host".to_owned(), texts(lacks))));
+    });
+    scene.cluster.add_node(scene.nodes[0].clone());
+    scene.restart_with(&["configure-cloud-routes"]).await;
+    scene.events();
+    scene
+}
+
+const KINDS: [&str; 2] = ["external", "internal"];
+
+fn of_kind(name: &str, kind: &str) -> Service {
+    let service = service(&format!("{name}-{kind}"), json!({}));
+    if kind == "internal" { internal(service) } else { service }
+}
+
+async fn services(scene: &mut Scene, refused: &mut Refused) {
+    for kind in KINDS {
+        let mark = scene.cloud().mark();
+        refused.note(&format!("ensure {kind}"), scene.try_ensure(&mut of_kind("old", kind)).await);
+        assert_eq!(scene.writes(mark), [] as [&str; 0], "what exists is right");
+    }
+    for names in [&["k8s-node-1", "k8s-node-2"][..], &["k8s-node-2"]] {
+        if names.len() > 1 {
+            scene.nodes.push(scene.bed.node("k8s-node-2"));
+        }
+        scene.nodes.retain(|node| names.contains(&&*node.name));
+        for kind in KINDS {
+            let answer = scene.ask(&mut of_kind("old", kind), ServiceAction::UpdateHosts).await.0;
+            let (is_done, hosts) = (answer.is_ok(), scene.hosts(kind));
+            refused.note(&format!("hosts {kind}"), answer);
+            assert!(!is_done || hosts == names.len(), "{kind}: {hosts}");
+        }
+    }
+    for kind in KINDS {
+        let mut new = of_kind("new", kind);
+        refused.note(&format!("new {kind}"), scene.try_ensure(&mut new).await);
+        for mut service in [new, of_kind("old", kind)] {
+            refused.note(&format!("delete {kind}"), scene.ask(&mut service, ServiceAction::Delete).await.0);
+        }
+    }
+}
+
+impl Scene {
+    /// The number of members of the only load balancer of a kind.
+    fn hosts(&self, kind: &str) -> usize {
+        let count = |list: &serde_json::Value| list.as_array().map_or(0, Vec::len);
+        if kind == "external" {
+            return count(&self.cloud().objects("targetPools")[0]["instances"]);
+        }
+        let group = format!("projects/{PROJECT}/zones/{ZONE}/instanceGroups/k8s-ig--cid/listInstances");
+        count(&self.cloud().by_hand("POST", &group, &json!({"instanceState": "ALL"})).unwrap()["items"])
+    }
+}
+
+async fn others(scene: &Scene, refused: &mut Refused) {
+    let provider = scene.provider();
+    for found in provider.instances().unwrap().lookup(&scene.nodes, Aspects::METADATA).await {
+        let Lookup::Found(instance) = found else { panic!("{found:?}") };
+        refused.note("nodes", instance.metadata.clone());
+    }
+    let target_node = Some(scene.nodes[0].name.clone());
+    let route = Route { target_node, destination_cidr: "10.244.1.0/24".to_owned(), ..Route::default() };
+    let new = NewRoute { name_hint: "11111111-2222-3333-4444-555555555555".to_owned(), route };
+    let routes = provider.routes().unwrap();
+    match routes.list(CLUSTER).await {
+        Ok(_) => refused.note("route", routes.create(CLUSTER, &[new]).await.remove(0)),
+        listed => refused.note("route", listed),
+    }
+    let volume = json!({"metadata": {"name": "pv"}, "spec": {"gcePersistentDisk": {"pdName": "disk"}}});
+    let volume: PersistentVolume = serde_json::from_value(volume).unwrap();
+    refused.note("volume", provider.volumes().unwrap().labels(&[volume]).await.remove(0));
+}
+
+/// The permissions in errors of `migrate-check`.
+async fn checked(scene: &Scene) -> String {
+    let services = KINDS.map(|kind| of_kind("old", kind).into()).into();
+    let claims = Claims { nodes: scene.nodes.clone(), services };
+    let checks = scene.provider().inspect().unwrap().migration_checks(CLUSTER, &claims).await;
+    let errors = checks.into_iter().filter(|it| it.check == "permissions" && it.severity == Severity::Error);
+    errors.map(|check| check.message).collect()
+}
+
+#[tokio::test]
+async fn work_goes_on_with_the_roles_of_the_field_and_names_what_they_lack() {
+    for role in ROLES {
+        let (mut scene, mut refused) = (scene(role).await, Refused::default());
+        let errors = checked(&scene).await;
+        others(&scene, &mut refused).await;
+        services(&mut scene, &mut refused).await;
+        let expected: BTreeMap<String, String> =
+            role.refused.iter().map(|(work, permission)| ((*work).to_owned(), (*permission).to_owned())).collect();
+        assert_eq!(refused.0, expected, "{}", role.name);
+        // Nothing shows whether there are volumes.
+        refused.0.remove("volume");
+        assert_eq!(refused.0.is_empty(), errors.is_empty(), "{}: {errors}", role.name);
+        for permission in refused.0.values() {
+            assert!(errors.contains(permission), "{}: {permission} in {errors}", role.name);
+        }
+        let warnings: Vec<String> = scene.events().into_iter().filter(|event| event.contains("ccm lacks")).collect();
+        let named = warnings.iter().map(|event| role.warning.is_some_and(|permission| event.contains(permission)));
+        assert_eq!(
+            named.collect::<Vec<_>>(),
+            role.warning.map(|_| true).into_iter().collect::<Vec<_>>(),
+            "{}: {warnings:?}",
+            role.name
+        );
+        scene.is_correct();
+    }
+}
