@@ -45,7 +45,7 @@ impl Reads {
     ///
     /// # Errors
     ///
-    /// The load balancers could not be read: nothing follows for any Service.
+    /// The load balancers, or the zones of the region, could not be read: nothing follows for any Service.
     pub(super) async fn observe(&self, env: &Env, wanted: &Wanted) -> Result<Observed, ProviderError> {
         let needs_rules = wanted.items.values().any(needs_rules);
         let mut groups: BTreeSet<String> = BTreeSet::new();
@@ -63,7 +63,7 @@ impl Reads {
             balancers,
             public_ips: public_ips.into_iter().collect(),
             security_group,
-            zones: self.zones(env, wanted),
+            zones: self.zones(env, wanted).await.map_err(ProviderError::from)?,
             cluster: self.facts(),
             refused: self.refused.of(wanted),
             ..Observed::default()
@@ -80,9 +80,9 @@ impl Reads {
     }
 
     /// The zones of new addresses, if there may be any.
-    fn zones(&self, env: &Env, wanted: &Wanted) -> Vec<String> {
+    async fn zones(&self, env: &Env, wanted: &Wanted) -> Result<Vec<String>, ApiError> {
         let is_due = env.extended_location.is_none() && !env.is_stack && wanted.items.values().any(Item::is_whole);
-        if is_due { self.zones.of(&env.location) } else { Vec::new() }
+        if is_due { self.zones.of(&env.location).await } else { Ok(Vec::new()) }
     }
 
     async fn security_group(&self, env: &Env) -> Seen<Value> {

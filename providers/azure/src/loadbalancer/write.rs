@@ -19,6 +19,7 @@ use super::observe::Reads;
 use super::plan::address::{AddressChange, Outcome};
 use super::plan::balancer::{self, BalancerChange, Edit};
 use super::plan::service::Reached;
+use super::repair::{self, Repairs};
 use super::step::{Made, SecurityChange, Write};
 use super::waiting::Waiting;
 use crate::client::id::ArmId;
@@ -35,6 +36,7 @@ pub(super) struct Writer<'a> {
     pub(super) reads: &'a Reads,
     pub(super) ongoing: &'a Ongoing,
     pub(super) waiting: &'a Waiting,
+    pub(super) repairs: &'a Repairs,
 }
 
 /// The parts of the Services in writes of load balancers that are not done, by operation.
@@ -48,7 +50,8 @@ impl Writer<'_> {
             Write::Address(change) => return self.address(change, made).await,
             Write::Balancer(change) => {
                 let after = self.balancer_after(change, made);
-                if after == change.before || change.is_new() && BalancerChange::is_empty(&after) {
+                if after == change.before && !change.has_failed() || change.is_new() && BalancerChange::is_empty(&after)
+                {
                     return Ok(Written::Done);
                 }
                 client::Write::put(LB_PUT, change.id.clone(), balancer::body(after))
@@ -102,7 +105,14 @@ impl Writer<'_> {
                 }
                 Ok(Written::Accepted(operation))
             }
-            Err(error) => Err(self.explained(edits, error.into())),
+            Err(error) => {
+                if let Some(id) = repair::neighbour(&error.message)
+                    && self.repairs.repair(self.client, &id).await
+                {
+                    return Err(ProviderError::new(ErrorClass::Conflict, error.to_string()));
+                }
+                Err(self.explained(edits, error.into()))
+            }
         }
     }
 

@@ -57,6 +57,11 @@ impl BalancerChange {
         Self { name: name.to_owned(), id, cluster: cluster.to_owned(), before, edits: Vec::new() }
     }
 
+    /// Whether the last write of it has failed: what is shown may not be there.
+    pub(crate) fn has_failed(&self) -> bool {
+        same(json::property(&self.before, "provisioningState"), "Failed")
+    }
+
     pub(crate) fn is_new(&self) -> bool {
         json::text(&self.before, &["id"]).is_empty()
     }

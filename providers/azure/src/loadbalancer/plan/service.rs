@@ -261,7 +261,7 @@ impl Planner<'_> {
     }
 
     /// Removes a Service from all load balancers but one.
-    fn leave(&mut self, place: usize, item: &Item, except: Option<&str>) {
+    pub(super) fn leave(&mut self, place: usize, item: &Item, except: Option<&str>) {
         let names: Vec<String> =
             self.observed.balancers.iter().map(|balancer| json::name(balancer).to_owned()).collect();
         for name in names.into_iter().filter(|name| except.is_none_or(|except| !same(except, name))) {
