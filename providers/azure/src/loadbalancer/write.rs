@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use ccm_kit::balancer::{Operation, Progress, Written};
 use ccm_kit::lock;
@@ -24,10 +25,13 @@ use super::step::{Made, SecurityChange, Write};
 use super::waiting::Waiting;
 use crate::client::id::ArmId;
 use crate::client::operation::{
-    LB_DELETE, LB_GET, LB_PUT, NIC_PUT, NSG_PUT, POOL_PUT, PUBLIC_IP_DELETE, PUBLIC_IP_GET, PUBLIC_IP_PUT, VMSS_PUT,
-    VMSS_VM_PUT,
+    LB_DELETE, LB_GET, LB_PUT, NIC_PUT, NSG_PUT, PLS_CONNECTION_DELETE, PLS_DELETE, PLS_PUT, POOL_PUT,
+    PUBLIC_IP_DELETE, PUBLIC_IP_GET, PUBLIC_IP_PUT, SUBNET_PUT, VMSS_PUT, VMSS_VM_PUT,
 };
 use crate::client::{self, Client, Pending, Sent, State};
+
+/// The limit of the deletion of a connection to a private link service.
+const CONNECTION: Duration = Duration::from_secs(20);
 
 /// The writer of one call.
 pub(super) struct Writer<'a> {
@@ -71,6 +75,19 @@ impl Writer<'_> {
                 Some(body) => client::Write::put(NIC_PUT, change.id.clone(), body).unguarded(),
                 None => return Ok(Written::Done),
             },
+            Write::Subnet { id, body } => client::Write::put(SUBNET_PUT, id.clone(), body.clone()).unguarded(),
+            Write::Link { id, body } => client::Write::put(PLS_PUT, id.clone(), body.clone()).unguarded(),
+            Write::DeleteLink(deletion) => {
+                for connection in &deletion.connections {
+                    let request = client::Write::bare(PLS_CONNECTION_DELETE, connection.clone());
+                    let deleted = self.client.finish(&request, CONNECTION).await;
+                    deleted.map_err(|error| {
+                        let text = format!("the private endpoint connection {}", connection.name());
+                        ProviderError::from(error).wrap(text)
+                    })?;
+                }
+                client::Write::bare(PLS_DELETE, deletion.id.clone())
+            }
         };
         let (Write::Instance(super::members::InstanceChange { has_more, .. })
         | Write::Interface(super::members::InterfaceChange { has_more, .. })) = write
@@ -119,7 +136,10 @@ impl Writer<'_> {
     /// The load balancer with the parts of the Services whose public IP addresses exist.
     fn balancer_after(&self, change: &BalancerChange, made: &Made) -> Value {
         let made = made.lock();
-        change.after(self.env, |edit: &Edit| edit.needs.iter().all(|id| made.ready.contains(&id.folded())))
+        change.after(self.env, |edit: &Edit| {
+            let mut needs = edit.needs.iter().chain(&edit.waits);
+            needs.all(|id| made.ready.contains(&id.folded()))
+        })
     }
 
     async fn address(&self, change: &AddressChange, made: &Made) -> Result<Written, ProviderError> {
@@ -183,6 +203,9 @@ impl Writer<'_> {
             && change.is_used()
         {
             made.lock().ready.insert(change.id.folded());
+        }
+        if let Write::DeleteLink(deletion) = write {
+            made.lock().ready.insert(deletion.id.folded());
         }
     }
 

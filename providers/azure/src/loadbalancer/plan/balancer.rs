@@ -40,6 +40,8 @@ pub(crate) struct Edit {
     pub(crate) families: Vec<Family>,
     /// New public IP addresses that it needs.
     pub(crate) needs: Vec<ArmId>,
+    /// Private link services that must be deleted before.
+    pub(crate) waits: Vec<ArmId>,
 }
 
 impl BalancerChange {

@@ -20,6 +20,7 @@ use crate::client::id::ArmId;
 pub(crate) mod address;
 pub(crate) mod balancer;
 mod limits;
+pub(crate) mod links;
 mod members;
 mod place;
 mod rules;
@@ -55,6 +56,8 @@ pub(super) struct Planner<'a> {
     failed: BTreeMap<usize, ProviderError>,
     findings: Vec<Finding>,
     steps: Vec<Step<Write>>,
+    /// Subnets that are opened for private link services.
+    opened: BTreeSet<ArmId>,
 }
 
 /// The writes that change what was observed into what is wanted.
@@ -109,6 +112,7 @@ impl<'a> Planner<'a> {
             failed: BTreeMap::new(),
             findings: Vec::new(),
             steps: Vec::new(),
+            opened: BTreeSet::new(),
         }
     }
 
