@@ -28,6 +28,11 @@ pub(crate) enum Write {
     DeleteBalancer(ArmId),
     Security(SecurityChange),
     Pool(PoolChange),
+    /// Turns interfaces in the pools of a load balancer into addresses.
+    Migrate {
+        id: ArmId,
+        pools: Vec<String>,
+    },
     Model(ModelChange),
     Instance(InstanceChange),
     Interface(InterfaceChange),

@@ -25,7 +25,7 @@ use super::step::{Made, SecurityChange, Write};
 use super::waiting::Waiting;
 use crate::client::id::ArmId;
 use crate::client::operation::{
-    LB_DELETE, LB_GET, LB_PUT, NIC_PUT, NSG_PUT, PLS_CONNECTION_DELETE, PLS_DELETE, PLS_PUT, POOL_PUT,
+    LB_DELETE, LB_GET, LB_MIGRATE, LB_PUT, NIC_PUT, NSG_PUT, PLS_CONNECTION_DELETE, PLS_DELETE, PLS_PUT, POOL_PUT,
     PUBLIC_IP_DELETE, PUBLIC_IP_GET, PUBLIC_IP_PUT, SUBNET_PUT, VMSS_PUT, VMSS_VM_PUT,
 };
 use crate::client::{self, Client, Pending, Sent, State};
@@ -63,6 +63,10 @@ impl Writer<'_> {
             Write::DeleteBalancer(id) => client::Write::bare(LB_DELETE, id.clone()),
             Write::Security(change) => return self.security(change, made).await,
             Write::Pool(change) => client::Write::put(POOL_PUT, change.id.clone(), change.body()).unguarded(),
+            Write::Migrate { id, pools } => {
+                let body = Some(serde_json::json!({"pools": pools}));
+                client::Write { body, ..client::Write::bare(LB_MIGRATE, id.clone()) }
+            }
             Write::Model(change) => match change.body() {
                 Some(body) => client::Write::put(VMSS_PUT, change.id.clone(), body),
                 None => return Ok(Written::Done),

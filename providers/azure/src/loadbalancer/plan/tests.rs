@@ -206,6 +206,12 @@ impl World {
                 let Some(Seen::Present(list)) = self.observed.links.get_mut("rg") else { panic!("not read") };
                 list.retain(|link| !same(json::text(link, &["id"]), deletion.id.as_str()));
             }
+            Write::Migrate { id, .. } => {
+                for pool in json::items_mut(self.balancer_mut(id.name()), "backendAddressPools") {
+                    let addresses = json!([{"name": "node-1", "properties": {"ipAddress": "10.0.0.1"}}]);
+                    pool["properties"] = json!({"loadBalancerBackendAddresses": addresses});
+                }
+            }
             Write::Model(change) => {
                 let body = change.body().unwrap();
                 json::overlay(self.observed.interfaces.models.get_mut(&change.id.folded()).unwrap(), &body);

@@ -88,3 +88,32 @@ async fn a_service_moves_between_external_and_internal() {
     scene.delete(&["web"]).await;
     is_empty(&scene);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_private_link_service_lives_and_goes_with_its_service() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("web", &[INTERNAL, ("azure-pls-create", "true")], port(80));
+    scene.ensure(&["web"]).await;
+    assert_eq!(scene.objects("privateLinkServices").len(), 1);
+    let mark = scene.mark();
+    scene.ensure(&["web"]).await;
+    assert_eq!(scene.writes(mark), BTreeMap::new());
+    scene.delete(&["web"]).await;
+    assert_eq!(scene.objects("privateLinkServices").len(), 0);
+    is_empty(&scene);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_migrates_from_interfaces_to_addresses() {
+    let mut scene = Scene::new("", 2).await;
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    scene.reconfigure(&format!("{BY_ADDRESS}enableMigrateToIPBasedBackendPoolAPI: true\n")).await;
+    scene.ensure(&["web"]).await;
+    scene.ensure(&["web"]).await;
+    let pool = items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools")[0].clone();
+    let addresses = items(&pool, "loadBalancerBackendAddresses");
+    let addresses: Vec<&Value> = addresses.iter().map(|it| &it["properties"]["ipAddress"]).collect();
+    assert_eq!(addresses.len(), 2, "{pool:#}");
+    scene.bed.is_clean();
+}

@@ -47,6 +47,12 @@ impl Scene {
         self.provider = self.bed.process(&self.more).await;
     }
 
+    /// A new process with other keys.
+    pub(crate) async fn reconfigure(&mut self, more: &str) {
+        more.clone_into(&mut self.more);
+        self.restart().await;
+    }
+
     pub(crate) fn balancers(&self) -> Arc<dyn LoadBalancer> {
         self.provider.load_balancer().unwrap()
     }
