@@ -28,6 +28,7 @@ pub(crate) mod observe;
 pub(crate) mod observed;
 mod plan;
 mod refused;
+mod repair;
 pub(crate) mod selector;
 mod step;
 pub(crate) mod tags;
@@ -42,6 +43,7 @@ use env::Env;
 use events::Events;
 use observe::Reads;
 use observed::Observed;
+use repair::Repairs;
 use step::{Made, Write};
 use waiting::Waiting;
 use wanted::{Item, Wanted, hosts};
@@ -68,13 +70,15 @@ struct Cloud {
     events: Events,
     ongoing: Ongoing,
     waiting: Waiting,
+    repairs: Repairs,
 }
 
 impl Balancers {
     pub(crate) fn new(client: Client, cluster: Cluster, zones: Zones, env: Env) -> Self {
         let reads = Reads::new(client.clone(), cluster.clone(), zones);
         let (events, waiting) = (Events::new(cluster), Waiting::new(client.clone()));
-        let cloud = Cloud { client, reads, events, ongoing: Ongoing::default(), waiting };
+        let (ongoing, repairs) = Default::default();
+        let cloud = Cloud { client, reads, events, ongoing, waiting, repairs };
         Self { env, cloud: Some(cloud) }
     }
 
@@ -92,8 +96,8 @@ impl Balancers {
     }
 
     fn writer(&self) -> Result<Writer<'_>, ProviderError> {
-        let Cloud { client, reads, ongoing, waiting, .. } = self.cloud()?;
-        Ok(Writer { env: &self.env, client, reads, ongoing, waiting })
+        let Cloud { client, reads, ongoing, waiting, repairs, .. } = self.cloud()?;
+        Ok(Writer { env: &self.env, client, reads, ongoing, waiting, repairs })
     }
 }
 

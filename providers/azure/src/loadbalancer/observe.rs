@@ -21,7 +21,9 @@ use super::wanted::hosts::{internal_addresses, is_unmanaged};
 use super::wanted::{Item, Wanted};
 use crate::annotations::Scheme;
 use crate::client::id::ArmId;
-use crate::client::operation::{LB_LIST, NIC_LIST, NSG_GET, PUBLIC_IP_LIST, SUBNET_GET, VMSS_GET, VMSS_VM_LIST};
+use crate::client::operation::{
+    LB_LIST, NIC_LIST, NSG_GET, PLS_LIST, PUBLIC_IP_LIST, SUBNET_GET, VMSS_GET, VMSS_VM_LIST,
+};
 use crate::client::{ApiError, Client};
 use crate::node::zones::Zones;
 
@@ -45,7 +47,7 @@ impl Reads {
     ///
     /// # Errors
     ///
-    /// The load balancers could not be read: nothing follows for any Service.
+    /// The load balancers, or the zones of the region, could not be read: nothing follows for any Service.
     pub(super) async fn observe(&self, env: &Env, wanted: &Wanted) -> Result<Observed, ProviderError> {
         let needs_rules = wanted.items.values().any(needs_rules);
         let mut groups: BTreeSet<String> = BTreeSet::new();
@@ -63,11 +65,12 @@ impl Reads {
             balancers,
             public_ips: public_ips.into_iter().collect(),
             security_group,
-            zones: self.zones(env, wanted),
+            zones: self.zones(env, wanted).await.map_err(ProviderError::from)?,
             cluster: self.facts(),
             refused: self.refused.of(wanted),
             ..Observed::default()
         };
+        self.read_links(env, wanted, &mut observed).await;
         self.read_subnets(env, wanted, &mut observed).await;
         self.read_machines(env, wanted, &mut observed).await;
         Ok(observed)
@@ -80,9 +83,9 @@ impl Reads {
     }
 
     /// The zones of new addresses, if there may be any.
-    fn zones(&self, env: &Env, wanted: &Wanted) -> Vec<String> {
+    async fn zones(&self, env: &Env, wanted: &Wanted) -> Result<Vec<String>, ApiError> {
         let is_due = env.extended_location.is_none() && !env.is_stack && wanted.items.values().any(Item::is_whole);
-        if is_due { self.zones.of(&env.location) } else { Vec::new() }
+        if is_due { self.zones.of(&env.location).await } else { Ok(Vec::new()) }
     }
 
     async fn security_group(&self, env: &Env) -> Seen<Value> {
@@ -104,12 +107,30 @@ impl Reads {
         })
     }
 
-    /// The subnets of new internal frontends.
+    /// The private link services, if a Service mentions any.
+    async fn read_links(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
+        let items = || wanted.items.values().filter(|item| item.action != ServiceAction::UpdateHosts);
+        if !items().any(|item| item.may_have_link) {
+            return;
+        }
+        let named = items().filter_map(|item| Some(item.settings.as_ref()?.link.as_ref()?.group.to_lowercase()));
+        let groups: BTreeSet<String> = named.chain([env.link_group.to_lowercase()]).collect();
+        let reads = groups.into_iter().map(|group| async move {
+            let read = self.client.list(PLS_LIST, &env.subscription, &group, Query::default()).await;
+            (group, seen(read.map(|list| Some(list.unwrap_or_default()))))
+        });
+        observed.links = join_all(reads).await.into_iter().collect();
+    }
+
+    /// The subnets of new internal frontends and of private link services.
     async fn read_subnets(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
         let is_due =
             |item: &&Item| item.is_whole() && item.scheme == Scheme::Internal && lacks_frontend(env, observed, item);
         let items = wanted.items.values().filter(is_due);
-        let names: BTreeSet<String> = items.filter_map(|item| Some(item.settings.as_ref()?.subnet.clone())).collect();
+        let mut names: BTreeSet<String> =
+            items.filter_map(|item| Some(item.settings.as_ref()?.subnet.clone())).collect();
+        let links = wanted.items.values().filter_map(|item| item.settings.as_ref()?.link.as_ref());
+        names.extend(links.map(|link| link.subnet.clone()));
         let reads = names.into_iter().map(|name| async move {
             let read = self.client.get(SUBNET_GET, &env.subnet_id(&name)).await;
             (name, seen(read))

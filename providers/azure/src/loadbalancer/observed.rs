@@ -38,6 +38,8 @@ pub(crate) struct Observed {
     pub(crate) public_ips: BTreeMap<String, Seen<Vec<Value>>>,
     /// `None`: no plan for these Services needs it.
     pub(crate) security_group: Option<Seen<Value>>,
+    /// The private link services, by resource group in lower case; none if no Service mentions any.
+    pub(crate) links: BTreeMap<String, Seen<Vec<Value>>>,
     /// By name.
     pub(crate) subnets: BTreeMap<String, Seen<Value>>,
     /// The zones of the region, if there are any.

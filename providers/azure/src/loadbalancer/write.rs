@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use ccm_kit::balancer::{Operation, Progress, Written};
 use ccm_kit::lock;
@@ -19,14 +20,18 @@ use super::observe::Reads;
 use super::plan::address::{AddressChange, Outcome};
 use super::plan::balancer::{self, BalancerChange, Edit};
 use super::plan::service::Reached;
+use super::repair::{self, Repairs};
 use super::step::{Made, SecurityChange, Write};
 use super::waiting::Waiting;
 use crate::client::id::ArmId;
 use crate::client::operation::{
-    LB_DELETE, LB_GET, LB_PUT, NIC_PUT, NSG_PUT, POOL_PUT, PUBLIC_IP_DELETE, PUBLIC_IP_GET, PUBLIC_IP_PUT, VMSS_PUT,
-    VMSS_VM_PUT,
+    LB_DELETE, LB_GET, LB_MIGRATE, LB_PUT, NIC_PUT, NSG_PUT, PLS_CONNECTION_DELETE, PLS_DELETE, PLS_PUT, POOL_PUT,
+    PUBLIC_IP_DELETE, PUBLIC_IP_GET, PUBLIC_IP_PUT, SUBNET_PUT, VMSS_PUT, VMSS_VM_PUT,
 };
 use crate::client::{self, Client, Pending, Sent, State};
+
+/// The limit of the deletion of a connection to a private link service.
+const CONNECTION: Duration = Duration::from_secs(20);
 
 /// The writer of one call.
 pub(super) struct Writer<'a> {
@@ -35,6 +40,7 @@ pub(super) struct Writer<'a> {
     pub(super) reads: &'a Reads,
     pub(super) ongoing: &'a Ongoing,
     pub(super) waiting: &'a Waiting,
+    pub(super) repairs: &'a Repairs,
 }
 
 /// The parts of the Services in writes of load balancers that are not done, by operation.
@@ -48,7 +54,8 @@ impl Writer<'_> {
             Write::Address(change) => return self.address(change, made).await,
             Write::Balancer(change) => {
                 let after = self.balancer_after(change, made);
-                if after == change.before || change.is_new() && BalancerChange::is_empty(&after) {
+                if after == change.before && !change.has_failed() || change.is_new() && BalancerChange::is_empty(&after)
+                {
                     return Ok(Written::Done);
                 }
                 client::Write::put(LB_PUT, change.id.clone(), balancer::body(after))
@@ -56,6 +63,10 @@ impl Writer<'_> {
             Write::DeleteBalancer(id) => client::Write::bare(LB_DELETE, id.clone()),
             Write::Security(change) => return self.security(change, made).await,
             Write::Pool(change) => client::Write::put(POOL_PUT, change.id.clone(), change.body()).unguarded(),
+            Write::Migrate { id, pools } => {
+                let body = Some(serde_json::json!({"pools": pools}));
+                client::Write { body, ..client::Write::bare(LB_MIGRATE, id.clone()) }
+            }
             Write::Model(change) => match change.body() {
                 Some(body) => client::Write::put(VMSS_PUT, change.id.clone(), body),
                 None => return Ok(Written::Done),
@@ -68,6 +79,19 @@ impl Writer<'_> {
                 Some(body) => client::Write::put(NIC_PUT, change.id.clone(), body).unguarded(),
                 None => return Ok(Written::Done),
             },
+            Write::Subnet { id, body } => client::Write::put(SUBNET_PUT, id.clone(), body.clone()).unguarded(),
+            Write::Link { id, body } => client::Write::put(PLS_PUT, id.clone(), body.clone()).unguarded(),
+            Write::DeleteLink(deletion) => {
+                for connection in &deletion.connections {
+                    let request = client::Write::bare(PLS_CONNECTION_DELETE, connection.clone());
+                    let deleted = self.client.finish(&request, CONNECTION).await;
+                    deleted.map_err(|error| {
+                        let text = format!("the private endpoint connection {}", connection.name());
+                        ProviderError::from(error).wrap(text)
+                    })?;
+                }
+                client::Write::bare(PLS_DELETE, deletion.id.clone())
+            }
         };
         let (Write::Instance(super::members::InstanceChange { has_more, .. })
         | Write::Interface(super::members::InterfaceChange { has_more, .. })) = write
@@ -102,14 +126,24 @@ impl Writer<'_> {
                 }
                 Ok(Written::Accepted(operation))
             }
-            Err(error) => Err(self.explained(edits, error.into())),
+            Err(error) => {
+                if let Some(id) = repair::neighbour(&error.message)
+                    && self.repairs.repair(self.client, &id).await
+                {
+                    return Err(ProviderError::new(ErrorClass::Conflict, error.to_string()));
+                }
+                Err(self.explained(edits, error.into()))
+            }
         }
     }
 
     /// The load balancer with the parts of the Services whose public IP addresses exist.
     fn balancer_after(&self, change: &BalancerChange, made: &Made) -> Value {
         let made = made.lock();
-        change.after(self.env, |edit: &Edit| edit.needs.iter().all(|id| made.ready.contains(&id.folded())))
+        change.after(self.env, |edit: &Edit| {
+            let mut needs = edit.needs.iter().chain(&edit.waits);
+            needs.all(|id| made.ready.contains(&id.folded()))
+        })
     }
 
     async fn address(&self, change: &AddressChange, made: &Made) -> Result<Written, ProviderError> {
@@ -173,6 +207,9 @@ impl Writer<'_> {
             && change.is_used()
         {
             made.lock().ready.insert(change.id.folded());
+        }
+        if let Write::DeleteLink(deletion) = write {
+            made.lock().ready.insert(deletion.id.folded());
         }
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Edit {
     pub(crate) families: Vec<Family>,
     /// New public IP addresses that it needs.
     pub(crate) needs: Vec<ArmId>,
+    /// Private link services that must be deleted before.
+    pub(crate) waits: Vec<ArmId>,
 }
 
 impl BalancerChange {
@@ -55,6 +57,11 @@ impl BalancerChange {
         };
         let before = present.cloned().unwrap_or_else(fresh);
         Self { name: name.to_owned(), id, cluster: cluster.to_owned(), before, edits: Vec::new() }
+    }
+
+    /// Whether the last write of it has failed: what is shown may not be there.
+    pub(crate) fn has_failed(&self) -> bool {
+        same(json::property(&self.before, "provisioningState"), "Failed")
     }
 
     pub(crate) fn is_new(&self) -> bool {

@@ -140,6 +140,9 @@ impl Planner<'_> {
             destinations.entry(family).or_default().extend(ips);
         }
         let mut former: BTreeSet<IpAddr> = item.published.iter().copied().collect();
+        let frontends = self.observed.balancers.iter().flat_map(|it| json::items(it, "frontendIPConfigurations"));
+        let own_frontends = frontends.filter(|frontend| item.names.own(json::name(frontend)));
+        former.extend(own_frontends.filter_map(|frontend| self.observed.address(frontend)));
         former.extend(addresses.get(&item.names.base).into_iter().flatten());
         let all: BTreeSet<IpAddr> = own.union(&former).copied().collect();
         let kept = self.kept_ports(item, &all, facts, addresses);

@@ -54,6 +54,14 @@ impl Planner<'_> {
         edit.probes = settings.probes.iter().map(balancer::probe).collect();
         self.drop_others(&name, item, &used, &mut edit);
         self.check_limits(&plain, &name, &edit)?;
+        edit.waits = self.drop_links(place, item, &self.frontends_of(&name, &edit.drops));
+        let first = item.families.iter().position(|family| *family == Family::V4).and_then(|at| used.get(at));
+        let linked = first.and_then(|id| ArmId::parse(id).ok());
+        match (&settings.link, linked) {
+            (Some(link), Some(frontend)) => self.link(place, item, link, &frontend)?,
+            (None, Some(frontend)) if item.may_have_link => drop(self.drop_links(place, item, &[frontend])),
+            _ => {}
+        }
         self.reached.insert(place, reached);
         self.add_edit(&name, edit);
         // The load balancer of the other kind, or the one that it had before.
@@ -261,7 +269,7 @@ impl Planner<'_> {
     }
 
     /// Removes a Service from all load balancers but one.
-    fn leave(&mut self, place: usize, item: &Item, except: Option<&str>) {
+    pub(super) fn leave(&mut self, place: usize, item: &Item, except: Option<&str>) {
         let names: Vec<String> =
             self.observed.balancers.iter().map(|balancer| json::name(balancer).to_owned()).collect();
         for name in names.into_iter().filter(|name| except.is_none_or(|except| !same(except, name))) {
@@ -277,9 +285,15 @@ impl Planner<'_> {
             if item.action == ServiceAction::Ensure {
                 self.findings.extend(kept);
             }
-            let edit = Edit { drops, ..Edit::of(place, item) };
+            let waits = self.drop_links(place, item, &self.frontends_of(&name, &drops));
+            let edit = Edit { drops, waits, ..Edit::of(place, item) };
             self.add_edit(&name, edit);
         }
+    }
+
+    fn frontends_of(&self, balancer: &str, names: &[String]) -> Vec<ArmId> {
+        let id = self.env.balancer_id(balancer);
+        names.iter().map(|name| id.child("frontendIPConfigurations", name)).collect()
     }
 
     /// Whether a frontend is not to be deleted by one who only shares it.
