@@ -21,6 +21,7 @@ const VOLUME_WEBHOOK: &str = "cloud-pvl-admission.k8s.io";
 /// The volume sources of the providers of this project; for other providers, those of all clouds.
 const VOLUMES: &[(&str, &[VolumeSource])] = &[
     ("aws", &ccm_provider_aws::VOLUME_SOURCES),
+    ("azure", &ccm_provider_azure::VOLUME_SOURCES),
     ("gce", &ccm_provider_gce::VOLUME_SOURCES),
     ("openstack", &ccm_provider_openstack::VOLUME_SOURCES),
 ];
@@ -49,6 +50,7 @@ pub fn files(read: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<Ve
         ("charts/ccm/templates/_permissions.tpl", chart(&single, &base, &controllers)),
         ("components/volume-webhook/webhook.yaml", volume_webhook()),
         ("components/volume-webhook-aws/match-condition.yaml", match_condition_patch("aws")),
+        ("components/volume-webhook-azure/match-condition.yaml", match_condition_patch("azure")),
         ("components/volume-webhook-gce/match-condition.yaml", match_condition_patch("gce")),
         ("components/volume-webhook-openstack/match-condition.yaml", match_condition_patch("openstack")),
         ("overlays/gce/cluster-id.yaml", config_maps("gce", &ccm_provider_gce::CONFIG_MAPS)),
