@@ -250,6 +250,7 @@ fn env(config: &Config, is_stack: bool) -> Result<Env, ProviderError> {
             PoolType::NodeIpConfiguration => PoolKind::Interfaces,
             PoolType::NodeIp => PoolKind::Addresses,
         },
+        migrates: balancing.migrate_api,
         preconfigured: Preconfigured { internal: preconfigured.internal, external: preconfigured.external },
         excludes_masters: balancing.exclude_masters,
         disables_outbound_snat: balancing.disable_outbound_snat,

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::json::{self, same};
-use super::names::{Family, starts_with};
+use super::names::{Family, is_of};
 use super::observed::Observed;
 use super::tags;
 use super::wanted::Item;
@@ -105,7 +105,7 @@ pub(crate) fn family_of_frontend(observed: &Observed, item: &Item, frontend: &Va
 pub(crate) fn other_use(balancer: &Value, id: &str, base: &str) -> Option<String> {
     let refers = |object: &&Value| same(json::reference(object, "frontendIPConfiguration"), id);
     let rules = json::items(balancer, "loadBalancingRules").iter();
-    let rule = rules.filter(refers).find(|rule| !starts_with(json::name(rule), base));
+    let rule = rules.filter(refers).find(|rule| !is_of(json::name(rule), base));
     if let Some(rule) = rule {
         return Some(format!("the load balancing rule {} of another Service", json::name(rule)));
     }

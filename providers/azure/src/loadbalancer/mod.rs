@@ -28,9 +28,11 @@ pub(crate) mod observe;
 pub(crate) mod observed;
 mod plan;
 mod refused;
+mod repair;
 pub(crate) mod selector;
 mod step;
 pub(crate) mod tags;
+mod waiting;
 pub(crate) mod wanted;
 mod write;
 
@@ -41,7 +43,9 @@ use env::Env;
 use events::Events;
 use observe::Reads;
 use observed::Observed;
+use repair::Repairs;
 use step::{Made, Write};
+use waiting::Waiting;
 use wanted::{Item, Wanted, hosts};
 use write::{Ongoing, Writer};
 
@@ -65,12 +69,16 @@ struct Cloud {
     reads: Reads,
     events: Events,
     ongoing: Ongoing,
+    waiting: Waiting,
+    repairs: Repairs,
 }
 
 impl Balancers {
     pub(crate) fn new(client: Client, cluster: Cluster, zones: Zones, env: Env) -> Self {
         let reads = Reads::new(client.clone(), cluster.clone(), zones);
-        let cloud = Cloud { client, reads, events: Events::new(cluster), ongoing: Ongoing::default() };
+        let (events, waiting) = (Events::new(cluster), Waiting::new(client.clone()));
+        let (ongoing, repairs) = Default::default();
+        let cloud = Cloud { client, reads, events, ongoing, waiting, repairs };
         Self { env, cloud: Some(cloud) }
     }
 
@@ -88,8 +96,8 @@ impl Balancers {
     }
 
     fn writer(&self) -> Result<Writer<'_>, ProviderError> {
-        let Cloud { client, reads, ongoing, .. } = self.cloud()?;
-        Ok(Writer { env: &self.env, client, reads, ongoing })
+        let Cloud { client, reads, ongoing, waiting, repairs, .. } = self.cloud()?;
+        Ok(Writer { env: &self.env, client, reads, ongoing, waiting, repairs })
     }
 }
 
@@ -142,7 +150,8 @@ impl BalancerCloud for Balancers {
     }
 
     async fn completed(&self, step: &Step<Write>, made: &Made) -> Result<(), ProviderError> {
-        self.writer()?.completed(&step.write, made).await
+        Writer::completed(&step.write, made);
+        Ok(())
     }
 
     fn report(&self, work: &[ServiceWork], findings: &[Finding]) {

@@ -97,8 +97,14 @@ impl Names {
 
     /// Whether an object is one of this Service, by its name.
     pub(crate) fn own(&self, name: &str) -> bool {
-        starts_with(name, &self.base)
+        is_of(name, &self.base)
     }
+}
+
+/// Whether an object is of the Service whose names begin with `base`.
+pub(crate) fn is_of(name: &str, base: &str) -> bool {
+    let rest = name.get(base.len()..);
+    starts_with(name, base) && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 /// Whether a text begins with another one, without case.
@@ -168,6 +174,8 @@ mod tests {
         assert_eq!(names.rule("TCP", 80, Family::V4), "a257b965551374ad2b091ef3f07043ad-TCP-80");
         assert_eq!(names.public_ip("kubernetes", None, Family::V4), "kubernetes-a257b965551374ad2b091ef3f07043ad");
         assert!(names.own("A257B965551374AD2B091EF3F07043AD-udp-53") && !names.own("a257"));
+        let without_uid = Names::new(&Service::default(), None);
+        assert!(!without_uid.own(&names.base), "a Service without a UID owns nothing of others");
     }
 
     #[test]

@@ -14,14 +14,16 @@ use serde_json::{Value, json};
 
 use super::env::Env;
 use super::json;
-use super::members::Missing;
+use super::members::{Missing, scheme_of};
 use super::observed::{Facts, Observed, Seen, ServiceFacts};
 use super::refused::Refused;
 use super::wanted::hosts::{internal_addresses, is_unmanaged};
 use super::wanted::{Item, Wanted};
 use crate::annotations::Scheme;
 use crate::client::id::ArmId;
-use crate::client::operation::{LB_LIST, NIC_LIST, NSG_GET, PUBLIC_IP_LIST, SUBNET_GET, VMSS_GET, VMSS_VM_LIST};
+use crate::client::operation::{
+    LB_LIST, NIC_LIST, NSG_GET, PLS_LIST, PUBLIC_IP_LIST, SUBNET_GET, VMSS_GET, VMSS_VM_LIST,
+};
 use crate::client::{ApiError, Client};
 use crate::node::zones::Zones;
 
@@ -45,7 +47,7 @@ impl Reads {
     ///
     /// # Errors
     ///
-    /// The load balancers could not be read: nothing follows for any Service.
+    /// The load balancers, or the zones of the region, could not be read: nothing follows for any Service.
     pub(super) async fn observe(&self, env: &Env, wanted: &Wanted) -> Result<Observed, ProviderError> {
         let needs_rules = wanted.items.values().any(needs_rules);
         let mut groups: BTreeSet<String> = BTreeSet::new();
@@ -56,19 +58,19 @@ impl Reads {
         let balancers = self.client.list(LB_LIST, &env.subscription, &env.balancer_group, Query::default());
         let addresses = join_all(groups.into_iter().map(|group| self.public_ips(env, group)));
         let security = async { if needs_rules { Some(self.security_group(env).await) } else { None } };
-        let zones = self.zones(env, wanted);
-        let (balancers, public_ips, security_group, zones) = futures::join!(balancers, addresses, security, zones);
+        let (balancers, public_ips, security_group) = futures::join!(balancers, addresses, security);
         let mut balancers = balancers.map_err(ProviderError::from)?.unwrap_or_default();
         balancers.retain(|balancer| env.manages(&wanted.cluster, json::name(balancer)));
         let mut observed = Observed {
             balancers,
             public_ips: public_ips.into_iter().collect(),
             security_group,
-            zones,
+            zones: self.zones(env, wanted).await.map_err(ProviderError::from)?,
             cluster: self.facts(),
             refused: self.refused.of(wanted),
             ..Observed::default()
         };
+        self.read_links(env, wanted, &mut observed).await;
         self.read_subnets(env, wanted, &mut observed).await;
         self.read_machines(env, wanted, &mut observed).await;
         Ok(observed)
@@ -81,12 +83,9 @@ impl Reads {
     }
 
     /// The zones of new addresses, if there may be any.
-    async fn zones(&self, env: &Env, wanted: &Wanted) -> Option<Seen<Vec<String>>> {
+    async fn zones(&self, env: &Env, wanted: &Wanted) -> Result<Vec<String>, ApiError> {
         let is_due = env.extended_location.is_none() && !env.is_stack && wanted.items.values().any(Item::is_whole);
-        if !is_due {
-            return None;
-        }
-        Some(seen(self.zones.of(&env.location).await.map(Some)))
+        if is_due { self.zones.of(&env.location).await } else { Ok(Vec::new()) }
     }
 
     async fn security_group(&self, env: &Env) -> Seen<Value> {
@@ -108,12 +107,30 @@ impl Reads {
         })
     }
 
-    /// The subnets of new internal frontends.
+    /// The private link services, if a Service mentions any.
+    async fn read_links(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
+        let items = || wanted.items.values().filter(|item| item.action != ServiceAction::UpdateHosts);
+        if !items().any(|item| item.may_have_link) {
+            return;
+        }
+        let named = items().filter_map(|item| Some(item.settings.as_ref()?.link.as_ref()?.group.to_lowercase()));
+        let groups: BTreeSet<String> = named.chain([env.link_group.to_lowercase()]).collect();
+        let reads = groups.into_iter().map(|group| async move {
+            let read = self.client.list(PLS_LIST, &env.subscription, &group, Query::default()).await;
+            (group, seen(read.map(|list| Some(list.unwrap_or_default()))))
+        });
+        observed.links = join_all(reads).await.into_iter().collect();
+    }
+
+    /// The subnets of new internal frontends and of private link services.
     async fn read_subnets(&self, env: &Env, wanted: &Wanted, observed: &mut Observed) {
         let is_due =
             |item: &&Item| item.is_whole() && item.scheme == Scheme::Internal && lacks_frontend(env, observed, item);
         let items = wanted.items.values().filter(is_due);
-        let names: BTreeSet<String> = items.filter_map(|item| Some(item.settings.as_ref()?.subnet.clone())).collect();
+        let mut names: BTreeSet<String> =
+            items.filter_map(|item| Some(item.settings.as_ref()?.subnet.clone())).collect();
+        let links = wanted.items.values().filter_map(|item| item.settings.as_ref()?.link.as_ref());
+        names.extend(links.map(|link| link.subnet.clone()));
         let reads = names.into_iter().map(|name| async move {
             let read = self.client.get(SUBNET_GET, &env.subnet_id(&name)).await;
             (name, seen(read))
@@ -197,8 +214,8 @@ fn lacks_frontend(env: &Env, observed: &Observed, item: &Item) -> bool {
     let Some(settings) = &item.settings else { return false };
     item.families.iter().any(|family| {
         let name = item.names.frontend(*family);
-        let frontends =
-            observed.balancers.iter().flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
+        let balancers = observed.balancers.iter().filter(|balancer| scheme_of(json::name(balancer)) == item.scheme);
+        let frontends = balancers.flat_map(|balancer| json::items(balancer, "frontendIPConfigurations"));
         let found = frontends.into_iter().find(|frontend| json::same(json::name(frontend), &name));
         found.is_none_or(|frontend| {
             let is_elsewhere = settings.names_subnet

@@ -38,10 +38,12 @@ pub(crate) struct Observed {
     pub(crate) public_ips: BTreeMap<String, Seen<Vec<Value>>>,
     /// `None`: no plan for these Services needs it.
     pub(crate) security_group: Option<Seen<Value>>,
+    /// The private link services, by resource group in lower case; none if no Service mentions any.
+    pub(crate) links: BTreeMap<String, Seen<Vec<Value>>>,
     /// By name.
     pub(crate) subnets: BTreeMap<String, Seen<Value>>,
-    /// The zones of the region; `None`: no plan for these Services needs them, or there are none.
-    pub(crate) zones: Option<Seen<Vec<String>>>,
+    /// The zones of the region, if there are any.
+    pub(crate) zones: Vec<String>,
     /// `None`: not known yet.
     pub(crate) cluster: Option<Facts>,
     /// Services whose part of a shared object the cloud refuses, by key.

@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::members::{InstanceChange, InterfaceChange, ModelChange, PoolChange};
 use super::plan::address::AddressChange;
 use super::plan::balancer::BalancerChange;
+use super::plan::links::LinkDeletion;
 use super::plan::security::{Claim, Keep};
 use super::plan::service::Reached;
 use crate::client::id::ArmId;
@@ -27,9 +28,23 @@ pub(crate) enum Write {
     DeleteBalancer(ArmId),
     Security(SecurityChange),
     Pool(PoolChange),
+    /// Turns interfaces in the pools of a load balancer into addresses.
+    Migrate {
+        id: ArmId,
+        pools: Vec<String>,
+    },
     Model(ModelChange),
     Instance(InstanceChange),
     Interface(InterfaceChange),
+    Subnet {
+        id: ArmId,
+        body: Value,
+    },
+    Link {
+        id: ArmId,
+        body: Value,
+    },
+    DeleteLink(LinkDeletion),
 }
 
 /// All changes of the security group.
@@ -59,7 +74,7 @@ pub(crate) struct Made(Mutex<Results>);
 pub(crate) struct Results {
     /// Addresses, by ID of the public IP address or frontend in lower case.
     pub(crate) addresses: BTreeMap<String, IpAddr>,
-    /// Public IP addresses that exist now, by ID in lower case.
+    /// Public IP addresses that exist now, and private link services that are deleted, by ID in lower case.
     pub(crate) ready: BTreeSet<String>,
     /// Services for which there was no place in a shared object, by place.
     pub(crate) left_out: BTreeMap<usize, ProviderError>,

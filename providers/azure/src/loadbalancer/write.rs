@@ -3,9 +3,10 @@
 //! A write of a shared object is put together when it is sent: Services whose public IP address could not be made are left
 //! out. Writes are guarded by ETags; a conflict is planned again by the engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use ccm_kit::balancer::{Operation, Progress, Written};
 use ccm_kit::lock;
@@ -13,19 +14,24 @@ use ccm_provider::address::parse_ip;
 use ccm_provider::{ErrorClass, ProviderError};
 use serde_json::Value;
 
-use super::env::Env;
+use super::env::{Env, PUBLIC_IPS};
 use super::json;
 use super::observe::Reads;
 use super::plan::address::{AddressChange, Outcome};
 use super::plan::balancer::{self, BalancerChange, Edit};
 use super::plan::service::Reached;
+use super::repair::{self, Repairs};
 use super::step::{Made, SecurityChange, Write};
+use super::waiting::Waiting;
 use crate::client::id::ArmId;
 use crate::client::operation::{
-    LB_DELETE, LB_GET, LB_PUT, NIC_PUT, NSG_PUT, POOL_PUT, PUBLIC_IP_DELETE, PUBLIC_IP_GET, PUBLIC_IP_PUT, VMSS_PUT,
-    VMSS_VM_PUT,
+    LB_DELETE, LB_GET, LB_MIGRATE, LB_PUT, NIC_PUT, NSG_PUT, PLS_CONNECTION_DELETE, PLS_DELETE, PLS_PUT, POOL_PUT,
+    PUBLIC_IP_DELETE, PUBLIC_IP_GET, PUBLIC_IP_PUT, SUBNET_PUT, VMSS_PUT, VMSS_VM_PUT,
 };
 use crate::client::{self, Client, Pending, Sent, State};
+
+/// The limit of the deletion of a connection to a private link service.
+const CONNECTION: Duration = Duration::from_secs(20);
 
 /// The writer of one call.
 pub(super) struct Writer<'a> {
@@ -33,6 +39,8 @@ pub(super) struct Writer<'a> {
     pub(super) client: &'a Client,
     pub(super) reads: &'a Reads,
     pub(super) ongoing: &'a Ongoing,
+    pub(super) waiting: &'a Waiting,
+    pub(super) repairs: &'a Repairs,
 }
 
 /// The parts of the Services in writes of load balancers that are not done, by operation.
@@ -46,7 +54,8 @@ impl Writer<'_> {
             Write::Address(change) => return self.address(change, made).await,
             Write::Balancer(change) => {
                 let after = self.balancer_after(change, made);
-                if after == change.before || change.is_new() && BalancerChange::is_empty(&after) {
+                if after == change.before && !change.has_failed() || change.is_new() && BalancerChange::is_empty(&after)
+                {
                     return Ok(Written::Done);
                 }
                 client::Write::put(LB_PUT, change.id.clone(), balancer::body(after))
@@ -54,6 +63,10 @@ impl Writer<'_> {
             Write::DeleteBalancer(id) => client::Write::bare(LB_DELETE, id.clone()),
             Write::Security(change) => return self.security(change, made).await,
             Write::Pool(change) => client::Write::put(POOL_PUT, change.id.clone(), change.body()).unguarded(),
+            Write::Migrate { id, pools } => {
+                let body = Some(serde_json::json!({"pools": pools}));
+                client::Write { body, ..client::Write::bare(LB_MIGRATE, id.clone()) }
+            }
             Write::Model(change) => match change.body() {
                 Some(body) => client::Write::put(VMSS_PUT, change.id.clone(), body),
                 None => return Ok(Written::Done),
@@ -66,6 +79,19 @@ impl Writer<'_> {
                 Some(body) => client::Write::put(NIC_PUT, change.id.clone(), body).unguarded(),
                 None => return Ok(Written::Done),
             },
+            Write::Subnet { id, body } => client::Write::put(SUBNET_PUT, id.clone(), body.clone()).unguarded(),
+            Write::Link { id, body } => client::Write::put(PLS_PUT, id.clone(), body.clone()).unguarded(),
+            Write::DeleteLink(deletion) => {
+                for connection in &deletion.connections {
+                    let request = client::Write::bare(PLS_CONNECTION_DELETE, connection.clone());
+                    let deleted = self.client.finish(&request, CONNECTION).await;
+                    deleted.map_err(|error| {
+                        let text = format!("the private endpoint connection {}", connection.name());
+                        ProviderError::from(error).wrap(text)
+                    })?;
+                }
+                client::Write::bare(PLS_DELETE, deletion.id.clone())
+            }
         };
         let (Write::Instance(super::members::InstanceChange { has_more, .. })
         | Write::Interface(super::members::InterfaceChange { has_more, .. })) = write
@@ -83,7 +109,7 @@ impl Writer<'_> {
         };
         match self.client.begin(request).await {
             Ok(Sent::Done(_)) => {
-                self.completed(write, made).await?;
+                Self::completed(write, made);
                 Ok(Written::Done)
             }
             Ok(Sent::Accepted(pending)) => {
@@ -91,23 +117,41 @@ impl Writer<'_> {
                 if !edits.is_empty() {
                     lock(&self.ongoing.0).insert(operation.name.clone(), edits.to_vec());
                 }
+                match write {
+                    Write::Address(change) if request.body.is_none() => {
+                        self.waiting.add(&operation.name, &change.id, true);
+                    }
+                    Write::Address(change) if change.is_new() => self.waiting.add(&operation.name, &change.id, false),
+                    _ => {}
+                }
                 Ok(Written::Accepted(operation))
             }
-            Err(error) => Err(self.explained(edits, error.into())),
+            Err(error) => {
+                if let Some(id) = repair::neighbour(&error.message)
+                    && self.repairs.repair(self.client, &id).await
+                {
+                    return Err(ProviderError::new(ErrorClass::Conflict, error.to_string()));
+                }
+                Err(self.explained(edits, error.into()))
+            }
         }
     }
 
     /// The load balancer with the parts of the Services whose public IP addresses exist.
     fn balancer_after(&self, change: &BalancerChange, made: &Made) -> Value {
         let made = made.lock();
-        change.after(self.env, |edit: &Edit| edit.needs.iter().all(|id| made.ready.contains(&id.folded())))
+        change.after(self.env, |edit: &Edit| {
+            let mut needs = edit.needs.iter().chain(&edit.waits);
+            needs.all(|id| made.ready.contains(&id.folded()))
+        })
     }
 
     async fn address(&self, change: &AddressChange, made: &Made) -> Result<Written, ProviderError> {
-        // After the load balancer was written, the ETag of its addresses is another one.
-        let now = match change.is_used() {
-            true => change.before.clone(),
-            false => self.client.get(PUBLIC_IP_GET, &change.id).await?.unwrap_or(Value::Null),
+        // After the load balancer was written, the ETag of its addresses is another one. Deletions have no guard.
+        let is_late = !change.is_used() && change.after(self.env, &change.before) != Outcome::Delete;
+        let now = match is_late {
+            true => self.client.get(PUBLIC_IP_GET, &change.id).await?.unwrap_or(Value::Null),
+            false => change.before.clone(),
         };
         let request = match change.after(self.env, &now) {
             Outcome::Same => return Ok(Written::Done),
@@ -118,6 +162,7 @@ impl Writer<'_> {
     }
 
     async fn security(&self, change: &SecurityChange, made: &Made) -> Result<Written, ProviderError> {
+        self.find_addresses(change, made).await?;
         let address = |reached: &Reached| -> Option<IpAddr> {
             match reached {
                 Reached::Known(ip) => Some(*ip),
@@ -139,6 +184,9 @@ impl Writer<'_> {
 
     /// The state of an operation.
     pub(super) async fn poll(&self, operation: &Operation) -> Result<Progress, ProviderError> {
+        if let Some(progress) = self.waiting.poll(&operation.name).await {
+            return Ok(progress);
+        }
         let Some(pending) = Pending::parse(&operation.name) else { return Ok(Progress::Done) };
         Ok(match self.client.poll(&pending).await? {
             State::Running => Progress::Running,
@@ -153,34 +201,44 @@ impl Writer<'_> {
         })
     }
 
-    /// Reads the addresses that later writes need.
-    pub(super) async fn completed(&self, write: &Write, made: &Made) -> Result<(), ProviderError> {
-        match write {
-            Write::Address(change) if change.is_used() => {
-                let public_ip = self.client.get(PUBLIC_IP_GET, &change.id).await?;
-                let ip = public_ip.as_ref().and_then(|ip| parse_ip(json::property(ip, "ipAddress")));
-                let mut made = made.lock();
-                made.ready.insert(change.id.folded());
-                made.addresses.extend(ip.map(|ip| (change.id.folded(), ip)));
-            }
-            Write::Balancer(change) => {
-                let is_dynamic = |frontend: &Value| {
-                    let is_internal = !json::reference(frontend, "subnet").is_empty();
-                    is_internal && json::property(frontend, "privateIPAddress").is_empty()
-                };
-                if !change.edits.iter().flat_map(|edit| &edit.frontends).any(is_dynamic) {
-                    return Ok(());
-                }
-                let balancer = self.client.get(LB_GET, &change.id).await?.unwrap_or(Value::Null);
-                let mut made = made.lock();
-                for frontend in json::items(&balancer, "frontendIPConfigurations") {
-                    let id = json::text(frontend, &["id"]).to_lowercase();
-                    let ip = parse_ip(json::property(frontend, "privateIPAddress"));
-                    made.addresses.extend(ip.map(|ip| (id, ip)));
-                }
-            }
-            _ => {}
+    /// Records what later writes need.
+    pub(super) fn completed(write: &Write, made: &Made) {
+        if let Write::Address(change) = write
+            && change.is_used()
+        {
+            made.lock().ready.insert(change.id.folded());
         }
+        if let Write::DeleteLink(deletion) = write {
+            made.lock().ready.insert(deletion.id.folded());
+        }
+    }
+
+    /// Reads the new addresses that become destinations: one list for all public ones of a group, one load balancer for
+    /// its private ones.
+    async fn find_addresses(&self, change: &SecurityChange, made: &Made) -> Result<(), ProviderError> {
+        let pending = change.parts.iter().flat_map(|part| &part.pending);
+        let ids = pending.filter_map(|reached| if let Reached::Of(id) = reached { Some(id) } else { None });
+        let ids: BTreeSet<&ArmId> = ids.filter(|id| !made.lock().addresses.contains_key(&id.folded())).collect();
+        let groups: BTreeSet<String> =
+            ids.iter().filter(|id| id.is(PUBLIC_IPS)).map(|id| id.group().to_lowercase()).collect();
+        let mut found = Vec::new();
+        for group in groups {
+            let of_group = |id: &&&ArmId| id.is(PUBLIC_IPS) && id.group().eq_ignore_ascii_case(&group);
+            let Some(first) = ids.iter().find(of_group) else { continue };
+            for ip in self.waiting.addresses(first).await? {
+                found.push((json::text(&ip, &["id"]).to_lowercase(), parse_ip(json::property(&ip, "ipAddress"))));
+            }
+        }
+        let balancers: BTreeSet<ArmId> =
+            ids.iter().filter(|id| !id.is(PUBLIC_IPS)).filter_map(|id| id.parent()).collect();
+        for id in balancers {
+            let balancer = self.client.get(LB_GET, &id).await?.unwrap_or(Value::Null);
+            for frontend in json::items(&balancer, "frontendIPConfigurations") {
+                let ip = parse_ip(json::property(frontend, "privateIPAddress"));
+                found.push((json::text(frontend, &["id"]).to_lowercase(), ip));
+            }
+        }
+        made.lock().addresses.extend(found.into_iter().filter_map(|(id, ip)| Some((id, ip?))));
         Ok(())
     }
 

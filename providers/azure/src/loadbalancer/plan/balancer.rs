@@ -40,6 +40,8 @@ pub(crate) struct Edit {
     pub(crate) families: Vec<Family>,
     /// New public IP addresses that it needs.
     pub(crate) needs: Vec<ArmId>,
+    /// Private link services that must be deleted before.
+    pub(crate) waits: Vec<ArmId>,
 }
 
 impl BalancerChange {
@@ -55,6 +57,11 @@ impl BalancerChange {
         };
         let before = present.cloned().unwrap_or_else(fresh);
         Self { name: name.to_owned(), id, cluster: cluster.to_owned(), before, edits: Vec::new() }
+    }
+
+    /// Whether the last write of it has failed: what is shown may not be there.
+    pub(crate) fn has_failed(&self) -> bool {
+        same(json::property(&self.before, "provisioningState"), "Failed")
     }
 
     pub(crate) fn is_new(&self) -> bool {
@@ -132,7 +139,7 @@ impl Edit {
     }
 
     fn owns(&self, object: &Value) -> bool {
-        names::starts_with(json::name(object), &self.base)
+        names::is_of(json::name(object), &self.base)
     }
 }
 
@@ -238,7 +245,7 @@ pub(super) fn conflict(balancer: &Value, frontend: &str, base: &str, rule: &Rule
         is_of(object) && (range.contains(&port) || port == 0)
     };
     let rules = json::items(balancer, "loadBalancingRules").iter();
-    let rules = rules.filter(|other| !names::starts_with(json::name(other), base) && has_port(other));
+    let rules = rules.filter(|other| !names::is_of(json::name(other), base) && has_port(other));
     let nat = json::items(balancer, "inboundNatRules").iter().filter(|other| has_port(other));
     let pools = json::items(balancer, "inboundNatPools").iter().filter(|other| has_range(other));
     let kinds = [

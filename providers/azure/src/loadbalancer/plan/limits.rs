@@ -3,7 +3,7 @@
 use ccm_provider::ProviderError;
 
 use super::super::json;
-use super::super::names::starts_with;
+use super::super::names::is_of;
 use super::super::wanted::refused;
 use super::balancer::Edit;
 use super::{Planner, is_pair};
@@ -18,7 +18,7 @@ impl Planner<'_> {
     /// Whether a load balancer has a place for a Service.
     pub(super) fn check_limits(&self, plain: &str, name: &str, edit: &Edit) -> Result<(), ProviderError> {
         let body = self.body(name);
-        let is_own = |object: &serde_json::Value| starts_with(json::name(object), &edit.base);
+        let is_own = |object: &serde_json::Value| is_of(json::name(object), &edit.base);
         let present = json::items(body, "loadBalancingRules");
         let own = present.iter().filter(|rule| is_own(rule)).count();
         // What is there stays.

@@ -109,7 +109,7 @@ impl Planner<'_> {
                 .iter()
                 .all(|it| json::property(it, "ipAddress").is_empty())
         {
-            return Err(other_kind(id, "interfaces", "nodeIPConfiguration"));
+            return self.migrate(change, id, owner);
         }
         let Some(hosts) = &self.wanted.hosts else { return Ok(()) };
         let present = json::items(pool, "loadBalancerBackendAddresses").iter();
@@ -161,6 +161,24 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// A pool of interfaces becomes one of addresses by one call, so that it is never empty.
+    fn migrate(&mut self, change: &BalancerChange, pool: &ArmId, owner: usize) -> Result<(), ProviderError> {
+        if !self.env.migrates {
+            return Err(refused(format!(
+                "the members of the pool {} are interfaces: set enableMigrateToIPBasedBackendPoolAPI to change them to addresses, or \
+                 loadBalancerBackendPoolConfigurationType to \"nodeIPConfiguration\"",
+                pool.name()
+            )));
+        }
+        let text = "its members are interfaces, and are to be addresses";
+        let summary = summary(Verb::Update, "LoadBalancer", &change.id, text, Risk::Brief);
+        let write = Write::Migrate { id: change.id.clone(), pools: vec![pool.name().to_owned()] };
+        let step = Step::new(write, summary, Items::one(owner), Part::of(Kind::Members, change.name.clone()));
+        self.steps
+            .push(step.needs(&[]).stage(JOINS + u32::from(!pool.name().eq_ignore_ascii_case(&self.wanted.cluster))));
+        Ok(())
+    }
+
     /// The interfaces in a pool.
     fn interfaces(
         &mut self,
@@ -173,7 +191,7 @@ impl Planner<'_> {
         if addresses.into_iter().any(|it| !json::reference(it, "virtualNetwork").is_empty())
             || !json::reference(pool, "virtualNetwork").is_empty()
         {
-            return Err(other_kind(id, "addresses", "nodeIP"));
+            return Err(of_addresses(id));
         }
         let Some(hosts) = &self.wanted.hosts else { return Ok(()) };
         let members = Members::of(pool);
@@ -331,10 +349,10 @@ impl Planner<'_> {
     }
 }
 
-fn other_kind(pool: &ArmId, members: &str, kind: &str) -> ProviderError {
-    let name = pool.name();
+fn of_addresses(pool: &ArmId) -> ProviderError {
     refused(format!(
-        "the members of the pool {name} are {members}: loadBalancerBackendPoolConfigurationType must be {kind:?}; the migration \
-         of pools is not supported yet"
+        "the members of the pool {} are addresses: loadBalancerBackendPoolConfigurationType must be \"nodeIP\"; to go back to \
+         interfaces, delete the load balancer's Services first",
+        pool.name()
     ))
 }

@@ -20,6 +20,7 @@ use crate::client::id::ArmId;
 pub(crate) mod address;
 pub(crate) mod balancer;
 mod limits;
+pub(crate) mod links;
 mod members;
 mod place;
 mod rules;
@@ -55,6 +56,8 @@ pub(super) struct Planner<'a> {
     failed: BTreeMap<usize, ProviderError>,
     findings: Vec<Finding>,
     steps: Vec<Step<Write>>,
+    /// Subnets that are opened for private link services.
+    opened: BTreeSet<ArmId>,
 }
 
 /// The writes that change what was observed into what is wanted.
@@ -69,7 +72,13 @@ pub(super) fn plan(env: &Env, observed: &Observed, wanted: &Wanted) -> Plan<Writ
         planner.findings.extend(item.findings.iter().cloned());
         let Some(settings) = item.settings.as_ref().filter(|_| item.is_whole()) else { continue };
         let result = match observed.refused.get(&item.key) {
-            Some(refusal) => Err(refusal.clone()),
+            Some(refusal) => {
+                // A failed write may have left what it could not make.
+                if item.published.is_empty() {
+                    planner.leave(*place, item, None);
+                }
+                Err(refusal.clone())
+            }
             None => planner.ensure(*place, item, settings),
         };
         if let Err(error) = result {
@@ -103,6 +112,7 @@ impl<'a> Planner<'a> {
             failed: BTreeMap::new(),
             findings: Vec::new(),
             steps: Vec::new(),
+            opened: BTreeSet::new(),
         }
     }
 
@@ -174,7 +184,7 @@ impl<'a> Planner<'a> {
                 true => self.first_whole().into_iter().collect(),
                 false => change.edits.iter().map(|edit| edit.place).collect(),
             };
-            if after == change.before || places.is_empty() {
+            if after == change.before && !change.has_failed() || places.is_empty() {
                 continue;
             }
             if !change.is_new() && BalancerChange::is_empty(&after) && change.edits.iter().any(leaving) {

@@ -48,7 +48,10 @@ impl Planner<'_> {
         for (place, item) in &self.wanted.items {
             parts.extend(self.part(*place, item, facts, &addresses));
         }
-        let keep = keep(facts, &parts);
+        let mut keep = keep(facts, &parts);
+        let frontends = self.observed.balancers.iter().flat_map(|it| json::items(it, "frontendIPConfigurations"));
+        keep.own.extend(frontends.filter_map(|frontend| self.observed.address(frontend)).map(|ip| ip.to_string()));
+        keep.nodes.extend(self.host_addresses(facts).iter().map(ToString::to_string));
         let mut before = group.clone();
         super::super::tags::set(
             &mut before,
@@ -217,7 +220,43 @@ impl Planner<'_> {
                 kept.entry(protocol.clone()).or_default().extend(ports);
             }
         }
+        if item.access.has_floating_ip {
+            self.keep_ports_of_rules(item, destinations, &mut kept);
+        }
         kept
+    }
+}
+
+impl Planner<'_> {
+    /// The ports of rules of other Services on the same frontends.
+    fn keep_ports_of_rules(
+        &self,
+        item: &Item,
+        destinations: &BTreeSet<IpAddr>,
+        kept: &mut BTreeMap<String, BTreeSet<i32>>,
+    ) {
+        let going = |name: &str| {
+            let mut going = self.wanted.items.values().filter(|it| it.action == ServiceAction::Delete);
+            going.any(|it| it.names.own(name))
+        };
+        for balancer in &self.observed.balancers {
+            let frontends = json::items(balancer, "frontendIPConfigurations").iter();
+            let shared = frontends.filter(|it| self.observed.address(it).is_some_and(|ip| destinations.contains(&ip)));
+            let shared: Vec<&str> = shared.map(|frontend| json::text(frontend, &["id"])).collect();
+            let is_other = |rule: &&Value| {
+                let frontend = json::reference(rule, "frontendIPConfiguration");
+                let name = json::name(rule);
+                !item.names.own(name)
+                    && !going(name)
+                    && claim::is_of_some_service(name)
+                    && shared.iter().any(|id| json::same(id, frontend))
+            };
+            for rule in json::items(balancer, "loadBalancingRules").iter().filter(is_other) {
+                let port = json::number(rule, &["properties", "frontendPort"]).unwrap_or_default();
+                let protocol = json::property(rule, "protocol").to_owned();
+                kept.entry(protocol).or_default().extend(i32::try_from(port));
+            }
+        }
     }
 }
 

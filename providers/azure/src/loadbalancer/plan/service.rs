@@ -54,6 +54,14 @@ impl Planner<'_> {
         edit.probes = settings.probes.iter().map(balancer::probe).collect();
         self.drop_others(&name, item, &used, &mut edit);
         self.check_limits(&plain, &name, &edit)?;
+        edit.waits = self.drop_links(place, item, &self.frontends_of(&name, &edit.drops));
+        let first = item.families.iter().position(|family| *family == Family::V4).and_then(|at| used.get(at));
+        let linked = first.and_then(|id| ArmId::parse(id).ok());
+        match (&settings.link, linked) {
+            (Some(link), Some(frontend)) => self.link(place, item, link, &frontend)?,
+            (None, Some(frontend)) if item.may_have_link => drop(self.drop_links(place, item, &[frontend])),
+            _ => {}
+        }
         self.reached.insert(place, reached);
         self.add_edit(&name, edit);
         // The load balancer of the other kind, or the one that it had before.
@@ -161,7 +169,7 @@ impl Planner<'_> {
             return Ok(json!({"name": name, "properties": {"publicIPAddress": {"id": ip.as_str()}}}));
         }
         let static_ip = self.private_address(item, settings, family)?;
-        let zones = if is_new { Some(self.zones()?).filter(|zones| !zones.is_empty()) } else { None };
+        let zones = Some(&self.observed.zones).filter(|zones| is_new && !zones.is_empty());
         let mut properties = json!({
             "subnet": {"id": self.env.subnet_id(&settings.subnet).as_str()},
             "privateIPAllocationMethod": if static_ip.is_some() { "Static" } else { "Dynamic" },
@@ -261,7 +269,7 @@ impl Planner<'_> {
     }
 
     /// Removes a Service from all load balancers but one.
-    fn leave(&mut self, place: usize, item: &Item, except: Option<&str>) {
+    pub(super) fn leave(&mut self, place: usize, item: &Item, except: Option<&str>) {
         let names: Vec<String> =
             self.observed.balancers.iter().map(|balancer| json::name(balancer).to_owned()).collect();
         for name in names.into_iter().filter(|name| except.is_none_or(|except| !same(except, name))) {
@@ -277,9 +285,15 @@ impl Planner<'_> {
             if item.action == ServiceAction::Ensure {
                 self.findings.extend(kept);
             }
-            let edit = Edit { drops, ..Edit::of(place, item) };
+            let waits = self.drop_links(place, item, &self.frontends_of(&name, &drops));
+            let edit = Edit { drops, waits, ..Edit::of(place, item) };
             self.add_edit(&name, edit);
         }
+    }
+
+    fn frontends_of(&self, balancer: &str, names: &[String]) -> Vec<ArmId> {
+        let id = self.env.balancer_id(balancer);
+        names.iter().map(|name| id.child("frontendIPConfigurations", name)).collect()
     }
 
     /// Whether a frontend is not to be deleted by one who only shares it.
@@ -287,7 +301,7 @@ impl Planner<'_> {
         let services = self.observed.cluster.as_ref().map(|facts| facts.services.iter());
         let mut live = services.into_iter().flatten().filter(|service| !service.is_going);
         !claim::is_of_some_service(frontend)
-            || live.any(|service| super::super::names::starts_with(frontend, &service.base))
+            || live.any(|service| super::super::names::is_of(frontend, &service.base))
             || self.observed.cluster.is_none()
     }
 
@@ -320,21 +334,9 @@ impl Planner<'_> {
                 );
                 return Err(refused(text));
             }
-            if present.is_none() {
-                self.zones()?;
-            }
             ips.push((*family, id));
         }
         Ok(ips)
-    }
-
-    /// The zones of new addresses.
-    fn zones(&self) -> Result<&[String], ProviderError> {
-        match &self.observed.zones {
-            Some(Seen::Present(zones)) => Ok(zones),
-            Some(Seen::Unread(error)) => Err(error.clone().wrap("the zones of the region")),
-            Some(Seen::Absent) | None => Ok(&[]),
-        }
     }
 
     pub(super) fn is_users(&self, ip: &Value) -> bool {
@@ -412,7 +414,7 @@ impl Planner<'_> {
         AddressChange {
             id: id.clone(),
             cluster: self.wanted.cluster.clone(),
-            zones: self.zones().unwrap_or_default().to_vec(),
+            zones: self.observed.zones.clone(),
             before: self.observed.public_ip(id.as_str()).cloned().unwrap_or(Value::Null),
             edits: Vec::new(),
         }

@@ -14,6 +14,7 @@ use super::*;
 use crate::annotations::DOMAIN;
 
 mod addresses;
+mod links;
 mod members;
 mod several;
 mod shared;
@@ -44,6 +45,7 @@ impl World {
             security_group_group: "rg".into(),
             network: "net".into(),
             network_group: "rg".into(),
+            link_group: "rg".into(),
             subnet: "subnet".into(),
             is_standard: true,
             excludes_masters: true,
@@ -56,7 +58,7 @@ impl World {
             public_ips: [("rg".to_owned(), Seen::Present(Vec::new()))].into(),
             security_group: Some(Seen::Present(group)),
             subnets: [("subnet".to_owned(), Seen::Present(subnet))].into(),
-            zones: Some(Seen::Present(vec!["1".into(), "2".into(), "3".into()])),
+            zones: vec!["1".into(), "2".into(), "3".into()],
             ..Observed::default()
         };
         let nodes = (1..=2).map(node).collect();
@@ -191,6 +193,24 @@ impl World {
                 let pools = json::items_mut(own, "backendAddressPools");
                 pools.retain(|pool| !same(json::name(pool), change.id.name()));
                 pools.push(body);
+            }
+            Write::Subnet { id, body } => drop(self.observed.subnets.insert(id.name().to_owned(), Seen::Present(body))),
+            Write::Link { id, mut body } => {
+                body["id"] = json!(id.as_str());
+                let links = self.observed.links.entry("rg".into()).or_insert(Seen::Present(Vec::new()));
+                let Seen::Present(list) = links else { panic!("not read") };
+                list.retain(|link| !same(json::text(link, &["id"]), id.as_str()));
+                list.push(body);
+            }
+            Write::DeleteLink(deletion) => {
+                let Some(Seen::Present(list)) = self.observed.links.get_mut("rg") else { panic!("not read") };
+                list.retain(|link| !same(json::text(link, &["id"]), deletion.id.as_str()));
+            }
+            Write::Migrate { id, .. } => {
+                for pool in json::items_mut(self.balancer_mut(id.name()), "backendAddressPools") {
+                    let addresses = json!([{"name": "node-1", "properties": {"ipAddress": "10.0.0.1"}}]);
+                    pool["properties"] = json!({"loadBalancerBackendAddresses": addresses});
+                }
             }
             Write::Model(change) => {
                 let body = change.body().unwrap();

@@ -14,12 +14,14 @@ use crate::annotations::{self as keys, Scheme};
 
 pub(crate) mod access;
 pub(crate) mod hosts;
+pub(crate) mod links;
 pub(crate) mod ports;
 #[cfg(test)]
 mod tests;
 
 use access::Access;
 use hosts::Hosts;
+use links::Link;
 use ports::{Probe, Rule};
 
 /// The reason of events about the configuration of a Service.
@@ -56,6 +58,8 @@ pub(crate) struct Item {
     pub(crate) public_ip_group: String,
     pub(crate) access: Destinations,
     pub(crate) placing: Placing,
+    /// Whether it may have a private link service.
+    pub(crate) may_have_link: bool,
     /// `None` for a deletion, and for an update of hosts of a Service that cannot be ensured.
     pub(crate) settings: Option<Settings>,
     pub(crate) findings: Vec<Finding>,
@@ -92,6 +96,7 @@ pub(crate) struct Settings {
     /// `None`: no security rules.
     pub(crate) access: Option<Access>,
     pub(crate) public_ip: PublicIp,
+    pub(crate) link: Option<Link>,
 }
 
 /// The settings of public IP addresses.
@@ -144,6 +149,7 @@ fn one(env: &Env, work: &ServiceWork) -> Result<Item, ProviderError> {
         public_ip_group: group,
         access: destinations(service),
         placing: placing(env, work),
+        may_have_link: links::is_mentioned(service.metadata.annotations.keys()),
         families,
         settings: None,
         findings: Vec::new(),
@@ -246,10 +252,6 @@ fn settings(env: &Env, service: &Service, item: &mut Item, subnet: Option<String
     if service.spec.ports.is_empty() {
         return Err(refused("the Service has no ports; add one to spec.ports"));
     }
-    if annotations.readable(&keys::PLS_CREATE) == Some(true) {
-        let text = "private link services are not supported yet; remove it";
-        return Err(annotations.refuse(keys::PLS_CREATE.row, text));
-    }
     // A wrong value of a key that is read stops the Service, before anything is made.
     let review = keys::TABLE.review(annotations, item.scheme);
     if let Some(error) = review.iter().find(|finding| finding.severity == ccm_provider::Severity::Error) {
@@ -264,7 +266,10 @@ fn settings(env: &Env, service: &Service, item: &mut Item, subnet: Option<String
     let (access, remarks) = access::access(service, item.scheme, &item.families)?;
     item.findings = ports.remarks.into_iter().chain(remarks).map(|(reason, text)| item.finding(reason, text)).collect();
     item.findings.extend(review);
+    let own_subnet = subnet.as_ref().unwrap_or(&env.subnet);
+    let link = links::link(env, annotations, item.scheme, &item.families, &item.access, own_subnet)?;
     Ok(Settings {
+        link,
         names_subnet: subnet.is_some(),
         subnet: subnet.unwrap_or_else(|| env.subnet.clone()),
         rules: ports.rules,

@@ -248,7 +248,8 @@ fn keys_of_ipv6_are_for_ipv6() {
 
 #[test]
 fn what_is_not_there_is_an_error_that_names_the_key() {
-    assert!(refusal(&[("azure-pls-create", "true")], json!({})).contains("azure-pls-create"));
+    let link = refusal(&[("azure-pls-create", "true")], json!({}));
+    assert!(link.contains("azure-disable-load-balancer-floating-ip"), "{link}");
     let basic = Env { is_standard: false, ..env() };
     assert!(ensure(&basic, &service(&[], json!({}))).unwrap_err().to_string().contains("loadBalancerSku"));
     assert!(refusal(&[("azure-load-balancer-tcp-idle-timeout", "3")], json!({})).contains("tcp-idle-timeout"));

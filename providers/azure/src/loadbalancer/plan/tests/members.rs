@@ -162,3 +162,23 @@ fn a_node_without_an_address_of_the_family_is_no_member() {
     let of = |name: &str| json::items(json::named(pools, name).unwrap(), "loadBalancerBackendAddresses").len();
     assert_eq!((of("kubernetes"), of("kubernetes-IPv6")), (1, 0));
 }
+
+#[test]
+fn a_pool_of_interfaces_becomes_one_of_addresses_by_one_call() {
+    let mut world = with_interfaces();
+    world.service("web", &[], json!({})).settle(&[]);
+    world.env.pools = PoolKind::Addresses;
+    let errors = world.pass(&[]);
+    assert!(errors["web"].contains("enableMigrateToIPBasedBackendPoolAPI"), "{}", errors["web"]);
+    assert_eq!(world.count("update LoadBalancer"), 0);
+    world.env.migrates = true;
+    assert_eq!(world.pass(&[]), BTreeMap::new());
+    assert_eq!(world.writes, ["update LoadBalancer kubernetes"]);
+    world.settle(&[]);
+    assert_eq!(world.writes, ["attach LoadBalancer kubernetes"], "the other node joins");
+    world.env.pools = PoolKind::Interfaces;
+    if let Some(pool) = json::items_mut(world.balancer_mut("kubernetes"), "backendAddressPools").first_mut() {
+        pool["properties"]["virtualNetwork"] = json!({"id": "net"});
+    }
+    assert!(world.pass(&[])["web"].contains("\"nodeIP\""));
+}

@@ -1,0 +1,217 @@
+//! Private link services in front of frontends. Pure.
+
+use std::collections::BTreeSet;
+
+use ccm_kit::balancer::{Items, Kind, Part, Step};
+use ccm_provider::{ProviderError, Risk, Verb};
+use serde_json::{Value, json};
+
+use super::super::json::{self, same};
+use super::super::names;
+use super::super::observed::Seen;
+use super::super::step::Write;
+use super::super::tags;
+use super::super::wanted::links::Link;
+use super::super::wanted::{Item, refused};
+use super::{Planner, summary};
+use crate::client::id::ArmId;
+
+const GONE_LINKS: u32 = 5;
+const SUBNETS: u32 = 25;
+const LINKS: u32 = 30;
+const FRAME: &[Kind] = &[Kind::Claim, Kind::Frame];
+const SERVICES: &str = "Microsoft.Network/privateLinkServices";
+
+/// A private link service to delete, with its connections.
+#[derive(Debug, Clone)]
+pub(crate) struct LinkDeletion {
+    pub(crate) id: ArmId,
+    pub(crate) connections: Vec<ArmId>,
+}
+
+impl Planner<'_> {
+    /// Plans the private link service of a frontend.
+    pub(super) fn link(
+        &mut self,
+        place: usize,
+        item: &Item,
+        link: &Link,
+        frontend: &ArmId,
+    ) -> Result<(), ProviderError> {
+        let name = link.name.clone().unwrap_or_else(|| names::private_link(frontend.name()));
+        let id = ArmId::new(&self.env.subscription, &link.group, SERVICES, &name);
+        let present = self.link_of(frontend).cloned();
+        if let Some(present) = &present {
+            let owner = json::text(present, &["tags", tags::OWNER]);
+            let found = json::name(present);
+            match owner {
+                "" => {
+                    return Err(refused(format!(
+                        "the private link service {found} of the frontend is not made here; delete it, or use another frontend"
+                    )));
+                }
+                owner if !same(owner, &item.key) && link.is_plain => return Ok(()),
+                owner if !same(owner, &item.key) => {
+                    return Err(refused(format!(
+                        "the private link service {found} is that of the Service {owner}; remove all azure-pls-* annotations but azure-pls-create"
+                    )));
+                }
+                _ if !same(found, &name) => {
+                    return Err(refused(format!(
+                        "the private link service {found} cannot be renamed to {name}; set azure-pls-create to \"false\" first"
+                    )));
+                }
+                _ => {}
+            }
+        }
+        let mut body = present.clone().unwrap_or_else(|| json!({"name": name, "location": self.env.location}));
+        self.set_link(&mut body, item, link, &name, frontend);
+        let has_failed = present.as_ref().is_some_and(|it| same(json::property(it, "provisioningState"), "Failed"));
+        if present.as_ref() == Some(&body) && !has_failed {
+            return Ok(());
+        }
+        self.open_subnet(place, link)?;
+        let verb = if present.is_some() { Verb::Update } else { Verb::Create };
+        let summary = summary(verb, "PrivateLinkService", &id, "the Service asks for it", Risk::None);
+        let step = Step::new(Write::Link { id, body }, summary, Items::one(place), Part::new(Kind::Settings));
+        self.steps.push(step.needs(FRAME).stage(LINKS));
+        Ok(())
+    }
+
+    fn set_link(&self, body: &mut Value, item: &Item, link: &Link, name: &str, frontend: &ArmId) {
+        let lists = json!({"properties": {
+            "loadBalancerFrontendIpConfigurations": [{"id": frontend.as_str()}],
+            "fqdns": link.fqdns,
+            "enableProxyProtocol": link.has_proxy,
+            "visibility": {"subscriptions": link.visibility},
+            "autoApproval": {"subscriptions": link.approval},
+        }});
+        if let Some(zone) = self.env.edge_zone() {
+            json::overlay(body, &json!({"extendedLocation": zone}));
+        }
+        set_missing(body, &lists);
+        if !self.has_addresses(body, link) {
+            let addresses = self.addresses_of(link, name);
+            json::object_mut(body, "properties").insert("ipConfigurations".to_owned(), addresses);
+        }
+        let own = [(tags::CLUSTER[0], &self.wanted.cluster), (tags::OWNER, &item.key)];
+        let own = own.into_iter().map(|(key, value)| (key.to_owned(), value.clone()));
+        let wanted = tags::with(self.env.tags.clone(), own.collect());
+        tags::set(body, &wanted, &self.env.system_tags);
+    }
+
+    fn addresses_of(&self, link: &Link, name: &str) -> Value {
+        let subnet = self.env.subnet_id(&link.subnet);
+        let statics = link.addresses.iter().map(|ip| (format!("static-{ip}"), Some(ip.to_string())));
+        let dynamics = (0..link.count - link.addresses.len()).map(|number| (format!("dynamic-{number}"), None));
+        let one = |(place, (end, ip)): (usize, (String, Option<String>))| {
+            let mut properties = json!({
+                "subnet": {"id": subnet.as_str()}, "primary": place == 0, "privateIPAddressVersion": "IPv4",
+                "privateIPAllocationMethod": if ip.is_some() { "Static" } else { "Dynamic" },
+            });
+            if let (Some(ip), Some(fields)) = (ip, properties.as_object_mut()) {
+                fields.insert("privateIPAddress".to_owned(), json!(ip));
+            }
+            json!({"name": names::private_link_ip(&link.subnet, name, &end), "properties": properties})
+        };
+        statics.chain(dynamics).enumerate().map(one).collect()
+    }
+
+    /// Whether the addresses are the wanted ones: subnet, number, static ones, and the primary one.
+    fn has_addresses(&self, body: &Value, link: &Link) -> bool {
+        let present = json::items(body, "ipConfigurations");
+        let subnet = self.env.subnet_id(&link.subnet);
+        let is_static = |it: &&Value| same(json::property(it, "privateIPAllocationMethod"), "Static");
+        let statics: BTreeSet<&str> =
+            present.iter().filter(is_static).map(|it| json::property(it, "privateIPAddress")).collect();
+        let wanted: Vec<String> = link.addresses.iter().map(ToString::to_string).collect();
+        let primary = present.iter().find(|it| json::at(it, &["properties", "primary"]) == &json!(true));
+        let is_primary =
+            wanted.first().is_none_or(|ip| primary.is_some_and(|it| json::property(it, "privateIPAddress") == ip));
+        present.len() == link.count
+            && present.iter().all(|it| same(json::reference(it, "subnet"), subnet.as_str()))
+            && statics == wanted.iter().map(String::as_str).collect()
+            && is_primary
+    }
+
+    /// Private link services need a subnet without a policy for them.
+    fn open_subnet(&mut self, place: usize, link: &Link) -> Result<(), ProviderError> {
+        let id = self.env.subnet_id(&link.subnet);
+        let subnet = match self.observed.subnets.get(&link.subnet) {
+            Some(Seen::Present(subnet)) => subnet,
+            Some(Seen::Unread(error)) => return Err(error.clone().wrap(format!("the subnet {}", link.subnet))),
+            Some(Seen::Absent) | None => {
+                return Err(refused(format!(
+                    "the subnet {} of the private link service does not exist; create it",
+                    link.subnet
+                )));
+            }
+        };
+        if same(json::property(subnet, "privateLinkServiceNetworkPolicies"), "Disabled") || self.opened.contains(&id) {
+            return Ok(());
+        }
+        let mut body = subnet.clone();
+        json::overlay(&mut body, &json!({"properties": {"privateLinkServiceNetworkPolicies": "Disabled"}}));
+        let summary = summary(Verb::Update, "Subnet", &id, "a private link service needs it", Risk::None);
+        let step =
+            Step::new(Write::Subnet { id: id.clone(), body }, summary, Items::one(place), Part::new(Kind::Settings));
+        self.steps.push(step.needs(FRAME).stage(SUBNETS));
+        self.opened.insert(id);
+        Ok(())
+    }
+
+    /// The private link service of a frontend.
+    fn link_of(&self, frontend: &ArmId) -> Option<&Value> {
+        let links = self.observed.links.values().filter_map(Seen::present).flatten();
+        let is_of = |link: &&Value| {
+            let mut frontends = json::items(link, "loadBalancerFrontendIpConfigurations").iter();
+            frontends.any(|it| same(json::text(it, &["id"]), frontend.as_str()))
+        };
+        links.into_iter().find(is_of)
+    }
+
+    /// Deletes the private link services of frontends that go, or that the Service does not want any more. The IDs of those
+    /// that the load balancer must wait for.
+    pub(super) fn drop_links(&mut self, place: usize, item: &Item, frontends: &[ArmId]) -> Vec<ArmId> {
+        let of = |frontend: &ArmId| {
+            let link = self.link_of(frontend)?;
+            let is_own = same(json::text(link, &["tags", tags::OWNER]), &item.key);
+            is_own.then(|| link.clone())
+        };
+        let links: Vec<Value> = frontends.iter().filter_map(of).collect();
+        let mut gone = Vec::new();
+        for link in links {
+            let Ok(id) = ArmId::parse(json::text(&link, &["id"])) else { continue };
+            let connections = json::items(&link, "privateEndpointConnections").iter();
+            let connections = connections.filter_map(|it| ArmId::parse(json::text(it, &["id"])).ok()).collect();
+            let text = "the Service does not want it any more";
+            let summary = summary(Verb::Delete, "PrivateLinkService", &id, text, Risk::Disruptive);
+            let write = Write::DeleteLink(LinkDeletion { id: id.clone(), connections });
+            let step = Step::new(write, summary, Items::one(place), Part::new(Kind::Frame));
+            self.steps.push(step.needs(&[]).stage(GONE_LINKS));
+            gone.push(id);
+        }
+        gone
+    }
+}
+
+/// Sets the fields that differ; empty lists and absent ones are equal, and so are an absent boolean and false.
+fn set_missing(body: &mut Value, wanted: &Value) {
+    fn is_same(present: &Value, wanted: &Value) -> bool {
+        match (present, wanted) {
+            (Value::Null, Value::Bool(false)) => true,
+            (present, Value::Array(list)) => {
+                let found = present.as_array().map(Vec::as_slice).unwrap_or_default();
+                found.len() == list.len() && found.iter().zip(list).all(|(one, other)| is_same(one, other))
+            }
+            (present, Value::Object(fields)) => fields.iter().all(|(key, wanted)| is_same(&present[key], wanted)),
+            (Value::String(present), Value::String(wanted)) => same(present, wanted),
+            (present, wanted) => present == wanted,
+        }
+    }
+    for (key, value) in wanted["properties"].as_object().into_iter().flatten() {
+        if !is_same(json::at(body, &["properties", key]), value) {
+            json::object_mut(body, "properties").insert(key.clone(), value.clone());
+        }
+    }
+}

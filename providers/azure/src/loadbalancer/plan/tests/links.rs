@@ -1,0 +1,78 @@
+//! Private link services.
+
+use super::*;
+
+const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
+const CREATE: (&str, &str) = ("azure-pls-create", "true");
+
+fn links(world: &World) -> Vec<Value> {
+    world.observed.links.values().filter_map(Seen::present).flatten().cloned().collect()
+}
+
+#[test]
+fn a_private_link_service_comes_and_goes_with_its_service() {
+    let mut world = World::new();
+    let given = [
+        INTERNAL,
+        CREATE,
+        ("azure-pls-ip-configuration-ip-address-count", "2"),
+        ("azure-pls-ip-configuration-ip-address", "10.0.9.9"),
+    ];
+    world.service("web", &given, json!({})).settle(&[]);
+    let link = links(&world).remove(0);
+    let base = world.services["web"].default_load_balancer_name();
+    assert_eq!(json::name(&link), format!("pls-{base}"));
+    assert_eq!(link["tags"], json!({"k8s-azure-cluster-name": "kubernetes", "k8s-azure-owner-service": "default/web"}));
+    let names: Vec<&str> = json::items(&link, "ipConfigurations").iter().map(json::name).collect();
+    assert_eq!(names, [format!("subnet-pls-{base}-static-10.0.9.9"), format!("subnet-pls-{base}-dynamic-0")]);
+    let subnet = world.observed.subnets["subnet"].present().unwrap();
+    assert_eq!(json::property(subnet, "privateLinkServiceNetworkPolicies"), "Disabled");
+    world.settle(&["web"]);
+    assert!(links(&world).is_empty());
+    let place = |begin: &str| world.writes.iter().position(|write| write.starts_with(begin)).unwrap();
+    assert!(place("delete PrivateLinkService") < place("delete LoadBalancer"), "{:?}", world.writes);
+}
+
+#[test]
+fn without_the_annotation_it_goes() {
+    let mut world = World::new();
+    world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
+    world.service("web", &[INTERNAL, ("azure-pls-create", "false")], json!({})).settle(&[]);
+    assert!(links(&world).is_empty());
+    assert_eq!(world.writes.len(), 1, "{:?}", world.writes);
+}
+
+#[test]
+fn one_of_others_is_an_error_and_one_cannot_be_renamed() {
+    let mut world = World::new();
+    world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
+    let errors = world.service("web", &[INTERNAL, CREATE, ("azure-pls-name", "other")], json!({})).pass(&[]);
+    assert!(errors["web"].contains("cannot be renamed"), "{}", errors["web"]);
+    if let Some(Seen::Present(list)) = world.observed.links.get_mut("rg") {
+        list[0]["tags"] = json!({});
+    }
+    let errors = world.service("web", &[INTERNAL, CREATE], json!({})).pass(&[]);
+    assert!(errors["web"].contains("is not made here"), "{}", errors["web"]);
+    assert_eq!(links(&world).len(), 1);
+}
+
+#[test]
+fn fields_of_others_stay() {
+    let mut world = World::new();
+    world.service("web", &[INTERNAL, CREATE], json!({})).settle(&[]);
+    if let Some(Seen::Present(list)) = world.observed.links.get_mut("rg") {
+        json::overlay(
+            &mut list[0],
+            &json!({"unknown": 1, "tags": {"team": "a"}, "properties": {"alias": "x", "fqdns": []}}),
+        );
+    }
+    assert_eq!(world.pass(&[]), BTreeMap::new());
+    assert_eq!(world.writes, [] as [String; 0]);
+    world.service("web", &[INTERNAL, CREATE, ("azure-pls-fqdns", "a.example b.example")], json!({})).settle(&[]);
+    let link = links(&world).remove(0);
+    assert_eq!(
+        (&link["unknown"], &link["tags"]["team"], &link["properties"]["alias"]),
+        (&json!(1), &json!("a"), &json!("x"))
+    );
+    assert_eq!(link["properties"]["fqdns"], json!(["a.example", "b.example"]));
+}

@@ -1,0 +1,95 @@
+//! Operations whose end a list shows: those of public IP addresses, of which there may be hundreds at a time.
+//!
+//! One list a second in place of a look at each operation.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use ccm_kit::balancer::Progress;
+use ccm_kit::http::Query;
+use ccm_kit::{Cached, Interrupted, lock};
+use futures::FutureExt as _;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::json::{self, same};
+use crate::client::id::ArmId;
+use crate::client::operation::PUBLIC_IP_LIST;
+use crate::client::{ApiError, Client};
+
+/// A list of this age is recent enough.
+const AGE: Duration = Duration::from_secs(1);
+
+type List = Cached<Vec<Value>, ApiError>;
+
+/// The creations and deletions of public IP addresses that are not done.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    client: Client,
+    /// By operation.
+    ongoing: Mutex<BTreeMap<String, Ongoing>>,
+    /// By subscription and resource group.
+    lists: Mutex<BTreeMap<(String, String), List>>,
+}
+
+#[derive(Debug, Clone)]
+struct Ongoing {
+    id: ArmId,
+    is_deletion: bool,
+    since: Instant,
+}
+
+impl Waiting {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, ongoing: Mutex::default(), lists: Mutex::default() }
+    }
+
+    pub(super) fn add(&self, operation: &str, id: &ArmId, is_deletion: bool) {
+        let ongoing = Ongoing { id: id.clone(), is_deletion, since: Instant::now() };
+        lock(&self.ongoing).insert(operation.to_owned(), ongoing);
+    }
+
+    /// Whether a list shows the end of an operation; `None` if the operation itself must be read.
+    pub(super) async fn poll(&self, operation: &str) -> Option<Progress> {
+        let ongoing = lock(&self.ongoing).get(operation).cloned()?;
+        // Soon after its begin, it goes on.
+        if ongoing.since.elapsed() < AGE {
+            return Some(Progress::Running);
+        }
+        let list = self.list(&ongoing.id).get(AGE, Some(ongoing.since)).await.ok()?.value;
+        let present = list.iter().find(|object| same(json::text(object, &["id"]), ongoing.id.as_str()));
+        let state = present.map(|object| json::property(object, "provisioningState"));
+        let progress = match (state, ongoing.is_deletion) {
+            (None, true) => Progress::Done,
+            (Some(state), false) if same(state, "Succeeded") => Progress::Done,
+            (Some(state), _) if same(state, "Updating") || same(state, "Deleting") => return Some(Progress::Running),
+            // The operation has its error.
+            _ => {
+                lock(&self.ongoing).remove(operation);
+                return None;
+            }
+        };
+        lock(&self.ongoing).remove(operation);
+        Some(progress)
+    }
+
+    /// The public IP addresses of the group of one, read after `since`.
+    pub(super) async fn addresses(&self, id: &ArmId) -> Result<Vec<Value>, ApiError> {
+        Ok(self.list(id).get(AGE, Some(Instant::now())).await?.value.to_vec())
+    }
+
+    fn list(&self, id: &ArmId) -> List {
+        let key = (id.subscription().to_lowercase(), id.group().to_lowercase());
+        let new = || {
+            let (client, (subscription, group)) = (self.client.clone(), key.clone());
+            let read = move || {
+                let (client, subscription, group) = (client.clone(), subscription.clone(), group.clone());
+                let read = async move { client.list(PUBLIC_IP_LIST, &subscription, &group, Query::default()).await };
+                async move { Ok(read.await?.unwrap_or_default()) }.boxed()
+            };
+            List::new(read, (|how| ApiError::interrupted(PUBLIC_IP_LIST, how)) as fn(Interrupted) -> ApiError)
+        };
+        lock(&self.lists).entry(key.clone()).or_insert_with(new).clone()
+    }
+}

@@ -1,0 +1,119 @@
+//! The life of a Service: created, changed, with other nodes, deleted.
+
+use super::*;
+
+const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
+
+/// What the cluster had at the beginning is there at the end.
+fn is_empty(scene: &Scene) {
+    assert_eq!(scene.objects("loadBalancers").len() + scene.objects("publicIPAddresses").len(), 0);
+    assert!(items(&scene.object("networkSecurityGroups", "nsg"), "securityRules").is_empty());
+    assert_eq!(scene.bed.cloud.superseded(), Vec::<String>::new());
+    scene.bed.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_external_service_with_interfaces_lives_and_goes() {
+    let mut scene = Scene::new("", 2).await;
+    scene.service("web", &[], port(80));
+    let mark = scene.mark();
+    scene.ensure(&["web"]).await;
+    let writes = scene.writes(mark);
+    assert_eq!(writes["publicIPAddresses.put"], 1, "{writes:?}");
+    assert_eq!(writes["loadBalancers.put"], 1, "{writes:?}");
+    assert_eq!(writes["networkSecurityGroups.put"], 1, "{writes:?}");
+    let balancer = scene.object("loadBalancers", "kubernetes");
+    assert_eq!(items(&items(&balancer, "backendAddressPools")[0], "backendIPConfigurations").len(), 2);
+    let ip = items(&balancer, "frontendIPConfigurations")[0]["properties"]["publicIPAddress"]["id"].clone();
+    let ip = scene.bed.cloud.object(ip.as_str().unwrap());
+    assert_eq!(ip["properties"]["ipAddress"], json!(scene.ip("web")));
+    let rules = items(&scene.object("networkSecurityGroups", "nsg"), "securityRules");
+    assert_eq!(rules[0]["properties"]["destinationAddressPrefix"], json!(scene.ip("web")));
+
+    let mark = scene.mark();
+    scene.ensure(&["web"]).await;
+    assert_eq!(scene.writes(mark), BTreeMap::new(), "a second call writes nothing");
+    assert_eq!(scene.bed.calls(mark).len(), 3, "two lists and the security group: {:?}", scene.bed.calls(mark));
+    scene.restart().await;
+    let mark = scene.mark();
+    scene.ensure(&["web"]).await;
+    assert_eq!(scene.writes(mark), BTreeMap::new(), "and neither does a new process");
+
+    scene.service("web", &[], port(81));
+    scene.ensure(&["web"]).await;
+    let rules = items(&scene.object("loadBalancers", "kubernetes"), "loadBalancingRules");
+    assert_eq!((rules.len(), &rules[0]["properties"]["frontendPort"]), (1, &json!(81)));
+    scene.delete(&["web"]).await;
+    is_empty(&scene);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_internal_service_with_addresses_follows_the_nodes() {
+    let mut scene = Scene::new(BY_ADDRESS, 3).await;
+    let all = std::mem::take(&mut scene.nodes);
+    scene.nodes = all[..2].to_vec();
+    scene.service("web", &[INTERNAL], port(80));
+    scene.ensure(&["web"]).await;
+    let members = |scene: &Scene| {
+        let pool = items(&scene.object("loadBalancers", "kubernetes-internal"), "backendAddressPools")[0].clone();
+        items(&pool, "loadBalancerBackendAddresses")
+            .iter()
+            .map(|it| it["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(members(&scene), ["pool000000", "pool000001"]);
+    assert!(scene.ip("web").starts_with("10.240."), "{}", scene.ip("web"));
+    scene.nodes = all[1..].to_vec();
+    let mark = scene.mark();
+    scene.done(&["web"], ServiceAction::UpdateHosts).await;
+    assert_eq!(scene.writes(mark), [("backendAddressPools.put".to_owned(), 1)].into());
+    assert_eq!(members(&scene), ["pool000001", "pool000002"]);
+    scene.delete(&["web"]).await;
+    is_empty(&scene);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_moves_between_external_and_internal() {
+    let mut scene = Scene::new(BY_ADDRESS, 2).await;
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    scene.service("web", &[INTERNAL], port(80));
+    scene.ensure(&["web"]).await;
+    assert!(scene.ip("web").starts_with("10.240."));
+    assert_eq!(scene.objects("publicIPAddresses").len(), 0);
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    assert!(!scene.ip("web").starts_with("10."));
+    assert_eq!(scene.objects("loadBalancers").len(), 1);
+    scene.delete(&["web"]).await;
+    is_empty(&scene);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_private_link_service_lives_and_goes_with_its_service() {
+    let mut scene = Scene::new(BY_ADDRESS, 1).await;
+    scene.service("web", &[INTERNAL, ("azure-pls-create", "true")], port(80));
+    scene.ensure(&["web"]).await;
+    assert_eq!(scene.objects("privateLinkServices").len(), 1);
+    let mark = scene.mark();
+    scene.ensure(&["web"]).await;
+    assert_eq!(scene.writes(mark), BTreeMap::new());
+    scene.delete(&["web"]).await;
+    assert_eq!(scene.objects("privateLinkServices").len(), 0);
+    is_empty(&scene);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_migrates_from_interfaces_to_addresses() {
+    let mut scene = Scene::new("", 2).await;
+    scene.service("web", &[], port(80));
+    scene.ensure(&["web"]).await;
+    scene.reconfigure(&format!("{BY_ADDRESS}enableMigrateToIPBasedBackendPoolAPI: true\n")).await;
+    scene.ensure(&["web"]).await;
+    scene.ensure(&["web"]).await;
+    let pool = items(&scene.object("loadBalancers", "kubernetes"), "backendAddressPools")[0].clone();
+    let addresses = items(&pool, "loadBalancerBackendAddresses");
+    let addresses: Vec<&Value> = addresses.iter().map(|it| &it["properties"]["ipAddress"]).collect();
+    assert_eq!(addresses.len(), 2, "{pool:#}");
+    scene.bed.is_clean();
+}

@@ -1,0 +1,31 @@
+//! Many Services on shared objects.
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_services_are_one_write_of_each_shared_object() {
+    let options = Options { quotas: [("publicIPAddresses".to_owned(), 2000)].into(), ..Options::default() };
+    let mut scene = Scene::with(options, BY_ADDRESS, 2).await;
+    let names: Vec<String> = (0..100).map(|number| format!("web{number:03}")).collect();
+    for (number, name) in (0_u16..).zip(&names) {
+        scene.service(name, &[], port(1000 + number));
+    }
+    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+    let mark = scene.mark();
+    scene.ensure(&names).await;
+    let writes = scene.writes(mark);
+    assert_eq!((writes["loadBalancers.put"], writes["networkSecurityGroups.put"]), (1, 1), "{writes:?}");
+    assert_eq!(writes["publicIPAddresses.put"], 100);
+    let mark = scene.mark();
+    scene.ensure(&names).await;
+    assert_eq!(scene.writes(mark), BTreeMap::new());
+    assert_eq!(scene.bed.calls(mark).len(), 3, "{:?}", scene.bed.calls(mark));
+    let mark = scene.mark();
+    scene.delete(&names).await;
+    let writes = scene.writes(mark);
+    assert_eq!((writes.get("loadBalancers.delete"), writes["networkSecurityGroups.put"]), (Some(&1), 1), "{writes:?}");
+    assert_eq!(writes["publicIPAddresses.delete"], 100);
+    assert_eq!(scene.objects("publicIPAddresses").len(), 0);
+    assert_eq!(scene.bed.cloud.superseded(), Vec::<String>::new());
+    scene.bed.is_clean();
+}
