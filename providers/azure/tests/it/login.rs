@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ccm_cloudsim::azure::{Application, Options};
 use ccm_provider::Aspects;
 
@@ -104,4 +107,48 @@ async fn the_start_makes_few_calls() {
     bed.process("").await;
     let calls: Vec<String> = bed.cloud.ledger(|ledger| ledger.since(mark).map(|entry| entry.action.clone()).collect());
     assert!(calls.len() <= 3, "endpoints, token, zones: {calls:?}");
+}
+
+#[tokio::test]
+async fn a_certificate_is_read_from_its_file_and_a_renewed_one_needs_no_restart() {
+    let bed = bed();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cert.pem");
+    let write = || {
+        let key = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap();
+        let certificate = rcgen::CertificateParams::new(vec!["ccm".to_owned()]).unwrap().self_signed(&key).unwrap();
+        std::fs::write(&path, format!("{}{}", key.serialize_pem(), certificate.pem())).unwrap();
+        let thumbprint = digest(&SHA1_FOR_LEGACY_USE_ONLY, certificate.der());
+        URL_SAFE_NO_PAD.encode(thumbprint)
+    };
+    let trust = |thumbprint: String| {
+        bed.cloud.world(|world| {
+            let application = world.identities.applications.get_mut("client").unwrap();
+            application.certificates = BTreeSet::from([thumbprint]);
+        });
+    };
+    let config = || format!("{}aadClientId: client\naadClientCertPath: {}\n", bed.place(), path.display());
+    assert!(works(&bed, config()).await.unwrap_err().contains("aadClientCertPath"));
+    let first = write();
+    assert!(works(&bed, config()).await.unwrap_err().contains("no token"));
+    trust(first);
+    let provider = bed.build(config()).await.unwrap();
+    provider.initialize(bed.cluster.context("kubernetes")).await.unwrap();
+    trust(write());
+    bed.cloud.expire_tokens();
+    let answers = provider.instances().unwrap().lookup(&[node("vm", "")], Aspects::METADATA).await;
+    assert!(matches!(answers[0], ccm_provider::Lookup::Found(_)), "{answers:?}");
+    std::fs::write(&path, [0x30, 0x82]).unwrap();
+    assert!(works(&bed, config()).await.unwrap_err().contains("openssl pkcs12"));
+}
+
+#[tokio::test]
+async fn a_login_at_ad_fs_needs_no_tenant() {
+    let bed = bed();
+    bed.cloud.world(|world| {
+        world.subscriptions.insert("sub".to_owned(), "adfs".to_owned());
+        world.identities.applications.get_mut("client").unwrap().tenants.insert("adfs".to_owned());
+    });
+    works(&bed, bed.config("identitySystem: adfs\n").replace("tenantId: tenant\n", "")).await.unwrap();
+    bed.is_clean();
 }

@@ -133,6 +133,25 @@ async fn a_new_node_makes_only_the_list_of_its_set_be_read_again() {
 }
 
 #[tokio::test]
+async fn a_node_of_a_new_scale_set_or_machine_is_found_at_once() {
+    let bed = Bed::start(Options::default());
+    bed.uniform("pool", 1);
+    let provider = bed.process("").await;
+    look_up(&provider, &[node("pool000000", "")], Aspects::METADATA).await;
+    pass(30).await;
+    bed.uniform("fresh", 1);
+    bed.machine("single");
+    for name in ["fresh000000", "single"] {
+        let mark = bed.cloud.mark();
+        let answers = look_up(&provider, &[node(name, "")], Aspects::METADATA).await;
+        assert!(matches!(answers[0], Lookup::Found(_)), "{answers:?}");
+        let calls = bed.calls(mark);
+        assert!(calls.len() <= 4, "{calls:?}");
+        pass(30).await;
+    }
+}
+
+#[tokio::test]
 async fn a_machine_that_is_in_no_complete_list_is_gone() {
     let bed = Bed::start(Options::default());
     bed.uniform("pool", 2);

@@ -1,6 +1,7 @@
 //! The same program with a real API server, in real time; some of it in separate processes.
 
 mod aws;
+mod azure;
 mod conditions;
 mod dry_run;
 mod endpoints;

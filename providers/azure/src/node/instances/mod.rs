@@ -79,10 +79,6 @@ impl Settings {
             _ => None,
         }
     }
-
-    fn has_machines(&self) -> bool {
-        self.has_machines
-    }
 }
 
 /// The instances of Azure.

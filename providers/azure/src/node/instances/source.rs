@@ -59,13 +59,9 @@ impl Compute {
                 }
             }
         }
-        let of_holders = by_holder.into_iter().map(|(holder, keys)| async move {
-            let age = match need {
-                Need::Current => self.current(),
-                Need::Recent => self.settings.ages.of_holder(&holder),
-            };
-            self.in_holder(&holder, keys, age, need).await
-        });
+        let of_holders = by_holder
+            .into_iter()
+            .map(|(holder, keys)| async move { self.in_holder(&holder, keys, self.age(&holder, need), need).await });
         let of_groups = by_group.into_iter().map(|(group, names)| self.in_group(group, names, need));
         // Each holder and group in turn, a few at the same time.
         let (holders, groups) = (stream::iter(of_holders).buffer_unordered(IN_FLIGHT), stream::iter(of_groups));
@@ -74,8 +70,13 @@ impl Compute {
         one.into_iter().chain(other).flatten().collect()
     }
 
-    fn current(&self) -> Duration {
-        CURRENT.min(self.settings.ages.sets())
+    /// The age up to which a list is used for what it has.
+    fn age(&self, holder: &Holder, need: Need) -> Duration {
+        let age = self.settings.ages.of_holder(holder);
+        match need {
+            Need::Current => age.min(CURRENT),
+            Need::Recent => age,
+        }
     }
 
     /// The answers for keys whose holder is known.
@@ -125,56 +126,66 @@ impl Compute {
         (answers, missing)
     }
 
-    /// The answers for names in a resource group: the scale sets whose instances may have the name, then the machines.
+    /// The answers for names in a resource group: from the scale sets whose instances may have the name and from the
+    /// machines, as known; then from what may be new.
     async fn in_group(&self, group: Holder, names: Vec<String>, need: Need) -> Answers {
-        let key = |name: String| Wanted::Name { name, group: self.settings.label(&group) };
-        let mut left: BTreeSet<String> = names.into_iter().collect();
+        let label = self.settings.label(&group);
+        let mut left: BTreeSet<Wanted> =
+            names.into_iter().map(|name| Wanted::Name { name, group: label.clone() }).collect();
         let mut answers = Answers::new();
-        if self.settings.vm_type == VmType::Vmss {
-            for age in [self.settings.ages.sets(), JUST_READ] {
-                let sets = match self.fleet.sets(&group, age).await {
-                    Ok(sets) => sets.value,
-                    Err(error) => {
-                        answers.extend(left.into_iter().map(|name| (key(name), Err(error.clone()))));
-                        return answers;
-                    }
-                };
-                // A scale set that is not known yet may have the rest.
-                for set in sets.iter().filter(|set| !set.is_flexible) {
-                    let of_set: Vec<String> =
-                        left.iter().filter(|name| may_be_of(&set.prefix, name)).cloned().collect();
-                    if of_set.is_empty() {
-                        continue;
-                    }
-                    let holder = Holder::ScaleSet(set.id.clone());
-                    let age = self.settings.ages.of_holder(&holder);
-                    let found = self.in_holder(&holder, of_set.into_iter().map(key).collect(), age, need).await;
-                    for (key, answer) in found {
-                        let Wanted::Name { name, .. } = &key else { continue };
-                        if !matches!(answer, Ok(Seen::Unlisted)) {
-                            left.remove(name);
-                            answers.push((key, answer));
-                        }
-                    }
-                }
-                let may_be_new = |name: &String| !sets.iter().any(|set| may_be_of(&set.prefix, name));
-                if self.settings.has_machines() || !left.iter().any(may_be_new) {
-                    break;
-                }
-            }
+        let has_sets = self.settings.vm_type == VmType::Vmss;
+        let mut may_be_new = false;
+        if has_sets {
+            may_be_new = self.in_sets(&group, &mut left, &mut answers, self.settings.ages.sets(), need).await;
         }
-        let left: Vec<Wanted> = left.into_iter().map(key).collect();
-        if left.is_empty() {
-            return answers;
+        if self.settings.has_machines && !left.is_empty() {
+            let keys = std::mem::take(&mut left).into_iter().collect();
+            let (found, missing) = self.listed(&group, keys, self.age(&group, need)).await;
+            answers.extend(found);
+            left.extend(missing);
         }
-        match self.settings.has_machines() {
-            true => {
-                let age = self.settings.ages.of_holder(&group);
-                answers.extend(self.in_holder(&group, left, age, need).await);
-            }
-            false => answers.extend(left.into_iter().map(|key| (key, Ok(Seen::Unlisted)))),
+        if may_be_new && !left.is_empty() {
+            self.in_sets(&group, &mut left, &mut answers, JUST_READ, need).await;
         }
+        if self.settings.has_machines && !left.is_empty() {
+            let keys = std::mem::take(&mut left).into_iter().collect();
+            answers.extend(self.in_holder(&group, keys, JUST_READ, need).await);
+        }
+        answers.extend(left.into_iter().map(|key| (key, Ok(Seen::Unlisted))));
         answers
+    }
+
+    /// Moves the names of instances of uniform scale sets to the answers. Returns whether some of the rest may be of a
+    /// scale set that is not known.
+    async fn in_sets(
+        &self,
+        group: &Holder,
+        left: &mut BTreeSet<Wanted>,
+        answers: &mut Answers,
+        age: Duration,
+        need: Need,
+    ) -> bool {
+        let sets = match self.fleet.sets(group, age).await {
+            Ok(sets) => sets.value,
+            Err(error) => {
+                answers.extend(std::mem::take(left).into_iter().map(|key| (key, Err(error.clone()))));
+                return false;
+            }
+        };
+        let is_of = |key: &Wanted, prefix: &str| matches!(key, Wanted::Name { name, .. } if may_be_of(prefix, name));
+        for set in sets.iter().filter(|set| !set.is_flexible) {
+            let of_set: Vec<Wanted> = left.iter().filter(|key| is_of(key, &set.prefix)).cloned().collect();
+            if of_set.is_empty() {
+                continue;
+            }
+            let holder = Holder::ScaleSet(set.id.clone());
+            let found = self.in_holder(&holder, of_set, self.age(&holder, need), need).await;
+            for (key, answer) in found.into_iter().filter(|(_, answer)| !matches!(answer, Ok(Seen::Unlisted))) {
+                left.remove(&key);
+                answers.push((key, answer));
+            }
+        }
+        left.iter().any(|key| !sets.iter().any(|set| is_of(key, &set.prefix)))
     }
 }
 
