@@ -109,6 +109,8 @@ pub(super) fn labels(value: &str) -> Parsed<BTreeMap<String, String>> {
     Ok(Some(labels))
 }
 
+/// The beginning of upstream's errors about them.
+const UPSTREAM: &str = "error validating target group attributes";
 const PRESERVE_CLIENT_IP: &str = "preserve_client_ip.enabled";
 const PROXY_PROTOCOL_V2: &str = "proxy_protocol_v2.enabled";
 
@@ -118,12 +120,17 @@ pub(super) fn target_group_attributes(value: &str) -> Parsed<BTreeMap<String, St
     for (key, value) in &found {
         if ![PRESERVE_CLIENT_IP, PROXY_PROTOCOL_V2].contains(&&**key) {
             return Err(format!(
-                "the attribute {key:?} cannot be set; {PRESERVE_CLIENT_IP:?} and {PROXY_PROTOCOL_V2:?} can"
+                "{UPSTREAM}: the attribute {key:?} is not supported by the controller or is invalid; {PRESERVE_CLIENT_IP:?} and \
+                 {PROXY_PROTOCOL_V2:?} can be set"
             )
             .into());
         }
         if !["true", "false"].contains(&&**value) {
-            return Err(format!("{key:?} cannot be {value:?}; write {key}=true or {key}=false").into());
+            let problem = match &**value {
+                "" => format!("attribute value is empty for {key:?}"),
+                value => format!("invalid attribute value for {key:?}: {value}"),
+            };
+            return Err(format!("{UPSTREAM}: {problem}; write {key}=true or {key}=false").into());
         }
     }
     Ok(Some(found))

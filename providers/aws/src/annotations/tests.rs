@@ -72,20 +72,20 @@ fn each_wrong_value_is_named_with_its_key_and_the_fix() {
         (
             "target-group-attributes",
             "stickiness.enabled=true",
-            "the attribute \"stickiness.enabled\" cannot be set; \"preserve_client_ip.enabled\" and \
-             \"proxy_protocol_v2.enabled\" can",
+            "error validating target group attributes: the attribute \"stickiness.enabled\" is not supported by the \
+             controller or is invalid; \"preserve_client_ip.enabled\" and \"proxy_protocol_v2.enabled\" can be set",
         ),
         (
             "target-group-attributes",
             "preserve_client_ip.enabled=True",
-            "\"preserve_client_ip.enabled\" cannot be \"True\"; write preserve_client_ip.enabled=true or \
-             preserve_client_ip.enabled=false",
+            "error validating target group attributes: invalid attribute value for \"preserve_client_ip.enabled\": True; \
+             write preserve_client_ip.enabled=true or preserve_client_ip.enabled=false",
         ),
         (
             "target-group-attributes",
             "proxy_protocol_v2.enabled",
-            "\"proxy_protocol_v2.enabled\" cannot be \"\"; write proxy_protocol_v2.enabled=true or \
-             proxy_protocol_v2.enabled=false",
+            "error validating target group attributes: attribute value is empty for \"proxy_protocol_v2.enabled\"; write \
+             proxy_protocol_v2.enabled=true or proxy_protocol_v2.enabled=false",
         ),
         ("private-ipv4-addresses", "10.0.0.1,fd00::1", "\"fd00::1\" is not an IPv4 address"),
         ("healthcheck-protocol", "", "unknown; write TCP, HTTP, HTTPS or (classic load balancers) SSL"),

@@ -88,6 +88,7 @@ pub(crate) fn group_of<'a>(
     let members: Vec<&str> = all.clone().filter(|id| has(id, &|tags| env.ownership.is_member(tags))).collect();
     let owned: Vec<&str> = members.iter().copied().filter(|id| has(id, &|tags| env.ownership.is_owned(tags))).collect();
     let key = env.ownership.cluster_key().unwrap_or_default();
+    let named = |id: &&str| groups.get(*id).map_or_else(String::new, |group| format!("{id}({})", group.name));
     match (&*owned, &*members, attached.len()) {
         ([only], ..) | (_, [only], _) => Ok(Some(only)),
         (_, [], 0) => Ok(None),
@@ -100,7 +101,7 @@ pub(crate) fn group_of<'a>(
         _ => Err(ProviderError::unknown(format!(
             "Multiple tagged security groups found for instance {instance}; ensure only the k8s security group is tagged; the tagged \
              groups were {}: leave {key}=owned on only one of them",
-            members.join(", ")
+            members.iter().map(named).collect::<Vec<_>>().join(" ")
         ))),
     }
 }

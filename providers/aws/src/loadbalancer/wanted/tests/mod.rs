@@ -95,8 +95,9 @@ fn checks_come_in_the_order_of_upstream() {
     service.metadata.annotations.remove(EXTRA_SECURITY_GROUPS.row.key);
     assert_eq!(
         refusal(service.clone()),
-        "~target-group-attributes \"preserve_client_ip.enabled=no\": \"preserve_client_ip.enabled\" cannot be \"no\"; \
-         write preserve_client_ip.enabled=true or preserve_client_ip.enabled=false"
+        "~target-group-attributes \"preserve_client_ip.enabled=no\": error validating target group attributes: invalid \
+         attribute value for \"preserve_client_ip.enabled\": no; write preserve_client_ip.enabled=true or \
+         preserve_client_ip.enabled=false"
     );
     service.metadata.annotations.remove(&format!("{PREFIX}target-group-attributes"));
     assert_eq!(

@@ -120,7 +120,10 @@ fn bad_values_are_refused_with_key_value_and_fix() {
             one().with(&TARGET_GROUP_ATTRIBUTES, "preserve_client_ip.enabled=False"),
             "write preserve_client_ip.enabled=true",
         ),
-        (one().with(&TARGET_GROUP_ATTRIBUTES, "stickiness.enabled=true"), "cannot be set"),
+        (
+            one().with(&TARGET_GROUP_ATTRIBUTES, "stickiness.enabled=true"),
+            "error validating target group attributes: the attribute",
+        ),
     ] {
         let error = refusal(&asked);
         assert!(error.contains(text), "{error}");

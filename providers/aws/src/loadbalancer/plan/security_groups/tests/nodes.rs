@@ -43,7 +43,7 @@ fn of_several_member_groups_the_owned_one_gets_the_rules() {
     assert_eq!(
         error,
         "Multiple tagged security groups found for instance i-1; ensure only the k8s security group is tagged; the tagged \
-         groups were sg-shared, sg-nodes: leave kubernetes.io/cluster/c1=owned on only one of them (no rules for: node-1, \
+         groups were sg-shared(shared) sg-nodes(nodes): leave kubernetes.io/cluster/c1=owned on only one of them (no rules for: node-1, \
          node-2, node-3)"
     );
 }
