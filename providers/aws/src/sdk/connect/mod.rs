@@ -45,8 +45,7 @@ fn behavior() -> BehaviorVersion {
 
 /// Limit of one attempt. After a slower answer the SDK would compute a wrong clock skew, and AWS would refuse every
 /// later signature (upstream: PR #1374).
-const ATTEMPT: Duration = Duration::from_secs(30);
-const CONNECT: Duration = Duration::from_secs(3);
+pub(super) const ATTEMPT: Duration = Duration::from_secs(30);
 /// Limit of all attempts to get credentials, across the sources of the chain.
 const CREDENTIALS: Duration = Duration::from_secs(30);
 /// Credentials are renewed when their remaining lifetime is shorter than this.
@@ -86,7 +85,7 @@ impl Sdk {
 
     /// The configuration without credentials.
     async fn base(&self, region: &str) -> SdkConfig {
-        let timeouts = TimeoutConfig::builder().connect_timeout(CONNECT).operation_attempt_timeout(ATTEMPT).build();
+        let timeouts = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT).build();
         aws_config::defaults(behavior())
             .region(Region::new(region.to_owned()))
             .http_client(self.http.clone())
